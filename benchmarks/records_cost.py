@@ -27,7 +27,7 @@ from benchmarks.servers import ADMIN, folder, open_app, prepare
 from benchmarks.wire import run_async
 from weft.app import injection as needs
 from weft.kernel.clock import to_micros
-from weft.kernel.correlation import UNRELATED, Correlation
+from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.storage.sql.acl_column import encode_patterns
 from weft.storage.sql.events import SqlOutbox
 
@@ -178,7 +178,7 @@ async def _on_postgres(sizes: Sizes) -> list[Row]:
 async def _measured(database: str, ours: Side, theirs: Side, sizes: Sizes) -> list[Row]:
     rows = []
     for operation, name in _NAMES.items():
-        for part_of, suffix in ((UNRELATED, ""), (_PART_OF, "_in_a_turn")):
+        for part_of, suffix in ((NO_CORRELATION, ""), (_PART_OF, "_in_a_turn")):
             costs = (side.cost(operation, part_of, sizes.calls) for side in (ours, theirs))
             result = await compare_warm(sizes.rounds, *costs)
             named = f"records_cost.{database}.{name}{suffix}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from evals.results import Row
 from weft.kernel.tokens import approximate_tokens
-from weft.providers.tokenizers import InstalledTokenizers
+from weft.providers.tokenizers import TokenizerRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ SCRIPTS = {
 
 
 def token_estimate(folder: Path | None) -> Iterator[Row]:
-    exact = InstalledTokenizers().named("o200k_base")
+    exact = TokenizerRegistry().named("o200k_base")
     for name, texts in _collections(folder):
         total = sum(map(exact, texts))
         estimated = sum(map(approximate_tokens, texts)) / total

@@ -21,7 +21,7 @@ from weft.kernel.errors import (
     SystemUnavailable,
     WeftError,
 )
-from weft.kernel.fields import LARGEST
+from weft.kernel.fields import MAX_INT
 from weft.kernel.operation import Audience, Operation, Response
 from weft.kernel.schema import schemas_of
 from weft.settings import DEFAULT_RATES, Settings
@@ -236,7 +236,7 @@ def _range(field: Schema) -> str:
 
 def _between(low: float | None, high: float | None, unit: str) -> str:
     # The largest whole number of JSON is a limit of the format, not of the operation.
-    high = None if high == LARGEST else high
+    high = None if high == MAX_INT else high
     if low is not None and high is not None:
         return f"{low} to {high}{unit}"
     if low is not None:

@@ -22,9 +22,9 @@ from weft.capabilities.knowledge.document_operations import DocumentPut, FileTer
 from weft.capabilities.transfer.export import ContextExported, ExportOptions
 from weft.capabilities.transfer.importer import ContextImported
 from weft.client._operations import Operations
-from weft.kernel.correlation import UNRELATED, Correlation
+from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Event
-from weft.kernel.trace_context import Ids, correlated, in_current_trace
+from weft.kernel.trace_context import CorrelationIds, in_current_trace, make_correlation
 from weft.settings import Settings
 
 T = TypeVar("T")
@@ -36,11 +36,11 @@ _FILE_SUFFIXES = {".db", ".sqlite", ".sqlite3"}
 class Weft(Operations):
     """Weft in this process, as one principal. Open one with ``async with Weft.open(folder) as weft``."""
 
-    def __init__(self, app: App, credential: Credential, during: Correlation = UNRELATED) -> None:
+    def __init__(self, app: App, credential: Credential, correlation: Correlation = NO_CORRELATION) -> None:
         self.app = app
         self._credential = credential
-        self._during = during
-        super().__init__(_InProcess(app, credential, during))
+        self._correlation = correlation
+        super().__init__(_InProcess(app, credential, correlation))
 
     def __repr__(self) -> str:
         who = f"{self._credential!r}" if isinstance(self._credential, Local) else "by key"
@@ -72,18 +72,18 @@ class Weft(Operations):
         """Return the same Weft as another principal of this tenant."""
         if not isinstance(self._credential, Local):
             raise TypeError("Whoever came by a key acts as its owner alone.")
-        return Weft(self.app, Local(self._credential.tenant, principal_id), self._during)
+        return Weft(self.app, Local(self._credential.tenant, principal_id), self._correlation)
 
     def with_key(self, api_key: str) -> Weft:
         """Return the same Weft as the principal an API key or a token belongs to."""
-        return Weft(self.app, api_key, self._during)
+        return Weft(self.app, api_key, self._correlation)
 
-    def during(self, **ids: Unpack[Ids]) -> Weft:
+    def correlation(self, **ids: Unpack[CorrelationIds]) -> Weft:
         """Return the same Weft for calls that are part of a turn, a task, a trace; all they do can be found by its id.
 
         Where no ``traceparent`` is named, it is the span that OpenTelemetry says is current when a call is made.
         """
-        return Weft(self.app, self._credential, correlated(ids, self._during))
+        return Weft(self.app, self._credential, make_correlation(ids, self._correlation))
 
     async def export_to(self, file: BinaryIO, **what: Unpack[ExportOptions]) -> ContextExported:
         """Export into a file, of whatever size: a session, or what a part of it is about.
@@ -118,7 +118,7 @@ class Weft(Operations):
         return await self.app.uploads.receive(raw, self._arrival(), _chunks(file))
 
     def _arrival(self) -> CallContext:
-        return CallContext(self._credential, correlation=in_current_trace(self._during))
+        return CallContext(self._credential, correlation=in_current_trace(self._correlation))
 
     async def follow(
         self,
@@ -148,9 +148,9 @@ async def _chunks(file: BinaryIO) -> AsyncIterator[bytes]:
 class _InProcess:
     """Sends calls to an App in this process."""
 
-    def __init__(self, app: App, credential: Credential, during: Correlation) -> None:
+    def __init__(self, app: App, credential: Credential, correlation: Correlation) -> None:
         self._app = app
-        self._arrival = CallContext(credential, correlation=during)
+        self._arrival = CallContext(credential, correlation=correlation)
 
     async def call(self, operation: str, arguments: dict[str, Any], /) -> Any:  # noqa: ANN401 - the operation's response
         """Call an operation with arguments and response copied through JSON, as over HTTP.
@@ -162,9 +162,9 @@ class _InProcess:
         return msgspec.json.decode(msgspec.json.encode(answer), type=called.response)
 
     def _in_current_trace(self) -> CallContext:
-        during = self._arrival.correlation
-        here = in_current_trace(during)
-        return self._arrival if here is during else structs.replace(self._arrival, correlation=here)
+        correlation = self._arrival.correlation
+        here = in_current_trace(correlation)
+        return self._arrival if here is correlation else structs.replace(self._arrival, correlation=here)
 
 
 def _settings(where: str | os.PathLike[str] | None, given: dict[str, Any]) -> Settings:

@@ -12,7 +12,7 @@ from cli_support import CommandLine, clean_environment
 
 from support.correlated import SPAN, TASK, TRACE, TRACEPARENT, TURN, events_of
 from support.team import opened
-from weft.kernel.correlation import UNRELATED, Correlation
+from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.testing.server import server_process
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ def the_write(data: Path, key: str) -> StoredEvent:
 def test_what_a_command_does_is_part_of_the_turn_and_task_it_names(launch: CommandLine) -> None:
     launch.run("--turn", TURN, "--task", TASK, "board", "write", "goal", "ship")
     launch.run("board", "write", "later", "x")
-    assert the_write(launch.data, "goal").during == Correlation(turn_id=TURN, task_id=TASK)
-    assert the_write(launch.data, "later").during is UNRELATED
+    assert the_write(launch.data, "goal").correlation == Correlation(turn_id=TURN, task_id=TASK)
+    assert the_write(launch.data, "later").correlation is NO_CORRELATION
 
 
 def test_the_environment_says_it_for_every_command(launch: CommandLine) -> None:
@@ -44,14 +44,14 @@ def test_the_environment_says_it_for_every_command(launch: CommandLine) -> None:
     launch.run("board", "write", "goal", "ship")
     launch.run("--task", "nearer", "board", "write", "other", "x")
     expected = Correlation(turn_id=TURN, task_id=TASK, trace_id=TRACE, span_id=SPAN)
-    assert the_write(launch.data, "goal").during == expected
-    assert the_write(launch.data, "other").during.task_id == "nearer"
+    assert the_write(launch.data, "goal").correlation == expected
+    assert the_write(launch.data, "other").correlation.task_id == "nearer"
 
 
 def test_a_trace_that_cannot_be_read_and_names_that_are_empty_are_left_out(launch: CommandLine) -> None:
     launch.env |= {"WEFT_TURN": "", "WEFT_TASK": "", "TRACEPARENT": "garbage"}
     launch.run("board", "write", "goal", "ship")
-    assert the_write(launch.data, "goal").during is UNRELATED
+    assert the_write(launch.data, "goal").correlation is NO_CORRELATION
 
 
 def test_a_turn_that_is_no_id_is_refused_and_nothing_is_done(launch: CommandLine) -> None:
@@ -66,8 +66,8 @@ def test_a_server_is_told_too(tmp_path: Path) -> None:
         cli.run("session", "create", "Plan", "--session-id", "launch")
         cli.env |= {"WEFT_SESSION": "launch", "TRACEPARENT": TRACEPARENT}
         cli.run("--turn", TURN, "--task", TASK, "board", "write", "goal", "ship")
-        during = the_write(tmp_path, "goal").during
-    assert during == Correlation(turn_id=TURN, task_id=TASK, trace_id=TRACE, span_id=SPAN)
+        correlation = the_write(tmp_path, "goal").correlation
+    assert correlation == Correlation(turn_id=TURN, task_id=TASK, trace_id=TRACE, span_id=SPAN)
 
 
 def test_an_agent_that_is_started_for_a_task_does_everything_for_it(launch: CommandLine) -> None:
@@ -88,5 +88,5 @@ def test_an_agent_that_is_started_for_a_task_does_everything_for_it(launch: Comm
         answers = [server.stdout.readline() for _ in range(2)]
         server.stdin.close()
     assert '"isError":false' in answers[1]
-    during = the_write(launch.data, "goal").during
-    assert during == Correlation(turn_id="t1", task_id=TASK, jsonrpc_request_id=1)
+    correlation = the_write(launch.data, "goal").correlation
+    assert correlation == Correlation(turn_id="t1", task_id=TASK, jsonrpc_request_id=1)

@@ -15,7 +15,7 @@ from opentelemetry import trace
 from support.correlated import DURING, SPAN, TASK, TOOL_CALL, TRACE, TRACEPARENT, TURN, events_of, the_event
 from weft import SyncClient, Weft
 from weft.errors import InvalidInput
-from weft.kernel.correlation import UNRELATED, Correlation
+from weft.kernel.correlation import NO_CORRELATION, Correlation
 
 pytestmark = pytest.mark.req("AC-12")
 NO_SESSIONS = {"success": True, "sessions": [], "count": 0, "has_more": False, "next_cursor": None}
@@ -45,30 +45,30 @@ async def test_what_a_client_does_is_found_by_what_it_is_part_of(connect: Any, p
     async with connect(product.url, product.admin_key) as client:
         session = (await client.session.create("try it")).session_id
         target = client._target if hasattr(client, "_target") else client
-        part = target.during(**IDS)
+        part = target.correlation(**IDS)
         if isinstance(part, SyncClient):
             await asyncio.to_thread(part.board.write, session, "goal", "ship")
         else:
             await part.board.write(session, "goal", "ship")
         await client.board.write(session, "goal", "later")
     async with in_product(product) as weft:
-        assert (await the_event(weft.app, session_id=session)).during == DURING
+        assert (await the_event(weft.app, session_id=session)).correlation == DURING
         later = (await events_of(weft.app, "default", session_id=session))[-1]
-        assert (later.event.subject, later.during) == ("goal", UNRELATED)
+        assert (later.event.subject, later.correlation) == ("goal", NO_CORRELATION)
 
 
 async def test_inside_the_process_it_is_the_same(inside: Weft) -> None:
     await inside.session.create("try it", session_id="s")
-    part = inside.during(**IDS)
+    part = inside.correlation(**IDS)
     await part.board.write("s", "goal", "ship")
     await inside.board.write("s", "goal", "later")
-    assert (await the_event(inside.app)).during == DURING
+    assert (await the_event(inside.app)).correlation == DURING
 
 
 async def test_whoever_acts_the_turn_is_the_same(inside: Weft) -> None:
     await inside.session.create("try it", session_id="s")
     made = await inside.agent.create("planner")
-    part = inside.during(turn_id="t1")
+    part = inside.correlation(turn_id="t1")
     await part.acting_as("planner").board.write("s", "a", "x")
     await part.with_key(made.api_key).board.write("s", "b", "x")
     assert [e.event.subject for e in await events_of(inside.app, "default", turn_id="t1")] == ["a", "b"]
@@ -76,11 +76,11 @@ async def test_whoever_acts_the_turn_is_the_same(inside: Weft) -> None:
 
 async def test_a_turn_of_a_task_is_part_of_both(inside: Weft) -> None:
     await inside.session.create("try it", session_id="s")
-    task = inside.during(task_id="k1", run_id="r1")
-    await task.during(turn_id="t1").board.write("s", "a", "x")
-    await task.during(turn_id="t2", run_id=None).board.write("s", "b", "x")
+    task = inside.correlation(task_id="k1", run_id="r1")
+    await task.correlation(turn_id="t1").board.write("s", "a", "x")
+    await task.correlation(turn_id="t2", run_id=None).board.write("s", "b", "x")
     await task.board.write("s", "c", "x")
-    assert [event.during for event in await events_of(inside.app, "default", task_id="k1")] == [
+    assert [event.correlation for event in await events_of(inside.app, "default", task_id="k1")] == [
         Correlation(turn_id="t1", task_id="k1", run_id="r1"),
         Correlation(turn_id="t2", task_id="k1"),
         Correlation(task_id="k1", run_id="r1"),
@@ -89,7 +89,7 @@ async def test_a_turn_of_a_task_is_part_of_both(inside: Weft) -> None:
 
 async def test_turns_at_the_same_time_are_kept_apart(inside: Weft) -> None:
     await inside.session.create("try it", session_id="s")
-    await asyncio.gather(*(inside.during(turn_id=f"t{n}").board.write("s", f"key_{n}", "x") for n in range(20)))
+    await asyncio.gather(*(inside.correlation(turn_id=f"t{n}").board.write("s", f"key_{n}", "x") for n in range(20)))
     for number in range(20):
         (event,) = await events_of(inside.app, "default", turn_id=f"t{number}")
         assert event.event.subject == f"key_{number}"
@@ -103,14 +103,14 @@ async def test_the_current_span_is_told_without_being_asked_for(product: Product
             client.board.write(session, "goal", "ship")
             await inside.board.write("s", "goal", "ship")
         with current_span(span_id="c7ad6b7169203331"):
-            client.during(traceparent=TRACEPARENT).board.write(session, "named", "x")
-            await inside.during(traceparent=TRACEPARENT).board.write("s", "named", "x")
+            client.correlation(traceparent=TRACEPARENT).board.write(session, "named", "x")
+            await inside.correlation(traceparent=TRACEPARENT).board.write("s", "named", "x")
     traced = Correlation(trace_id=TRACE, span_id=SPAN)
     async with in_product(product) as weft:
         for app, where in ((weft.app, session), (inside.app, "s")):
             for key in ("goal", "named"):
                 (event,) = await events_of(app, "default", session_id=where, subject=key)
-                assert event.during == traced
+                assert event.correlation == traced
 
 
 def test_it_is_said_again_when_a_call_is_repeated(script: Script) -> None:
@@ -125,7 +125,7 @@ def test_it_is_said_again_when_a_call_is_repeated(script: Script) -> None:
 
     script.will(listening(hangs_up), listening(says(200, NO_SESSIONS)))
     with SyncClient(script.url, "key") as client:
-        client.during(turn_id="t1").session.list()
+        client.correlation(turn_id="t1").session.list()
         script.will(listening(says(200, NO_SESSIONS)))
         client.session.list()
     assert heard == ["weft.turn_id=t1", "weft.turn_id=t1", None]
@@ -136,12 +136,12 @@ async def test_what_is_no_id_is_refused_at_once(inside: Weft, ids: dict[str, Any
     with SyncClient("http://127.0.0.1:1") as client:
         for where in (inside, client):
             with pytest.raises(InvalidInput, match=next(iter(ids))):
-                where.during(**ids)
+                where.correlation(**ids)
 
 
 def test_who_is_part_of_something_shares_the_connections() -> None:
     with SyncClient("http://127.0.0.1:1") as client:
-        part = client.during(turn_id="t1")
+        part = client.correlation(turn_id="t1")
         assert part._connection._http is client._connection._http
         assert part._connection is not client._connection
         assert type(part) is SyncClient

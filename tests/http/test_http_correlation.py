@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from support.correlated import BAGGAGE, DURING, HEADERS, SPAN, TRACE, TRACEPARENT, events_of, the_event
-from weft.kernel.correlation import UNRELATED, Correlation
+from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.transports.http.application import HttpApplication
 from weft.transports.http.http_io import arrival_of
 
@@ -39,7 +39,7 @@ async def test_a_write_is_found_by_its_turn_and_its_task_with_all_it_is_part_of(
         assert (await http.put(GOAL, json={"value": "ship"}, headers=HEADERS)).status_code == 200
         assert (await http.put(GOAL, json={"value": "later"})).status_code == 200
     event = await the_event(world.app, world.tenant)
-    assert (event.event.type, event.event.subject, event.during) == ("board.written", "goal", DURING)
+    assert (event.event.type, event.event.subject, event.correlation) == ("board.written", "goal", DURING)
 
 
 async def test_records_and_cloudevents_tell_it_over_the_same_door(world: World) -> None:
@@ -83,7 +83,7 @@ async def test_calls_at_the_same_time_keep_their_turns_apart(world: World) -> No
         await asyncio.gather(*(write(http, number) for number in range(40)))
     for number in range(40):
         (event,) = await events_of(world.app, world.tenant, subject=f"key_{number}")
-        assert event.during == (Correlation(turn_id=f"t{number}") if number % 2 else UNRELATED)
+        assert event.correlation == (Correlation(turn_id=f"t{number}") if number % 2 else NO_CORRELATION)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ async def test_garbage_is_as_good_as_nothing(world: World, headers: list[tuple[b
         answer = await http.put(GOAL, json={"value": "ship"}, headers=raw)
     assert answer.status_code == 200
     (event,) = await events_of(world.app, world.tenant, subject="goal")
-    assert event.during is UNRELATED
+    assert event.correlation is NO_CORRELATION
 
 
 async def test_baggage_may_come_in_pieces(world: World) -> None:
@@ -114,7 +114,7 @@ async def test_baggage_may_come_in_pieces(world: World) -> None:
         pieces = [("baggage", "weft.turn_id=t1"), ("baggage", "user=dana"), ("baggage", "weft.task_id=k1")]
         await http.put(GOAL, json={"value": "ship"}, headers=pieces)
     (event,) = await events_of(world.app, world.tenant, turn_id="t1")
-    assert event.during == Correlation(turn_id="t1", task_id="k1")
+    assert event.correlation == Correlation(turn_id="t1", task_id="k1")
 
 
 async def test_what_a_call_is_part_of_lets_nobody_in(world: World) -> None:
@@ -127,7 +127,7 @@ def test_a_request_without_any_of_it_is_part_of_nothing() -> None:
     scope = {"headers": [(b"host", b"x"), (b"authorization", b"Bearer key")], "client": ("10.0.0.1", 5)}
     arrival = arrival_of(scope)
     assert (arrival.credential, arrival.peer, arrival.sampled) == ("key", "10.0.0.1", True)
-    assert arrival.correlation is UNRELATED
+    assert arrival.correlation is NO_CORRELATION
 
 
 def test_whether_a_trace_is_kept_is_known() -> None:

@@ -74,7 +74,7 @@ async def test_every_event_of_every_operation_is_part_of_the_turn_of_its_call(wo
         await done(world.admin, operation, raw)
         events = await events_after(world, before)
         assert events, f"{operation} tells of nothing"
-        assert [event.during for event in events] == [TURN] * len(events), operation
+        assert [event.correlation for event in events] == [TURN] * len(events), operation
 
 
 async def test_the_next_call_is_part_of_nothing_again(world: World) -> None:
@@ -82,4 +82,4 @@ async def test_the_next_call_is_part_of_nothing_again(world: World) -> None:
     before = await world.last_event()
     await world.planner.write("goal", "sail")
     (event,) = await events_after(world, before)
-    assert event.during == Correlation()
+    assert event.correlation == Correlation()

@@ -10,7 +10,7 @@ import pytest
 
 from support.bundles import contents, entries, exported, imported, items, records, texts
 from support.contexts import known, pull, push
-from support.records import AT, during, envelope, everything, item
+from support.records import AT, correlated_call, envelope, everything, item
 from support.world import SESSION, outcome
 from weft.capabilities.transfer import export_collector
 from weft.capabilities.transfer.bundle_format import BundleRecord, BundleSnapshot
@@ -69,7 +69,7 @@ async def test_what_somebody_keeps_for_itself_does_not_leave_with_a_turn_of_othe
     await add(world.analysis, naming(digest_of(LONG)), session_id=None)
     turn = Correlation(turn_id="t1")
     made = [envelope("e1", item_refs=["thief", "own"])]
-    await during(turn, world.analysis, "records.add", session_id=SESSION, records=made)
+    await correlated_call(turn, world.analysis, "records.add", session_id=SESSION, records=made)
     assert b"confidential" not in await exported(world.analysis, scope="turn", turn_id="t1")
 
 
@@ -93,7 +93,7 @@ async def test_nothing_quotes_what_was_redacted_since(world: World) -> None:
         {"schema_version": "0.1.0", "created_at": AT, **shown, "hash": digest_of(words)},
         {**assembly, "assembly_id": "a2", "ordered_blocks": [{"item_refs": ["later"], "content": words}]},
     ]
-    await during(part, world.planner, "records.add", session_id=SESSION, records=made)
+    await correlated_call(part, world.planner, "records.add", session_id=SESSION, records=made)
     await add(world.planner, item("later", words))
     await redact(world.planner, GOAL)
     await redact(world.planner, "later")
@@ -216,13 +216,13 @@ async def test_secrets_are_masked_wherever_a_name_can_hold_one(world: World, pol
 
 async def test_an_envelope_names_what_it_is_of_as_far_as_everyone_may_know(world: World) -> None:
     turn = Correlation(turn_id="t1", trace_id="0af7651916cd43dd8448eb211c80319c", span_id="b7ad6b7169203331")
-    await during(turn, world.planner, "board.write", session_id=SESSION, key="goal", value="ship")
+    await correlated_call(turn, world.planner, "board.write", session_id=SESSION, key="goal", value="ship")
     closed = {"key": "pay", "value": "x", "readable_by": ["orchestrator"]}
-    await during(turn, world.planner, "board.write", session_id=SESSION, **closed)
+    await correlated_call(turn, world.planner, "board.write", session_id=SESSION, **closed)
     selection = {"schema_version": "0.1.0", "selection_id": "sel", "surface_id": f"session:{SESSION}", "created_at": AT}
     budget = {"schema_version": "0.1.0", "budget_id": "bud", "created_at": AT, "target": "m", "max_tokens": 10}
     made = [{**selection, "evidence_refs": ["run-1"]}, budget]
-    await during(turn, world.planner, "records.add", session_id=SESSION, records=made)
+    await correlated_call(turn, world.planner, "records.add", session_id=SESSION, records=made)
     bundle = await exported(world.planner, scope="turn", turn_id="t1")
     (made_of,) = records(bundle, "context_envelope").values()
     assert made_of["item_refs"] == [GOAL]

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.full_run import examples
-from support.records import during, envelope, everything, ids, listed, told
+from support.records import correlated_call, envelope, everything, ids, listed, told
 from support.world import refused
 from weft.capabilities.history.model import blob_hash
 from weft.capabilities.record_log import list_records
@@ -157,7 +157,7 @@ async def test_records_are_found_by_turn_task_and_tool_call(world: World) -> Non
     await world.planner.write("plain")
     for turn, task, call in (("t1", "a", "c1"), ("t1", "b", "c2"), ("t2", "b", "c3")):
         part = Correlation(turn_id=turn, task_id=task, tool_call_id=call)
-        await during(part, world.planner, "board.write", session_id="s1", key=f"k_{call}", value="x")
+        await correlated_call(part, world.planner, "board.write", session_id="s1", key=f"k_{call}", value="x")
     assert await keys(world, turn_id="t1") == ["k_c1", "k_c2"]
     assert await keys(world, task_id="b") == ["k_c2", "k_c3"]
     assert await keys(world, tool_call_id="c3") == ["k_c3"]

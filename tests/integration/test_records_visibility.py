@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.records import during, envelope, everything, ids, item, listed
+from support.records import correlated_call, envelope, everything, ids, item, listed
 from support.world import refused
 from weft.kernel.correlation import Correlation
 
@@ -159,7 +159,7 @@ async def test_content_is_not_to_be_had_by_naming_its_digest(world: World) -> No
 
 async def test_what_a_call_is_part_of_opens_nothing(world: World) -> None:
     part = Correlation(turn_id="t1", task_id="a", tool_call_id="c")
-    await during(
+    await correlated_call(
         part, world.planner, "board.write", session_id="s1", key="k", value=SECRET, readable_by=["orchestrator"]
     )
     for which in ({"turn_id": "t1"}, {"task_id": "a"}, {"tool_call_id": "c"}, {"agent": "orchestrator"}):
@@ -170,8 +170,8 @@ async def test_what_a_call_is_part_of_opens_nothing(world: World) -> None:
 @pytest.mark.parametrize("which", [{}, {"item_id": "board:s1/goal/1.1"}, {"task_id": "a"}, {"agent": "orchestrator"}])
 async def test_tenants_have_their_own_records(world: World, which: dict[str, str]) -> None:
     part = Correlation(task_id="a")
-    await during(part, world.planner, "board.write", session_id="s1", key="goal", value=SECRET)
-    await during(
+    await correlated_call(part, world.planner, "board.write", session_id="s1", key="goal", value=SECRET)
+    await correlated_call(
         part, world.planner, "records.add", session_id="s1", records=[envelope("c1", item_refs=["board:s1/goal/1.1"])]
     )
     assert await listed(world.stranger, **which) == {"records": [], "count": 0, "has_more": False, "next_after": None}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.bundles import exported, imported, items, records, texts
-from support.records import AT, during, envelope, everything, item, told
+from support.records import AT, correlated_call, envelope, everything, item, told
 from support.world import SESSION, outcome, refused
 from weft.kernel.correlation import Correlation
 from weft.storage.sql.records import SqlRecordStore
@@ -268,7 +268,7 @@ async def test_what_was_redacted_has_no_other_name(world: World) -> None:
         assert [entry for entry in await everything(world.admin, item_id=name) if entry["id"] == name] == []
     turn = Correlation(turn_id="t1")
     naming = envelope("e1", item_refs=names)
-    await during(turn, world.planner, "records.add", session_id=SESSION, records=[naming])
+    await correlated_call(turn, world.planner, "records.add", session_id=SESSION, records=[naming])
     assert b"4711-zulu" not in await exported(world.planner, scope="turn", turn_id="t1")
 
 

@@ -9,9 +9,9 @@ import pytest
 from support.world import refused
 from weft.app.registry import all_operations
 from weft.capabilities.guidance.examples import example_request
-from weft.kernel.identity import Actor, Kind, Permission
+from weft.kernel.identity import Actor, Permission, PrincipalKind
 
-ADMIN = Actor("t", "admin", Kind.HUMAN, "admin", False, frozenset(Permission), 5, 0)  # noqa: FBT003
+ADMIN = Actor("t", "admin", PrincipalKind.HUMAN, "admin", False, frozenset(Permission), 5, 0)  # noqa: FBT003
 
 if TYPE_CHECKING:
     from support.world import World

@@ -10,7 +10,7 @@ from test_mcp_direct_calls import ENVELOPE, ERAS, LEGACY, MODERN, both
 
 from support.correlated import BAGGAGE, DURING, HEADERS, META, TASK, TRACE, TRACEPARENT, TURN, events_of, the_event
 from support.team import opened
-from weft.kernel.correlation import UNRELATED, Correlation
+from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.trace_context import META_KEYS
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ async def test_a_write_is_found_by_its_turn_and_task_whoever_answers_it(world: W
             event = await the_event(world.app, world.tenant, session_id=served.session)
             assert event.event.subject == "goal"
             ids = {name: getattr(DURING, name) for name in DURING.__struct_fields__}
-            assert event.during == Correlation(**{**ids, **native(era, served, key)})
+            assert event.correlation == Correlation(**{**ids, **native(era, served, key)})
         assert lane.sdk == []
 
 
@@ -77,7 +77,7 @@ async def test_what_else_a_call_says_beside_it_is_the_sdk_s_and_nothing_is_lost(
     async with both(world) as (lane, _):
         await write(lane, world.planner.credential, era, META | PROGRESS)
         assert len(lane.sdk) == 1
-    assert (await the_event(world.app, world.tenant)).during.trace_id == TRACE
+    assert (await the_event(world.app, world.tenant)).correlation.trace_id == TRACE
 
 
 @SQLITE
@@ -90,7 +90,7 @@ async def test_the_headers_of_the_request_count_where_its_metadata_is_silent(wor
             await write(served, key, era, {"weft/turn_id": "t2"}, HEADERS, "by_both")
             await write(served, key, era, {"traceparent": TRACEPARENT}, other, "by_meta")
             found = {
-                event.event.subject: event.during
+                event.event.subject: event.correlation
                 for event in await events_of(world.app, world.tenant, session_id=served.session)
             }
             assert found["by_header"].turn_id == TURN
@@ -108,7 +108,7 @@ async def test_a_call_that_is_part_of_nothing_leaves_no_ids_of_its_own(world: Wo
             await write(served, world.planner.credential, era, {})
             await write(served, world.planner.credential, era, {"weft/turn_id": "no id", "traceparent": "garbage"})
             for event in await events_of(world.app, world.tenant, session_id=served.session, subject="goal"):
-                assert event.during is UNRELATED
+                assert event.correlation is NO_CORRELATION
 
 
 @SQLITE
@@ -120,7 +120,7 @@ async def test_what_is_no_text_does_no_harm(world: World, era: str, meta: Json) 
         assert seen[0].keys() == seen[1].keys()
         assert len(lane.sdk) == 1
     for event in await events_of(world.app, world.tenant, subject="goal"):
-        assert event.during is UNRELATED
+        assert event.correlation is NO_CORRELATION
 
 
 @SQLITE
@@ -138,7 +138,7 @@ async def test_calls_at_the_same_time_on_one_connection_keep_their_turns_apart(w
                 wanted = {"session_id": served.session, "subject": f"key_{number}"}
                 (event,) = await events_of(world.app, world.tenant, **wanted)
                 expected = (f"t{number}", f"r{number}") if number % 3 else (None, None)
-                assert (event.during.turn_id, event.during.jsonrpc_request_id) == expected
+                assert (event.correlation.turn_id, event.correlation.jsonrpc_request_id) == expected
         assert lane.sdk == []
 
 
@@ -168,5 +168,5 @@ async def test_every_transport_and_era_carries_it(connect: Connect, team: Team, 
         assert not done.is_error
     async with opened(team.data) as app:
         event = await the_event(app, session_id=session)
-    assert event.during.jsonrpc_request_id is not None
-    assert bool(event.during.mcp_session_id) == (connect.transport == "http" and connect.era == "legacy")
+    assert event.correlation.jsonrpc_request_id is not None
+    assert bool(event.correlation.mcp_session_id) == (connect.transport == "http" and connect.era == "legacy")

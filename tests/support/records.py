@@ -57,7 +57,7 @@ async def told(caller: Caller, **which: Any) -> list[str]:
     return [entry["record"]["event_type"] for entry in entries if entry["type"] == "context_event"]
 
 
-async def during(part: Correlation, caller: Caller, operation: str, **raw: Any) -> Any:
+async def correlated_call(part: Correlation, caller: Caller, operation: str, **raw: Any) -> Any:
     """Call an operation as a part of something."""
     arrival = CallContext(caller.credential, correlation=part)
     return on_the_wire(await caller.app.call(caller.app.registry[operation], raw, arrival))

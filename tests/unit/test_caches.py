@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.app.caches import Cache, CacheCounts, CacheFigures
+from weft.app.caches import Cache, CacheCounts, CacheRegistry
 from weft.testing.clock import FrozenClock
 
 
@@ -74,7 +74,7 @@ def test_putting_a_key_again_replaces_its_value_and_weight(cache: Cache[str]) ->
 
 
 def test_figures_add_up_over_all_caches(clock: FrozenClock) -> None:
-    figures = CacheFigures()
+    figures = CacheRegistry()
     first = figures.register(Cache[int]("pages", 1, 2, 60, clock))
     second = figures.register(Cache[int]("indexes", 2, 10, 60, clock))
     assert figures.stats().cache_hit_ratio is None
@@ -88,7 +88,7 @@ def test_figures_add_up_over_all_caches(clock: FrozenClock) -> None:
 
 
 def test_two_caches_cannot_share_a_name(clock: FrozenClock) -> None:
-    figures = CacheFigures()
+    figures = CacheRegistry()
     figures.register(Cache[int]("pages", 1, 2, 60, clock))
     with pytest.raises(ValueError, match="pages"):
         figures.register(Cache[int]("pages", 2, 2, 60, clock))

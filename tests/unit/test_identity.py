@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from weft.kernel.identity import Actor, Kind, Permission
+from weft.kernel.identity import Actor, Permission, PrincipalKind
 
 
-def actor(principal_id: str, agent_type: str, kind: Kind = Kind.AGENT, *, below_agent: bool = False) -> Actor:
+def actor(
+    principal_id: str, agent_type: str, kind: PrincipalKind = PrincipalKind.AGENT, *, below_agent: bool = False
+) -> Actor:
     return Actor("t", principal_id, kind, agent_type, below_agent, frozenset({Permission.READ}), 1, 0)
 
 
@@ -18,8 +20,8 @@ def actor(principal_id: str, agent_type: str, kind: Kind = Kind.AGENT, *, below_
         (actor("planner", "planning"), "orchestrator"),
         (actor("analysis", "analysis", below_agent=True), "subagent:analysis"),
         (actor("3", "investigation", below_agent=True), "subagent:investigation:3"),
-        (actor("dana", "dana", Kind.HUMAN), "human:dana"),
-        (actor("dana", "dana", Kind.HUMAN, below_agent=True), "human:dana"),
+        (actor("dana", "dana", PrincipalKind.HUMAN), "human:dana"),
+        (actor("dana", "dana", PrincipalKind.HUMAN, below_agent=True), "human:dana"),
     ],
 )
 def test_a_caller_is_named_by_its_place_in_the_tree(who: Actor, name: str) -> None:
@@ -50,4 +52,4 @@ def test_a_pattern_means_whoever_it_matches_in_full(patterns: list[str], meant: 
 def test_only_an_agent_below_an_agent_is_a_sub_agent() -> None:
     assert actor("a", "a", below_agent=True).is_subagent
     assert not actor("a", "a").is_subagent
-    assert not actor("a", "a", Kind.HUMAN, below_agent=True).is_subagent
+    assert not actor("a", "a", PrincipalKind.HUMAN, below_agent=True).is_subagent

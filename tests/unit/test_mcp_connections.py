@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from weft.kernel.identity import Actor, Kind
+from weft.kernel.identity import Actor, PrincipalKind
 from weft.transports.mcp.connection_limits import OpenConnections, TooManyConnections
 
 if TYPE_CHECKING:
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def actor(name: str) -> Actor:
-    return Actor("t", name, Kind.AGENT, name, parent_is_agent=False, permissions=frozenset(), clearance=1, epoch=0)
+    return Actor(
+        "t", name, PrincipalKind.AGENT, name, parent_is_agent=False, permissions=frozenset(), clearance=1, epoch=0
+    )
 
 
 async def open_one(connections: OpenConnections, who: str, session: str) -> None:

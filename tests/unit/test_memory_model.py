@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from weft.capabilities.memory.model import KeyRange, MemoryEntry, MemoryScope, scope_of
 from weft.kernel.errors import InvalidInput
-from weft.kernel.json_input import encode_given
+from weft.kernel.json_input import encode_json_field
 
 KEYS = st.text("AZaz09_-", min_size=1, max_size=4)
 
@@ -52,10 +52,10 @@ def deep(levels: int, wrap: Any) -> Any:
 
 @pytest.mark.parametrize("wrap", [list, dict])
 def test_json_may_be_nested_so_deep_and_no_deeper(wrap: Any) -> None:
-    assert encode_given("value", deep(32, wrap))
+    assert encode_json_field("value", deep(32, wrap))
     for levels in (33, 5_000):
         with pytest.raises(InvalidInput, match="levels"):
-            encode_given("value", deep(levels, wrap))
+            encode_json_field("value", deep(levels, wrap))
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_json_may_be_nested_so_deep_and_no_deeper(wrap: Any) -> None:
 )
 def test_what_json_has_no_words_for_is_refused(value: Any) -> None:
     with pytest.raises(InvalidInput) as caught:
-        encode_given("value", value)
+        encode_json_field("value", value)
     assert caught.value.context == {"field": "value"}
 
 
 def test_tuples_are_lists() -> None:
-    assert encode_given("value", (1, (2.0, None))) == b"[1,[2.0,null]]"
+    assert encode_json_field("value", (1, (2.0, None))) == b"[1,[2.0,null]]"

@@ -6,15 +6,15 @@ import asyncio
 import contextvars
 import threading
 
-from weft.kernel.thread_pools import DOCUMENTS, SEARCHING
+from weft.kernel.thread_pools import DOCUMENT_THREADS, SEARCH_THREADS
 
 
 async def test_documents_that_are_slow_to_read_keep_no_search_waiting() -> None:
     may_end = threading.Event()
-    slow = [asyncio.create_task(DOCUMENTS.run(may_end.wait)) for _ in range(20)]
+    slow = [asyncio.create_task(DOCUMENT_THREADS.run(may_end.wait)) for _ in range(20)]
     try:
         async with asyncio.timeout(20):
-            assert await SEARCHING.run(lambda: "found") == "found"
+            assert await SEARCH_THREADS.run(lambda: "found") == "found"
             assert await asyncio.to_thread(lambda: "done") == "done"
     finally:
         may_end.set()
@@ -24,4 +24,4 @@ async def test_documents_that_are_slow_to_read_keep_no_search_waiting() -> None:
 async def test_work_in_a_thread_knows_what_its_caller_knows() -> None:
     known = contextvars.ContextVar("known", default="nothing")
     known.set("something")
-    assert await SEARCHING.run(known.get) == "something"
+    assert await SEARCH_THREADS.run(known.get) == "something"

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.correlated import BAGGAGE, DURING, META, SPAN, TASK, TRACE, TRACEPARENT, TURN
-from weft.kernel.correlation import UNRELATED, Correlation, NativeId
+from weft.kernel.correlation import NO_CORRELATION, Correlation, NativeId
 from weft.kernel.errors import InvalidInput
 from weft.kernel.trace_context import (
-    correlated,
-    headers_of,
-    ids_of_carrier,
-    ids_of_meta,
+    ids_from_headers,
+    ids_from_meta,
     is_native_id,
     is_sampled,
+    make_correlation,
+    trace_headers,
     with_ids,
 )
 
@@ -25,19 +25,19 @@ NAMES = [name for name in Correlation.__struct_fields__ if not name.startswith((
 
 
 def test_headers_tell_the_trace_and_our_own_members_of_the_baggage_only() -> None:
-    assert with_ids(UNRELATED, ids_of_carrier(TRACEPARENT, BAGGAGE)) == DURING
+    assert with_ids(NO_CORRELATION, ids_from_headers(TRACEPARENT, BAGGAGE)) == DURING
 
 
 def test_metadata_tells_the_same() -> None:
-    assert with_ids(UNRELATED, ids_of_meta(META)) == DURING
-    assert with_ids(UNRELATED, ids_of_meta({"traceparent": TRACEPARENT, "baggage": BAGGAGE})) == DURING
-    assert ids_of_meta({"baggage": BAGGAGE, "weft/turn_id": "nearer"})["turn_id"] == "nearer"
+    assert with_ids(NO_CORRELATION, ids_from_meta(META)) == DURING
+    assert with_ids(NO_CORRELATION, ids_from_meta({"traceparent": TRACEPARENT, "baggage": BAGGAGE})) == DURING
+    assert ids_from_meta({"baggage": BAGGAGE, "weft/turn_id": "nearer"})["turn_id"] == "nearer"
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_id_can_be_told_in_both_ways(name: str) -> None:
-    assert ids_of_carrier(None, f"weft.{name}=x") == {name: "x"}
-    assert ids_of_meta({f"weft/{name}": "x"}) == {name: "x"}
+    assert ids_from_headers(None, f"weft.{name}=x") == {name: "x"}
+    assert ids_from_meta({f"weft/{name}": "x"}) == {name: "x"}
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,14 @@ def test_every_id_can_be_told_in_both_ways(name: str) -> None:
     ],
 )
 def test_what_is_no_trace_is_left_out(text: str) -> None:
-    assert ids_of_carrier(text, None) == {}
+    assert ids_from_headers(text, None) == {}
 
 
 def test_a_version_to_come_may_say_more() -> None:
-    assert ids_of_carrier(f"cc-{TRACE}-{SPAN}-01-what-the-future-is-like", None) == {"trace_id": TRACE, "span_id": SPAN}
+    assert ids_from_headers(f"cc-{TRACE}-{SPAN}-01-what-the-future-is-like", None) == {
+        "trace_id": TRACE,
+        "span_id": SPAN,
+    }
 
 
 @pytest.mark.parametrize(
@@ -92,21 +95,21 @@ def test_a_version_to_come_may_say_more() -> None:
     ],
 )
 def test_what_is_no_id_is_left_out(baggage: str) -> None:
-    assert ids_of_carrier(None, baggage) == {}
+    assert ids_from_headers(None, baggage) == {}
 
 
 def test_one_bad_member_does_not_spoil_the_others() -> None:
-    assert ids_of_carrier("nonsense", "weft.turn_id=a%00,é=ü,weft.task_id=t") == {"task_id": "t"}
+    assert ids_from_headers("nonsense", "weft.turn_id=a%00,é=ü,weft.task_id=t") == {"task_id": "t"}
 
 
 @pytest.mark.parametrize("value", [None, 5, ["x"], {"x": 1}, True, "", "a b", "\ud800", "x" * 201])
 def test_metadata_that_is_no_id_is_left_out(value: object) -> None:
-    assert ids_of_meta({"weft/turn_id": value, "traceparent": value, "baggage": value, "other": "x"}) == {}
+    assert ids_from_meta({"weft/turn_id": value, "traceparent": value, "baggage": value, "other": "x"}) == {}
 
 
 @given(st.text(), st.text())
 def test_no_text_at_all_does_harm(traceparent: str, baggage: str) -> None:
-    for ids in (ids_of_carrier(traceparent, baggage), ids_of_carrier(traceparent, f"weft.turn_id={baggage}")):
+    for ids in (ids_from_headers(traceparent, baggage), ids_from_headers(traceparent, f"weft.turn_id={baggage}")):
         assert all(is_native_id(value) for value in ids.values())
 
 
@@ -125,42 +128,42 @@ _ID = st.text(min_size=1, max_size=200).filter(is_native_id)
 
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(NAMES, _ID)))
 def test_what_a_client_sends_is_what_a_server_reads(ids: dict[str, str]) -> None:
-    during = correlated({**ids, "traceparent": TRACEPARENT})
-    headers = headers_of(during)
+    correlation = make_correlation({**ids, "traceparent": TRACEPARENT})
+    headers = trace_headers(correlation)
     assert all(value.isascii() and value.isprintable() for value in headers.values())
-    assert with_ids(UNRELATED, ids_of_carrier(headers["traceparent"], headers.get("baggage"))) == during
+    assert with_ids(NO_CORRELATION, ids_from_headers(headers["traceparent"], headers.get("baggage"))) == correlation
 
 
 def test_all_the_ids_there_are_fit_into_what_is_read() -> None:
-    during = correlated(dict.fromkeys(NAMES, "😀" * 200))
-    assert with_ids(UNRELATED, ids_of_carrier(None, headers_of(during)["baggage"])) == during
+    correlation = make_correlation(dict.fromkeys(NAMES, "😀" * 200))
+    assert with_ids(NO_CORRELATION, ids_from_headers(None, trace_headers(correlation)["baggage"])) == correlation
 
 
 def test_nothing_is_sent_when_there_is_nothing_to_say() -> None:
-    assert headers_of(UNRELATED) == {}
-    assert correlated({}) is UNRELATED
-    assert correlated({"turn_id": None}, correlated({"turn_id": TURN})) is UNRELATED
+    assert trace_headers(NO_CORRELATION) == {}
+    assert make_correlation({}) is NO_CORRELATION
+    assert make_correlation({"turn_id": None}, make_correlation({"turn_id": TURN})) is NO_CORRELATION
 
 
 def test_ids_are_added_to_those_there_are() -> None:
-    before = correlated({"task_id": TASK, "traceparent": TRACEPARENT})
-    assert correlated({"turn_id": TURN}, before) == Correlation(
+    before = make_correlation({"task_id": TASK, "traceparent": TRACEPARENT})
+    assert make_correlation({"turn_id": TURN}, before) == Correlation(
         turn_id=TURN, task_id=TASK, trace_id=TRACE, span_id=SPAN
     )
-    assert correlated({"traceparent": None}, before) == Correlation(task_id=TASK)
+    assert make_correlation({"traceparent": None}, before) == Correlation(task_id=TASK)
 
 
 @pytest.mark.parametrize("value", ["", "a b", "x" * 201, "\x00", "\ud800", 7])
 def test_whoever_says_it_is_told_that_something_is_no_id(value: object) -> None:
     with pytest.raises(InvalidInput, match="turn_id"):
-        correlated({"turn_id": value})
+        make_correlation({"turn_id": value})
     with pytest.raises(InvalidInput, match="traceparent"):
-        correlated({"traceparent": value})
+        make_correlation({"traceparent": value})
 
 
 def test_a_call_is_part_of_nothing_that_has_no_name() -> None:
     with pytest.raises(TypeError, match="mcp_session_id"):
-        correlated({"mcp_session_id": "x"})
+        make_correlation({"mcp_session_id": "x"})
 
 
 def test_a_trace_that_nobody_keeps_is_known_by_its_flags() -> None:

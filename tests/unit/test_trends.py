@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from weft.app.caches import Cache, CacheFigures
+from weft.app.caches import Cache, CacheRegistry
 from weft.app.metrics import Metrics
 from weft.app.metrics_snapshot import MetricsSnapshot
 from weft.app.registry import all_operations
 from weft.app.trends import CallTotals, Sample, Series, compare, throughput_trend
 from weft.capabilities.metrics.model import Trend
-from weft.kernel.identity import Actor, Kind, Permission
+from weft.kernel.identity import Actor, Permission, PrincipalKind
 from weft.storage.sql.connect import connect
 from weft.testing.clock import FrozenClock
 
@@ -27,7 +27,7 @@ INTERVAL = 30.0
 
 
 def actor(tenant: str = "home", name: str = "planner") -> Actor:
-    return Actor(tenant, name, Kind.AGENT, "planning", False, frozenset(Permission), 1, 1)  # noqa: FBT003
+    return Actor(tenant, name, PrincipalKind.AGENT, "planning", False, frozenset(Permission), 1, 1)  # noqa: FBT003
 
 
 class Watched:
@@ -36,7 +36,7 @@ class Watched:
     def __init__(self) -> None:
         self.clock = FrozenClock()
         self.metrics = Metrics(self.clock)
-        self.caches = CacheFigures()
+        self.caches = CacheRegistry()
         self.measuring = MetricsSnapshot(connect("never-opened.db"), self.metrics, self.caches, self.clock)
 
     def call(

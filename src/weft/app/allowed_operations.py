@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Database, Transaction
 
 
-class RegisteredOffers:
+class RegisteredOperations:
     """The registry, as far as it is open to a caller."""
 
     def __init__(self, registry: Registry, rates: Mapping[RateClass, str], database: Database) -> None:

@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from weft.app.allowed_operations import RegisteredOffers
+from weft.app.allowed_operations import RegisteredOperations
 from weft.app.audit_writer import Auditor
 from weft.app.authentication import Authenticator
 from weft.app.background_jobs import background_jobs
-from weft.app.caches import Cache, CacheFigures
+from weft.app.caches import Cache, CacheRegistry
 from weft.app.dispatch import CallContext, Dispatcher, authorise
 from weft.app.event_feed import LiveFeed
 from weft.app.injection import Container, Singletons
@@ -20,11 +20,11 @@ from weft.app.metrics import Metrics
 from weft.app.metrics_snapshot import MetricsSnapshot
 from weft.app.objects import Objects
 from weft.app.rate_limits import RateLimits
-from weft.app.read_counts import BufferedTally
+from weft.app.read_counts import BufferedReadCounts
 from weft.app.registry import all_operations
 from weft.app.search.embedding_cache import CachedEmbeddings
-from weft.app.search.service import LowRelevance, SearchIndexes, rank
-from weft.app.session_acl_cache import SessionsOfTenants
+from weft.app.search.service import LowRelevanceReporter, SearchIndexes, rank
+from weft.app.session_acl_cache import SessionAclCache
 from weft.app.tenants import Tenants, default_plan
 from weft.app.transfer import Transfers
 from weft.app.uploads import Uploads
@@ -62,7 +62,7 @@ from weft.providers.html_xml import IsolatedMarkupReader
 from weft.providers.jwt import JwtCodec
 from weft.providers.local_folders import NamedFolders
 from weft.providers.object_storage import connect_objects
-from weft.providers.tokenizers import InstalledTokenizers
+from weft.providers.tokenizers import TokenizerRegistry
 from weft.storage.migrations.runner import migrate
 from weft.storage.sql.connect import connect
 from weft.storage.sql.database import AccessChanged, Scope
@@ -96,13 +96,13 @@ class App:
         self.clock = clock or SystemClock()
         self.registry = all_operations()
         self.metrics = Metrics(self.clock)
-        self.caches = CacheFigures()
+        self.caches = CacheRegistry()
         self.database = connect(settings.storage_url)
         self.measuring = MetricsSnapshot(self.database, self.metrics, self.caches, self.clock)
         self.tenants = Tenants(self.database, self.clock)
         self.ready = False
         self._rates = RateLimits(settings.rates(), settings.valkey_url)
-        self._tally = BufferedTally()
+        self._tally = BufferedReadCounts()
         self.feed = LiveFeed(self.database)
         self._auditor = Auditor(self.database, self.clock)
         self.guards = Guards(self._auditor)
@@ -266,7 +266,7 @@ class App:
             lifetimes=TokenLifetimes(
                 token=timedelta(minutes=settings.token_minutes), proof=timedelta(hours=settings.token_max_age_hours)
             ),
-            counters=InstalledTokenizers(),
+            counters=TokenizerRegistry(),
             tally=self._tally,
             feed=self.feed,
             measurements=self.measuring,
@@ -286,12 +286,12 @@ class App:
                 rank,
                 self.clock,
                 self.model_migrations.note_question,
-                LowRelevance(self._search_stores, self.clock, self.metrics),
+                LowRelevanceReporter(self._search_stores, self.clock, self.metrics),
             ),
-            known_sessions=SessionsOfTenants(),
+            known_sessions=SessionAclCache(),
             markup=self._markup,
             pruner=self.pruner,
-            offers=RegisteredOffers(self.registry, settings.rates(), self.database),
+            offers=RegisteredOperations(self.registry, settings.rates(), self.database),
             pages=self._cache("message_pages", 1, megabytes=16, seconds=300),
             searcher=Searcher(
                 reads=CallerTransactions(self.database, self._container, Transcripts),

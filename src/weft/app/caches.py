@@ -86,7 +86,7 @@ class Cache(Generic[V]):
             self._weight -= kept.weight
 
 
-class CacheFigures:
+class CacheRegistry:
     """All caches of this process, so that their figures can be told together."""
 
     def __init__(self) -> None:

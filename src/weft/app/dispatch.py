@@ -19,7 +19,7 @@ from weft.capabilities.access.authentication import identify_local
 from weft.capabilities.access.model import parse_key
 from weft.capabilities.access.operations import AuthenticateAgent
 from weft.capabilities.sessions.model import ALL_SESSIONS
-from weft.kernel.correlation import UNRELATED, Correlation
+from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.errors import AuthenticationError, InternalError, InvalidApiKey, PermissionDenied, WeftError
 from weft.kernel.guards import GuardedCall
 from weft.kernel.operation import Audience, Effect, RateClass
@@ -58,7 +58,7 @@ class CallContext(msgspec.Struct, frozen=True):
 
     credential: Credential | None
     peer: str = "local"
-    correlation: Correlation = UNRELATED
+    correlation: Correlation = NO_CORRELATION
     sampled: bool = True
 
     def __repr__(self) -> str:
@@ -143,7 +143,9 @@ class Dispatcher:
             try:
                 authorise(operation, actor)
                 request = operation.parse(raw, strict=strict)
-                acting = actor if context.correlation is UNRELATED else replace(actor, during=context.correlation)
+                acting = (
+                    actor if context.correlation is NO_CORRELATION else replace(actor, correlation=context.correlation)
+                )
                 call = GuardedCall(operation, request, acting, entry)
                 if self._guards:
                     call = await self._guards.before(call)
@@ -260,11 +262,13 @@ def _span(operation: Operation, context: CallContext) -> AbstractContextManager[
 
 def _parent_of(context: CallContext) -> Context | None:
     """Return the trace context that a call came with, unless this process is in that trace already."""
-    during, current = context.correlation, trace.get_current_span().get_span_context()
-    if during.trace_id is None or during.span_id is None or int(during.trace_id, 16) == current.trace_id:
+    correlation, current = context.correlation, trace.get_current_span().get_span_context()
+    if correlation.trace_id is None or correlation.span_id is None or int(correlation.trace_id, 16) == current.trace_id:
         return None
     flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if context.sampled else trace.TraceFlags.DEFAULT)
-    given = trace.SpanContext(int(during.trace_id, 16), int(during.span_id, 16), is_remote=True, trace_flags=flags)
+    given = trace.SpanContext(
+        int(correlation.trace_id, 16), int(correlation.span_id, 16), is_remote=True, trace_flags=flags
+    )
     return trace.set_span_in_context(trace.NonRecordingSpan(given))
 
 

@@ -13,8 +13,8 @@ import msgspec
 
 from weft.app.audit_writer import CallAuditTrail
 from weft.app.line_kinds import LINE_KINDS
-from weft.app.search.service import FollowedEvents
-from weft.app.session_acl_cache import SessionsOfCall, SessionsOfTenants
+from weft.app.search.service import IndexLag
+from weft.app.session_acl_cache import CallSessionAcl, SessionAclCache
 from weft.capabilities.access.audit import AuditFilter, AuditStore, AuditTrail
 from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.access.store import AccessStore, TokenCodec
@@ -59,13 +59,12 @@ from weft.capabilities.transfer.export import Exporter
 from weft.capabilities.transfer.importer import Importer
 from weft.capabilities.transfer.policies import PolicyStore
 from weft.kernel.clock import Clock
-from weft.kernel.cooperative import Cooperative
-from weft.kernel.correlation import UNRELATED, Correlation
+from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
 from weft.kernel.jobs import JobStore
 from weft.kernel.tokens import TokenCounters
-from weft.kernel.transactions import Transactions
+from weft.kernel.transactions import Cooperative, Transactions
 from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weft.storage.sql.agent_context import SqlSnapshotStore
 from weft.storage.sql.board import SqlConventionStore, SqlEntryStore
@@ -110,8 +109,8 @@ class CallScope:
     _transaction: Transaction | None
 
     @property
-    def during(self) -> Correlation:
-        return UNRELATED if self.actor is None else self.actor.during
+    def correlation(self) -> Correlation:
+        return NO_CORRELATION if self.actor is None else self.actor.correlation
 
     @property
     def known_actor(self) -> Actor:
@@ -152,7 +151,7 @@ class Singletons:
     source_desk: SourceDesk
     embeddings: Embeddings
     retriever: Retriever
-    known_sessions: SessionsOfTenants
+    known_sessions: SessionAclCache
 
 
 # What is opened anew in the transaction of each call.
@@ -165,7 +164,7 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     EntryStore: SqlEntryStore,
     EventStore: SqlEventStore,
     JobStore: SqlJobStore,
-    Lag: FollowedEvents,
+    Lag: IndexLag,
     LineStore: SqlLineStore,
     MemoryStore: SqlMemoryStore,
     MessageStore: SqlMessageStore,
@@ -213,7 +212,7 @@ class Container:
             Actor: lambda call: call.actor,
             AuditTrail: lambda call: CallAuditTrail(call.transaction, call.known_actor, clock),
             Cooperative: lambda call: call.transaction,
-            Outbox: lambda call: SqlOutbox(call.transaction, clock, call.during),
+            Outbox: lambda call: SqlOutbox(call.transaction, clock, call.correlation),
             EventImport: lambda call: SqlOutbox(call.transaction, clock),
         }
         self._sources |= {need: _opened(store) for need, store in _STORES.items()}
@@ -223,7 +222,7 @@ class Container:
         """Add what lives as long as the process does."""
         self._sources |= {need: _always(getattr(singletons, name)) for name, need in _hints_of(Singletons).items()}
         known = singletons.known_sessions
-        self._sources[KnownSessions] = lambda call: SessionsOfCall(known, call.transaction)
+        self._sources[KnownSessions] = lambda call: CallSessionAcl(known, call.transaction)
 
     def build(self, need: type[N], actor: Actor, transaction: Transaction) -> N:
         built: N = self.source(need)(CallScope(actor, transaction))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _REMEMBER_AT_MOST = 100_000
 
 
-class LocalWindows:
+class LocalRateLimits:
     """Counts calls in the present window and weighs in what is left of the one before."""
 
     def __init__(self) -> None:

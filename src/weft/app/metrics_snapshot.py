@@ -27,7 +27,7 @@ from weft.capabilities.metrics.model import (
 from weft.storage.sql.database import Scope
 
 if TYPE_CHECKING:
-    from weft.app.caches import CacheFigures
+    from weft.app.caches import CacheRegistry
     from weft.app.metrics import Metrics, TenantCalls
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
@@ -41,7 +41,7 @@ _STATM = Path("/proc/self/statm")
 class MetricsSnapshot:
     """Takes the measurements."""
 
-    def __init__(self, database: Database, metrics: Metrics, caches: CacheFigures, clock: Clock) -> None:
+    def __init__(self, database: Database, metrics: Metrics, caches: CacheRegistry, clock: Clock) -> None:
         self._database = database
         self._metrics = metrics
         self._caches = caches

@@ -7,7 +7,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from weft.app.local_rate_limits import LocalWindows
+from weft.app.local_rate_limits import LocalRateLimits
 from weft.kernel.errors import RateLimited
 from weft.settings import InvalidSetting
 
@@ -29,7 +29,7 @@ class RateLimits:
 
     def __init__(self, rates: Mapping[RateClass, str], valkey_url: str) -> None:
         self._items = {rate_class: _parse(rate_class, rate) for rate_class, rate in rates.items()}
-        self._local = LocalWindows()
+        self._local = LocalRateLimits()
         self._valkey = _shared_storage(valkey_url) if valkey_url else None
         self._shared = _shared_limiter(self._valkey) if self._valkey else None
         self._shared_lost_at = float("-inf")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _HOLD_AT_MOST = 50_000
 
 
-class BufferedTally:
+class BufferedReadCounts:
     """Counts reads by key."""
 
     def __init__(self) -> None:

@@ -53,7 +53,7 @@ class _Sessions:
             del self._by_audience[audience]
 
 
-class SessionsOfTenants:
+class SessionAclCache:
     """What this process knows of the sessions of the tenants that are searched."""
 
     def __init__(self) -> None:
@@ -93,10 +93,10 @@ async def _all(transaction: Transaction, seq: int) -> _Sessions:
         after = page[-1][0]
 
 
-class SessionsOfCall(NamedTuple):
+class CallSessionAcl(NamedTuple):
     """The sessions of one call's tenant."""
 
-    tenants: SessionsOfTenants
+    tenants: SessionAclCache
     transaction: Transaction
 
     async def admitting(self, actor: Actor) -> frozenset[str]:

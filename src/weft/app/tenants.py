@@ -1,4 +1,4 @@
-"""Making tenants: the one act that belongs to whoever runs Weft rather than to anyone inside it."""
+"""Tenants of an installation: created by the operator, outside all permissions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from weft.capabilities.access.model import DEFAULT_TENANT, Principal, new_key, n
 from weft.capabilities.knowledge.quotas import PLANS
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import Conflict, InvalidInput, NotFound
-from weft.kernel.identity import Kind, Permission
+from weft.kernel.identity import HIGHEST_CLEARANCE, Permission, PrincipalKind
 from weft.kernel.ids import is_name
 from weft.settings import InvalidSetting
 from weft.storage.sql.access import SqlAccessStore
@@ -24,45 +24,45 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Database, Transaction
 
 ADMIN = "admin"
-_HIGHEST_CLEARANCE = 5
 
 
 class TenantExists(Conflict):
     """A tenant with this name exists already."""
 
     code = "TENANT_EXISTS"
-    hint = "Choose another name, or see the tenants there are with weft tenant list."
+    hint = "Choose another name; weft tenant list shows the existing ones."
 
 
 class TenantNotFound(NotFound):
     """There is no tenant with this name."""
 
     code = "TENANT_NOT_FOUND"
-    hint = "See the tenants there are with weft tenant list."
+    hint = "List the tenants with weft tenant list."
 
 
 @dataclass(frozen=True, slots=True)
 class NewTenant:
-    """A tenant just made, with its first admin's API key, which is shown this once."""
+    """A new tenant and the API key of its first admin, which is shown only once."""
 
     tenant: str
     admin_key: str
 
 
 class Tenants:
-    """The tenants of one installation."""
+    """Creates and lists tenants, and sets their plans."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
     async def create(self, tenant: str) -> NewTenant:
-        """Make a tenant with a human admin in it."""
+        """Create a tenant with a human admin."""
         if not is_name(tenant):
-            raise InvalidInput("tenant: use letters, digits, underscores and dashes, at most 100", field="tenant")
+            raise InvalidInput("tenant: use at most 100 letters, digits, underscores and dashes", field="tenant")
         now = to_micros(self._clock.now())
         key = new_key(tenant, ADMIN, now, None)
-        admin = Principal(ADMIN, Kind.HUMAN, ADMIN, None, False, _HIGHEST_CLEARANCE, frozenset(Permission), now)  # noqa: FBT003
+        human, everything = PrincipalKind.HUMAN, frozenset(Permission)
+        admin = Principal(ADMIN, human, ADMIN, None, False, HIGHEST_CLEARANCE, everything, now)  # noqa: FBT003
 
         async def insert(transaction: Transaction) -> bool:
             if not await add_tenant(transaction, tenant, now):
@@ -74,11 +74,11 @@ class Tenants:
             return True
 
         if not await self._database.write(Scope(tenant), insert):
-            raise TenantExists(f"There is a tenant '{tenant}' already.")
+            raise TenantExists(f"A tenant '{tenant}' exists.")
         return NewTenant(tenant, key.text)
 
     async def ensure_default(self) -> NewTenant | None:
-        """Make the default tenant on a fresh database; None if there is any tenant already."""
+        """Create the default tenant on an empty database; None if there is any tenant."""
         if await self.names():
             return None
         try:
@@ -93,23 +93,23 @@ class Tenants:
         return await self._database.read(Scope(tenant), lambda tx: SqlAccessStore(tx).epoch()) is not None
 
     async def plan(self, tenant: str) -> Plan | None:
-        """Return the plan that was agreed for a tenant; None if none was."""
-        await self._check_there(tenant)
+        """Return the plan of a tenant; None if it has the default."""
+        await self._check_exists(tenant)
         return await self._database.read(Scope(tenant), lambda tx: SqlPlanStore(tx).plan())
 
     async def set_plan(self, tenant: str, plan: Plan) -> None:
-        """Put a tenant on a plan. What it has beyond that stays; more is refused."""
-        await self._check_there(tenant)
+        """Set the plan of a tenant. Data above its quotas stays; more is rejected."""
+        await self._check_exists(tenant)
         now = to_micros(self._clock.now())
         await self._database.write(Scope(tenant), lambda tx: SqlPlanStore(tx).set_plan(plan, now))
 
-    async def _check_there(self, tenant: str) -> None:
+    async def _check_exists(self, tenant: str) -> None:
         if not is_name(tenant) or not await self.exists(tenant):
             raise TenantNotFound(f"There is no tenant '{tenant[:100]}'.")
 
 
 def default_plan(settings: Settings) -> Plan:
-    """Return the plan of tenants for which none was agreed."""
+    """Return the plan of tenants that have none set."""
     for plan in PLANS:
         if plan == settings.default_plan:
             return plan

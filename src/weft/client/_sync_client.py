@@ -34,10 +34,10 @@ from weft.client._wire import (
     stream_target,
     unreachable,
 )
-from weft.kernel.correlation import UNRELATED
+from weft.kernel.correlation import NO_CORRELATION
 from weft.kernel.errors import RateLimited, Unavailable
 from weft.kernel.events import Event
-from weft.kernel.trace_context import correlated, headers_of
+from weft.kernel.trace_context import make_correlation, trace_headers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from weft.capabilities.transfer.export import ContextExported, ExportOptions
     from weft.capabilities.transfer.importer import ContextImported
     from weft.kernel.correlation import Correlation
-    from weft.kernel.trace_context import Ids
+    from weft.kernel.trace_context import CorrelationIds
 
 
 class SyncClient(SyncOperations):
@@ -77,12 +77,12 @@ class SyncClient(SyncOperations):
     def __repr__(self) -> str:
         return f"SyncClient({self._connection.address.url!r})"
 
-    def during(self, **ids: Unpack[Ids]) -> Self:
+    def correlation(self, **ids: Unpack[CorrelationIds]) -> Self:
         """Return this client with correlation ids (turn, task, trace) for its calls; what they do is found by the ids.
 
         Both use the same connections. Without a ``traceparent``, each call uses OpenTelemetry's current span.
         """
-        client, connection = copy(self), self._connection.within(correlated(ids, self._connection.during))
+        client, connection = copy(self), self._connection.within(make_correlation(ids, self._connection.correlation))
         client._connection = connection  # noqa: SLF001 - the same class
         SyncOperations.__init__(client, connection)
         return client
@@ -171,7 +171,7 @@ class _Connection:
 
     def __init__(self, address: Address, timeout_seconds: float, retries: Retries) -> None:
         self.address = address
-        self.during = UNRELATED
+        self.correlation = NO_CORRELATION
         self._timeout_seconds = timeout_seconds
         self._retries = retries
         self._http = httpx2.Client(
@@ -182,10 +182,10 @@ class _Connection:
             trust_env=not address.loopback,
         )
 
-    def within(self, during: Correlation) -> _Connection:
+    def within(self, correlation: Correlation) -> _Connection:
         """Return the same connection with correlation ids for its calls."""
         connection = copy(self)
-        connection.during = during
+        connection.correlation = correlation
         return connection
 
     def close(self) -> None:
@@ -225,7 +225,7 @@ class _Connection:
         """Write an export to a file as it arrives, and return its description."""
         from weft.capabilities.transfer.export import FACTS_HEADER  # noqa: PLC0415 - only an export needs the slice
 
-        headers = {**headers_of(self.during), "Content-Type": "application/json"}
+        headers = {**trace_headers(self.correlation), "Content-Type": "application/json"}
         timeout = httpx2.Timeout(self._timeout_seconds, read=LONG_SECONDS)
         try:
             with self._http.stream(
@@ -247,7 +247,7 @@ class _Connection:
         timeout = httpx2.Timeout(self._timeout_seconds, read=LONG_SECONDS)
         try:
             reply = self._http.request(
-                method, target, content=_chunks(file), headers=headers_of(self.during), timeout=timeout
+                method, target, content=_chunks(file), headers=trace_headers(self.correlation), timeout=timeout
             )
         except httpx2.RequestError as error:
             raise unreachable(self.address, error) from error
@@ -257,7 +257,7 @@ class _Connection:
 
     def _send(self, request: Outgoing) -> bytes:
         timeout = self._timeout_seconds + request.wait_seconds
-        headers = headers_of(self.during)
+        headers = trace_headers(self.correlation)
         if request.content is not None:
             headers["Content-Type"] = "application/json"
         try:

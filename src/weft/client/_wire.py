@@ -31,7 +31,7 @@ from weft.kernel.errors import (
     Unavailable,
     WeftError,
 )
-from weft.kernel.json_input import encode_given
+from weft.kernel.json_input import encode_json_field
 
 T = TypeVar("T")
 
@@ -125,7 +125,7 @@ def outgoing(operation: str, arguments: Mapping[str, Any]) -> Outgoing:
     wait_seconds = rest.get("wait_seconds", 0.0)
     for name in _ANY_JSON & rest.keys():
         # Refuse values that JSON cannot represent.
-        encode_given(name, rest[name])
+        encode_json_field(name, rest[name])
     try:
         target = _PLACEHOLDER.sub(lambda match: _segment(match[1], rest.pop(match[1]), match[2]), template)
         in_query = method in {"GET", "DELETE"}

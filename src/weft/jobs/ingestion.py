@@ -19,7 +19,7 @@ from weft.jobs.runner import attempt, renewing
 from weft.jobs.scheduler import Work
 from weft.kernel.errors import Unavailable, WeftError
 from weft.kernel.ids import new_id
-from weft.kernel.thread_pools import DOCUMENTS
+from weft.kernel.thread_pools import DOCUMENT_THREADS
 from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.knowledge import documents_pending, release_all, tenants_with_pending
 from weft.storage.sql.unit_of_work import SystemTransactions
@@ -153,10 +153,10 @@ class Ingestion:
             return lay_out(document, taken.domain, reading, content)
 
         async with self._parsing.setdefault(tenant, asyncio.Lock()):
-            return await DOCUMENTS.run(work)
+            return await DOCUMENT_THREADS.run(work)
 
     async def _embedded(self, tenant: str, taken: Taken, layout: Layout, span: range) -> EmbeddedBatch:
-        chunks = await DOCUMENTS.run(chunks_of, taken.document, taken.domain, layout, span, terms_of)
+        chunks = await DOCUMENT_THREADS.run(chunks_of, taken.document, taken.domain, layout, span, terms_of)
         texts = [chunk.embedded for chunk in chunks]
         embed = partial(self._embeddings.of_passages, tenant, texts, afresh=taken.afresh)
         return EmbeddedBatch(span, chunks, await self._vectors.compute(taken.models, embed))

@@ -1,1 +1,1 @@
-"""The words every capability shares. Imports nothing else of Weft."""
+"""Types and ports that every capability shares. Imports nothing else of Weft."""

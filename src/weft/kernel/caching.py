@@ -1,4 +1,4 @@
-"""What is kept for a while because it took work to make."""
+"""Port for caches of computed values."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-# JSON of many small parts takes this many times as much room once it is Python objects.
-_UNPACKED = 8
+# Memory of Python objects relative to the size of their JSON, measured with many small values.
+_OBJECT_OVERHEAD = 8
 _encode = msgspec.json.Encoder().encode
 
 
-class Keeping(Protocol):
-    """Somewhere to keep things by key. Whatever a thing depends on is part of its key, so none is ever out of date."""
+class ValueCache(Protocol):
+    """A cache. A key contains everything its value depends on, so values are never stale."""
 
-    def get(self, key: Hashable) -> Any | None: ...  # noqa: ANN401 - things of any type
+    def get(self, key: Hashable) -> Any | None: ...  # noqa: ANN401 - values of any type
 
     def put(self, key: Hashable, value: Any, weight: int) -> None: ...  # noqa: ANN401 - likewise
 
 
-def weight_of(answer: object) -> int:
-    """Return about how many bytes an answer takes up in memory."""
-    return len(_encode(answer)) * _UNPACKED
+def memory_size(answer: object) -> int:
+    """Estimate the bytes that an answer occupies in memory."""
+    return len(_encode(answer)) * _OBJECT_OVERHEAD

@@ -1,4 +1,4 @@
-"""Time as the product sees it: aware UTC, microseconds in storage, ISO 8601 with Z on the wire."""
+"""Time: aware UTC datetimes, microseconds in storage, ISO 8601 with Z on the wire."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 
 class Clock(Protocol):
-    """Where the time comes from; tests hand in one they can move."""
+    """Source of the current time; tests inject one they control."""
 
     def now(self) -> datetime:
-        """Return the present moment as aware UTC."""
+        """Return the current time as aware UTC."""
         ...
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The clock of the machine."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)

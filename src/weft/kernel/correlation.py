@@ -1,4 +1,4 @@
-"""What a call is part of, by the ids it has where it comes from: a turn, a task, a tool call, a trace."""
+"""Correlation ids of a call: the turn, task, tool call or trace it belongs to, as named by the caller."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Annotated
 
 import msgspec
 
-from weft.kernel.fields import LARGEST
+from weft.kernel.fields import MAX_INT
 
 NativeId = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x20\x7f-\x9f]+\Z")]
 
 
 class Correlation(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The ids that everything done by one call is found by later. Weft keeps them as they are given."""
+    """Ids stored with everything that one call changes, unchanged, to find it by later."""
 
     turn_id: NativeId | None = None
     task_id: NativeId | None = None
@@ -27,7 +27,7 @@ class Correlation(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     trace_id: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")] | None = None
     span_id: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")] | None = None
     mcp_session_id: NativeId | None = None
-    jsonrpc_request_id: NativeId | Annotated[int, msgspec.Meta(ge=-LARGEST, le=LARGEST)] | None = None
+    jsonrpc_request_id: NativeId | Annotated[int, msgspec.Meta(ge=-MAX_INT, le=MAX_INT)] | None = None
 
 
-UNRELATED = Correlation()
+NO_CORRELATION = Correlation()

@@ -1,4 +1,4 @@
-"""What happened, as others are told of it: metadata only, never values."""
+"""Events: metadata of changes, never values."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Protocol
 
 import msgspec
 
-from weft.kernel.correlation import UNRELATED, Correlation
+from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.identity import ANYONE
 
 
 class NewEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A fact to be published with the transaction that made it true.
+    """An event to be published when its transaction commits.
 
-    ``participants`` are those of its session, ``readable_by`` those of its key: who is told must be among both.
+    A subscriber must match both ``participants``, the ACL of its session, and ``readable_by``, the ACL of its key.
     """
 
     type: str
@@ -28,7 +28,7 @@ class NewEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """A published fact: ``seq`` orders all events of a tenant."""
+    """A published event; ``seq`` orders all events of a tenant."""
 
     seq: int
     type: str
@@ -41,7 +41,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where an event that was imported happened, and what it is called there."""
+    """The source and id of an imported event."""
 
     source: str
     id: str
@@ -49,32 +49,32 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
-    """An event with those who may be told of it, what it is part of, and where it is from if not from here."""
+    """An event with its ACLs, its correlation ids and, if it was imported, its origin."""
 
     event: Event
     participants: tuple[str, ...]
     readable_by: tuple[str, ...]
-    during: Correlation = UNRELATED
+    correlation: Correlation = NO_CORRELATION
     origin: Origin | None = None
 
 
 class Outbox(Protocol):
-    """Where a transaction leaves what subscribers must be told."""
+    """Publishes events with the transaction."""
 
     async def publish(self, *events: NewEvent) -> None:
-        """Add events, in order; they become visible exactly when the transaction commits."""
+        """Add events in order; they become visible when the transaction commits."""
         ...
 
     async def last_seq(self) -> int:
-        """Return the number of the latest event: right after publishing, that of the last one published."""
+        """Return the seq of the latest event, including those published in this transaction."""
         ...
 
     async def readdress(self, event_type: str, session_id: str, subject: str, readable_by: tuple[str, ...]) -> None:
-        """Change who may be told, from now on, of what was published before."""
+        """Change the ACL of published events of one subject."""
         ...
 
     async def readdress_family(
         self, family: str, subject: str, participants: tuple[str, ...], readable_by: tuple[str, ...]
     ) -> None:
-        """Do the same for all events of no session whose types begin with ``family``: of a subject and its parts."""
+        """Do the same outside sessions, for a subject and its parts, and all types that begin with ``family``."""
         ...

@@ -29,12 +29,12 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=NAME_PA
 # Stored by every database and shown in every log.
 ShortText = Annotated[str, msgspec.Meta(max_length=200, pattern=ONE_LINE)]
 # Larger integers lose precision in JSON readers that use doubles.
-LARGEST = 2**53
+MAX_INT = 2**53
 Reason = Annotated[ShortText | None, msgspec.Meta(description="Why, in a few words; shown in the log.")]
 Step = Annotated[
     Name | None,
     msgspec.Meta(description="The workflow step this belongs to; a new step first takes a snapshot."),
 ]
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
-Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
-Ordinal = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_INT)]
+Ordinal = Annotated[int, msgspec.Meta(ge=1, le=MAX_INT)]

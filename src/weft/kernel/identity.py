@@ -1,4 +1,4 @@
-"""Who is calling, and what they were granted."""
+"""The authenticated caller and its permissions; participant patterns used in ACLs."""
 
 from __future__ import annotations
 
@@ -8,46 +8,45 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.kernel.correlation import UNRELATED, Correlation
+from weft.kernel.correlation import NO_CORRELATION, Correlation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 EVERYONE = "*"
 ANYONE = (EVERYONE,)
-# In place of a participant's name: one principal and no other, every agent of a type, whoever holds a permission,
-# whoever is cleared as high.
+# Prefixes of ACL patterns other than participant names: one principal, all agents of a type, all holders of a
+# permission, everyone with at least this clearance.
 PRINCIPAL = "principal:"
 AGENT_TYPE = "type:"
 PERMISSION = "permission:"
 CLEARANCE = "clearance:"
-
-
-# What the names of sub-agents begin with.
+# Prefix of the participant names of sub-agents.
 SUBAGENT = "subagent:"
+HIGHEST_CLEARANCE = 5
 
 
 class Permission(StrEnum):
-    """What a principal was granted; admin includes nothing else by itself."""
+    """Permissions of a principal; admin does not include the others."""
 
     READ = "read"
     WRITE = "write"
     ADMIN = "admin"
 
 
-class Kind(StrEnum):
-    """What sort of principal stands in a tenant's tree."""
+class PrincipalKind(StrEnum):
+    """Kind of a principal."""
 
     AGENT = "agent"
     HUMAN = "human"
 
 
-def participant_name(kind: Kind, principal_id: str, agent_type: str, *, parent_is_agent: bool) -> str:
-    """Return the name others see on a principal's work.
+def participant_name(kind: PrincipalKind, principal_id: str, agent_type: str, *, parent_is_agent: bool) -> str:
+    """Return the participant name shown on a principal's work.
 
-    An agent named after its type is the one agent of that type and needs no number behind it.
+    An agent whose id is its type is the only one of that type, so its name is not suffixed with the id.
     """
-    if kind is Kind.HUMAN:
+    if kind is PrincipalKind.HUMAN:
         return f"human:{principal_id}"
     if not parent_is_agent:
         return "orchestrator"
@@ -59,14 +58,14 @@ def participant_name(kind: Kind, principal_id: str, agent_type: str, *, parent_i
 class Actor(msgspec.Struct, frozen=True):
     """The authenticated caller of one operation. Built from a credential, never from a request.
 
-    ``epoch`` is the state of the tenant's access rules it was built under; ``valid_until`` is when its credential ends.
-    ``min_score`` is from which relevance on its searches count something as found, if an admin said so.
-    ``during`` is what the caller says this call is part of: good for finding things, never for deciding anything.
+    ``epoch`` is the version of the tenant's access rules it was built under, ``valid_until`` the expiry of its
+    credential, ``min_score`` the minimum relevance of its search results if an admin set one. ``correlation`` is what
+    the caller claims; it serves lookups and decides nothing.
     """
 
     tenant: str
     principal_id: str
-    kind: Kind
+    kind: PrincipalKind
     agent_type: str
     parent_is_agent: bool
     permissions: frozenset[Permission]
@@ -75,11 +74,11 @@ class Actor(msgspec.Struct, frozen=True):
     valid_until: int | None = None
     token_id: str | None = None
     min_score: float | None = None
-    during: Correlation = UNRELATED
+    correlation: Correlation = NO_CORRELATION
 
     @property
     def is_subagent(self) -> bool:
-        return self.kind is Kind.AGENT and self.parent_is_agent
+        return self.kind is PrincipalKind.AGENT and self.parent_is_agent
 
     @property
     def is_admin(self) -> bool:
@@ -87,17 +86,17 @@ class Actor(msgspec.Struct, frozen=True):
 
     @property
     def participant(self) -> str:
-        """Return the name others see on this caller's work."""
+        """Return the participant name shown on this caller's work."""
         return participant_name(self.kind, self.principal_id, self.agent_type, parent_is_agent=self.parent_is_agent)
 
     @property
     def audiences(self) -> frozenset[str]:
-        """Return the patterns that mean this caller whatever it is called."""
+        """Return the ACL patterns that match this caller besides its participant name."""
         held = (f"{PERMISSION}{permission}" for permission in self.permissions)
         return frozenset({EVERYONE, f"{PRINCIPAL}{self.principal_id}", f"{AGENT_TYPE}{self.agent_type}", *held})
 
     def matches(self, patterns: Iterable[str]) -> bool:
-        """Tell whether this caller is meant by any of the participant patterns (``*`` is a wildcard)."""
+        """Tell whether any of the ACL patterns matches this caller (``*`` is a wildcard)."""
         name, audiences = self.participant, self.audiences
         return any(
             pattern in audiences or fnmatchcase(name, pattern) or self._is_cleared_for(pattern) for pattern in patterns
@@ -108,15 +107,12 @@ class Actor(msgspec.Struct, frozen=True):
         return level != pattern and level.isdecimal() and int(level) <= self.clearance
 
 
-HIGHEST_CLEARANCE = 5
-
-
 def system_actor(tenant: str) -> Actor:
     """Return the actor of background work inside one tenant."""
     return Actor(
         tenant=tenant,
         principal_id="system",
-        kind=Kind.HUMAN,
+        kind=PrincipalKind.HUMAN,
         agent_type="system",
         parent_is_agent=False,
         permissions=frozenset(Permission),

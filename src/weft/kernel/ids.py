@@ -1,4 +1,4 @@
-"""Identifiers: random where guessing must fail, ordered by time where rows are read in order."""
+"""Identifiers: random where they must not be guessable, time-ordered where rows are read in order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import secrets
 import time
 
-# Names that travel in paths, keys and URIs: no separators, no dots, nothing a shell or a file system would interpret.
+# Names are used in paths, keys and URIs: no separators, no dots, nothing that a shell or file system interprets.
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z"
 _NAME = re.compile(NAME_PATTERN)
 

@@ -1,4 +1,4 @@
-"""JSON that callers bring along for themselves: checked before it is kept."""
+"""Validation of free-form JSON in requests."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from weft.kernel.errors import InvalidInput
 
 METADATA_BYTES = 65_536
 NO_METADATA = "{}"
-# Some clients and libraries give up on deeply nested JSON, and one such value would spoil every list it is in.
-_MOST_LEVELS = 32
+# Some JSON parsers reject deep nesting; one such value would break every list that contains it.
+_MAX_DEPTH = 32
 _CONTAINERS = {dict, list, tuple}
 _JSON_KINDS = {type(None), bool, int, float, str, *_CONTAINERS}
 _encode = msgspec.json.Encoder().encode
 
-Metadata = Annotated[dict[str, Any] | None, msgspec.Meta(description="Anything of yours, as JSON.")]
+Metadata = Annotated[dict[str, Any] | None, msgspec.Meta(description="Free-form JSON.")]
 
 
-def encode_given(name: str, value: object) -> bytes:
-    """Return the JSON text of a field's value, if it is one that every client can take back."""
+def encode_json_field(name: str, value: object) -> bytes:
+    """Return the JSON text of a field, or raise InvalidInput if some clients could not parse it."""
     _check(name, value)
     try:
         return _encode(value)
@@ -38,27 +38,27 @@ def checked_metadata(metadata: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def metadata_json(metadata: dict[str, Any] | None) -> str:
-    """Return the JSON text of metadata, if it is not too much."""
+    """Return the JSON text of metadata, checked against its size limit."""
     if not metadata:
         return NO_METADATA
-    encoded = encode_given("metadata", metadata)
+    encoded = encode_json_field("metadata", metadata)
     if len(encoded) > METADATA_BYTES:
         raise InvalidInput(f"metadata: at most {METADATA_BYTES} bytes of JSON", field="metadata")
     return encoded.decode()
 
 
-def passed_on(text: str) -> Any:  # noqa: ANN401 - stands for the JSON it is
-    """Return JSON as part of an answer that is only passed on, and so not taken apart."""
+def raw_json(text: str) -> Any:  # noqa: ANN401 - encoded as the JSON it holds
+    """Return JSON text as part of an answer, without decoding it."""
     return msgspec.Raw(text.encode())
 
 
 def _check(name: str, value: object) -> None:
-    """Refuse what JSON has no words for, and what is nested too deeply.
+    """Reject values that are not JSON or are nested too deeply.
 
-    A level at a time, because a megabyte may hold half a million values.
+    Checked level by level: a megabyte can hold half a million values, too many for a function call each.
     """
     level: list[Any] = [value]
-    for _ in range(_MOST_LEVELS):
+    for _ in range(_MAX_DEPTH):
         kinds = set(map(type, level))
         if not kinds <= _JSON_KINDS:
             raise InvalidInput(f"{name}: not JSON", field=name)
@@ -67,7 +67,7 @@ def _check(name: str, value: object) -> None:
         level = _inside(name, level) if kinds & _CONTAINERS else []
         if not level:
             return
-    raise InvalidInput(f"{name}: at most {_MOST_LEVELS} levels of nesting", field=name)
+    raise InvalidInput(f"{name}: at most {_MAX_DEPTH} levels of nesting", field=name)
 
 
 def _inside(name: str, level: list[Any]) -> list[Any]:

@@ -1,7 +1,7 @@
-"""An operation: one thing the product can do, defined once.
+"""Operations: each thing Weft can do, defined once.
 
-MCP tools, REST routes, CLI commands, client methods and reference pages are all read off the registry.
-The first parameter of the decorated function is the request; every further parameter is a need, found by its type.
+MCP tools, REST routes, CLI commands, client methods and reference pages are generated from the registry.
+The first parameter of the decorated function is the request; every further parameter is a dependency, injected by type.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ if TYPE_CHECKING:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Wire(msgspec.StructMeta):
-    """Makes what crosses the wire frozen and built by keyword, without every class having to say so."""
+    """Makes requests and responses frozen and keyword-only."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **config: Any) -> Wire:  # noqa: ANN401
         return super().__new__(cls, name, bases, namespace, **{"frozen": True, "kw_only": True, **config})
 
 
 class Request(msgspec.Struct, metaclass=Wire, forbid_unknown_fields=True):
-    """What a caller asks; anything it does not name is refused."""
+    """Base of requests; unknown fields are rejected."""
 
 
 class Response(msgspec.Struct, metaclass=Wire, omit_defaults=True):
-    """What a caller is told; optional parts are left out when there is nothing to say.
+    """Base of responses; fields with their default value are omitted.
 
-    ``on_record`` names the fields that belong in the audit log of an operation that is audited.
+    ``on_record`` names the fields that are written to the audit log of an audited operation.
     """
 
     on_record: ClassVar[tuple[str, ...]] = ()
 
 
 class Effect(Enum):
-    """What an operation does to storage, and so which transaction it runs in."""
+    """What an operation does to storage; decides the transaction it runs in."""
 
     READ = "read"
     WRITE = "write"
-    # Reads what it needs in transactions of its own, or nothing.
+    # Opens its own transactions, or none.
     OWN_TRANSACTIONS = "own_transactions"
-    # Likewise, and may wait for what has not happened yet.
+    # Likewise, and may wait for events.
     WAIT = "wait"
 
 
 class Audience(Enum):
-    """Who is shown an operation, and may call it."""
+    """Who may see and call an operation."""
 
     EVERYONE = "everyone"
     NOT_SUBAGENTS = "not_subagents"
@@ -64,7 +64,7 @@ class Audience(Enum):
 
 
 class SessionUse(Enum):
-    """What the session_id in a request stands for."""
+    """What the session_id of a request means."""
 
     WORKS_IN = "works_in"
     MAY_NAME = "may_name"
@@ -72,7 +72,7 @@ class SessionUse(Enum):
 
 
 class RateClass(StrEnum):
-    """Calls that share one allowance per agent."""
+    """Classes of calls, each with its rate limit per agent."""
 
     AUTHENTICATION = "authentication"
     SESSION = "session"
@@ -86,7 +86,7 @@ class RateClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where HTTP reaches an operation."""
+    """HTTP route of an operation."""
 
     method: str
     path: str
@@ -106,11 +106,11 @@ class Preparation:
 
 @dataclass(frozen=True)
 class Operation:
-    """Everything any face needs to know of one operation.
+    """Definition of one operation, for all interfaces.
 
-    An ``audited`` one leaves a row in the audit log, without the fields that are ``off_record``: values.
-    Others must not wait for a ``heavy`` request, which reads much.
-    One that takes a session_id mostly works in that session, and a connection for one session fills it in.
+    An ``audited`` one adds a row to the audit log, without the fields in ``off_record`` (values).
+    A ``heavy`` request reads so much that it gets its own connection.
+    A connection bound to one session fills in session_id, as ``session`` says.
     """
 
     name: str
@@ -169,7 +169,7 @@ class Operation:
         return self.help.partition("\n")[0]
 
     def parse(self, raw: Mapping[str, Any], *, strict: bool = True) -> Request:
-        """Turn what a transport received into the typed request, or say which field is wrong."""
+        """Return the typed request; raises InvalidInput with the field that is wrong."""
         try:
             return msgspec.convert(raw, self.request, strict=strict)
         except (msgspec.ValidationError, UnicodeEncodeError) as error:
@@ -178,7 +178,7 @@ class Operation:
             raise invalid_input(self.request, self.tool, str(error), raw) from error
 
     def _parse_whole_numbers(self, raw: Mapping[str, Any], refusal: Exception) -> Request:
-        """Take 60.0 for 60: to JSON Schema it is a whole number, and models write it. Any JSON stays as it is."""
+        """Accept 60.0 for an integer: JSON Schema does, and models write it. Fields of any type stay as they are."""
         typed = {name for name, hint in get_type_hints(self.request).items() if hint is not Any}
         whole = {
             name: int(v) if name in typed and isinstance(v, float) and v.is_integer() else v for name, v in raw.items()
@@ -210,7 +210,7 @@ class Registry:
         self._by_name[operation.name] = operation
 
     def tools(self) -> dict[str, list[Operation]]:
-        """Return the operations behind each tool: one, or several told apart by ``action``."""
+        """Return the operations of each tool; several differ by ``action``."""
         grouped: dict[str, list[Operation]] = {}
         for operation in self:
             grouped.setdefault(operation.tool, []).append(operation)
@@ -271,6 +271,6 @@ def _lazy(
 
 
 def _parameters(run: Callable[..., Awaitable[Any]]) -> list[Any]:
-    """Return the types of a function's parameters: the request first, then what it needs."""
+    """Return the types of a function's parameters: the request, then its dependencies."""
     hints = get_type_hints(run)
     return [hints[parameter] for parameter in inspect.signature(run).parameters]

@@ -1,4 +1,4 @@
-"""Threads for what takes long, by what it is for: documents that are slow to read keep no search waiting."""
+"""Thread pools by kind of work, so that slow documents do not delay searches."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Threads:
-    """A few threads that do one kind of work; what is more than they can do waits for them, and for nothing else."""
+class ThreadPool:
+    """A thread pool of bounded size; further work queues."""
 
-    def __init__(self, name: str, most: int) -> None:
-        self._pool = ThreadPoolExecutor(most, thread_name_prefix=f"weft-{name}")
+    def __init__(self, name: str, size: int) -> None:
+        self._pool = ThreadPoolExecutor(size, thread_name_prefix=f"weft-{name}")
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         context = contextvars.copy_context()
@@ -28,6 +28,6 @@ class Threads:
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)
 
 
-SEARCHING = Threads("searching", (os.cpu_count() or 1) + 4)
-# As many as documents are parsed at once, in processes that these threads wait for, and as many for quicker work.
-DOCUMENTS = Threads("documents", 4)
+SEARCH_THREADS = ThreadPool("searching", (os.cpu_count() or 1) + 4)
+# Two threads wait for the worker processes that parse documents; two are for quicker work.
+DOCUMENT_THREADS = ThreadPool("documents", 4)

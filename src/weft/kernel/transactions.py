@@ -1,4 +1,4 @@
-"""Port for operations that open their own transactions."""
+"""Ports for transactions: for operations that open their own, and for long work inside one."""
 
 from __future__ import annotations
 
@@ -26,3 +26,9 @@ class Transactions(Protocol[N_co]):
     async def write(self, actor: Actor, work: Callable[[N_co], Awaitable[T]]) -> T:
         """Run ``work`` and commit. It may run again after a serialization failure."""
         ...
+
+
+class Cooperative(Protocol):
+    """Lets long work inside a transaction yield to other work of the same thread."""
+
+    async def yield_to_loop(self) -> None: ...

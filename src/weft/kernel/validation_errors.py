@@ -36,7 +36,7 @@ def invalid_input(request: type, tool: str, problem: str, raw: Mapping[str, Any]
     if "unknown field" in what:
         context["accepted_fields"] = list(request.__struct_fields__)  # type: ignore[attr-defined]
         if "written_by" in raw:
-            what += ". Weft sets written_by from your credential; a request cannot"
+            what += ". Weft sets written_by from your credential"
     described = next(_descriptions(hint), None)
     return InvalidInput(
         f"{path}: {what}" if path else what, hint=f"{name}: {described}" if described else None, **context

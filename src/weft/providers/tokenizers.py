@@ -21,7 +21,7 @@ class TokenizerMissing(Unavailable):
     related = ("create_session",)
 
 
-class InstalledTokenizers:
+class TokenizerRegistry:
     """Finds token counters by name; loads a vocabulary (75 MB in memory) only when one is first asked for."""
 
     def named(self, tokenizer: str) -> TokenCounter:

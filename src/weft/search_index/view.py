@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from weft.capabilities.search.index_view import Columns, NearestRows
-from weft.kernel.thread_pools import SEARCHING
+from weft.kernel.thread_pools import SEARCH_THREADS
 from weft.search_index.term_hash import POSITION_BITS, number_of_term
 
 if TYPE_CHECKING:
@@ -168,13 +168,13 @@ class CollectionView:
         return self._newest_of(((part, visible(part, mask), offset) for part, mask, offset in self._parts()), limit)
 
     async def nearest(self, vector: Floats, limit: int) -> NearestRows:
-        return await SEARCHING.run(self.nearest_now, vector, limit)
+        return await SEARCH_THREADS.run(self.nearest_now, vector, limit)
 
     async def cosines(self, rows: Rows, questions: Floats) -> Floats:
-        return await SEARCHING.run(self.cosines_now, rows, questions)
+        return await SEARCH_THREADS.run(self.cosines_now, rows, questions)
 
     async def vectors(self, rows: Rows, dimensions: int) -> Floats:
-        return await SEARCHING.run(self.vectors_now, rows, dimensions)
+        return await SEARCH_THREADS.run(self.vectors_now, rows, dimensions)
 
     def nearest_now(self, vector: Floats, limit: int) -> NearestRows:
         """Return the nearest rows: of every part, then of all."""

@@ -10,7 +10,7 @@ from mcp.server.stdio import stdio_server
 from weft.app.app import App
 from weft.app.authentication import Local
 from weft.app.dispatch import CallContext
-from weft.kernel.correlation import UNRELATED
+from weft.kernel.correlation import NO_CORRELATION
 from weft.transports.logs import configure_logging
 from weft.transports.mcp.caller import McpCaller
 from weft.transports.mcp.server import build_server
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 def run(
-    settings: Settings, *, tenant: str, principal: str, session: str | None, during: Correlation = UNRELATED
+    settings: Settings, *, tenant: str, principal: str, session: str | None, correlation: Correlation = NO_CORRELATION
 ) -> None:
     """Serve one MCP client on standard input and output until it leaves; ``during`` is what all it does is part of."""
     configure_logging(settings.log_level)
-    asyncio.run(_serve(settings, McpCaller(CallContext(Local(tenant, principal), correlation=during), session)))
+    asyncio.run(_serve(settings, McpCaller(CallContext(Local(tenant, principal), correlation=correlation), session)))
 
 
 async def _serve(settings: Settings, caller: McpCaller) -> None:

@@ -13,7 +13,7 @@ from support.full_run import examples
 from weft.capabilities.indexing.chunking.chunker import cut
 from weft.capabilities.indexing.chunking.model import ChunkingOptions, CodeSymbol, Reading, TextSpan
 from weft.kernel.tokens import approximate_tokens
-from weft.providers.tokenizers import InstalledTokenizers
+from weft.providers.tokenizers import TokenizerRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,7 +97,7 @@ def test_names_of_a_program_may_be_anywhere(text: str, cutting: ChunkingOptions,
 @settings(max_examples=examples(30), deadline=None)
 @given(text=longer, cutting=cuttings)
 def test_an_exact_tokenizer_is_kept_to(text: str, cutting: ChunkingOptions) -> None:
-    count = InstalledTokenizers().named("o200k_base")
+    count = TokenizerRegistry().named("o200k_base")
     check(text, cut(Reading(text=text, media_type="text/markdown"), cutting, count), cutting, count)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from weft.capabilities.records.constraints import Ordered, RequiresAny
 from weft.capabilities.records.model import RECORD_TYPES
-from weft.kernel.fields import LARGEST
+from weft.kernel.fields import MAX_INT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 _ZONES = st.integers(-18 * 60, 18 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 _TIMES = st.datetimes(datetime(1970, 1, 2), datetime(2200, 1, 1), timezones=st.just(UTC) | _ZONES)  # noqa: DTZ001
-_PLAIN = st.none() | st.booleans() | st.integers(-LARGEST, LARGEST) | st.floats(allow_nan=False, allow_infinity=False)
+_PLAIN = st.none() | st.booleans() | st.integers(-MAX_INT, MAX_INT) | st.floats(allow_nan=False, allow_infinity=False)
 JSON = st.recursive(
     _PLAIN | _TEXT, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3), max_leaves=6
 )
@@ -54,7 +54,7 @@ def _texts(kind: kinds.StrType) -> st.SearchStrategy[str]:
     if kind.pattern is None:
         return st.text(st.characters(codec="utf-8"), min_size=kind.min_length or 0, max_size=12)
     fitting = st.from_regex(kind.pattern, alphabet=st.characters(codec="utf-8"))
-    return fitting.filter(lambda text: len(text) <= (kind.max_length or LARGEST))
+    return fitting.filter(lambda text: len(text) <= (kind.max_length or MAX_INT))
 
 
 _WAYS: dict[type[kinds.Type], Callable[[Any], st.SearchStrategy[Any]]] = {
@@ -67,7 +67,7 @@ _WAYS: dict[type[kinds.Type], Callable[[Any], st.SearchStrategy[Any]]] = {
     kinds.DictType: lambda kind: st.dictionaries(_TEXT, _made(kind.value_type), max_size=2),
     kinds.LiteralType: lambda kind: st.sampled_from(kind.values),
     kinds.StrType: _texts,
-    kinds.IntType: lambda kind: st.integers(-LARGEST if kind.ge is None else kind.ge, kind.le or LARGEST),
+    kinds.IntType: lambda kind: st.integers(-MAX_INT if kind.ge is None else kind.ge, kind.le or MAX_INT),
     kinds.FloatType: lambda kind: st.floats(min_value=kind.ge, allow_nan=False, allow_infinity=False),
     kinds.BoolType: lambda _: st.booleans(),
     kinds.DateTimeType: lambda _: _TIMES,

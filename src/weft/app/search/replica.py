@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.jobs.runner import attempt
-from weft.kernel.thread_pools import SEARCHING
+from weft.kernel.thread_pools import SEARCH_THREADS
 from weft.search_index.segment_file import Damaged
 from weft.search_index.snapshot import IndexSnapshot
 from weft.storage.sql.collections import SqlCollectionStore
@@ -120,7 +120,7 @@ class CollectionReplica:
         """Remove the files."""
         async with self._turn:
             if self._folder is not None:
-                await SEARCHING.run(self._folder.clear)
+                await SEARCH_THREADS.run(self._folder.clear)
 
     async def _check(self) -> None:
         """Load what lies in files, at first and whenever anyone touched them."""
@@ -131,7 +131,7 @@ class CollectionReplica:
         known, self._is_loaded = self._snapshot, False
         self._birth, self._snapshot = 0, IndexSnapshot()
         try:
-            loaded = await SEARCHING.run(folder.load, known)
+            loaded = await SEARCH_THREADS.run(folder.load, known)
         except Damaged as damage:
             await self._set_aside(folder, damage)
         else:
@@ -144,13 +144,13 @@ class CollectionReplica:
         if loaded.is_of(state):
             self._birth, self._snapshot, self._began = state.birth, snapshot, snapshot.number
         else:
-            await SEARCHING.run(folder.drop, loaded.birth, snapshot.number)
+            await SEARCH_THREADS.run(folder.drop, loaded.birth, snapshot.number)
 
     async def _set_aside(self, folder: SegmentStore, damage: Damaged) -> None:
         """Do without files that are damaged: what they held is made anew."""
         self._birth, self._snapshot = 0, IndexSnapshot()
         await self._report(str(damage))
-        await SEARCHING.run(folder.set_aside)
+        await SEARCH_THREADS.run(folder.set_aside)
 
     async def _report(self, damage: str) -> None:
         _log.error(
@@ -166,7 +166,7 @@ class CollectionReplica:
         while reached < snapshot.number:
             removals = await self._database.read(self._scope, partial(self._removals, reached), heavy=True)
             removed = [removal.removed for removal in removals]
-            snapshot = await SEARCHING.run(snapshot.then, snapshot.number, [], removed)
+            snapshot = await SEARCH_THREADS.run(snapshot.then, snapshot.number, [], removed)
             if len(removals) < _READ_AT_ONCE:
                 break
             reached = removals[-1].number
@@ -234,7 +234,7 @@ class CollectionReplica:
     async def _after(self, step: _Step) -> IndexSnapshot:
         work = partial(self._snapshot.then, step.number, step.chunks, step.removed)
         # Taking in a single chunk may join it with thousands.
-        return await SEARCHING.run(work) if step.chunks or len(step.removed) > _FEW else work()
+        return await SEARCH_THREADS.run(work) if step.chunks or len(step.removed) > _FEW else work()
 
     async def _finish(self) -> None:
         """Catch up with very much, putting it into files on the way, so that nothing of it is read twice."""
@@ -256,7 +256,7 @@ class CollectionReplica:
         file = min(self._snapshot.files, key=lambda file: file.rounds, default=None)
         try:
             if file is not None:
-                await SEARCHING.run(file.compare_some)
+                await SEARCH_THREADS.run(file.compare_some)
         except Damaged as damage:
             async with self._turn:
                 if self._folder is not None and file in self._snapshot.files:
@@ -302,9 +302,9 @@ class CollectionReplica:
         if folder is None:
             return
         if snapshot is None:
-            if not await SEARCHING.run(folder.is_current, self._birth, self._snapshot):
+            if not await SEARCH_THREADS.run(folder.is_current, self._birth, self._snapshot):
                 await self._load(folder)
         elif built.birth != self._birth:
-            await SEARCHING.run(folder.drop, built.birth, snapshot.number)
+            await SEARCH_THREADS.run(folder.drop, built.birth, snapshot.number)
         elif built.began == self._began:
             self._snapshot = snapshot

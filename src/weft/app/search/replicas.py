@@ -13,7 +13,7 @@ from weft.capabilities.indexing.collections.events import index_damaged
 from weft.capabilities.indexing.collections.model import collection_domain
 from weft.capabilities.knowledge.domains import cleared_for
 from weft.kernel.identity import ANYONE, system_actor
-from weft.kernel.thread_pools import SEARCHING
+from weft.kernel.thread_pools import SEARCH_THREADS
 from weft.search_index.paths import folder_name
 from weft.search_index.pgvector_view import PgvectorView
 from weft.search_index.segment_store import SegmentStore
@@ -69,7 +69,7 @@ class Indexes:
         else:
             self._prepare_soon(search, Name(tenant, wish.collection, model), snapshot)
             make = partial(PgvectorView, wish.collection, snapshot, wish, audiences, search)
-        view = make() if snapshot.size <= _SEEN_AT_ONCE else await SEARCHING.run(make)
+        view = make() if snapshot.size <= _SEEN_AT_ONCE else await SEARCH_THREADS.run(make)
         view.behind = max(0, copy.goal - snapshot.number)
         return view
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.capabilities.search.session_indexing.lag import is_awaited
 from weft.jobs.runner import attempt
-from weft.kernel.thread_pools import SEARCHING
+from weft.kernel.thread_pools import SEARCH_THREADS
 from weft.search_index.paths import remove_unknown
 from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import SYSTEM, Scope
@@ -92,7 +92,7 @@ class SearchIndexes:
 
     async def _loaded(self) -> Indexes:
         if self._indexes is None:
-            made = await SEARCHING.run(self._made)
+            made = await SEARCH_THREADS.run(self._made)
             # Another search may have been as early.
             self._indexes = self._indexes or made
         return self._indexes
@@ -112,7 +112,7 @@ async def _forget_some(collection: str, transaction: Transaction) -> bool:
     return await SqlCollectionStore(transaction).forget_changes(collection)
 
 
-class FollowedEvents:
+class IndexLag:
     """How far the collections of sessions and memories are behind the log, as far as a caller may know."""
 
     def __init__(self, transaction: Transaction) -> None:
@@ -124,7 +124,7 @@ class FollowedEvents:
         return sum(is_awaited(recorded, actor, part) for recorded in pending)
 
 
-class LowRelevance:
+class LowRelevanceReporter:
     """Tells that searches find nothing relevant: every agent's now and then, however many it makes."""
 
     def __init__(self, stores: Transactions[SearchStores], clock: Clock, metrics: Metrics) -> None:
@@ -155,6 +155,6 @@ async def _publish(event: NewEvent, library: SearchStores) -> None:
 
 async def rank(question: Query, views: Sequence[View], embed: Embed) -> Ranking:
     """Rank what a caller may see, once what that takes is loaded."""
-    ranking: Any = sys.modules.get(_RANKING) or await SEARCHING.run(import_module, _RANKING)
+    ranking: Any = sys.modules.get(_RANKING) or await SEARCH_THREADS.run(import_module, _RANKING)
     ranked: Ranking = await ranking.rank(question, views, embed)
     return ranked

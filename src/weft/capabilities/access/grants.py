@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.kernel.errors import PermissionDenied
-from weft.kernel.identity import Kind
+from weft.kernel.identity import PrincipalKind
 
 if TYPE_CHECKING:
     from weft.capabilities.access.model import Principal
@@ -27,7 +27,7 @@ async def check_may_edit(actor: Actor, target: Principal, access: AccessStore) -
 
 async def check_reach(actor: Actor, target: Principal, access: AccessStore) -> None:
     """Refuse an agent that is not an ancestor of the target; humans may change any principal."""
-    if actor.kind is Kind.AGENT and not await _is_descendant(actor.principal_id, target, access):
+    if actor.kind is PrincipalKind.AGENT and not await _is_descendant(actor.principal_id, target, access):
         raise PermissionDenied(
             "An agent can create and change only its own descendants.",
             hint="Set parent_id to yourself or to one of your descendants, or ask a human admin.",
@@ -71,7 +71,7 @@ def check_highest_clearance(actor: Actor) -> None:
 
 def check_may_hold_key(actor: Actor, owner: Principal) -> None:
     """Refuse to show a key to a caller with fewer rights than its owner: a key is the owner's full identity."""
-    if actor.kind is Kind.AGENT and owner.kind is Kind.HUMAN:
+    if actor.kind is PrincipalKind.AGENT and owner.kind is PrincipalKind.HUMAN:
         raise PermissionDenied("An agent cannot hold the key of a human, because humans may change any principal.")
     check_may_grant(actor, owner.clearance, owner.permissions)
 

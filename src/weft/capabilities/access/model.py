@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from weft.kernel.errors import Conflict, NotFound, Rejected
-from weft.kernel.identity import Actor, Kind, Permission
+from weft.kernel.identity import Actor, Permission, PrincipalKind
 from weft.kernel.ids import NAME_PATTERN, is_name, new_id
 
 DEFAULT_TENANT = "default"
@@ -76,7 +76,7 @@ class Principal:
     """An agent or a human in a tenant's tree."""
 
     principal_id: str
-    kind: Kind
+    kind: PrincipalKind
     agent_type: str
     parent_id: str | None
     parent_is_agent: bool

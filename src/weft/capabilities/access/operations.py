@@ -37,7 +37,7 @@ from weft.capabilities.access.store import AccessStore, TokenCodec
 from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weft.kernel.errors import AuthenticationError, InvalidApiKey, PermissionDenied
 from weft.kernel.fields import Fraction, ShortText
-from weft.kernel.identity import Actor, Kind, Permission, participant_name
+from weft.kernel.identity import Actor, Permission, PrincipalKind, participant_name
 from weft.kernel.ids import new_id
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
@@ -357,10 +357,10 @@ async def create_agent(request: CreateAgent, actor: Actor, access: AccessStore, 
     now = to_micros(clock.now())
     principal = Principal(
         principal_id=request.agent_id,
-        kind=Kind(request.kind),
+        kind=PrincipalKind(request.kind),
         agent_type=request.agent_type or request.agent_id[:50],
         parent_id=request.parent_id,
-        parent_is_agent=parent is not None and parent.kind is Kind.AGENT,
+        parent_is_agent=parent is not None and parent.kind is PrincipalKind.AGENT,
         clearance=request.clearance,
         permissions=frozenset(map(Permission, request.permissions)),
         created_at=now,

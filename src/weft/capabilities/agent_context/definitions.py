@@ -22,7 +22,7 @@ from weft.kernel.clock import from_micros
 from weft.kernel.errors import ContentTooLarge, PermissionDenied
 from weft.kernel.fields import Count, Reason, Step
 from weft.kernel.identity import Permission
-from weft.kernel.json_input import encode_given
+from weft.kernel.json_input import encode_json_field
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
 _MAX_BYTES = 262_144
@@ -159,7 +159,7 @@ async def read_definition(request: ReadDefinition, contexts: Contexts) -> Defini
 def _said(request: DefineAgent) -> dict[str, bytes]:
     """Return the JSON of what is to be said, by key."""
     given = {name: getattr(request, name) for name in AgentDefinition.__struct_fields__}
-    said = {name: encode_given(name, value) for name, value in given.items() if value is not None}
+    said = {name: encode_json_field(name, value) for name, value in given.items() if value is not None}
     for name, text in said.items():
         if len(text) > _MAX_BYTES:
             raise ContentTooLarge(f"{name}: at most {_MAX_BYTES} bytes of JSON", field=name, limit_bytes=_MAX_BYTES)

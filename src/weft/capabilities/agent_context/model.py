@@ -205,7 +205,7 @@ def check_value_size(size: int, field: str) -> None:
         )
 
 
-def weight_of(change: Change) -> int:
+def memory_size(change: Change) -> int:
     """Return what an entry counts for. Its key does too: a context of nothing but keys must fill up as well."""
     return len(change.key) + change.meta.size
 

@@ -8,7 +8,7 @@ from weft.capabilities.access.grants import check_clearance, check_may_edit
 from weft.capabilities.access.model import AgentNotFound
 from weft.capabilities.agent_context.model import SelfModification
 from weft.kernel.errors import PermissionDenied
-from weft.kernel.identity import Kind
+from weft.kernel.identity import PrincipalKind
 
 if TYPE_CHECKING:
     from weft.capabilities.access.model import Principal
@@ -55,7 +55,7 @@ async def check_may_define(actor: Actor, owner: Principal, access: AccessStore) 
     if actor.principal_id == owner.principal_id:
         raise SelfModification("Nobody can change what they are themselves.")
     await check_may_edit(actor, owner, access)
-    if actor.kind is Kind.HUMAN:
+    if actor.kind is PrincipalKind.HUMAN:
         check_clearance(actor, EDITOR_CLEARANCE)
 
 

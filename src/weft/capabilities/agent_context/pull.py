@@ -44,9 +44,9 @@ from weft.capabilities.sessions.model import (
 )
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied
+from weft.kernel.hints import MAX_COMPARED, close_names
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
-from weft.kernel.suggestions import COMPARE_WITH, names_like
 from weft.kernel.transactions import Transactions
 
 if TYPE_CHECKING:
@@ -299,7 +299,7 @@ async def _entry(request: ReadContext, key: str, moment: ContextAt) -> StoredEnt
         raise ContextKeyNotFound(
             f"Your snapshot has no entry '{key[:200]}' in {place.part}.",
             resource_id=key[:200],
-            available_alternatives=names_like(key, known[:COMPARE_WITH]),
+            available_alternatives=close_names(key, known[:MAX_COMPARED]),
         )
     return StoredEntry(place, version, await moment.lines.latest(at.line, metadata_key(key), at.seq))
 

@@ -34,7 +34,7 @@ from weft.kernel.clock import from_micros
 from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
 from weft.kernel.fields import Count, Name, Reason, Step
 from weft.kernel.identity import Actor, Permission
-from weft.kernel.json_input import Metadata, encode_given, metadata_json
+from weft.kernel.json_input import Metadata, encode_json_field, metadata_json
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 from weft.kernel.transactions import Transactions
 
@@ -253,7 +253,7 @@ def _known(item: Knowledge, field: str) -> tuple[EntryPlace, GivenValue | None]:
         raise InvalidInput(f"{field}: media_type is for base64; a value is JSON", field=f"{field}.media_type")
     metadata = None if not item.metadata else metadata_json(item.metadata)
     if item.base64 is None:
-        given = GivenValue(encode_given(f"{field}.value", item.value), None, metadata)
+        given = GivenValue(encode_json_field(f"{field}.value", item.value), None, metadata)
     else:
         given = GivenValue(item.base64, item.media_type or _BINARY, metadata)
     check_value_size(len(given.content), field)

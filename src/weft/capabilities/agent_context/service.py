@@ -18,7 +18,7 @@ from weft.capabilities.agent_context.model import (
     ContextLine,
     is_overdue,
     kept_since,
-    weight_of,
+    memory_size,
 )
 from weft.capabilities.agent_context.store import SnapshotStore
 from weft.capabilities.history.commits import record, tag_automatically
@@ -260,7 +260,7 @@ class OpenContext:
         ended = [
             version.change for part, version in await self._overdue() if (part.name, version.change.key) not in changed
         ]
-        live = self.root.weight - sum(map(weight_of, ended))
+        live = self.root.weight - sum(map(memory_size, ended))
         if live + growth > limit:
             raise ContextLimitExceeded(
                 f"The context holds {live} of {limit} bytes; this would make it {live + growth}.",
@@ -389,8 +389,8 @@ class OpenPart:
 
     def _change(self, change: Change, replaced: Version | None) -> None:
         self.changes[change.key] = change
-        self.growth -= 0 if replaced is None else weight_of(replaced.change)
-        self.growth += weight_of(change) if change.act is ChangeKind.WRITE else 0
+        self.growth -= 0 if replaced is None else memory_size(replaced.change)
+        self.growth += memory_size(change) if change.act is ChangeKind.WRITE else 0
 
     async def _last_life(self, key: str, current: Version | None) -> int:
         if current is not None:

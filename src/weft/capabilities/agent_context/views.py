@@ -12,7 +12,7 @@ from weft.capabilities.history.model import VersionPruned, is_metadata, metadata
 from weft.capabilities.history.three_way import state_by_key
 from weft.capabilities.object_storage.model import Pointer
 from weft.kernel.clock import from_micros
-from weft.kernel.json_input import passed_on
+from weft.kernel.json_input import raw_json
 from weft.kernel.operation import Response
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _fitting(entries: Iterable[StoredEntry]) -> set[EntryPlace]:
 def with_value(entry: ContextEntry, content: bytes) -> ContextEntry:
     """Return an entry that was shown without its value together with it."""
     if entry.media_type is None:
-        return msgspec.structs.replace(entry, value=passed_on(content.decode()), truncated=False)
+        return msgspec.structs.replace(entry, value=raw_json(content.decode()), truncated=False)
     return msgspec.structs.replace(entry, base64=content, truncated=False)
 
 
@@ -167,8 +167,8 @@ def _entry(held: StoredEntry, texts: Mapping[bytes, str], fitting: AbstractSet[E
         written_by=held.version.author,
         written_at=from_micros(held.version.committed_at),
         media_type=change.meta.media_type,
-        value=msgspec.UNSET if said.text is None else passed_on(said.text),
-        metadata=next((passed_on(each.text) for each in about if each.text is not None), {}),
+        value=msgspec.UNSET if said.text is None else raw_json(said.text),
+        metadata=next((raw_json(each.text) for each in about if each.text is not None), {}),
         truncated=not said.is_pruned and any(each.is_left_out for each in (said, *about)),
         pruned=said.is_pruned,
     )

@@ -11,9 +11,9 @@ from weft.capabilities.board.read_acl import last_words
 from weft.capabilities.history.model import LATEST, SnapshotNotFound, VersionPruned, line_name
 from weft.capabilities.history.three_way import state_by_key
 from weft.capabilities.sessions.model import line_of
+from weft.kernel.hints import MAX_COMPARED, close_names
 from weft.kernel.identity import ANYONE
 from weft.kernel.ids import is_name
-from weft.kernel.suggestions import COMPARE_WITH, names_like
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -68,13 +68,13 @@ class BoardView:
 
     async def missing(self, key: str) -> KeyNotFound:
         """Return the error for an absent key, naming the ones that look like it."""
-        readable = [entry.key for entry in (await self.live())[:COMPARE_WITH] if entry.readable(self.parts.actor)]
+        readable = [entry.key for entry in (await self.live())[:MAX_COMPARED] if entry.readable(self.parts.actor)]
         where = "The board" if self.branch is None else f"The branch '{self.branch}' of the board"
         return KeyNotFound(
             f"{where} has no key '{key}'.",
             resource_type="key",
             resource_id=key,
-            available_alternatives=names_like(key, readable),
+            available_alternatives=close_names(key, readable),
         )
 
     async def snapshots(self) -> list[Tag]:

@@ -15,8 +15,8 @@ from weft.capabilities.sessions.model import Session, find_session, line_of, loc
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import Outbox
+from weft.kernel.hints import close_names
 from weft.kernel.identity import Actor
-from weft.kernel.suggestions import names_like
 from weft.kernel.tokens import TokenCounters
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Boards(msgspec.Struct, frozen=True):
             else f"The board has no branch '{branch}' (any more).",
             resource_type="branch",
             resource_id=branch,
-            available_alternatives=names_like(branch, [line.branch for line in branches if line.branch is not None]),
+            available_alternatives=close_names(branch, [line.branch for line in branches if line.branch is not None]),
         )
         if switched:
             error.hint = f"You had switched to it. Go back with the action switch and branch {MAIN}, or to another one."

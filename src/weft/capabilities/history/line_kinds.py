@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from weft.capabilities.history.model import BRANCH_MARK, BranchNotFound, LineNotFound, no_line, trunk_of
-from weft.kernel.json_input import encode_given, passed_on
+from weft.kernel.json_input import encode_json_field, raw_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -89,12 +89,12 @@ class LineKind(msgspec.Struct, frozen=True, kw_only=True):
 
     def decode(self, text: str | None) -> Any:  # noqa: ANN401 - text, or the JSON it is
         """Return a stored value as responses show it."""
-        return text if text is None or self.values == "text" else passed_on(text)
+        return text if text is None or self.values == "text" else raw_json(text)
 
     def encode(self, value: Any, field: str) -> str | None:  # noqa: ANN401 - any JSON
         """Return a value from a request as it is stored; None if this kind cannot store it."""
         if self.values == "json":
-            return encode_given(field, value).decode()
+            return encode_json_field(field, value).decode()
         return value if isinstance(value, str) else None
 
 

@@ -38,7 +38,7 @@ from weft.capabilities.history.three_way import MergeConflict
 from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import Forbidden, InvalidInput, NotFound, PermissionDenied
 from weft.kernel.fields import Name, Reason
-from weft.kernel.identity import Actor, Kind, Permission
+from weft.kernel.identity import Actor, Permission, PrincipalKind
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 from weft.kernel.transactions import Transactions
 
@@ -294,7 +294,7 @@ async def _readable(history: History, line_id: str) -> OpenLine | None:
 
 
 def _check_human(actor: Actor) -> None:
-    if actor.kind is not Kind.HUMAN:
+    if actor.kind is not PrincipalKind.HUMAN:
         raise PermissionDenied(
             "Only a human can resolve a merge review.",
             hint="Leave the review to a human and continue with other work.",

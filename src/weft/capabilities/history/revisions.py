@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from weft.capabilities.history.model import EMPTY, Point, VersionNotFound
-from weft.kernel.fields import LARGEST
+from weft.kernel.fields import MAX_INT
 from weft.kernel.ids import is_name
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _V_NUMBER = re.compile(r"v([0-9]{1,16})\Z")
 _HASH = re.compile(r"[0-9a-f]{6,64}\Z")
 
 VersionName = Annotated[
-    Annotated[str, msgspec.Meta(min_length=1, max_length=100)] | Annotated[int, msgspec.Meta(ge=0, le=LARGEST)],
+    Annotated[str, msgspec.Meta(min_length=1, max_length=100)] | Annotated[int, msgspec.Meta(ge=0, le=MAX_INT)],
     msgspec.Meta(
         description="Version number (12 or v12; 0 is the empty state), snapshot label, 6 or more digits of the "
         "hash, or head.",

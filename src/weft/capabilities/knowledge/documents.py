@@ -27,7 +27,7 @@ from weft.capabilities.knowledge.store import DocumentStore
 from weft.kernel.clock import from_micros, optional_datetime, to_micros
 from weft.kernel.events import NewEvent
 from weft.kernel.fields import ShortText
-from weft.kernel.json_input import metadata_json, passed_on
+from weft.kernel.json_input import metadata_json, raw_json
 from weft.kernel.operation import Response
 
 # What can be asked for by equality.
@@ -184,7 +184,7 @@ def document_info(document: Document) -> DocumentInfo:
         indexed_version=document.indexed_version,
         media_type=document.media_type,
         title=document.title,
-        metadata=passed_on(document.metadata),
+        metadata=raw_json(document.metadata),
         pinned=document.pinned,
         importance=document.importance,
         timestamp=from_micros(document.timestamp),

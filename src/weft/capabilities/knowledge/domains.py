@@ -12,8 +12,8 @@ from weft.capabilities.knowledge.quotas import KnowledgeLimits, Plan
 from weft.capabilities.knowledge.store import DomainStore, PlanStore
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import NewEvent, Outbox
+from weft.kernel.hints import MAX_COMPARED, close_names
 from weft.kernel.identity import CLEARANCE, Actor
-from weft.kernel.suggestions import COMPARE_WITH, names_like
 
 
 class Domains(msgspec.Struct, frozen=True):
@@ -59,12 +59,12 @@ class Domains(msgspec.Struct, frozen=True):
 
     async def _unknown(self, name: str, *, denied: bool) -> DomainNotFound:
         shown = name[:100]
-        others = [domain.domain for domain in (await self.admitting())[:COMPARE_WITH]]
+        others = [domain.domain for domain in (await self.admitting())[:MAX_COMPARED]]
         error = DomainNotFound(
             f"There is no domain '{shown}'.",
             resource_type="domain",
             resource_id=shown,
-            available_alternatives=names_like(shown, others),
+            available_alternatives=close_names(shown, others),
         )
         error.denial = denied
         return error

@@ -34,7 +34,7 @@ from weft.kernel.clock import from_micros, to_seconds
 from weft.kernel.errors import ContentTooLarge
 from weft.kernel.fields import Count
 from weft.kernel.identity import Permission
-from weft.kernel.json_input import NO_METADATA, Metadata, encode_given, metadata_json
+from weft.kernel.json_input import NO_METADATA, Metadata, encode_json_field, metadata_json
 from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
 
 YEAR_SECONDS = 31_536_000
@@ -169,7 +169,7 @@ async def set_memory(request: SetMemory, memories: Memories) -> MemorySet:
 
     Nobody else can read it. The last write wins unless ``if_version`` or ``overwrite`` says otherwise.
     """
-    text = encode_given("value", request.value).decode()
+    text = encode_json_field("value", request.value).decode()
     metadata = metadata_json(request.metadata)
     terms = MemoryTerms(
         overwrite=request.overwrite,

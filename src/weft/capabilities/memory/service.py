@@ -41,8 +41,8 @@ from weft.capabilities.sessions.model import Session, find_session, lock_active_
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import NewEvent, Outbox
+from weft.kernel.hints import MAX_COMPARED, close_names
 from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
-from weft.kernel.suggestions import COMPARE_WITH, names_like
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -140,12 +140,12 @@ class Memory:
 
     async def missing(self, key: str) -> MemoryNotFound:
         """Return the error for an absent key, naming those of the owner's own that look like it."""
-        known = [entry.key for entry in await self.page(KeyRange.of(""), COMPARE_WITH)]
+        known = [entry.key for entry in await self.page(KeyRange.of(""), MAX_COMPARED)]
         return MemoryNotFound(
             f"Your {self.scope.name} memory has no key '{key}'.",
             resource_type="memory",
             resource_id=key,
-            available_alternatives=names_like(key, known),
+            available_alternatives=close_names(key, known),
         )
 
 

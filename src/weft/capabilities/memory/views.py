@@ -9,7 +9,7 @@ import msgspec
 
 from weft.capabilities.memory.model import START, MemoryCursor, MemoryEntry, ScopeName, scope_name
 from weft.kernel.clock import from_micros, to_seconds
-from weft.kernel.json_input import NO_METADATA, passed_on
+from weft.kernel.json_input import NO_METADATA, raw_json
 from weft.kernel.operation import Response
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def contents_of(entry: MemoryEntry, text: str) -> dict[str, Any]:
     """Return the fields of a ValueView."""
     return {
         **times_of(entry),
-        "value": passed_on(text),
-        "metadata": passed_on(entry.metadata or NO_METADATA),
+        "value": raw_json(text),
+        "metadata": raw_json(entry.metadata or NO_METADATA),
     }
 
 

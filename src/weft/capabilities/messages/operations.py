@@ -13,12 +13,12 @@ from weft.capabilities.messages.model import MOST_CHARACTERS, Message, MessageNo
 from weft.capabilities.messages.store import MessagePages
 from weft.capabilities.messages.transcript import MessageDraft, MessagePage, Transcripts, TranscriptWriter
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
-from weft.kernel.caching import weight_of
+from weft.kernel.caching import memory_size
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import ContentTooLarge, PermissionDenied
 from weft.kernel.fields import Count, Name, Ordinal
 from weft.kernel.identity import Permission
-from weft.kernel.json_input import Metadata, metadata_json, passed_on
+from weft.kernel.json_input import Metadata, metadata_json, raw_json
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
 _FAR = 5_000
@@ -198,7 +198,7 @@ async def get_messages(request: GetMessages, transcripts: Transcripts, pages: Me
         return known
     part = TranscriptRange(after=request.after_id, offset=request.offset, limit=request.limit)
     answer = _messages(await transcript.page(part), transcript.size)
-    pages.put(key, answer, weight_of(answer))
+    pages.put(key, answer, memory_size(answer))
     return answer
 
 
@@ -257,7 +257,7 @@ def message_info(message: Message) -> MessageInfo:
         content=message.content,
         timestamp=from_micros(message.sent_at),
         visibility=message.visibility,
-        metadata=passed_on(message.metadata),
+        metadata=raw_json(message.metadata),
         parent_message_id=message.parent_id,
         agent_id=message.sender,
         recipient_id=message.recipient_id,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from weft.kernel.caching import Keeping
+from weft.kernel.caching import ValueCache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,5 +66,5 @@ class ReplyObserver(Protocol):
     async def replied(self, session: Session, parent: Message, reply: Message) -> None: ...
 
 
-class MessagePages(Keeping, Protocol):
+class MessagePages(ValueCache, Protocol):
     """Cache of message pages."""

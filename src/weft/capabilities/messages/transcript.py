@@ -26,7 +26,7 @@ from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import ContentTooLarge, PermissionDenied
 from weft.kernel.events import NewEvent, Outbox
 from weft.kernel.identity import ANYONE, EVERYONE, Actor
-from weft.kernel.json_input import encode_given
+from weft.kernel.json_input import encode_json_field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -167,7 +167,7 @@ class TranscriptWriter(msgspec.Struct, frozen=True):
                 field="content",
                 limit_characters=MOST_CHARACTERS,
             )
-        encode_given("content", draft.content)
+        encode_json_field("content", draft.content)
         if draft.visibility == "admin_only" and not self.actor.is_admin:
             raise PermissionDenied("A message with the visibility 'admin_only' needs the permission 'admin'.")
 

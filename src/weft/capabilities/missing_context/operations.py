@@ -30,7 +30,7 @@ from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
 from weft.kernel.fields import Name
 from weft.kernel.identity import Permission
 from weft.kernel.ids import new_id
-from weft.kernel.json_input import METADATA_BYTES, encode_given
+from weft.kernel.json_input import METADATA_BYTES, encode_json_field
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
 _MAX_CHARACTERS = 2_000
@@ -254,7 +254,7 @@ async def resolve_missing(request: ResolveMissing, gaps: Gaps) -> MissingResolve
     """
     if (request.answer is None) == (not request.resolution_refs):
         raise InvalidInput("resolution_refs: give either resolution_refs or answer", field="resolution_refs")
-    encode_given("resolution_refs", request.resolution_refs)
+    encode_json_field("resolution_refs", request.resolution_refs)
     gap = await gaps.lock(request.missing_id, request.session_id)
     if request.answer is None:
         gap, was_resolved = await gaps.resolve(gap, request.resolution_refs)
@@ -296,7 +296,7 @@ def _check(request: ReportMissing) -> None:
     if not request.question.strip():
         raise InvalidInput("question: empty", field="question")
     for name in ("question", "needed_for", "candidate_sources", "blocked_actions"):
-        encoded = encode_given(name, msgspec.to_builtins(getattr(request, name)))
+        encoded = encode_json_field(name, msgspec.to_builtins(getattr(request, name)))
         if len(encoded) > METADATA_BYTES:
             raise ContentTooLarge(f"{name}: at most {METADATA_BYTES} bytes of JSON", field=name)
 
@@ -308,7 +308,7 @@ def _candidate(source: PossibleSource) -> CandidateSource:
 
 
 def _gap(request: ReportMissing, gaps: Gaps) -> MissingContext:
-    task_id = gaps.actor.during.task_id
+    task_id = gaps.actor.correlation.task_id
     gap = MissingContext(
         schema_version=SCHEMA_VERSION,
         missing_id=request.missing_id or new_id("missing"),

@@ -40,7 +40,7 @@ from weft.capabilities.records.vocabulary import MissingStatus
 from weft.capabilities.sessions.model import SessionArchived, SessionNotFound
 from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.identity import Actor, Permission
-from weft.kernel.json_input import encode_given, metadata_json
+from weft.kernel.json_input import encode_json_field, metadata_json
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 from weft.kernel.transactions import Transactions
 
@@ -252,7 +252,7 @@ def _check(request: RequestMissing) -> None:
     if required is not None and getattr(request, required) is None:
         raise InvalidInput(f"{required}: required for the form {request.form}", field=required)
     for name in ("missing_id", "tool", "requested_from", "detail"):
-        encode_given(name, getattr(request, name))
+        encode_json_field(name, getattr(request, name))
 
 
 def _new_request(request: RequestMissing, gap: Gap, gaps: Gaps) -> GapRequest:

@@ -29,7 +29,7 @@ from weft.capabilities.sessions.model import (
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
 from weft.kernel.identity import PRINCIPAL, Permission
-from weft.kernel.json_input import encode_given
+from weft.kernel.json_input import encode_json_field
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def _no_envelope(record_id: str) -> RecordNotFound:
 
 def _validated(raw: dict[str, Any], path: str) -> _NewRecord:
     """Parse and validate a record of the request."""
-    encoded = encode_given(path, raw)
+    encoded = encode_json_field(path, raw)
     if len(encoded) > MAX_RECORD_BYTES:
         raise ContentTooLarge(
             f"{path}: {len(encoded)} bytes; the maximum is {MAX_RECORD_BYTES}.",

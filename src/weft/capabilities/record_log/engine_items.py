@@ -19,7 +19,7 @@ from weft.capabilities.records.refs import Link
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 from weft.kernel.clock import from_micros
 from weft.kernel.identity import ANYONE, EVERYONE, PRINCIPAL
-from weft.kernel.json_input import passed_on
+from weft.kernel.json_input import raw_json
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def message_item(session_id: str, message: Message) -> EngineItem:
             category=message.category,
             parent_message_id=message.parent_id,
             sent_at=message.sent_at,
-            metadata=passed_on(message.metadata),
+            metadata=raw_json(message.metadata),
         ),
     )
     return with_content(item, message.content)

@@ -320,13 +320,13 @@ def _is_about(named: RecordRef, item: RecordRef) -> bool:
 
 
 def _matches(recorded: StoredEvent, query: EventQuery) -> bool:
-    event, during = recorded.event, recorded.during
+    event, correlation = recorded.event, recorded.correlation
     pairs = (
         (query.session_id, event.session_id),
         (query.actor, event.actor),
-        (query.turn_id, during.turn_id),
-        (query.task_id, during.task_id),
-        (query.tool_call_id, during.tool_call_id),
+        (query.turn_id, correlation.turn_id),
+        (query.task_id, correlation.task_id),
+        (query.tool_call_id, correlation.tool_call_id),
     )
     at = to_micros(event.at)
     in_time = (query.since is None or at >= query.since) and (query.until is None or at < query.until)

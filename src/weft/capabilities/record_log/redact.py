@@ -28,7 +28,7 @@ from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.events import NewEvent, Outbox
 from weft.kernel.fields import ShortText
 from weft.kernel.identity import ANYONE, PRINCIPAL, Actor, Permission
-from weft.kernel.json_input import encode_given
+from weft.kernel.json_input import encode_json_field
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Redactions(msgspec.Struct, frozen=True):
                 "replacement: required with the state summarized, and not allowed with any other", field="replacement"
             )
         if request.replacement is not None:
-            encode_given("replacement", request.replacement)
+            encode_json_field("replacement", request.replacement)
 
     async def unindex(self, item_id: str) -> None:
         """Remove an item from the search index at once, so that no result depends on its content."""

@@ -37,7 +37,7 @@ from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.sessions.model import SessionNotFound, line_of
 from weft.kernel.errors import InvalidInput, NotFound, Rejected
 from weft.kernel.identity import Actor, Permission
-from weft.kernel.json_input import encode_given
+from weft.kernel.json_input import encode_json_field
 from weft.kernel.operation import Effect, RateClass, Request, operation
 from weft.kernel.transactions import Transactions
 
@@ -157,7 +157,7 @@ def _request_ref(request: ResolveSource) -> ContextSourceRef | None:
     if request.source_ref is None:
         return None
     try:
-        record = check_record(encode_given("source_ref", request.source_ref), ContextSourceRef.type)
+        record = check_record(encode_json_field("source_ref", request.source_ref), ContextSourceRef.type)
     except InvalidRecord as error:
         path = f"source_ref{error.path.removeprefix('$')}"
         raise InvalidInput(f"{path}: {error.reason}", field=path) from None

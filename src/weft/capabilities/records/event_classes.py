@@ -11,7 +11,7 @@ from weft.capabilities.records.model import ContextEvent
 from weft.capabilities.records.record_ids import SurfaceId, record_ids_of_event
 from weft.capabilities.records.refs import Link, Maybe, McpMapping, OpenTelemetryMapping
 from weft.capabilities.records.vocabulary import EVENT_CLASSES, SCHEMA_VERSION, EventClass
-from weft.kernel.correlation import UNRELATED, Correlation
+from weft.kernel.correlation import NO_CORRELATION, Correlation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,7 +82,7 @@ def event_class_of(event: Event) -> EventClass | None:
 
 def to_context_event(recorded: StoredEvent, source: str) -> ContextEvent | None:
     """Convert an event to a context_event record. ``source`` is the URI of this event log."""
-    event, during = recorded.event, recorded.during
+    event, correlation = recorded.event, recorded.correlation
     event_class = event_class_of(event)
     if event_class is None:
         return None
@@ -95,16 +95,16 @@ def to_context_event(recorded: StoredEvent, source: str) -> ContextEvent | None:
         time=event.at,
         subject=event.subject or UNSET,
         session_id=event.session_id or UNSET,
-        telemetry_refs=() if during.trace_id is None else (Link(kind="trace", id=during.trace_id),),
-        external_mappings=_mappings(during),
+        telemetry_refs=() if correlation.trace_id is None else (Link(kind="trace", id=correlation.trace_id),),
+        external_mappings=_mappings(correlation),
         data={"type": event.type, "actor": event.actor, **event.data, **_record_ids(recorded, event_class)},
-        **_ids(during),
+        **_ids(correlation),
     )
 
 
 def to_cloud_event(recorded: StoredEvent, source: str) -> CloudEvent:
     """Convert an event to a CloudEvent, for webhooks and event buses."""
-    event, during = recorded.event, recorded.during
+    event, correlation = recorded.event, recorded.correlation
     home, number = _identity(recorded, source)
     record = to_context_event(recorded, source)
     return CloudEvent(
@@ -120,11 +120,13 @@ def to_cloud_event(recorded: StoredEvent, source: str) -> CloudEvent:
         # Zero-padded, as the sequence extension requires lexicographic order.
         sequence=f"{event.seq:020d}",
         sessionid=event.session_id or UNSET,
-        turnid=during.turn_id or UNSET,
-        taskid=during.task_id or UNSET,
-        toolcallid=during.tool_call_id or UNSET,
+        turnid=correlation.turn_id or UNSET,
+        taskid=correlation.task_id or UNSET,
+        toolcallid=correlation.tool_call_id or UNSET,
         actor=event.actor,
-        traceparent=f"00-{during.trace_id}-{during.span_id}-01" if during.trace_id and during.span_id else UNSET,
+        traceparent=f"00-{correlation.trace_id}-{correlation.span_id}-01"
+        if correlation.trace_id and correlation.span_id
+        else UNSET,
     )
 
 
@@ -149,18 +151,19 @@ def _identity(recorded: StoredEvent, source: str) -> tuple[str, str]:
     return (source, str(recorded.event.seq)) if origin is None else (origin.source, origin.id)
 
 
-def _ids(during: Correlation) -> dict[str, Any]:
-    if during is UNRELATED:
+def _ids(correlation: Correlation) -> dict[str, Any]:
+    if correlation is NO_CORRELATION:
         return {}
-    return {name: value for name in _SHARED_IDS if (value := getattr(during, name)) is not None}
+    return {name: value for name in _SHARED_IDS if (value := getattr(correlation, name)) is not None}
 
 
-def _mappings(during: Correlation) -> tuple[NativeIds, ...]:
-    if during is UNRELATED:
+def _mappings(correlation: Correlation) -> tuple[NativeIds, ...]:
+    if correlation is NO_CORRELATION:
         return ()
-    request_id = during.jsonrpc_request_id
+    request_id = correlation.jsonrpc_request_id
     mcp = McpMapping(
-        mcp_session_id=during.mcp_session_id or UNSET, jsonrpc_request_id=UNSET if request_id is None else request_id
+        mcp_session_id=correlation.mcp_session_id or UNSET,
+        jsonrpc_request_id=UNSET if request_id is None else request_id,
     )
-    trace = OpenTelemetryMapping(trace_id=during.trace_id or UNSET, span_id=during.span_id or UNSET)
+    trace = OpenTelemetryMapping(trace_id=correlation.trace_id or UNSET, span_id=correlation.span_id or UNSET)
     return tuple(mapping for mapping in (mcp, trace) if any(value is not UNSET for value in structs.astuple(mapping)))

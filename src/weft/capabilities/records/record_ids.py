@@ -13,7 +13,7 @@ from weft.capabilities.history.model import LATEST, line_name, trunk_of
 from weft.capabilities.records.model import RECORD_TYPES
 from weft.capabilities.sessions.model import line_of, session_of
 from weft.kernel.clock import to_micros
-from weft.kernel.fields import LARGEST
+from weft.kernel.fields import MAX_INT
 from weft.kernel.identity import PRINCIPAL
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _SESSION_TYPES = frozenset({"session.created", "session.imported", "session.arch
 _REMOVALS = frozenset({"deleted", "expired"})
 # Change many entries of a line with one event.
 _BULK_CHANGES = frozenset({"history.rolled_back", "history.merged"})
-_DIGITS = len(str(LARGEST))
+_DIGITS = len(str(MAX_INT))
 
 
 class VersionId(NamedTuple):
@@ -348,4 +348,4 @@ def _line_of(recorded: StoredEvent, sort: str) -> str:
 
 def _number_in(event: Event, name: str) -> int | None:
     number = event.data.get(name)
-    return number if isinstance(number, int) and 0 <= number <= LARGEST else None
+    return number if isinstance(number, int) and 0 <= number <= MAX_INT else None

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, TypeVar, Union
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from weft.capabilities.records.constraints import Constraint, Ordered, RequiresAny
-from weft.kernel.fields import LARGEST
+from weft.kernel.fields import MAX_INT
 from weft.kernel.operation import Wire
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
 # Format of a time. The decoder accepts a few more, so times of foreign records are checked against this too.
 TIME_PATTERN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})\Z"
 RecordTime = Annotated[datetime, Meta(tz=True, extra_json_schema={"pattern": TIME_PATTERN})]
-Count = Annotated[int, Meta(ge=0, le=LARGEST)]
+Count = Annotated[int, Meta(ge=0, le=MAX_INT)]
 NonNegative = Annotated[float, Meta(ge=0)]
 
 
@@ -82,8 +82,8 @@ class LineRange(RecordPart, tag_field="type", tag="line_range"):
 
     constraints = (Ordered("start", "end"),)
 
-    start: Annotated[int, Meta(ge=1, le=LARGEST)]
-    end: Annotated[int, Meta(ge=1, le=LARGEST)]
+    start: Annotated[int, Meta(ge=1, le=MAX_INT)]
+    end: Annotated[int, Meta(ge=1, le=MAX_INT)]
 
 
 class JsonPointer(RecordPart, tag_field="type", tag="json_pointer"):
@@ -107,7 +107,7 @@ class XPath(RecordPart, tag_field="type", tag="xpath"):
 class PageRegion(RecordPart, tag_field="type", tag="page_region"):
     """Selects a rectangle on a page, in points from its top left corner; pages are counted from 1."""
 
-    page: Annotated[int, Meta(ge=1, le=LARGEST)]
+    page: Annotated[int, Meta(ge=1, le=MAX_INT)]
     x: NonNegative
     y: NonNegative
     width: NonNegative

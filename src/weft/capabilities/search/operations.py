@@ -37,7 +37,7 @@ from weft.kernel.clock import to_micros
 from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.fields import Fraction
 from weft.kernel.identity import Actor, Permission
-from weft.kernel.json_input import encode_given
+from weft.kernel.json_input import encode_json_field
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 from weft.kernel.tokens import TokenCounters
 
@@ -325,7 +325,7 @@ def _floor(request: RankingOptions, actor: Actor) -> float:
 def _said(name: str, text: str | None) -> str | None:
     if text is None:
         return None
-    encode_given(name, text)
+    encode_json_field(name, text)
     if not text.strip():
         raise InvalidInput(f"{name}: is empty", field=name)
     return text
@@ -341,7 +341,7 @@ def _part(request: ScopeFilters) -> RequestedScope:
     if since is not None and until is not None and since >= until:
         raise InvalidInput("since: later than until", field="since")
     if request.metadata:
-        encode_given("metadata", request.metadata)
+        encode_json_field("metadata", request.metadata)
     return RequestedScope(
         domains=tuple(named),
         session_id=request.session_id,

@@ -17,7 +17,7 @@ from weft.capabilities.search.dedup import penalise_duplicates
 from weft.capabilities.search.query_parser import parse_query
 from weft.capabilities.search.scoring import add_speaker, add_weighing, evidence_in
 from weft.capabilities.search.selection import ScoredCandidates, choose
-from weft.kernel.thread_pools import SEARCHING
+from weft.kernel.thread_pools import SEARCH_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,12 +44,12 @@ class _Asked(NamedTuple):
 async def rank(question: Query, views: Sequence[View], embed: Embed) -> Ranking:
     """Return what has most to do with a question. ``embed`` gives the meaning of texts, or None if it cannot now."""
     weighed = await weigh(question, views, embed)
-    return await SEARCHING.run(choose, question, views, weighed)
+    return await SEARCH_THREADS.run(choose, question, views, weighed)
 
 
 async def weigh(question: Query, views: Sequence[View], embed: Embed) -> ScoredCandidates:
     """Return everything worth a close look, and what speaks for each of it."""
-    texts, asked, lexicon = await SEARCHING.run(_understood, question.text, views)
+    texts, asked, lexicon = await SEARCH_THREADS.run(_understood, question.text, views)
     vectors = await _meanings(texts, {part for each in asked for part in each.parts}, embed)
     found = await asyncio.gather(
         *(_evidence(place, each, question, lexicon, vectors) for place, each in enumerate(asked) if each.view.size)
@@ -71,7 +71,7 @@ def _understood(text: str, views: Sequence[View]) -> tuple[list[str], list[_Aske
 
 async def _evidence(place: int, asked: _Asked, question: Query, lexicon: Lexicon, vectors: Floats | None) -> Scores:
     evidence = await evidence_in(place, asked.view, lexicon, vectors, asked.parts)
-    await SEARCHING.run(_complete, evidence, asked.speaker, question)
+    await SEARCH_THREADS.run(_complete, evidence, asked.speaker, question)
     return evidence
 
 

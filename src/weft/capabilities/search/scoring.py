@@ -17,7 +17,7 @@ from weft.capabilities.search.bm25 import said_of
 from weft.capabilities.search.index_view import Columns, NearestRows
 from weft.capabilities.search.neighbour_windows import windows_around, with_neighbours
 from weft.kernel.clock import DAY_MICROS
-from weft.kernel.thread_pools import SEARCHING
+from weft.kernel.thread_pools import SEARCH_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,13 +95,13 @@ async def evidence_in(place: int, view: View, lexicon: Lexicon, vectors: Floats 
     """Return the candidates of a view for some parts of a question, and how words and meaning speak for each."""
     asked = [_Part(lexicon.weights(part), None if vectors is None else vectors[part]) for part in parts]
     limit = max(_CANDIDATES // max(len(asked), 1), _CANDIDATES_OF_PART)
-    said = await SEARCHING.run(_by_words, place, lexicon, asked, limit)
+    said = await SEARCH_THREADS.run(_by_words, place, lexicon, asked, limit)
     meant = await asyncio.gather(*(view.nearest(part.vector, limit) for part in asked if part.vector is not None))
-    windows = await SEARCHING.run(_windows, view, said, meant)
+    windows = await SEARCH_THREADS.run(_windows, view, said, meant)
     cosines = None if vectors is None else await view.cosines(windows.rows, vectors[list(parts)])
-    close = await SEARCHING.run(_close, place, view, lexicon, windows, asked, cosines)
+    close = await SEARCH_THREADS.run(_close, place, view, lexicon, windows, asked, cosines)
     near = None if vectors is None else await view.vectors(close.windows.rows, vectors.shape[1])
-    return await SEARCHING.run(_weighed, view, close, near)
+    return await SEARCH_THREADS.run(_weighed, view, close, near)
 
 
 def add_speaker(evidence: Scores, speaker: str | None) -> None:

@@ -12,7 +12,7 @@ from weft.capabilities.search.model import Ranked
 from weft.capabilities.search.neighbours import strands_around
 from weft.capabilities.search.passages import read_numbers
 from weft.kernel.errors import NotFound
-from weft.kernel.fields import LARGEST
+from weft.kernel.fields import MAX_INT
 
 if TYPE_CHECKING:
     from weft.capabilities.search.context_renderer import Count
@@ -87,7 +87,7 @@ class SimilarSearch:
 
 async def _passage(chunk_id: str, library: SearchStores) -> ChunkPassage | None:
     collection, _, number = chunk_id.rpartition("/")
-    if not (number.isascii() and number.isdigit() and len(number) <= len(str(LARGEST))):
+    if not (number.isascii() and number.isdigit() and len(number) <= len(str(MAX_INT))):
         return None
     return (await read_numbers([(collection, int(number))], library)).get(chunk_id)
 

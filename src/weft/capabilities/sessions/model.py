@@ -9,9 +9,9 @@ import msgspec
 from weft.capabilities.history.model import trunk_of
 from weft.kernel.errors import Conflict, NotFound
 from weft.kernel.fields import Name
+from weft.kernel.hints import MAX_COMPARED, close_names
 from weft.kernel.identity import ANYONE, PRINCIPAL
 from weft.kernel.ids import is_name
-from weft.kernel.suggestions import COMPARE_WITH, names_like
 
 if TYPE_CHECKING:
     from weft.capabilities.history.model import Head
@@ -179,12 +179,12 @@ async def _session_not_found(session_id: str, actor: Actor, sessions: SessionSto
     """Return the error, suggesting the caller's own sessions with similar ids."""
     shown = session_id[:100]
     # Sub-agents work in the session they were given; other ids are not suggested to them.
-    others = [] if actor.is_subagent else await sessions.newest(None, COMPARE_WITH, archived=True)
+    others = [] if actor.is_subagent else await sessions.newest(None, MAX_COMPARED, archived=True)
     error = SessionNotFound(
         f"There is no session '{shown}'.",
         resource_type="session",
         resource_id=shown,
-        available_alternatives=names_like(shown, [s.session_id for s in others if s.admits(actor)]),
+        available_alternatives=close_names(shown, [s.session_id for s in others if s.admits(actor)]),
     )
     error.denial = denied
     return error

@@ -19,7 +19,7 @@ from weft.capabilities.records.refs import Id, McpMapping, OpenTelemetryMapping
 from weft.capabilities.records.store import Redaction
 from weft.capabilities.records.vocabulary import EVENT_CLASSES, RecordType
 from weft.capabilities.sessions.model import Pattern, line_of
-from weft.kernel.correlation import UNRELATED, Correlation
+from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Event, Origin, StoredEvent
 from weft.kernel.fields import Count, Name, Ordinal, ShortText
 from weft.kernel.json_input import NO_METADATA
@@ -151,9 +151,9 @@ def decode_event(
     record: ContextEvent, participants: tuple[str, ...], readable_by: tuple[str, ...]
 ) -> StoredEvent | None:
     """Decode an event of the session's log; None if the record is something else."""
-    fields, during = _converted(record.data, _EventFields), _correlation(record)
+    fields, correlation = _converted(record.data, _EventFields), _correlation(record)
     number = record.event_id.removeprefix(f"{record.source}#")
-    if fields is None or during is None or number == record.event_id:
+    if fields is None or correlation is None or number == record.event_id:
         return None
     event = Event(
         seq=0,
@@ -166,7 +166,7 @@ def decode_event(
     )
     if event_class_of(event) != record.event_type or not _is_of_session(event, fields):
         return None
-    recorded = StoredEvent(event, participants, readable_by, during, Origin(record.source, number))
+    recorded = StoredEvent(event, participants, readable_by, correlation, Origin(record.source, number))
     # The export adds the ids of the records that an event is about; they are derived again on export.
     ids = record_ids_of_event(recorded)
     data = {name: value for name, value in event.data.items() if name not in ids or ids[name] != value}
@@ -234,6 +234,6 @@ def _correlation(record: ContextEvent) -> Correlation | None:
             ids |= {"trace_id": mapping.trace_id, "span_id": mapping.span_id}
     given = {name: value for name, value in ids.items() if value is not UNSET}
     try:
-        return msgspec.convert(given, Correlation) if given else UNRELATED
+        return msgspec.convert(given, Correlation) if given else NO_CORRELATION
     except msgspec.ValidationError:
         return None

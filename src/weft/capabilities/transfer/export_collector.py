@@ -47,9 +47,9 @@ from weft.capabilities.records.store import RecordStore, StoredRecord
 from weft.capabilities.sessions.model import line_of, session_of
 from weft.capabilities.transfer.bundle_format import BundleContent, BundleSnapshot, StoredInfo
 from weft.kernel.clock import from_micros
-from weft.kernel.cooperative import Cooperative
 from weft.kernel.errors import Forbidden, NotFound
 from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
+from weft.kernel.transactions import Cooperative
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterable, Sequence

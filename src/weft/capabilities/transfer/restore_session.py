@@ -25,9 +25,9 @@ from weft.capabilities.transfer.rename_session import SessionRename
 from weft.capabilities.transfer.restore_board import BoardRestore, RowBatch
 from weft.capabilities.transfer.validate_bundle import EntryWithContent, decode_entry, entries_with_content, open_bundle
 from weft.kernel.clock import Clock, from_micros, to_micros
-from weft.kernel.cooperative import Cooperative
 from weft.kernel.events import Event, NewEvent, Outbox, StoredEvent
 from weft.kernel.identity import Actor
+from weft.kernel.transactions import Cooperative
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -8,7 +8,7 @@ import msgspec
 
 from weft.capabilities.access.audit import AuditRow
 from weft.capabilities.access.model import Principal, SigningKey, StoredKey, StoredToken
-from weft.kernel.identity import Kind, Permission
+from weft.kernel.identity import Permission, PrincipalKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -247,10 +247,10 @@ def _principal(row: Row) -> Principal:
     created_at, disabled_at, min_score = rest
     return Principal(
         principal_id=principal_id,
-        kind=Kind(kind),
+        kind=PrincipalKind(kind),
         agent_type=agent_type,
         parent_id=parent_id,
-        parent_is_agent=parent_kind == Kind.AGENT,
+        parent_is_agent=parent_kind == PrincipalKind.AGENT,
         clearance=clearance,
         permissions=_permissions(permissions),
         created_at=created_at,

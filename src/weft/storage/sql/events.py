@@ -9,7 +9,7 @@ import msgspec
 from msgspec import structs
 
 from weft.kernel.clock import from_micros, to_micros
-from weft.kernel.correlation import UNRELATED, Correlation
+from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Event, NewEvent, Origin, StoredEvent
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 
@@ -83,15 +83,15 @@ _origin = msgspec.json.Decoder(Origin)
 class SqlOutbox:
     """Events as part of the transaction that caused them."""
 
-    __slots__ = ("_clock", "_during", "_tx")
+    __slots__ = ("_clock", "_correlation", "_tx")
 
-    def __init__(self, transaction: Transaction, clock: Clock, during: Correlation = UNRELATED) -> None:
+    def __init__(self, transaction: Transaction, clock: Clock, correlation: Correlation = NO_CORRELATION) -> None:
         self._tx = transaction
         self._clock = clock
-        self._during = during
+        self._correlation = correlation
 
     async def publish(self, *events: NewEvent) -> None:
-        at, told = to_micros(self._clock.now()), _columns(self._during)
+        at, told = to_micros(self._clock.now()), _columns(self._correlation)
         for event in events:
             await self._add(event, at, *told, None)
         self._tx.published.extend(events)
@@ -138,7 +138,7 @@ class SqlOutbox:
             encode_patterns(recorded.participants),
             encode_patterns(recorded.readable_by),
             _encode(event.data).decode(),
-            *_columns(recorded.during),
+            *_columns(recorded.correlation),
             None if recorded.origin is None else _encode(recorded.origin).decode(),
         )
 
@@ -248,19 +248,21 @@ class SqlEventStore:
         return f"urn:weft:{hashlib.sha256(made.encode()).hexdigest()[:20]}"
 
 
-def _columns(during: Correlation) -> tuple[str | None, str | None, str | None, str | None]:
+def _columns(correlation: Correlation) -> tuple[str | None, str | None, str | None, str | None]:
     """Return what an event is part of as the columns have it."""
-    if during is UNRELATED:
+    if correlation is NO_CORRELATION:
         return None, None, None, None
-    rest = structs.replace(during, turn_id=None, task_id=None, tool_call_id=None)
-    runtime = None if rest == UNRELATED else _encode(rest).decode()
-    return during.turn_id, during.task_id, during.tool_call_id, runtime
+    rest = structs.replace(correlation, turn_id=None, task_id=None, tool_call_id=None)
+    runtime = None if rest == NO_CORRELATION else _encode(rest).decode()
+    return correlation.turn_id, correlation.task_id, correlation.tool_call_id, runtime
 
 
-def _during(turn_id: str | None, task_id: str | None, tool_call_id: str | None, runtime: str | None) -> Correlation:
+def _correlation(
+    turn_id: str | None, task_id: str | None, tool_call_id: str | None, runtime: str | None
+) -> Correlation:
     if turn_id is task_id is tool_call_id is runtime is None:
-        return UNRELATED
-    rest = UNRELATED if runtime is None else _runtime.decode(runtime)
+        return NO_CORRELATION
+    rest = NO_CORRELATION if runtime is None else _runtime.decode(runtime)
     return structs.replace(rest, turn_id=turn_id, task_id=task_id, tool_call_id=tool_call_id)
 
 
@@ -279,6 +281,6 @@ def _recorded(row: Row) -> StoredEvent:
         event,
         decode_patterns(participants),
         decode_patterns(readable_by),
-        _during(*told),
+        _correlation(*told),
         None if origin is None else _origin.decode(origin),
     )

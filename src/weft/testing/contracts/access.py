@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from weft.capabilities.access.audit import AuditRow
 from weft.capabilities.access.model import Principal, SigningKey, StoredKey, StoredToken
-from weft.kernel.identity import Kind, Permission
+from weft.kernel.identity import Permission, PrincipalKind
 from weft.testing.contracts.stores import ContractStores
 
 BOTH = frozenset({Permission.READ, Permission.WRITE})
 
 
 def principal(principal_id: str, parent_id: str | None = None, *, below_agent: bool = False) -> Principal:
-    return Principal(principal_id, Kind.AGENT, "custom", parent_id, below_agent, 2, BOTH, 1)
+    return Principal(principal_id, PrincipalKind.AGENT, "custom", parent_id, below_agent, 2, BOTH, 1)
 
 
 def key(key_id: str, principal_id: str = "planner") -> StoredKey:

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from weft.capabilities.events.model import EventQuery
 from weft.kernel.clock import from_micros
-from weft.kernel.correlation import UNRELATED, Correlation
+from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Event, NewEvent, Origin, StoredEvent
 from weft.testing.contracts.stores import ContractStores
 
@@ -26,12 +26,12 @@ def event(subject: str, session_id: str | None = "s1") -> NewEvent:
     )
 
 
-def told(subject: str, at: int, during: Correlation = UNRELATED, origin: Origin | None = None) -> StoredEvent:
+def told(subject: str, at: int, correlation: Correlation = NO_CORRELATION, origin: Origin | None = None) -> StoredEvent:
     """Return an event as it was told elsewhere."""
     happened = Event(
         seq=1, type="record.added", session_id="s1", subject=subject, actor="system", at=from_micros(at), data={}
     )
-    return StoredEvent(happened, ("*",), ("*",), during, origin)
+    return StoredEvent(happened, ("*",), ("*",), correlation, origin)
 
 
 async def republish(stores: ContractStores, *past: StoredEvent) -> None:
@@ -79,7 +79,7 @@ class EventStoreContract:
         await stores.outbox.publish(event("a"), event("b", "s2"), event("c"))
         part = Correlation(turn_id="t1", task_id="x", run_id="r")
         other = Correlation(turn_id="t1", tool_call_id="c1")
-        await republish(stores, told("d", at=5, during=part), told("e", at=7, during=other))
+        await republish(stores, told("d", at=5, correlation=part), told("e", at=7, correlation=other))
 
         async def subjects(after: int = 0, limit: int = 9, **wanted: Any) -> list[str]:  # noqa: ANN401 - fields of Wanted
             return [each.event.subject for each in await stores.events.find(EventQuery(**wanted), after, limit)]
@@ -119,10 +119,14 @@ class EventStoreContract:
     async def test_what_happened_elsewhere_keeps_its_time_its_origin_and_what_it_was_part_of(
         self, stores: ContractStores
     ) -> None:
-        during = Correlation(turn_id="t1", trace_id="0" * 32, mcp_session_id="m")
-        await republish(stores, told("a", at=5, during=during, origin=Origin("urn:there", "77")))
+        correlation = Correlation(turn_id="t1", trace_id="0" * 32, mcp_session_id="m")
+        await republish(stores, told("a", at=5, correlation=correlation, origin=Origin("urn:there", "77")))
         (found,) = await stores.events.find(EventQuery(turn_id="t1"), 0, 9)
-        assert (found.during, found.origin, found.event.at) == (during, Origin("urn:there", "77"), from_micros(5))
+        assert (found.correlation, found.origin, found.event.at) == (
+            correlation,
+            Origin("urn:there", "77"),
+            from_micros(5),
+        )
 
     async def test_numbers_are_reserved_in_a_row_behind_all_there_are(
         self, stores: ContractStores, elsewhere: ContractStores

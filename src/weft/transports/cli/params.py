@@ -28,7 +28,7 @@ from msgspec.inspect import (
     type_info,
 )
 
-from weft.kernel.fields import LARGEST
+from weft.kernel.fields import MAX_INT
 from weft.kernel.operation import SessionUse
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ def _range(kind: IntType | FloatType) -> dict[str, Any]:
     return {
         "min": kind.ge if kind.gt is None else kind.gt,
         "min_open": kind.gt is not None,
-        "max": None if highest is not None and highest >= LARGEST else highest,
+        "max": None if highest is not None and highest >= MAX_INT else highest,
         "max_open": kind.lt is not None,
     }
 

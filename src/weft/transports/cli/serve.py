@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.kernel.errors import Unavailable
-from weft.kernel.trace_context import correlated
+from weft.kernel.trace_context import make_correlation
 from weft.transports.cli.base import Command
 
 if TYPE_CHECKING:
@@ -69,7 +69,13 @@ def mcp(target: Target, principal: str | None, session: str | None) -> None:
     from weft.transports.stdio import run  # noqa: PLC0415 - help needs no server
 
     principal = principal or target.principal or "admin"
-    run(target.settings(), tenant=target.tenant, principal=principal, session=session, during=correlated(target.ids()))
+    run(
+        target.settings(),
+        tenant=target.tenant,
+        principal=principal,
+        session=session,
+        correlation=make_correlation(target.ids()),
+    )
 
 
 @click.command(cls=Command)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from weft.kernel.trace_context import correlated, is_traceparent
+from weft.kernel.trace_context import is_traceparent, make_correlation
 from weft.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from weft.app.authentication import Credential
     from weft.client import Client
     from weft.kernel.operation import Operation, Response
-    from weft.kernel.trace_context import Ids
+    from weft.kernel.trace_context import CorrelationIds
     from weft.open import Weft
 
 # Operations whose results depend on a job: on a data folder without a server, searching is what keeps the index fresh.
@@ -76,18 +76,18 @@ class Target:
         if self.url is not None:
             from weft.client import Client  # noqa: PLC0415 - only a server needs an HTTP client
 
-            async with Client(self.url, api_key=self.key).during(**self.ids()) as client:
+            async with Client(self.url, api_key=self.key).correlation(**self.ids()) as client:
                 yield client
             return
         from weft.open import Weft  # noqa: PLC0415 - help and completion need no database
 
         async with self._opened(background=background) as app:
-            yield Weft(app, self._credential(), correlated(self.ids()))
+            yield Weft(app, self._credential(), make_correlation(self.ids()))
 
     async def _call_server(self, operation: Operation, raw: dict[str, Any]) -> Response:
         from weft.client import Client  # noqa: PLC0415 - only a server needs an HTTP client
 
-        async with Client(self.url, api_key=self.key).during(**self.ids()) as client:
+        async with Client(self.url, api_key=self.key).correlation(**self.ids()) as client:
             response: Response = await client._caller.call(operation.name, raw)  # noqa: SLF001
             return response
 
@@ -95,7 +95,9 @@ class Target:
         from weft.app.dispatch import CallContext  # noqa: PLC0415 - help and completion need no database
 
         async with self._opened(background=operation.name in _NEEDS_JOBS) as app:
-            answer = await app.call(operation, raw, CallContext(self._credential(), correlation=correlated(self.ids())))
+            answer = await app.call(
+                operation, raw, CallContext(self._credential(), correlation=make_correlation(self.ids()))
+            )
             # Decoded like the answer of a server, so that both print alike.
             return msgspec.json.decode(msgspec.json.encode(answer), type=operation.response)
 
@@ -109,7 +111,7 @@ class Target:
                 click.echo(created.admin_key, err=True)
             yield app
 
-    def ids(self) -> Ids:
+    def ids(self) -> CorrelationIds:
         """Return the correlation ids; an invalid traceparent is ignored."""
         trace = self.traceparent if self.traceparent and is_traceparent(self.traceparent) else None
         return {"turn_id": self.turn or None, "task_id": self.task or None, "traceparent": trace}

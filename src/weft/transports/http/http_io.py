@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from weft.app.dispatch import CallContext
-from weft.kernel.correlation import UNRELATED
+from weft.kernel.correlation import NO_CORRELATION
 from weft.kernel.errors import AuthenticationError, ContentTooLarge, InvalidInput, RateLimited, WeftError
-from weft.kernel.trace_context import BAGGAGE, TRACEPARENT, ids_of_carrier, is_sampled, with_ids
+from weft.kernel.trace_context import BAGGAGE, TRACEPARENT, ids_from_headers, is_sampled, with_ids
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,9 +38,9 @@ def arrival_of(scope: Scope) -> CallContext:
     proofs, traces, baggage = ([value for name, value in given if name == wanted] for wanted in _ABOUT_CALLER)
     # A trace that is named twice is none; baggage may come in pieces.
     trace = traces[0].decode("latin-1").strip() if len(traces) == 1 else None
-    ids = ids_of_carrier(trace, b",".join(baggage).decode("latin-1"))
+    ids = ids_from_headers(trace, b",".join(baggage).decode("latin-1"))
     proof = _credential(proofs[0]) if len(proofs) == 1 else None
-    return CallContext(proof, peer, with_ids(UNRELATED, ids), is_sampled(trace))
+    return CallContext(proof, peer, with_ids(NO_CORRELATION, ids), is_sampled(trace))
 
 
 def _credential(header: bytes) -> str | None:

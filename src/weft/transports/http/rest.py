@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 from starlette.routing import Route
 
 from weft.kernel.errors import InvalidInput, WeftError
-from weft.kernel.fields import LARGEST
+from weft.kernel.fields import MAX_INT
 from weft.transports.http.http_io import ClientGone, arrival_of, parse_object, read_body, send_error, send_json
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _WITHOUT_BODY = frozenset({"GET", "DELETE"})
 # More than any operation takes, lists of a thousand included; fewer than would be any work to refuse.
 _MANY_PARAMETERS = 2_000
-_LONGEST_NUMBER = len(str(LARGEST))
+_LONGEST_NUMBER = len(str(MAX_INT))
 
 
 class OperationEndpoint:

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from weft.capabilities.events.operations import Events, ReadEvents
 from weft.capabilities.records.event_classes import CloudEvent, to_cloud_event
 from weft.kernel.errors import InvalidInput, WeftError
-from weft.kernel.fields import LARGEST
+from weft.kernel.fields import MAX_INT
 from weft.transports.http.http_io import arrival_of, error_body, send_error
 from weft.transports.http.rest import OperationEndpoint
 
@@ -84,7 +84,7 @@ class EventStream(OperationEndpoint):
             first = await self._app.call(self._operation, whose, arrival)
             after = first.next_after if isinstance(first, Events) else None
         else:
-            await self._app.call(self._operation, {**whose, "after": LARGEST}, arrival)
+            await self._app.call(self._operation, {**whose, "after": MAX_INT}, arrival)
             after = request.after
         return self._app.follow(arrival, request.interest, after)
 

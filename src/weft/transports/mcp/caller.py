@@ -20,10 +20,10 @@ from msgspec import structs
 from weft.app.dispatch import CallContext
 from weft.capabilities.history.line_kinds import SESSION, line_kinds, name_in
 from weft.capabilities.sessions.model import SessionNotFound
-from weft.kernel.correlation import UNRELATED
+from weft.kernel.correlation import NO_CORRELATION
 from weft.kernel.errors import NotFound, WeftError
-from weft.kernel.fields import LARGEST
-from weft.kernel.trace_context import TRACEPARENT, ids_of_meta, is_native_id, is_sampled, with_ids
+from weft.kernel.fields import MAX_INT
+from weft.kernel.trace_context import TRACEPARENT, ids_from_meta, is_native_id, is_sampled, with_ids
 from weft.transports.resources import Resource, parse_uri
 from weft.transports.tools import LINE_FIELDS
 
@@ -49,9 +49,9 @@ class McpCaller:
 
     def telling(self, meta: Mapping[str, Any], request_id: object, connection_id: str | None) -> McpCaller:
         """Return the caller of one request, with what the request says it is part of beside what is known of it."""
-        ids: dict[str, str | int] = {**ids_of_meta(meta)}
+        ids: dict[str, str | int] = {**ids_from_meta(meta)}
         known = self.arrival.correlation
-        if not ids and known is UNRELATED:
+        if not ids and known is NO_CORRELATION:
             # The ids of MCP alone lead nowhere, and would make a small event half as large again.
             return self
         native = {"jsonrpc_request_id": request_id, "mcp_session_id": connection_id}
@@ -136,7 +136,7 @@ class WeftUser(AuthenticatedUser):
 
 def _is_kept(given: object) -> TypeGuard[str | int]:
     """Tell whether something is an id that is kept as it is: a text, or the number of a JSON-RPC request."""
-    return is_native_id(given) if isinstance(given, str) else isinstance(given, int) and abs(given) <= LARGEST
+    return is_native_id(given) if isinstance(given, str) else isinstance(given, int) and abs(given) <= MAX_INT
 
 
 def caller_of(context: Context) -> McpCaller:

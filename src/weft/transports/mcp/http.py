@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from weft.app.dispatch import CallContext
 from weft.capabilities.sessions.model import SessionNotFound
-from weft.kernel.correlation import UNRELATED
+from weft.kernel.correlation import NO_CORRELATION
 from weft.kernel.errors import WeftError
 from weft.kernel.ids import is_name
 from weft.transports.http.http_io import arrival_of, send_error
@@ -79,7 +79,7 @@ class McpEndpoint:
 
     def _user(self, actor: Actor, caller: McpCaller) -> WeftUser:
         arrival = caller.arrival
-        if arrival.correlation is not UNRELATED:
+        if arrival.correlation is not NO_CORRELATION:
             # What each message is part of is its own; the user it comes from is not.
             plain = McpCaller(CallContext(arrival.credential, arrival.peer), caller.session_id)
             return self._user(actor, plain).calling(caller)

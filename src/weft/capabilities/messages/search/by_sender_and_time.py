@@ -17,7 +17,7 @@ from weft.kernel.errors import InvalidInput
 from weft.kernel.fields import Count
 from weft.kernel.identity import Permission
 from weft.kernel.ids import is_name
-from weft.kernel.json_input import encode_given
+from weft.kernel.json_input import encode_json_field
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
 # A space before a UTC offset is a plus sign that was not escaped in a query string.
@@ -92,7 +92,7 @@ class MessagesByTime(Response, kw_only=True, omit_defaults=False):
 )
 async def search_by_sender(request: SearchBySender, transcripts: Transcripts) -> MessagesBySender:
     """List the messages of one sender in a session that you may read, newest first."""
-    encode_given("sender", request.sender)
+    encode_json_field("sender", request.sender)
     transcript = await transcripts.to_read(request.session_id)
     part = TranscriptRange(sender=request.sender, offset=request.offset, limit=request.limit, newest_first=True)
     page = await transcript.page(part) if is_name(request.sender) else MessagePage([], has_more=False)

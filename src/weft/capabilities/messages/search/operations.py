@@ -14,7 +14,7 @@ from weft.capabilities.messages.search.selection_records import Choice, ChoiceRe
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound, lock_active_session
 from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.identity import Actor, Permission
-from weft.kernel.json_input import encode_given
+from weft.kernel.json_input import encode_json_field
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 from weft.kernel.transactions import Transactions
 
@@ -102,7 +102,7 @@ async def search_messages(
 
 
 def _check(request: SearchMessages, actor: Actor) -> None:
-    encode_given("query", request.query)
+    encode_json_field("query", request.query)
     if not request.query.strip():
         raise InvalidInput("query: is empty", field="query")
     if request.record and Permission.WRITE not in actor.permissions:

@@ -26,7 +26,7 @@ from weft.capabilities.messages.search.inverted_index import Index
 from weft.capabilities.messages.search.snippets import Previews
 from weft.capabilities.messages.search.time_slices import Pace, TimeSlices
 from weft.capabilities.messages.transcript import Transcripts
-from weft.kernel.caching import Keeping, weight_of
+from weft.kernel.caching import ValueCache, memory_size
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Response
 from weft.kernel.transactions import Transactions
@@ -119,8 +119,8 @@ class Searcher:
     """Searches, and remembers the indexes and answers that searching took."""
 
     reads: Transactions[Transcripts]
-    indexes: Keeping
-    answers: Keeping
+    indexes: ValueCache
+    answers: ValueCache
     # A transcript that is searched by several at once is indexed once.
     in_use: WeakValueDictionary[IndexKey, Index] = field(default_factory=WeakValueDictionary)
 
@@ -171,7 +171,7 @@ class Searcher:
         """Return the messages that were hit, each as far as it is for the caller when it is read."""
         previews = Previews(wanted.query)
         results: list[MessageMatch] = []
-        weight, unchanged, turns = weight_of(wanted), True, TimeSlices()
+        weight, unchanged, turns = memory_size(wanted), True, TimeSlices()
         # Also without a hit: whether the caller may still look is asked at the end.
         for start in range(0, max(1, len(hits)), _HITS_PER_READ):
             some = hits[start : start + _HITS_PER_READ]
@@ -180,7 +180,7 @@ class Searcher:
             for hit in some:
                 if message := shown.messages.get(hit.message_id):
                     results.append(_result(message, hit, previews))
-                    weight += weight_of(results[-1])
+                    weight += memory_size(results[-1])
                     await turns.give()
         if unchanged:
             self.answers.put(looked.key, results, weight)

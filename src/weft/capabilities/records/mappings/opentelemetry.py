@@ -9,7 +9,7 @@ from msgspec import UNSET
 from weft.capabilities.records.mappings.natives import build_part
 from weft.capabilities.records.refs import Link, OpenTelemetryMapping
 from weft.kernel.errors import InvalidInput
-from weft.kernel.trace_context import ids_of_carrier
+from weft.kernel.trace_context import ids_from_headers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping as Object
@@ -63,7 +63,7 @@ def attributes_of(mapping: OpenTelemetryMapping) -> dict[str, Any]:
 
 
 def mapping_of_traceparent(traceparent: str) -> OpenTelemetryMapping:
-    ids = ids_of_carrier(traceparent, None)
+    ids = ids_from_headers(traceparent, None)
     if not ids:
         raise InvalidInput("traceparent: must have the W3C Trace Context form 00-TRACE-SPAN-01.", field="traceparent")
     return build_part(OpenTelemetryMapping, **ids)
