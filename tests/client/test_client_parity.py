@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import aclosing
 from functools import partial
 from keyword import iskeyword
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -62,7 +63,9 @@ class Record:
             return [self._still(part) for part in value]
         if not isinstance(value, str):
             return value
-        return re.sub(r"(key|review|selection|source|webhook)_[0-9a-f]{16,28}", "…", value.replace(self.face, "FACE"))
+        return re.sub(
+            r"((key|review|selection|source|webhook)_|urn:weft:)[0-9a-f]{16,28}", "…", value.replace(self.face, "FACE")
+        )
 
 
 async def _know(weft: Any, face: str, note: Any) -> None:
@@ -390,6 +393,17 @@ async def test_every_operation_gives_one_answer_and_one_error_everywhere(
         expected = told["inprocess"][operation.name]
         assert told["async"][operation.name] == expected, operation.name
         assert told["blocking"][operation.name] == expected, operation.name
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_every_operation_gives_the_same_answer_on_both_databases(database_url: str, tmp_path: Path) -> None:
+    answers = []
+    for url in (str(tmp_path / "weft.db"), database_url):
+        async with Weft.open(database_url=url, data_dir=str(tmp_path)) as weft:
+            answers.append(await script(weft, "inprocess", "not a key"))
+    on_sqlite, on_postgres = answers
+    for operation in all_operations():
+        assert on_postgres[operation.name] == on_sqlite[operation.name], operation.name
 
 
 @pytest.mark.parametrize("kind", [Client, SyncClient, Weft])
