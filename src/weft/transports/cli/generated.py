@@ -97,6 +97,9 @@ class GroupWithDefault(OperationGroup):
             args = [_DEFAULT[self.name or ""], *args]
         return super().parse_args(ctx, args)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        return [*super().shell_complete(ctx, incomplete), *self.default.shell_complete(ctx, incomplete)]
+
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_usage(ctx.command_path, " ".join(self.default.collect_usage_pieces(ctx)))
         formatter.write_usage(ctx.command_path, self.subcommand_metavar, prefix="   or: ")

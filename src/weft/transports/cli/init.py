@@ -16,6 +16,7 @@ import click
 
 from weft.kernel.ids import is_name
 from weft.transports.cli.base import Command
+from weft.transports.cli.completion import complete_name
 
 if TYPE_CHECKING:
     from weft.transports.cli.target import Target
@@ -47,8 +48,10 @@ class UnmergeableConfigError(Exception):
 @click.command(cls=Command)
 @click.argument("editor", type=click.Choice(list(_EDITORS)), help="Editor to connect.")
 @click.option("--url", help="Connect to this server over HTTP instead of starting weft mcp.")
-@click.option("--agent", help="Agent that the editor acts as.  [default: the editor's name]")
-@click.option("--session", "-s", help="Work in this session only.")
+@click.option(
+    "--agent", shell_complete=complete_name, help="Agent that the editor acts as.  [default: the editor's name]"
+)
+@click.option("--session", "-s", shell_complete=complete_name, help="Work in this session only.")
 @click.option("--print", "only_print", is_flag=True, help="Print the configuration instead of writing it.")
 @click.option("--replace", is_flag=True, help="Replace an existing entry named weft.")
 @click.pass_obj

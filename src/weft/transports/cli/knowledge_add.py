@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from weft.transports.cli.base import JSON, Command
+from weft.transports.cli.completion import complete_name
 from weft.transports.cli.errors import FAILED
 from weft.transports.cli.formatters.knowledge import render_added
 from weft.transports.cli.knowledge_sources import sync_source, watch
@@ -50,7 +51,7 @@ class _File(NamedTuple):
 
 
 @click.command("add", cls=Command, params=[JSON], short_help="Add files and folders to a domain.")
-@click.argument("domain", help="Domain to add to.")
+@click.argument("domain", shell_complete=complete_name, help="Domain to add to.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", help="Files and folders; - is standard input.")
 @click.option("--prefix", default="", help="Prefix of the document ids, such as guides/.")
 @click.option("--name", help="Document id of a single file, instead of its name.")

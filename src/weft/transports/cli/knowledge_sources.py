@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from weft.transports.cli.base import JSON, Command
+from weft.transports.cli.completion import complete_name
 from weft.transports.cli.errors import FAILED
 from weft.transports.cli.formatters.knowledge import render_sync, render_sync_requested
 from weft.transports.cli.progress import POLL_SECONDS, IndexingFailure, wait_until_indexed
@@ -35,7 +36,7 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command("watch", cls=Command, params=[JSON], short_help="Keep a domain in sync with a folder.")
-@click.argument("domain", help="Domain to keep in sync.")
+@click.argument("domain", shell_complete=complete_name, help="Domain to keep in sync.")
 @click.argument("folder", type=click.Path(path_type=Path), help="Folder that the server may read.")
 @click.option("--every", "every_seconds", type=int, help="Poll at this interval in seconds instead of watching.")
 @click.option("--prefix", default="", help="Prefix of the document ids, such as guides/.")
@@ -56,7 +57,7 @@ def watch(
 
 
 @click.command("sync-source", cls=Command, params=[JSON], short_help="Synchronise a source now.")
-@click.argument("domain", help="Domain of the source.")
+@click.argument("domain", shell_complete=complete_name, help="Domain of the source.")
 @click.argument("source_id", help="Source id from list-sources.")
 @click.option("--anew", is_flag=True, help="Read everything again, unchanged documents too.")
 @click.pass_context

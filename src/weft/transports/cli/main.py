@@ -15,6 +15,7 @@ from click.shell_completion import CompletionItem
 
 from weft.transports.cli.base import OrderedGroup
 from weft.transports.cli.command_table import COMMANDS
+from weft.transports.cli.completion import complete_name
 
 
 class _HandWritten(NamedTuple):
@@ -164,7 +165,12 @@ def _summary(name: str) -> str:
     "--database-url", envvar="WEFT_DATABASE_URL", show_envvar=True, help="SQLite file or postgresql:// URL instead."
 )
 @click.option("--tenant", default="default", show_default=True, help="Tenant, on the data folder.")
-@click.option("--as", "principal", help="Agent to act as, on the data folder.  [default: owner of the key, or admin]")
+@click.option(
+    "--as",
+    "principal",
+    shell_complete=complete_name,
+    help="Agent to act as, on the data folder.  [default: owner of the key, or admin]",
+)
 @click.option("--turn", envvar="WEFT_TURN", show_envvar=True, help="Turn id to record with each change.")
 @click.option("--task", envvar="WEFT_TASK", show_envvar=True, help="Task id to record with each change.")
 @click.version_option(package_name="weft", message="%(prog)s %(version)s")

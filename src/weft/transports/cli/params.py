@@ -30,9 +30,12 @@ from msgspec.inspect import (
 
 from weft.kernel.fields import MAX_INT
 from weft.kernel.operation import SessionUse
+from weft.transports.cli.completion import complete_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from click.shell_completion import CompletionItem
 
     from weft.kernel.operation import Operation
 
@@ -58,6 +61,9 @@ class Text(click.ParamType[Any]):
         except UnicodeEncodeError:
             self.fail("is not UTF-8 text.", param, ctx)
         return text
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return complete_name(ctx, param, incomplete)
 
     def _read(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value == "-":

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from weft.transports.cli.base import JSON, Command
+from weft.transports.cli.completion import complete_name
 from weft.transports.cli.params import AnyValue
 from weft.transports.cli.render import escape_controls, show
 
@@ -20,7 +21,14 @@ if TYPE_CHECKING:
     from weft.transports.cli.target import Target
 
 _TYPES = click.Choice(["conversation_context", "learned_knowledge", "team_preferences", "work_artifacts"])
-_SESSION = click.option("--session", "-s", envvar="WEFT_SESSION", show_envvar=True, help="Session you work in.")
+_SESSION = click.option(
+    "--session",
+    "-s",
+    envvar="WEFT_SESSION",
+    show_envvar=True,
+    shell_complete=complete_name,
+    help="Session you work in.",
+)
 _VERBS = {"write": "wrote", "delete": "removed"}
 _BRANCH = click.option("--branch", help="Branch of your context, or main.")
 

@@ -12,6 +12,7 @@ import msgspec
 
 from weft.kernel.errors import InvalidInput
 from weft.transports.cli.base import JSON, Command
+from weft.transports.cli.completion import complete_name
 from weft.transports.cli.errors import FAILED
 from weft.transports.cli.formatters.records import render_resolution
 from weft.transports.cli.params import Json
@@ -36,6 +37,7 @@ _STANDARD_INPUT = "-"
     "session_id",
     envvar="WEFT_SESSION",
     show_envvar=True,
+    shell_complete=complete_name,
     help="Session of the source ref, if it must be checked.",
 )
 @click.option("--against", metavar="FILE", help="Current content of the source.  [default: the stored content]")

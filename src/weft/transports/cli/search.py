@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.transports.cli.base import JSON, Command
+from weft.transports.cli.completion import complete_name
 from weft.transports.cli.formatters.search import render_context, render_similar
 from weft.transports.cli.render import show
 
@@ -15,8 +16,10 @@ if TYPE_CHECKING:
 
     from weft.transports.cli.target import Target
 
-_DOMAIN = click.option("--domain", help="Search only this knowledge domain.")
-_SESSION = click.option("--session", "-s", "session_id", help="Search only this session, and documents.")
+_DOMAIN = click.option("--domain", shell_complete=complete_name, help="Search only this knowledge domain.")
+_SESSION = click.option(
+    "--session", "-s", "session_id", shell_complete=complete_name, help="Search only this session, and documents."
+)
 
 
 @click.command(cls=Command, params=[JSON])

@@ -10,6 +10,7 @@ import click
 from weft.kernel.errors import Unavailable
 from weft.kernel.trace_context import make_correlation
 from weft.transports.cli.base import Command
+from weft.transports.cli.completion import complete_name
 
 if TYPE_CHECKING:
     from weft.settings import Settings
@@ -58,8 +59,15 @@ def _conformance() -> Profile:
 
 
 @click.command(cls=Command)
-@click.option("--as", "principal", help="Agent to act as.  [default: that of weft --as]")
-@click.option("--session", "-s", envvar="WEFT_SESSION", show_envvar=True, help="Work in this session only.")
+@click.option("--as", "principal", shell_complete=complete_name, help="Agent to act as.  [default: that of weft --as]")
+@click.option(
+    "--session",
+    "-s",
+    envvar="WEFT_SESSION",
+    show_envvar=True,
+    shell_complete=complete_name,
+    help="Work in this session only.",
+)
 @click.pass_obj
 def mcp(target: Target, principal: str | None, session: str | None) -> None:
     """Serve MCP over standard input and output, for an editor or agent that starts it.

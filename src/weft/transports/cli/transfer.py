@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.transports.cli.base import JSON, Command
+from weft.transports.cli.completion import complete_name
 from weft.transports.cli.formatters.transfer import render_export, render_import
 from weft.transports.cli.render import show
 
@@ -34,13 +35,27 @@ _SCOPES = ("session", "turn", "task", "tool_invocation", "review", "handoff")
 
 
 @click.command(cls=Command, params=[JSON])
-@click.option("--session", "-s", "session_id", envvar="WEFT_SESSION", show_envvar=True, help="Session to export.")
+@click.option(
+    "--session",
+    "-s",
+    "session_id",
+    envvar="WEFT_SESSION",
+    show_envvar=True,
+    shell_complete=complete_name,
+    help="Session to export.",
+)
 @click.option("--scope", type=click.Choice(_SCOPES), help="What to export.  [default: implied by the other options]")
 @click.option("--turn", "turn_id", help="Only this turn.")
 @click.option("--task", "task_id", help="Only this task; with --to, hand over only this task.")
 @click.option("--tool-call", "tool_call_id", help="Only this tool call.")
 @click.option("--review", "review_id", help="A merge review, open or decided.")
-@click.option("--to", "recipient", metavar="AGENT", help="Agent that takes over: a handoff of the current state.")
+@click.option(
+    "--to",
+    "recipient",
+    metavar="AGENT",
+    shell_complete=complete_name,
+    help="Agent that takes over: a handoff of the current state.",
+)
 @click.option("--policy", help="Export policy.  [default: that of the tenant]")
 @click.option(
     "--format", type=click.Choice(["ndjson", "json", "prov"]), default="ndjson", show_default=True, help="File format."
