@@ -48,14 +48,14 @@ _FILLER = (
     FROM numbers, commits WHERE line_id = 'board:s0' AND seq = 1
     """,
     """
-    {numbers} INSERT INTO changes (tenant, line_id, key, seq, life, version, act, blob_hash, meta)
-    SELECT tenant, 'board:filler_' || n, key, 1, life, version, act, {hash}, meta
+    {numbers} INSERT INTO changes (tenant, line_id, key, seq, incarnation, version, act, blob_hash, meta)
+    SELECT tenant, 'board:filler_' || n, key, 1, incarnation, version, act, {hash}, meta
     FROM numbers, changes WHERE line_id = 'board:s0' AND seq = 1
     """,
     """
     {numbers} INSERT INTO entries
-        (tenant, session_id, key, life, version, blob_hash, tokens, written_by, written_at)
-    SELECT tenant, 'filler_' || n, key, life, version, {hash}, tokens, written_by, written_at
+        (tenant, session_id, key, incarnation, version, blob_hash, tokens, written_by, written_at)
+    SELECT tenant, 'filler_' || n, key, incarnation, version, {hash}, tokens, written_by, written_at
     FROM numbers, entries WHERE session_id = 's0' AND key = 'key_0'
     """,
     """

@@ -44,13 +44,13 @@ WIDE = (
     BLOBS,
     _COMMITS_OF_GROWN,
     """
-    {numbers} INSERT INTO changes (tenant, line_id, key, seq, life, version, act, blob_hash, meta)
+    {numbers} INSERT INTO changes (tenant, line_id, key, seq, incarnation, version, act, blob_hash, meta)
     SELECT tenant, line_id, 'wide_' || n, {last} + n, 1, 1, act, {hash}, meta
     FROM numbers, changes WHERE line_id = 'board:grown' AND seq = 1
     """,
     """
     {numbers} INSERT INTO entries
-        (tenant, session_id, key, life, version, blob_hash, tokens, written_by, written_at)
+        (tenant, session_id, key, incarnation, version, blob_hash, tokens, written_by, written_at)
     SELECT tenant, session_id, 'wide_' || n, 1, 1, {hash}, tokens, written_by, written_at
     FROM numbers, entries WHERE session_id = 'grown' AND key = 'key_0'
     """,
@@ -60,7 +60,7 @@ WIDE = (
 LONG = (
     _COMMITS_OF_GROWN,
     """
-    {numbers} INSERT INTO changes (tenant, line_id, key, seq, life, version, act, blob_hash, pruned, meta)
+    {numbers} INSERT INTO changes (tenant, line_id, key, seq, incarnation, version, act, blob_hash, pruned, meta)
     SELECT tenant, line_id, key, {last} + n, 1, 1 + n, act, blob_hash, CASE WHEN n < $1 - 100 THEN 1 ELSE 0 END, meta
     FROM numbers, changes WHERE line_id = 'board:grown' AND seq = 1
     """,
@@ -73,7 +73,7 @@ SPREAD = (
     BLOBS,
     _COMMITS_OF_GROWN,
     """
-    {numbers} INSERT INTO changes (tenant, line_id, key, seq, life, version, act, blob_hash, meta)
+    {numbers} INSERT INTO changes (tenant, line_id, key, seq, incarnation, version, act, blob_hash, meta)
     SELECT tenant, line_id, 'spread_' || (n % 100), {last} + n, 1, 1 + n / 100, act, {hash}, meta
     FROM numbers, changes WHERE line_id = 'board:grown' AND seq = 1
     """,

@@ -118,7 +118,8 @@ _EACH_MESSAGE = (
 _EACH_ENTRY = (
     "INSERT INTO blobs (tenant, hash, content) SELECT '{tenant}', {hash}, {value_bytes} FROM items i",
     """
-    INSERT INTO memory_entries (tenant, principal_id, session_id, key, life, version, blob_hash, size, weight, metadata,
+    INSERT INTO memory_entries (tenant, principal_id, session_id, key, incarnation, version, blob_hash, size,
+    weight, metadata,
                                 created_at, updated_at, expires_at)
     SELECT m.tenant, 'agent_' || i.owner, '', {key_bytes}, 1, 1, {hash}, LENGTH({value}), LENGTH({value}) + 8,
            m.metadata, m.created_at, m.updated_at, m.expires_at
@@ -131,7 +132,7 @@ _EACH_ENTRY = (
     FROM items i, commits k WHERE k.line_id = 'memory:benchmark'
     """,
     """
-    INSERT INTO changes (tenant, line_id, key, seq, life, version, act, blob_hash, meta)
+    INSERT INTO changes (tenant, line_id, key, seq, incarnation, version, act, blob_hash, meta)
     SELECT k.tenant, 'memory:agent_' || i.owner, {key}, i.place + 1, 1, 1, k.act, {hash}, k.meta
     FROM items i, changes k WHERE k.line_id = 'memory:benchmark'
     """,

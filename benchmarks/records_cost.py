@@ -55,7 +55,7 @@ _GROW = (
     {numbers} INSERT INTO events
         (tenant, seq, session_id, type, subject, actor, at, participants, readable_by, data)
     SELECT e.tenant, t.event_seq + n, 's' || (n % 16), 'board.written', 'key_' || (n % 5000), 'subagent:' || (n % 100),
-           e.at + n, e.participants, e.readable_by, '{{"version":2,"life":1,"commit":2,"value_size_tokens":50}}'
+           e.at + n, e.participants, e.readable_by, '{{"version":2,"incarnation":1,"commit":2,"value_size_tokens":50}}'
     FROM numbers, events e JOIN tenants t ON t.tenant = e.tenant WHERE e.seq = 1
     """,
     "UPDATE tenants SET event_seq = event_seq + $1",

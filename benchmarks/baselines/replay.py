@@ -20,7 +20,7 @@ _CALLERS = 64
 # What was written from an event on, one row a write, in the order of the events.
 _RECORD = """
 SELECT e.tenant, e.seq, e.session_id, e.type, e.subject, e.actor, e.at, e.participants, e.readable_by, e.data,
-       c.line_id, c.seq, c.life, c.version, c.act, c.blob_hash, c.meta,
+       c.line_id, c.seq, c.incarnation, c.version, c.act, c.blob_hash, c.meta,
        k.hash, k.author, k.principal_id, k.committed_at, k.reason, k.step, b.content
 FROM events e
 JOIN changes c ON c.tenant = e.tenant AND c.line_id = 'board:' || e.session_id AND c.key = e.subject
@@ -35,10 +35,11 @@ _POSTGRES_VERSION = "(e.data::json ->> 'version')::bigint"
 STATEMENTS = (
     "INSERT INTO blobs (tenant, hash, content) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
     """
-    INSERT INTO entries (tenant, session_id, key, life, version, blob_hash, tokens, written_by, written_at)
+    INSERT INTO entries (tenant, session_id, key, incarnation, version, blob_hash, tokens, written_by, written_at)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
     ON CONFLICT (tenant, session_id, key) DO UPDATE SET
-        life = excluded.life, version = excluded.version, blob_hash = excluded.blob_hash, tokens = excluded.tokens,
+        incarnation = excluded.incarnation, version = excluded.version, blob_hash = excluded.blob_hash,
+        tokens = excluded.tokens,
         written_by = excluded.written_by, written_at = excluded.written_at
     """,
     """
@@ -46,7 +47,7 @@ STATEMENTS = (
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
     """,
     """
-    INSERT INTO changes (tenant, line_id, key, seq, life, version, act, blob_hash, meta)
+    INSERT INTO changes (tenant, line_id, key, seq, incarnation, version, act, blob_hash, meta)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
     """,
     "UPDATE lines SET seq = $1, head = $2, weight = $3 WHERE tenant = $4 AND line_id = $5",
@@ -73,7 +74,7 @@ class Recorded(NamedTuple):
     data: str
     line_id: str
     seq: int
-    life: int
+    incarnation: int
     version: int
     act: str
     blob_hash: bytes
@@ -92,7 +93,7 @@ class Recorded(NamedTuple):
         return (
             (self.tenant, self.blob_hash, self.content),
             (
-                *(self.tenant, self.session_id, self.key, self.life, self.version, self.blob_hash),
+                *(self.tenant, self.session_id, self.key, self.incarnation, self.version, self.blob_hash),
                 *(tokens, self.author, self.committed_at),
             ),
             (
@@ -100,7 +101,7 @@ class Recorded(NamedTuple):
                 *(self.committed_at, self.reason, self.step),
             ),
             (
-                *(self.tenant, self.line_id, self.key, self.seq, self.life, self.version),
+                *(self.tenant, self.line_id, self.key, self.seq, self.incarnation, self.version),
                 *(self.act, self.blob_hash, self.meta),
             ),
             (self.seq, self.hash, tokens * self.seq, self.tenant, self.line_id),

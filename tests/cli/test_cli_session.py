@@ -56,7 +56,7 @@ def test_a_session_from_beginning_to_end(cli: CommandLine) -> None:
         ("session.list", ["session", "list"]),
         ("session.get", ["session", "get", "launch"]),
         ("events.read", ["events", "read", "--after", "0"]),
-        ("board.hygiene", ["board", "hygiene"]),
+        ("board.check", ["board", "check"]),
         ("agent.list", ["agent", "list"]),
     ],
 )

@@ -120,7 +120,7 @@ async def test_nobody_is_limited_in_their_own_process_unless_they_ask(tmp_path: 
     async with Weft.open(tmp_path) as weft:
         for _ in range(150):  # the class allows 100 a minute over the wire
             with pytest.raises(SessionNotFound):
-                await weft.board.hygiene("s")
+                await weft.board.check("s")
     async with Weft.open(tmp_path, rate_limits="session=2/minute") as weft:
         await weft.session.list()
         await weft.session.list()

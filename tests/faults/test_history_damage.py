@@ -43,7 +43,7 @@ KEYS = {
 COLUMNS = {
     "commits": "line_id seq hash author principal_id committed_at reason step weight merged_line merged_seq"
     " merged_hash",
-    "changes": "line_id key seq life version act blob_hash meta",
+    "changes": "line_id key seq incarnation version act blob_hash meta",
     "blobs": "hash content",
     "tags": "label seq created_by created_at automatic hash",
     "lines": "seq head weight step trunk base_line base_seq",
@@ -171,7 +171,7 @@ async def test_verification_finds_a_row_that_is_gone(world: World, table: str) -
 async def test_verification_finds_a_row_that_was_slipped_in(world: World) -> None:
     await within(world, grow)
     change = """
-    INSERT INTO changes (tenant, line_id, key, seq, life, version, act, meta)
+    INSERT INTO changes (tenant, line_id, key, seq, incarnation, version, act, meta)
     VALUES ($1, $2, 'planted', 2, 1, 1, 'delete', $3)
     """
     assert await found_after(world, change, world.tenant, LINE, "{}") == "commit 2 is not what was written"

@@ -43,7 +43,7 @@ VALID: dict[str, dict[str, Any]] = {
     "board.read_snapshot": {**IN_SESSION, "label": "mark"},
     "board.compare_snapshots": {**IN_SESSION, "from_label": "mark"},
     "board.restore_snapshot": {**IN_SESSION, "label": "mark"},
-    "board.hygiene": IN_SESSION,
+    "board.check": IN_SESSION,
     "board.guidance": {},
     "conventions.define": {"name": "x", "groups": [{"title": "t", "keys": [{"key": "k", "purpose": "p"}]}]},
     "conventions.list": {},

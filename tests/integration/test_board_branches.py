@@ -139,8 +139,8 @@ async def test_deleting_a_key_on_a_branch_leaves_it_on_the_board(world: World) -
     assert await world.planner.value("goal") == "ship"
     await world.planner.write("goal", "again", branch="try")
     past = await world.planner.history("goal", branch="try")
-    assert (past["life"], past["lives"], past["versions"][0]["version"]) == (2, 2, 1)
-    assert (await world.planner.history("goal"))["lives"] == 1
+    assert (past["incarnation"], past["incarnations"], past["versions"][0]["version"]) == (2, 2, 1)
+    assert (await world.planner.history("goal"))["incarnations"] == 1
 
 
 async def test_versions_go_on_from_where_the_branch_began(world: World) -> None:
@@ -208,7 +208,7 @@ async def test_a_switch_is_the_callers_own_and_a_named_branch_goes_before_it(wor
     assert (await world.analysis.value("goal"), await world.planner.value("goal")) == ("try", "main")
     assert await world.analysis.value("goal", branch="main") == "main"
     assert await world.planner.value("goal", branch="try") == "try"
-    assert (await world.analysis.hygiene())["checked"] == 1
+    assert (await world.analysis.check_board())["checked"] == 1
     await switch(world.analysis, "main")
     assert await world.analysis.value("goal") == "main"
 
@@ -243,7 +243,7 @@ async def test_an_unknown_branch_is_named_with_those_like_it(world: World) -> No
         ("board.read_snapshot", {"label": "mark"}),
         ("board.compare_snapshots", {"from_label": "mark"}),
         ("board.restore_snapshot", {"label": "mark"}),
-        ("board.hygiene", {}),
+        ("board.check", {}),
     ):
         with refused("BRANCH_NOT_FOUND") as caught:
             await world.planner.call(operation, session_id="s1", branch="experimint", **fields)
@@ -514,7 +514,7 @@ async def test_a_board_without_branches_never_looks_for_them(world: World, monke
     await world.planner.snapshot("mark")
     await world.planner.delete("goal")
     await world.planner.restore("mark")
-    assert (await world.planner.history("goal"))["lives"] == 2
+    assert (await world.planner.history("goal"))["incarnations"] == 2
     assert await world.planner.read_snapshot("mark") == {"goal": "x"}
     await world.planner.call("session.get", session_id="s1")
     await world.planner.call("session.archive", session_id="s1")

@@ -34,8 +34,8 @@ async def test_read_history_gives_every_version_with_its_author(world: World) ->
     await world.analysis.write("draft", "two!")
     assert await world.review.history("draft") == {
         "key": "draft",
-        "life": 1,
-        "lives": 1,
+        "incarnation": 1,
+        "incarnations": 1,
         "versions": [
             {
                 "version": 1,
@@ -71,15 +71,15 @@ async def test_a_key_created_again_starts_at_one_and_both_lives_stay_apart(world
     world.clock.advance(minutes=1)
     await world.analysis.delete("draft")
     assert (await world.planner.write("draft", "new"))["version"] == 1
-    first, second = await world.planner.history("draft", life=1), await world.planner.history("draft")
+    first, second = await world.planner.history("draft", incarnation=1), await world.planner.history("draft")
     assert [v["value"] for v in first["versions"]] == ["old 1", "old 2"]
     assert [v["value"] for v in second["versions"]] == ["new"]
-    assert (first["lives"], second["life"], second["lives"]) == (2, 2, 2)
+    assert (first["incarnations"], second["incarnation"], second["incarnations"]) == (2, 2, 2)
     assert (first["ended"], first["ended_by"]) == ("deleted", "subagent:analysis")
     assert first["ended_at"] == "2026-02-20T14:31:00Z"
     assert "ended" not in second
     with refused("KEY_NOT_FOUND"):
-        await world.planner.history("draft", life=3)
+        await world.planner.history("draft", incarnation=3)
 
 
 @pytest.mark.req("SC-12")
@@ -143,7 +143,7 @@ async def test_a_value_written_while_another_session_drops_it_is_kept(world: Wor
         written.set()
         await finish.wait()
         await transaction.run(  # type: ignore[attr-defined]
-            "INSERT INTO changes (tenant, line_id, key, seq, life, version, act, blob_hash, meta)"
+            "INSERT INTO changes (tenant, line_id, key, seq, incarnation, version, act, blob_hash, meta)"
             " VALUES ($1, 'board:s1', 'slow', 99, 1, 1, 'write', $2, '{{}}')",
             world.tenant,
             blob_hash("shared words"),
@@ -215,10 +215,10 @@ async def test_verify_finds_whatever_was_altered(
 async def test_keeping_one_version_keeps_one_over_all_the_lives_of_a_key(world: World) -> None:
     planner = await world.planner.create_session("short", keep_versions=1)
     for number in range(12):
-        await planner.write("draft", f"life {number}")
+        await planner.write("draft", f"incarnation {number}")
         await planner.delete("draft")
     await planner.write("draft", "the last")
-    values = [await kept(world, f"life {number}") for number in range(12)]
+    values = [await kept(world, f"incarnation {number}") for number in range(12)]
     assert sum(values) == 0
     assert await planner.value("draft") == "the last"
     assert await verify(world, "board:short") is None

@@ -26,7 +26,7 @@ async def test_an_expired_key_is_gone_for_every_reader_without_a_sweeper(world: 
     assert (await world.planner.batch("blocker"))["missing"] == ["blocker"]
     listed = await world.planner.list()
     assert (listed["keys"], listed["metadata"]["total_size_tokens"], listed["metadata"]["key_count"]) == ([], 0, 0)
-    assert (await world.planner.hygiene())["checked"] == 0
+    assert (await world.planner.check_board())["checked"] == 0
     assert (await world.admin.inspect())["entries"] == []
     with refused("KEY_NOT_FOUND"):
         await world.planner.delete("blocker")
@@ -50,9 +50,9 @@ async def test_a_key_created_after_its_expiry_begins_a_new_life_at_version_one(w
     with refused("VERSION_CONFLICT"):
         await world.planner.write("phase", "two", if_version=1)
     assert (await world.planner.write("phase", "two", if_version=0))["version"] == 1
-    first, second = await world.planner.history("phase", life=1), await world.planner.history("phase")
+    first, second = await world.planner.history("phase", incarnation=1), await world.planner.history("phase")
     assert (first["ended"], first["ended_by"], first["ended_at"]) == ("expired", "system", "2026-02-20T14:30:05Z")
-    assert (second["life"], second["lives"], [v["value"] for v in second["versions"]]) == (2, 2, ["two"])
+    assert (second["incarnation"], second["incarnations"], [v["value"] for v in second["versions"]]) == (2, 2, ["two"])
 
 
 @pytest.mark.req("SC-14")

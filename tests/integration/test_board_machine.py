@@ -146,9 +146,9 @@ class BoardMachine(RuleBasedStateMachine):
         if not past:
             assert code == "KEY_NOT_FOUND"
             return
-        assert (answer["lives"], [v["value"] for v in answer["versions"]]) == (len(past), past[-1])
+        assert (answer["incarnations"], [v["value"] for v in answer["versions"]]) == (len(past), past[-1])
         assert ("ended" in answer) == (key not in self.live)
-        first = self.run(self.caller(by).history(key, life=1))
+        first = self.run(self.caller(by).history(key, incarnation=1))
         assert [v["value"] for v in first["versions"]] == past[0]
 
     @precondition(lambda self: self.marks)

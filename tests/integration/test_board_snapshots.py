@@ -97,7 +97,7 @@ async def test_a_restore_brings_back_the_whole_board_as_new_versions(world: Worl
         (2, "2"),
         (3, "1"),
     ]
-    assert (await world.planner.history("goes"))["life"] == 2
+    assert (await world.planner.history("goes"))["incarnation"] == 2
     assert (await world.planner.read("stays"))["version"] == 1
     assert (await world.planner.read("changes"))["written_by"] == "orchestrator"
     assert await world.planner.restore("mark") == {"restored": "mark", "written": [], "deleted": []}

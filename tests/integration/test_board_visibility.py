@@ -84,10 +84,10 @@ async def test_comparisons_show_only_what_the_caller_may_read(hidden: World) -> 
     assert await hidden.analysis.compare("mark", "later") == compared
 
 
-async def test_hygiene_checks_only_what_the_caller_may_read(hidden: World) -> None:
+async def test_the_check_covers_only_what_the_caller_may_read(hidden: World) -> None:
     await hidden.review.write("verdict", "password = hunter2hunter2")
-    assert (await hidden.analysis.hygiene())["checked"] == 1
-    assert [f["key"] for f in (await hidden.review.hygiene())["findings"]] == ["verdict"]
+    assert (await hidden.analysis.check_board())["checked"] == 1
+    assert [f["key"] for f in (await hidden.review.check_board())["findings"]] == ["verdict"]
 
 
 async def test_events_of_a_hidden_key_reach_only_its_readers(hidden: World) -> None:
@@ -149,7 +149,7 @@ async def test_a_session_with_participants_does_not_exist_for_others(world: Worl
         outsider.delete("note"),
         outsider.history("note"),
         outsider.snapshot("a"),
-        outsider.hygiene(),
+        outsider.check_board(),
         outsider.events(session_id="private"),
         outsider.call("board.guidance", session_id="private"),
     ):

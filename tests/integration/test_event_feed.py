@@ -54,7 +54,7 @@ async def test_every_change_is_told_in_order_with_metadata_and_without_values(wo
         "subject": "goal",
         "actor": "orchestrator",
         "at": "2026-02-20T14:30:00Z",
-        "data": {"version": 1, "life": 1, "commit": 1, "value_size_tokens": 4},
+        "data": {"version": 1, "incarnation": 1, "commit": 1, "value_size_tokens": 4},
     }
     assert "private" not in f"{answer}"
 

@@ -116,7 +116,7 @@ async def test_what_is_deleted_or_has_expired_goes_from_its_collection(
 async def test_a_key_that_was_deleted_and_written_again_stands_once(
     world: World, embeddings: ScriptedEmbeddings
 ) -> None:
-    await world.planner.write("goal", "first life")
+    await world.planner.write("goal", "first incarnation")
     await world.followed()
     await world.planner.delete("goal")
     await world.planner.write("goal", "second life")

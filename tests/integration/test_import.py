@@ -96,7 +96,7 @@ async def test_the_history_is_whole_and_goes_on(world: World, home: Caller) -> N
     await home.write("goal", "ship today")
     assert (await home.read("goal"))["version"] == 4
     await home.write("old", "lives again")
-    assert (await home.history("old"))["life"] == 2
+    assert (await home.history("old"))["incarnation"] == 2
     await home.restore("mark")
     assert await home.value("goal") == "ship on Friday"
     assert (await home.inspect())["history_intact"]
@@ -461,7 +461,7 @@ async def test_what_nobody_exported_so_is_refused_even_if_it_was_sealed(
     "change",
     [
         natively(line="board:another"),
-        natively(life=0),
+        natively(incarnation=0),
         natively(odd=1),
         natively(committed_at=2**62),
         natively(author="\x00"),
@@ -532,13 +532,13 @@ WRITTEN = ("board.written", "context.item.added", "goal")
         told_of(*PULLED, context_id="context:planner", version=2**60),
         told_of(*PULLED, context_id=["context:planner"], version=1),
         told_of(*PULLED, context_id=BOARD, version=1),
-        told_of(*WRITTEN, life=2**60, version=1),
-        told_of(*WRITTEN, life=1, version=1, commit=2**60),
-        told_of(*WRITTEN, life=1, version=1, branch="b"),
-        told_of(*WRITTEN, life=1, version=1, actor="a\x00b"),
-        told_of("branch.written", "context.item.added", "goal", life=1, version=1, branch="a\x00"),
-        told_of("branch.written", "context.item.added", "goal", life=1, version=1, branch=[1]),
-        told_of("memory.written", "context.item.added", "note", life=1, version=1),
+        told_of(*WRITTEN, incarnation=2**60, version=1),
+        told_of(*WRITTEN, incarnation=1, version=1, commit=2**60),
+        told_of(*WRITTEN, incarnation=1, version=1, branch="b"),
+        told_of(*WRITTEN, incarnation=1, version=1, actor="a\x00b"),
+        told_of("branch.written", "context.item.added", "goal", incarnation=1, version=1, branch="a\x00"),
+        told_of("branch.written", "context.item.added", "goal", incarnation=1, version=1, branch=[1]),
+        told_of("memory.written", "context.item.added", "note", incarnation=1, version=1),
         told_of("agent.defined", "context.item.updated", "planner", version=2**60),
         told_of("context.pushed", "context.item.updated", "planner", context_id="context:planner", version=1),
         told_of("history.rolled_back", "context.surface.updated", "x", context_id="context:planner", version=2**60),

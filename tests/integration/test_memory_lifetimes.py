@@ -158,7 +158,7 @@ async def test_history_keeps_every_step_and_verifies(world: World) -> None:
     for scope in (GLOBAL, IN_SESSION):
         assert await lines(world, lambda store, scope=scope: store.verify(scope.line_id)) is None
     (standing,) = await lines(world, lambda store: store.state_at(GLOBAL.line_id, LATEST))
-    assert (standing.change.key, standing.change.life, standing.value) == ("b", 2, "1.0")
+    assert (standing.change.key, standing.change.incarnation, standing.value) == ("b", 2, "1.0")
     past = await lines(world, lambda store: store.versions(GLOBAL.line_id, "a", 1, 9))
     assert [version.change.act for version in past] == [ChangeKind.DELETE, ChangeKind.WRITE, ChangeKind.WRITE]
     assert past[2].change.meta.metadata_hash == blob_hash('{"m":"\\u0000"}').hex()

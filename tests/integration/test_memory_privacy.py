@@ -263,7 +263,7 @@ async def test_events_tell_versions_and_sizes_and_never_values(world: World) -> 
         (
             SESSION,
             "orchestrator",
-            {"version": version, "life": 1, "commit": commit, "scope": "session", "value_size": len(SECRET) + 2},
+            {"version": version, "incarnation": 1, "commit": commit, "scope": "session", "value_size": len(SECRET) + 2},
         )
         for version, commit in ((1, 1), (2, 2), (2, 3))
     ]

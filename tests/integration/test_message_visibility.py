@@ -193,8 +193,8 @@ async def test_no_page_is_served_from_memory_after_it_changed(world: World) -> N
 
 @pytest.mark.req("MS-15")
 async def test_a_page_in_memory_belongs_to_one_life_of_a_session(world: World) -> None:
-    await world.planner.say("first life")
-    assert await world.planner.heard() == ["first life"]
+    await world.planner.say("first incarnation")
+    assert await world.planner.heard() == ["first incarnation"]
     await world.planner.call("session.delete", session_id="s1")
     await world.planner.create_session("s1")
     await world.planner.say("second life")

@@ -52,9 +52,9 @@ async def test_each_agent_and_each_class_has_its_own_allowance(world: World) -> 
     assert await accepted(world.analysis, 10) == 4
     assert await accepted(world.review, 10) == 4
     for _ in range(2):
-        await world.analysis.hygiene()
+        await world.analysis.check_board()
     with refused("RATE_LIMITED"):
-        await world.analysis.hygiene()
+        await world.analysis.check_board()
     await world.planner.call("session.list")
 
 

@@ -384,7 +384,7 @@ async def test_what_was_told_of_elsewhere_is_found_whatever_numbers_its_commits_
     for version, commit in ((1, 7), (2, 1)):
         await world.sql(
             "UPDATE events SET data = $1, origin = $2 WHERE tenant = $3 AND subject = $4 AND data LIKE $5",
-            msgspec.json.encode({"version": version, "life": 1, "commit": commit}).decode(),
+            msgspec.json.encode({"version": version, "incarnation": 1, "commit": commit}).decode(),
             '{"source":"urn:weft:elsewhere","id":"9"}',
             world.tenant,
             "goal",

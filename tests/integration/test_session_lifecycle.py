@@ -13,7 +13,7 @@ from support.world import refused
 if TYPE_CHECKING:
     from support.world import World
 
-BOARD_READS = ("list", "snapshots", "hygiene")
+BOARD_READS = ("list", "snapshots", "check_board")
 
 
 @pytest.mark.req("SC-01")

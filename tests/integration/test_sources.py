@@ -173,7 +173,7 @@ async def test_every_way_of_telling_a_passage_is_taken(world: World) -> None:
         ({"source_id": "a", "source_ref": {}}, "source_ref"),
         ({"source_ref": {"source_id": "a"}}, "source_ref"),
         ({"source_ref": source("x:y", {"type": "text_quote"})}, "source_ref.selector"),
-        ({"source_ref": source("board://s1/plan?life=2")}, "source_ref.uri"),
+        ({"source_ref": source("board://s1/plan?incarnation=2")}, "source_ref.uri"),
         ({"source_ref": source("board://s1/plan?version=x")}, "source_ref.uri"),
     ],
 )

@@ -120,8 +120,8 @@ class Caller:
     async def restore(self, label: str, **where: Any) -> Any:
         return await self.call("board.restore_snapshot", session_id=self.session, label=label, **where)
 
-    async def hygiene(self, **what: Any) -> Any:
-        return await self.call("board.hygiene", session_id=self.session, **what)
+    async def check_board(self, **what: Any) -> Any:
+        return await self.call("board.check", session_id=self.session, **what)
 
     async def inspect(self) -> Any:
         return await self.call("session.inspect", session_id=self.session)

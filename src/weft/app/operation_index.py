@@ -18,7 +18,7 @@ MODULES: dict[str, str] = {
     "board.guidance": "board.guidance",
     "conventions.define": "board.guidance",
     "conventions.list": "board.guidance",
-    "board.hygiene": "board.check",
+    "board.check": "board.check",
     "session.create": "sessions.operations",
     "session.list": "sessions.operations",
     "session.archive": "sessions.operations",

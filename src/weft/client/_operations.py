@@ -329,13 +329,13 @@ class BoardOperations:
         key: str,
         *,
         versions: Sequence[int] | None = None,
-        life: int | None = None,
+        incarnation: int | None = None,
         branch: str | None = None,
     ) -> History:
         """See how a key came to say what it says: its earlier versions, who wrote them and when."""
         return await self._caller.call(
             "board.read_history",
-            {"session_id": session_id, "key": key, **given(versions=versions, life=life, branch=branch)},
+            {"session_id": session_id, "key": key, **given(versions=versions, incarnation=incarnation, branch=branch)},
         )
 
     async def snapshot(self, session_id: str, label: str, *, branch: str | None = None) -> SnapshotInfo:
@@ -384,12 +384,12 @@ class BoardOperations:
             "board.guidance", {"part": part, **given(session_id=session_id, conventions=conventions)}
         )
 
-    async def hygiene(
+    async def check(
         self, session_id: str, *, branch: str | None = None, stale_hours: float = 168.0, unread_hours: float = 1.0
     ) -> Hygiene:
         """Check the board for raw dumps, likely secrets and personal data, stale, duplicate and unread keys."""
         return await self._caller.call(
-            "board.hygiene",
+            "board.check",
             {
                 "session_id": session_id,
                 "stale_hours": stale_hours,

@@ -327,13 +327,13 @@ class SyncBoardOperations:
         key: str,
         *,
         versions: Sequence[int] | None = None,
-        life: int | None = None,
+        incarnation: int | None = None,
         branch: str | None = None,
     ) -> History:
         """See how a key came to say what it says: its earlier versions, who wrote them and when."""
         return self._caller.call(
             "board.read_history",
-            {"session_id": session_id, "key": key, **given(versions=versions, life=life, branch=branch)},
+            {"session_id": session_id, "key": key, **given(versions=versions, incarnation=incarnation, branch=branch)},
         )
 
     def snapshot(self, session_id: str, label: str, *, branch: str | None = None) -> SnapshotInfo:
@@ -380,12 +380,12 @@ class SyncBoardOperations:
             "board.guidance", {"part": part, **given(session_id=session_id, conventions=conventions)}
         )
 
-    def hygiene(
+    def check(
         self, session_id: str, *, branch: str | None = None, stale_hours: float = 168.0, unread_hours: float = 1.0
     ) -> Hygiene:
         """Check the board for raw dumps, likely secrets and personal data, stale, duplicate and unread keys."""
         return self._caller.call(
-            "board.hygiene",
+            "board.check",
             {
                 "session_id": session_id,
                 "stale_hours": stale_hours,

@@ -56,7 +56,7 @@ def changed(**fields: Any) -> Commit:
         structs.replace(COMMIT, merged=structs.replace(MERGED, line_id="board:s@c")),
         structs.replace(COMMIT, merged=structs.replace(MERGED, seq=4)),
         changed(key="b"),
-        changed(life=2),
+        changed(incarnation=2),
         changed(version=3),
         changed(act=ChangeKind.EXPIRE),
         changed(blob_hash=blob_hash("two")),

@@ -94,7 +94,9 @@ def test_versions_are_alike_if_they_say_the_same_to_the_same(
     same: bool,  # noqa: FBT001 - a table's column
 ) -> None:
     one = version("a", "one")
-    other = structs.replace(one, change=structs.replace(one.change, meta=meta, version=9, life=2), seq=9, author="x")
+    other = structs.replace(
+        one, change=structs.replace(one.change, meta=meta, version=9, incarnation=2), seq=9, author="x"
+    )
     assert same_content(one, other) is same
     assert not same_content(one, None)
     assert same_content(None, None)

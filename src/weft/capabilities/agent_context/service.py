@@ -347,10 +347,10 @@ class OpenPart:
         if current is not None and is_live:
             if (current.change.blob_hash, current.change.meta) == (said.hash, said.meta) and not anew:
                 return False
-            life, number = current.change.life, current.change.version + 1
+            incarnation, number = current.change.incarnation, current.change.version + 1
         else:
-            life, number = await self._last_life(key, current) + 1, 1
-        self._change(Change(key, life, number, ChangeKind.WRITE, said.hash, said.meta), current)
+            incarnation, number = await self._last_incarnation(key, current) + 1, 1
+        self._change(Change(key, incarnation, number, ChangeKind.WRITE, said.hash, said.meta), current)
         self.said.append(said)
         return True
 
@@ -364,7 +364,7 @@ class OpenPart:
 
     def remove(self, version: Version, act: ChangeKind) -> None:
         change = version.change
-        self._change(Change(change.key, change.life, change.version, act, None, ChangeMeta()), version)
+        self._change(Change(change.key, change.incarnation, change.version, act, None, ChangeMeta()), version)
 
     async def commit(self, why: CommitMeta, author: Author, kept: Collection[bytes]) -> None:
         """Add what is to become of this part to its line, by which ``kept`` values are referred to at last."""
@@ -392,10 +392,10 @@ class OpenPart:
         self.growth -= 0 if replaced is None else memory_size(replaced.change)
         self.growth += memory_size(change) if change.act is ChangeKind.WRITE else 0
 
-    async def _last_life(self, key: str, current: Version | None) -> int:
+    async def _last_incarnation(self, key: str, current: Version | None) -> int:
         if current is not None:
-            return current.change.life
-        return 0 if self.at is None else await self._lines.last_life(self.at.line, key)
+            return current.change.incarnation
+        return 0 if self.at is None else await self._lines.last_incarnation(self.at.line, key)
 
     async def _locked(self, kept: Collection[bytes]) -> Head:
         line_id = self.line.line_id

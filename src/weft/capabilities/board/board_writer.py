@@ -85,7 +85,7 @@ class BoardWriter(BoardView):
         check_room(self.head.weight, freed, tokens, config)
         entry = Entry(
             key=key,
-            life=current.life if current else await parts.lines.last_life(self.line_id, key) + 1,
+            incarnation=current.incarnation if current else await parts.lines.last_incarnation(self.line_id, key) + 1,
             version=current.version + 1 if current else 1,
             blob_hash=blob_hash(value),
             tokens=tokens,
@@ -238,7 +238,9 @@ class BoardWriter(BoardView):
             return None
         return Entry(
             key=change.key,
-            life=present.life if present else await self.parts.lines.last_life(self.line_id, change.key) + 1,
+            incarnation=present.incarnation
+            if present
+            else await self.parts.lines.last_incarnation(self.line_id, change.key) + 1,
             version=present.version + 1 if present else 1,
             blob_hash=await self._kept(version),
             tokens=meta.tokens or self._counted(version.value or ""),
@@ -308,7 +310,7 @@ class BoardWriter(BoardView):
     async def _prune(self, entry: Entry) -> None:
         # Readers are shown the last keep_versions exactly; the values behind them are dropped a few at a time.
         keep = self.session.config.keep_versions
-        if prune_due(entry.life, entry.version, keep):
+        if prune_due(entry.incarnation, entry.version, keep):
             await self.parts.lines.prune(self.line_id, entry.key, keep)
 
     def _count(self, value: str) -> int:
@@ -355,7 +357,7 @@ class BoardWriter(BoardView):
         self, done: str, entry: Entry, said: Mapping[str, object] | None = None, *, author: Author | None = None
     ) -> NewEvent:
         # With its commit, the version that the event tells of is found without looking through the key's history.
-        about = {"version": entry.version, "life": entry.life, "commit": self.head.seq}
+        about = {"version": entry.version, "incarnation": entry.incarnation, "commit": self.head.seq}
         data = {**about, "value_size_tokens": entry.tokens, **(said or {})}
         return self._event(self._named(done), entry.key, data, readable_by=entry.readers, author=author)
 
@@ -389,11 +391,13 @@ def _not_writable(entry: Entry, actor: Actor) -> PermissionDenied:
 
 
 def change_of(entry: Entry) -> Change:
-    return Change(entry.key, entry.life, entry.version, ChangeKind.WRITE, entry.blob_hash, _meta(entry))
+    return Change(entry.key, entry.incarnation, entry.version, ChangeKind.WRITE, entry.blob_hash, _meta(entry))
 
 
 def _removed(entry: Entry, act: ChangeKind) -> Change:
-    return Change(entry.key, entry.life, entry.version, act, None, ChangeMeta(readable_by=_unless_open(entry.readers)))
+    return Change(
+        entry.key, entry.incarnation, entry.version, act, None, ChangeMeta(readable_by=_unless_open(entry.readers))
+    )
 
 
 def _meta(entry: Entry) -> ChangeMeta:

@@ -76,7 +76,7 @@ def _entry(version: Version, closed_since: tuple[Patterns, ...]) -> Entry:
     change = version.change
     return Entry(
         key=change.key,
-        life=change.life,
+        incarnation=change.incarnation,
         version=change.version,
         blob_hash=change.blob_hash or b"",
         tokens=change.meta.tokens,

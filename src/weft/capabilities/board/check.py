@@ -73,9 +73,9 @@ _PII_ADVICE = "Replace it by a role or a record id: everyone in the session can 
 
 
 @operation(
-    "board.hygiene",
+    "board.check",
     tool="check_board",
-    http="GET /v1/sessions/{session_id}/hygiene",
+    http="GET /v1/sessions/{session_id}/check",
     permission=Permission.READ,
     rate=RateClass.SEARCH,
     effect=Effect.READ,

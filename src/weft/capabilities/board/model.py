@@ -59,13 +59,13 @@ class StoreFull(Conflict):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One key of the board, without its value. ``life`` tells it apart from a namesake deleted before.
+    """One key of the board, without its value. ``incarnation`` tells it apart from a namesake deleted before.
 
     ``closed_since`` is who may read it by the last word on it where a branch has it from: each of these must agree.
     """
 
     key: str
-    life: int
+    incarnation: int
     version: int
     blob_hash: bytes
     tokens: int

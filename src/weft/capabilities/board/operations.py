@@ -190,7 +190,7 @@ class ReadHistory(Request):
         Annotated[list[Ordinal], msgspec.Meta(max_length=1_000)] | None,
         msgspec.Meta(description="Only these versions; all that are kept if left out."),
     ] = None
-    life: Annotated[
+    incarnation: Annotated[
         Ordinal | None,
         msgspec.Meta(description="A key deleted and created again has several; the latest otherwise."),
     ] = None
@@ -211,8 +211,8 @@ class History(Response):
     """One life of a key, oldest version first; ``ended`` says how and when it was over."""
 
     key: str
-    life: int
-    lives: int
+    incarnation: int
+    incarnations: int
     versions: list[PastVersion]
     ended: str | None = None
     ended_at: datetime | None = None
@@ -458,9 +458,9 @@ async def read_history(request: ReadHistory, boards: Boards) -> History:
     """See how a key came to say what it says: its earlier versions, who wrote them and when."""
     board = await boards.to_read(request.session_id, request.branch)
     check_key(request.key, namespaces=board.session.config.namespaces)
-    lives = await boards.lines.last_life(board.line_id, request.key)
-    life = request.life or lives
-    past = await boards.lines.versions(board.line_id, request.key, life, board.session.config.keep_versions + 1)
+    latest = await boards.lines.last_incarnation(board.line_id, request.key)
+    incarnation = request.incarnation or latest
+    past = await boards.lines.versions(board.line_id, request.key, incarnation, board.session.config.keep_versions + 1)
     shown = await board.visible(past)
     if not shown:
         raise await board.missing(request.key)
@@ -469,8 +469,8 @@ async def read_history(request: ReadHistory, boards: Boards) -> History:
     end = _end_of(shown, board.now)
     return History(
         key=request.key,
-        life=life,
-        lives=lives,
+        incarnation=incarnation,
+        incarnations=latest,
         versions=[_past_version(v) for v in written if wanted is None or v.change.version in wanted],
         ended=end.how if end else None,
         ended_at=from_micros(end.at) if end else None,
@@ -591,12 +591,12 @@ class _End(NamedTuple):
     by: str
 
 
-def _end_of(life: Sequence[Version], now: int) -> _End | None:
+def _end_of(incarnation: Sequence[Version], now: int) -> _End | None:
     """Tell how a life ended, newest change first. An expiry counts from its moment, not from when it was noticed."""
-    last = life[0]
+    last = incarnation[0]
     if last.change.act is ChangeKind.DELETE:
         return _End("deleted", last.committed_at, last.author)
-    expires_at = next((v.change.meta.expires_at for v in life if v.change.act is ChangeKind.WRITE), None)
+    expires_at = next((v.change.meta.expires_at for v in incarnation if v.change.act is ChangeKind.WRITE), None)
     if expires_at is not None and expires_at <= now:
         return _End("expired", expires_at, SYSTEM.participant)
     return None

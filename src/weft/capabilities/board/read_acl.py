@@ -22,12 +22,12 @@ class Saying(NamedTuple):
     """What a key said in one of its lives, from a commit on."""
 
     key: str
-    life: int
+    incarnation: int
     seq: int
 
     @classmethod
     def of(cls, version: Version) -> Saying:
-        return cls(version.change.key, version.change.life, version.seq)
+        return cls(version.change.key, version.change.incarnation, version.seq)
 
 
 async def last_words(lines: LineStore, line_id: str, versions: Sequence[Version]) -> list[tuple[Patterns, ...]]:
@@ -82,16 +82,16 @@ class _Words:
     async def on(self, saying: Saying) -> tuple[Patterns, ...]:
         if saying.seq > self._shared_upto or not self._has_more_to_say:
             return ()
-        about = saying.key, saying.life
+        about = saying.key, saying.incarnation
         if about not in self._known:
             self._known[about] = tuple(await self._look_up(*about))
         return self._known[about]
 
-    async def _look_up(self, key: str, life: int) -> list[Patterns]:
+    async def _look_up(self, key: str, incarnation: int) -> list[Patterns]:
         if key not in self._standing:
             self._standing[key] = await self._lines.latest(self._line_id, key, LATEST)
         today = self._standing[key]
         said = [] if today is None else [today]
-        if today is None or today.change.life != life:
-            said += await self._lines.versions(self._line_id, key, life, 1)
+        if today is None or today.change.incarnation != incarnation:
+            said += await self._lines.versions(self._line_id, key, incarnation, 1)
         return [last.change.meta.readable_by for last in said if last.change.meta.readable_by is not None]

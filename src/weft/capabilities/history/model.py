@@ -135,10 +135,10 @@ class ChangeMeta(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """New state of one key. ``life`` counts how often the key was created again after a deletion."""
+    """New state of one key. ``incarnation`` counts how often the key was created again after a deletion."""
 
     key: str
-    life: int
+    incarnation: int
     version: int
     act: ChangeKind
     blob_hash: bytes | None
@@ -208,7 +208,7 @@ class Commit(msgspec.Struct, frozen=True):
             self.reason,
             self.step,
             [
-                (c.key, c.life, c.version, c.act, c.blob_hash.hex() if c.blob_hash else None, c.meta)
+                (c.key, c.incarnation, c.version, c.act, c.blob_hash.hex() if c.blob_hash else None, c.meta)
                 for c in sorted(self.changes, key=lambda change: change.key)
             ],
         )
@@ -296,9 +296,9 @@ def check_version(key: str, current: int, expected: int | None) -> None:
     )
 
 
-def prune_due(life: int, version: int, keep: int) -> bool:
+def prune_due(incarnation: int, version: int, keep: int) -> bool:
     """Tell whether to prune a key after a write: every few versions, and when it was created again."""
-    return (version > keep and version % _PRUNE_EVERY == 0) or (version == 1 and life > 1)
+    return (version > keep and version % _PRUNE_EVERY == 0) or (version == 1 and incarnation > 1)
 
 
 def line_name(trunk: str, branch: str | None) -> str:

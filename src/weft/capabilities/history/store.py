@@ -128,11 +128,11 @@ class LineStore(Protocol):
         """Set when the next key of a line expires, without a commit."""
         ...
 
-    async def last_life(self, line_id: str, key: str) -> int:
+    async def last_incarnation(self, line_id: str, key: str) -> int:
         """Return the latest incarnation of a key; 0 if it never existed."""
         ...
 
-    async def versions(self, line_id: str, key: str, life: int, limit: int) -> Sequence[Version]:
+    async def versions(self, line_id: str, key: str, incarnation: int, limit: int) -> Sequence[Version]:
         """Return the changes of one incarnation of a key, newest first."""
         ...
 
@@ -144,7 +144,7 @@ class LineStore(Protocol):
         """Return all changes of commits, given as line and number: by key, without values."""
         ...
 
-    async def changes_of_version(self, line_id: str, key: str, life: int, version: int) -> Sequence[Version]:
+    async def changes_of_version(self, line_id: str, key: str, incarnation: int, version: int) -> Sequence[Version]:
         """Return the changes with a version's number: its write and, if it was deleted, the deletion."""
         ...
 

@@ -86,7 +86,7 @@ class MemoryEntry(msgspec.Struct, frozen=True):
 
     session_id: str | None
     key: str
-    life: int
+    incarnation: int
     version: int
     blob_hash: bytes
     size: int

@@ -248,7 +248,9 @@ class OpenMemory(Memory):
         return MemoryEntry(
             session_id=self.scope.session_id,
             key=key,
-            life=current.life if current else await self.parts.lines.last_life(self.scope.line_id, key) + 1,
+            incarnation=current.incarnation
+            if current
+            else await self.parts.lines.last_incarnation(self.scope.line_id, key) + 1,
             version=current.version + 1 if current else 1,
             blob_hash=blob_hash(text),
             size=len(text.encode()),
@@ -278,7 +280,7 @@ class OpenMemory(Memory):
         for entry in entries:
             await self.parts.entries.remove(self.scope, entry.key)
         await self._commit(
-            [Change(entry.key, entry.life, entry.version, act, None, ChangeMeta()) for entry in entries],
+            [Change(entry.key, entry.incarnation, entry.version, act, None, ChangeMeta()) for entry in entries],
             act,
             growth=-sum(entry.weight for entry in entries),
             expired=len(entries) if expired else 0,
@@ -318,7 +320,7 @@ class OpenMemory(Memory):
             readable_by=(f"{PRINCIPAL}{self.scope.owner}",),
             data={
                 "version": entry.version,
-                "life": entry.life,
+                "incarnation": entry.incarnation,
                 "commit": self.head.seq,
                 "scope": self.scope.name,
                 "value_size": entry.size,
@@ -330,7 +332,7 @@ def _written(entry: MemoryEntry) -> Change:
     # What is forgotten must be gone, so history names what was said and does not repeat it.
     said = None if entry.metadata is None else blob_hash(entry.metadata).hex()
     meta = ChangeMeta(expires_at=entry.expires_at, size=entry.size, metadata_hash=said)
-    return Change(entry.key, entry.life, entry.version, ChangeKind.WRITE, entry.blob_hash, meta)
+    return Change(entry.key, entry.incarnation, entry.version, ChangeKind.WRITE, entry.blob_hash, meta)
 
 
 def _earliest(moments: Iterable[int | None]) -> int | None:

@@ -116,7 +116,7 @@ class GapAnswers(msgspec.Struct, frozen=True):
             return
         for gap in await self.recorder.records.open_missing(session.session_id, MAX_OPEN_GAPS):
             if answer_key(gap.record_id) == entry.key:
-                version = VersionId(line_of(session.session_id), entry.key, entry.life, entry.version)
+                version = VersionId(line_of(session.session_id), entry.key, entry.incarnation, entry.version)
                 await self._resolve(gap, str(version), entry.readers, session)
 
     async def replied(self, session: Session, parent: Message, reply: Message) -> None:

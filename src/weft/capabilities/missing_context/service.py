@@ -182,4 +182,4 @@ def _resolved(gap: MissingContext) -> AlreadyResolved:
 
 
 def _item(gap: Gap, entry: Entry) -> str:
-    return str(VersionId(line_of(session_of(gap).session_id), entry.key, entry.life, entry.version))
+    return str(VersionId(line_of(session_of(gap).session_id), entry.key, entry.incarnation, entry.version))

@@ -49,7 +49,7 @@ def version_item(line_id: str, version: Version) -> EngineItem:
     kind = line_kinds()[prefix_of(line_id)]
     removed = change.act is not ChangeKind.WRITE
     readers = ANYONE if meta.readable_by is None else meta.readable_by
-    name = VersionId(line_id, change.key, change.life, change.version, removed)
+    name = VersionId(line_id, change.key, change.incarnation, change.version, removed)
     sensitivity = "private" if kind.private else sensitivity_of(readers)
     item = ContextItem(
         schema_version=SCHEMA_VERSION,
@@ -176,7 +176,7 @@ def _version_metadata(line_id: str, version: Version) -> dict[str, Any]:
     return _native(
         line=line_id,
         key=change.key,
-        life=change.life,
+        incarnation=change.incarnation,
         version=change.version,
         act=str(change.act),
         seq=version.seq,

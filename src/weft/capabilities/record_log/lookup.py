@@ -325,7 +325,7 @@ async def numbered_here(name: VersionId, lines: LineStore) -> list[Version]:
     Versions inherited from a parent line have other ids, under which redactions and ACLs apply.
     """
     base = (await lines.past(name.line_id, LATEST))[0].after
-    changes = await lines.changes_of_version(name.line_id, name.key, name.life, name.version)
+    changes = await lines.changes_of_version(name.line_id, name.key, name.incarnation, name.version)
     return [change for change in changes if change.seq > base]
 
 
@@ -358,8 +358,8 @@ def _digest(record: ContextItem) -> str | None:
 
 def _is_version(version: Version, wanted: VersionOrigin) -> bool:
     change, name = version.change, wanted.name
-    is_same = (change.life, change.version, change.act is not ChangeKind.WRITE) == (
-        name.life,
+    is_same = (change.incarnation, change.version, change.act is not ChangeKind.WRITE) == (
+        name.incarnation,
         name.version,
         name.removed,
     )
@@ -375,7 +375,7 @@ def _parts_in(named: Sequence[Version], texts: Mapping[bytes, str]) -> list[Bulk
 
 def _version_name(line_id: str, version: Version) -> VersionId:
     change = version.change
-    return VersionId(line_id, change.key, change.life, change.version, change.act is not ChangeKind.WRITE)
+    return VersionId(line_id, change.key, change.incarnation, change.version, change.act is not ChangeKind.WRITE)
 
 
 def _entry(name: VersionId, seq: int, until: int) -> RecordRef:

@@ -187,7 +187,7 @@ class Redactions(msgspec.Struct, frozen=True):
         own, version = f"{PRINCIPAL}{self.actor.principal_id}", VersionId.parse(item_id)
         readers = found.stored.readable_by if found.stored is not None else _item(found.body).visibility
         if version is not None and not line_kinds()[prefix_of(version.line_id)].private:
-            name = (version.line_id, version.key, version.life, version.version)
+            name = (version.line_id, version.key, version.incarnation, version.version)
             versions = (await self.finder.lines.changes_of_version(*name))[:1]
             words = await last_words(self.finder.lines, version.line_id, versions)
             readers = intersect_acls(readers, *(said for of_version in words for said in of_version))

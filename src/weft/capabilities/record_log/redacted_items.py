@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from weft.capabilities.redaction.masker import Masker
 
 # Engine metadata without free text: position, author and ACL.
-_OF_VERSION = ("line", "key", "life", "version", "act", "seq", "author", "principal_id", "committed_at", "step")
+_OF_VERSION = ("line", "key", "incarnation", "version", "act", "seq", "author", "principal_id", "committed_at", "step")
 _OF_READERS = ("expires_at", "readable_by", "writable_by", "audience", "visibility", "recipient_id")
 _OF_MESSAGE = ("message_id", "sender", "sender_type", "message_type", "category", "parent_message_id", "sent_at")
 _PLAIN_FIELDS = frozenset((*_OF_VERSION, *_OF_READERS, *_OF_MESSAGE))

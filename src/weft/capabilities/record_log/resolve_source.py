@@ -236,8 +236,8 @@ async def _entry(session_id: str, key: str, query: dict[str, str], look: RecordL
             found = await lines.latest(line_id, key, LATEST)
             standing = found is not None and (found.change.meta.expires_at or LATEST) > timelines.now
             return await _named(line_id, found, look) if found is not None and standing else None
-        life = await lines.last_life(line_id, key)
-        changes = await lines.changes_of_version(line_id, key, life, int(query["version"]))
+        incarnation = await lines.last_incarnation(line_id, key)
+        changes = await lines.changes_of_version(line_id, key, incarnation, int(query["version"]))
         return await _named(line_id, changes[0], look) if changes else None
     return None
 
@@ -246,7 +246,7 @@ async def _named(line_id: str, version: Version, look: RecordLookup) -> VersionI
     """Return the id of a version on the line where it was made: a branch inherits versions of its parent."""
     past = await look.finder.lines.past(line_id, version.seq)
     change = version.change
-    return VersionId(past[0].line_id if past else line_id, change.key, change.life, change.version)
+    return VersionId(past[0].line_id if past else line_id, change.key, change.incarnation, change.version)
 
 
 def _of_item(found: FoundRecord | None) -> _SourceText:

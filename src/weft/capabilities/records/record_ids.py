@@ -38,12 +38,12 @@ class VersionId(NamedTuple):
 
     line_id: str
     key: str
-    life: int
+    incarnation: int
     version: int
     removed: bool = False
 
     def __str__(self) -> str:
-        return f"{self.line_id}/{self.key}/{self.life}.{self.version}{'/removed' if self.removed else ''}"
+        return f"{self.line_id}/{self.key}/{self.incarnation}.{self.version}{'/removed' if self.removed else ''}"
 
     @classmethod
     def parse(cls, item_id: str) -> VersionId | None:
@@ -51,11 +51,11 @@ class VersionId(NamedTuple):
         body, removed = item_id.removesuffix("/removed"), item_id.endswith("/removed")
         line_id, _, rest = body.partition("/")
         key, _, numbers = rest.rpartition("/")
-        life, _, version = numbers.partition(".")
+        incarnation, _, version = numbers.partition(".")
         kind = line_kinds().get(prefix_of(line_id))
-        if kind is None or kind.item_kind is None or not (key and is_number(life) and is_number(version)):
+        if kind is None or kind.item_kind is None or not (key and is_number(incarnation) and is_number(version)):
             return None
-        return cls(line_id, key, int(life), int(version), removed)
+        return cls(line_id, key, int(incarnation), int(version), removed)
 
 
 class MessageItemId(NamedTuple):
@@ -235,10 +235,10 @@ def item_of_event(recorded: StoredEvent) -> VersionOrigin | MessageItemId | None
     sort, _, done = event.type.partition(".")
     if sort == "message":
         return MessageItemId.parse(f"message:{event.session_id}/{event.subject}")
-    life, version, commit = (_number_in(event, name) for name in ("life", "version", "commit"))
-    if sort not in {"board", "branch", "memory"} or life is None or version is None:
+    incarnation, version, commit = (_number_in(event, name) for name in ("incarnation", "version", "commit"))
+    if sort not in {"board", "branch", "memory"} or incarnation is None or version is None:
         return None
-    name = VersionId(_line_of(recorded, sort), event.subject, life, version, done in _REMOVALS)
+    name = VersionId(_line_of(recorded, sort), event.subject, incarnation, version, done in _REMOVALS)
     return VersionOrigin(name, commit, to_micros(event.at), recorded.origin is not None)
 
 

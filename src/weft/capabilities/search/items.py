@@ -49,7 +49,7 @@ def key_of_item(item: str) -> str:
 
 def version_of(entry: Entry | MemoryEntry | VersionId) -> int:
     """Return a number that grows with every write of a key, also across its lives."""
-    return entry.life << _BITS_OF_A_VERSION | entry.version
+    return entry.incarnation << _BITS_OF_A_VERSION | entry.version
 
 
 def text_of_message(message: Message) -> str:

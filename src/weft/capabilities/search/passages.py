@@ -215,7 +215,7 @@ async def _entries(session_id: str, chunks: Sequence[Chunk], library: SearchStor
         entry = said.entry
         if entry.lives_at(library.now) and entry.readable(library.actor):
             text = text_of_entry(said)[chunk.start : chunk.end]
-            uri = str(VersionId(line_of(session_id), entry.key, entry.life, entry.version))
+            uri = str(VersionId(line_of(session_id), entry.key, entry.incarnation, entry.version))
             found.append(
                 ChunkPassage(chunk=chunk, text=text, title=entry.key, uri=uri, key=entry.key, session_id=session_id)
             )
@@ -240,7 +240,7 @@ async def _memory(owner: str, chunk: Chunk, library: SearchStores) -> ChunkPassa
         chunk=chunk,
         text=text_of_memory(said)[chunk.start : chunk.end],
         title=name.key,
-        uri=str(VersionId(scope.line_id, name.key, said.entry.life, said.entry.version)),
+        uri=str(VersionId(scope.line_id, name.key, said.entry.incarnation, said.entry.version)),
         key=name.key,
         session_id=name.session_id,
     )

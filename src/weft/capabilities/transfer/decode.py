@@ -49,7 +49,7 @@ class _NativeVersion(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     line: Id
     key: _Key
-    life: Ordinal
+    incarnation: Ordinal
     version: Ordinal
     act: ChangeKind
     seq: Ordinal
@@ -86,7 +86,7 @@ class _EventFields(Struct, frozen=True, kw_only=True):
 
     type: Id
     actor: Id
-    life: Ordinal = 1
+    incarnation: Ordinal = 1
     version: Count = 0
     commit: Count = 0
     branch: Name | None = None
@@ -111,13 +111,13 @@ def decode_board_version(item: ContextItem, text: str | None, session_id: str) -
     if native is None or native.line != line_of(session_id):
         return None
     written = native.act is ChangeKind.WRITE
-    if item.item_id != str(VersionId(native.line, native.key, native.life, native.version, not written)):
+    if item.item_id != str(VersionId(native.line, native.key, native.incarnation, native.version, not written)):
         return None
     value = text if written else None
     tokens = native.tokens or (max(1, approximate_tokens(value)) if value is not None else 0)
     meta = ChangeMeta(tokens, native.expires_at, native.readable_by, native.writable_by)
     change = Change(
-        native.key, native.life, native.version, native.act, None if value is None else blob_hash(value), meta
+        native.key, native.incarnation, native.version, native.act, None if value is None else blob_hash(value), meta
     )
     commit_fields = (native.reason, native.step, native.principal_id)
     return BoardVersion(Version(change, native.seq, native.author, native.committed_at, value, *commit_fields))
@@ -187,7 +187,7 @@ def _is_of_session(event: Event, fields: _EventFields) -> bool:
 
 
 def _is_version(data: dict[str, Any]) -> bool:
-    return "life" in data and data.get("version", 0) > 0
+    return "incarnation" in data and data.get("version", 0) > 0
 
 
 def decode_redaction(item: ContextItem, session_id: str, now: int) -> Redaction | None:

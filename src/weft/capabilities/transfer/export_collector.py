@@ -344,7 +344,7 @@ class ExportCollector:
         for recorded in events:
             about = item_of_event(recorded)
             if isinstance(about, VersionOrigin) and about.name.line_id.startswith(_BOARD):
-                version = Saying(about.name.key, about.name.life, about.commit or 0)
+                version = Saying(about.name.key, about.name.incarnation, about.commit or 0)
                 by_line[about.name.line_id].append((recorded.event.seq, version))
         closed: set[int] = set()
         for line_id, pairs in by_line.items():

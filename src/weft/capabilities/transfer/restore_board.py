@@ -157,7 +157,7 @@ class BoardRestore:
         self._tokens += meta.tokens
         self._current[change.key] = Entry(
             key=change.key,
-            life=change.life,
+            incarnation=change.incarnation,
             version=change.version,
             blob_hash=change.blob_hash,
             tokens=meta.tokens,

@@ -205,7 +205,7 @@ class _OrderCheck:
 
     def finish(self, file: BinaryIO) -> None:
         """Read the bundle again to find items that occur both as a record and as a restorable version."""
-        numbers = {key: (life, version) for key, (life, version, _) in self.numbers.items()}
+        numbers = {key: (incarnation, version) for key, (incarnation, version, _) in self.numbers.items()}
         self.report.lost = {key: lost for key, lost in self.report.lost.items() if lost > numbers.get(key, (0, 0))}
         seen: set[str] = set()
         for piece in entries_with_content(open_bundle(file)) if self.unrestorable else ():
@@ -218,7 +218,7 @@ class _OrderCheck:
 
     def _check_version(self, made: decode.BoardVersion, piece: EntryWithContent) -> None:
         version, change = made.version, made.version.change
-        number = (change.life, change.version, change.act is not ChangeKind.WRITE)
+        number = (change.incarnation, change.version, change.act is not ChangeKind.WRITE)
         if version.seq != self.seq:
             self.changed.clear()
         if version.seq < self.seq or change.key in self.changed or number <= self.numbers.get(change.key, _NO_VERSION):
@@ -266,7 +266,7 @@ class _OrderCheck:
         version, message = VersionId.parse(item_id), MessageItemId.parse(item_id)
         if version is not None and version.line_id == line_of(self.session_id):
             self.unrestorable.add(item_id)
-            number = (version.life, version.version)
+            number = (version.incarnation, version.version)
             self.report.lost[version.key] = max(number, self.report.lost.get(version.key, number))
         elif message is not None and message.session_id == self.session_id:
             if not stored:

@@ -7,7 +7,7 @@ CREATE TABLE memory_entries (
     principal_id TEXT NOT NULL,
     session_id   TEXT NOT NULL,
     key          {blob} NOT NULL,
-    life         {bigint} NOT NULL,
+    incarnation         {bigint} NOT NULL,
     version      {bigint} NOT NULL,
     blob_hash    {blob} NOT NULL,
     size         {bigint} NOT NULL,

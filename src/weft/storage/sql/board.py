@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Row, Transaction, Value
 
 _COLUMNS = """
-e.key, e.life, e.version, e.blob_hash, e.tokens, e.written_by, e.written_at, e.expires_at, e.readable_by, e.writable_by,
+e.key, e.incarnation, e.version, e.blob_hash, e.tokens, e.written_by, e.written_at, e.expires_at,
+e.readable_by, e.writable_by,
 e.reads, e.last_read_at
 """
 _ENTRY = f"SELECT {_COLUMNS} FROM entries e "  # noqa: S608 - our own column names
@@ -24,11 +25,11 @@ _WITH_VALUE = f"""
 SELECT {_COLUMNS}, b.content FROM entries e JOIN blobs b ON b.tenant = e.tenant AND b.hash = e.blob_hash
 """  # noqa: S608 - our own column names
 _PUT = """
-INSERT INTO entries (tenant, session_id, key, life, version, blob_hash, tokens, written_by, written_at,
+INSERT INTO entries (tenant, session_id, key, incarnation, version, blob_hash, tokens, written_by, written_at,
                      expires_at, readable_by, writable_by)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 ON CONFLICT (tenant, session_id, key) DO UPDATE SET
-    life = excluded.life, version = excluded.version, blob_hash = excluded.blob_hash,
+    incarnation = excluded.incarnation, version = excluded.version, blob_hash = excluded.blob_hash,
     tokens = excluded.tokens, written_by = excluded.written_by, written_at = excluded.written_at,
     expires_at = excluded.expires_at, readable_by = excluded.readable_by, writable_by = excluded.writable_by
 """
@@ -95,7 +96,7 @@ class SqlEntryStore:
             self._tenant,
             session_id,
             entry.key,
-            entry.life,
+            entry.incarnation,
             entry.version,
             entry.blob_hash,
             entry.tokens,

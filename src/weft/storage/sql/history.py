@@ -116,7 +116,7 @@ INSERT INTO commits (tenant, line_id, seq, hash, author, principal_id, committed
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 """
 _ADD_CHANGE = """
-INSERT INTO changes (tenant, line_id, key, seq, life, version, act, blob_hash, meta)
+INSERT INTO changes (tenant, line_id, key, seq, incarnation, version, act, blob_hash, meta)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 """
 _HASH_DIGITS = 64
@@ -241,7 +241,7 @@ class SqlLineStore:
             commit.line_id,
             change.key,
             commit.seq,
-            change.life,
+            change.incarnation,
             change.version,
             change.act,
             change.blob_hash,
@@ -271,11 +271,11 @@ class SqlLineStore:
             line_id,
         )
 
-    async def last_life(self, line_id: str, key: str) -> int:
+    async def last_incarnation(self, line_id: str, key: str) -> int:
         for stretch in await self._whole_past(line_id):
             row = await self._tx.one(
                 """
-                SELECT life FROM changes WHERE tenant = $1 AND line_id = $2 AND key = $3 AND seq <= $4
+                SELECT incarnation FROM changes WHERE tenant = $1 AND line_id = $2 AND key = $3 AND seq <= $4
                 ORDER BY seq DESC LIMIT 1
                 """,
                 self._tenant,
@@ -287,19 +287,19 @@ class SqlLineStore:
                 return int(row[0])
         return 0
 
-    async def versions(self, line_id: str, key: str, life: int, limit: int) -> Sequence[Version]:
+    async def versions(self, line_id: str, key: str, incarnation: int, limit: int) -> Sequence[Version]:
         found: list[Version] = []
         for stretch in await self._whole_past(line_id):
             rows = await self._tx.all(
                 _VERSION
                 + """
-                WHERE c.tenant = $1 AND c.line_id = $2 AND c.key = $3 AND c.life = $4 AND c.seq <= $5
+                WHERE c.tenant = $1 AND c.line_id = $2 AND c.key = $3 AND c.incarnation = $4 AND c.seq <= $5
                 ORDER BY c.seq DESC LIMIT $6
                 """,
                 self._tenant,
                 stretch.line_id,
                 key,
-                life,
+                incarnation,
                 stretch.upto,
                 limit - len(found),
             )
@@ -314,10 +314,10 @@ class SqlLineStore:
     async def versions_of(self, moments: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], Sequence[Version]]:
         return await versions_of(self._tx, moments)
 
-    async def changes_of_version(self, line_id: str, key: str, life: int, version: int) -> Sequence[Version]:
+    async def changes_of_version(self, line_id: str, key: str, incarnation: int, version: int) -> Sequence[Version]:
         found: list[Version] = []
         for stretch in await self._whole_past(line_id):
-            changes = await versions_numbered(self._tx, stretch.line_id, key, life, version)
+            changes = await versions_numbered(self._tx, stretch.line_id, key, incarnation, version)
             found += [change for change in changes if change.seq <= stretch.upto]
         return found
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from weft.storage.sql.database import Row
 
-CHANGE = "c.key, c.life, c.version, c.act, c.blob_hash, c.meta"
+CHANGE = "c.key, c.incarnation, c.version, c.act, c.blob_hash, c.meta"
 VERSION = f"{CHANGE}, c.seq, k.author, k.committed_at, k.reason, k.step, k.principal_id"
 COMMIT = """k.line_id, k.seq, k.hash, k.author, k.principal_id, k.committed_at, k.reason, k.step,
 k.merged_line, k.merged_seq, k.merged_hash"""
@@ -45,8 +45,8 @@ def decode_meta(text: str) -> ChangeMeta:
     return _meta.decode(text)
 
 
-def change(key: str, life: int, number: int, act: str, blob_hash: bytes | None, meta: str) -> Change:
-    return Change(key, life, number, ChangeKind(act), blob_hash, _meta.decode(meta))
+def change(key: str, incarnation: int, number: int, act: str, blob_hash: bytes | None, meta: str) -> Change:
+    return Change(key, incarnation, number, ChangeKind(act), blob_hash, _meta.decode(meta))
 
 
 def recorded(rows: Sequence[Row]) -> StoredCommit:

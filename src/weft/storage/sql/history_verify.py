@@ -56,8 +56,8 @@ WHERE c.pruned <> 0 AND c.act = 'write' LIMIT 1
 """  # noqa: S608 - our own SQL
 # What a board keeps ready for reading must be what its history says.
 _ENTRIES = """
-SELECT e.key, e.life, e.version, e.blob_hash, e.tokens, e.expires_at, e.readable_by, e.writable_by,
-       c.life, c.version, c.blob_hash, c.meta, c.act
+SELECT e.key, e.incarnation, e.version, e.blob_hash, e.tokens, e.expires_at, e.readable_by, e.writable_by,
+       c.incarnation, c.version, c.blob_hash, c.meta, c.act
 FROM entries e LEFT JOIN changes c ON c.tenant = e.tenant AND c.line_id = $1 AND c.key = e.key AND c.seq = (
     SELECT MAX(x.seq) FROM changes x WHERE x.tenant = $2 AND x.line_id = $1 AND x.key = e.key)
 WHERE e.tenant = $2 AND e.session_id = $3
@@ -161,10 +161,10 @@ async def _check_what_stands(transaction: Transaction, line_id: str) -> None:
 
 async def _check_entries(transaction: Transaction, line_id: str) -> None:
     rows = await transaction.all(_ENTRIES, line_id, transaction.tenant, session_of(line_id))
-    for key, life, number, value_hash, tokens, expires_at, readable_by, writable_by, *said in rows:
+    for key, incarnation, number, value_hash, tokens, expires_at, readable_by, writable_by, *said in rows:
         *of_change, meta, act = said
         kept = ChangeMeta(tokens, expires_at, _patterns(readable_by), _patterns(writable_by))
-        if act != ChangeKind.WRITE or of_change != [life, number, value_hash] or decode_meta(meta) != kept:
+        if act != ChangeKind.WRITE or of_change != [incarnation, number, value_hash] or decode_meta(meta) != kept:
             raise _Damaged(f"the entry '{key}' is not what history says", "an entry is not what history says")
     live = await transaction.one(_LIVE_KEYS, transaction.tenant, line_id)
     if live is not None and live[0] != len(rows):

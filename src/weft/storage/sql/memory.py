@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Row, Transaction
 
 _COLUMNS = """
-e.session_id, e.key, e.life, e.version, e.blob_hash, e.size, e.metadata, e.created_at, e.updated_at, e.expires_at
+e.session_id, e.key, e.incarnation, e.version, e.blob_hash, e.size, e.metadata, e.created_at, e.updated_at, e.expires_at
 """
 _ENTRY = f"SELECT {_COLUMNS} FROM memory_entries e "  # noqa: S608 - our own column names
 _WITH_VALUE = f"""
@@ -99,11 +99,13 @@ class SqlMemoryStore:
     async def put(self, scope: MemoryScope, entry: MemoryEntry) -> None:
         await self._tx.run(
             """
-            INSERT INTO memory_entries (tenant, principal_id, session_id, key, life, version, blob_hash, size, weight,
+            INSERT INTO memory_entries (tenant, principal_id, session_id, key, incarnation, version, blob_hash,
+            size, weight,
                                         metadata, created_at, updated_at, expires_at)
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
             ON CONFLICT (tenant, principal_id, session_id, key) DO UPDATE SET
-                life = excluded.life, version = excluded.version, blob_hash = excluded.blob_hash, size = excluded.size,
+                incarnation = excluded.incarnation, version = excluded.version, blob_hash = excluded.blob_hash,
+                size = excluded.size,
                 weight = excluded.weight, metadata = excluded.metadata, created_at = excluded.created_at,
                 updated_at = excluded.updated_at, expires_at = excluded.expires_at
             """,
@@ -111,7 +113,7 @@ class SqlMemoryStore:
             scope.owner,
             scope.session_id or "",
             entry.key.encode(),
-            entry.life,
+            entry.incarnation,
             entry.version,
             entry.blob_hash,
             entry.size,

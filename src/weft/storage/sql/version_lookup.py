@@ -43,7 +43,7 @@ _NUMBERED = f"""
 SELECT {VERSION}, b.content FROM changes c
 JOIN commits k ON k.tenant = c.tenant AND k.line_id = c.line_id AND k.seq = c.seq
 {_BLOBS}
-WHERE c.tenant = $1 AND c.line_id = $2 AND c.key = $3 AND c.life = $4 AND c.version = $5
+WHERE c.tenant = $1 AND c.line_id = $2 AND c.key = $3 AND c.incarnation = $4 AND c.version = $5
 ORDER BY c.seq
 """  # noqa: S608 - our own column names
 
@@ -71,10 +71,10 @@ async def versions_of(
 
 
 async def versions_numbered(
-    transaction: Transaction, line_id: str, key: str, life: int, number: int
+    transaction: Transaction, line_id: str, key: str, incarnation: int, number: int
 ) -> Sequence[Version]:
     """Return the changes that bear a version's number on one line: its writing, and its end."""
-    rows = await transaction.all(_NUMBERED, transaction.tenant, line_id, key, life, number)
+    rows = await transaction.all(_NUMBERED, transaction.tenant, line_id, key, incarnation, number)
     return [version(row) for row in rows]
 
 

@@ -20,7 +20,7 @@ def entry(
 ) -> Entry:
     return Entry(
         key=key,
-        life=1,
+        incarnation=1,
         version=version,
         blob_hash=blob_hash(value),
         tokens=3,

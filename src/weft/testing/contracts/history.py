@@ -30,13 +30,13 @@ LINE = "agent:planner"
 AUTHOR = Author("orchestrator", "planner")
 
 
-def written(key: str, value: str, version: int = 1, life: int = 1) -> Change:
+def written(key: str, value: str, version: int = 1, incarnation: int = 1) -> Change:
     meta = ChangeMeta(tokens=len(value), readable_by=("subagent:*",))
-    return Change(key, life, version, ChangeKind.WRITE, blob_hash(value), meta)
+    return Change(key, incarnation, version, ChangeKind.WRITE, blob_hash(value), meta)
 
 
-def deleted(key: str, version: int, life: int = 1) -> Change:
-    return Change(key, life, version, ChangeKind.DELETE, None, ChangeMeta())
+def deleted(key: str, version: int, incarnation: int = 1) -> Change:
+    return Change(key, incarnation, version, ChangeKind.DELETE, None, ChangeMeta())
 
 
 async def commit(
@@ -143,10 +143,10 @@ class LineStoreContract:
         assert [v.seq for v in pages[0]] == [1, 2, 2, 2]
 
     async def test_the_latest_life_of_a_key_is_known(self, stores: ContractStores) -> None:
-        assert await stores.lines.last_life(LINE, "a") == 0
+        assert await stores.lines.last_incarnation(LINE, "a") == 0
         await commit(stores, written("a", "1"), values=("1",))
         await commit(stores, deleted("a", 1))
-        assert await stores.lines.last_life(LINE, "a") == 1
+        assert await stores.lines.last_incarnation(LINE, "a") == 1
 
     async def test_the_state_at_any_commit_can_be_seen(self, stores: ContractStores) -> None:
         await commit(stores, written("a", "1"), values=("1",))
@@ -344,7 +344,7 @@ class LineStoreContract:
         await write(stores, "a", "1")
         await write(stores, "a", "2", 2)
         await commit(stores, deleted("a", 2))
-        await commit(stores, written("a", "again", 1, life=2), values=("again",))
+        await commit(stores, written("a", "again", 1, incarnation=2), values=("again",))
         assert [said(found) for found in await stores.lines.changes_of_version(LINE, "a", 1, 1)] == ["1"]
         assert [found.change.act for found in await stores.lines.changes_of_version(LINE, "a", 1, 2)] == [
             ChangeKind.WRITE,

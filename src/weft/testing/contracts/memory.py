@@ -33,7 +33,7 @@ def entry(
     return MemoryEntry(
         session_id=session_id,
         key=key,
-        life=1,
+        incarnation=1,
         version=version,
         blob_hash=blob_hash(text),
         size=len(text.encode()),

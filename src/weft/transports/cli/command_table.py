@@ -50,7 +50,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "compare-snapshots": "Compare two snapshots, or a snapshot with the present board.",
         "restore-snapshot": "Return the whole board to a snapshot; takes a clearance of 3.",
         "guidance": "Get the text that tells an agent how to use the board, ready for its system prompt.",
-        "hygiene": "Check the board for raw dumps, likely secrets and personal data, stale, duplicate and unread keys.",
+        "check": "Check the board for raw dumps, likely secrets and personal data, stale, duplicate and unread keys.",
     },
     "conventions": {
         "define": "Define the keys a domain's agents agree on; sessions name them in their config.",

@@ -99,7 +99,7 @@ class ItemTexts(msgspec.Struct, frozen=True):
         if found is None or not found.entry.lives_at(self._now()):
             return None
         entry = found.entry
-        if await self._is_redacted(VersionId(line_of(subject.place), entry.key, entry.life, entry.version)):
+        if await self._is_redacted(VersionId(line_of(subject.place), entry.key, entry.incarnation, entry.version)):
             return None
         return ItemText(
             text=text_of_entry(found),
@@ -117,7 +117,7 @@ class ItemTexts(msgspec.Struct, frozen=True):
         if found is None or not found.entry.lives_at(self._now()):
             return None
         entry = found.entry
-        if await self._is_redacted(VersionId(scope.line_id, entry.key, entry.life, entry.version)):
+        if await self._is_redacted(VersionId(scope.line_id, entry.key, entry.incarnation, entry.version)):
             return None
         return ItemText(
             text=text_of_memory(found), version=version_of(entry), timestamp=entry.updated_at, heading=entry.key

@@ -47,7 +47,7 @@ TELLTALES = {
 async def test_what_should_not_be_there_is_found_and_never_quoted(world: World, problem: str, value: str) -> None:
     await world.planner.write("suspect", value)
     await world.planner.write("fine", "The pool size went from 200 to 20 on 2026-02-18; revert approved (id 4711).")
-    report = await world.analysis.hygiene()
+    report = await world.analysis.check_board()
     assert (problem, "suspect") in {(f["problem"], f["key"]) for f in report["findings"]}
     assert {f["key"] for f in report["findings"]} == {"suspect"}
     assert report["checked"] == 2
@@ -61,7 +61,7 @@ async def test_keys_not_written_for_long_are_stale(world: World) -> None:
     await world.planner.write("old")
     world.clock.advance(hours=10)
     await world.planner.write("new", "something else")
-    found = (await world.planner.hygiene(stale_hours=10, unread_hours=100))["findings"]
+    found = (await world.planner.check_board(stale_hours=10, unread_hours=100))["findings"]
     assert [(f["key"], f["problem"]) for f in found] == [("old", "stale")]
 
 
@@ -70,9 +70,9 @@ async def test_keys_nobody_reads_are_found(world: World) -> None:
     await world.planner.write("unread", "quite another matter")
     await world.analysis.read("read")
     await world.app.flush_read_counts()
-    assert (await world.planner.hygiene())["clean"] is True
+    assert (await world.planner.check_board())["clean"] is True
     world.clock.advance(hours=2)
-    found = (await world.planner.hygiene())["findings"]
+    found = (await world.planner.check_board())["findings"]
     assert [(f["key"], f["problem"]) for f in found] == [("unread", "unread")]
     assert [entry["reads"] for entry in (await world.admin.inspect())["entries"]] == [1, 0]
 
@@ -81,7 +81,7 @@ async def test_near_duplicates_are_named_in_pairs(world: World) -> None:
     await world.planner.write("a", "the pool size was reduced from 200 to 20 in the last change")
     await world.planner.write("b", "The pool size was reduced from 200 to 20 in the last config change")
     await world.planner.write("c", "nothing to do with the others at all")
-    found = (await world.planner.hygiene())["findings"]
+    found = (await world.planner.check_board())["findings"]
     assert [(f["key"], f["other_key"], f["problem"]) for f in found] == [("a", "b", "near_duplicate")]
 
 
@@ -91,4 +91,4 @@ async def test_text_made_to_be_slow_to_search_is_searched_quickly(world: World) 
     for number, text in enumerate(("a." * 100_000, "a" * 200_000, "a-" * 100_000, "1 " * 100_000)):
         await large.write(f"k{number}", text)
     async with asyncio.timeout(20):
-        await large.hygiene()
+        await large.check_board()
