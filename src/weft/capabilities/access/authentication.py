@@ -55,7 +55,7 @@ async def active_principal(principal_id: str, store: AccessStore) -> Principal:
     if principal is None or principal.disabled_at is not None:
         raise AuthenticationError(
             f"The principal '{principal_id}' does not exist or has been disabled.",
-            hint="Ask an admin of the tenant to create it with create_agent, or to enable it with update_agent.",
+            hint="Ask an admin of the tenant to create it with `agent.create`, or to enable it with `agent.update`.",
         )
     return principal
 

@@ -43,7 +43,7 @@ class AgentNotFound(NotFound):
     """No principal of this tenant has this id."""
 
     code = "AGENT_NOT_FOUND"
-    hint = "List the principals with list_agents."
+    hint = "List the principals with `agent.list`."
     related = ("list_agents",)
 
 
@@ -51,7 +51,7 @@ class AgentExists(Conflict):
     """A principal with this id already exists."""
 
     code = "AGENT_EXISTS"
-    hint = "Choose another agent_id, or change the existing one with update_agent."
+    hint = "Choose another agent_id, or change the existing one with `agent.update`."
     related = ("update_agent", "list_agents")
 
 
@@ -59,7 +59,7 @@ class ApiKeyNotFound(NotFound):
     """No API key of this principal has this id."""
 
     code = "API_KEY_NOT_FOUND"
-    hint = "List the principal's keys with list_api_keys; secrets are never shown again."
+    hint = "List the principal's keys with `key.list`; secrets are never shown again."
     related = ("list_api_keys",)
 
 
@@ -67,7 +67,7 @@ class InvalidParent(Rejected):
     """The parent must be an existing principal of the same tenant."""
 
     code = "INVALID_PARENT"
-    hint = "Create the parent first with create_agent, or omit parent_id to create an orchestrator."
+    hint = "Create the parent first with `agent.create`, or omit parent_id to create an orchestrator."
     related = ("create_agent", "list_agents")
 
 

@@ -290,7 +290,7 @@ async def refresh_token(
     if stored is None:
         raise AuthenticationError(
             "Only a token can be refreshed; this call used an API key.",
-            hint="Keep using the API key, or exchange it for a token with authenticate_agent.",
+            hint="Keep using the API key, or exchange it for a token with `token.issue`.",
         )
     if now - stored.proven_at > lifetimes.proof / timedelta(microseconds=1):
         raise AuthenticationError("This token can no longer be refreshed; authenticate with the API key again.")

@@ -170,7 +170,7 @@ def _check_version(current: int, expected: int | None) -> None:
     if expected not in {None, current}:
         raise VersionConflict(
             f"The definition is at version {current}, not {expected}.",
-            hint="Read it with read_definition, merge your change, and define it with if_version = current_version.",
+            hint="Read it with `agent.read_definition`, merge your change, and retry with if_version at its version.",
             related=("read_definition", "define_agent"),
             current_version=current,
             expected_version=expected,

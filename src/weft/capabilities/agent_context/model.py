@@ -71,7 +71,7 @@ class SelfModification(Forbidden):
     """An agent cannot change what it is."""
 
     code = "SELF_MODIFICATION"
-    hint = "Choose another key for what you learned. Those above an agent change what it is, with define_agent."
+    hint = "Choose another key for what you learned. Those above an agent change what it is, with `agent.define`."
     related = ("push_context",)
     recoverable = False
 
@@ -80,7 +80,7 @@ class ContextLimitExceeded(Conflict):
     """The context cannot hold this much more."""
 
     code = "CONTEXT_LIMIT_EXCEEDED"
-    hint = "Remove what is no longer needed with push_context and its field remove, then push again."
+    hint = "Remove what is no longer needed with `context.push` and its field remove, then push again."
     related = ("push_context", "read_context")
 
 
@@ -88,7 +88,7 @@ class ContextNotPulled(Conflict):
     """You hold no context in this session."""
 
     code = "CONTEXT_NOT_PULLED"
-    hint = "Call pull_context with this session_id first: it gives the session a snapshot of your context."
+    hint = "Call `context.pull` with this session_id first: it gives the session a snapshot of your context."
     related = ("pull_context",)
 
 
@@ -96,7 +96,7 @@ class ContextKeyNotFound(NotFound):
     """The context has no such entry."""
 
     code = "CONTEXT_KEY_NOT_FOUND"
-    hint = "See the entries there are with read_context and no key; pull_context gives you the latest ones."
+    hint = "See the entries there are with `context.read` and no key; `context.pull` gives you the latest ones."
     related = ("read_context", "pull_context")
 
 

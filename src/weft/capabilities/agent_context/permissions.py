@@ -64,6 +64,6 @@ def check_own(actor: Actor, agent_id: str | None) -> None:
     if agent_id not in {None, actor.principal_id}:
         raise PermissionDenied(
             "An agent pushes and pulls its own context only.",
-            hint="Leave agent_id out. Those cleared for it can use copy_context, and read with context_history.",
+            hint="Leave agent_id out. Those cleared for it can use `context.copy`, and read with `history.state`.",
             related=("copy_context",),
         )

@@ -313,7 +313,7 @@ async def _expected(request: PushContext, context: OpenContext) -> int:
     if held is None or not await knows(held, context.root.line_id, context.needs.lines):
         raise InvalidInput(
             "if_version: say which version this is made for, or push in a session where you pulled this context",
-            hint="Call pull_context and pass its to_version as if_version; 0 if nothing was pushed yet.",
+            hint="Call `context.pull` and pass its to_version as if_version; 0 if nothing was pushed yet.",
             field="if_version",
         )
     return held.known
@@ -328,7 +328,7 @@ async def _version_conflict(context: OpenContext, expected: int) -> VersionConfl
     root = context.root
     return VersionConflict(
         f"Your context is at version {root.seq}, not {expected}.",
-        hint="Look at changed_since, pull_context, merge your change, and push with if_version = current_version.",
+        hint="Look at changed_since, `context.pull`, merge your change, and push with if_version = current_version.",
         related=("pull_context", "push_context"),
         current_version=root.seq,
         expected_version=expected,

@@ -23,7 +23,7 @@ class ConventionsNotFound(NotFound):
     """No key conventions have this name."""
 
     code = "CONVENTIONS_NOT_FOUND"
-    hint = "See the names there are with list_conventions; an admin adds one with define_conventions."
+    hint = "See the names there are with `conventions.list`; an admin adds one with `conventions.define`."
     related = ("list_conventions", "define_conventions")
 
 

@@ -29,7 +29,7 @@ class KeyNotFound(NotFound):
     """No entry has this key."""
 
     code = "KEY_NOT_FOUND"
-    hint = "Call list_keys first; optional keys are often absent, and an expired key is gone."
+    hint = "Call `board.list_keys` first; optional keys are often absent, and an expired key is gone."
     related = ("shared_context",)
 
 
@@ -54,7 +54,7 @@ class StoreFull(Conflict):
     """The board cannot hold this much more."""
 
     code = "STORE_FULL"
-    hint = "Call list_keys, then delete or shorten what is no longer needed, and write again."
+    hint = "Call `board.list_keys`, then delete or shorten what is no longer needed, and write again."
     related = ("shared_context",)
 
 

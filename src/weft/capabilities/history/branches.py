@@ -41,7 +41,7 @@ class BranchExists(Conflict):
     """The context already has a branch of this name."""
 
     code = "BRANCH_EXISTS"
-    hint = "Choose another name, or work on that branch; list all with the action branches."
+    hint = "Choose another name, or work on that branch; list all with `history.branches`."
     related = ("context_history",)
 
 
@@ -60,7 +60,7 @@ class BranchNotMerged(Conflict):
     """The branch has changes that were not merged."""
 
     code = "BRANCH_NOT_MERGED"
-    hint = "Merge it first with the action merge, or pass force to discard its changes."
+    hint = "Merge it first with `history.merge`, or pass force to discard its changes."
     related = ("context_history",)
 
 

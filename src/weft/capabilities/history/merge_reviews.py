@@ -305,7 +305,7 @@ def _check_human(actor: Actor) -> None:
 def _outdated(review: Review, visible: Sequence[ConflictInfo], conflicts: int) -> VersionConflict:
     return VersionConflict(
         "The contexts changed after the review was opened, and their conflicts are different now.",
-        hint="Read the review again with the action review, and decide about its current conflicts.",
+        hint="Read the review again with `history.review`, and decide about its current conflicts.",
         related=(TOOL,),
         review_id=review.review_id,
         conflicts=[conflict.key for conflict in visible],

@@ -55,7 +55,7 @@ class VersionNotFound(NotFound):
     """The context has no such version."""
 
     code = "VERSION_NOT_FOUND"
-    hint = "Give a version number, at least 6 digits of a hash, or a snapshot label; the action log lists versions."
+    hint = "Give a version number, at least 6 digits of a hash, or a snapshot label; `history.log` lists versions."
     related = ("context_history",)
 
 
@@ -71,7 +71,7 @@ class SnapshotNotFound(NotFound):
     """No snapshot of this context has this label."""
 
     code = "SNAPSHOT_NOT_FOUND"
-    hint = "List the labels with list_snapshots of shared_context, or snapshots of context_history."
+    hint = "List the labels with `history.snapshots`."
     related = ("shared_context", "context_history")
 
 
@@ -98,7 +98,7 @@ class BranchNotFound(NotFound):
     """The context has no branch of this name, or it was deleted."""
 
     code = "BRANCH_NOT_FOUND"
-    hint = "List the branches with the action branches. To work on the context itself, switch to main."
+    hint = "List the branches with `history.branches`. To work on the context itself, switch to main."
     related = ("context_history",)
 
 
@@ -106,7 +106,7 @@ class BranchLimit(Conflict):
     """The context has reached its maximum number of branches."""
 
     code = "BRANCH_LIMIT"
-    hint = "Merge finished branches, and delete the ones no longer needed with the action delete_branch."
+    hint = "Merge finished branches, and delete the ones no longer needed with `history.delete_branch`."
     related = ("context_history",)
 
 

@@ -21,7 +21,7 @@ class ReviewNotFound(NotFound):
     """There is no such review, or you cannot see it."""
 
     code = "REVIEW_NOT_FOUND"
-    hint = "List the reviews with the action reviews."
+    hint = "List the reviews with `history.reviews`."
     related = ("context_history",)
 
 
@@ -29,7 +29,7 @@ class ReviewClosed(Conflict):
     """The review was already resolved or closed."""
 
     code = "REVIEW_CLOSED"
-    hint = "Run the action merge again to see whether conflicts remain."
+    hint = "Run `history.merge` again to see whether conflicts remain."
     related = ("context_history",)
 
 

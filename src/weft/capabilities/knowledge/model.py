@@ -51,7 +51,7 @@ class DomainNotFound(NotFound):
     """There is no such domain, or not for this caller."""
 
     code = "DOMAIN_NOT_FOUND"
-    hint = "See the domains you may look into with the action list_domains."
+    hint = "See the domains you may look into with `knowledge.list_domains`."
     related = ("knowledge",)
 
 
@@ -59,7 +59,7 @@ class DomainExists(Conflict):
     """A domain with this name exists already."""
 
     code = "DOMAIN_EXISTS"
-    hint = "Choose another name, or change the domain there is with the action update_domain."
+    hint = "Choose another name, or change the domain there is with `knowledge.update_domain`."
     related = ("knowledge",)
 
 
@@ -67,7 +67,7 @@ class DocumentNotFound(NotFound):
     """There is no such document in the domain."""
 
     code = "DOCUMENT_NOT_FOUND"
-    hint = "See the documents there are with the action list_documents."
+    hint = "See the documents there are with `knowledge.list_documents`."
     related = ("knowledge",)
 
 
@@ -83,7 +83,7 @@ class DocumentNotReady(Conflict):
     """The document has not been turned into text yet."""
 
     code = "DOCUMENT_NOT_READY"
-    hint = "Ask again once get_document shows it as indexed; if it failed, it says why."
+    hint = "Ask again once `knowledge.get_document` shows it as indexed; if it failed, it says why."
     related = ("knowledge",)
 
 
@@ -134,7 +134,7 @@ def check_may_write(domain: Domain, actor: Actor) -> None:
     if not (actor.is_admin or actor.matches(domain.writers)):
         raise PermissionDenied(
             "You may look into this domain, but not write to it.",
-            hint="Leave it to those that its writers name (show_domain shows them), or ask an admin to name you.",
+            hint="Ask one of its writers (see `knowledge.show_domain`), or ask an admin to add you to them.",
         )
 
 

@@ -113,7 +113,7 @@ async def get_memory_overview(request: GetMemoryOverview, memories: Memories) ->
     if request.agent_id != memories.actor.principal_id:
         raise PermissionDenied(
             "An agent's memory is shown to that agent alone.",
-            hint="Ask for your own agent_id; an admin can use inspect_memory, on record.",
+            hint="Ask for your own agent_id; an admin can use `memory.inspect`, on record.",
             related=("get_memory_overview",),
         )
     whole = memories.whole()

@@ -24,7 +24,7 @@ class HistoryNotKept(Conflict):
     """Private memory keeps no earlier values, so it cannot be rolled back, branched or merged."""
 
     code = "HISTORY_NOT_KEPT"
-    hint = "Set the entry again with set_memory. Use push_context or a board for data that needs versions."
+    hint = "Set the entry again with `memory.set`. Use `context.push` or a board for data that needs versions."
     related = ("set_memory",)
 
 

@@ -21,7 +21,7 @@ class MemoryNotFound(NotFound):
     """Your memory has no such key in this scope."""
 
     code = "MEMORY_NOT_FOUND"
-    hint = "See your keys with list_memory; leave session_id out for global memory. An expired entry is gone."
+    hint = "See your keys with `memory.list`; leave session_id out for global memory. An expired entry is gone."
     related = ("list_memory",)
 
 
@@ -29,7 +29,7 @@ class KeyExists(Conflict):
     """The key is taken, and the call said not to overwrite it."""
 
     code = "KEY_EXISTS"
-    hint = "Read it with get_memory, choose another key, or leave overwrite out to replace it."
+    hint = "Read it with `memory.get`, choose another key, or leave overwrite out to replace it."
     related = ("get_memory", "set_memory")
 
 
@@ -37,7 +37,7 @@ class MemoryLimitExceeded(Conflict):
     """Your memory cannot hold this much more."""
 
     code = "MEMORY_LIMIT_EXCEEDED"
-    hint = "Delete what you no longer need with delete_memory, or give entries an expires_in and let them go."
+    hint = "Delete what you no longer need with `memory.delete`, or give entries an expires_in and let them go."
     related = ("list_memory", "delete_memory")
 
 

@@ -30,7 +30,7 @@ class MessageNotFound(NotFound):
     """The message does not exist in this session, or is not visible to you."""
 
     code = "MESSAGE_NOT_FOUND"
-    hint = "Use an id that get_messages returns for this session."
+    hint = "Use an id that `message.list` returns for this session."
     related = ("get_messages",)
 
 

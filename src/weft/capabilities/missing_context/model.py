@@ -31,7 +31,7 @@ class MissingContextNotFound(NotFound):
     """The missing context does not exist, or you may not see it."""
 
     code = "MISSING_CONTEXT_NOT_FOUND"
-    hint = "See what is missing with the action list of missing_context."
+    hint = "See what is missing with `missing.list`."
     related = (TOOL,)
 
 

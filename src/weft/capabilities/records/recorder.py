@@ -76,7 +76,7 @@ class RecordNotFound(NotFound):
     """The record does not exist, or you may not read it."""
 
     code = "RECORD_NOT_FOUND"
-    hint = "List the records with the action list of context_records."
+    hint = "List the records with `records.list`."
     related = ("context_records",)
 
 

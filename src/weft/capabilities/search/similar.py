@@ -32,7 +32,7 @@ class ChunkNotFound(NotFound):
     """There is no such chunk, or not for you."""
 
     code = "CHUNK_NOT_FOUND"
-    hint = "Use a chunk_id that search has just shown you; what was changed or deleted since has another, or none."
+    hint = "Use a chunk_id of a recent `search.query` result; a changed or deleted chunk has another one, or none."
     related = ("search",)
 
 

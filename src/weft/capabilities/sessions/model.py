@@ -43,7 +43,7 @@ class SessionNotFound(NotFound):
     """The session does not exist, or the caller is not a participant."""
 
     code = "SESSION_NOT_FOUND"
-    hint = "Check the session_id; list yours with list_sessions or create one with create_session."
+    hint = "Check the session_id; list yours with `session.list` or create one with `session.create`."
     related = ("list_sessions", "create_session")
 
 
@@ -51,7 +51,7 @@ class SessionArchived(Conflict):
     """The session is archived and read-only."""
 
     code = "SESSION_ARCHIVED"
-    hint = "Create a new session with create_session to continue working; this one can still be read."
+    hint = "Create a new session with `session.create` to continue working; this one can still be read."
     related = ("create_session", "get_session")
 
 

@@ -23,7 +23,7 @@ class Command(click.Command):
         except WeftError as error:
             from weft.transports.cli.errors import exit_code, report  # noqa: PLC0415 - most commands succeed
 
-            report(error, as_json=bool(ctx.params.get("as_json")))
+            report(error, self.params, as_json=bool(ctx.params.get("as_json")))
             ctx.exit(exit_code(error))
 
 

@@ -1,4 +1,4 @@
-"""How the command line ends when something goes wrong: one line, what to do next, and an exit code."""
+"""Error output of the command line: one line, a hint with commands and flags, and an exit code."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from weft.kernel.hints import render_hint
 from weft.transports.cli.render import cell, escape_controls
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from weft.kernel.errors import ErrorBody
     from weft.kernel.operation import Operation
 
 FAILED, FORBIDDEN, UNAVAILABLE = 1, 3, 4
-# Commands that are written by hand, in the place of those of these operations.
-_WRITTEN = {"bundle.export": "weft export", "bundle.import": "weft import"}
-_ACTION = re.compile(r"the action (\w+)(?: of \w+)?")
+# Hand-written commands that replace generated ones.
+_COMMANDS = {"bundle.export": "weft export", "bundle.import": "weft import"}
 
 
 def exit_code(error: WeftError) -> int:
@@ -30,51 +30,54 @@ def exit_code(error: WeftError) -> int:
     return UNAVAILABLE if isinstance(error, Unavailable) else FAILED
 
 
-def report(error: WeftError, *, as_json: bool) -> None:
-    """Tell a human on standard error, or a program on standard output."""
+def report(error: WeftError, params: Sequence[click.Parameter] = (), *, as_json: bool) -> None:
+    """Print an error of a command with these parameters: text on standard error, or JSON on standard output."""
+    timestamp = SystemClock().now().isoformat().replace("+00:00", "Z")
+    body = _in_commands(error.body(timestamp), params)
     if as_json:
-        timestamp = SystemClock().now().isoformat().replace("+00:00", "Z")
-        click.echo(msgspec.json.encode(error.body(timestamp)))
+        click.echo(msgspec.json.encode(body))
         return
-    click.echo(f"{click.style(error.code, fg='red', bold=True)}: {escape_controls(error.message)}", err=True)
-    alternatives = error.context.get("available_alternatives")
+    click.echo(f"{click.style(body.code, fg='red', bold=True)}: {escape_controls(body.error)}", err=True)
+    alternatives = body.context.get("available_alternatives")
     if alternatives:
         click.echo(f"Did you mean: {cell(alternatives)}", err=True)
-    for name, value in error.context.items():
+    for name, value in body.context.items():
         if f"'{name}'" in error.hint:
             click.echo(f"{name}: {cell(value)}", err=True)
-    behind = _operations_behind(error.related)
-    click.echo(f"Hint: {_in_commands(error.hint, behind)}", err=True)
-    if behind:
-        click.echo(f"See: {', '.join(_commands(behind))}", err=True)
+    click.echo(f"Hint: {escape_controls(' '.join(body.suggestions))}", err=True)
+    if body.related_resources:
+        click.echo(f"See: {', '.join(body.related_resources)}", err=True)
 
 
-def _operations_behind(tools: tuple[str, ...]) -> list[list[Operation]]:
-    """Return the operations of the tools that an error names: it is written for agents, who call tools."""
-    from weft.app.registry import all_operations  # noqa: PLC0415 - most commands end well
+def _in_commands(body: ErrorBody, params: Sequence[click.Parameter]) -> ErrorBody:
+    """Return an error that names commands and flags instead of operations, tools and fields."""
+    from weft.app.registry import all_operations  # noqa: PLC0415 - most commands succeed
 
-    known = all_operations().tools()
-    return [known[tool] for tool in tools if tool in known]
-
-
-def _in_commands(hint: str, behind: list[list[Operation]]) -> str:
-    """Return a hint with commands in the place of actions of tools."""
-    if "`" in hint:
-        from weft.app.registry import all_operations  # noqa: PLC0415 - most commands end well
-
-        hint = render_hint(hint, all_operations(), _command)
-    by_action = {operation.action: _command(operation) for operations in behind for operation in operations}
-    return _ACTION.sub(lambda found: by_action.get(found[1], found[0]), hint)
+    registry = all_operations()
+    hints = [_with_flags(render_hint(hint, registry, _command), params) for hint in body.suggestions]
+    tools = registry.tools()
+    related = list(_related(tools[name] for name in body.related_resources if name in tools))
+    return msgspec.structs.replace(body, suggestions=hints, related_resources=related)
 
 
-def _commands(behind: list[list[Operation]]) -> Iterator[str]:
-    """Yield the command behind each tool, or where there are several, what lists them."""
-    for first, *others in behind:
+def _with_flags(hint: str, params: Sequence[click.Parameter]) -> str:
+    """Replace the fields of the request by the command's flags and arguments; single words stay, as English."""
+    flags = {param.name: _flag(param) for param in params if param.name and "_" in param.name}
+    return re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", lambda word: flags.get(word[0], word[0]), hint)
+
+
+def _flag(param: click.Parameter) -> str:
+    return param.opts[0] if isinstance(param, click.Option) else (param.name or "").upper()
+
+
+def _related(tools: Iterator[list[Operation]]) -> Iterator[str]:
+    """Yield the command of each tool, or the help of its group if the tool has several operations."""
+    for first, *others in tools:
         yield f"weft {_dashed(first.group)} --help" if others else _command(first)
 
 
 def _command(operation: Operation) -> str:
-    return _WRITTEN.get(operation.name, f"weft {_dashed(operation.group)} {_dashed(operation.verb)}")
+    return _COMMANDS.get(operation.name, f"weft {_dashed(operation.group)} {_dashed(operation.verb)}")
 
 
 def _dashed(name: str) -> str:

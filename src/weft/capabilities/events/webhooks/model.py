@@ -61,7 +61,7 @@ class WebhookNotFound(NotFound):
     """There is no such webhook."""
 
     code = "WEBHOOK_NOT_FOUND"
-    hint = "List the webhooks with the action list."
+    hint = "List the webhooks with `webhook.list`."
     related = ("webhooks",)
 
 

@@ -42,7 +42,7 @@ class EmbeddingModelUnknown(NotFound):
     """There is no such embedding model, or not for this tenant."""
 
     code = "EMBEDDING_MODEL_UNKNOWN"
-    hint = "See the models you may use with the action list_models; an admin says which these are."
+    hint = "See the models you may use with `knowledge.list_models`; an admin says which these are."
     related = ("knowledge",)
 
 

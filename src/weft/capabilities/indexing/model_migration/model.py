@@ -35,7 +35,7 @@ class ModelInUse(Conflict):
     """The tenant's searches already use this model."""
 
     code = "MODEL_IN_USE"
-    hint = "Choose another model: the action list_models lists those you may use."
+    hint = "Choose another model: `knowledge.list_models` lists those you may use."
     related = ("knowledge",)
 
 
@@ -44,7 +44,7 @@ class ModelMigrationInProgress(Conflict):
 
     code = "MODEL_MIGRATION_IN_PROGRESS"
     hint = (
-        "See its progress with the action show_model_migration; cancel it with cancel_model_migration, "
+        "See its progress with `knowledge.show_model_migration`; cancel it with `knowledge.cancel_model_migration`, "
         "or wait until it has finished."
     )
     related = ("knowledge",)
@@ -54,7 +54,7 @@ class ModelMigrationNotFound(NotFound):
     """The tenant has no model migration, or none that is in progress."""
 
     code = "MODEL_MIGRATION_NOT_FOUND"
-    hint = "Start one with the action start_model_migration."
+    hint = "Start one with `knowledge.start_model_migration`."
     related = ("knowledge",)
 
 

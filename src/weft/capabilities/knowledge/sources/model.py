@@ -47,7 +47,7 @@ class SourceNotFound(NotFound):
     """There is no such source in the domain."""
 
     code = "SOURCE_NOT_FOUND"
-    hint = "See the sources there are with the action list_sources."
+    hint = "See the sources there are with `knowledge.list_sources`."
     related = ("knowledge",)
 
 
@@ -79,7 +79,7 @@ class HookRefused(NotFound):
     """There is no such hook, or the call is not signed as it must be."""
 
     code = "HOOK_REFUSED"
-    hint = "Use the address that add_source gave, sign the body with the source's secret, and send the present time."
+    hint = "Use the URL from `knowledge.add_source`, sign the body with the source's secret, and send the current time."
 
 
 class NotTaken(msgspec.Struct, frozen=True):

@@ -1,0 +1,66 @@
+"""Hints of errors: each interface names what its callers can call."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from weft.app.registry import all_operations
+from weft.kernel.errors import WeftError
+from weft.kernel.hints import render_hint, tool_reference
+from weft.transports.cli.errors import report
+from weft.transports.cli.main import weft
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+from error_tree import all_errors
+
+# Tools of one word, such as search, are commands too.
+TOOLS = {tool for tool in all_operations().tools() if "_" in tool}
+OPERATIONS = {operation.name for operation in all_operations()}
+ERRORS = all_errors()
+_COMMAND = re.compile(r"weft ([a-z-]+) ([a-z][a-z-]*)")
+
+
+def named_in(text: str) -> set[str]:
+    return set(re.findall(r"[a-z]+(?:_[a-z]+)+", text))
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.code)
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
+def test_the_command_line_names_no_tool_and_no_operation(
+    error: type[WeftError], capsys: pytest.CaptureFixture[str], *, as_json: bool
+) -> None:
+    report(error(), as_json=as_json)
+    printed = "".join(capsys.readouterr())
+    hint = printed if as_json else printed.partition("Hint: ")[2]
+    assert not named_in(hint) & TOOLS
+    assert "`" not in hint
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.code)
+def test_commands_in_hints_exist(error: type[WeftError], capsys: pytest.CaptureFixture[str]) -> None:
+    report(error(), as_json=False)
+    for group, verb in _COMMAND.findall(capsys.readouterr().err):
+        command = weft.get_command(click.Context(weft), group)
+        assert command is not None
+        if isinstance(command, click.Group):
+            assert verb in command.list_commands(click.Context(command))
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.code)
+def test_operations_in_hints_exist_and_mcp_names_their_tools(error: type[WeftError]) -> None:
+    named = set(re.findall(r"`([^`]*)`", error.hint))
+    assert named <= OPERATIONS
+    rendered = render_hint(error.hint, all_operations(), tool_reference)
+    assert "`" not in rendered
+    assert not {name for name in named if name in rendered}
+
+
+def test_fields_are_named_as_flags_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = [click.Option(["--session", "-s", "session_id"]), click.Argument(["agent_id"])]
+    report(WeftError("No.", hint="Check the session_id and the agent_id."), flags, as_json=False)
+    assert "Hint: Check the --session and the AGENT_ID." in capsys.readouterr().err
