@@ -119,7 +119,7 @@ from weft.capabilities.memory.admin_view import (
     MemoryOverview,
     MemoryResourceInfo,
     MemoryStatistics,
-    RememberedEntry,
+    OverviewEntry,
 )
 from weft.capabilities.memory.operations import MemoryDeleted, MemoryFound, MemoryInfo, MemoryListed, MemorySet
 from weft.capabilities.messages.operations import MessageAdded, MessageInfo, Messages, VisibilityChanged
@@ -333,6 +333,7 @@ __all__ = [
     "OpenTelemetryMapping",
     "OperationMetrics",
     "OtherMapping",
+    "OverviewEntry",
     "PageRegion",
     "PassageInfo",
     "PastEntry",
@@ -358,7 +359,6 @@ __all__ = [
     "RedactionInfo",
     "ReferencingRecord",
     "ReindexingShown",
-    "RememberedEntry",
     "RequestInfo",
     "ResourceInfo",
     "RetentionCleared",

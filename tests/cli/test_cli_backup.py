@@ -127,11 +127,11 @@ def _rewrite(file: Path, member: str, change: Callable[[bytes], bytes]) -> None:
     ("member", "change", "complaint"),
     [
         ("tables/entries.ndjson", lambda data: data.replace(b"goal", b"gaol"), "SHA-256 differs"),
-        ("tables/events.ndjson", lambda data: data.split(b"\n", 1)[1], "rows; the manifest says"),
+        ("tables/events.ndjson", lambda data: data.split(b"\n", 1)[1], "rows; the manifest has"),
         ("tables/blobs.ndjson", lambda _: b'["default",1,2]\n', "is damaged"),
         ("manifest.json", lambda _: b"{}", "is damaged"),
         ("manifest.json", lambda data: data.replace(b'"format": 2', b'"format": 9'), "format 9"),
-        ("manifest.json", lambda data: data.replace(b'"entries":', b'"entires":'), "tables are not those"),
+        ("manifest.json", lambda data: data.replace(b'"entries":', b'"entires":'), "do not match its schema"),
     ],
 )
 def test_a_changed_backup_is_refused_before_anything_is_written(
@@ -217,7 +217,7 @@ def test_pages_stay_small_and_miss_nothing(
 async def test_a_database_without_the_present_schema_is_not_backed_up(tmp_path: Path) -> None:
     database = connect(str(tmp_path / "weft.db"))
     await database.open()
-    with pytest.raises(WeftError, match="lacks steps"):
+    with pytest.raises(WeftError, match="lacks migrations"):
         await backup.back_up(database, ObjectFolder(tmp_path), tmp_path / "b.zip", SystemClock())
     await database.close()
 

@@ -24,7 +24,7 @@ from weft.kernel.errors import DiskFull
 from weft.providers.object_storage import Bucket, ObjectFolder
 from weft.storage.backup import Manifest, back_up, restore
 from weft.storage.backup import create as making
-from weft.storage.backup.tables import known_steps, tables_after
+from weft.storage.backup.tables import known_schema_steps, tables_of_schema
 from weft.storage.migrations.runner import migrate, status
 from weft.storage.sql.blobs import SqlBlobs
 from weft.storage.sql.connect import connect
@@ -380,11 +380,11 @@ def _change_index(members: dict[str, bytes], old: bytes, new: bytes) -> None:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (_swap_content, "is not what was stored"),
-        (_cut_content, "is not what was stored"),
+        (_swap_content, "is damaged"),
+        (_cut_content, "is damaged"),
         (_drop_content, "is damaged"),
-        (_claim_more, "not as many"),
-        (_lead_elsewhere, "is not what was stored"),
+        (_claim_more, "do not match its manifest"),
+        (_lead_elsewhere, "is damaged"),
         (_give_to_another_tenant, "does not belong"),
     ],
 )
@@ -561,12 +561,12 @@ async def test_a_backup_that_names_objects_without_holding_them_is_refused(
 def make_backup_of(steps: int, file: Path) -> None:
     """Make a backup as a version did that knew only the first steps of the schema."""
     lines = {"tenants": b'["acme",1,0,0]\n'}
-    tables = tables_after(steps)
+    tables = tables_of_schema(steps)
     manifest = {
         "format": 1,
         "weft": "0.0.1",
         "created_at": "2026-01-01T00:00:00Z",
-        "migrations": [{"name": step.name, "checksum": step.checksum} for step in known_steps()[:steps]],
+        "migrations": [{"name": step.name, "checksum": step.checksum} for step in known_schema_steps()[:steps]],
         "tables": {
             table.name: {
                 "columns": table.columns,

@@ -12,7 +12,7 @@ from support.world import SESSION, outcome, refused
 from weft import Weft
 from weft.capabilities.history.model import LATEST, ChangeKind, blob_hash
 from weft.capabilities.memory.model import MemoryScope, MemoryUsage
-from weft.capabilities.memory.service import _BURY_AT_ONCE
+from weft.capabilities.memory.service import _EXPIRE_BATCH
 from weft.storage.sql.database import Scope
 from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.memory import SqlMemoryStore
@@ -34,7 +34,7 @@ async def lines(world: World, ask: Any) -> Any:
 
 
 async def held(world: World, owner: str = "planner") -> MemoryUsage:
-    return await world.app.database.read(Scope(world.tenant), lambda tx: SqlMemoryStore(tx).held(owner))
+    return await world.app.database.read(Scope(world.tenant), lambda tx: SqlMemoryStore(tx).usage(owner))
 
 
 async def weighed(world: World, owner: str = "planner") -> int:
@@ -127,14 +127,14 @@ async def test_there_is_nothing_to_bury_where_a_session_has_just_been_deleted(wo
 
 
 async def test_many_that_expire_at_once_are_buried_a_part_at_a_time(world: World) -> None:
-    for number in range(_BURY_AT_ONCE + 5):
+    for number in range(_EXPIRE_BATCH + 5):
         await world.planner.remember(f"k{number:04}", 1, expires_in=1)
     world.clock.advance(seconds=1)
     await world.planner.remember("k0204", 2)
-    assert (await held(world)).expired in {_BURY_AT_ONCE, _BURY_AT_ONCE + 1}
+    assert (await held(world)).expired in {_EXPIRE_BATCH, _EXPIRE_BATCH + 1}
     assert await world.planner.memory_keys() == ["k0204"]
     await world.app.scheduler.drain("keys.expire")
-    assert await held(world) == MemoryUsage(weight=6, expired=_BURY_AT_ONCE + 5)
+    assert await held(world) == MemoryUsage(weight=6, expired=_EXPIRE_BATCH + 5)
     assert await lines(world, lambda store: store.verify(GLOBAL.line_id)) is None
 
 

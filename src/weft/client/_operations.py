@@ -1174,9 +1174,9 @@ class MemoryOperations:
         overwrite: bool = True,
         if_version: int | None = None,
     ) -> MemorySet:
-        """Remember something for later calls, for yourself alone: globally, or within one session.
+        """Store a value in your private memory: globally, or for one session.
 
-        Nobody else can read it. The last write wins unless ``if_version`` or ``overwrite`` says otherwise.
+        Only you can read it. The last write wins, unless you pass ``if_version`` or ``overwrite``.
         """
         return await self._caller.call(
             "memory.set",
@@ -1189,29 +1189,29 @@ class MemoryOperations:
         )
 
     async def get(self, key: str, *, session_id: str | None = None) -> MemoryFound:
-        """Recall something you remembered."""
+        """Read an entry of your private memory."""
         return await self._caller.call("memory.get", {"key": key, **given(session_id=session_id)})
 
     async def list(
         self, *, session_id: str | None = None, prefix: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> MemoryListed:
-        """See what you remember, with sizes but without values."""
+        """List your private memory with sizes, without values."""
         return await self._caller.call(
             "memory.list", {"limit": limit, **given(session_id=session_id, prefix=prefix, cursor=cursor)}
         )
 
     async def delete(self, key: str, *, session_id: str | None = None, if_version: int | None = None) -> MemoryDeleted:
-        """Forget something you remembered."""
+        """Delete an entry of your private memory."""
         return await self._caller.call(
             "memory.delete", {"key": key, **given(session_id=session_id, if_version=if_version)}
         )
 
     async def overview(self, agent_id: str) -> MemoryOverview:
-        """See all of your own memory at once, values included, with what it adds up to."""
+        """Return your whole memory with values and totals."""
         return await self._caller.call("memory.overview", {"agent_id": agent_id})
 
     async def inspect(self, agent_id: str, *, limit: int = 50, cursor: str | None = None) -> MemoryInspected:
-        """Look into an agent's private memory, values included, a page at a time.
+        """Read an agent's private memory with values, page by page.
 
         For admins only; every use is written to the audit log.
         """

@@ -1,1 +1,1 @@
-"""Private memory: what an agent keeps for itself, globally or in a session."""
+"""Private memory: key-value entries of one agent, global or per session."""

@@ -1,4 +1,4 @@
-"""A memory as a whole: to its own agent at any time, to an admin on record."""
+"""Operations on a whole memory: an overview for the agent itself, an audited inspection for admins."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.memory.model import START, KeyRange, MemoryCursor, MemoryEntry, ScopeSize
-from weft.capabilities.memory.service import Memories, WholeMemory
-from weft.capabilities.memory.views import Cursor, Limit, ValueView, contents_of, next_cursor, position_at
+from weft.capabilities.memory.service import AllMemoryReader, Memories
+from weft.capabilities.memory.views import Cursor, Limit, ValueView, next_cursor, parse_cursor, value_fields
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.identity import Permission
@@ -20,29 +20,29 @@ from weft.kernel.operation import Audience, Effect, RateClass, Request, Response
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_SHOWN_BYTES = 4 * 1_048_576
+_MAX_ANSWER_BYTES = 4 * 1_048_576
 _PAGE = 200
 
 
 class GetMemoryOverview(Request):
-    """Whose memory to look at: your own."""
+    """Your own memory."""
 
     agent_id: Annotated[AgentId, msgspec.Meta(description="Your own agent_id.")]
 
 
-class RememberedEntry(ValueView):
+class OverviewEntry(ValueView):
     """One entry of a memory."""
 
 
 class MemoryByScope(Response, kw_only=True, omit_defaults=False):
     """Entries by key: the global ones, and those of each session."""
 
-    everywhere: dict[str, RememberedEntry] = msgspec.field(name="global")
-    sessions: dict[str, dict[str, RememberedEntry]]
+    everywhere: dict[str, OverviewEntry] = msgspec.field(name="global")
+    sessions: dict[str, dict[str, OverviewEntry]]
 
 
 class MemoryStatistics(Response, kw_only=True, omit_defaults=False):
-    """What the memory adds up to, entries that are left out included."""
+    """Totals of the memory, including entries left out of the answer."""
 
     global_keys: int
     session_scopes: int
@@ -52,7 +52,7 @@ class MemoryStatistics(Response, kw_only=True, omit_defaults=False):
 
 
 class MemoryResourceInfo(Response, kw_only=True, omit_defaults=False):
-    """How the memory is kept. ``cleanup_interval`` is in seconds; to readers an expired entry is gone at once."""
+    """Settings of the memory. ``cleanup_interval`` is in seconds; readers never see an expired entry."""
 
     last_updated: datetime
     supports_subscriptions: Literal[True] = True
@@ -61,7 +61,7 @@ class MemoryResourceInfo(Response, kw_only=True, omit_defaults=False):
 
 
 class MemoryOverview(Response):
-    """All you remember, by scope; ``truncated`` when values beyond 4 MiB were left out."""
+    """Your whole memory by scope; ``truncated`` if values beyond 4 MiB were left out."""
 
     agent_id: str
     memory: MemoryByScope
@@ -71,7 +71,7 @@ class MemoryOverview(Response):
 
 
 class InspectMemory(Request):
-    """Whose memory to look into."""
+    """The agent whose memory to inspect."""
 
     agent_id: AgentId
     limit: Limit = 50
@@ -79,7 +79,7 @@ class InspectMemory(Request):
 
 
 class InspectedMemory(ValueView):
-    """One entry with everything known about it."""
+    """One entry with its value and metadata."""
 
     key: str
     session_id: str | None
@@ -109,11 +109,11 @@ class MemoryInspected(Response, kw_only=True, omit_defaults=False):
     errors=(PermissionDenied,),
 )
 async def get_memory_overview(request: GetMemoryOverview, memories: Memories) -> MemoryOverview:
-    """See all of your own memory at once, values included, with what it adds up to."""
+    """Return your whole memory with values and totals."""
     if request.agent_id != memories.actor.principal_id:
         raise PermissionDenied(
-            "An agent's memory is shown to that agent alone.",
-            hint="Ask for your own agent_id; an admin can use `memory.inspect`, on record.",
+            "Only the agent itself may read its memory.",
+            hint="Pass your own agent_id; an admin can use `memory.inspect`, which is audited.",
             related=("get_memory_overview",),
         )
     whole = memories.whole()
@@ -147,16 +147,16 @@ async def get_memory_overview(request: GetMemoryOverview, memories: Memories) ->
     errors=(AgentNotFound,),
 )
 async def inspect_memory(request: InspectMemory, memories: Memories, access: AccessStore) -> MemoryInspected:
-    """Look into an agent's private memory, values included, a page at a time.
+    """Read an agent's private memory with values, page by page.
 
     For admins only; every use is written to the audit log.
     """
     if await access.principal(request.agent_id) is None:
         raise AgentNotFound(f"There is no agent '{request.agent_id}'.", resource_id=request.agent_id)
     found = await memories.entries.page_of_all(
-        request.agent_id, position_at(request.cursor), KeyRange.of(""), memories.now, request.limit + 1
+        request.agent_id, parse_cursor(request.cursor), KeyRange.of(""), memories.now, request.limit + 1
     )
-    shown = _fitting(found[: request.limit], _SHOWN_BYTES)
+    shown = _within(found[: request.limit], _MAX_ANSWER_BYTES)
     texts = await memories.entries.values(entry.blob_hash for entry in shown)
     return MemoryInspected(
         agent_id=request.agent_id,
@@ -167,13 +167,13 @@ async def inspect_memory(request: InspectMemory, memories: Memories, access: Acc
     )
 
 
-async def _first_entries(whole: WholeMemory) -> list[MemoryEntry]:
-    """Return the entries in order, up to the first that would be too much to show."""
+async def _first_entries(whole: AllMemoryReader) -> list[MemoryEntry]:
+    """Return the entries in order, up to the size limit of an answer."""
     shown: list[MemoryEntry] = []
-    after, room = START, _SHOWN_BYTES
+    after, room = START, _MAX_ANSWER_BYTES
     while True:
         page = await whole.page(after, "", _PAGE)
-        fitting = _fitting(page, room)
+        fitting = _within(page, room)
         shown += fitting
         room -= sum(entry.weight for entry in fitting)
         if len(fitting) < _PAGE:
@@ -181,7 +181,7 @@ async def _first_entries(whole: WholeMemory) -> list[MemoryEntry]:
         after = MemoryCursor.of(page[-1])
 
 
-def _fitting(entries: Sequence[MemoryEntry], room: int) -> list[MemoryEntry]:
+def _within(entries: Sequence[MemoryEntry], room: int) -> list[MemoryEntry]:
     fitting: list[MemoryEntry] = []
     for entry in entries:
         room -= entry.weight
@@ -193,24 +193,24 @@ def _fitting(entries: Sequence[MemoryEntry], room: int) -> list[MemoryEntry]:
 
 async def _by_scope(entries: Sequence[MemoryEntry], memories: Memories) -> MemoryByScope:
     texts = await memories.entries.values(entry.blob_hash for entry in entries)
-    scopes: dict[str | None, dict[str, RememberedEntry]] = {None: {}}
+    scopes: dict[str | None, dict[str, OverviewEntry]] = {None: {}}
     for entry in entries:
-        scopes.setdefault(entry.session_id, {})[entry.key] = RememberedEntry(
-            **contents_of(entry, texts[entry.blob_hash])
+        scopes.setdefault(entry.session_id, {})[entry.key] = OverviewEntry(
+            **value_fields(entry, texts[entry.blob_hash])
         )
     return MemoryByScope(everywhere=scopes.pop(None), sessions={str(name): keys for name, keys in scopes.items()})
 
 
-async def _statistics(sizes: Sequence[ScopeSize], whole: WholeMemory) -> MemoryStatistics:
+async def _statistics(sizes: Sequence[ScopeSize], whole: AllMemoryReader) -> MemoryStatistics:
     entries = {size.session_id: size.entries for size in sizes}
-    held = await whole.parts.entries.held(whole.owner)
-    overdue = await whole.parts.entries.overdue(whole.owner, whole.now)
+    usage = await whole.service.entries.usage(whole.owner)
+    overdue = await whole.service.entries.expired_usage(whole.owner, whole.now)
     return MemoryStatistics(
         global_keys=entries.get(None, 0),
         session_scopes=len(entries.keys() - {None}),
         total_entries=sum(entries.values()),
-        memory_usage_kb=round((held.weight - overdue.weight) / 1024, 3),
-        expired_entries_cleaned=held.expired + overdue.expired,
+        memory_usage_kb=round((usage.weight - overdue.weight) / 1024, 3),
+        expired_entries_cleaned=usage.expired + overdue.expired,
     )
 
 
@@ -220,5 +220,5 @@ def _inspected(entry: MemoryEntry, text: str) -> InspectedMemory:
         session_id=entry.session_id,
         value_size=entry.size,
         version=entry.version,
-        **contents_of(entry, text),
+        **value_fields(entry, text),
     )

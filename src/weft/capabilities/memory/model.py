@@ -1,4 +1,4 @@
-"""Entries of an agent's memory and the rules they obey."""
+"""Memory entries, scopes, cursors, limits and errors."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from weft.kernel.errors import Conflict, ContentTooLarge, NotFound
 ScopeName = Literal["global", "session"]
 MAX_VALUE_BYTES = 1_048_576
 _LINE = "memory:"
-# Keys are ASCII, so this is behind every one of them that begins alike.
-_BEHIND_ALL_KEYS = "\x7f"
+# Keys are ASCII without this character, so it sorts after every key with the same prefix.
+_AFTER_ALL_KEYS = "\x7f"
 
 
 class MemoryNotFound(NotFound):
     """Your memory has no such key in this scope."""
 
     code = "MEMORY_NOT_FOUND"
-    hint = "See your keys with `memory.list`; leave session_id out for global memory. An expired entry is gone."
+    hint = "List your keys with `memory.list`; omit session_id for global memory. The entry may have expired."
     related = ("list_memory",)
 
 
 class KeyExists(Conflict):
-    """The key is taken, and the call said not to overwrite it."""
+    """The key exists already, and overwrite is false."""
 
     code = "KEY_EXISTS"
-    hint = "Read it with `memory.get`, choose another key, or leave overwrite out to replace it."
+    hint = "Read it with `memory.get`, choose another key, or omit overwrite to replace it."
     related = ("get_memory", "set_memory")
 
 
 class MemoryLimitExceeded(Conflict):
-    """Your memory cannot hold this much more."""
+    """The write would exceed the size limit of your memory."""
 
     code = "MEMORY_LIMIT_EXCEEDED"
-    hint = "Delete what you no longer need with `memory.delete`, or give entries an expires_in and let them go."
+    hint = "Delete entries with `memory.delete`, or write entries with expires_in so that they expire."
     related = ("list_memory", "delete_memory")
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
-    """What one agent's memory may hold, and how often expired entries are looked for while anyone follows events."""
+    """Size limit of one agent's memory, and how often expired entries are removed while there are subscribers."""
 
     limit_mb: int
     cleanup_interval_seconds: int
@@ -54,7 +54,7 @@ class MemoryLimits:
 
 
 class MemoryScope(msgspec.Struct, frozen=True):
-    """Whose memory, and which part of it: what belongs to one session, or what belongs to none."""
+    """One scope of an agent's memory: that of a session, or the global one."""
 
     owner: str
     session_id: str | None
@@ -65,12 +65,12 @@ class MemoryScope(msgspec.Struct, frozen=True):
 
     @property
     def line_id(self) -> str:
-        """Return the line that keeps this part's history."""
+        """Return the line with the history of this scope."""
         return memory_line(self.owner, self.session_id)
 
 
 def scope_of(line_id: str) -> MemoryScope | None:
-    """Return the part of a memory whose history a line keeps; None if it is the line of something else."""
+    """Return the scope of a memory line; None for any other line."""
     if not line_id.startswith(_LINE):
         return None
     owner, _, session_id = line_id.removeprefix(_LINE).partition(":")
@@ -82,7 +82,7 @@ def scope_name(session_id: str | None) -> ScopeName:
 
 
 class MemoryEntry(msgspec.Struct, frozen=True):
-    """One key of an agent's memory, without its value. ``size`` is the bytes of its JSON, ``metadata`` JSON text."""
+    """A memory entry without its value. ``size`` is the bytes of its JSON, ``metadata`` JSON text."""
 
     session_id: str | None
     key: str
@@ -97,36 +97,36 @@ class MemoryEntry(msgspec.Struct, frozen=True):
 
     @property
     def weight(self) -> int:
-        """Return what the entry counts for. Its key does too: a memory of nothing but keys must fill up as well."""
+        """Return the bytes that count against the limit; the key counts too, so that empty values are not free."""
         return len(self.key) + self.size + len((self.metadata or "").encode())
 
-    def lives_at(self, now: int) -> bool:
+    def is_live(self, now: int) -> bool:
         return self.expires_at is None or now < self.expires_at
 
 
-class Remembered(NamedTuple):
-    """One key of an agent's memory with its value as JSON text."""
+class MemoryEntryWithValue(NamedTuple):
+    """A memory entry with its value as JSON text."""
 
     entry: MemoryEntry
     text: str
 
 
 class MemoryUsage(NamedTuple):
-    """What an agent's memory adds up to, and how many of its entries were removed because they had expired."""
+    """Total weight of an agent's memory, and the number of its entries that expired."""
 
     weight: int
     expired: int
 
 
 class ScopeSize(NamedTuple):
-    """How many live entries one part of a memory has."""
+    """The number of live entries in a scope."""
 
     session_id: str | None
     entries: int
 
 
 class MemoryCursor(NamedTuple):
-    """Where a page of entries ended. Global entries come first, then those of each session."""
+    """The last entry of a page. Global entries come first, then session by session."""
 
     session_id: str | None
     key: str
@@ -136,8 +136,8 @@ class MemoryCursor(NamedTuple):
         return cls(entry.session_id, entry.key)
 
     @classmethod
-    def behind(cls, session_id: str | None) -> MemoryCursor:
-        return cls(session_id, _BEHIND_ALL_KEYS)
+    def after_scope(cls, session_id: str | None) -> MemoryCursor:
+        return cls(session_id, _AFTER_ALL_KEYS)
 
 
 START = MemoryCursor(None, "")
@@ -151,14 +151,14 @@ class KeyRange(NamedTuple):
 
     @classmethod
     def of(cls, prefix: str, after: str = "") -> KeyRange:
-        """Return the range of keys that begin with a prefix and come behind another key."""
-        return cls(max(prefix, f"{after}\x00" if after else ""), prefix + _BEHIND_ALL_KEYS)
+        """Return the range of keys with a prefix and after another key."""
+        return cls(max(prefix, f"{after}\x00" if after else ""), prefix + _AFTER_ALL_KEYS)
 
 
 def check_value_size(size: int) -> None:
     if size > MAX_VALUE_BYTES:
         raise ContentTooLarge(
-            f"The value has {size} bytes of JSON; one entry may have {MAX_VALUE_BYTES}.",
+            f"The value has {size} bytes of JSON; the maximum is {MAX_VALUE_BYTES}.",
             value_size=size,
             limit_bytes=MAX_VALUE_BYTES,
         )

@@ -1,4 +1,4 @@
-"""What an agent can do with its own memory. Whose memory it is follows from the credential, never from the request."""
+"""Operations on the caller's own memory. The owner follows from the credential, never from the request."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from weft.capabilities.memory.model import (
     ScopeName,
     scope_name,
 )
-from weft.capabilities.memory.service import Memories, MemoryTerms
+from weft.capabilities.memory.service import Memories, MemoryWriteOptions
 from weft.capabilities.memory.views import (
     KEY_CHARACTER,
     Cursor,
     EntryView,
     Limit,
     ValueView,
-    contents_of,
+    entry_fields,
     next_cursor,
-    position_at,
-    times_of,
+    parse_cursor,
+    value_fields,
 )
 from weft.capabilities.sessions.model import ALL_SESSIONS, SessionArchived, SessionId, SessionNotFound
 from weft.kernel.clock import from_micros, to_seconds
@@ -48,32 +48,30 @@ MemoryKey = Annotated[
         description="The entry's key: 1 to 255 letters, digits, underscores and dashes.",
     ),
 ]
-OfSession = Annotated[SessionId | None, msgspec.Meta(description="The session it belongs to; global if left out.")]
+OfSession = Annotated[SessionId | None, msgspec.Meta(description="The session of the entry. Default: global memory.")]
 IfVersion = Annotated[
     Count | None,
-    msgspec.Meta(
-        description="Only if the key is at this version (0: only if it does not exist); otherwise VERSION_CONFLICT."
-    ),
+    msgspec.Meta(description="Expected version of the key (0: it does not exist); VERSION_CONFLICT if it differs."),
 ]
 
 
 class SetMemory(Request):
-    """What to remember, and for how long."""
+    """An entry to write."""
 
     key: MemoryKey
-    value: Annotated[Any, msgspec.Meta(description="Any JSON value, null included; it comes back as it was.")]
+    value: Annotated[Any, msgspec.Meta(description="Any JSON value, including null; returned unchanged.")]
     session_id: OfSession = None
     expires_in: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=YEAR_SECONDS)] | None,
-        msgspec.Meta(description="Seconds until the entry is gone; it stays if left out. Each write sets it anew."),
+        msgspec.Meta(description="Seconds until the entry expires. Default: never. Each write resets it."),
     ] = None
     metadata: Metadata = None
-    overwrite: Annotated[bool, msgspec.Meta(description="False: refuse if the key exists already.")] = True
+    overwrite: Annotated[bool, msgspec.Meta(description="False: KEY_EXISTS if the key exists already.")] = True
     if_version: IfVersion = None
 
 
 class MemorySet(Response, kw_only=True, omit_defaults=False):
-    """The entry as it is now."""
+    """The written entry."""
 
     success: Literal[True] = True
     key: str
@@ -85,7 +83,7 @@ class MemorySet(Response, kw_only=True, omit_defaults=False):
 
 
 class GetMemory(Request):
-    """Which entry to recall."""
+    """The entry to read."""
 
     key: MemoryKey
     session_id: OfSession = None
@@ -100,25 +98,25 @@ class MemoryFound(ValueView, kw_only=True, omit_defaults=False):
 
 
 class ListMemory(Request):
-    """Which entries to list."""
+    """Filter and page of the list."""
 
     session_id: Annotated[
         str | None,
         msgspec.Meta(
-            description='Entries of this session, or "all" for global ones and those of all your sessions; '
-            "global ones if left out."
+            description='Entries of this session, or "all" for global entries and those of all your sessions. '
+            "Default: global entries."
         ),
     ] = None
     prefix: Annotated[
         Annotated[str, msgspec.Meta(max_length=255, pattern=rf"^{KEY_CHARACTER}*\Z")] | None,
-        msgspec.Meta(description="Only keys that begin with this."),
+        msgspec.Meta(description="Only keys with this prefix."),
     ] = None
     limit: Limit = 50
     cursor: Cursor = None
 
 
 class MemoryInfo(EntryView, kw_only=True, omit_defaults=False):
-    """What there is to know of an entry before reading it."""
+    """An entry without its value."""
 
     key: str
     session_id: str | None
@@ -127,7 +125,7 @@ class MemoryInfo(EntryView, kw_only=True, omit_defaults=False):
 
 
 class MemoryListed(Response, kw_only=True, omit_defaults=False):
-    """Entries without values: global ones first, then session by session, by key."""
+    """Entries without values, ordered by key: global ones first, then session by session."""
 
     success: Literal[True] = True
     entries: list[MemoryInfo]
@@ -138,7 +136,7 @@ class MemoryListed(Response, kw_only=True, omit_defaults=False):
 
 
 class DeleteMemory(Request):
-    """Which entry to forget."""
+    """The entry to delete."""
 
     key: MemoryKey
     session_id: OfSession = None
@@ -146,7 +144,7 @@ class DeleteMemory(Request):
 
 
 class MemoryDeleted(Response, kw_only=True, omit_defaults=False):
-    """The entry is gone."""
+    """The deleted entry."""
 
     success: Literal[True] = True
     key: str
@@ -165,20 +163,20 @@ class MemoryDeleted(Response, kw_only=True, omit_defaults=False):
     errors=(SessionNotFound, SessionArchived, ContentTooLarge, KeyExists, VersionConflict, MemoryLimitExceeded),
 )
 async def set_memory(request: SetMemory, memories: Memories) -> MemorySet:
-    """Remember something for later calls, for yourself alone: globally, or within one session.
+    """Store a value in your private memory: globally, or for one session.
 
-    Nobody else can read it. The last write wins unless ``if_version`` or ``overwrite`` says otherwise.
+    Only you can read it. The last write wins, unless you pass ``if_version`` or ``overwrite``.
     """
     text = encode_json_field("value", request.value).decode()
     metadata = metadata_json(request.metadata)
-    terms = MemoryTerms(
+    options = MemoryWriteOptions(
         overwrite=request.overwrite,
         if_version=request.if_version,
         expires_in=request.expires_in,
         metadata=None if metadata == NO_METADATA else metadata,
     )
     memory = await memories.to_write(request.session_id)
-    entry = await memory.set(request.key, text, terms)
+    entry = await memory.set(request.key, text, options)
     return MemorySet(
         key=entry.key,
         session_scoped=entry.session_id is not None,
@@ -200,10 +198,10 @@ async def set_memory(request: SetMemory, memories: Memories) -> MemorySet:
     errors=(SessionNotFound, MemoryNotFound),
 )
 async def get_memory(request: GetMemory, memories: Memories) -> MemoryFound:
-    """Recall something you remembered."""
+    """Read an entry of your private memory."""
     memory = await memories.to_read(request.session_id)
     entry, text = await memory.read(request.key)
-    return MemoryFound(key=entry.key, version=entry.version, **contents_of(entry, text))
+    return MemoryFound(key=entry.key, version=entry.version, **value_fields(entry, text))
 
 
 @operation(
@@ -217,13 +215,13 @@ async def get_memory(request: GetMemory, memories: Memories) -> MemoryFound:
     errors=(SessionNotFound,),
 )
 async def list_memory(request: ListMemory, memories: Memories) -> MemoryListed:
-    """See what you remember, with sizes but without values."""
-    after, prefix, wanted = position_at(request.cursor), request.prefix or "", request.limit + 1
+    """List your private memory with sizes, without values."""
+    after, prefix, limit = parse_cursor(request.cursor), request.prefix or "", request.limit + 1
     if request.session_id == ALL_SESSIONS:
-        found = await memories.whole().page(after, prefix, wanted)
+        found = await memories.whole().page(after, prefix, limit)
     else:
         memory = await memories.to_read(request.session_id)
-        found = await memory.page(KeyRange.of(prefix, after.key), wanted)
+        found = await memory.page(KeyRange.of(prefix, after.key), limit)
     shown = found[: request.limit]
     return MemoryListed(
         entries=[_info(entry) for entry in shown],
@@ -245,7 +243,7 @@ async def list_memory(request: ListMemory, memories: Memories) -> MemoryListed:
     errors=(SessionNotFound, SessionArchived, MemoryNotFound, VersionConflict),
 )
 async def delete_memory(request: DeleteMemory, memories: Memories) -> MemoryDeleted:
-    """Forget something you remembered."""
+    """Delete an entry of your private memory."""
     memory = await memories.to_write(request.session_id)
     entry = await memory.delete(request.key, request.if_version)
     return MemoryDeleted(key=entry.key, scope=scope_name(entry.session_id), previous_version=entry.version)
@@ -257,5 +255,5 @@ def _info(entry: MemoryEntry) -> MemoryInfo:
         session_id=entry.session_id,
         value_size=entry.size,
         version=entry.version,
-        **times_of(entry),
+        **entry_fields(entry),
     )

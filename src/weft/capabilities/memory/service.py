@@ -1,7 +1,7 @@
-"""An agent's own memory, opened for one call: to read, or to change behind its owner's lock.
+"""An agent's private memory for one call: read, or write under the owner's lock.
 
-Nothing here is cached. Finding an entry is one read by primary key, and an agent may write through another process, so
-a cached copy could only be trusted after a query that costs as much as reading the entry itself.
+Nothing is cached: reading an entry is one lookup by primary key, and another process may write at any time, so checking
+a cached copy would cost as much as reading the entry.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from weft.capabilities.memory.model import Remembered
+    from weft.capabilities.memory.model import MemoryEntryWithValue
 
-_BURY_AT_ONCE = 200
+_EXPIRE_BATCH = 200
 
 
-class MemoryTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What a write says beside the value; nothing of it is inherited from what it replaces."""
+class MemoryWriteOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of a write; none is inherited from the entry it replaces."""
 
     overwrite: bool = True
     if_version: int | None = None
@@ -62,7 +62,7 @@ class MemoryTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Memories(msgspec.Struct, frozen=True):
-    """Everything a memory needs, gathered for the caller of one operation."""
+    """The stores that memory needs, bound to the caller of one operation."""
 
     actor: Actor
     sessions: SessionStore
@@ -76,14 +76,14 @@ class Memories(msgspec.Struct, frozen=True):
     def now(self) -> int:
         return to_micros(self.clock.now())
 
-    async def to_read(self, session_id: str | None) -> Memory:
-        """Open the caller's global memory, or its memory of a session it takes part in."""
+    async def to_read(self, session_id: str | None) -> MemoryReader:
+        """Open the caller's global memory, or its memory of a session it participates in."""
         if session_id is not None:
             await find_session(session_id, self.actor, self.sessions)
-        return Memory(self, self._scope(session_id), self.now)
+        return MemoryReader(self, self._scope(session_id), self.now)
 
-    async def to_write(self, session_id: str | None) -> OpenMemory:
-        """Open it behind its owner's lock: what is read now cannot change until this transaction ends."""
+    async def to_write(self, session_id: str | None) -> MemoryWriter:
+        """Open it under the owner's lock, which lasts until the transaction ends."""
         session = None
         if session_id is not None:
             session, _ = await lock_active_session(session_id, self.actor, self.sessions)
@@ -92,7 +92,7 @@ class Memories(msgspec.Struct, frozen=True):
         return memory
 
     async def expire_entries(self, scope: MemoryScope) -> None:
-        """Turn entries whose time has run out into history, whoever they belong to and even in an archived session."""
+        """Remove expired entries of any owner, even in an archived session."""
         session = None
         if scope.session_id is not None:
             locked = await self.sessions.find_locked(scope.session_id)
@@ -101,45 +101,45 @@ class Memories(msgspec.Struct, frozen=True):
             session, _ = locked
         memory = await self._opened(scope, session)
         await memory.expire_entries()
-        await memory.announce()
+        await memory.publish()
 
-    def whole(self) -> WholeMemory:
-        """Open all of the caller's memory that it can reach, to read."""
-        return WholeMemory(self, self.actor.principal_id, self.now)
+    def whole(self) -> AllMemoryReader:
+        """Open all scopes of the caller's memory that it may read."""
+        return AllMemoryReader(self, self.actor.principal_id, self.now)
 
     def _scope(self, session_id: str | None) -> MemoryScope:
         return MemoryScope(self.actor.principal_id, session_id)
 
-    async def _opened(self, scope: MemoryScope, session: Session | None) -> OpenMemory:
-        # Always in this order, which whoever deletes a session keeps to as well: session, owner, line.
-        held = await self.entries.lock(scope.owner)
+    async def _opened(self, scope: MemoryScope, session: Session | None) -> MemoryWriter:
+        # Lock order, the same as in session deletion: session, owner, line.
+        usage = await self.entries.lock(scope.owner)
         head = await self.lines.lock(scope.line_id)
         if head is None:
             await self.lines.create(scope.line_id)
             await self.entries.add_scope(scope)
             head = Head.of_new_line(scope.line_id)
-        return OpenMemory(self, scope, self.now, session, held, head)
+        return MemoryWriter(self, scope, self.now, session, usage, head)
 
 
 @dataclass(slots=True)
-class Memory:
-    """One part of a memory, as its owner sees it."""
+class MemoryReader:
+    """Reads one scope of a memory for its owner."""
 
-    parts: Memories
+    service: Memories
     scope: MemoryScope
     now: int
 
-    async def read(self, key: str) -> Remembered:
-        found = await self.parts.entries.read(self.scope, key)
-        if found is None or not found.entry.lives_at(self.now):
+    async def read(self, key: str) -> MemoryEntryWithValue:
+        found = await self.service.entries.read(self.scope, key)
+        if found is None or not found.entry.is_live(self.now):
             raise await self.missing(key)
         return found
 
     async def page(self, keys: KeyRange, limit: int) -> Sequence[MemoryEntry]:
-        return await self.parts.entries.page(self.scope, keys, self.now, limit)
+        return await self.service.entries.page(self.scope, keys, self.now, limit)
 
     async def missing(self, key: str) -> MemoryNotFound:
-        """Return the error for an absent key, naming those of the owner's own that look like it."""
+        """Return the error for a missing key, with similar keys as suggestions."""
         known = [entry.key for entry in await self.page(KeyRange.of(""), MAX_COMPARED)]
         return MemoryNotFound(
             f"Your {self.scope.name} memory has no key '{key}'.",
@@ -150,123 +150,126 @@ class Memory:
 
 
 @dataclass(slots=True)
-class WholeMemory:
-    """Global memory and that of every session which still admits its owner."""
+class AllMemoryReader:
+    """Reads global memory and that of every session that still admits the owner."""
 
-    parts: Memories
+    service: Memories
     owner: str
     now: int
     _admitted: dict[str | None, bool] = field(default_factory=lambda: {None: True})
 
     async def page(self, after: MemoryCursor, prefix: str, limit: int) -> Sequence[MemoryEntry]:
-        """Return the next entries that the owner can reach."""
         found: list[MemoryEntry] = []
         while len(found) < limit:
-            batch = await self.parts.entries.page_of_all(self.owner, after, KeyRange.of(prefix), self.now, limit)
+            batch = await self.service.entries.page_of_all(self.owner, after, KeyRange.of(prefix), self.now, limit)
             found += [entry for entry in batch if await self.admits(entry.session_id)]
             if len(batch) < limit:
                 break
             last = batch[-1]
-            # What a closed session holds, however much it is, need not be read through.
+            # Skip a session that does not admit the owner.
             after = (
-                MemoryCursor.of(last) if await self.admits(last.session_id) else MemoryCursor.behind(last.session_id)
+                MemoryCursor.of(last)
+                if await self.admits(last.session_id)
+                else MemoryCursor.after_scope(last.session_id)
             )
         return found[:limit]
 
     async def admits(self, session_id: str | None) -> bool:
         known = self._admitted.get(session_id)
         if known is None and session_id is not None:
-            session = await self.parts.sessions.find(session_id)
-            known = self._admitted[session_id] = session is not None and session.admits(self.parts.actor)
+            session = await self.service.sessions.find(session_id)
+            known = self._admitted[session_id] = session is not None and session.admits(self.service.actor)
         return bool(known)
 
 
 @dataclass(slots=True)
-class OpenMemory(Memory):
-    """One part of a memory whose owner is locked: nobody else changes it until the transaction ends."""
+class MemoryWriter(MemoryReader):
+    """Writes one scope of a memory whose owner is locked until the transaction ends."""
 
     session: Session | None
-    held: MemoryUsage
+    usage: MemoryUsage
     head: Head
-    _news: list[NewEvent] = field(default_factory=list)
+    _events: list[NewEvent] = field(default_factory=list)
 
-    async def set(self, key: str, text: str, terms: MemoryTerms) -> MemoryEntry:
+    async def set(self, key: str, text: str, options: MemoryWriteOptions) -> MemoryEntry:
         """Create or replace one entry."""
         check_value_size(len(text.encode()))
-        current = await self._living(key)
-        if current is not None and not terms.overwrite:
-            raise KeyExists(f"Your memory has a key '{key}' already.", key=key, current_version=current.version)
-        check_version(key, current.version if current else 0, terms.if_version)
-        entry = await self._following(current, key, text, terms)
+        current = await self._live_entry(key)
+        if current is not None and not options.overwrite:
+            raise KeyExists(f"The key '{key}' exists already in your memory.", key=key, current_version=current.version)
+        check_version(key, current.version if current else 0, options.if_version)
+        entry = await self._next_version(current, key, text, options)
         growth = entry.weight - (current.weight if current else 0)
-        await self._check_room(growth, entry)
-        await self.parts.lines.put_blob(entry.blob_hash, text)
-        await self.parts.entries.put(self.scope, entry)
-        await self._commit([_written(entry)], "set", growth=growth)
+        await self._check_limit(growth, entry)
+        await self.service.lines.put_blob(entry.blob_hash, text)
+        await self.service.entries.put(self.scope, entry)
+        await self._commit([_write_change(entry)], "set", growth=growth)
         if current is not None:
-            await self.parts.lines.prune(self.scope.line_id, key, keep=1)
-        self._news.append(self._event("memory.written", entry))
-        await self.announce()
+            await self.service.lines.prune(self.scope.line_id, key, keep=1)
+        self._events.append(self._event("memory.written", entry))
+        await self.publish()
         return entry
 
     async def delete(self, key: str, if_version: int | None) -> MemoryEntry:
-        """Forget one entry; that it was there stays on record."""
-        entry = await self._living(key)
+        """Delete an entry; history keeps a tombstone."""
+        entry = await self._live_entry(key)
         if entry is None:
             raise await self.missing(key)
         check_version(key, entry.version, if_version)
         await self._remove([entry], ChangeKind.DELETE)
-        await self.announce()
+        await self.publish()
         return entry
 
     async def expire_entries(self) -> None:
-        """Turn entries whose time has run out into history, as many as one transaction should."""
+        """Remove expired entries, at most one batch."""
         if self.head.next_expiry_at is None or self.head.next_expiry_at > self.now:
             return
-        expired = await self.parts.entries.expired(self.scope, self.now, _BURY_AT_ONCE)
+        expired = await self.service.entries.expired(self.scope, self.now, _EXPIRE_BATCH)
         if expired:
             await self._remove(expired, ChangeKind.EXPIRE)
-        next_expiry_at = await self.parts.entries.next_expiry(self.scope)
-        await self.parts.lines.set_next_expiry(self.scope.line_id, next_expiry_at)
+        next_expiry_at = await self.service.entries.next_expiry(self.scope)
+        await self.service.lines.set_next_expiry(self.scope.line_id, next_expiry_at)
         self.head = structs.replace(self.head, next_expiry_at=next_expiry_at)
 
-    async def announce(self) -> None:
-        """Publish what was done: last of all, because that makes everyone else who publishes wait."""
-        await self.parts.outbox.publish(*self._news)
-        self._news.clear()
+    async def publish(self) -> None:
+        """Publish the collected events. Last, because publishing blocks other publishers until the commit."""
+        await self.service.outbox.publish(*self._events)
+        self._events.clear()
 
-    async def _living(self, key: str) -> MemoryEntry | None:
-        """Return the live entry of a key; one that has expired is buried, so that its namesake begins anew."""
-        entry = await self.parts.entries.get(self.scope, key)
-        if entry is None or entry.lives_at(self.now):
+    async def _live_entry(self, key: str) -> MemoryEntry | None:
+        """Return the live entry of a key; an expired one is removed, so that a new incarnation starts."""
+        entry = await self.service.entries.get(self.scope, key)
+        if entry is None or entry.is_live(self.now):
             return entry
         await self._remove([entry], ChangeKind.EXPIRE)
         return None
 
-    async def _following(self, current: MemoryEntry | None, key: str, text: str, terms: MemoryTerms) -> MemoryEntry:
-        """Return the entry that a write makes of the present one, or the first of a new life."""
+    async def _next_version(
+        self, current: MemoryEntry | None, key: str, text: str, options: MemoryWriteOptions
+    ) -> MemoryEntry:
+        """Return the next version of an entry, or the first of a new incarnation."""
         return MemoryEntry(
             session_id=self.scope.session_id,
             key=key,
             incarnation=current.incarnation
             if current
-            else await self.parts.lines.last_incarnation(self.scope.line_id, key) + 1,
+            else await self.service.lines.last_incarnation(self.scope.line_id, key) + 1,
             version=current.version + 1 if current else 1,
             blob_hash=blob_hash(text),
             size=len(text.encode()),
-            metadata=terms.metadata,
+            metadata=options.metadata,
             created_at=current.created_at if current else self.now,
             updated_at=self.now,
-            expires_at=self.now + terms.expires_in * 1_000_000 if terms.expires_in else None,
+            expires_at=self.now + options.expires_in * 1_000_000 if options.expires_in else None,
         )
 
-    async def _check_room(self, growth: int, entry: MemoryEntry) -> None:
-        """Refuse what would make the memory too large; shrinking it is always allowed."""
-        limit = self.parts.limits.total_bytes
-        if growth <= 0 or self.held.weight + growth <= limit:
+    async def _check_limit(self, growth: int, entry: MemoryEntry) -> None:
+        """Raise MemoryLimitExceeded if the write grows the memory beyond its limit."""
+        limit = self.service.limits.total_bytes
+        if growth <= 0 or self.usage.weight + growth <= limit:
             return
-        # What has expired elsewhere and was not removed yet counts no more.
-        live = self.held.weight - (await self.parts.entries.overdue(self.scope.owner, self.now)).weight
+        # Expired entries of other scopes that are not removed yet do not count.
+        live = self.usage.weight - (await self.service.entries.expired_usage(self.scope.owner, self.now)).weight
         if live + growth > limit:
             raise MemoryLimitExceeded(
                 f"Your memory holds {live} of {limit} bytes; this write would make it {live + growth}.",
@@ -278,7 +281,7 @@ class OpenMemory(Memory):
     async def _remove(self, entries: Sequence[MemoryEntry], act: ChangeKind) -> None:
         expired = act is ChangeKind.EXPIRE
         for entry in entries:
-            await self.parts.entries.remove(self.scope, entry.key)
+            await self.service.entries.remove(self.scope, entry.key)
         await self._commit(
             [Change(entry.key, entry.incarnation, entry.version, act, None, ChangeMeta()) for entry in entries],
             act,
@@ -286,12 +289,12 @@ class OpenMemory(Memory):
             expired=len(entries) if expired else 0,
         )
         for entry in entries:
-            await self.parts.lines.prune(self.scope.line_id, entry.key, keep=0)
+            await self.service.lines.prune(self.scope.line_id, entry.key, keep=0)
         name = "memory.expired" if expired else "memory.deleted"
-        self._news += [self._event(name, entry, by_itself=expired) for entry in entries]
+        self._events += [self._event(name, entry, by_itself=expired) for entry in entries]
 
     async def _commit(self, changes: Sequence[Change], reason: str, *, growth: int, expired: int = 0) -> None:
-        actor = self.parts.actor
+        actor = self.service.actor
         commit = Commit(
             line_id=self.scope.line_id,
             seq=self.head.seq + 1,
@@ -301,21 +304,21 @@ class OpenMemory(Memory):
             step=None,
             changes=tuple(changes),
         )
-        self.head = await self.parts.lines.append(
+        self.head = await self.service.lines.append(
             self.head,
             commit,
             weight=self.head.weight + growth,
             next_expiry_at=_earliest([self.head.next_expiry_at, *(change.meta.expires_at for change in changes)]),
         )
-        await self.parts.entries.adjust(self.scope.owner, growth, expired)
-        self.held = MemoryUsage(self.held.weight + growth, self.held.expired + expired)
+        await self.service.entries.adjust(self.scope.owner, growth, expired)
+        self.usage = MemoryUsage(self.usage.weight + growth, self.usage.expired + expired)
 
     def _event(self, event_type: str, entry: MemoryEntry, *, by_itself: bool = False) -> NewEvent:
         return NewEvent(
             type=event_type,
             session_id=self.scope.session_id,
             subject=entry.key,
-            actor=SYSTEM.participant if by_itself else self.parts.actor.participant,
+            actor=SYSTEM.participant if by_itself else self.service.actor.participant,
             participants=self.session.audience if self.session else ANYONE,
             readable_by=(f"{PRINCIPAL}{self.scope.owner}",),
             data={
@@ -328,12 +331,12 @@ class OpenMemory(Memory):
         )
 
 
-def _written(entry: MemoryEntry) -> Change:
-    # What is forgotten must be gone, so history names what was said and does not repeat it.
-    said = None if entry.metadata is None else blob_hash(entry.metadata).hex()
-    meta = ChangeMeta(expires_at=entry.expires_at, size=entry.size, metadata_hash=said)
+def _write_change(entry: MemoryEntry) -> Change:
+    # Deleted values must be gone, so history keeps only hashes.
+    metadata_hash = None if entry.metadata is None else blob_hash(entry.metadata).hex()
+    meta = ChangeMeta(expires_at=entry.expires_at, size=entry.size, metadata_hash=metadata_hash)
     return Change(entry.key, entry.incarnation, entry.version, ChangeKind.WRITE, entry.blob_hash, meta)
 
 
-def _earliest(moments: Iterable[int | None]) -> int | None:
-    return min((moment for moment in moments if moment is not None), default=None)
+def _earliest(times: Iterable[int | None]) -> int | None:
+    return min((time for time in times if time is not None), default=None)

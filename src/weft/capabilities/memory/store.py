@@ -1,4 +1,4 @@
-"""What memory needs of storage."""
+"""Storage port of private memory."""
 
 from __future__ import annotations
 
@@ -11,38 +11,36 @@ if TYPE_CHECKING:
         KeyRange,
         MemoryCursor,
         MemoryEntry,
+        MemoryEntryWithValue,
         MemoryScope,
         MemoryUsage,
-        Remembered,
         ScopeSize,
     )
 
 
 class MemoryStore(Protocol):
-    """The present entries of agents' memories. Expired ones are among them until they are removed."""
+    """Current memory entries. Expired ones are included until they are removed."""
 
     async def lock(self, owner: str) -> MemoryUsage:
-        """Return what an agent's memory adds up to, keeping its other writers waiting until the transaction ends."""
+        """Lock an agent's memory until the transaction ends, and return its usage."""
         ...
 
-    async def held(self, owner: str) -> MemoryUsage:
-        """Return what an agent's memory adds up to."""
-        ...
+    async def usage(self, owner: str) -> MemoryUsage: ...
 
     async def adjust(self, owner: str, weight_change: int, expired: int) -> None:
-        """Add to what an agent's memory adds up to, which ``lock`` must have returned before."""
+        """Add to the usage of an agent's memory, which must be locked."""
         ...
 
     async def add_scope(self, scope: MemoryScope) -> None:
-        """Note that this part of a memory has a line, so that it goes when its session does."""
+        """Register a session scope, so that it is deleted with its session."""
         ...
 
     async def get(self, scope: MemoryScope, key: str) -> MemoryEntry | None: ...
 
-    async def read(self, scope: MemoryScope, key: str) -> Remembered | None: ...
+    async def read(self, scope: MemoryScope, key: str) -> MemoryEntryWithValue | None: ...
 
     async def values(self, blob_hashes: Iterable[bytes]) -> Mapping[bytes, str]:
-        """Return the JSON texts of values that present entries name."""
+        """Return the JSON texts of values by hash."""
         ...
 
     async def put(self, scope: MemoryScope, entry: MemoryEntry) -> None: ...
@@ -50,27 +48,27 @@ class MemoryStore(Protocol):
     async def remove(self, scope: MemoryScope, key: str) -> None: ...
 
     async def page(self, scope: MemoryScope, keys: KeyRange, now: int, limit: int) -> Sequence[MemoryEntry]:
-        """Return live entries of one part of a memory, by key in the order of its characters."""
+        """Return live entries of a scope, ordered by key."""
         ...
 
     async def page_of_all(
         self, owner: str, after: MemoryCursor, keys: KeyRange, now: int, limit: int
     ) -> Sequence[MemoryEntry]:
-        """Return live entries of a whole memory behind a position: the global ones first, then session by session."""
+        """Return live entries of all scopes after a cursor: global ones first, then session by session."""
         ...
 
     async def sizes(self, owner: str, now: int) -> Sequence[ScopeSize]:
-        """Return how many live entries each part of a memory has, leaving out those that have none."""
+        """Return the number of live entries of each scope that has any."""
         ...
 
     async def expired(self, scope: MemoryScope, now: int, limit: int) -> Sequence[MemoryEntry]:
-        """Return entries whose time has run out, longest overdue first."""
+        """Return expired entries, earliest expiry first."""
         ...
 
     async def next_expiry(self, scope: MemoryScope) -> int | None:
-        """Return when the next entry expires, if any does."""
+        """Return the earliest expiry, if any entry has one."""
         ...
 
-    async def overdue(self, owner: str, now: int) -> MemoryUsage:
-        """Return what entries add up to, and how many they are, that have expired and were not removed yet."""
+    async def expired_usage(self, owner: str, now: int) -> MemoryUsage:
+        """Return the weight and number of entries that have expired and are not removed yet."""
         ...

@@ -1,4 +1,4 @@
-"""How entries of a memory are shown, and paged through."""
+"""Response fields and cursors of memory entries."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 KEY_CHARACTER = r"[A-Za-z0-9_-]"
-Limit = Annotated[int, msgspec.Meta(ge=1, le=200, description="At most this many.")]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=200, description="Maximum entries.")]
 Cursor = Annotated[
     Annotated[str, msgspec.Meta(max_length=400, pattern=rf"^{KEY_CHARACTER}{{0,100}}\.{KEY_CHARACTER}{{1,255}}\Z")]
     | None,
-    msgspec.Meta(description="next_cursor of the page before."),
+    msgspec.Meta(description="next_cursor of the previous page."),
 ]
 
 
 class EntryView(Response, kw_only=True, omit_defaults=False):
-    """What every view of an entry tells. ``created_at`` and ``expires_at`` are seconds since 1970."""
+    """Fields of every entry. ``created_at`` and ``expires_at`` are seconds since 1970."""
 
     scope: ScopeName
     created_at: float
@@ -34,13 +34,13 @@ class EntryView(Response, kw_only=True, omit_defaults=False):
 
 
 class ValueView(EntryView):
-    """An entry with all that was said."""
+    """An entry with its value."""
 
     value: Any
     metadata: dict[str, Any]
 
 
-def times_of(entry: MemoryEntry) -> dict[str, Any]:
+def entry_fields(entry: MemoryEntry) -> dict[str, Any]:
     """Return the fields of an EntryView."""
     return {
         "scope": scope_name(entry.session_id),
@@ -50,16 +50,16 @@ def times_of(entry: MemoryEntry) -> dict[str, Any]:
     }
 
 
-def contents_of(entry: MemoryEntry, text: str) -> dict[str, Any]:
+def value_fields(entry: MemoryEntry, text: str) -> dict[str, Any]:
     """Return the fields of a ValueView."""
     return {
-        **times_of(entry),
+        **entry_fields(entry),
         "value": raw_json(text),
         "metadata": raw_json(entry.metadata or NO_METADATA),
     }
 
 
-def position_at(cursor: str | None) -> MemoryCursor:
+def parse_cursor(cursor: str | None) -> MemoryCursor:
     if cursor is None:
         return START
     session_id, _, key = cursor.partition(".")
@@ -67,7 +67,7 @@ def position_at(cursor: str | None) -> MemoryCursor:
 
 
 def next_cursor(found: Sequence[MemoryEntry], shown: Sequence[MemoryEntry]) -> str | None:
-    """Return where the next page begins, if more was found than is shown."""
+    """Return the cursor of the next page, if there is one."""
     if len(found) <= len(shown):
         return None
     return f"{shown[-1].session_id or ''}.{shown[-1].key}"

@@ -12,7 +12,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from weft.capabilities.board.model import Entry, EntryWithValue
-    from weft.capabilities.memory.model import MemoryEntry, Remembered
+    from weft.capabilities.memory.model import MemoryEntry, MemoryEntryWithValue
     from weft.capabilities.messages.model import Message
     from weft.capabilities.records.record_ids import VersionId
 
@@ -60,7 +60,7 @@ def text_of_entry(entry: EntryWithValue) -> str:
     return entry.value
 
 
-def text_of_memory(remembered: Remembered) -> str:
+def text_of_memory(remembered: MemoryEntryWithValue) -> str:
     """Return what is remembered: words as they are, anything else as JSON."""
     value = msgspec.json.decode(remembered.text)
     return value if isinstance(value, str) else remembered.text

@@ -158,7 +158,7 @@ async def text_at(uri: str, library: SearchStores) -> str | None:
     if scope.session_id is not None and not await _admits(scope.session_id, library):
         return None
     said = await library.memories.read(scope, version.key)
-    if said is None or not said.entry.lives_at(library.now) or await library.records.redactions([uri]):
+    if said is None or not said.entry.is_live(library.now) or await library.records.redactions([uri]):
         return None
     return text_of_memory(said)
 
@@ -234,7 +234,7 @@ async def _memory(owner: str, chunk: Chunk, library: SearchStores) -> ChunkPassa
         return None
     scope = MemoryScope(owner, name.session_id)
     said = await library.memories.read(scope, name.key)
-    if said is None or not said.entry.lives_at(library.now) or version_of(said.entry) != chunk.version:
+    if said is None or not said.entry.is_live(library.now) or version_of(said.entry) != chunk.version:
         return None
     return ChunkPassage(
         chunk=chunk,

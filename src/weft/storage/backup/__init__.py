@@ -1,8 +1,8 @@
-"""One file that holds everything: made from either database and either store of objects, restored into any.
+"""Backup and restore: one file with all data, independent of the database and the object store in use.
 
-The file is a zip. Each table is a stream of JSON lines, a row to a line in the order of the table's columns, blobs in
-base64; each value that lies outside the database is a member named as its object. ``manifest.json``, written last,
-names the schema the rows belong to and each table's row count and SHA-256. An object's is in its name.
+The file is a zip. Each table is a member with one JSON array per line, in column order, blobs in base64; each object is
+a member named by its path. ``manifest.json``, written last, has the schema version and the row count and SHA-256 of
+each table. The SHA-256 of an object is in its path.
 """
 
 from weft.storage.backup.archive import Manifest

@@ -1,4 +1,4 @@
-"""The file of a backup: what it says of itself, what may be wrong with it, and how it appears on disk."""
+"""The backup file: manifest, errors, and atomic writing."""
 
 from __future__ import annotations
 
@@ -23,42 +23,42 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None]
 
 FORMAT = 2
-# The first held no objects.
+# Format 1 had no objects.
 _READABLE = (1, FORMAT)
 _MANIFEST = "manifest.json"
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError, RuntimeError, msgspec.DecodeError)
 
 
 class BackupExists(Conflict):
-    """There is a file of this name already."""
+    """The file exists already."""
 
     code = "BACKUP_EXISTS"
-    hint = "Choose another name, such as one with a date; a backup never replaces a file."
+    hint = "Choose another name, such as one with a date; a backup never overwrites a file."
 
 
 class BackupNotWritten(Unavailable):
     """The backup file cannot be written."""
 
     code = "BACKUP_NOT_WRITTEN"
-    hint = "Nothing was left behind. Free space, or write to another folder, and try again."
+    hint = "No partial file remains. Free disk space or write to another folder, then retry."
 
 
 class BackupUnusable(Rejected):
-    """The file is not a whole, undamaged backup."""
+    """The file is not a complete, undamaged backup."""
 
     code = "BACKUP_UNUSABLE"
-    hint = "Nothing was restored. Copy the file again from where it is kept, or use an earlier backup."
+    hint = "Nothing was restored. Copy the file again from its original, or use an earlier backup."
 
 
 class SchemaStep(msgspec.Struct, frozen=True):
-    """One step of the schema, by name and content."""
+    """A migration by name and checksum."""
 
     name: str
     checksum: str
 
 
 class TableContent(msgspec.Struct, frozen=True):
-    """What one table's stream must turn out to be."""
+    """Columns, row count and checksum of one table."""
 
     columns: tuple[str, ...]
     rows: int
@@ -66,7 +66,7 @@ class TableContent(msgspec.Struct, frozen=True):
 
 
 class ObjectsContent(msgspec.Struct, frozen=True):
-    """How many values from outside the database the file holds, and which it should hold but could not."""
+    """Count and size of the objects in the file, and the paths of those left out."""
 
     count: int = 0
     bytes: int = 0
@@ -74,7 +74,7 @@ class ObjectsContent(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What a backup says of itself."""
+    """Description of a backup."""
 
     format: int
     weft: str
@@ -88,8 +88,8 @@ class Manifest(msgspec.Struct, frozen=True):
         return sum(content.rows for content in self.tables.values())
 
 
-class Meter:
-    """Counts towards a known total. An object and its row in the index count as one."""
+class ProgressCounter:
+    """Reports progress towards a known total. An object and its index row count as one."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
         self._progress = progress
@@ -111,15 +111,17 @@ def write_manifest(archive: zipfile.ZipFile, manifest: Manifest) -> None:
 
 
 def read_manifest(archive: zipfile.ZipFile) -> Manifest:
-    with damage_reported():
+    with report_damage():
         manifest = msgspec.json.decode(archive.read(_MANIFEST), type=Manifest)
     if manifest.format not in _READABLE:
-        raise BackupUnusable(f"The backup has the format {manifest.format}; this Weft reads formats up to {FORMAT}.")
+        raise BackupUnusable(
+            f"The backup has format {manifest.format}; this version of Weft reads formats up to {FORMAT}."
+        )
     return manifest
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[zipfile.ZipFile]:
+def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
     try:
         archive = zipfile.ZipFile(path)
     except zipfile.BadZipFile as error:
@@ -131,7 +133,7 @@ def opened(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 @contextmanager
-def damage_reported() -> Iterator[None]:
+def report_damage() -> Iterator[None]:
     try:
         yield
     except _DAMAGE as error:
@@ -139,8 +141,8 @@ def damage_reported() -> Iterator[None]:
 
 
 @contextmanager
-def appearing_whole(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Write beside the file and rename when all of it is on disk; leave nothing behind otherwise."""
+def atomic_archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Write to a temporary file and rename it once it is complete and on disk; on failure, remove it."""
     if path.exists():
         raise BackupExists(f"'{path}' exists already.")
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
@@ -159,7 +161,7 @@ def appearing_whole(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 class _File(io.FileIO):
-    """A new private file whose failures are told apart from those of the database that is read meanwhile."""
+    """A new private file. Its write errors are distinct from those of the database read at the same time."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))

@@ -1,4 +1,4 @@
-"""Making a backup: the tables as of one moment, then the objects they refer to."""
+"""Creates a backup: all tables in one read transaction, then the objects they refer to."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from weft.kernel.errors import Conflict, DiskFull
 from weft.storage.backup.archive import (
     FORMAT,
     Manifest,
-    Meter,
     ObjectsContent,
+    ProgressCounter,
     TableContent,
-    appearing_whole,
+    atomic_archive,
     object_member,
     write_manifest,
 )
-from weft.storage.backup.tables import OBJECTS, known_steps, object_rows, tables_after
+from weft.storage.backup.tables import OBJECTS, known_schema_steps, object_rows, tables_of_schema
 from weft.storage.migrations.runner import status
 from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.object_storage import hold_removals, release_removals
@@ -40,42 +40,42 @@ if TYPE_CHECKING:
     from weft.storage.backup.tables import ObjectRow, Table
     from weft.storage.sql.database import Database, Transaction, Value
 
-# Values may be megabytes or bytes, so pages are sized by what the rows before weighed.
+# Rows vary from bytes to megabytes, so the page size follows the size of previous rows.
 _PAGE_BYTES = 2_000_000
 _PAGE_ROWS = 2_000
 _FIRST_PAGE_ROWS = 16
-_NAMED_AT_MOST = 10
+_MAX_LISTED = 10
 
 
 class SchemaOutdated(Conflict):
-    """The database lacks steps of this version's schema."""
+    """The database lacks migrations of this version of Weft."""
 
     code = "SCHEMA_OUTDATED"
-    hint = "Run weft db migrate, or start a server, and make the backup then."
+    hint = "Run weft db migrate or start a server, then create the backup."
 
 
 class BackupIncomplete(Conflict):
-    """Some values that lie outside the database are missing or damaged, so a backup would not hold everything."""
+    """Some objects are missing or damaged, so the backup would be incomplete."""
 
     code = "BACKUP_INCOMPLETE"
-    hint = "Nothing was left behind. Put the objects back, or leave them out: weft db backup FILE --skip-damaged."
+    hint = "No file was written. Restore the objects, or leave them out: weft db backup FILE --skip-damaged."
 
 
-class _Everything:
-    """A backup being written: first the tables, in one transaction, then the objects, after it."""
+class _BackupWriter:
+    """Writes the tables in one transaction, and the objects after it."""
 
     def __init__(self, archive: zipfile.ZipFile, progress: Progress | None) -> None:
         self._archive = archive
         self._progress = progress
-        self._meter = Meter(None, 0)
-        self._tables = tables_after(len(known_steps()))
+        self._counter = ProgressCounter(None, 0)
+        self._tables = tables_of_schema(len(known_schema_steps()))
         self._contents: dict[str, TableContent] = {}
         self._index: list[bytes] = []
 
     async def write_tables(self, transaction: Transaction) -> None:
-        """Write every table but the index of objects, which is kept to be written with what it lists."""
+        """Write every table except the object index, which is written after the objects."""
         total = sum([await table.count(transaction) for table in self._tables])
-        self._meter = Meter(self._progress, total)
+        self._counter = ProgressCounter(self._progress, total)
         for table in self._tables:
             if table.name == OBJECTS:
                 self._index = [line async for lines in _pages(transaction, table) for line in lines]
@@ -83,31 +83,31 @@ class _Everything:
             with self._stream(table) as stream:
                 async for lines in _pages(transaction, table):
                     stream.write(lines)
-                    self._meter.add(len(lines))
+                    self._counter.add(len(lines))
 
     async def write_objects(self, store: ObjectStore) -> ObjectsContent:
-        """Write each object that is sound, and after them the index of just these."""
+        """Write each intact object, then the index of exactly these."""
         table = next(table for table in self._tables if table.name == OBJECTS)
-        carried, size, left_out = [], 0, []
+        written, size, left_out = [], 0, []
         for row in object_rows(table, self._index):
-            content = await _sound_content(store, row)
+            content = await _intact_content(store, row)
             if content is None:
                 left_out.append(row.path)
             else:
                 self._archive.writestr(object_member(row.path), content)
-                carried.append(row.line)
+                written.append(row.line)
                 size += len(content)
-            self._meter.add(1)
+            self._counter.add(1)
         with self._stream(table) as stream:
-            stream.write(carried)
-        return ObjectsContent(len(carried), size, left_out)
+            stream.write(written)
+        return ObjectsContent(len(written), size, left_out)
 
     def write_manifest(self, now: datetime, objects: ObjectsContent) -> Manifest:
         manifest = Manifest(
             format=FORMAT,
             weft=version("weft"),
             created_at=now,
-            migrations=known_steps(),
+            migrations=known_schema_steps(),
             tables=self._contents,
             objects=objects,
         )
@@ -123,7 +123,7 @@ class _Everything:
 
 
 class _Stream:
-    """A table's lines on their way into the file."""
+    """Writes the lines of a table, counting and hashing them."""
 
     def __init__(self, member: IO[bytes]) -> None:
         self._member = member
@@ -150,28 +150,28 @@ async def back_up(
     *,
     skip_damaged: bool = False,
 ) -> Manifest:
-    """Write everything there is at one moment into a new file, which appears only when it is complete.
+    """Write a consistent backup to a new file, which appears only when it is complete.
 
-    ``skip_damaged`` leaves out objects that are missing or damaged, and names them in the manifest.
+    ``skip_damaged`` leaves out objects that are missing or damaged, and lists them in the manifest.
     """
     if any(step.applied_at is None for step in await status(database)):
         raise SchemaOutdated
-    with appearing_whole(path) as archive:
-        everything = _Everything(archive, progress)
+    with atomic_archive(path) as archive:
+        writer = _BackupWriter(archive, progress)
         async with _removals_held(database, clock):
             now = clock.now()
-            await database.read(SYSTEM, everything.write_tables)
-            objects = await everything.write_objects(store)
+            await database.read(SYSTEM, writer.write_tables)
+            objects = await writer.write_objects(store)
         if objects.left_out and not skip_damaged:
             raise _incomplete(objects.left_out)
-        return everything.write_manifest(now, objects)
+        return writer.write_manifest(now, objects)
 
 
 @asynccontextmanager
 async def _removals_held(database: Database, clock: Clock) -> AsyncIterator[None]:
-    """Have every object that is there at the moment of the backup still be there when its turn comes."""
+    """Block the removal of objects while the backup runs."""
     holder, now = secrets.token_hex(8), to_micros(clock.now())
-    # A database that takes no writes any more must still be backed up: then nothing is doomed either.
+    # A database on a full disk must still be backed up; it cannot remove objects either.
     with suppress(DiskFull):
         await database.write(SYSTEM, lambda tx: hold_removals(tx, holder, now))
     try:
@@ -181,8 +181,8 @@ async def _removals_held(database: Database, clock: Clock) -> AsyncIterator[None
             await database.write(SYSTEM, lambda tx: release_removals(tx, holder))
 
 
-async def _sound_content(store: ObjectStore, row: ObjectRow) -> bytes | None:
-    """Return an object's bytes; None if they are not there, or not what was stored."""
+async def _intact_content(store: ObjectStore, row: ObjectRow) -> bytes | None:
+    """Return the content of an object; None if it is missing or damaged."""
     try:
         pointer = Pointer.at(row.path, row.size)
         content = await store.get(row.path, row.version or None, row.size)
@@ -193,18 +193,18 @@ async def _sound_content(store: ObjectStore, row: ObjectRow) -> bytes | None:
 
 
 def _incomplete(paths: Sequence[str]) -> BackupIncomplete:
-    named = ", ".join(paths[:_NAMED_AT_MOST])
-    more = f" and {len(paths) - _NAMED_AT_MOST} more" if len(paths) > _NAMED_AT_MOST else ""
-    return BackupIncomplete(f"Missing or damaged in the storage for large values ({len(paths)}): {named}{more}.")
+    named = ", ".join(paths[:_MAX_LISTED])
+    more = f" and {len(paths) - _MAX_LISTED} more" if len(paths) > _MAX_LISTED else ""
+    return BackupIncomplete(f"Missing or damaged objects ({len(paths)}): {named}{more}.")
 
 
 async def _pages(transaction: Transaction, table: Table) -> AsyncIterator[Sequence[bytes]]:
-    """Yield the table's rows as lines, in pages that stay small however large the rows are."""
+    """Yield the rows of a table as lines, in pages of bounded size."""
     places = [table.columns.index(column) for column in table.key]
     last: list[Value] = []
     size = _FIRST_PAGE_ROWS
     while True:
-        rows = await transaction.all(table.select(behind=bool(last)), *last, size)
+        rows = await transaction.all(table.select(after_key=bool(last)), *last, size)
         if not rows:
             return
         lines = [msgspec.json.encode(tuple(row)) + b"\n" for row in rows]

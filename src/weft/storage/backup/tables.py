@@ -1,4 +1,4 @@
-"""Every table a backup carries, read from the migrations themselves, so that a new one is never forgotten."""
+"""The tables of a backup, derived from the migrations, so that no new table is forgotten."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 OBJECTS = "objects"
 COLLECTIONS = "collections"
 TENANTS = "tenants"
-# What is about work of the processes that run now means nothing anywhere else.
-_CARRIED = {OBJECTS: "state = 'kept'", "jobs": "tenant <> ''"}
+# Rows of running processes are not backed up.
+_ROW_FILTERS = {OBJECTS: "state = 'kept'", "jobs": "tenant <> ''"}
 _PYTHON_TYPES: dict[str, type] = {"TEXT": str, "INTEGER": int, "REAL": float, "BLOB": bytes}
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as the migrations make it."""
+    """A table as the migrations define it."""
 
     name: str
     columns: tuple[str, ...]
@@ -41,15 +41,15 @@ class Table:
         return f"tables/{self.name}.ndjson"
 
     def lines(self, archive: zipfile.ZipFile) -> IO[bytes]:
-        """Open the table's stream; whoever reads its lines closes it."""
+        """Open the member with the rows; the caller closes it."""
         return archive.open(self.member)
 
-    def select(self, *, behind: bool) -> str:
-        """Return the statement for a page: the first one, or the one behind the last key seen."""
+    def select(self, *, after_key: bool) -> str:
+        """Return the statement for a page: the first one, or the one after a key."""
         key = ", ".join(self.key)
         places = ", ".join(f"${place}" for place in range(1, len(self.key) + 1))
-        where = self._where(f"({key}) > ({places})" if behind else None)
-        limit = len(self.key) + 1 if behind else 1
+        where = self._where(f"({key}) > ({places})" if after_key else None)
+        limit = len(self.key) + 1 if after_key else 1
         return f"SELECT {', '.join(self.columns)} FROM {self.name} {where} ORDER BY {key} LIMIT ${limit}"  # noqa: S608 - names from our own schema
 
     def insert(self, rows: int) -> str:
@@ -59,17 +59,17 @@ class Table:
         return f"INSERT INTO {self.name} ({', '.join(self.columns)}) VALUES {values}"  # noqa: S608 - names from our own schema
 
     async def count(self, transaction: Transaction) -> int:
-        """Return how many rows there are to carry."""
+        """Return the number of rows to back up."""
         row = await transaction.one(f"SELECT COUNT(*) FROM {self.name} {self._where()}")  # noqa: S608 - likewise
         return 0 if row is None else int(row[0])
 
     def _where(self, condition: str | None = None) -> str:
-        conditions = [each for each in (_CARRIED.get(self.name), condition) if each]
+        conditions = [each for each in (_ROW_FILTERS.get(self.name), condition) if each]
         return f"WHERE {' AND '.join(conditions)}" if conditions else ""
 
 
 class ObjectRow(NamedTuple):
-    """What a line of the objects' index says."""
+    """A row of the object index."""
 
     line: bytes
     tenant: str
@@ -80,19 +80,19 @@ class ObjectRow(NamedTuple):
 
 
 def object_rows(table: Table, lines: Iterable[bytes]) -> Iterator[ObjectRow]:
-    """Read the index of the objects that a backup carries."""
+    """Decode the object index."""
     decode = msgspec.json.Decoder(table.row).decode
     for line in lines:
         row = dict(zip(table.columns, decode(line), strict=True))
         yield ObjectRow(line, *(row[name] for name in ObjectRow._fields[1:]))
 
 
-def known_steps() -> list[SchemaStep]:
+def known_schema_steps() -> list[SchemaStep]:
     return [SchemaStep(step.name, step.checksum) for step in known_migrations()]
 
 
-def tables_after(steps: int) -> list[Table]:
-    """Run the first migrations in an empty SQLite in memory and look at what they make, in the order they make it."""
+def tables_of_schema(steps: int) -> list[Table]:
+    """Run the first migrations in an in-memory SQLite and return its tables in creation order."""
     with closing(apsw.Connection(":memory:")) as schema:
         for step in known_migrations()[:steps]:
             schema.execute(step.sql.format_map(DIALECT))

@@ -1,6 +1,6 @@
--- Tenants, who may act in them, sessions, the history of what changes, the board, events and audit.
--- Every key begins with the tenant, so PostgreSQL can be partitioned or sharded by it without a change of schema.
--- Times are microseconds since 1970 in UTC; JSON is text.
+-- Tenants, principals, sessions, history, the board, events and the audit log.
+-- Every primary key starts with the tenant, so that PostgreSQL can be partitioned or sharded by it.
+-- Times are microseconds since 1970 (UTC); JSON is stored as text.
 
 CREATE TABLE tenants (
     tenant       TEXT NOT NULL PRIMARY KEY,

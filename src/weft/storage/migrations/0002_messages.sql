@@ -1,5 +1,5 @@
--- Messages of a session, and how many each audience has.
--- A session numbers its messages 1, 2, 3 without gaps; their times never go back.
+-- Messages of a session, and their number by audience.
+-- Message ids are 1, 2, 3 ... without gaps in each session; timestamps never decrease.
 
 ALTER TABLE sessions ADD COLUMN message_count {bigint} NOT NULL DEFAULT 0;
 ALTER TABLE sessions ADD COLUMN last_message_at {bigint};
@@ -26,8 +26,7 @@ CREATE INDEX messages_by_audience ON messages (tenant, session_id, audience, mes
 CREATE INDEX messages_by_sender ON messages (tenant, session_id, sender, audience, message_id);
 CREATE INDEX messages_by_time ON messages (tenant, session_id, sent_at, message_id);
 
--- The stamp changes when a message leaves or joins an audience other than by being added, and no two sessions share one:
--- a count under the same stamp stands for the same messages.
+-- The stamp is unique and changes when a message moves to another audience: equal stamp and count mean the same messages.
 CREATE TABLE message_audiences (
     tenant     TEXT NOT NULL,
     session_id TEXT NOT NULL,

@@ -1,6 +1,6 @@
--- What agents keep for themselves: globally, or in a session.
--- A global entry has the empty session_id. Keys are bytes: both databases order those alike, whatever their collation,
--- so that a prefix is a range.
+-- Private memory of agents: global, or of a session.
+-- A global entry has an empty session_id. Keys are bytes, which both databases sort alike whatever the collation, so that a
+-- prefix is a range.
 
 CREATE TABLE memory_entries (
     tenant       TEXT NOT NULL,
@@ -23,7 +23,7 @@ CREATE INDEX memory_entries_by_expiry ON memory_entries (tenant, principal_id, s
     WHERE expires_at IS NOT NULL;
 CREATE INDEX memory_entries_by_owner ON memory_entries (tenant, principal_id, expires_at) WHERE expires_at IS NOT NULL;
 
--- What each agent's entries add up to, so that a limit costs one row; locked by whoever changes them.
+-- Memory usage of each agent, so that the limit check reads one row; writers lock it.
 CREATE TABLE memory_owners (
     tenant       TEXT NOT NULL,
     principal_id TEXT NOT NULL,
@@ -32,7 +32,7 @@ CREATE TABLE memory_owners (
     PRIMARY KEY (tenant, principal_id)
 ) {table};
 
--- Who keeps a memory of a session: what must go when the session does.
+-- Which agents have memory of a session, to delete it with the session.
 CREATE TABLE session_memories (
     tenant       TEXT NOT NULL,
     session_id   TEXT NOT NULL,
@@ -40,7 +40,7 @@ CREATE TABLE session_memories (
     PRIMARY KEY (tenant, session_id, principal_id)
 ) {table};
 
--- Values that could not be judged while someone else was at work on them: looked at again later.
+-- Blobs whose garbage collection was skipped because of a concurrent writer; checked again later.
 CREATE TABLE doubtful_blobs (
     tenant TEXT NOT NULL,
     hash   {blob} NOT NULL,

@@ -1,35 +1,35 @@
--- Branches and merges of lines, retention, what agents are and know, values outside the database, work done by itself.
+-- Branches and merges, retention, context snapshots, object storage, background jobs.
 
--- A branch goes on from a moment of another line, and shares everything before it.
+-- A branch starts at a commit of another line and shares everything before it.
 ALTER TABLE lines ADD COLUMN base_line TEXT;
 ALTER TABLE lines ADD COLUMN base_seq {bigint};
--- The line it is a branch of, however many branches lie between.
+-- The trunk of the branch, also for a branch of a branch.
 ALTER TABLE lines ADD COLUMN trunk TEXT;
--- The workflow step of the last commit that named one.
+-- The workflow step of the last commit that has one.
 ALTER TABLE lines ADD COLUMN step TEXT;
 
 CREATE INDEX lines_by_base ON lines (tenant, base_line, base_seq) WHERE base_line IS NOT NULL;
 CREATE INDEX lines_by_trunk ON lines (tenant, trunk, line_id) WHERE trunk IS NOT NULL;
 
--- What the line weighed after the commit, so that a branch from any moment knows without looking.
+-- Weight of the line after the commit, for branches that start there.
 ALTER TABLE commits ADD COLUMN weight {bigint};
--- The second parent of a merge. The hash tells whether the line of that name is still the one that was merged.
+-- The second parent of a merge. The hash detects a line that was deleted and created again under the same name.
 ALTER TABLE commits ADD COLUMN merged_line TEXT;
 ALTER TABLE commits ADD COLUMN merged_seq {bigint};
 ALTER TABLE commits ADD COLUMN merged_hash {blob};
 
 CREATE INDEX commits_that_merge ON commits (tenant, line_id, seq) WHERE merged_line IS NOT NULL;
 
--- Covers label, moment and author, so that a tag that was moved or forged is found out.
+-- Hash over label, version and author, to detect a moved or forged tag.
 ALTER TABLE tags ADD COLUMN hash {blob};
 ALTER TABLE tags ADD COLUMN automatic {bigint} NOT NULL DEFAULT 0;
 
 CREATE INDEX tags_by_creation ON tags (tenant, created_at, line_id, label);
 
--- The path of a value that is kept outside the database; the content is then what points there.
+-- The path of a value in object storage; the content is then the pointer to it.
 ALTER TABLE blobs ADD COLUMN object TEXT;
 
--- Without rowids a row of more than a kilobyte takes pages of its own in SQLite; in an ordinary table it shares them.
+-- In SQLite, a WITHOUT ROWID table stores rows over a kilobyte in separate pages; an ordinary table shares pages.
 {sqlite_only}
 CREATE TABLE blobs_by_rowid (
     tenant  TEXT NOT NULL,
@@ -44,7 +44,7 @@ DROP TABLE blobs;
 ALTER TABLE blobs_by_rowid RENAME TO blobs;
 {end_sqlite_only}
 
--- Moments that something beside a tag or a branch depends on: an agent's session, an open review.
+-- Versions pinned by something other than a tag or branch: an agent's session, an open review.
 CREATE TABLE pins (
     tenant  TEXT NOT NULL,
     line_id TEXT NOT NULL,
@@ -55,7 +55,7 @@ CREATE TABLE pins (
 
 CREATE INDEX pins_by_holder ON pins (tenant, holder);
 
--- Who works on which branch of what, where it is not the line itself; gone once that branch was deleted.
+-- The branch that a principal has checked out, if not the trunk; gone is set when that branch is deleted.
 CREATE TABLE switches (
     tenant       TEXT NOT NULL,
     line_id      TEXT NOT NULL,
@@ -65,10 +65,10 @@ CREATE TABLE switches (
     PRIMARY KEY (tenant, line_id, principal_id)
 ) {table};
 
--- How many branches a session's board has, so that a board without any need not look for them.
+-- The number of branches of a session's board, to skip the lookup if there are none.
 ALTER TABLE sessions ADD COLUMN branches {bigint} NOT NULL DEFAULT 0;
 
--- Merges that a human must decide about.
+-- Merge reviews: conflicts for a human to decide.
 CREATE TABLE reviews (
     tenant      TEXT NOT NULL,
     review_id   TEXT NOT NULL,
@@ -90,7 +90,7 @@ CREATE TABLE reviews (
 
 CREATE INDEX reviews_by_line ON reviews (tenant, line_id, opened_at);
 
--- How long old values are kept, and which pushes are large enough for a snapshot: for a sort of line, or for one line.
+-- Retention rules, for a kind of line or one line: how long old values are kept, and which pushes take a snapshot.
 CREATE TABLE retention (
     tenant        TEXT NOT NULL,
     subject       TEXT NOT NULL,
@@ -102,7 +102,7 @@ CREATE TABLE retention (
     PRIMARY KEY (tenant, subject)
 ) {table};
 
--- What retention removed, and by which rule.
+-- Prune log: what retention removed, and by which rule.
 CREATE TABLE prunings (
     tenant     TEXT NOT NULL,
     pruning_id TEXT NOT NULL,
@@ -119,7 +119,7 @@ CREATE TABLE prunings (
 
 CREATE INDEX prunings_by_line ON prunings (tenant, line_id, pruning_id);
 
--- What an agent holds in a session: one immutable version of its context, and on which line that version really is.
+-- The context version an agent has pinned in a session, and the line where that version was committed.
 CREATE TABLE context_snapshots (
     tenant       TEXT NOT NULL,
     session_id   TEXT NOT NULL,
@@ -134,7 +134,7 @@ CREATE TABLE context_snapshots (
     PRIMARY KEY (tenant, session_id, principal_id)
 ) {table};
 
--- Values kept outside the database: on their way (pending), there (kept), or on their way out (doomed, deleting).
+-- Index of object storage: uploading (pending), stored (kept), or being removed (doomed, deleting).
 CREATE TABLE objects (
     tenant  TEXT NOT NULL,
     path    TEXT NOT NULL,
@@ -147,7 +147,7 @@ CREATE TABLE objects (
 
 CREATE INDEX objects_to_clear ON objects (at) WHERE state <> 'kept';
 
--- Work that goes on by itself: who does it until when, and how far it got.
+-- Background jobs: lease and cursor.
 CREATE TABLE jobs (
     tenant      TEXT NOT NULL,
     job         TEXT NOT NULL,

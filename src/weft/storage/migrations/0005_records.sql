@@ -1,14 +1,14 @@
--- Records of what the engine did: the event log as their index, and what no other table says.
+-- Stored records, and the event log as the index of all records.
 
--- What an event is part of, by the ids it has where the call came from; the less asked-for ones together, as JSON.
+-- Correlation ids of an event; the rarely queried ones as one JSON object.
 ALTER TABLE events ADD COLUMN turn_id TEXT;
 ALTER TABLE events ADD COLUMN task_id TEXT;
 ALTER TABLE events ADD COLUMN tool_call_id TEXT;
 ALTER TABLE events ADD COLUMN runtime TEXT;
--- Of an event that came with an import: the source and the id it had there, as JSON.
+-- Source and id of an imported event, as JSON.
 ALTER TABLE events ADD COLUMN origin TEXT;
 
--- The name that others see on the work of a message's sender, as it was then.
+-- The participant name of a message's sender at that time.
 ALTER TABLE messages ADD COLUMN author TEXT;
 
 CREATE INDEX events_by_turn ON events (tenant, turn_id, seq) WHERE turn_id IS NOT NULL;
@@ -18,9 +18,9 @@ CREATE INDEX events_by_actor ON events (tenant, actor, seq);
 CREATE INDEX events_by_subject ON events (tenant, subject, seq);
 CREATE INDEX events_by_time ON events (tenant, at, seq);
 
--- Records that nothing else is the source of. Those of a session go when it goes; others have the empty session_id.
--- A status is an envelope's lifecycle or that of missing context; seq is the event that last told of the record.
--- Several may go by the name in recorded_by; principal_id is who it was, if that is somebody of this installation.
+-- Records that are not derived from other tables. Those of a session are deleted with it; others have an empty session_id.
+-- status: lifecycle of an envelope or of missing context. seq: the last event about the record.
+-- recorded_by is a participant name, which several principals may share; principal_id is set if it is a local principal.
 CREATE TABLE records (
     tenant       TEXT NOT NULL,
     type         TEXT NOT NULL,
@@ -41,7 +41,7 @@ CREATE INDEX records_by_session ON records (tenant, session_id, seq);
 CREATE INDEX missing_context_open ON records (tenant, session_id, recorded_at)
     WHERE type = 'missing_context' AND status <> 'resolved';
 
--- Which records name which items.
+-- Which records reference which items.
 CREATE TABLE record_items (
     tenant    TEXT NOT NULL,
     item_id   TEXT NOT NULL,
@@ -52,8 +52,7 @@ CREATE TABLE record_items (
 
 CREATE INDEX record_items_by_record ON record_items (tenant, type, record_id);
 
--- What an item that is a record says, where that is too long for the record itself. It is found by the item alone:
--- whoever knows a digest knows nothing more by it.
+-- Content of stored items that is too long for the record. It is found by the item id only: a digest alone gives no access.
 CREATE TABLE record_contents (
     tenant     TEXT NOT NULL,
     session_id TEXT NOT NULL,
@@ -81,7 +80,7 @@ CREATE TABLE redactions (
 
 CREATE INDEX redactions_by_session ON redactions (tenant, session_id);
 
--- What may leave, in which form and by whose hand: rules that a tenant has set.
+-- Export policies of tenants: what an export may contain, in which form, and who may use the policy.
 CREATE TABLE export_policies (
     tenant     TEXT NOT NULL,
     name       TEXT NOT NULL,

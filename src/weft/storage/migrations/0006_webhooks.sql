@@ -1,7 +1,7 @@
--- Who is told of events by a call to an address of theirs, and what they have not taken yet.
+-- Webhooks and their deliveries.
 
--- It sees with the rights of the principal that made it. A cursor is the last event that was looked at; reason says why
--- one that is disabled is so. Only the holder sends, until its lease ends; a lease nobody holds is a pause.
+-- A webhook has the rights of the principal that created it. cursor: the last event processed; reason: why it is disabled.
+-- Only the lease holder sends. A lease without a holder is a backoff.
 CREATE TABLE webhooks (
     tenant       TEXT NOT NULL,
     webhook_id   TEXT NOT NULL,
@@ -21,7 +21,7 @@ CREATE TABLE webhooks (
     PRIMARY KEY (tenant, webhook_id)
 ) {table};
 
--- What is to be sent, or could not be. What was taken is only counted.
+-- Pending and failed deliveries. Successful ones are only counted.
 CREATE TABLE webhook_deliveries (
     tenant      TEXT NOT NULL,
     webhook_id  TEXT NOT NULL,

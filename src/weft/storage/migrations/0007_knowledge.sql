@@ -1,14 +1,14 @@
--- What can be searched by meaning and by words: chunks of documents, messages, boards and memory, with their vectors.
+-- The search index: chunks of documents, messages, boards and memory, with their vectors.
 
 {postgres_only}
 CREATE EXTENSION IF NOT EXISTS vector;
 {end_postgres_only}
 
--- A collection is what is searched together: one for each domain of knowledge, one for all sessions, one for all memory.
--- The number counts everything that happened to it: each chunk and each removal takes the next. Whoever changes a collection
--- holds its row until the end, so numbers become visible in order. The birth is another one for a collection that was taken
--- away and put up again, or restored: numbers of one birth mean nothing in another. Removals and returns up to the number
--- forgotten are not there any more: a copy of the collection that has not seen them is of no use.
+-- A collection is searched as one unit: one for each knowledge domain, one for all sessions, one for all memory.
+-- number is the change counter: each new chunk and each removal takes the next value. Writers lock the row until their commit,
+-- so numbers become visible in order. birth is the generation: it changes when a collection is deleted and created again, or
+-- restored, and numbers of different generations are not comparable. Removals up to forgotten are deleted: a replica that
+-- has not seen them must be rebuilt.
 CREATE TABLE collections (
     tenant    TEXT NOT NULL,
     collection     TEXT NOT NULL,
@@ -19,10 +19,10 @@ CREATE TABLE collections (
     PRIMARY KEY (tenant, collection)
 ) {table};
 
--- One chunk: characters from start_at to end_at of a version of an item. An item is a document, message, key or memory;
--- its place is the domain, session or agent it belongs to. The scope says who in that place may see it, as patterns in
--- JSON, empty for all. Terms are its words as they are compared. The text is what a vector is made of, with the heading
--- before it; what a caller is shown of messages, boards and memory comes from where it lives.
+-- One chunk: characters start_at to end_at of a version of an item (document, message, key or memory entry). place: the
+-- domain, session or agent of the item. scope: the read ACL within that place as JSON patterns, empty for all. terms: the
+-- analysed tokens. text: the input of the embedding, including headings; results for messages, boards and memory are read
+-- from their own tables.
 CREATE TABLE chunks (
     tenant     TEXT NOT NULL,
     collection      TEXT NOT NULL,
@@ -52,7 +52,7 @@ CREATE TABLE chunks (
 CREATE INDEX chunks_by_item ON chunks (tenant, collection, place, item, version, ordinal);
 CREATE INDEX chunks_by_digest ON chunks (tenant, digest);
 
--- The vectors of chunks, two bytes a dimension, for each model that is in use.
+-- Vectors of chunks, two bytes per dimension, for each model in use.
 CREATE TABLE chunk_vectors (
     tenant TEXT NOT NULL,
     collection  TEXT NOT NULL,
@@ -62,7 +62,7 @@ CREATE TABLE chunk_vectors (
     PRIMARY KEY (tenant, collection, model, number)
 ) {rows_table_by_tenant};
 
--- Chunks that are gone, under the number that their going took: what a copy of a collection must forget.
+-- Removed chunks, by the change number of their removal, for replicas to catch up.
 CREATE TABLE chunk_removals (
     tenant  TEXT NOT NULL,
     collection   TEXT NOT NULL,
@@ -71,8 +71,7 @@ CREATE TABLE chunk_removals (
     PRIMARY KEY (tenant, collection, number)
 ) {table};
 
--- Chunks from first to last that got vectors of a further model, under the number that this took: what a copy of a collection
--- must read again.
+-- Ranges of chunks that got vectors of another model, by change number, for replicas to read again.
 CREATE TABLE chunk_returns (
     tenant TEXT NOT NULL,
     collection  TEXT NOT NULL,
@@ -83,8 +82,8 @@ CREATE TABLE chunk_returns (
     PRIMARY KEY (tenant, collection, model, number)
 ) {table};
 
--- Vectors of texts that were embedded before, by what the text and the model are. The kind tells what for: a passage of
--- something that can be found, or what a caller asked to have embedded, which goes first.
+-- Embedding cache, by hash of text and model. kind: a passage of an indexed item, or a text that a caller embedded; the latter
+-- is evicted first.
 CREATE TABLE embedding_cache (
     tenant  TEXT NOT NULL,
     model   TEXT NOT NULL,

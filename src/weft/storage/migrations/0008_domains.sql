@@ -1,14 +1,14 @@
--- What a tenant's agents know from documents: domains, the documents in them, and how far each is on its way to search.
+-- Knowledge domains, their documents, and the indexing state of each document.
 
--- How much a tenant may have, where it was agreed; tenants without a row have what the installation gives everyone.
+-- Plans of tenants; a tenant without a row has the default plan.
 CREATE TABLE tenant_plans (
     tenant TEXT NOT NULL PRIMARY KEY,
     plan   TEXT NOT NULL,
     since  {bigint} NOT NULL
 ) {table};
 
--- Who may look into a domain: those its patterns name, cleared as high as it asks; who of them may write. While its documents are being cut
--- anew, reindex_after is the last one that was looked at; afresh if they are embedded anew as well.
+-- A domain with its ACL: readers, their clearance, and writers. During a reindex, reindex_after is the cursor, and afresh
+-- is set if embeddings are recomputed too.
 CREATE TABLE domains (
     tenant        TEXT NOT NULL,
     domain        TEXT NOT NULL,
@@ -28,12 +28,11 @@ CREATE TABLE domains (
     PRIMARY KEY (tenant, domain)
 ) {table};
 
--- A document. Its version counts what was put and how it was cut; the indexed one is the one that searches find.
--- Several versions may be cut from the same content. Only the holder indexes, until its lease ends; a lease nobody holds
--- is a pause. How the version at work was cut is kept, so that whoever goes on with it can tell whether it still fits.
--- Starts counts how often it was taken up since it got any further, so that what ends the process does not for ever.
--- Unfinished is 1 while there are chunks of versions that searches must not find. What the indexed version was said to be
--- is kept beside what was put last, so that searches judge and show what they find; text_bytes is how long its text is.
+-- A document. version counts changes of content and of chunking; searches find the indexed version. Several versions may
+-- share one content. Only the lease holder indexes; a lease without a holder is a backoff. The chunking options of the version
+-- in progress are stored, to detect that they changed meanwhile. starts counts attempts without progress, so that a document
+-- that crashes the process is given up. unfinished is 1 while there are chunks of versions that searches must not find. The
+-- metadata of the indexed version is stored next to that of the last put; text_bytes is the length of its text.
 CREATE TABLE documents (
     tenant          TEXT NOT NULL,
     domain          TEXT NOT NULL,
@@ -77,7 +76,7 @@ CREATE INDEX documents_by_state ON documents (tenant, domain, state, document_id
 CREATE INDEX documents_pending ON documents (tenant, queued_at) WHERE state = 'pending';
 CREATE INDEX documents_unfinished ON documents (tenant, domain) WHERE unfinished = 1;
 
--- What was put, packed; and its text where that is not the content itself.
+-- Document content, compressed, and the extracted text if it differs from the content.
 CREATE TABLE document_contents (
     tenant      TEXT NOT NULL,
     domain      TEXT NOT NULL,

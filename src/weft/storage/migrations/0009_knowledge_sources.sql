@@ -1,8 +1,7 @@
--- Where the documents of a domain come from by themselves: folders, addresses, and whoever calls a hook.
+-- Knowledge sources, from which documents are synchronised: folders, URLs, and hooks.
 
--- A source is brought up to date when it is due or somebody asks for it (asked: 1, with everything read anew: 2). What
--- it looked like then is in seen. The error is that of the last of so many failures in a row. A hook is known by the
--- digest of its token.
+-- A source is synchronised when due or on request (asked: 1; with a full re-read: 2). seen: its state at the last sync.
+-- error: the last of the consecutive failures. A hook is identified by the digest of its token.
 CREATE TABLE knowledge_sources (
     tenant        TEXT NOT NULL,
     source_id     TEXT NOT NULL,
@@ -30,12 +29,12 @@ CREATE TABLE knowledge_sources (
 ) {table};
 
 CREATE INDEX knowledge_sources_by_domain ON knowledge_sources (tenant, domain, created_at, source_id);
--- Begins with what all of them share, so that SQLite prefers it to reading every source by the primary key.
+-- Starts with a constant column, so that SQLite prefers it to a scan by the primary key.
 CREATE INDEX knowledge_sources_to_look_at ON knowledge_sources (enabled, tenant, source_id)
     WHERE enabled = 1 AND kind <> 'hook' AND (watch = 1 OR asked > 0 OR due_at IS NOT NULL);
 
--- Which documents a source has put, and what of their files tells whether they have changed since. The digest is that of
--- what was last put, empty if nothing was: a document that is otherwise is no longer the source's.
+-- Documents of a source, with what detects a change of their files. digest: of the content last put, empty if none; a
+-- document with another content is no longer managed by the source.
 CREATE TABLE knowledge_source_files (
     tenant      TEXT NOT NULL,
     source_id   TEXT NOT NULL,
@@ -47,7 +46,7 @@ CREATE TABLE knowledge_source_files (
     PRIMARY KEY (tenant, source_id, document_id)
 ) {table};
 
--- Signed calls to a hook that were taken, and what they were answered: for as long as they could be played back.
+-- Accepted signed hook calls and their answers, kept while they could be replayed.
 CREATE TABLE knowledge_hook_calls (
     tenant    TEXT NOT NULL,
     source_id TEXT NOT NULL,

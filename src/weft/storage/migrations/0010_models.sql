@@ -1,5 +1,5 @@
--- The way of a tenant from one embedding model to another: its last one. Collection and number are the last chunk that was
--- looked at. It is comparable if both models can be asked; the comparison is JSON. The problem is why it does not go on.
+-- The last model migration of a tenant. collection and number are the cursor. comparable: both models are available;
+-- comparison: JSON. problem: why the migration is stuck.
 CREATE TABLE model_migrations (
     tenant       TEXT NOT NULL,
     from_model   TEXT NOT NULL,

@@ -1,4 +1,4 @@
-"""Bringing a database to the schema this Weft knows: ordered steps, each applied once and never edited after."""
+"""Schema migrations: ordered SQL files, each applied once and recorded with its checksum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from weft.kernel.clock import Clock
     from weft.storage.sql.database import Database, Transaction
 
-_RECORD = """
+_MIGRATIONS_TABLE = """
 CREATE TABLE IF NOT EXISTS weft_migrations (
     name       TEXT NOT NULL PRIMARY KEY,
     checksum   TEXT NOT NULL,
@@ -24,16 +24,16 @@ CREATE TABLE IF NOT EXISTS weft_migrations (
 
 
 class SchemaMismatch(Conflict):
-    """The database was made by another version of Weft."""
+    """The schema of the database belongs to another version of Weft."""
 
     code = "SCHEMA_MISMATCH"
-    hint = "Run the version of Weft that made this database, or restore a backup made by this one."
+    hint = "Run the version of Weft that created this database, or restore a backup made by this version."
     severity = "critical"
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One step of the schema's history."""
+    """One migration."""
 
     name: str
     sql: str
@@ -45,7 +45,7 @@ class Migration:
 
 @dataclass(frozen=True, slots=True)
 class MigrationStatus:
-    """Whether a step was applied, and when (microseconds since 1970)."""
+    """When a migration was applied (microseconds since 1970), if it was."""
 
     name: str
     applied_at: int | None
@@ -58,13 +58,13 @@ def known_migrations() -> list[Migration]:
 
 
 async def migrate(database: Database, clock: Clock, *, steps: int | None = None) -> list[str]:
-    """Apply what is missing, in order, and return the names. Safe to call from several processes at once.
+    """Apply missing migrations in order and return their names. Safe to call from several processes at once.
 
-    ``steps`` stops after so many of the known ones.
+    ``steps`` limits it to the first migrations.
     """
 
     async def apply(transaction: Transaction) -> list[str]:
-        await transaction.run(_RECORD)
+        await transaction.run(_MIGRATIONS_TABLE)
         applied = await _applied(transaction)
         missing = [step for step in known_migrations()[:steps] if step.name not in applied]
         for step in missing:
@@ -81,23 +81,23 @@ async def migrate(database: Database, clock: Clock, *, steps: int | None = None)
 
 
 async def status(database: Database) -> list[MigrationStatus]:
-    """Return every known step with the time it was applied, if it was."""
+    """Return every known migration with the time it was applied."""
 
-    async def look(transaction: Transaction) -> list[MigrationStatus]:
-        await transaction.run(_RECORD)
+    async def read(transaction: Transaction) -> list[MigrationStatus]:
+        await transaction.run(_MIGRATIONS_TABLE)
         applied = await _applied(transaction)
         return [MigrationStatus(step.name, applied.get(step.name)) for step in known_migrations()]
 
-    return await database.exclusively(look)
+    return await database.exclusively(read)
 
 
 async def _applied(transaction: Transaction) -> dict[str, int]:
-    """Return what was applied and when, refusing a database that this version's own steps did not make."""
+    """Return the applied migrations; SchemaMismatch if one is unknown or has another checksum."""
     known = {step.name: step.checksum for step in known_migrations()}
     rows = await transaction.all("SELECT name, checksum, applied_at FROM weft_migrations ORDER BY name")
     for name, checksum, _ in rows:
         if name not in known:
-            raise SchemaMismatch(f"The database has the step '{name}', which this version of Weft does not know.")
+            raise SchemaMismatch(f"The database has the migration '{name}', which this version of Weft does not know.")
         if known[name] != checksum:
-            raise SchemaMismatch(f"The step '{name}' was applied from other text than this version carries.")
+            raise SchemaMismatch(f"The migration '{name}' was applied with another content than in this version.")
     return {name: applied_at for name, _, applied_at in rows}

@@ -1,10 +1,10 @@
-"""Agents' memories in SQL."""
+"""Private memory in SQL."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.capabilities.memory.model import MemoryEntry, MemoryScope, MemoryUsage, Remembered, ScopeSize
+from weft.capabilities.memory.model import MemoryEntry, MemoryEntryWithValue, MemoryScope, MemoryUsage, ScopeSize
 from weft.storage.sql.blob_codec import text_of
 from weft.storage.sql.blobs import SqlBlobs
 
@@ -21,12 +21,12 @@ _ENTRY = f"SELECT {_COLUMNS} FROM memory_entries e "  # noqa: S608 - our own col
 _WITH_VALUE = f"""
 SELECT {_COLUMNS}, b.content FROM memory_entries e JOIN blobs b ON b.tenant = e.tenant AND b.hash = e.blob_hash
 """  # noqa: S608 - our own column names
-_HELD = "SELECT weight, expired FROM memory_owners WHERE tenant = $1 AND principal_id = $2 "
-_NOTHING = MemoryUsage(0, 0)
+_USAGE = "SELECT weight, expired FROM memory_owners WHERE tenant = $1 AND principal_id = $2 "
+_NO_USAGE = MemoryUsage(0, 0)
 
 
 class SqlMemoryStore:
-    """Entries of memories, as rows of one tenant."""
+    """Memory entries of one tenant."""
 
     __slots__ = ("_tenant", "_tx")
 
@@ -35,7 +35,7 @@ class SqlMemoryStore:
         self._tenant = transaction.tenant
 
     async def lock(self, owner: str) -> MemoryUsage:
-        row = await self._tx.one(_HELD + "{for_update}", self._tenant, owner)
+        row = await self._tx.one(_USAGE + "{for_update}", self._tenant, owner)
         if row is None:
             await self._tx.run(
                 """
@@ -45,12 +45,12 @@ class SqlMemoryStore:
                 self._tenant,
                 owner,
             )
-            row = await self._tx.one(_HELD + "{for_update}", self._tenant, owner)
-        return _NOTHING if row is None else MemoryUsage(*row)
+            row = await self._tx.one(_USAGE + "{for_update}", self._tenant, owner)
+        return _NO_USAGE if row is None else MemoryUsage(*row)
 
-    async def held(self, owner: str) -> MemoryUsage:
-        row = await self._tx.one(_HELD, self._tenant, owner)
-        return _NOTHING if row is None else MemoryUsage(*row)
+    async def usage(self, owner: str) -> MemoryUsage:
+        row = await self._tx.one(_USAGE, self._tenant, owner)
+        return _NO_USAGE if row is None else MemoryUsage(*row)
 
     async def adjust(self, owner: str, weight_change: int, expired: int) -> None:
         await self._tx.run(
@@ -83,7 +83,7 @@ class SqlMemoryStore:
         )
         return None if row is None else _entry(row)
 
-    async def read(self, scope: MemoryScope, key: str) -> Remembered | None:
+    async def read(self, scope: MemoryScope, key: str) -> MemoryEntryWithValue | None:
         row = await self._tx.one(
             _WITH_VALUE + "WHERE e.tenant = $1 AND e.principal_id = $2 AND e.session_id = $3 AND e.key = $4",
             self._tenant,
@@ -91,7 +91,7 @@ class SqlMemoryStore:
             scope.session_id or "",
             key.encode(),
         )
-        return None if row is None else Remembered(_entry(row), text_of(row[10]))
+        return None if row is None else MemoryEntryWithValue(_entry(row), text_of(row[10]))
 
     async def values(self, blob_hashes: Iterable[bytes]) -> Mapping[bytes, str]:
         return await SqlBlobs(self._tx).read(blob_hashes)
@@ -212,7 +212,7 @@ class SqlMemoryStore:
         )
         return None if row is None else row[0]
 
-    async def overdue(self, owner: str, now: int) -> MemoryUsage:
+    async def expired_usage(self, owner: str, now: int) -> MemoryUsage:
         row = await self._tx.one(
             """
             SELECT CAST(COALESCE(SUM(weight), 0) AS {bigint}), COUNT(*) FROM memory_entries
@@ -222,11 +222,11 @@ class SqlMemoryStore:
             owner,
             now,
         )
-        return _NOTHING if row is None else MemoryUsage(*row)
+        return _NO_USAGE if row is None else MemoryUsage(*row)
 
 
 async def memories_of(transaction: Transaction, session_id: str) -> list[MemoryScope]:
-    """Return every agent's memory of a session, in the one order in which they are ever locked together."""
+    """Return the memory scopes of a session, in lock order."""
     rows = await transaction.all(
         "SELECT principal_id FROM session_memories WHERE tenant = $1 AND session_id = $2 ORDER BY principal_id",
         transaction.tenant,
@@ -236,7 +236,7 @@ async def memories_of(transaction: Transaction, session_id: str) -> list[MemoryS
 
 
 async def erase_memories(transaction: Transaction, session_id: str) -> None:
-    """Remove what agents remember of a session, so that it counts for none of them any more."""
+    """Delete all memory of a session, and subtract it from the usage of its owners."""
     for scope in await memories_of(transaction, session_id):
         removed = await transaction.one(
             """

@@ -20,7 +20,7 @@ _definition = msgspec.json.Decoder(PolicyDefinition).decode
 
 
 class SqlPolicyStore:
-    """Policies, as rows of one tenant."""
+    """Export policies of one tenant."""
 
     __slots__ = ("_tenant", "_tx")
 
@@ -50,8 +50,10 @@ class SqlPolicyStore:
         return [_policy(row) for row in await self._tx.all(_POLICY + "AND name >= '' ORDER BY name", self._tenant)]
 
     async def delete(self, name: str) -> bool:
-        gone = await self._tx.changed("DELETE FROM export_policies WHERE tenant = $1 AND name = $2", self._tenant, name)
-        return gone > 0
+        deleted = await self._tx.changed(
+            "DELETE FROM export_policies WHERE tenant = $1 AND name = $2", self._tenant, name
+        )
+        return deleted > 0
 
 
 def _policy(row: Row) -> ExportPolicy:

@@ -9,9 +9,9 @@ from weft.capabilities.memory.model import (
     KeyRange,
     MemoryCursor,
     MemoryEntry,
+    MemoryEntryWithValue,
     MemoryScope,
     MemoryUsage,
-    Remembered,
     ScopeSize,
 )
 from weft.testing.contracts.stores import ContractStores
@@ -83,7 +83,7 @@ class MemoryStoreContract:
         text = '"naïve\\u0000 漢"'
         await stores.lines.put_blob(blob_hash(text), text)
         await stores.memory.put(GLOBAL, entry("a", text))
-        assert await stores.memory.read(GLOBAL, "a") == Remembered(entry("a", text), text)
+        assert await stores.memory.read(GLOBAL, "a") == MemoryEntryWithValue(entry("a", text), text)
         assert await stores.memory.read(GLOBAL, "b") is None
 
     async def test_any_number_of_values_is_read_by_their_hashes(self, stores: ContractStores) -> None:
@@ -121,8 +121,8 @@ class MemoryStoreContract:
         assert await listed(stores) == every
         assert await listed(stores, limit=2) == every[:2]
         assert await listed(stores, every[1]) == every[2:]
-        assert await listed(stores, MemoryCursor.behind("s1")) == every[3:]
-        assert await listed(stores, MemoryCursor.behind(None)) == every[1:]
+        assert await listed(stores, MemoryCursor.after_scope("s1")) == every[3:]
+        assert await listed(stores, MemoryCursor.after_scope(None)) == every[1:]
 
     async def test_sizes_count_what_lives(self, stores: ContractStores) -> None:
         await put(stores, GLOBAL, "a", "b")
@@ -140,18 +140,18 @@ class MemoryStoreContract:
         assert [found.key for found in await stores.memory.expired(GLOBAL, 6, 1)] == ["b"]
         assert await stores.memory.next_expiry(GLOBAL) == 3
         assert await stores.memory.next_expiry(MemoryScope("planner", "s2")) is None
-        assert await stores.memory.overdue("planner", 6) == MemoryUsage(weight=8, expired=4)
-        assert await stores.memory.overdue("nobody", 6) == MemoryUsage(0, 0)
+        assert await stores.memory.expired_usage("planner", 6) == MemoryUsage(weight=8, expired=4)
+        assert await stores.memory.expired_usage("nobody", 6) == MemoryUsage(0, 0)
 
     async def test_what_a_memory_adds_up_to_is_kept_by_owner(
         self, stores: ContractStores, elsewhere: ContractStores
     ) -> None:
-        assert await stores.memory.held("planner") == MemoryUsage(0, 0)
+        assert await stores.memory.usage("planner") == MemoryUsage(0, 0)
         assert await stores.memory.lock("planner") == MemoryUsage(0, 0)
         await stores.memory.adjust("planner", 10, 0)
         await stores.memory.adjust("planner", -3, 2)
-        assert await stores.memory.lock("planner") == await stores.memory.held("planner") == MemoryUsage(7, 2)
-        assert await stores.memory.held("other") == await elsewhere.memory.held("planner") == MemoryUsage(0, 0)
+        assert await stores.memory.lock("planner") == await stores.memory.usage("planner") == MemoryUsage(7, 2)
+        assert await stores.memory.usage("other") == await elsewhere.memory.usage("planner") == MemoryUsage(0, 0)
 
     async def test_a_session_takes_every_memory_of_it_along(
         self, stores: ContractStores, elsewhere: ContractStores
@@ -166,7 +166,7 @@ class MemoryStoreContract:
         await elsewhere.sessions.erase("s1")
         await stores.sessions.erase("s1")
         assert await listed(stores) == [MemoryCursor(None, "a"), MemoryCursor(None, "b")]
-        assert (await stores.memory.held("planner"), await stores.memory.held("other")) == (
+        assert (await stores.memory.usage("planner"), await stores.memory.usage("other")) == (
             MemoryUsage(4, 0),
             MemoryUsage(0, 0),
         )

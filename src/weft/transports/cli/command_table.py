@@ -100,12 +100,12 @@ COMMANDS: dict[str, dict[str, str]] = {
         "cancel-model-migration": "Cancel the model migration: searches keep their model, vectors of the other are deleted.",
     },
     "memory": {
-        "set": "Remember something for later calls, for yourself alone: globally, or within one session.",
-        "get": "Recall something you remembered.",
-        "list": "See what you remember, with sizes but without values.",
-        "delete": "Forget something you remembered.",
-        "overview": "See all of your own memory at once, values included, with what it adds up to.",
-        "inspect": "Look into an agent's private memory, values included, a page at a time.",
+        "set": "Store a value in your private memory: globally, or for one session.",
+        "get": "Read an entry of your private memory.",
+        "list": "List your private memory with sizes, without values.",
+        "delete": "Delete an entry of your private memory.",
+        "overview": "Return your whole memory with values and totals.",
+        "inspect": "Read an agent's private memory with values, page by page.",
     },
     "context": {
         "push": "Save what you learned to your own persistent memory, all of it or nothing.",

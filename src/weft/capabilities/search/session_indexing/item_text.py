@@ -114,7 +114,7 @@ class ItemTexts(msgspec.Struct, frozen=True):
         name = MemoryKey.parse(subject.item)
         scope = MemoryScope(subject.place, name.session_id)
         found = await self.memories.read(scope, name.key)
-        if found is None or not found.entry.lives_at(self._now()):
+        if found is None or not found.entry.is_live(self._now()):
             return None
         entry = found.entry
         if await self._is_redacted(VersionId(scope.line_id, entry.key, entry.incarnation, entry.version)):
