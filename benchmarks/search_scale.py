@@ -27,9 +27,9 @@ from weft.app.app import App
 from weft.app.authentication import Local
 from weft.app.dispatch import CallContext
 from weft.capabilities.indexing.collections.model import NewChunk, domain_collection
+from weft.capabilities.indexing.text_analysis import index_terms
 from weft.capabilities.knowledge.model import Domain
 from weft.capabilities.search.index_view import CollectionQuery
-from weft.capabilities.search.query_terms import terms_of
 from weft.kernel.identity import ANYONE
 from weft.settings import Settings
 from weft.storage.sql.collections import SqlCollectionStore
@@ -106,7 +106,7 @@ class Stuff:
         # There are subjects, things said of them, and texts that say it.
         self._middles = self._spread(400)[self._random.integers(400, size=12_000)] + 0.9 * self._spread(12_000)
         self._words = np.array([_word(number) for number in range(_VOCABULARY)])
-        self._terms = np.array([terms_of(word) for word in self._words])
+        self._terms = np.array([index_terms(word) for word in self._words])
         often = 1.0 / np.arange(1, _VOCABULARY + 1) ** _ZIPF
         self._up_to = np.cumsum(often) / often.sum()
 

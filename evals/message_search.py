@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from rapidfuzz import fuzz, process
 
 from evals.results import Row
-from weft.capabilities.indexing.text_analysis import STOP_WORDS, tokens
+from weft.capabilities.indexing.text_analysis import FILLER_WORDS, tokens
 from weft.capabilities.messages.search.fuzzy_ranking import search
 from weft.capabilities.messages.search.inverted_index import Index
 
@@ -87,7 +87,7 @@ class Bm25:
 
 
 def _content_words(text: str) -> list[str]:
-    return [word for word in map(str.casefold, tokens(text)) if word not in STOP_WORDS]
+    return [word for word in map(str.casefold, tokens(text)) if word not in FILLER_WORDS]
 
 
 def message_search(folder: Path | None) -> Iterator[Row]:

@@ -17,8 +17,8 @@ from weft.capabilities.indexing.chunking.chunker import cut
 from weft.capabilities.indexing.chunking.media_types import type_of_text
 from weft.capabilities.indexing.chunking.model import ChunkingOptions, Reading
 from weft.capabilities.indexing.collections.model import SESSIONS, IndexedChunk, NewChunk, domain_collection
+from weft.capabilities.indexing.text_analysis import index_terms
 from weft.capabilities.search.index_view import CollectionQuery
-from weft.capabilities.search.query_terms import terms_of
 from weft.capabilities.search.session_indexing.cursor import IndexItem
 from weft.capabilities.search.session_indexing.item_text import ItemText
 from weft.capabilities.search.session_indexing.item_text import chunks_of as chunks_of_said
@@ -248,7 +248,7 @@ def _document_chunk(name: str, heading: str, text: str, ordinal: int = 0, start:
         ordinal=ordinal,
         start=start,
         end=start + len(text),
-        terms=terms_of(text, heading),
+        terms=index_terms(text, heading),
         digest=b"",
         tokens=approximate_tokens(text),
         timestamp=to_micros(_SOME_DAY),

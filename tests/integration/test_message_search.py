@@ -9,9 +9,8 @@ import pytest
 
 from support.world import refused
 from weft.app.caches import Cache
-from weft.capabilities.indexing.text_analysis import METADATA_CHARACTERS
 from weft.capabilities.messages.search import searcher as searching
-from weft.capabilities.messages.search.inverted_index import Index
+from weft.capabilities.messages.search.inverted_index import METADATA_CHARACTERS, Index
 from weft.capabilities.messages.search.snippets import Previews
 from weft.capabilities.messages.transcript import Transcripts
 from weft.capabilities.sessions.model import SessionNotFound

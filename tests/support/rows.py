@@ -10,9 +10,9 @@ import numpy as np
 
 from support.plain_collection import Whoever
 from weft.capabilities.indexing.collections.model import IndexedChunk
+from weft.capabilities.indexing.text_analysis import index_terms
 from weft.capabilities.search.index_view import CollectionQuery
 from weft.capabilities.search.model import Query
-from weft.capabilities.search.query_terms import terms_of
 from weft.capabilities.search.ranking import rank, weigh
 from weft.search_index.snapshot import IndexSnapshot
 from weft.search_index.view import CollectionView
@@ -98,7 +98,7 @@ def _standing(number: int, row: Row, source: str, vector: Floats) -> IndexedChun
         "tokens": 10,
         "importance": 0.5,
         "pinned": False,
-        "terms": terms_of(row.text),
+        "terms": index_terms(row.text),
         "vector": vector.astype(np.float16).tobytes(),
     }
     return IndexedChunk(**(known | row.known))

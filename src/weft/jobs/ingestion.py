@@ -9,11 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
+from weft.capabilities.indexing.text_analysis import index_terms
 from weft.capabilities.knowledge.document_chunks import chunks_of, lay_out
 from weft.capabilities.knowledge.document_content import unpack
 from weft.capabilities.knowledge.ingestion import EmbeddedBatch, Ingest
 from weft.capabilities.knowledge.store import QueuedDocument
-from weft.capabilities.search.query_terms import terms_of
 from weft.jobs.backfill_vectors import ModelVectors
 from weft.jobs.runner import attempt, renewing
 from weft.jobs.scheduler import Work
@@ -156,7 +156,7 @@ class Ingestion:
             return await DOCUMENT_THREADS.run(work)
 
     async def _embedded(self, tenant: str, taken: Taken, layout: Layout, span: range) -> EmbeddedBatch:
-        chunks = await DOCUMENT_THREADS.run(chunks_of, taken.document, taken.domain, layout, span, terms_of)
+        chunks = await DOCUMENT_THREADS.run(chunks_of, taken.document, taken.domain, layout, span, index_terms)
         texts = [chunk.embedded for chunk in chunks]
         embed = partial(self._embeddings.of_passages, tenant, texts, afresh=taken.afresh)
         return EmbeddedBatch(span, chunks, await self._vectors.compute(taken.models, embed))

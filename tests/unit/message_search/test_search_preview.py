@@ -63,7 +63,7 @@ def test_a_text_without_spaces_is_cut_where_it_must_be() -> None:
 
 def test_what_a_query_means_is_worked_out_once_for_all_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(previewing, "telling_words", lambda query: asked.append(query) or ["zebra"])
+    monkeypatch.setattr(previewing, "query_words", lambda query: asked.append(query) or ["zebra"])
     previews = Previews("zebra")
     assert all("zebra" in previews.of(f"{FILLER * n}zebra {FILLER}") for n in range(1, 5))
     assert asked == ["zebra"]

@@ -1,4 +1,4 @@
-"""Words as they are compared."""
+"""Index terms and query terms of text analysis."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from weft.capabilities.search.query_terms import asked_terms, plain_words, stem, terms, terms_of
+from weft.capabilities.indexing.text_analysis import MAX_WORD_LENGTH, _stem, index_terms, query_terms, terms
 
 SYLLABLES = ("con", "dis", "file", "lan", "mo", "plan", "re", "sta", "tra", "vi")
 ENDINGS = ("ations", "edly", "fulness", "ing", "ional", "ities", "ness", "ously", "s", "tion")
@@ -28,8 +28,8 @@ def test_what_means_the_same_word_is_the_same_term(one: str, other: str) -> None
 
 def test_everyday_words_do_not_count_unless_they_are_all_there_is() -> None:
     assert terms("what is it of") == []
-    assert asked_terms("to be or not to be") == terms("not")
-    assert asked_terms("what is it") == ["what", "is", "it"]
+    assert query_terms("to be or not to be") == terms("not")
+    assert query_terms("what is it") == ["what", "is", "it"]
 
 
 def test_scripts_without_spaces_are_compared_by_pairs() -> None:
@@ -37,8 +37,8 @@ def test_scripts_without_spaces_are_compared_by_pairs() -> None:
     assert terms("词") == ["词"]
 
 
-def test_data_is_no_word() -> None:
-    assert terms("a1" * 40) == []
+def test_encoded_data_is_one_term() -> None:
+    assert terms("a1" * 40) == [("a1" * 40)[:MAX_WORD_LENGTH]]
 
 
 @pytest.mark.parametrize(("joined", "apart"), [("IL6", "IL-6"), ("20mg", "20 mg"), ("section4b", "Section 4 B")])
@@ -51,7 +51,7 @@ def test_a_code_of_many_letters_and_digits_is_one_word() -> None:
 
 
 def test_what_something_stands_under_counts_twice() -> None:
-    assert terms_of("red", "Apples") == "appl appl red"
+    assert index_terms("red", "Apples") == "appl appl red"
 
 
 @pytest.mark.parametrize("text", ["", " ", "\x00", "\ud83d", "🍎", "\u202e", "%_'\"\\;--"])
@@ -59,15 +59,9 @@ def test_any_text_has_terms_without_spaces_in_them(text: str) -> None:
     assert all(term and not term.isspace() for term in terms(text))
 
 
-def test_a_name_of_a_tool_reads_as_words() -> None:
-    assert plain_words("weather.getCurrent_now") == "weather get Current now"
-
-
 def test_threads_that_stem_at_once_do_not_disturb_each_other() -> None:
     words = [f"{start}{middle}{end}" for start in SYLLABLES for middle in SYLLABLES for end in ENDINGS]
-    alone = {word: stem.__wrapped__(word) for word in words}
+    alone = {word: _stem(word) for word in words}
     with ThreadPoolExecutor(4) as threads:
-        together = list(
-            threads.map(lambda turn: {w: stem.__wrapped__(w) for w in words[turn:] + words[:turn]}, range(8))
-        )
+        together = list(threads.map(lambda turn: {w: _stem(w) for w in words[turn:] + words[:turn]}, range(8)))
     assert all(stems == alone for stems in together)

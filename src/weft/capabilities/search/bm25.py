@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.capabilities.search.query_terms import asked_terms
+from weft.capabilities.indexing.text_analysis import query_terms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ class Lexicon:
 
     def __init__(self, views: Sequence[View], parts: Sequence[str]) -> None:
         self._views = views
-        self._asked = [Counter(asked_terms(part)) for part in parts]
+        self._asked = [Counter(query_terms(part)) for part in parts]
         known = sorted({term for asked in self._asked for term in asked})
         self._held: list[dict[str, Postings]] = [{term: view.postings(term) for term in known} for view in views]
         size = sum(view.size for view in views)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.capabilities.search.query_terms import LONGEST_WORD
+from weft.capabilities.indexing.text_analysis import MAX_WORD_LENGTH
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -45,7 +45,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _shortened(text: str) -> str:
-    return "\n".join(" ".join(word[:LONGEST_WORD] for word in line.split(" ")) for line in text.split("\n"))
+    return "\n".join(" ".join(word[:MAX_WORD_LENGTH] for word in line.split(" ")) for line in text.split("\n"))
 
 
 def _without_names(text: str, names: set[str]) -> tuple[str, set[str]]:

@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 
 from rapidfuzz import fuzz
 
-from weft.capabilities.indexing.text_analysis import stem, strip_accents, telling_words
+from weft.capabilities.indexing.text_analysis import query_words, stem, strip_accents
 from weft.capabilities.messages.search.inverted_index import (
     MOST_MEANT,
     MOST_WHOLE_TEXTS,
@@ -130,7 +130,7 @@ def search_in_steps(
 def _by_words(indexes: Sequence[Index], query: str, threshold: float, limit: int, *, with_metadata: bool) -> Steps:
     searched = _Searched(indexes, with_metadata=with_metadata)
     sought: list[_Sought] = []
-    for root, word in searched.most_telling({stem(word): word for word in telling_words(query)}):
+    for root, word in searched.most_telling({stem(word): word for word in query_words(query)}):
         sought.append((yield from searched.seek(root, word)))
     # The rarest first: these are what the common ones refine.
     sought.sort(key=lambda word: word.weight, reverse=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from sys import getsizeof
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rapidfuzz import fuzz, process
 
@@ -16,6 +16,8 @@ from weft.capabilities.indexing.text_analysis import stem, tokens, words
 # Whole texts are compared in small sessions only; an index that has outgrown that keeps no texts.
 MOST_WHOLE_TEXTS = 20_000
 MOST_TEXT_BYTES = 32 * 1024 * 1024
+# Metadata is searched up to this length.
+METADATA_CHARACTERS = 4_096
 # Tokens and stems that are learned of one field, about 100,000 words: later messages are found by those that are known.
 MOST_LEARNED = 200_000
 # Words of few letters begin alike or look alike by chance.
@@ -247,3 +249,22 @@ class Index:
         """Return about how many bytes this holds."""
         fields = self.content.weight + self.metadata.weight
         return fields + self._text_bytes + len(self.ids) * _BYTES_PER_MESSAGE
+
+
+def metadata_text(metadata: dict[str, Any]) -> str:
+    """Return keys and scalar values of nested metadata as one searchable text, truncated."""
+    found: list[str] = []
+    waiting: list[object] = [metadata]
+    room = METADATA_CHARACTERS
+    # Empty containers use up the limit too, since they take time.
+    while waiting and room > 0:
+        room -= 1
+        match waiting.pop():
+            case dict() as entries:
+                waiting.extend(part for entry in reversed([*islice(entries.items(), room)]) for part in reversed(entry))
+            case list() | tuple() as items:
+                waiting.extend(reversed(items[:room]))
+            case str() | int() | float() as plain:
+                found.append(str(plain)[:room])
+                room -= len(found[-1])
+    return " ".join(found)

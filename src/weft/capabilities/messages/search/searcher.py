@@ -18,11 +18,10 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from weft.capabilities.indexing.text_analysis import metadata_text
 from weft.capabilities.messages.model import Excerpt, Message, TranscriptRange, Visibility
 from weft.capabilities.messages.operations import MessageInfo, message_info
 from weft.capabilities.messages.search.fuzzy_ranking import MessageHit, search_in_steps
-from weft.capabilities.messages.search.inverted_index import Index
+from weft.capabilities.messages.search.inverted_index import Index, metadata_text
 from weft.capabilities.messages.search.snippets import Previews
 from weft.capabilities.messages.search.time_slices import Pace, TimeSlices
 from weft.capabilities.messages.transcript import Transcripts

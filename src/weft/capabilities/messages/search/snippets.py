@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from rapidfuzz import fuzz, process
 
-from weft.capabilities.indexing.text_analysis import TOKEN, stem, telling_words, words
+from weft.capabilities.indexing.text_analysis import TOKEN, query_words, stem, words
 from weft.capabilities.messages.search.inverted_index import LEAST_ALIKE, SHORTEST_FUZZY
 
 _LONGEST = 200
@@ -41,7 +41,7 @@ class Previews:
 
     def __init__(self, query: str) -> None:
         self._query = query
-        self._wanted = {stem(word): word for word in telling_words(query)}
+        self._wanted = {stem(word): word for word in query_words(query)}
         self._beginnings = {root for root in self._wanted if len(root) >= SHORTEST_FUZZY}
         self._lengths = sorted(set(map(len, self._beginnings)))
 

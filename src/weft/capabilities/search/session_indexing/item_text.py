@@ -11,6 +11,7 @@ from weft.capabilities.history.model import ValueDamaged
 from weft.capabilities.indexing.chunking.chunker import cut
 from weft.capabilities.indexing.chunking.model import ChunkingOptions, Reading
 from weft.capabilities.indexing.collections.model import WHOLE_PLACE, NewChunk, digest_of, embedded_text
+from weft.capabilities.indexing.text_analysis import index_terms
 from weft.capabilities.knowledge.document_content import storable
 from weft.capabilities.memory.model import MemoryScope
 from weft.capabilities.memory.store import MemoryStore
@@ -26,7 +27,6 @@ from weft.capabilities.search.items import (
     text_of_message,
     version_of,
 )
-from weft.capabilities.search.query_terms import terms_of
 from weft.capabilities.search.session_indexing.importance import importance_of, is_pinned
 from weft.capabilities.sessions.model import line_of
 from weft.kernel.clock import Clock, to_micros
@@ -143,7 +143,7 @@ def chunks_of(subject: IndexItem, said: ItemText) -> list[NewChunk]:
             ordinal=ordinal,
             start=piece.start,
             end=piece.end,
-            terms=terms_of(text, said.heading),
+            terms=index_terms(text, said.heading),
             digest=digest_of(embedded_text(said.heading, text, said.speaker if subject.source == "message" else "")),
             tokens=piece.tokens,
             timestamp=said.timestamp,
