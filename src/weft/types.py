@@ -21,7 +21,7 @@ from weft.capabilities.agent_context.pull import (
     EntryDifference,
     PulledContext,
 )
-from weft.capabilities.agent_context.push import ChangedEntry, ContextPushed, Forgotten, Knowledge
+from weft.capabilities.agent_context.push import ChangedEntry, ContextPushed, Knowledge, RemovedKey
 from weft.capabilities.agent_context.status import ContextStatus
 from weft.capabilities.agent_context.views import AgentDefinition, ContextEntry
 from weft.capabilities.board.admin_view import InspectedEntry, Inspection
@@ -275,7 +275,6 @@ __all__ = [
     "EntryWritten",
     "Event",
     "Events",
-    "Forgotten",
     "Guidance",
     "History",
     "HistoryPruned",
@@ -359,6 +358,7 @@ __all__ = [
     "RedactionInfo",
     "ReferencingRecord",
     "ReindexingShown",
+    "RemovedKey",
     "RequestInfo",
     "ResourceInfo",
     "RetentionCleared",

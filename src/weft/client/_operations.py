@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from weft.capabilities.agent_context.copy_context import ContextCopied
     from weft.capabilities.agent_context.definitions import AgentDefined, DefinitionRead
     from weft.capabilities.agent_context.pull import ContextPulled, ContextRead
-    from weft.capabilities.agent_context.push import ContextPushed, Forgotten, Knowledge
+    from weft.capabilities.agent_context.push import ContextPushed, Knowledge, RemovedKey
     from weft.capabilities.agent_context.status import ContextStatus
     from weft.capabilities.board.admin_view import Inspection
     from weft.capabilities.board.check import Hygiene
@@ -141,10 +141,10 @@ class AgentOperations:
         reason: str | None = None,
         step: str | None = None,
     ) -> AgentDefined:
-        """Say what an agent is: its role, system prompt, guardrails and configuration.
+        """Set the definition of an agent: role, system prompt, guardrails and configuration.
 
-        For agents it stands below, and for humans with clearance 3 or higher and no lower than its own; never for
-        itself. A session under way keeps the definition it pulled until it pulls again.
+        For its parent agents, and for humans with clearance 3 or higher and at least that of the agent; never for
+        itself. A running session keeps the definition it pulled until it pulls again.
         """
         return await self._caller.call(
             "agent.define",
@@ -163,7 +163,7 @@ class AgentOperations:
         )
 
     async def read_definition(self, agent_id: str, *, version: str | int = "head") -> DefinitionRead:
-        """Read what an agent is, or was at an earlier version: your own, or that of an agent you stand above."""
+        """Read a version of the definition of an agent: your own, or that of an agent you may edit."""
         return await self._caller.call("agent.read_definition", {"agent_id": agent_id, "version": version})
 
     async def create(
@@ -471,7 +471,7 @@ class ContextOperations:
         self,
         knowledge: Sequence[Knowledge | Mapping[str, Any]],
         *,
-        remove: Sequence[Forgotten | Mapping[str, Any]] = (),
+        remove: Sequence[RemovedKey | Mapping[str, Any]] = (),
         agent_id: str | None = None,
         if_version: int | None = None,
         session_id: str | None = None,
@@ -479,10 +479,10 @@ class ContextOperations:
         step: str | None = None,
         branch: str | None = None,
     ) -> ContextPushed:
-        """Save what you learned to your own persistent memory, all of it or nothing.
+        """Write entries to your persistent memory: all of them, or none.
 
-        If your context has changed since the version you name, nothing is saved and you are told what changed: pull it,
-        merge, push again. What an agent is (role, system prompt, guardrails, clearance) cannot be reached by any push.
+        If your context has changed since the expected version, nothing is written and the error lists the changes:
+        pull, merge, push again. A push cannot change your definition (role, system prompt, guardrails, clearance).
         """
         return await self._caller.call(
             "context.push",
@@ -501,10 +501,10 @@ class ContextOperations:
         )
 
     async def pull(self, session_id: str, *, agent_id: str | None = None, branch: str | None = None) -> ContextPulled:
-        """Take your latest context into a session as a new immutable snapshot, and let go of the one before.
+        """Pin your latest context in a session as an immutable snapshot, which replaces the previous one.
 
-        The answer says what changed. The session goes on with exactly this, whatever is pushed or edited meanwhile,
-        until you pull again.
+        The answer lists what changed. The session keeps this snapshot, whatever is pushed or edited, until you pull
+        again.
         """
         return await self._caller.call(
             "context.pull", {"session_id": session_id, **given(agent_id=agent_id, branch=branch)}
@@ -521,9 +521,9 @@ class ContextOperations:
         limit: int = 50,
         cursor: str | None = None,
     ) -> ContextRead:
-        """Read what you hold in a session: the snapshot you pulled, not what your context has become since.
+        """Read your snapshot in a session: the version you pulled, not the latest one.
 
-        With a key you get that entry with its whole value, wherever it is kept.
+        With a key, the answer has that entry with its full value, even if it is in object storage.
         """
         return await self._caller.call(
             "context.read",
@@ -537,7 +537,7 @@ class ContextOperations:
     async def status(
         self, *, session_id: str | None = None, agent_id: str | None = None, branch: str | None = None
     ) -> ContextStatus:
-        """See which version your context is at, and which one a session of yours holds."""
+        """Return the current version of your context, and the one that your session pulled."""
         return await self._caller.call("context.status", given(session_id=session_id, agent_id=agent_id, branch=branch))
 
     async def copy(
@@ -552,9 +552,9 @@ class ContextOperations:
         reason: str | None = None,
         step: str | None = None,
     ) -> ContextCopied:
-        """Make an agent's memory what another agent's was at a checkpoint. What an agent is stays as it is.
+        """Replace an agent's persistent memory by a version of another agent's. Definitions are not copied.
 
-        Needs clearance 4, and the right to change both agents. The memory it replaces gets a name, to return to.
+        Needs clearance 4 and the right to edit both agents. The replaced version is tagged, so that it can be restored.
         """
         return await self._caller.call(
             "context.copy",

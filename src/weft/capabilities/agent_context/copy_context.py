@@ -1,4 +1,4 @@
-"""Giving one agent what another remembered at some moment, as a new version of its context."""
+"""Operation context.copy: replaces an agent's persistent memory by a version of another agent's."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import msgspec
 
 from weft.capabilities.access.grants import check_clearance, check_may_edit
 from weft.capabilities.access.model import AgentId, AgentNotFound
-from weft.capabilities.agent_context.diff import counted
+from weft.capabilities.agent_context.diff import count_changes
 from weft.capabilities.agent_context.model import (
     DEFINITION,
     ContextLimitExceeded,
     ContextLine,
-    EntryPlace,
+    EntryAddress,
     MemoryTypeName,
     is_overdue,
-    kept_since,
+    retention_cutoff,
 )
 from weft.capabilities.agent_context.permissions import COPY_CLEARANCE, find_agent
-from weft.capabilities.agent_context.restore import take_over
+from weft.capabilities.agent_context.restore import restore_entries
 from weft.capabilities.agent_context.service import ContextAt, Contexts
 from weft.capabilities.history.commits import tag_automatically
 from weft.capabilities.history.composite_lines import PartVersion, part_states_apart
@@ -48,20 +48,20 @@ _ALL_TYPES: tuple[MemoryTypeName, ...] = (
 
 
 class CopyContext(Request):
-    """From whom to whom, which moment, and what of it."""
+    """Source, target, version and memory types of a copy."""
 
     agent_id: AgentId
-    from_agent_id: Annotated[AgentId, msgspec.Meta(description="Whose memory to copy.")]
+    from_agent_id: Annotated[AgentId, msgspec.Meta(description="The agent whose memory to copy.")]
     version: VersionName = "head"
     memory_types: Annotated[
-        tuple[MemoryTypeName, ...], msgspec.Meta(min_length=1, description="Which sorts of memory; all if left out.")
+        tuple[MemoryTypeName, ...], msgspec.Meta(min_length=1, description="Memory types to copy. Default: all.")
     ] = _ALL_TYPES
     reason: Reason = None
     step: Step = None
 
 
 class ContextCopied(Response, kw_only=True, omit_defaults=False):
-    """The agent remembers what the other did then. ``snapshot_before`` names what it remembered until now."""
+    """The result of a copy. ``snapshot_before`` labels the version that was replaced."""
 
     on_record = ("from_version", "version", "snapshot_before")
 
@@ -96,9 +96,9 @@ class ContextCopied(Response, kw_only=True, omit_defaults=False):
     ),
 )
 async def copy_context(request: CopyContext, contexts: Contexts) -> ContextCopied:
-    """Make an agent's memory what another agent's was at a checkpoint. What an agent is stays as it is.
+    """Replace an agent's persistent memory by a version of another agent's. Definitions are not copied.
 
-    Needs clearance 4, and the right to change both agents. The memory it replaces gets a name, to return to.
+    Needs clearance 4 and the right to edit both agents. The replaced version is tagged, so that it can be restored.
     """
     check_clearance(contexts.actor, COPY_CLEARANCE)
     for agent_id in (request.agent_id, request.from_agent_id):
@@ -106,9 +106,9 @@ async def copy_context(request: CopyContext, contexts: Contexts) -> ContextCopie
     source = await _source(request, contexts)
     context = await contexts.open(request.agent_id)
     previous = context.root
-    parts = await _taken_over(request, context, source)
+    parts = await _copied_parts(request, context, source)
     changes = [change for part in parts for key, change in part.changes.items() if not is_metadata(key)]
-    counts = counted(changes)
+    counts = count_changes(changes)
     label = None
     if changes:
         label = await tag_automatically(
@@ -116,7 +116,7 @@ async def copy_context(request: CopyContext, contexts: Contexts) -> ContextCopie
         )
         reason = request.reason or f"copy {request.from_agent_id} v{source.point.seq}"
         await context.commit(parts, CommitMeta(reason, request.step))
-        await _announce(context, previous.seq, request, counts)
+        await _publish(context, previous.seq, request, counts)
     return ContextCopied(
         agent_id=context.owner,
         from_agent_id=request.from_agent_id,
@@ -130,7 +130,7 @@ async def copy_context(request: CopyContext, contexts: Contexts) -> ContextCopie
     )
 
 
-async def _announce(context: OpenContext, previous: int, request: CopyContext, counts: Mapping[str, int]) -> None:
+async def _publish(context: OpenContext, previous: int, request: CopyContext, counts: Mapping[str, int]) -> None:
     data = {
         "context_id": context.root.line_id,
         "previous_version": previous,
@@ -148,28 +148,28 @@ async def _source(request: CopyContext, contexts: Contexts) -> ContextAt:
     return ContextAt(contexts.lines, await resolve_revision(contexts.lines, head, request.version))
 
 
-async def _taken_over(request: CopyContext, context: OpenContext, source: ContextAt) -> list[OpenPart]:
-    """Have every part that is meant say what the source said, and return them all."""
+async def _copied_parts(request: CopyContext, context: OpenContext, source: ContextAt) -> list[OpenPart]:
+    """Copy every selected part and return the target parts."""
     theirs = await source.parts()
     ours = {part.name: part for part in await context.parts()}
-    taken = []
+    copied = []
     for name in sorted(ours.keys() | theirs.keys()):
-        if _is_meant(name, request):
+        if _is_selected(name, request):
             part = ours.get(name) or await context.part(name)
-            await _take_part(part, theirs.get(name))
-            taken.append(part)
-    return taken
+            await _copy_part(part, theirs.get(name))
+            copied.append(part)
+    return copied
 
 
-async def _take_part(part: OpenPart, source: PartVersion | None) -> None:
+async def _copy_part(part: OpenPart, source: PartVersion | None) -> None:
     context = part.context
     ours, theirs = await part_states_apart(context.needs.lines, part.at, source, values=True)
     if source is not None:
-        # What retention has ended is not there any more, by whatever version it could still be found.
-        since = kept_since(ContextLine.parse(source.line), context.rules, context.now)
+        # Entries beyond retention are not copied, even if an old version still has them.
+        since = retention_cutoff(ContextLine.parse(source.line), context.rules, context.now)
         theirs = {key: version for key, version in theirs.items() if not is_overdue(version, since)}
-    await take_over(part, {key: theirs.get(key) for key in ours.keys() | theirs.keys()})
+    await restore_entries(part, {key: theirs.get(key) for key in ours.keys() | theirs.keys()})
 
 
-def _is_meant(part: str, request: CopyContext) -> bool:
-    return part != DEFINITION and EntryPlace(part, "").memory_type in request.memory_types
+def _is_selected(part: str, request: CopyContext) -> bool:
+    return part != DEFINITION and EntryAddress(part, "").memory_type in request.memory_types

@@ -1,4 +1,4 @@
-"""What an agent is: its role, system prompt, guardrails and configuration. Changed from above, never by itself."""
+"""Operations on an agent's definition: role, system prompt, guardrails and configuration. Never by the agent itself."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from weft.capabilities.access.model import AgentId, AgentNotFound
-from weft.capabilities.agent_context.diff import counted
+from weft.capabilities.agent_context.diff import count_changes
 from weft.capabilities.agent_context.model import DEFINITION, ContextLine, SelfModification
 from weft.capabilities.agent_context.permissions import check_may_define, find_agent, may_know_definition, unknown_agent
 from weft.capabilities.agent_context.service import Contexts
-from weft.capabilities.agent_context.values import GivenValue, inline
+from weft.capabilities.agent_context.values import NewValue, inline
 from weft.capabilities.agent_context.views import AgentDefinition, definition_at
 from weft.capabilities.history.composite_lines import PartVersion
 from weft.capabilities.history.line_backend import CommitMeta
@@ -31,28 +31,26 @@ DefinitionText = Annotated[str, msgspec.Meta(max_length=_MAX_BYTES)]
 
 
 class DefineAgent(Request):
-    """What an agent is to be; what is left out stays."""
+    """Fields of the definition to set; omitted ones stay."""
 
     agent_id: AgentId
-    role: Annotated[DefinitionText | None, msgspec.Meta(description="What the agent is there for.")] = None
-    system_prompt: Annotated[DefinitionText | None, msgspec.Meta(description="What it is told before all else.")] = None
+    role: Annotated[DefinitionText | None, msgspec.Meta(description="The purpose of the agent.")] = None
+    system_prompt: Annotated[DefinitionText | None, msgspec.Meta(description="Its system prompt.")] = None
     guardrails: Annotated[
         Annotated[list[dict[str, Any]], msgspec.Meta(max_length=200)] | None,
-        msgspec.Meta(description="Rules it must keep, each a JSON object of your own shape; the new full list."),
+        msgspec.Meta(description="Rules for the agent, each a JSON object of any shape; replaces the whole list."),
     ] = None
-    config: Annotated[dict[str, Any] | None, msgspec.Meta(description="Settings of yours, as a JSON object.")] = None
+    config: Annotated[dict[str, Any] | None, msgspec.Meta(description="Your settings, as a JSON object.")] = None
     if_version: Annotated[
         Count | None,
-        msgspec.Meta(
-            description="Only if the definition is at this version (0: none yet); otherwise VERSION_CONFLICT."
-        ),
+        msgspec.Meta(description="Expected version of the definition (0: none yet); VERSION_CONFLICT if it differs."),
     ] = None
     reason: Reason = None
     step: Step = None
 
 
 class AgentDefined(Response, kw_only=True, omit_defaults=False):
-    """The definition as it is now. Sessions under way see it when they pull."""
+    """The new definition. Running sessions get it with their next pull."""
 
     on_record = ("version", "changed")
 
@@ -68,14 +66,14 @@ class AgentDefined(Response, kw_only=True, omit_defaults=False):
 
 
 class ReadDefinition(Request):
-    """Whose definition, and which version of it."""
+    """The agent and the version of its definition."""
 
     agent_id: AgentId
     version: VersionName = "head"
 
 
 class DefinitionRead(AgentDefinition, kw_only=True, omit_defaults=False):
-    """What an agent is, or was at the version asked for. Version 0 is an agent nobody has defined."""
+    """A version of an agent's definition. Version 0: the agent has no definition."""
 
     agent_id: str
     context_id: str
@@ -95,23 +93,23 @@ class DefinitionRead(AgentDefinition, kw_only=True, omit_defaults=False):
     errors=(AgentNotFound, PermissionDenied, SelfModification, VersionConflict, ContentTooLarge),
 )
 async def define_agent(request: DefineAgent, contexts: Contexts) -> AgentDefined:
-    """Say what an agent is: its role, system prompt, guardrails and configuration.
+    """Set the definition of an agent: role, system prompt, guardrails and configuration.
 
-    For agents it stands below, and for humans with clearance 3 or higher and no lower than its own; never for itself.
-    A session under way keeps the definition it pulled until it pulls again.
+    For its parent agents, and for humans with clearance 3 or higher and at least that of the agent; never for itself.
+    A running session keeps the definition it pulled until it pulls again.
     """
-    said = _said(request)
+    fields = _encoded(request)
     agent = await find_agent(request.agent_id, contexts.access)
     await check_may_define(contexts.actor, agent, contexts.access)
     context = await contexts.open(agent.principal_id)
     part = await context.part(DEFINITION)
     previous = part.at.seq if part.at else 0
     _check_version(previous, request.if_version)
-    changed = [key for key, text in said.items() if await part.write(key, inline(GivenValue(text)))]
+    changed = [key for key, text in fields.items() if await part.write(key, inline(NewValue(text)))]
     await context.commit([part], CommitMeta(request.reason or "define", request.step))
     at = part.at or PartVersion(part.line.line_id, 0, EMPTY.hex())
     if changed:
-        counts = counted(part.changes[key] for key in changed)
+        counts = count_changes(part.changes[key] for key in changed)
         data = {"version": at.seq, "context_version": context.root.seq, "changed": changed, **counts}
         await contexts.outbox.publish(contexts.event("agent.defined", context.owner, data))
     return AgentDefined(
@@ -136,7 +134,7 @@ async def define_agent(request: DefineAgent, contexts: Contexts) -> AgentDefined
     errors=(AgentNotFound, VersionNotFound, VersionPruned),
 )
 async def read_definition(request: ReadDefinition, contexts: Contexts) -> DefinitionRead:
-    """Read what an agent is, or was at an earlier version: your own, or that of an agent you stand above."""
+    """Read a version of the definition of an agent: your own, or that of an agent you may edit."""
     agent = await find_agent(request.agent_id, contexts.access)
     if not await may_know_definition(contexts.actor, agent, contexts.access):
         error = unknown_agent(request.agent_id)
@@ -156,14 +154,14 @@ async def read_definition(request: ReadDefinition, contexts: Contexts) -> Defini
     )
 
 
-def _said(request: DefineAgent) -> dict[str, bytes]:
-    """Return the JSON of what is to be said, by key."""
+def _encoded(request: DefineAgent) -> dict[str, bytes]:
+    """Return the JSON of the given fields, by name."""
     given = {name: getattr(request, name) for name in AgentDefinition.__struct_fields__}
-    said = {name: encode_json_field(name, value) for name, value in given.items() if value is not None}
-    for name, text in said.items():
+    fields = {name: encode_json_field(name, value) for name, value in given.items() if value is not None}
+    for name, text in fields.items():
         if len(text) > _MAX_BYTES:
             raise ContentTooLarge(f"{name}: at most {_MAX_BYTES} bytes of JSON", field=name, limit_bytes=_MAX_BYTES)
-    return said
+    return fields
 
 
 def _check_version(current: int, expected: int | None) -> None:

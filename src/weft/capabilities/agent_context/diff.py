@@ -1,10 +1,10 @@
-"""What became of an agent's entries between two moments of its context."""
+"""Differences between two versions of an agent's context."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.capabilities.agent_context.model import EntryPlace
+from weft.capabilities.agent_context.model import EntryAddress
 from weft.capabilities.history.composite_lines import PartVersion, part_states_apart
 from weft.capabilities.history.model import ChangeKind, is_metadata
 from weft.capabilities.history.three_way import same_content
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from weft.capabilities.history.store import LineStore
 
 
-class Changed(NamedTuple):
-    """An entry that is not as it was. None stands for one that is not there."""
+class EntryDiff(NamedTuple):
+    """An entry that differs; None where it does not exist."""
 
-    place: EntryPlace
+    place: EntryAddress
     before: Version | None
     after: Version | None
 
@@ -27,14 +27,14 @@ class Changed(NamedTuple):
 class EntryChange(NamedTuple):
     """One change of one entry, and the commit that made it."""
 
-    place: EntryPlace
+    place: EntryAddress
     act: str
     version: int
     commit: StoredCommit
 
 
-def counted(changes: Iterable[Change]) -> dict[str, int]:
-    """Return how many entries are new, changed and gone."""
+def count_changes(changes: Iterable[Change]) -> dict[str, int]:
+    """Return the numbers of added, updated and removed entries."""
     counts = {"added": 0, "updated": 0, "removed": 0}
     for change in changes:
         written = "added" if change.version == 1 else "updated"
@@ -44,9 +44,9 @@ def counted(changes: Iterable[Change]) -> dict[str, int]:
 
 async def changed_entries(
     lines: LineStore, before: Mapping[str, PartVersion], after: Mapping[str, PartVersion]
-) -> list[Changed]:
+) -> list[EntryDiff]:
     """Return the entries in which two moments differ, part by part. Only parts that differ are looked at."""
-    found: list[Changed] = []
+    found: list[EntryDiff] = []
     for part in sorted(before.keys() | after.keys()):
         then, now = before.get(part), after.get(part)
         if then == now:
@@ -54,14 +54,14 @@ async def changed_entries(
         was, is_ = await part_states_apart(lines, then, now, values=False)
         keys = [key for key in sorted(was.keys() | is_.keys()) if not is_metadata(key)]
         found += [
-            Changed(EntryPlace(part, key), was.get(key), is_.get(key))
+            EntryDiff(EntryAddress(part, key), was.get(key), is_.get(key))
             for key in keys
             if not same_content(was.get(key), is_.get(key))
         ]
     return found
 
 
-async def steps_between(
+async def changes_between(
     lines: LineStore, before: Mapping[str, PartVersion], after: Mapping[str, PartVersion], limit: int
 ) -> list[EntryChange]:
     """Return the changes that led from one moment to a later one, newest first in each part, but only so many."""
@@ -77,4 +77,4 @@ async def steps_between(
 def _steps(part: str, recorded: StoredCommit) -> Iterator[EntryChange]:
     for change in recorded.commit.changes:
         if not is_metadata(change.key):
-            yield EntryChange(EntryPlace(part, change.key), change.act, change.version, recorded)
+            yield EntryChange(EntryAddress(part, change.key), change.act, change.version, recorded)

@@ -15,8 +15,8 @@ from weft.capabilities.agent_context.model import (
     ContextLimitExceeded,
     ContextLine,
     is_overdue,
-    kept_since,
-    lasting,
+    retained_tags,
+    retention_cutoff,
 )
 from weft.capabilities.agent_context.permissions import (
     EDITOR_CLEARANCE,
@@ -24,7 +24,7 @@ from weft.capabilities.agent_context.permissions import (
     find_agent,
     may_look_into,
 )
-from weft.capabilities.agent_context.restore import take_over, take_over_parts
+from weft.capabilities.agent_context.restore import restore_entries, restore_parts
 from weft.capabilities.agent_context.service import Contexts, OpenContext
 from weft.capabilities.history.composite_lines import PART_MARK, PartVersion
 from weft.capabilities.history.line_backend import CommitMeta
@@ -115,7 +115,7 @@ class ContextLines(msgspec.Struct, frozen=True):
         moments |= {(branch.base_line or trunk, branch.base_seq) for branch in branches}
         rules = await self.contexts.retention.rules()
         for root in (trunk, *(branch.head.line_id for branch in branches)):
-            tags = lasting(await lines.tags(root), line, rules, self.contexts.now)
+            tags = retained_tags(await lines.tags(root), line, rules, self.contexts.now)
             moments |= {(root, tag.seq) for tag in tags}
             # A review that is open, or an agent in a session, needs the parts as much as the root that names them.
             moments |= {(root, pin.seq) for pin in await lines.pinned(root)}
@@ -166,7 +166,9 @@ class OpenContextLine:
             if is_metadata(version.change.key):
                 continue
             line = self._line_of(version)
-            is_ended = version.value is not None and is_overdue(version, kept_since(line, rules, self.contexts.now))
+            is_ended = version.value is not None and is_overdue(
+                version, retention_cutoff(line, rules, self.contexts.now)
+            )
             if is_ended and line not in named:
                 named[line] = await self._named(line, rules)
             is_gone = is_ended and not await self._stood_at_any(version, named[line])
@@ -181,9 +183,9 @@ class OpenContextLine:
     async def _named(self, line: ContextLine, rules: Mapping[str, Rule]) -> list[PartVersion]:
         """Return the moments of a part that snapshots of it, or of the whole context, name; the first ones first."""
         lines, now = self.contexts.lines, self.contexts.now
-        of_part = lasting(await lines.tags(line.line_id), line, rules, now)
+        of_part = retained_tags(await lines.tags(line.line_id), line, rules, now)
         moments = [PartVersion(line.line_id, tag.seq, "") for tag in of_part]
-        for tag in lasting(await lines.tags(line.root.line_id), line, rules, now):
+        for tag in retained_tags(await lines.tags(line.root.line_id), line, rules, now):
             named = await lines.latest(line.root.line_id, line.part or "", tag.seq)
             moments += [PartVersion.named_by(named)] if named else []
         return sorted(moments, key=lambda moment: moment.seq)
@@ -238,9 +240,9 @@ class LockedContextLine:
 
     async def _parts(self, state: Mapping[str, Version | None], why: CommitMeta) -> list[OpenPart]:
         if self.line.part is None:
-            return await take_over_parts(self.context, state, why.merged)
+            return await restore_parts(self.context, state, why.merged)
         part = await self.context.part(self.line.part)
-        await take_over(part, state)
+        await restore_entries(part, state)
         part.merged = why.merged
         return [part]
 

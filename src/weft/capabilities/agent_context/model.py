@@ -1,7 +1,7 @@
-"""The parts of an agent's context, the lines that keep them, and the rules their entries obey.
+"""Parts of an agent's context, their lines, limits and rules.
 
-A part is a line of its own. Above all of an agent's parts stands the root, whose every commit names a part's new head:
-its number is the version of the whole context.
+Each part has its own line. The root line refers to the heads of all parts; its commit number is the version of the
+whole context.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _AGENT = "agent"
 _KEY = re.compile(r"[A-Za-z0-9_:/-][A-Za-z0-9_.:/-]{0,199}\Z")
 _SEGMENTS = re.compile(r"[/:.\\]")
 _SEPARATORS = re.compile(r"[\W_]")
-# However often a name was percent-encoded, it is not read as more than so many times.
-_ENCODED_AT_MOST = 5
-# What an agent is, in the words one may try to reach it by.
-_WHAT_AN_AGENT_IS = frozenset(
+# Limit of nested percent-encodings that are decoded.
+_MAX_DECODINGS = 5
+# Key names by which a push might try to change the definition.
+_DEFINITION_NAMES = frozenset(
     {
         *("role", "roles", "roledefinition", "persona", "agentpersona", "definition", "agentdefinition"),
         *("systemprompt", "systemmessage", "systeminstructions", "config", "configuration"),
@@ -49,7 +49,7 @@ MemoryTypeName = Literal["conversation_context", "learned_knowledge", "team_pref
 
 
 class MemoryType(StrEnum):
-    """The sorts of persistent memory."""
+    """Types of persistent memory."""
 
     CONVERSATION_CONTEXT = "conversation_context"
     LEARNED_KNOWLEDGE = "learned_knowledge"
@@ -68,7 +68,7 @@ MEMORY_RULES: Mapping[str, Rule] = {
 
 
 class SelfModification(Forbidden):
-    """An agent cannot change what it is."""
+    """An agent cannot change its own definition."""
 
     code = "SELF_MODIFICATION"
     hint = "Choose another key for what you learned. Those above an agent change what it is, with `agent.define`."
@@ -77,7 +77,7 @@ class SelfModification(Forbidden):
 
 
 class ContextLimitExceeded(Conflict):
-    """The context cannot hold this much more."""
+    """The write would exceed the size limit of the context."""
 
     code = "CONTEXT_LIMIT_EXCEEDED"
     hint = "Remove what is no longer needed with `context.push` and its field remove, then push again."
@@ -85,7 +85,7 @@ class ContextLimitExceeded(Conflict):
 
 
 class ContextNotPulled(Conflict):
-    """You hold no context in this session."""
+    """You have not pulled a context in this session."""
 
     code = "CONTEXT_NOT_PULLED"
     hint = "Call `context.pull` with this session_id first: it gives the session a snapshot of your context."
@@ -102,7 +102,7 @@ class ContextKeyNotFound(NotFound):
 
 @dataclass(frozen=True, slots=True)
 class ContextLimits:
-    """What one agent's context may hold."""
+    """Size limit of an agent's context."""
 
     limit_mb: int
 
@@ -111,8 +111,8 @@ class ContextLimits:
         return self.limit_mb * 1_048_576
 
 
-class EntryPlace(NamedTuple):
-    """An entry's place in a context: its part and its key."""
+class EntryAddress(NamedTuple):
+    """Address of an entry in a context: its part and key."""
 
     part: str
     key: str
@@ -127,7 +127,7 @@ class EntryPlace(NamedTuple):
 
 
 class ContextLine(NamedTuple):
-    """What a line's name says: whose context, which part of it (None: all of it), on which branch."""
+    """Parsed line id: owner, part (None: the root) and branch."""
 
     owner: str
     part: str | None
@@ -135,7 +135,7 @@ class ContextLine(NamedTuple):
 
     @classmethod
     def parse(cls, line_id: str) -> ContextLine:
-        """Take a line's name apart, refusing one that no line of a context can have."""
+        """Parse a line id; LineNotFound if it is not one of a context."""
         sort, _, rest = trunk_of(line_id).partition(":")
         owner, _, part = rest.partition(":")
         found = cls(owner, DEFINITION if sort == _AGENT else part or None, branch_of(line_id))
@@ -168,7 +168,7 @@ def _is_memory_part(part: str) -> bool:
 
 
 def part_of(memory_type: str, workflow_id: str | None, field: str) -> str:
-    """Return the name of the part that a sort of memory is kept in; each workflow has one of its own."""
+    """Return the part of a memory type; each workflow has its own part."""
     of_workflow = memory_type == MemoryType.CONVERSATION_CONTEXT
     if of_workflow != (workflow_id is not None):
         problem = "is needed for" if of_workflow else "is only for"
@@ -179,10 +179,12 @@ def part_of(memory_type: str, workflow_id: str | None, field: str) -> str:
 
 
 def check_key(key: str, field: str) -> None:
-    """Refuse a key that names what an agent is, however it is written, or that is not of the accepted form."""
-    if any(name in _WHAT_AN_AGENT_IS for name in _names_in(key)):
+    """Raise for a key that names a part of the definition in any encoding, or is malformed."""
+    if any(name in _DEFINITION_NAMES for name in _names_in(key)):
         raise SelfModification(
-            f"The key '{key[:80]}' names what an agent is, which no push can change.", field=field, key=key[:80]
+            f"The key '{key[:80]}' names a part of the agent's definition, which a push cannot change.",
+            field=field,
+            key=key[:80],
         )
     if not is_well_formed(key):
         raise InvalidInput(
@@ -206,12 +208,12 @@ def check_value_size(size: int, field: str) -> None:
 
 
 def memory_size(change: Change) -> int:
-    """Return what an entry counts for. Its key does too: a context of nothing but keys must fill up as well."""
+    """Return the bytes that count against the limit; the key counts too, so that empty values are not free."""
     return len(change.key) + change.meta.size
 
 
-def kept_since(line: ContextLine, rules: Mapping[str, Rule], now: int) -> int | None:
-    """Return the moment before which entries of a part are gone, whether or not anyone has removed them yet."""
+def retention_cutoff(line: ContextLine, rules: Mapping[str, Rule], now: int) -> int | None:
+    """Return the time before which entries of a part have expired, removed or not."""
     if line.part is None or line.part == DEFINITION:
         return None
     days = _rules_for(line, rules)[0].days
@@ -224,7 +226,7 @@ def is_learning_cycle(entries: int, line: ContextLine, rules: Mapping[str, Rule]
     return bool(said) and 0 < said[0] <= entries
 
 
-def lasting(tags: Iterable[Tag], line: ContextLine, rules: Mapping[str, Rule], now: int) -> list[Tag]:
+def retained_tags(tags: Iterable[Tag], line: ContextLine, rules: Mapping[str, Rule], now: int) -> list[Tag]:
     """Leave out those names that came by themselves for which a part keeps nothing: too old, or too many by its rule.
 
     A whole context has no rule of its own, and what it was named for by itself must not outlive its parts' rules.
@@ -238,7 +240,7 @@ def lasting(tags: Iterable[Tag], line: ContextLine, rules: Mapping[str, Rule], n
 
 def _rules_for(line: ContextLine, rules: Mapping[str, Rule]) -> list[Rule]:
     """Return the rules for a part, the closest first: its own, its trunk's, its sort's, what holds else."""
-    sort = _AGENT if line.part == DEFINITION else EntryPlace(line.part or "", "").memory_type
+    sort = _AGENT if line.part == DEFINITION else EntryAddress(line.part or "", "").memory_type
     subjects = (line.line_id, trunk_of(line.line_id), sort)
     return [*(rules[subject] for subject in subjects if subject in rules), MEMORY_RULES.get(sort, Rule(None, None))]
 
@@ -247,15 +249,15 @@ def is_overdue(version: Version, since: int | None) -> bool:
     return since is not None and version.committed_at <= since
 
 
-def holder_in(session_id: str, principal_id: str) -> str:
-    """Return the name under which history keeps what an agent holds in a session."""
+def pin_holder(session_id: str, principal_id: str) -> str:
+    """Return the pin holder of an agent in a session."""
     return f"{SESSION_HOLDER}{session_id}:{principal_id}"
 
 
 def _names_in(key: str) -> Iterator[str]:
-    """Yield the names that a key may be meant for: each of its segments, and all of it."""
+    """Yield the normalised names in a key: all of it, and each segment."""
     plain = unicodedata.normalize("NFKC", key)
-    for _ in range(_ENCODED_AT_MOST):
+    for _ in range(_MAX_DECODINGS):
         plain = unicodedata.normalize("NFKC", unquote(plain))
     for name in (plain, *_SEGMENTS.split(plain)):
         yield _SEPARATORS.sub("", name).casefold()

@@ -1,4 +1,4 @@
-"""Who may look into an agent's context, and who may change what an agent is: those above it, never itself."""
+"""Permissions on an agent's context and definition. An agent may never change its own definition."""
 
 from __future__ import annotations
 
@@ -39,31 +39,31 @@ async def may_edit(actor: Actor, owner: Principal, access: AccessStore) -> bool:
 
 
 async def may_look_into(actor: Actor, owner: Principal, access: AccessStore) -> bool:
-    """Tell whether a context is this caller's own, or the caller stands above its owner."""
+    """Tell whether the caller owns the context, is an admin, or may edit its owner."""
     if actor.principal_id == owner.principal_id or actor.is_admin:
         return True
     return actor.clearance >= EDITOR_CLEARANCE and await may_edit(actor, owner, access)
 
 
 async def may_know_definition(actor: Actor, owner: Principal, access: AccessStore) -> bool:
-    """Tell whether the caller may read what an agent is: about itself, as an admin, or from above."""
+    """Tell whether the caller may read a definition: its own, as an admin, or as an editor of the agent."""
     return actor.principal_id == owner.principal_id or actor.is_admin or await may_edit(actor, owner, access)
 
 
 async def check_may_define(actor: Actor, owner: Principal, access: AccessStore) -> None:
-    """Refuse whoever is not above an agent: an agent it stands below, or a human cleared for it."""
+    """Raise unless the caller may edit the agent; a human also needs EDITOR_CLEARANCE."""
     if actor.principal_id == owner.principal_id:
-        raise SelfModification("Nobody can change what they are themselves.")
+        raise SelfModification("You cannot change your own definition.")
     await check_may_edit(actor, owner, access)
     if actor.kind is PrincipalKind.HUMAN:
         check_clearance(actor, EDITOR_CLEARANCE)
 
 
 def check_own(actor: Actor, agent_id: str | None) -> None:
-    """Refuse to reach another agent's context by naming it."""
+    """Raise PermissionDenied if agent_id is not the caller's own."""
     if agent_id not in {None, actor.principal_id}:
         raise PermissionDenied(
-            "An agent pushes and pulls its own context only.",
+            "You can push and pull your own context only.",
             hint="Leave agent_id out. Those cleared for it can use `context.copy`, and read with `history.state`.",
             related=("copy_context",),
         )

@@ -1,4 +1,4 @@
-"""Taking the latest context into a session as an immutable snapshot, and reading what a session holds."""
+"""Operations context.pull and context.read: pin the latest context version in a session, and read it there."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import msgspec
 
-from weft.capabilities.agent_context.diff import Changed, changed_entries
+from weft.capabilities.agent_context.diff import EntryDiff, changed_entries
 from weft.capabilities.agent_context.model import (
     DEFINITION,
     ContextKeyNotFound,
     ContextNotPulled,
-    EntryPlace,
+    EntryAddress,
     MemoryType,
     MemoryTypeName,
     is_well_formed,
 )
 from weft.capabilities.agent_context.permissions import check_own
-from weft.capabilities.agent_context.push import Branch, EntryKey, OfWorkflow, Own
+from weft.capabilities.agent_context.push import Branch, EntryKey, OfWorkflow, OwnAgentId
 from weft.capabilities.agent_context.service import ContextAt, Contexts, OpenContext
 from weft.capabilities.agent_context.store import PinnedContext
 from weft.capabilities.agent_context.views import (
@@ -28,7 +28,7 @@ from weft.capabilities.agent_context.views import (
     definition_at,
     entries_of,
     first_entries,
-    shown,
+    render_entries,
     with_value,
 )
 from weft.capabilities.history.model import BranchNotFound, VersionPruned, metadata_key
@@ -54,20 +54,20 @@ if TYPE_CHECKING:
 
     from weft.capabilities.history.composite_lines import PartVersion
 
-_ENTRIES_AT_MOST = 1_000
+_MAX_ENTRIES = 1_000
 _CURSOR = r"^[A-Za-z0-9_:-]{1,200}\|[A-Za-z0-9_.:/-]{1,200}\Z"
 
 
 class PullContext(Request):
-    """Which session is to hold your latest context."""
+    """The session that gets your latest context."""
 
     session_id: SessionId
-    agent_id: Own = None
+    agent_id: OwnAgentId = None
     branch: Branch = None
 
 
 class EntryDifference(Response):
-    """An entry in which two snapshots differ. ``memory_type`` is definition for what the agent is."""
+    """An entry in which two snapshots differ. ``memory_type`` is definition for the agent's definition."""
 
     memory_type: str
     key: str
@@ -77,7 +77,7 @@ class EntryDifference(Response):
 
 
 class ContextChanges(Response, kw_only=True, omit_defaults=False):
-    """What a pull changed. ``has_more`` when there was more than fits in an answer."""
+    """What a pull changed. ``has_more`` if the list is truncated."""
 
     added: list[EntryDifference]
     removed: list[EntryDifference]
@@ -86,14 +86,14 @@ class ContextChanges(Response, kw_only=True, omit_defaults=False):
 
 
 class PulledContext(AgentDefinition, kw_only=True, omit_defaults=False):
-    """What the agent is, and its memory by sort. ``has_more`` when there are entries beyond those listed."""
+    """The agent's definition, and its memory by type. ``has_more`` if the list is truncated."""
 
     memory: dict[MemoryTypeName, list[ContextEntry]]
     has_more: bool
 
 
 class ContextPulled(Response, kw_only=True, omit_defaults=False):
-    """The session's new snapshot. The one before is gone."""
+    """The session's new snapshot, which replaces the previous one."""
 
     success: Literal[True] = True
     agent_id: str
@@ -108,21 +108,21 @@ class ContextPulled(Response, kw_only=True, omit_defaults=False):
 
 
 class ReadContext(Request):
-    """What of your snapshot to read: one entry, one sort of memory, or all of it, a page at a time."""
+    """Filter and page: one entry, one memory type, or the whole snapshot."""
 
     session_id: SessionId
-    memory_type: Annotated[MemoryTypeName | None, msgspec.Meta(description="Only this sort of memory.")] = None
-    key: Annotated[EntryKey | None, msgspec.Meta(description="One entry with its whole value.")] = None
+    memory_type: Annotated[MemoryTypeName | None, msgspec.Meta(description="Only this memory type.")] = None
+    key: Annotated[EntryKey | None, msgspec.Meta(description="One entry with its full value.")] = None
     workflow_id: OfWorkflow = None
-    limit: Annotated[int, msgspec.Meta(ge=1, le=200, description="At most this many.")] = 50
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200, description="Maximum entries.")] = 50
     cursor: Annotated[
         Annotated[str, msgspec.Meta(max_length=401, pattern=_CURSOR)] | None,
-        msgspec.Meta(description="next_cursor of the page before."),
+        msgspec.Meta(description="next_cursor of the previous page."),
     ] = None
 
 
 class ContextRead(Response, kw_only=True, omit_defaults=False):
-    """What you hold in this session, as it was when you pulled it."""
+    """Your snapshot in this session, as you pulled it."""
 
     success: Literal[True] = True
     agent_id: str
@@ -138,7 +138,7 @@ class ContextRead(Response, kw_only=True, omit_defaults=False):
     next_cursor: str | None
 
 
-class _Found(NamedTuple):
+class _ReadResult(NamedTuple):
     """An answer, and where the one value it still lacks is to be had."""
 
     answer: ContextRead
@@ -155,20 +155,19 @@ class _Found(NamedTuple):
     errors=(SessionNotFound, SessionArchived, PermissionDenied, BranchNotFound, VersionPruned),
 )
 async def pull_context(request: PullContext, contexts: Contexts) -> ContextPulled:
-    """Take your latest context into a session as a new immutable snapshot, and let go of the one before.
+    """Pin your latest context in a session as an immutable snapshot, which replaces the previous one.
 
-    The answer says what changed. The session goes on with exactly this, whatever is pushed or edited meanwhile, until
-    you pull again.
+    The answer lists what changed. The session keeps this snapshot, whatever is pushed or edited, until you pull again.
     """
     check_own(contexts.actor, request.agent_id)
     session, _ = await lock_active_session(request.session_id, contexts.actor, contexts.sessions)
     before = await contexts.snapshots.find(session.session_id, contexts.actor.principal_id)
     context = await contexts.open_own(request.branch)
     await context.follow_definition()
-    await context.bury_overdue()
+    await context.expire_overdue()
     parts = await context.present.parts()
-    await _hold(context, session, parts)
-    await _announce(context, session, before)
+    await _pin(context, session, parts)
+    await _publish(context, session, before)
     root = context.root
     return ContextPulled(
         agent_id=context.owner,
@@ -204,9 +203,9 @@ async def pull_context(request: PullContext, contexts: Contexts) -> ContextPulle
 async def read_context(
     request: ReadContext, actor: Actor, reads: Transactions[Contexts], staging: Staging
 ) -> ContextRead:
-    """Read what you hold in a session: the snapshot you pulled, not what your context has become since.
+    """Read your snapshot in a session: the version you pulled, not the latest one.
 
-    With a key you get that entry with its whole value, wherever it is kept.
+    With a key, the answer has that entry with its full value, even if it is in object storage.
     """
     found = await reads.read(actor, lambda contexts: _read(request, contexts), heavy=True)
     if found.pointer is None:
@@ -216,8 +215,8 @@ async def read_context(
     return msgspec.structs.replace(found.answer, entries=entries)
 
 
-async def _hold(context: OpenContext, session: Session, parts: Mapping[str, PartVersion]) -> None:
-    """Let the session hold the present version, and history keep every part of it for as long."""
+async def _pin(context: OpenContext, session: Session, parts: Mapping[str, PartVersion]) -> None:
+    """Pin the current version for the session, so that history keeps every part of it."""
     needs, root = context.needs, context.root
     await needs.snapshots.put(
         PinnedContext(
@@ -239,32 +238,32 @@ async def _changes(
     contexts: Contexts, before: PinnedContext | None, parts: Mapping[str, PartVersion]
 ) -> ContextChanges:
     then = None if before is None else ContextAt(contexts.lines, before.held)
-    # What came of a branch that was deleted since is nothing that another of its name could be compared with.
+    # A snapshot of a deleted branch cannot be compared with a new branch of the same name.
     if then is not None and await then.is_there():
         found = await changed_entries(contexts.lines, await then.parts(), parts)
     else:
-        entries = await first_entries(contexts.snapshots, parts, _ENTRIES_AT_MOST)
-        found = [Changed(entry.place, None, entry.version) for entry in entries]
-    told = found[:_ENTRIES_AT_MOST]
+        entries = await first_entries(contexts.snapshots, parts, _MAX_ENTRIES)
+        found = [EntryDiff(entry.place, None, entry.version) for entry in entries]
+    listed = found[:_MAX_ENTRIES]
     return ContextChanges(
-        added=_differences(each for each in told if each.before is None),
-        removed=_differences(each for each in told if each.after is None),
-        modified=_differences(each for each in told if each.before and each.after),
-        has_more=len(found) > len(told),
+        added=_differences(each for each in listed if each.before is None),
+        removed=_differences(each for each in listed if each.after is None),
+        modified=_differences(each for each in listed if each.before and each.after),
+        has_more=len(found) > len(listed),
     )
 
 
 async def _pulled(contexts: Contexts, parts: Mapping[str, PartVersion]) -> PulledContext:
     definition = await definition_at(contexts.lines, parts.get(DEFINITION))
     of_memory = {name: at for name, at in parts.items() if name != DEFINITION}
-    held = await first_entries(contexts.snapshots, of_memory, _ENTRIES_AT_MOST)
+    held = await first_entries(contexts.snapshots, of_memory, _MAX_ENTRIES)
     memory: dict[MemoryTypeName, list[ContextEntry]] = {}
-    for entry in await shown(held[:_ENTRIES_AT_MOST], contexts.snapshots):
+    for entry in await render_entries(held[:_MAX_ENTRIES], contexts.snapshots):
         memory.setdefault(entry.memory_type, []).append(entry)  # type: ignore[arg-type]  # parts have no other names
-    return PulledContext(**msgspec.structs.asdict(definition), memory=memory, has_more=len(held) > _ENTRIES_AT_MOST)
+    return PulledContext(**msgspec.structs.asdict(definition), memory=memory, has_more=len(held) > _MAX_ENTRIES)
 
 
-async def _announce(context: OpenContext, session: Session, before: PinnedContext | None) -> None:
+async def _publish(context: OpenContext, session: Session, before: PinnedContext | None) -> None:
     data = {
         "context_id": context.root.line_id,
         "from_version": before.version if before else None,
@@ -274,7 +273,7 @@ async def _announce(context: OpenContext, session: Session, before: PinnedContex
     await context.needs.outbox.publish(context.needs.event("context.pulled", context.owner, data, session))
 
 
-async def _read(request: ReadContext, contexts: Contexts) -> _Found:
+async def _read(request: ReadContext, contexts: Contexts) -> _ReadResult:
     session = await find_session(request.session_id, contexts.actor, contexts.sessions)
     held = await contexts.snapshots.find(session.session_id, contexts.actor.principal_id)
     if held is None:
@@ -283,15 +282,15 @@ async def _read(request: ReadContext, contexts: Contexts) -> _Found:
     await moment.check_is_there()
     if request.key is not None:
         entry = await _entry(request, request.key, moment)
-        return _Found(await _answer(held, moment, contexts, [entry], None), _pointer(entry))
+        return _ReadResult(await _answer(held, moment, contexts, [entry], None), _pointer(entry))
     entries = await _listed(request, moment)
     page = entries[: request.limit]
     more = f"{page[-1].place.part}|{page[-1].place.key}" if len(entries) > len(page) else None
-    return _Found(await _answer(held, moment, contexts, page, more))
+    return _ReadResult(await _answer(held, moment, contexts, page, more))
 
 
 async def _entry(request: ReadContext, key: str, moment: ContextAt) -> StoredEntry:
-    place = EntryPlace(_part(request), key)
+    place = EntryAddress(_part(request), key)
     at = await moment.part(place.part) if is_well_formed(key) else None
     version = await moment.lines.latest(at.line, key, at.seq) if at else None
     if at is None or version is None:
@@ -319,7 +318,7 @@ async def _listed(request: ReadContext, moment: ContextAt) -> list[StoredEntry]:
     part, _, key = (request.cursor or "").partition("|")
     found: list[StoredEntry] = []
     for name, at in (await moment.parts()).items():
-        if name < part or not _is_meant(name, request):
+        if name < part or not _is_selected(name, request):
             continue
         entries = await entries_of(moment.lines, name, at)
         found += [entry for entry in entries if name > part or entry.place.key > key]
@@ -328,10 +327,10 @@ async def _listed(request: ReadContext, moment: ContextAt) -> list[StoredEntry]:
     return found
 
 
-def _is_meant(part: str, request: ReadContext) -> bool:
+def _is_selected(part: str, request: ReadContext) -> bool:
     if part == DEFINITION:
         return False
-    place = EntryPlace(part, "")
+    place = EntryAddress(part, "")
     return request.memory_type in {None, place.memory_type} and request.workflow_id in {None, place.workflow_id}
 
 
@@ -346,14 +345,14 @@ async def _answer(
         snapshot=held.hash.hex(),
         pulled_at=from_micros(held.pulled_at),
         definition=await definition_at(moment.lines, await moment.part(DEFINITION)),
-        entries=await shown(entries, contexts.snapshots),
+        entries=await render_entries(entries, contexts.snapshots),
         count=len(entries),
         has_more=more is not None,
         next_cursor=more,
     )
 
 
-def _differences(changes: Iterable[Changed]) -> list[EntryDifference]:
+def _differences(changes: Iterable[EntryDiff]) -> list[EntryDifference]:
     return [
         EntryDifference(
             memory_type=change.place.memory_type,

@@ -1,4 +1,4 @@
-"""Saving what a session learned to the agent's own persistent memory: all of it, or nothing."""
+"""Operation context.push: writes entries to the caller's persistent memory atomically."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from weft.capabilities.access.model import AgentId
-from weft.capabilities.agent_context.diff import counted, steps_between
+from weft.capabilities.agent_context.diff import changes_between, count_changes
 from weft.capabilities.agent_context.model import (
     ContextLimitExceeded,
-    EntryPlace,
+    EntryAddress,
     MemoryTypeName,
     SelfModification,
     check_key,
@@ -24,7 +24,7 @@ from weft.capabilities.agent_context.model import (
 )
 from weft.capabilities.agent_context.permissions import check_own
 from weft.capabilities.agent_context.service import ContextAt, Contexts, OpenContext
-from weft.capabilities.agent_context.values import EntryText, GivenValue, inline, lies_outside, outside
+from weft.capabilities.agent_context.values import EntryText, NewValue, as_object, belongs_in_object_storage, inline
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import BranchNotFound, ChangeMeta, Point, VersionConflict, metadata_key
 from weft.capabilities.object_storage.model import ObjectBusy, ObjectMissing, ObjectStorageUnavailable
@@ -46,32 +46,32 @@ if TYPE_CHECKING:
     from weft.capabilities.history.model import Change
     from weft.capabilities.history.store import LineStore
 
-_TOLD_AT_MOST = 100
-# Hashing more than this would keep everybody else waiting.
+_MAX_LISTED_CHANGES = 100
+# Larger values are hashed in a thread, to keep the event loop free.
 _LARGE_BYTES = 262_144
 _BINARY = "application/octet-stream"
 _BEFORE_LEARNING = "before-learning"
 
-Own = Annotated[AgentId | None, msgspec.Meta(description="Your own agent_id, or left out.")]
+OwnAgentId = Annotated[AgentId | None, msgspec.Meta(description="Your own agent_id. May be omitted.")]
 Branch = Annotated[
     Name | None,
-    msgspec.Meta(description="A branch of your context, or main; the one you switched to if left out."),
+    msgspec.Meta(description="A branch of your context, or main. Default: the branch you checked out."),
 ]
-# Longer than a key may be, so that one written in a roundabout way is understood before it is refused.
+# Longer than a valid key, so that an encoded forbidden key is still recognised as such.
 EntryKey = Annotated[
     str,
     msgspec.Meta(
         min_length=1, max_length=1_000, description="1 to 200 letters, digits and any of _.:/- , such as billing/limit."
     ),
 ]
-MemoryTypeField = Annotated[MemoryTypeName, msgspec.Meta(description="Which sort of memory.")]
+MemoryTypeField = Annotated[MemoryTypeName, msgspec.Meta(description="The memory type.")]
 OfWorkflow = Annotated[
-    Name | None, msgspec.Meta(description="The workflow, for the memory type conversation_context and no other.")
+    Name | None, msgspec.Meta(description="The workflow; only with the memory type conversation_context.")
 ]
 
 
 class Knowledge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One thing to remember: any JSON, or bytes as base64."""
+    """An entry to write: any JSON value, or bytes as base64."""
 
     key: EntryKey
     value: Annotated[Any, msgspec.Meta(description="Any JSON value; or else base64.")] = msgspec.UNSET
@@ -85,8 +85,8 @@ class Knowledge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     metadata: Metadata = None
 
 
-class Forgotten(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One thing to remember no longer."""
+class RemovedKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An entry to remove."""
 
     key: EntryKey
     memory_type: MemoryTypeField = "learned_knowledge"
@@ -94,22 +94,22 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class PushContext(Request, weakref=True, eq=False):
-    """What was learned, what can go, and for which version of your context this was decided."""
+    """Entries to write and remove, and the expected version of your context."""
 
     knowledge: Annotated[
         tuple[Knowledge, ...],
-        msgspec.Meta(max_length=200, description="What to save; an entry of the same key is replaced."),
+        msgspec.Meta(max_length=200, description="Entries to write; existing keys are replaced."),
     ]
-    remove: Annotated[tuple[Forgotten, ...], msgspec.Meta(max_length=200, description="Entries to remove.")] = ()
-    agent_id: Own = None
+    remove: Annotated[tuple[RemovedKey, ...], msgspec.Meta(max_length=200, description="Entries to remove.")] = ()
+    agent_id: OwnAgentId = None
     if_version: Annotated[
         Count | None,
         msgspec.Meta(
-            description="The version of your context this is made for, 0 if nothing was pushed yet; otherwise "
-            "VERSION_CONFLICT. May be left out in a session where you pulled: then what that session knows counts."
+            description="Expected version of your context (0: nothing pushed yet); VERSION_CONFLICT if it differs. "
+            "Default: the version that session_id last pulled or pushed."
         ),
     ] = None
-    session_id: Annotated[SessionId | None, msgspec.Meta(description="The session in which this was learned.")] = None
+    session_id: Annotated[SessionId | None, msgspec.Meta(description="The session of the push.")] = None
     reason: Reason = None
     step: Step = None
     branch: Branch = None
@@ -126,9 +126,9 @@ class ChangedEntry(Response):
 
 
 class ContextPushed(Response, kw_only=True, omit_defaults=False):
-    """Your context as it is now. Nothing changed is no new version.
+    """The new version of your context; the same version if nothing changed.
 
-    ``snapshot_before`` names the version before if so much was learned at once that one may want to return to it.
+    ``snapshot_before`` is the label of an automatic snapshot, taken before a push with many changes.
     """
 
     on_record = ("version", "changed")
@@ -146,36 +146,36 @@ class ContextPushed(Response, kw_only=True, omit_defaults=False):
 
 
 class _Entry(NamedTuple):
-    """What is to become of one entry; nothing said: it is to go. ``outside`` is what object storage is to keep."""
+    """What is to become of one entry; nothing said: it is to go. ``as_object`` is what object storage is to keep."""
 
-    place: EntryPlace
+    place: EntryAddress
     said: EntryText | None = None
     metadata: str | None = None
     outside: bytes | None = None
 
 
 class _Plan(NamedTuple):
-    """What a push makes of a context, if it is let: its parts, and the entries that it changes in them."""
+    """The parts that a push touches, and the entries that it changes."""
 
     parts: Mapping[str, OpenPart]
     changed: Sequence[_Entry]
 
 
-# What was understood of a request before its transaction, which would else be encoded and hashed a second time.
-_understood: WeakKeyDictionary[PushContext, list[_Entry]] = WeakKeyDictionary()
+# Parsed requests by the preparation step, so that the transaction need not encode and hash again.
+_parsed: WeakKeyDictionary[PushContext, list[_Entry]] = WeakKeyDictionary()
 
 
 async def stage_push(request: PushContext, actor: Actor, staging: Staging, reads: Transactions[Contexts]) -> None:
-    """Store what belongs outside the database, before the transaction that refers to it."""
+    """Upload large values to object storage before the transaction that refers to them."""
     check_own(actor, request.agent_id)
-    given = _given(request)
+    given = _values(request)
     is_large = sum(len(content.content) for _, content in given if content) > _LARGE_BYTES
     entries = await asyncio.to_thread(_entries, given, actor) if is_large else _entries(given, actor)
-    _understood[request] = entries
+    _parsed[request] = entries
     contents = [entry.outside for entry in entries if entry.outside is not None]
     if contents:
-        # What will be refused is refused now: nothing is uploaded that nobody would ever refer to.
-        await reads.read(actor, lambda contexts: _rehearse(request, entries, contexts), heavy=True)
+        # Check first, so that nothing is uploaded for a push that will be rejected.
+        await reads.read(actor, lambda contexts: _check_push(request, entries, contexts), heavy=True)
         await staging.stage(actor.tenant, actor.principal_id, contents, epoch=actor.epoch)
 
 
@@ -203,25 +203,25 @@ async def stage_push(request: PushContext, actor: Actor, staging: Staging, reads
     ),
 )
 async def push_context(request: PushContext, contexts: Contexts) -> ContextPushed:
-    """Save what you learned to your own persistent memory, all of it or nothing.
+    """Write entries to your persistent memory: all of them, or none.
 
-    If your context has changed since the version you name, nothing is saved and you are told what changed: pull it,
-    merge, push again. What an agent is (role, system prompt, guardrails, clearance) cannot be reached by any push.
+    If your context has changed since the expected version, nothing is written and the error lists the changes: pull,
+    merge, push again. A push cannot change your definition (role, system prompt, guardrails, clearance).
     """
-    entries = _understood.get(request) or _entries(_given(request), contexts.actor)
+    entries = _parsed.get(request) or _entries(_values(request), contexts.actor)
     session = await _session(request, contexts)
     context = await contexts.open_own(request.branch)
     previous = context.root.seq
     parts, changed = await _planned(request, entries, context)
-    # Also what is said already: its value may have been lost outside, and has just been stored anew.
+    # Unchanged entries too: their objects may have been lost, and were just uploaded again.
     await keep_staged([entry.said.pointer for entry in entries if entry.said and entry.said.pointer], contexts.objects)
-    _name_learning_cycles(changed, parts, context)
+    _snapshot_learning_cycles(changed, parts, context)
     label = await context.commit(parts.values(), CommitMeta(request.reason or "push", request.step))
     if session is not None and context.root.seq > previous:
         await contexts.snapshots.learn(session.session_id, context.owner, context.present.point)
     changes = [(entry.place, parts[entry.place.part].changes[entry.place.key]) for entry in changed]
     if changes:
-        await _announce(context, session, previous, changes)
+        await _publish(context, session, previous, changes)
     return ContextPushed(
         agent_id=context.owner,
         context_id=context.root.line_id,
@@ -235,8 +235,8 @@ async def push_context(request: PushContext, contexts: Contexts) -> ContextPushe
     )
 
 
-def _given(request: PushContext) -> list[tuple[EntryPlace, GivenValue | None]]:
-    """Check what was sent and return it by its places; each may be named once."""
+def _values(request: PushContext) -> list[tuple[EntryAddress, NewValue | None]]:
+    """Validate the request and return values by address; each address may occur once."""
     given = [_known(item, f"knowledge[{place}]") for place, item in enumerate(request.knowledge)]
     given += [(_place(item, f"remove[{place}]"), None) for place, item in enumerate(request.remove)]
     twice = [place.key for place, times in Counter(place for place, _ in given).items() if times > 1]
@@ -245,7 +245,7 @@ def _given(request: PushContext) -> list[tuple[EntryPlace, GivenValue | None]]:
     return given
 
 
-def _known(item: Knowledge, field: str) -> tuple[EntryPlace, GivenValue | None]:
+def _known(item: Knowledge, field: str) -> tuple[EntryAddress, NewValue | None]:
     place = _place(item, field)
     if (item.value is msgspec.UNSET) == (item.base64 is None):
         raise InvalidInput(f"{field}: give either a value or base64", field=field)
@@ -253,26 +253,26 @@ def _known(item: Knowledge, field: str) -> tuple[EntryPlace, GivenValue | None]:
         raise InvalidInput(f"{field}: media_type is for base64; a value is JSON", field=f"{field}.media_type")
     metadata = None if not item.metadata else metadata_json(item.metadata)
     if item.base64 is None:
-        given = GivenValue(encode_json_field(f"{field}.value", item.value), None, metadata)
+        given = NewValue(encode_json_field(f"{field}.value", item.value), None, metadata)
     else:
-        given = GivenValue(item.base64, item.media_type or _BINARY, metadata)
+        given = NewValue(item.base64, item.media_type or _BINARY, metadata)
     check_value_size(len(given.content), field)
     return place, given
 
 
-def _entries(given: Sequence[tuple[EntryPlace, GivenValue | None]], actor: Actor) -> list[_Entry]:
+def _entries(given: Sequence[tuple[EntryAddress, NewValue | None]], actor: Actor) -> list[_Entry]:
     return [_Entry(place) if content is None else _entry(place, content, actor) for place, content in given]
 
 
-def _entry(place: EntryPlace, given: GivenValue, actor: Actor) -> _Entry:
-    if lies_outside(given, place.memory_type):
-        return _Entry(place, outside(given, actor.tenant, actor.principal_id), given.metadata, given.content)
+def _entry(place: EntryAddress, given: NewValue, actor: Actor) -> _Entry:
+    if belongs_in_object_storage(given, place.memory_type):
+        return _Entry(place, as_object(given, actor.tenant, actor.principal_id), given.metadata, given.content)
     return _Entry(place, inline(given), given.metadata)
 
 
-def _place(item: Knowledge | Forgotten, field: str) -> EntryPlace:
+def _place(item: Knowledge | RemovedKey, field: str) -> EntryAddress:
     check_key(item.key, f"{field}.key")
-    return EntryPlace(part_of(item.memory_type, item.workflow_id, field), item.key)
+    return EntryAddress(part_of(item.memory_type, item.workflow_id, field), item.key)
 
 
 async def _session(request: PushContext, contexts: Contexts) -> Session | None:
@@ -281,18 +281,18 @@ async def _session(request: PushContext, contexts: Contexts) -> Session | None:
     return await find_session(request.session_id, contexts.actor, contexts.sessions)
 
 
-async def _rehearse(request: PushContext, entries: Sequence[_Entry], contexts: Contexts) -> None:
-    """Refuse what the transaction would refuse, as things stand."""
+async def _check_push(request: PushContext, entries: Sequence[_Entry], contexts: Contexts) -> None:
+    """Raise the errors that the transaction would raise in the current state."""
     await _session(request, contexts)
     context = await contexts.look_at_own(request.branch)
     plan = await _planned(request, entries, context)
-    await context.check_room(plan.parts.values())
+    await context.check_limit(plan.parts.values())
 
 
 async def _planned(request: PushContext, entries: Sequence[_Entry], context: OpenContext) -> _Plan:
-    """Have parts say what was pushed, unless it was made for another version.
+    """Apply the entries to their parts; VersionConflict if the expected version differs.
 
-    Who repeats a push because its answer was lost names the version before it; nothing is left to do then.
+    A retried push has the previous version and changes nothing, so it is accepted.
     """
     expected = await _expected(request, context)
     is_current = context.root.seq == expected
@@ -304,23 +304,23 @@ async def _planned(request: PushContext, entries: Sequence[_Entry], context: Ope
 
 
 async def _expected(request: PushContext, context: OpenContext) -> int:
-    """Return the version this push is made for: as named, or as the session knows it."""
+    """Return the expected version: from the request, or the one the session knows."""
     if request.if_version is not None:
         return request.if_version
     held = None
     if request.session_id is not None:
         held = await context.needs.snapshots.find(request.session_id, context.owner)
-    if held is None or not await knows(held, context.root.line_id, context.needs.lines):
+    if held is None or not await is_known_context(held, context.root.line_id, context.needs.lines):
         raise InvalidInput(
-            "if_version: say which version this is made for, or push in a session where you pulled this context",
+            "if_version: required, unless session_id is a session where you pulled this context",
             hint="Call `context.pull` and pass its to_version as if_version; 0 if nothing was pushed yet.",
             field="if_version",
         )
     return held.known
 
 
-async def knows(held: PinnedContext, line_id: str, lines: LineStore) -> bool:
-    """Tell whether a session knows this very context: another branch may have the name of one that was deleted."""
+async def is_known_context(held: PinnedContext, line_id: str, lines: LineStore) -> bool:
+    """Tell whether the session pulled this context, not a deleted branch of the same name."""
     return held.line_id == line_id and await ContextAt(lines, held.known_point).is_there()
 
 
@@ -341,7 +341,7 @@ async def _changed_since(context: OpenContext, version: int) -> list[dict[str, A
     if version > root.seq:
         return []
     then = await ContextAt(lines, Point(root.line_id, version, b"")).parts()
-    steps = await steps_between(lines, then, await context.present.parts(), _TOLD_AT_MOST)
+    steps = await changes_between(lines, then, await context.present.parts(), _MAX_LISTED_CHANGES)
     return [
         {
             "memory_type": step.place.memory_type,
@@ -357,12 +357,12 @@ async def _changed_since(context: OpenContext, version: int) -> list[dict[str, A
 
 
 async def _apply(entry: _Entry, part: OpenPart, *, may_renew: bool) -> bool:
-    """Have an entry say what was pushed, or go; False if nothing changes."""
+    """Write or remove an entry; False if nothing changes."""
     key = entry.place.key
     if entry.said is None:
         await part.delete(metadata_key(key))
         return await part.delete(key)
-    # Where entries end by their age, saying one again is how it is given more time.
+    # Under retention by age, writing the same value again renews the entry.
     if not await part.write(key, entry.said, anew=may_renew and part.ended_before is not None):
         return False
     if entry.metadata is None:
@@ -374,14 +374,14 @@ async def _apply(entry: _Entry, part: OpenPart, *, may_renew: bool) -> bool:
     return True
 
 
-def _name_learning_cycles(changed: Sequence[_Entry], parts: Mapping[str, OpenPart], context: OpenContext) -> None:
-    """Have the state before this push keep a name, wherever so much is learned at once that one may want it back."""
+def _snapshot_learning_cycles(changed: Sequence[_Entry], parts: Mapping[str, OpenPart], context: OpenContext) -> None:
+    """Request a snapshot of each part with enough changes, so that the push can be rolled back."""
     for name, entries in Counter(entry.place.part for entry in changed).items():
         if is_learning_cycle(entries, parts[name].line, context.rules):
             parts[name].occasion = _BEFORE_LEARNING
 
 
-def _changed_entry(place: EntryPlace, change: Change) -> ChangedEntry:
+def _changed_entry(place: EntryAddress, change: Change) -> ChangedEntry:
     return ChangedEntry(
         memory_type=place.memory_type,
         key=place.key,
@@ -391,8 +391,8 @@ def _changed_entry(place: EntryPlace, change: Change) -> ChangedEntry:
     )
 
 
-async def _announce(
-    context: OpenContext, session: Session | None, previous: int, changes: Sequence[tuple[EntryPlace, Change]]
+async def _publish(
+    context: OpenContext, session: Session | None, previous: int, changes: Sequence[tuple[EntryAddress, Change]]
 ) -> None:
     data = {
         "context_id": context.root.line_id,
@@ -400,6 +400,6 @@ async def _announce(
         "version": context.root.seq,
         "memory_types": sorted({place.memory_type for place, _ in changes}),
         "entries": len(changes),
-        **counted(change for _, change in changes),
+        **count_changes(change for _, change in changes),
     }
     await context.needs.outbox.publish(context.needs.event("context.pushed", context.owner, data, session))

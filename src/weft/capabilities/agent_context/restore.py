@@ -1,4 +1,4 @@
-"""Having a context say what some version of it said, or what another said."""
+"""Restores entries and parts of a context from earlier versions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.capabilities.agent_context.model import DEFINITION, ContextLine, check_value_size, is_overdue
-from weft.capabilities.agent_context.values import EntryText, said_by
+from weft.capabilities.agent_context.values import EntryText, text_of_version
 from weft.capabilities.history.composite_lines import PART_MARK, PartVersion, part_states_apart
 from weft.capabilities.history.model import ChangeMeta, LineNotFound, VersionPruned, is_metadata, metadata_key
 from weft.capabilities.history.three_way import same_content
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from weft.capabilities.history.model import Point, Version
 
 
-async def take_over(part: OpenPart, state: Mapping[str, Version | None]) -> None:
+async def restore_entries(part: OpenPart, state: Mapping[str, Version | None]) -> None:
     """Have entries of a part say what these versions said (None: have them go), with the next commit.
 
     What was said about a value comes with it from the same side, and never by itself. What retention has ended does
@@ -33,7 +33,7 @@ async def take_over(part: OpenPart, state: Mapping[str, Version | None]) -> None
             await part.delete(metadata_key(key))
             await part.delete(key)
             continue
-        said = said_by(version)
+        said = text_of_version(version)
         if said is None:
             raise _pruned(key)
         check_value_size(said.meta.size, key)
@@ -57,7 +57,7 @@ def _pruned(key: str) -> VersionPruned:
     return VersionPruned(f"What '{key}' said then is no longer kept.", key=key)
 
 
-async def take_over_parts(
+async def restore_parts(
     context: OpenContext, state: Mapping[str, Version | None], merged: Point | None
 ) -> list[OpenPart]:
     """Have parts say what they said where these versions of the root name them; return those parts.
@@ -71,7 +71,7 @@ async def take_over_parts(
     for part in parts:
         if part.name in state:
             await _take_over_whole(part, state[part.name])
-        await take_over(part, _entries_of(part.name, state))
+        await restore_entries(part, _entries_of(part.name, state))
         part.merged = None if merged is None else await _named_at(part, merged)
     return parts
 
@@ -80,7 +80,9 @@ async def _take_over_whole(part: OpenPart, named: Version | None) -> None:
     target = None if named is None else await _checked(part, named)
     ours, theirs = await part_states_apart(part.context.needs.lines, part.at, target, values=True)
     keys = ours.keys() | theirs.keys()
-    await take_over(part, {key: theirs.get(key) for key in keys if not same_content(ours.get(key), theirs.get(key))})
+    await restore_entries(
+        part, {key: theirs.get(key) for key in keys if not same_content(ours.get(key), theirs.get(key))}
+    )
 
 
 def _entries_of(part: str, state: Mapping[str, Version | None]) -> dict[str, Version | None]:

@@ -17,8 +17,8 @@ from weft.capabilities.agent_context.model import (
     ContextLimits,
     ContextLine,
     is_overdue,
-    kept_since,
     memory_size,
+    retention_cutoff,
 )
 from weft.capabilities.agent_context.store import SnapshotStore
 from weft.capabilities.history.commits import record, tag_automatically
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 class Contexts(msgspec.Struct, frozen=True):
-    """Everything a context needs, gathered for the caller of one operation."""
+    """The stores that contexts need, bound to the caller of one operation."""
 
     actor: Actor
     access: AccessStore
@@ -80,11 +80,11 @@ class Contexts(msgspec.Struct, frozen=True):
         return Author(self.actor.participant, self.actor.principal_id)
 
     async def open_own(self, branch: str | None) -> OpenContext:
-        """Open the caller's own context: a branch of it, or what the caller has switched to if none is named."""
+        """Open the caller's own context on a branch; by default the one it has checked out."""
         return await self.open(self.actor.principal_id, await self.own_branch(branch))
 
     async def own_branch(self, branch: str | None) -> str | None:
-        """Return the branch of the caller's own context that is meant; None is the context itself."""
+        """Return the branch to use for the caller's context; None is the trunk."""
         owner = self.actor.principal_id
         if branch is None:
             switch = await self.checkouts.of(ContextLine(owner, None, None).line_id, owner)
@@ -94,19 +94,19 @@ class Contexts(msgspec.Struct, frozen=True):
         return None if branch == MAIN else branch
 
     async def open(self, owner: str, branch: str | None = None) -> OpenContext:
-        """Open an agent's context: what is read now cannot change until this transaction ends."""
+        """Open an agent's context and lock its root until the transaction ends."""
         line = ContextLine(owner, None, branch)
         root = await self.lines.lock(line.line_id)
         if root is None and branch is not None:
             raise no_branch(branch)
         if root is None:
-            # Whoever comes second waits here for the first, and then finds what that one began.
+            # A concurrent creator waits here, and then finds the line.
             await self.lines.create(line.line_id)
             root = await self.lines.lock(line.line_id) or Head.of_new_line(line.line_id)
         return OpenContext(self, line, self.now, await self.retention.rules(), root)
 
     async def look_at_own(self, branch: str | None) -> OpenContext:
-        """Open the caller's own context without its lock: to see what would become of it, not to commit anything."""
+        """Open the caller's own context without a lock, for a dry run."""
         line = ContextLine(self.actor.principal_id, None, await self.own_branch(branch))
         found = await self.lines.find(line.line_id)
         if found is None and line.branch is not None:
@@ -117,7 +117,7 @@ class Contexts(msgspec.Struct, frozen=True):
     def event(
         self, event_type: str, owner: str, data: Mapping[str, object], session: Session | None = None
     ) -> NewEvent:
-        """Return an event for the owner of a context and for whoever brought it about."""
+        """Return an event for the owner of a context and the caller."""
         told = dict.fromkeys((f"{PRINCIPAL}{owner}", f"{PRINCIPAL}{self.actor.principal_id}"))
         return NewEvent(
             type=event_type,
@@ -131,13 +131,13 @@ class Contexts(msgspec.Struct, frozen=True):
 
 
 class ContextAt(NamedTuple):
-    """One moment of an agent's context, which never changes."""
+    """One immutable version of an agent's context."""
 
     lines: LineStore
     point: Point
 
     async def parts(self) -> dict[str, PartVersion]:
-        """Return where each part stood, by name."""
+        """Return the version of each part, by name."""
         named = await self.lines.state_at(self.point.line_id, self.point.seq)
         return {version.change.key: PartVersion.named_by(version) for version in sorted(named, key=_key)}
 
@@ -162,7 +162,7 @@ class ContextAt(NamedTuple):
 
 @dataclass(slots=True)
 class OpenContext:
-    """An agent's context whose root is locked: nobody else changes any part of it until the transaction ends."""
+    """An agent's context whose root is locked until the transaction ends."""
 
     needs: Contexts
     line: ContextLine
@@ -183,7 +183,6 @@ class OpenContext:
         return self._opened(name, named)
 
     async def parts(self) -> list[OpenPart]:
-        """Return every part there is."""
         named = await self.needs.lines.state_at(self.root.line_id, self.root.seq)
         return [self._opened(version.change.key, version) for version in sorted(named, key=_key)]
 
@@ -195,18 +194,18 @@ class OpenContext:
         changed = [part for part in parts if part.changes or part.merged]
         if not changed and why.merged is None:
             return None
-        growth = await self.check_room(changed)
+        growth = await self.check_limit(changed)
         author = author or self.needs.author
         kept = await self._keep_values(changed)
         occasion = next((part.occasion for part in changed if part.occasion), None)
-        label = await self.keep_moment(self.root, occasion, author)
+        label = await self.tag_if_occasion(self.root, occasion, author)
         for part in changed:
             await part.commit(why, author, kept)
         await self._commit_root([await self._names(part) for part in changed], why, author, growth)
         return label
 
-    async def keep_moment(self, head: Head, occasion: str | None, author: Author) -> str | None:
-        """Name the state of a line if there is occasion to, unless nothing was ever said there."""
+    async def tag_if_occasion(self, head: Head, occasion: str | None, author: Author) -> str | None:
+        """Tag the state of a line if there is an occasion, unless the line is empty."""
         if occasion is None or head.seq == 0:
             return None
         return await tag_automatically(self.needs.lines, head, occasion, author.participant, self.now)
@@ -222,15 +221,15 @@ class OpenContext:
             held.at = PartVersion.named_by(today)
             await self._commit_root([await self._names(held)], CommitMeta("definition"), SYSTEM, 0)
 
-    async def bury_overdue(self) -> None:
-        """Turn entries that retention has ended into history."""
+    async def expire_overdue(self) -> None:
+        """Remove entries beyond retention."""
         ended = await self._overdue()
         for part, version in ended:
             part.remove(version, ChangeKind.EXPIRE)
         await self.commit({part.name: part for part, _ in ended}.values(), CommitMeta("expire"), SYSTEM)
 
     async def _overdue(self) -> list[tuple[OpenPart, Version]]:
-        """Return the entries that retention has ended, with their parts."""
+        """Return the entries beyond retention, with their parts."""
         ending = [
             (part, part.at) for part in await self.parts() if part.at is not None and part.ended_before is not None
         ]
@@ -242,7 +241,7 @@ class OpenContext:
             if is_overdue(version, part.ended_before)
         ]
 
-    async def check_room(self, parts: Iterable[OpenPart]) -> int:
+    async def check_limit(self, parts: Iterable[OpenPart]) -> int:
         """Refuse what would make the context too large, and return by how much it grows; shrinking is always allowed.
 
         What an agent is weighs nothing: however full its memory, those above can always change its rules.
@@ -255,7 +254,7 @@ class OpenContext:
         return growth
 
     async def _check_live(self, growth: int, limit: int, parts: Sequence[OpenPart]) -> None:
-        # What retention has ended counts no more, even if it was not removed yet.
+        # Entries beyond retention that are not removed yet do not count.
         changed = {(part.name, key) for part in parts for key in part.changes}
         ended = [
             version.change for part, version in await self._overdue() if (part.name, version.change.key) not in changed
@@ -269,10 +268,10 @@ class OpenContext:
             )
 
     async def _keep_values(self, parts: Sequence[OpenPart]) -> Collection[bytes]:
-        """Have history keep what parts are to say, and return the hashes of it."""
+        """Store the new values of parts and return their hashes."""
         said = {each.hash: each for part in parts for each in part.said}
         await keep_staged([each.pointer for each in said.values() if each.pointer], self.needs.objects)
-        # Everyone takes values in this order, so nobody waits in a circle.
+        # A fixed lock order prevents deadlocks.
         for value_hash, each in sorted(said.items()):
             path = each.pointer.object if each.pointer else None
             await self.needs.lines.put_blob(value_hash, each.text, outside=path)
@@ -307,7 +306,7 @@ class OpenContext:
 
 @dataclass(slots=True)
 class OpenPart:
-    """One part of an open context: where it stands, and what is to become of it with the next commit."""
+    """One part of an open context, with the changes of its next commit."""
 
     context: OpenContext
     line: ContextLine
@@ -326,14 +325,14 @@ class OpenPart:
 
     @property
     def ended_before(self) -> int | None:
-        return kept_since(self.line, self.context.rules, self.context.now)
+        return retention_cutoff(self.line, self.context.rules, self.context.now)
 
-    async def standing(self, key: str) -> Version | None:
-        """Return the entry of a key, which retention may have ended."""
+    async def current(self, key: str) -> Version | None:
+        """Return the current entry of a key, even if it is beyond retention."""
         return None if self.at is None else await self._lines.latest(self.at.line, key, self.at.seq)
 
     async def state(self) -> Sequence[Version]:
-        """Return every entry without its value, those that retention has ended included."""
+        """Return every entry without its value, including those beyond retention."""
         return [] if self.at is None else await self._lines.state_at(self.at.line, self.at.seq, values=False)
 
     async def overdue(self) -> list[Version]:
@@ -342,7 +341,7 @@ class OpenPart:
 
     async def write(self, key: str, said: EntryText, *, anew: bool = False) -> bool:
         """Have an entry say something; False if it does already, unless it is to be said anew."""
-        current = await self.standing(key)
+        current = await self.current(key)
         is_live = current is not None and not is_overdue(current, self.ended_before)
         if current is not None and is_live:
             if (current.change.blob_hash, current.change.meta) == (said.hash, said.meta) and not anew:
@@ -355,8 +354,8 @@ class OpenPart:
         return True
 
     async def delete(self, key: str) -> bool:
-        """Have an entry go; False if it is not there."""
-        current = await self.standing(key)
+        """Delete an entry; False if there is none."""
+        current = await self.current(key)
         if current is None:
             return False
         self.remove(current, ChangeKind.DELETE)
@@ -369,7 +368,7 @@ class OpenPart:
     async def commit(self, why: CommitMeta, author: Author, kept: Collection[bytes]) -> None:
         """Add what is to become of this part to its line, by which ``kept`` values are referred to at last."""
         head = await self._locked(kept)
-        await self.context.keep_moment(head, self.occasion, author)
+        await self.context.tag_if_occasion(head, self.occasion, author)
         commit = Commit(
             line_id=head.line_id,
             seq=head.seq + 1,

@@ -1,4 +1,4 @@
-"""Where an agent's context stands, and what a session knows of it."""
+"""Operation context.status: the current version of a context, and the one a session has."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from weft.capabilities.agent_context.model import ContextLine
 from weft.capabilities.agent_context.permissions import check_own
-from weft.capabilities.agent_context.push import Branch, Own, knows
+from weft.capabilities.agent_context.push import Branch, OwnAgentId, is_known_context
 from weft.capabilities.agent_context.service import Contexts
 from weft.capabilities.history.model import MAIN, BranchNotFound, Head, no_branch
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session
@@ -19,10 +19,10 @@ from weft.kernel.operation import Effect, RateClass, Request, Response, operatio
 
 
 class GetContextStatus(Request):
-    """Which of your branches, and which session."""
+    """The branch and the session to report on."""
 
-    session_id: Annotated[SessionId | None, msgspec.Meta(description="Also tell what this session knows.")] = None
-    agent_id: Own = None
+    session_id: Annotated[SessionId | None, msgspec.Meta(description="Include the versions of this session.")] = None
+    agent_id: OwnAgentId = None
     branch: Branch = None
 
 
@@ -51,7 +51,7 @@ class ContextStatus(Response, kw_only=True, omit_defaults=False):
     errors=(SessionNotFound, BranchNotFound, PermissionDenied),
 )
 async def get_context_status(request: GetContextStatus, contexts: Contexts) -> ContextStatus:
-    """See which version your context is at, and which one a session of yours holds."""
+    """Return the current version of your context, and the one that your session pulled."""
     check_own(contexts.actor, request.agent_id)
     owner = contexts.actor.principal_id
     line = ContextLine(owner, None, await contexts.own_branch(request.branch))
@@ -60,7 +60,7 @@ async def get_context_status(request: GetContextStatus, contexts: Contexts) -> C
         session = await find_session(request.session_id, contexts.actor, contexts.sessions)
         held = await contexts.snapshots.find(session.session_id, owner)
     root = await _root(line, contexts)
-    is_known = held is not None and await knows(held, line.line_id, contexts.lines)
+    is_known = held is not None and await is_known_context(held, line.line_id, contexts.lines)
     return ContextStatus(
         agent_id=owner,
         context_id=line.line_id,

@@ -1,4 +1,4 @@
-"""What contexts need of storage, beside the lines themselves."""
+"""Storage port of context snapshots."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ class PinnedContext(msgspec.Struct, frozen=True):
 
 
 class SnapshotStore(Protocol):
-    """What agents hold in sessions, and the values that are shown of it."""
+    """Context versions pinned in sessions, and their values."""
 
     async def find(self, session_id: str, principal_id: str) -> PinnedContext | None: ...
 
     async def put(self, snapshot: PinnedContext, parts: Iterable[PartVersion]) -> None:
-        """Let an agent hold this, and nothing of what it held before; history keeps every part of it for as long."""
+        """Pin a version and all its parts for a session, in place of the previous one."""
         ...
 
     async def states(self, parts: Sequence[PartVersion]) -> Sequence[Sequence[Version]]:
-        """Return every entry of each of these parts, without values: of many in few statements."""
+        """Return the entries of each part without values, in few statements."""
         ...
 
     async def learn(self, session_id: str, principal_id: str, known: Point) -> None:
-        """Note what version of a context a session knows of, if it holds one of the same."""
+        """Update the version that a session knows, if it has pinned the same context."""
         ...
 
     async def values(self, blob_hashes: Iterable[bytes]) -> Mapping[bytes, str]:
-        """Return the texts of values that history keeps."""
+        """Return the texts of values by hash."""
         ...

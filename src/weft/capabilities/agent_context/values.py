@@ -1,4 +1,4 @@
-"""How a value is kept: as JSON in the database, or outside it with a pointer in its place."""
+"""Values of entries: JSON in the database, or a pointer to object storage."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 
 class EntryText(NamedTuple):
-    """What an entry is to say: the text that history keeps, and what belongs to it.
-
-    ``pointer`` leads to the value where it is kept outside; the text is then how the pointer is written.
-    """
+    """The stored text of an entry with its metadata; for a value in object storage, the encoded ``pointer``."""
 
     text: str
     meta: ChangeMeta
@@ -29,8 +26,8 @@ class EntryText(NamedTuple):
         return blob_hash(self.text)
 
 
-class GivenValue(NamedTuple):
-    """A value as it came: its bytes, which are JSON unless a media type says otherwise, and JSON text about it."""
+class NewValue(NamedTuple):
+    """A new value: JSON bytes, or bytes of a media type; ``metadata`` is JSON text."""
 
     content: bytes
     media_type: str | None = None
@@ -41,27 +38,27 @@ class GivenValue(NamedTuple):
         return None if self.metadata is None else blob_hash(self.metadata).hex()
 
 
-def lies_outside(given: GivenValue, memory_type: str) -> bool:
-    """Tell whether a value belongs in object storage: what is large, is no JSON, or is an artifact."""
+def belongs_in_object_storage(given: NewValue, memory_type: str) -> bool:
+    """Tell whether a value goes to object storage: large values, binary ones and artifacts."""
     return given.media_type is not None or memory_type == MemoryType.WORK_ARTIFACTS or len(given.content) > INLINE_BYTES
 
 
-def inline(given: GivenValue) -> EntryText:
+def inline(given: NewValue) -> EntryText:
     return EntryText(given.content.decode(), ChangeMeta(size=len(given.content), metadata_hash=given.metadata_hash))
 
 
-def outside(given: GivenValue, tenant: str, owner: str) -> EntryText:
+def as_object(given: NewValue, tenant: str, owner: str) -> EntryText:
     pointer = Pointer.to(tenant, owner, given.content)
     meta = ChangeMeta(size=pointer.size, metadata_hash=given.metadata_hash, outside=True, media_type=given.media_type)
     return EntryText(pointer.encode(), meta, pointer)
 
 
-def said_by(version: Version) -> EntryText | None:
-    """Return what an earlier version said, to say it again; None if history no longer keeps it."""
+def text_of_version(version: Version) -> EntryText | None:
+    """Return the text of an earlier version; None if it was pruned."""
     if version.value is None:
         return None
     meta = version.change.meta
     if meta.outside:
         return EntryText(version.value, meta, Pointer.decode(version.value))
-    # A human who decided about a merge has not counted.
+    # A value from a merge decision has no size yet.
     return EntryText(version.value, structs.replace(meta, size=len(version.value.encode())))

@@ -1,4 +1,4 @@
-"""How an agent's context is shown: what it is, and the entries of what it knows."""
+"""Response types of an agent's context: definition and entries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from weft.capabilities.agent_context.model import EntryPlace
+from weft.capabilities.agent_context.model import EntryAddress
 from weft.capabilities.history.model import VersionPruned, is_metadata, metadata_key
 from weft.capabilities.history.three_way import state_by_key
 from weft.capabilities.object_storage.model import Pointer
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from weft.capabilities.history.model import Version
     from weft.capabilities.history.store import LineStore
 
-# How much of the values an answer carries itself; the rest is read one by one.
-_SHOWN_BYTES = 262_144
+# Limit of inlined values; larger entries are read one by one.
+_MAX_INLINE_BYTES = 262_144
 _PARTS_AT_ONCE = 200
 
 
 class AgentDefinition(Response, kw_only=True, omit_defaults=False):
-    """What an agent is. Nothing of it is the agent's own to change."""
+    """An agent's definition, which the agent itself cannot change."""
 
     role: str | None = None
     system_prompt: str | None = None
@@ -62,9 +62,9 @@ class ContextEntry(Response):
 
 
 class StoredEntry(NamedTuple):
-    """An entry as history has it: its value, and what was said about it."""
+    """An entry with its version, and the version of its metadata."""
 
-    place: EntryPlace
+    place: EntryAddress
     version: Version
     about: Version | None = None
 
@@ -73,8 +73,8 @@ class StoredEntry(NamedTuple):
         """The value first, then what was said about it."""
         return (self.version,) if self.about is None else (self.version, self.about)
 
-    def place_of(self, version: Version) -> EntryPlace:
-        return EntryPlace(self.place.part, version.change.key)
+    def place_of(self, version: Version) -> EntryAddress:
+        return EntryAddress(self.place.part, version.change.key)
 
 
 class _Shown(NamedTuple):
@@ -106,7 +106,7 @@ async def first_entries(snapshots: SnapshotStore, parts: Mapping[str, PartVersio
 def _held(part: str, versions: Sequence[Version]) -> list[StoredEntry]:
     state = state_by_key(versions)
     keys = sorted(key for key in state if not is_metadata(key))
-    return [StoredEntry(EntryPlace(part, key), state[key], state.get(metadata_key(key))) for key in keys]
+    return [StoredEntry(EntryAddress(part, key), state[key], state.get(metadata_key(key))) for key in keys]
 
 
 async def definition_at(lines: LineStore, at: PartVersion | None) -> AgentDefinition:
@@ -122,8 +122,8 @@ def _decoded(version: Version) -> Any:  # noqa: ANN401 - whatever was said
     return msgspec.json.decode(version.value)
 
 
-async def shown(entries: Sequence[StoredEntry], snapshots: SnapshotStore) -> list[ContextEntry]:
-    """Return entries with as much of what they say as fits in an answer, the first ones first."""
+async def render_entries(entries: Sequence[StoredEntry], snapshots: SnapshotStore) -> list[ContextEntry]:
+    """Return entries, with values as long as they fit in the answer."""
     fitting = _fitting(entries)
     texts = await snapshots.values(
         version.change.blob_hash
@@ -135,9 +135,9 @@ async def shown(entries: Sequence[StoredEntry], snapshots: SnapshotStore) -> lis
     return [_entry(held, texts, fitting) for held in entries]
 
 
-def _fitting(entries: Iterable[StoredEntry]) -> set[EntryPlace]:
+def _fitting(entries: Iterable[StoredEntry]) -> set[EntryAddress]:
     """Return the places of what fits in an answer: values, and what was said about them."""
-    room, fitting = _SHOWN_BYTES, set()
+    room, fitting = _MAX_INLINE_BYTES, set()
     for held in entries:
         for version in held.said:
             meta = version.change.meta
@@ -154,7 +154,7 @@ def with_value(entry: ContextEntry, content: bytes) -> ContextEntry:
     return msgspec.structs.replace(entry, base64=content, truncated=False)
 
 
-def _entry(held: StoredEntry, texts: Mapping[bytes, str], fitting: AbstractSet[EntryPlace]) -> ContextEntry:
+def _entry(held: StoredEntry, texts: Mapping[bytes, str], fitting: AbstractSet[EntryAddress]) -> ContextEntry:
     change = held.version.change
     said, *about = (_shown(version, texts, is_wanted=held.place_of(version) in fitting) for version in held.said)
     return ContextEntry(

@@ -1,4 +1,4 @@
-"""What agents hold in sessions, in SQL."""
+"""Context snapshots of sessions in SQL."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.agent_context.model import holder_in
+from weft.capabilities.agent_context.model import pin_holder
 from weft.capabilities.agent_context.store import PinnedContext
 from weft.capabilities.history.model import BRANCH_MARK, ChangeKind
 from weft.storage.sql.blobs import SqlBlobs
@@ -23,18 +23,17 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Transaction
 
 
-# A statement for so many parts at once; the last is named again where there are fewer.
-_AT_ONCE = 50
+# Parts per statement; a smaller batch is padded with its last part.
+_BATCH = 50
 _PIN = f"""
 INSERT INTO pins (tenant, holder, line_id, seq)
-VALUES {", ".join(f"($1, $2, ${place}, ${place + 1})" for place in range(3, 2 * _AT_ONCE + 3, 2))}
+VALUES {", ".join(f"($1, $2, ${place}, ${place + 1})" for place in range(3, 2 * _BATCH + 3, 2))}
 ON CONFLICT DO NOTHING
 """  # noqa: S608 - placeholders
 _PARTS = ", ".join(
-    f"(CAST($1 AS TEXT), CAST(${place} AS TEXT), CAST(${place + 1} AS BIGINT))"
-    for place in range(2, 2 * _AT_ONCE + 2, 2)
+    f"(CAST($1 AS TEXT), CAST(${place} AS TEXT), CAST(${place + 1} AS BIGINT))" for place in range(2, 2 * _BATCH + 2, 2)
 )
-# From key to key by the index, so that it costs as much as there are keys, however often each was written.
+# A loose index scan from key to key: the cost depends on the number of keys, not of versions.
 _STATES = f"""
 WITH RECURSIVE parts(tenant, line_id, upto) AS (VALUES {_PARTS}),
 touched(tenant, line_id, upto, key) AS (
@@ -58,7 +57,7 @@ JOIN commits k ON k.tenant = c.tenant AND k.line_id = c.line_id AND k.seq = c.se
 
 
 class SqlSnapshotStore:
-    """Snapshots, as rows of one tenant."""
+    """Context snapshots of one tenant."""
 
     __slots__ = ("_tenant", "_tx")
 
@@ -79,7 +78,7 @@ class SqlSnapshotStore:
         return None if row is None else PinnedContext(*row)
 
     async def put(self, snapshot: PinnedContext, parts: Iterable[PartVersion]) -> None:
-        holder = holder_in(snapshot.session_id, snapshot.principal_id)
+        holder = pin_holder(snapshot.session_id, snapshot.principal_id)
         await self._tx.run("DELETE FROM pins WHERE tenant = $1 AND holder = $2", self._tenant, holder)
         points = [(snapshot.held_line, snapshot.version), *((at.line, at.seq) for at in parts)]
         for some in _batches(points):
@@ -116,9 +115,9 @@ class SqlSnapshotStore:
         found = {
             at.line: await SqlLineStore(self._tx).state_at(at.line, at.seq, values=False)
             for at in parts
-            if _shares_a_past(at)
+            if _is_on_branch(at)
         }
-        for some in _batches([(at.line, at.seq) for at in parts if not _shares_a_past(at)]):
+        for some in _batches([(at.line, at.seq) for at in parts if not _is_on_branch(at)]):
             rows = await self._tx.all(_STATES, self._tenant, *some)
             for line_id, of_line in groupby(sorted(rows, key=itemgetter(0)), key=itemgetter(0)):
                 versions = {row[1]: version(row[1:]) for row in of_line}
@@ -129,16 +128,16 @@ class SqlSnapshotStore:
         return await SqlBlobs(self._tx).read(blob_hashes)
 
 
-def _shares_a_past(at: PartVersion) -> bool:
-    """Tell whether a part is on a branch, whose state is to be had from several lines."""
+def _is_on_branch(at: PartVersion) -> bool:
+    """Tell whether a part is on a branch, whose state spans several lines."""
     return BRANCH_MARK in at.line
 
 
 def _batches(points: Sequence[tuple[str, int]]) -> Iterator[list[str | int]]:
-    """Yield points as statements for many of them take them: line and number in turn."""
-    for start in range(0, len(points), _AT_ONCE):
-        some = [*points[start : start + _AT_ONCE]]
-        some += some[-1:] * (_AT_ONCE - len(some))
+    """Yield batches of points as statement parameters: line and seq in turn."""
+    for start in range(0, len(points), _BATCH):
+        some = [*points[start : start + _BATCH]]
+        some += some[-1:] * (_BATCH - len(some))
         flat: list[str | int] = []
         for line_id, seq in some:
             flat += (line_id, seq)
@@ -146,7 +145,7 @@ def _batches(points: Sequence[tuple[str, int]]) -> Iterator[list[str | int]]:
 
 
 async def erase_snapshots(transaction: Transaction, session_id: str) -> None:
-    """Forget what agents held in a session, and let history forget it too."""
+    """Delete the context snapshots of a session and their pins."""
     await transaction.run(
         """
         DELETE FROM pins WHERE tenant = $1 AND holder IN (

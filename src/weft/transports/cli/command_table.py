@@ -25,8 +25,8 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     "agent": {
         "create": "Create an agent or a human, with an API key that is shown only once.",
-        "define": "Say what an agent is: its role, system prompt, guardrails and configuration.",
-        "read-definition": "Read what an agent is, or was at an earlier version: your own, or that of an agent you stand above.",
+        "define": "Set the definition of an agent: role, system prompt, guardrails and configuration.",
+        "read-definition": "Read a version of the definition of an agent: your own, or that of an agent you may edit.",
         "list": "List the tenant's principals, ordered by id.",
         "update": "Change a principal's permissions or clearance, or disable it. Takes effect on its next call everywhere.",
         "capabilities": "List the operations you may call now, each with an example, or get advice on working with others.",
@@ -108,11 +108,11 @@ COMMANDS: dict[str, dict[str, str]] = {
         "inspect": "Read an agent's private memory with values, page by page.",
     },
     "context": {
-        "push": "Save what you learned to your own persistent memory, all of it or nothing.",
-        "pull": "Take your latest context into a session as a new immutable snapshot, and let go of the one before.",
-        "read": "Read what you hold in a session: the snapshot you pulled, not what your context has become since.",
-        "status": "See which version your context is at, and which one a session of yours holds.",
-        "copy": "Make an agent's memory what another agent's was at a checkpoint. What an agent is stays as it is.",
+        "push": "Write entries to your persistent memory: all of them, or none.",
+        "pull": "Pin your latest context in a session as an immutable snapshot, which replaces the previous one.",
+        "read": "Read your snapshot in a session: the version you pulled, not the latest one.",
+        "status": "Return the current version of your context, and the one that your session pulled.",
+        "copy": "Replace an agent's persistent memory by a version of another agent's. Definitions are not copied.",
     },
     "history": {
         "log": "Read the commits of a context, newest first: author, time, reason and changed keys.",
