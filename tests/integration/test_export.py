@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.req("AC-14")
 
 
-async def correlation(caller: Caller, operation: str, correlation: Correlation, **raw: Any) -> Any:
+async def correlated_call(caller: Caller, operation: str, correlation: Correlation, **raw: Any) -> Any:
     arrival = CallContext(caller.credential, correlation=correlation)
     return on_the_wire(await caller.app.call(caller.app.registry[operation], raw, arrival))
 
@@ -159,13 +159,13 @@ async def test_an_archived_session_can_be_exported(world: World) -> None:
 async def test_a_part_leaves_with_what_it_is_about_and_nothing_else(world: World, scope: str, field: str) -> None:
     part, other = Correlation(**{field: "one"}), Correlation(**{field: "two"})
     write = {"session_id": SESSION, "value": "x"}
-    await correlation(world.planner, "board.write", part, key="mine", **write)
-    await correlation(world.planner, "board.write", part, key="both", **write)
-    await correlation(world.planner, "board.write", other, key="both", **write)
-    await correlation(world.planner, "board.write", other, key="theirs", **write)
-    await correlation(world.planner, "board.delete", part, session_id=SESSION, key="mine")
-    await correlation(world.planner, "message.add", part, session_id=SESSION, content="hello")
-    await correlation(world.planner, "message.add", other, session_id=SESSION, content="bye")
+    await correlated_call(world.planner, "board.write", part, key="mine", **write)
+    await correlated_call(world.planner, "board.write", part, key="both", **write)
+    await correlated_call(world.planner, "board.write", other, key="both", **write)
+    await correlated_call(world.planner, "board.write", other, key="theirs", **write)
+    await correlated_call(world.planner, "board.delete", part, session_id=SESSION, key="mine")
+    await correlated_call(world.planner, "message.add", part, session_id=SESSION, content="hello")
+    await correlated_call(world.planner, "message.add", other, session_id=SESSION, content="bye")
     bundle = await exported(world.planner, scope=scope, **{field: "one"})
     board = f"board:{SESSION}"
     assert set(items(bundle)) == {
@@ -202,7 +202,7 @@ async def test_a_turn_leaves_with_its_records_and_what_those_name(world: World) 
         "created_at": "2026-01-01T00:00:00Z",
         "candidate_item_refs": [f"board:{SESSION}/goal/1.1", f"message:{SESSION}/1", "item1", "board:other/k/1.1"],
     }
-    await correlation(world.planner, "records.add", turn, session_id=SESSION, records=[selection])
+    await correlated_call(world.planner, "records.add", turn, session_id=SESSION, records=[selection])
     bundle = await exported(world.planner, scope="turn", turn_id="t1")
     assert set(items(bundle)) == {f"board:{SESSION}/goal/1.1", f"message:{SESSION}/1", "item1"}
     assert {("context_selection", "sel1"), ("context_source_ref", "src1")} <= set(records(bundle))
@@ -247,9 +247,9 @@ async def test_a_handoff_of_a_task_leaves_the_rest_behind(world: World) -> None:
     task = Correlation(task_id="t1")
     await world.planner.write("other", "x")
     await world.planner.say("not this")
-    await correlation(world.planner, "board.write", task, session_id=SESSION, key="goal", value="ship")
+    await correlated_call(world.planner, "board.write", task, session_id=SESSION, key="goal", value="ship")
     await world.planner.write("goal", "ship soon")
-    await correlation(world.planner, "message.add", task, session_id=SESSION, content="over to you")
+    await correlated_call(world.planner, "message.add", task, session_id=SESSION, content="over to you")
     gap = {"session_id": SESSION, "question": "When?", "scope": "task", "severity": "high"}
     await world.planner.call("missing.report", **gap)
     bundle = await exported(world.planner, scope="handoff", recipient="closer", task_id="t1")
