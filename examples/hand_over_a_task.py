@@ -35,7 +35,7 @@ async def ada_works(berlin: Weft) -> None:
     heading("Berlin: Ada looks into slow orders")
     await berlin.session.create("Why are orders slow?", session_id=SESSION)
     await berlin.agent.create("ada")
-    ada = berlin.acting_as("ada").correlation(task_id=TASK)
+    ada = berlin.acting_as("ada").with_correlation(task_id=TASK)
     await ada.board.write(SESSION, "scope", "Name the change that made orders slow. Change nothing.")
     await ada.board.write(SESSION, "findings", "The price cache was shortened from 300 s to 3 s.")
     await ada.message.add(SESSION, "The database and the network are fine, I checked both.")
@@ -83,7 +83,7 @@ async def bob_goes_on(lisbon: Weft) -> None:
     """Bob finds the board, what was said and the open question; he answers it and goes on with the same task."""
     heading("Lisbon: Bob goes on")
     await lisbon.agent.create("bob")
-    bob = lisbon.acting_as("bob").correlation(task_id=TASK)
+    bob = lisbon.acting_as("bob").with_correlation(task_id=TASK)
     for key in (await bob.board.list_keys(SESSION)).keys:
         print(f"{key.key}: {(await bob.board.read(SESSION, key.key)).value}")
     for message in (await bob.message.list(SESSION)).messages:

@@ -1,4 +1,4 @@
-"""Weft in this process: the operations and types of the clients without a server."""
+"""Weft inside the calling process: the operations and types of the clients, without a server."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ class Weft(Operations):
         tenant: str = DEFAULT_TENANT,
         **settings: Any,  # noqa: ANN401 - settings are of several types
     ) -> AsyncIterator[Weft]:
-        """Open a data folder, a SQLite file or a postgresql:// address; what the environment says if none is given.
+        """Open a data folder, a SQLite file or a postgresql:// address; by default what WEFT_* variables name.
 
-        You act as the admin of the default tenant, which a fresh database is given. Settings are those of a server;
-        but calls are not counted against rate limits unless ``rate_limits`` says so.
+        You act as the admin of the default tenant, which an empty database gets. Settings are those of a server, except
+        that there are no rate limits unless you set ``rate_limits``.
         """
         app = App(_settings(where, settings))
         try:
@@ -69,28 +69,28 @@ class Weft(Operations):
             await app.close()
 
     def acting_as(self, principal_id: str) -> Weft:
-        """Return the same Weft as another principal of this tenant."""
+        """Return this Weft as another principal of the tenant."""
         if not isinstance(self._credential, Local):
-            raise TypeError("Whoever came by a key acts as its owner alone.")
+            raise TypeError("A Weft opened with a key acts as the owner of that key only.")
         return Weft(self.app, Local(self._credential.tenant, principal_id), self._correlation)
 
     def with_key(self, api_key: str) -> Weft:
-        """Return the same Weft as the principal an API key or a token belongs to."""
+        """Return this Weft as the principal of an API key or token."""
         return Weft(self.app, api_key, self._correlation)
 
-    def correlation(self, **ids: Unpack[CorrelationIds]) -> Weft:
-        """Return the same Weft for calls that are part of a turn, a task, a trace; all they do can be found by its id.
+    def with_correlation(self, **ids: Unpack[CorrelationIds]) -> Weft:
+        """Return this Weft with correlation ids, such as a turn, task or trace, for all its calls.
 
-        Where no ``traceparent`` is named, it is the span that OpenTelemetry says is current when a call is made.
+        Without a ``traceparent``, each call uses the current OpenTelemetry span.
         """
         return Weft(self.app, self._credential, make_correlation(ids, self._correlation))
 
     async def export_to(self, file: BinaryIO, **what: Unpack[ExportOptions]) -> ContextExported:
-        """Export into a file, of whatever size: a session, or what a part of it is about.
+        """Export a session, or part of it, into a file of any size.
 
-        Takes what ``bundle.export`` takes.
+        Takes the parameters of ``bundle.export``.
         """
-        async with self.app.transfers.send({**what}, self._arrival()) as export:
+        async with self.app.transfers.send({**what}, self._context()) as export:
             shutil.copyfileobj(export.file, file)
             return export.facts
 
@@ -102,22 +102,22 @@ class Weft(Operations):
         session_id: str | None = None,
         dry_run: bool = False,
     ) -> ContextImported:
-        """Import a bundle from a file that was opened to read bytes: all of it, or nothing.
+        """Import a bundle from a binary file, completely or not at all.
 
-        Its session is opened under its own id, or under the ``session_id`` you give it.
+        The session keeps its id, or gets ``session_id``.
         """
-        said = {"expected_digest": expected_digest, "session_id": session_id, "dry_run": dry_run}
-        return await self.app.transfers.receive(said, self._arrival(), _chunks(file))
+        raw = {"expected_digest": expected_digest, "session_id": session_id, "dry_run": dry_run}
+        return await self.app.transfers.receive(raw, self._context(), _chunks(file))
 
     async def add_file(self, domain: str, document_id: str, file: BinaryIO, **about: Unpack[FileTerms]) -> DocumentPut:
-        """Put a file that was opened to read bytes into a domain, of any kind and size that a document may have.
+        """Add a binary file to a domain as a document.
 
-        Takes what ``knowledge.add_document`` takes beside.
+        Takes the other parameters of ``knowledge.add_document``.
         """
         raw = {**about, "domain": domain, "document_id": document_id}
-        return await self.app.uploads.receive(raw, self._arrival(), _chunks(file))
+        return await self.app.uploads.receive(raw, self._context(), _chunks(file))
 
-    def _arrival(self) -> CallContext:
+    def _context(self) -> CallContext:
         return CallContext(self._credential, correlation=in_current_trace(self._correlation))
 
     async def follow(
@@ -129,9 +129,9 @@ class Weft(Operations):
         types: Sequence[str] = ("*",),
         personal: bool = False,
     ) -> AsyncGenerator[Event, None]:
-        """Yield events as they happen, in order and without a gap, until you stop.
+        """Yield events as they happen, in order and without gaps.
 
-        Begins behind the seq ``after``, or with what happens from the first step on.
+        Starts after the seq ``after``, or with the next event.
         """
         raw = {"session_id": session_id, "keys": keys, "types": types, "personal": personal, "after": after}
         request = cast("ReadEvents", self.app.registry["events.read"].parse(raw))
@@ -150,7 +150,7 @@ class _InProcess:
 
     def __init__(self, app: App, credential: Credential, correlation: Correlation) -> None:
         self._app = app
-        self._arrival = CallContext(credential, correlation=correlation)
+        self._context = CallContext(credential, correlation=correlation)
 
     async def call(self, operation: str, arguments: dict[str, Any], /) -> Any:  # noqa: ANN401 - the operation's response
         """Call an operation with arguments and response copied through JSON, as over HTTP.
@@ -162,13 +162,13 @@ class _InProcess:
         return msgspec.json.decode(msgspec.json.encode(answer), type=called.response)
 
     def _in_current_trace(self) -> CallContext:
-        correlation = self._arrival.correlation
+        correlation = self._context.correlation
         here = in_current_trace(correlation)
-        return self._arrival if here is correlation else structs.replace(self._arrival, correlation=here)
+        return self._context if here is correlation else structs.replace(self._context, correlation=here)
 
 
 def _settings(where: str | os.PathLike[str] | None, given: dict[str, Any]) -> Settings:
-    # Limits protect a server from its callers; here the caller holds the database itself.
+    # Rate limits protect a server; in process, the caller owns the database.
     given.setdefault("rate_limits", os.environ.get("WEFT_RATE_LIMITS") or "off")
     if where is None:
         return Settings.from_environment(**given)

@@ -148,10 +148,10 @@ _markup = IsolatedMarkupReader()
 
 
 def validate(document: bytes | str) -> Sequence[Problem]:
-    """Return everything that is wrong with a document of records: one, a JSON array of them, or one a line."""
+    """Return all problems of a document with one record, a JSON array of records, or one record per line."""
     return check_document(document.encode() if isinstance(document, str) else document).problems
 
 
 def resolve(ref: ContextSourceRef, content: bytes | str, media_type: str | None = None) -> PassageResolution:
-    """Find the passage that a source ref means in what its source says now: exact, moved or lost."""
+    """Find the passage of a source ref in the current content of its source: exact, moved or lost."""
     return _resolve(ref, content, media_type, _markup)

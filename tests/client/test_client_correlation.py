@@ -45,7 +45,7 @@ async def test_what_a_client_does_is_found_by_what_it_is_part_of(connect: Any, p
     async with connect(product.url, product.admin_key) as client:
         session = (await client.session.create("try it")).session_id
         target = client._target if hasattr(client, "_target") else client
-        part = target.correlation(**IDS)
+        part = target.with_correlation(**IDS)
         if isinstance(part, SyncClient):
             await asyncio.to_thread(part.board.write, session, "goal", "ship")
         else:
@@ -59,7 +59,7 @@ async def test_what_a_client_does_is_found_by_what_it_is_part_of(connect: Any, p
 
 async def test_inside_the_process_it_is_the_same(inside: Weft) -> None:
     await inside.session.create("try it", session_id="s")
-    part = inside.correlation(**IDS)
+    part = inside.with_correlation(**IDS)
     await part.board.write("s", "goal", "ship")
     await inside.board.write("s", "goal", "later")
     assert (await the_event(inside.app)).correlation == DURING
@@ -68,7 +68,7 @@ async def test_inside_the_process_it_is_the_same(inside: Weft) -> None:
 async def test_whoever_acts_the_turn_is_the_same(inside: Weft) -> None:
     await inside.session.create("try it", session_id="s")
     made = await inside.agent.create("planner")
-    part = inside.correlation(turn_id="t1")
+    part = inside.with_correlation(turn_id="t1")
     await part.acting_as("planner").board.write("s", "a", "x")
     await part.with_key(made.api_key).board.write("s", "b", "x")
     assert [e.event.subject for e in await events_of(inside.app, "default", turn_id="t1")] == ["a", "b"]
@@ -76,9 +76,9 @@ async def test_whoever_acts_the_turn_is_the_same(inside: Weft) -> None:
 
 async def test_a_turn_of_a_task_is_part_of_both(inside: Weft) -> None:
     await inside.session.create("try it", session_id="s")
-    task = inside.correlation(task_id="k1", run_id="r1")
-    await task.correlation(turn_id="t1").board.write("s", "a", "x")
-    await task.correlation(turn_id="t2", run_id=None).board.write("s", "b", "x")
+    task = inside.with_correlation(task_id="k1", run_id="r1")
+    await task.with_correlation(turn_id="t1").board.write("s", "a", "x")
+    await task.with_correlation(turn_id="t2", run_id=None).board.write("s", "b", "x")
     await task.board.write("s", "c", "x")
     assert [event.correlation for event in await events_of(inside.app, "default", task_id="k1")] == [
         Correlation(turn_id="t1", task_id="k1", run_id="r1"),
@@ -89,7 +89,9 @@ async def test_a_turn_of_a_task_is_part_of_both(inside: Weft) -> None:
 
 async def test_turns_at_the_same_time_are_kept_apart(inside: Weft) -> None:
     await inside.session.create("try it", session_id="s")
-    await asyncio.gather(*(inside.correlation(turn_id=f"t{n}").board.write("s", f"key_{n}", "x") for n in range(20)))
+    await asyncio.gather(
+        *(inside.with_correlation(turn_id=f"t{n}").board.write("s", f"key_{n}", "x") for n in range(20))
+    )
     for number in range(20):
         (event,) = await events_of(inside.app, "default", turn_id=f"t{number}")
         assert event.event.subject == f"key_{number}"
@@ -103,8 +105,8 @@ async def test_the_current_span_is_told_without_being_asked_for(product: Product
             client.board.write(session, "goal", "ship")
             await inside.board.write("s", "goal", "ship")
         with current_span(span_id="c7ad6b7169203331"):
-            client.correlation(traceparent=TRACEPARENT).board.write(session, "named", "x")
-            await inside.correlation(traceparent=TRACEPARENT).board.write("s", "named", "x")
+            client.with_correlation(traceparent=TRACEPARENT).board.write(session, "named", "x")
+            await inside.with_correlation(traceparent=TRACEPARENT).board.write("s", "named", "x")
     traced = Correlation(trace_id=TRACE, span_id=SPAN)
     async with in_product(product) as weft:
         for app, where in ((weft.app, session), (inside.app, "s")):
@@ -125,7 +127,7 @@ def test_it_is_said_again_when_a_call_is_repeated(script: Script) -> None:
 
     script.will(listening(hangs_up), listening(says(200, NO_SESSIONS)))
     with SyncClient(script.url, "key") as client:
-        client.correlation(turn_id="t1").session.list()
+        client.with_correlation(turn_id="t1").session.list()
         script.will(listening(says(200, NO_SESSIONS)))
         client.session.list()
     assert heard == ["weft.turn_id=t1", "weft.turn_id=t1", None]
@@ -136,12 +138,12 @@ async def test_what_is_no_id_is_refused_at_once(inside: Weft, ids: dict[str, Any
     with SyncClient("http://127.0.0.1:1") as client:
         for where in (inside, client):
             with pytest.raises(InvalidInput, match=next(iter(ids))):
-                where.correlation(**ids)
+                where.with_correlation(**ids)
 
 
 def test_who_is_part_of_something_shares_the_connections() -> None:
     with SyncClient("http://127.0.0.1:1") as client:
-        part = client.correlation(turn_id="t1")
+        part = client.with_correlation(turn_id="t1")
         assert part._connection._http is client._connection._http
         assert part._connection is not client._connection
         assert type(part) is SyncClient

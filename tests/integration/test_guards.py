@@ -108,7 +108,7 @@ async def call_hook(world: World, source: Any, *documents: dict[str, str]) -> No
     body = json.dumps({"documents": documents}).encode()
     headers = signed_headers(source["secret"], new_id("call"), to_micros(world.clock.now()) // 1_000_000, body)
     tenant, source_id, token = source["hook"].removeprefix("/v1/knowledge/hooks/").split("/")
-    await world.app.hooked((tenant, source_id, token), headers, body, CallContext(None))
+    await world.app.receive_hook((tenant, source_id, token), headers, body, CallContext(None))
 
 
 async def add_source(world: World, kind: str, **what: Any) -> Any:

@@ -490,7 +490,7 @@ def parts(hook: str) -> tuple[str, str, str]:
 
 
 async def call(world: World, hook: str, headers: dict[str, str] | None = None, body: bytes = b"") -> Any:
-    return await world.app.hooked(parts(hook), headers or {}, body, CallContext(None))
+    return await world.app.receive_hook(parts(hook), headers or {}, body, CallContext(None))
 
 
 def signed(world: World, source: Any, body: bytes, *, call_id: str = "", ahead_seconds: int = 0) -> dict[str, str]:
@@ -576,7 +576,7 @@ async def test_calls_that_prove_nothing_are_all_refused_alike(library: World, fo
     said = set()
     for hook, headers in tries:
         with refused("HOOK_REFUSED") as caught:
-            await library.app.hooked(hook, headers, body, CallContext(None))
+            await library.app.receive_hook(hook, headers, body, CallContext(None))
         said.add((caught.value.message, caught.value.http_status))
     assert len(said) == 1
     assert await documents(library) == {}

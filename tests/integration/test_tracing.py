@@ -89,7 +89,7 @@ async def main():
         own = trace.SpanContext(int(TRACE, 16), 7, is_remote=False, trace_flags=trace.TraceFlags(1))
         with trace.use_span(trace.NonRecordingSpan(own)):
             await weft.session.list()
-            await weft.during(traceparent=f"00-{TRACE[::-1]}-{SPAN}-01").session.list()
+            await weft.with_correlation(traceparent=f"00-{TRACE[::-1]}-{SPAN}-01").session.list()
     print(json.dumps(spans))
 
 asyncio.run(main())

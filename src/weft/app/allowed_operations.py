@@ -1,4 +1,4 @@
-"""What a caller may do, decided as every call is."""
+"""Operations that a caller may use, by the rules of dispatch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RegisteredOperations:
-    """The registry, as far as it is open to a caller."""
+    """Lists the operations of a caller."""
 
     def __init__(self, registry: Registry, rates: Mapping[RateClass, str], database: Database) -> None:
         self._registry = registry
@@ -26,7 +26,7 @@ class RegisteredOperations:
         self._database = database
 
     async def to(self, actor: Actor) -> list[Operation]:
-        # Looks at nothing, but as any transaction does, first makes sure that the caller's access still stands.
+        # Reads nothing: opening the transaction checks that the caller's access rules have not changed.
         await self._database.read(Scope(actor.tenant, actor.epoch), _nothing)
         return [operation for operation in self._registry if may_use(operation, actor)]
 
@@ -39,7 +39,7 @@ async def _nothing(_: Transaction) -> None:
 
 
 def may_use(operation: Operation, actor: Actor) -> bool:
-    # Whoever has a credential is authenticated already, and a key has no business in a model's context.
+    # A caller with a credential needs no token, and an API key does not belong in a model's context.
     if operation.audience is Audience.ANONYMOUS or (operation.name == "token.refresh" and actor.token_id is None):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Weft, put together."""
+"""Composition root: wires storage, providers, jobs and capabilities into one application."""
 
 from __future__ import annotations
 
@@ -81,15 +81,15 @@ if TYPE_CHECKING:
 
 # For jobs to reach their next step; all of them resume after a crash.
 _STOP_SECONDS = 1.0
-_SIGN_OF_LIFE_SECONDS = 15.0
+_HEARTBEAT_SECONDS = 15.0
 _MEBIBYTE = 2**20
 
-# Whoever runs Weft in a process of their own decides what becomes of its log.
+# As a library, Weft logs nowhere unless the application configures logging.
 logging.getLogger("weft").addHandler(logging.NullHandler())
 
 
 class App:
-    """One running Weft. Every face calls ``call`` or ``follow`` and nothing else."""
+    """A running Weft. Interfaces use ``call``, ``follow``, ``transfers``, ``uploads`` and ``receive_hook``."""
 
     def __init__(self, settings: Settings, *, clock: Clock | None = None) -> None:
         self.settings = settings
@@ -137,7 +137,7 @@ class App:
         self._container.provide(self._singletons())
 
     def _open_knowledge(self, settings: Settings) -> None:
-        """Make what embeds, indexes, follows and searches."""
+        """Create embeddings, indexing, knowledge and search."""
         self.embeddings = CachedEmbeddings(
             self.database,
             configured_embedders(settings),
@@ -204,55 +204,54 @@ class App:
         await self.database.close()
 
     async def call(
-        self, operation: Operation, raw: Mapping[str, Any], arrival: CallContext, *, strict: bool = True
+        self, operation: Operation, raw: Mapping[str, Any], context: CallContext, *, strict: bool = True
     ) -> Response:
-        """Perform an operation for whoever the credential proves the caller to be."""
-        response: Response = await self._dispatcher.call(operation, raw, arrival, strict=strict)
+        """Perform an operation for the caller that the credential proves."""
+        response: Response = await self._dispatcher.call(operation, raw, context, strict=strict)
         return response
 
-    async def identify(self, arrival: CallContext) -> Actor:
-        """Return who is calling, for faces that must know before there is an operation."""
-        return await self._dispatcher.identify(arrival, fresh=True)
+    async def identify(self, context: CallContext) -> Actor:
+        """Return the caller, for interfaces that need it before there is an operation."""
+        return await self._dispatcher.identify(context, fresh=True)
 
-    async def follow(self, arrival: CallContext, interest: EventFilter, after: int | None) -> AsyncIterator[EventPage]:
-        """Yield pages of events, an empty one as a sign of life when nothing happens.
+    async def follow(self, context: CallContext, interest: EventFilter, after: int | None) -> AsyncIterator[EventPage]:
+        """Yield pages of events; an empty one as a heartbeat.
 
-        The caller is identified again before each page and judged as if it read events, so a revoked credential ends
-        the stream.
+        The caller is identified and authorised before each page, so a revoked credential ends the stream.
         """
-        going_on = False
+        resuming = False
         while True:
-            actor = await self.identify(arrival)
+            actor = await self.identify(context)
             try:
-                page = await self._next_page(actor, interest, after, going_on=going_on)
+                page = await self._next_page(actor, interest, after, resuming=resuming)
             except AccessChanged:
-                self._dispatcher.forget(arrival)
+                self._dispatcher.forget(context)
                 continue
             after = page.reached
-            # Looked at afresh whenever it was quiet, or when what came may be the last there is to see.
-            going_on = bool(page.recorded) and not any(event.type in SESSION_END_EVENTS for event in page.events)
+            # Access to the session is checked again after a pause, and after an event that may have ended it.
+            resuming = bool(page.recorded) and not any(event.type in SESSION_END_EVENTS for event in page.events)
             yield page
 
-    async def position(self, arrival: CallContext) -> int:
-        """Return the number of the tenant's latest event: where following from now on begins."""
-        actor = await self.identify(arrival)
+    async def position(self, context: CallContext) -> int:
+        """Return the seq of the tenant's latest event."""
+        actor = await self.identify(context)
         scope = Scope(actor.tenant)
         return await self.database.read(scope, lambda transaction: SqlEventStore(transaction).last_seq())
 
-    async def event_source(self, arrival: CallContext) -> str:
-        """Return what the caller's log is called outside: the source of its CloudEvents."""
-        return await self.feed.source((await self.identify(arrival)).tenant)
+    async def event_source(self, context: CallContext) -> str:
+        """Return the CloudEvents source of the caller's tenant."""
+        return await self.feed.source((await self.identify(context)).tenant)
 
-    async def hooked(
-        self, hook: tuple[str, str, str], headers: Mapping[str, str], body: bytes, arrival: CallContext
+    async def receive_hook(
+        self, hook: tuple[str, str, str], headers: Mapping[str, str], body: bytes, context: CallContext
     ) -> HookAnswer:
-        """Take a call to the hook of a knowledge source: to whoever tries without knowing it, only so often."""
+        """Handle a call to the hook of a knowledge source; guesses are limited by address."""
         try:
             source = await self.source_sync.hook(*hook)
             await self._rates.check(RateClass.KNOWLEDGE, hook[0], source.source_id)
             return await self.source_sync.call(hook[0], source, headers, body)
         except HookRefused:
-            await self._rates.check(RateClass.AUTHENTICATION, arrival.peer)
+            await self._rates.check(RateClass.AUTHENTICATION, context.peer)
             raise
 
     async def flush_read_counts(self) -> None:
@@ -303,7 +302,7 @@ class App:
     def _cache(self, name: str, level: Literal[1, 2], *, megabytes: int, seconds: int) -> Cache[Any]:
         return self.caches.register(Cache(name, level, megabytes * _MEBIBYTE, seconds, self.clock))
 
-    async def _next_page(self, actor: Actor, interest: EventFilter, after: int | None, *, going_on: bool) -> EventPage:
+    async def _next_page(self, actor: Actor, interest: EventFilter, after: int | None, *, resuming: bool) -> EventPage:
         request = ReadEvents(
             session_id=interest.session_id,
             keys=interest.keys,
@@ -315,7 +314,7 @@ class App:
         try:
             authorise(operation, actor)
             call = await self.guards.before(GuardedCall(operation, request, actor, "follow"))
-            page = await self.feed.next(actor, interest, after, _SIGN_OF_LIFE_SECONDS, going_on=going_on)
+            page = await self.feed.next(actor, interest, after, _HEARTBEAT_SECONDS, resuming=resuming)
             return await self._guarded_page(call, page) if self.guards else page
         except WeftError as error:
             await self._dispatcher.audit_denial(operation, actor, error)

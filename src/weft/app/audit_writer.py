@@ -1,4 +1,4 @@
-"""Writing the audit log: acts with the change they describe, denials on their own."""
+"""Writes the audit log: acts in the transaction of the change, denials in their own."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ class Auditor:
         target: str = "",
         **detail: str,
     ) -> None:
-        """Put a refusal on record: who was refused what, or who someone unknown claimed to be."""
+        """Audit a denial; ``actor`` is None for a rejected credential."""
         _log.warning("denied", extra={"fields": {"tenant": tenant, "action": action, "code": error.code}})
         reason = {"code": error.code, "reason": error.message, **detail}
         row = _row(actor, self._clock, action, "denied", target, reason)
 
         async def add(transaction: Transaction) -> None:
-            # A credential may name a tenant that does not exist; there is no log to write to then.
+            # A credential may name a tenant that does not exist and so has no audit log.
             if await SqlAccessStore(transaction).epoch() is not None:
                 await SqlAuditStore(transaction).add(row)
 

@@ -1,4 +1,4 @@
-"""From a credential to an Actor, remembered until the tenant's access rules change."""
+"""Authentication: from a credential to an Actor, cached until the tenant's access rules change."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from weft.kernel.identity import Actor
     from weft.storage.sql.database import Database, Transaction
 
-_REMEMBER_AT_MOST = 20_000
-_TRUST_SECONDS = 1.0
+_MAX_CACHED = 20_000
+_FRESH_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """A principal named by whoever holds the database itself: the process it runs in, the owner of the folder."""
+    """A principal named by the process that holds the database; needs no key."""
 
     tenant: str
     principal_id: str
@@ -35,55 +35,55 @@ Credential = str | Local
 
 
 class Authenticator:
-    """Authenticates callers. What it remembers is checked again by every transaction's epoch."""
+    """Authenticates callers. Cached actors carry an epoch, which every transaction checks."""
 
     def __init__(self, database: Database, codec: TokenCodec, clock: Clock) -> None:
         self._database = database
         self._codec = codec
         self._clock = clock
-        self._known: OrderedDict[Credential, Actor] = OrderedDict()
-        self._looked: dict[str, float] = {}
+        self._cached: OrderedDict[Credential, Actor] = OrderedDict()
+        self._checked_at: dict[str, float] = {}
 
     async def identify(self, credential: Credential) -> Actor:
-        actor = self._known.get(credential)
+        actor = self._cached.get(credential)
         if actor is None:
-            actor = await self._look_up(credential)
-            self._known[credential] = actor
-            if len(self._known) > _REMEMBER_AT_MOST:
-                self._known.popitem(last=False)
+            actor = await self._load(credential)
+            self._cached[credential] = actor
+            if len(self._cached) > _MAX_CACHED:
+                self._cached.popitem(last=False)
         if actor.valid_until is not None and actor.valid_until <= to_micros(self._clock.now()):
             self.forget(credential)
             raise TokenExpired if actor.token_id else InvalidApiKey("The API key has expired.")
         return actor
 
     async def identify_now(self, credential: Credential) -> Actor:
-        """Identify a caller before there is a transaction to check the epoch; what is remembered lasts a second."""
+        """Identify a caller without a transaction that checks the epoch: reads it at most once a second."""
         actor = await self.identify(credential)
-        if time.monotonic() - self._looked.get(actor.tenant, 0.0) > _TRUST_SECONDS:
+        if time.monotonic() - self._checked_at.get(actor.tenant, 0.0) > _FRESH_SECONDS:
             epoch = await self._database.read(Scope(actor.tenant), lambda tx: SqlAccessStore(tx).epoch())
-            self._looked[actor.tenant] = time.monotonic()
+            self._checked_at[actor.tenant] = time.monotonic()
             if epoch != actor.epoch:
                 self.forget_tenant(actor.tenant)
                 return await self.identify(credential)
         return actor
 
     def forget(self, credential: Credential) -> None:
-        self._known.pop(credential, None)
+        self._cached.pop(credential, None)
 
     def forget_tenant(self, tenant: str) -> None:
-        """Look up everyone in a tenant again, after someone's access was changed here."""
-        for credential, actor in list(self._known.items()):
+        """Drop the cached actors of a tenant, after its access rules changed."""
+        for credential, actor in list(self._cached.items()):
             if actor.tenant == tenant:
-                del self._known[credential]
+                del self._cached[credential]
 
     def claimed_tenant(self, credential: Credential) -> str:
         return credential.tenant if isinstance(credential, Local) else tenant_of(credential, self._codec)
 
-    async def _look_up(self, credential: Credential) -> Actor:
-        async def look(transaction: Transaction) -> Actor:
+    async def _load(self, credential: Credential) -> Actor:
+        async def load(transaction: Transaction) -> Actor:
             store = SqlAccessStore(transaction)
             if isinstance(credential, Local):
                 return await identify_local(credential.principal_id, store)
             return await authenticate(credential, store, self._codec, to_micros(self._clock.now()))
 
-        return await self._database.read(Scope(self.claimed_tenant(credential)), look)
+        return await self._database.read(Scope(self.claimed_tenant(credential)), load)

@@ -1,4 +1,4 @@
-"""Caches of this process: exact, bounded, and counted."""
+"""In-process LRU caches with TTL and hit statistics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Level = Literal[1, 2]
 
 
 class CacheCounts(NamedTuple):
-    """What one cache holds and did."""
+    """Size and counters of one cache."""
 
     size: int
     hits: int
@@ -28,66 +28,65 @@ class CacheCounts(NamedTuple):
     evictions: int
 
 
-class _Kept(NamedTuple, Generic[V]):
+class _CacheEntry(NamedTuple, Generic[V]):
     value: V
     weight: int
     until: datetime
 
 
 class Cache(Generic[V]):
-    """Keeps values by key, the least recently used leaving first when they weigh too much together.
+    """LRU cache bounded by the total weight of its values. Thread-safe.
 
-    The key holds everything the value depends on, whoever may see it included. Values live for ``ttl_seconds`` at most.
-    Any thread may use it.
+    A key contains everything its value depends on, including who may see it. Entries expire after ``ttl_seconds``.
     """
 
-    def __init__(self, name: str, level: Level, limit_weight: int, ttl_seconds: float, clock: Clock) -> None:
+    def __init__(self, name: str, level: Level, max_weight: int, ttl_seconds: float, clock: Clock) -> None:
         self.name = name
         self.level = level
-        self._limit = limit_weight
+        self._limit = max_weight
         self._lifetime = timedelta(seconds=ttl_seconds)
         self._clock = clock
-        self._kept: OrderedDict[Hashable, _Kept[V]] = OrderedDict()
+        self._entries: OrderedDict[Hashable, _CacheEntry[V]] = OrderedDict()
         self._weight = self._hits = self._misses = self._evictions = 0
         self._lock = threading.Lock()
 
     def get(self, key: Hashable) -> V | None:
         with self._lock:
-            kept = self._kept.get(key)
-            if kept is not None and kept.until <= self._clock.now():
+            entry = self._entries.get(key)
+            if entry is not None and entry.until <= self._clock.now():
                 self._remove(key)
-                kept = None
-            if kept is None:
+                entry = None
+            if entry is None:
                 self._misses += 1
                 return None
             self._hits += 1
-            self._kept.move_to_end(key)
-            return kept.value
+            self._entries.move_to_end(key)
+            return entry.value
 
     def put(self, key: Hashable, value: V, weight: int = 1) -> None:
-        """Keep a value, unless it alone is more than the cache holds."""
+        """Add a value, unless it alone exceeds the limit."""
         with self._lock:
             self._remove(key)
             if weight > self._limit:
                 return
-            self._kept[key] = _Kept(value, weight, self._clock.now() + self._lifetime)
+            self._entries[key] = _CacheEntry(value, weight, self._clock.now() + self._lifetime)
             self._weight += weight
             while self._weight > self._limit:
-                self._remove(next(iter(self._kept)))
+                self._remove(next(iter(self._entries)))
                 self._evictions += 1
 
     def counts(self) -> CacheCounts:
         with self._lock:
-            return CacheCounts(len(self._kept), self._hits, self._misses, self._evictions)
+            return CacheCounts(len(self._entries), self._hits, self._misses, self._evictions)
 
     def _remove(self, key: Hashable) -> None:
-        kept = self._kept.pop(key, None)
-        if kept is not None:
-            self._weight -= kept.weight
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._weight -= entry.weight
 
 
 class CacheRegistry:
-    """All caches of this process, so that their figures can be told together."""
+    """All caches of this process, for their combined statistics."""
 
     def __init__(self) -> None:
         self._caches: dict[str, Cache[Any]] = {}

@@ -1,4 +1,4 @@
-"""Live events: one reader a tenant follows the table; every subscriber is served from what it read."""
+"""Live event feed: one reader per tenant tails the event log and serves all subscribers from memory."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from weft.kernel.identity import Actor
     from weft.storage.sql.database import Database, Transaction
 
-_PAGE = 500
-_REMEMBERED = 2_000
-_TAILS = 256
-_SOURCES = 10_000
+_PAGE_SIZE = 500
+_MAX_RECENT = 2_000
+_MAX_TAILS = 256
+_MAX_SOURCES = 10_000
 _FIRST_WAKE_SECONDS = 0.2
 
 
 class LiveFeed:
-    """Serves events from the table, waking subscribers when it may have grown."""
+    """Serves events from the log and wakes subscribers on new ones."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -47,10 +47,10 @@ class LiveFeed:
         return self._waiting > 0
 
     def start(self) -> None:
-        """Listen for new events, if that was not begun: with the jobs, or when the first subscriber waits."""
+        """Start listening for new events, once: with the jobs, or with the first subscriber."""
         if self._listening is None:
             self._listening = asyncio.create_task(self._listen(), name="weft-feed")
-            # For what was written before the database began to notify.
+            # Covers events written before the database began to notify.
             asyncio.get_running_loop().call_later(_FIRST_WAKE_SECONDS, self._wake, set())
 
     async def close(self) -> None:
@@ -70,11 +70,17 @@ class LiveFeed:
                 tail.wake()
 
     async def next(
-        self, actor: Actor, interest: EventFilter, after: int | None, wait_seconds: float, *, going_on: bool = False
+        self,
+        actor: Actor,
+        interest: EventFilter,
+        after: int | None,
+        wait_seconds: float,
+        *,
+        resuming: bool = False,
     ) -> EventPage:
-        """Return the next page. Who is ``going_on`` was checked before, and is content with what the tail has read."""
+        """Return the next page. With ``resuming`` access was checked just before, and the tail is not refreshed."""
         tail = self._tail(actor.tenant)
-        if not going_on:
+        if not resuming:
             await self._check(actor, interest)
             tail.stale = True
         tail.followers += 1
@@ -87,7 +93,7 @@ class LiveFeed:
         source = self._sources.get(tenant)
         if source is None:
             source = await self._database.read(Scope(tenant), lambda transaction: SqlEventStore(transaction).source())
-            if len(self._sources) >= _SOURCES:
+            if len(self._sources) >= _MAX_SOURCES:
                 self._sources.clear()
             self._sources[tenant] = source
         return source
@@ -107,10 +113,10 @@ class LiveFeed:
             if reached == position and not await self._waited(changed, deadline):
                 return EventPage([], position)
             position = reached
-            await asyncio.sleep(0)  # a long way to read must not keep others waiting
+            await asyncio.sleep(0)  # yields while scanning a long log
 
     async def _waited(self, changed: asyncio.Event, deadline: float) -> bool:
-        """Wait for the next wake; False when the time is up."""
+        """Wait for the next wake; False on timeout."""
         self.start()
         self._waiting += 1
         if self._waiting == 1:
@@ -127,16 +133,16 @@ class LiveFeed:
     def _tail(self, tenant: str) -> _Tail:
         tail = self._tails.get(tenant)
         if tail is None:
-            if len(self._tails) >= _TAILS:
+            if len(self._tails) >= _MAX_TAILS:
                 self._tails = {name: known for name, known in self._tails.items() if known.followers}
             tail = self._tails[tenant] = _Tail(self._database, tenant)
         return tail
 
     async def _check(self, actor: Actor, interest: EventFilter) -> None:
-        """Make sure that the caller's access still stands, and that it takes part in the session it names."""
+        """Check the caller's access, and that it participates in the session it names."""
         if interest.session_id is None and not interest.personal and actor.is_subagent:
             raise PermissionDenied(
-                "A sub-agent follows the session it works in, not all there are.",
+                "A sub-agent can follow only the session it works in.",
                 hint="Pass the session_id you were given.",
             )
 
@@ -148,13 +154,13 @@ class LiveFeed:
 
 
 class _Tail:
-    """The recent end of one tenant's events, read once for all who follow it."""
+    """The recent events of one tenant, read once for all subscribers."""
 
     def __init__(self, database: Database, tenant: str) -> None:
         self._database = database
         self._tenant = tenant
-        self._recent: deque[StoredEvent] = deque(maxlen=_REMEMBERED)
-        self._complete_after = -1
+        self._recent: deque[StoredEvent] = deque(maxlen=_MAX_RECENT)
+        self._cached_after = -1
         self._end = -1
         self._epoch = -1
         self.stale = True
@@ -172,18 +178,18 @@ class _Tail:
         return self._end
 
     async def after(self, seq: int, epoch: int, session_id: str | None) -> tuple[Sequence[StoredEvent], int]:
-        """Return the next events behind ``seq`` and how far that reaches, from memory where it goes back far enough."""
+        """Return the next events after ``seq`` and the seq they reach, from memory if it goes back far enough."""
         await self._refresh(epoch)
         if seq >= self._end:
             return (), seq
-        if seq >= self._complete_after:
+        if seq >= self._cached_after:
             return [recorded for recorded in self._recent if recorded.event.seq > seq], self._end
         older = await self._database.read(
-            Scope(self._tenant), lambda transaction: SqlEventStore(transaction).after(seq, session_id, _PAGE)
+            Scope(self._tenant), lambda transaction: SqlEventStore(transaction).after(seq, session_id, _PAGE_SIZE)
         )
-        # Nobody is told of more than the tail knows: its end is where positions are measured from.
+        # Not beyond the end of the tail, which positions refer to.
         known = [recorded for recorded in older if recorded.event.seq <= self._end]
-        return known, known[-1].event.seq if len(older) == _PAGE and known else self._end
+        return known, known[-1].event.seq if len(older) == _PAGE_SIZE and known else self._end
 
     async def _refresh(self, epoch: int) -> None:
         async with self._reading:
@@ -197,21 +203,21 @@ class _Tail:
         store = SqlEventStore(transaction)
         self._epoch = await SqlAccessStore(transaction).epoch() or 0
         end = await store.last_seq()
-        if self._end < 0 or end - self._end > _REMEMBERED:
+        if self._end < 0 or end - self._end > _MAX_RECENT:
             self._recent.clear()
-            self._complete_after = end
+            self._cached_after = end
         else:
-            if len(self._recent) + (end - self._end) > _REMEMBERED:
-                dropped = len(self._recent) + (end - self._end) - _REMEMBERED
-                self._complete_after = self._recent[min(dropped, len(self._recent)) - 1].event.seq
-            new = await store.after(self._end, None, _REMEMBERED)
+            if len(self._recent) + (end - self._end) > _MAX_RECENT:
+                dropped = len(self._recent) + (end - self._end) - _MAX_RECENT
+                self._cached_after = self._recent[min(dropped, len(self._recent)) - 1].event.seq
+            new = await store.after(self._end, None, _MAX_RECENT)
             self._recent.extend(new)
             readdressed = [recorded.event.seq for recorded in new if recorded.event.type in AUDIENCE_CHANGES]
             if readdressed:
-                self._forget_before(readdressed[-1])
+                self._drop_before(readdressed[-1])
         self._end = end
 
-    def _forget_before(self, seq: int) -> None:
-        """Have what came before an event read from the table again, when it is next asked for."""
-        self._recent = deque((known for known in self._recent if known.event.seq >= seq), maxlen=_REMEMBERED)
-        self._complete_after = seq - 1
+    def _drop_before(self, seq: int) -> None:
+        """Drop cached events before ``seq``, whose ACLs have changed."""
+        self._recent = deque((known for known in self._recent if known.event.seq >= seq), maxlen=_MAX_RECENT)
+        self._cached_after = seq - 1

@@ -1,6 +1,6 @@
-"""Finding what an operation asked for, by type.
+"""Dependency injection by type.
 
-This is the one untyped spot of the wiring; a test resolves every need of every operation.
+The one untyped part of the wiring; a test resolves every need of every operation.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ N = TypeVar("N")
 
 @dataclass(slots=True)
 class CallScope:
-    """What one call brings: who makes it, and the transaction it runs in.
+    """The actor and the transaction of one call.
 
-    An operation that only waits has no transaction, and names no store among its needs.
+    An operation that opens its own transactions has none here and declares no store among its needs.
     """
 
     actor: Actor | None
@@ -121,13 +121,13 @@ class CallScope:
     @property
     def transaction(self) -> Transaction:
         if self._transaction is None:
-            raise LookupError("an operation that waits asked for a store")
+            raise LookupError("an operation that opens its own transactions declares a store")
         return self._transaction
 
 
 @dataclass(frozen=True, slots=True)
 class Singletons:
-    """What lives as long as the process does."""
+    """Services that live as long as the application."""
 
     clock: Clock
     codec: TokenCodec
@@ -154,7 +154,7 @@ class Singletons:
     known_sessions: SessionAclCache
 
 
-# What is opened anew in the transaction of each call.
+# Stores, created for the transaction of each call.
 _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     AccessStore: SqlAccessStore,
     AuditStore: SqlAuditStore,
@@ -203,7 +203,7 @@ def _line_backends(container: Container) -> Source:
 
 
 class Container:
-    """Builds what operations need, by type. How each type is built is worked out on its first use, and kept."""
+    """Builds what operations need, by type. How to build a type is resolved on its first use and cached."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
@@ -219,7 +219,7 @@ class Container:
         self._sources[LineBackends] = _line_backends(self)
 
     def provide(self, singletons: Singletons) -> None:
-        """Add what lives as long as the process does."""
+        """Register the application's singletons."""
         self._sources |= {need: _always(getattr(singletons, name)) for name, need in _hints_of(Singletons).items()}
         known = singletons.known_sessions
         self._sources[KnownSessions] = lambda call: CallSessionAcl(known, call.transaction)

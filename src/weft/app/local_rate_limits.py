@@ -1,7 +1,7 @@
-"""Sliding-window counters in this process's memory.
+"""Sliding-window rate limits in memory.
 
-The same estimate that ``limits`` makes with Valkey. Its own memory storage looks through the counters of every caller
-at each call, which thousands of agents make expensive; these look at one.
+The same estimate as ``limits`` makes with Valkey. The memory storage of ``limits`` scans the counters of all callers on
+each call, which is expensive with thousands of agents; this one looks at one counter.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from limits import RateLimitItem
 
-_REMEMBER_AT_MOST = 100_000
+_MAX_COUNTERS = 100_000
 
 
 class LocalRateLimits:
-    """Counts calls in the present window and weighs in what is left of the one before."""
+    """Counts calls in the current window, plus the remaining share of the previous one."""
 
     def __init__(self) -> None:
-        # By limit and caller: the window's number, its calls, and the calls of the window before.
+        # By limit and caller: number of the window, its calls, calls of the previous window.
         self._windows: dict[tuple[str, ...], tuple[int, int, int]] = {}
 
     def hit(self, item: RateLimitItem, *who: str) -> bool:
-        """Count a call; False, uncounted, if it is one too many."""
+        """Count a call; False, without counting it, if it exceeds the limit."""
         key = (str(item.amount), str(item.get_expiry()), *who)
         number, elapsed = divmod(time.time(), item.get_expiry())
         known, calls, before = self._windows.get(key, (0, 0, 0))
@@ -31,7 +31,7 @@ class LocalRateLimits:
             calls, before = 0, calls if known == number - 1 else 0
         if calls + before * (1 - elapsed / item.get_expiry()) >= item.amount:
             return False
-        if len(self._windows) >= _REMEMBER_AT_MOST:
+        if len(self._windows) >= _MAX_COUNTERS:
             self._windows.clear()
         self._windows[key] = (int(number), calls + 1, before)
         return True

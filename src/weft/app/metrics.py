@@ -1,6 +1,6 @@
-"""What is measured of every call: of all together, for Prometheus to fetch, and of each tenant's, for its admins.
+"""Metrics: of all calls for Prometheus, and of each tenant for its admins.
 
-Calls add to plain lists; the library's own counters would cost each call several times as much.
+Calls add to plain lists; the counters of prometheus_client would cost each call several times as much.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0
 _BOUNDS = (*map(str, _SECONDS), "+Inf")
 _OK = "ok"
 _ACTIVE_SECONDS = 300.0
-_TENANTS_AT_MOST = 1_000
-# Of agents and of sessions alike, for each tenant.
-_ACTIVE_AT_MOST = 10_000
+_MAX_TENANTS = 1_000
+# Of agents and of sessions, for each tenant.
+_MAX_ACTIVE = 10_000
 
 
 class Metrics(Collector):
-    """Counts and times calls by operation. Labels are names of ours, never anything a caller sent."""
+    """Counts and times calls by operation. Labels never contain anything a caller sent."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -57,9 +57,9 @@ class Metrics(Collector):
         self._pending_documents = 0
         self._started = clock.now()
         self._tick = self._started.timestamp()
-        # The least recently active first, which is the first to be forgotten.
+        # LRU order: the first is evicted first.
         self._tenants: OrderedDict[str, TenantCalls] = OrderedDict()
-        self._has_forgotten = False
+        self._has_evicted = False
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -71,7 +71,7 @@ class Metrics(Collector):
         actor: Actor | None = None,
         session_id: str | None = None,
     ) -> None:
-        """Count a call, for its caller's tenant too if the caller is known."""
+        """Count a call, also for the tenant if the caller is known."""
         name = operation.name
         place = bisect_left(_SECONDS, seconds)
         self._calls[name, outcome] += 1
@@ -79,47 +79,47 @@ class Metrics(Collector):
         self._seconds[name] += seconds
         if actor is None:
             return
-        tenant = self._tenants.get(actor.tenant) or self._meet(actor.tenant)
+        tenant = self._tenants.get(actor.tenant) or self._add_tenant(actor.tenant)
         self._tenants.move_to_end(actor.tenant)
         calls = tenant.operations.get(name) or tenant.begin(operation)
         calls.add(place, seconds, failed=outcome != _OK)
         tenant.agents.see(actor.principal_id, self._tick)
         if session_id is not None and outcome == _OK:
-            # Of a call that failed, nobody knows whether the session it named exists.
+            # The session named by a failed call may not exist.
             tenant.sessions.see(session_id, self._tick)
 
     def count_delivery(self, outcome: str, times: int = 1) -> None:
-        """Count calls to webhooks by how they ended, and events that were given up."""
+        """Count webhook requests by outcome; ``dead`` counts events that were given up."""
         if times:
             self._deliveries[outcome] += times
 
     def count_embeddings(self, hits: int, misses: int) -> None:
-        """Count texts whose vectors were in the cache, and those that had to be embedded."""
+        """Count hits and misses of the embedding cache."""
         self._embeddings["hit"] += hits
         self._embeddings["miss"] += misses
 
     def count_followed(self, items: int) -> None:
-        """Count messages, keys and memories that were put in their collections, or taken off."""
+        """Count messages, keys and memories whose index entries were updated."""
         self._followed += items
 
     def count_passed_over(self, items: int) -> None:
-        """Count messages, keys and memories that cannot be cut or embedded and so are not searched."""
+        """Count messages, keys and memories that cannot be chunked or embedded."""
         self._passed_over += items
 
     def note_behind(self, events: int) -> None:
-        """Note how far search is behind the log, where it is furthest behind."""
+        """Set the index lag in events, of the tenant with the largest."""
         self._behind = events
 
     def count_document(self, outcome: str) -> None:
-        """Count a document that was indexed, or could not be."""
+        """Count a document by how indexing it ended."""
         self._documents[outcome] += 1
 
     def count_chunks(self, chunks: int) -> None:
-        """Count chunks of documents that were added."""
+        """Count document chunks that were added."""
         self._chunks += chunks
 
     def note_pending_documents(self, documents: int) -> None:
-        """Note how many documents are still to be indexed."""
+        """Set the number of documents waiting to be indexed."""
         self._pending_documents = documents
 
     def count_low_relevance(self) -> None:
@@ -127,7 +127,7 @@ class Metrics(Collector):
         self._low_relevance += 1
 
     def count_damaged_index(self) -> None:
-        """Count an index whose files were found to be damaged."""
+        """Count an index with damaged files."""
         self._damaged_indexes += 1
 
     def of_tenant(self, tenant: str) -> TenantCalls:
@@ -135,7 +135,7 @@ class Metrics(Collector):
         return self._tenants.get(tenant) or self._new_tenant()
 
     def sample(self) -> None:
-        """Note where every tenant stands, for rates and trends."""
+        """Sample the totals of every tenant, for rates and trends."""
         self._tick = self._clock.now().timestamp()
         for tenant in self._tenants.values():
             tenant.sample(self._tick)
@@ -153,19 +153,19 @@ class Metrics(Collector):
             times.add_metric([name], list(zip(_BOUNDS, accumulate(within), strict=True)), self._seconds[name])
         yield times
         deliveries = CounterMetricFamily(
-            "weft_webhook_deliveries", "Calls to webhooks by outcome, and events given up", labels=["outcome"]
+            "weft_webhook_deliveries", "Webhook requests by outcome, and events given up", labels=["outcome"]
         )
         for outcome, count in self._deliveries.items():
             deliveries.add_metric([outcome], count)
         yield deliveries
         yield CounterMetricFamily(
-            "weft_followed_items", "Messages, keys and memories brought up to date in search", value=self._followed
+            "weft_followed_items", "Messages, keys and memories whose index entries were updated", value=self._followed
         )
         yield CounterMetricFamily(
             "weft_passed_over_items", "Messages, keys and memories that cannot be searched", value=self._passed_over
         )
         yield GaugeMetricFamily(
-            "weft_follow_lag_events", "Events that search is behind the log, at most of any tenant", value=self._behind
+            "weft_follow_lag_events", "Index lag in events, of the tenant with the largest", value=self._behind
         )
         embeddings = CounterMetricFamily(
             "weft_embedding_cache", "Texts to embed, by whether their vectors were in the cache", labels=["outcome"]
@@ -177,31 +177,31 @@ class Metrics(Collector):
             "weft_low_relevance", "Searches that found nothing relevant", value=self._low_relevance
         )
         yield CounterMetricFamily(
-            "weft_damaged_indexes", "Indexes whose files were damaged and are made anew", value=self._damaged_indexes
+            "weft_damaged_indexes", "Indexes rebuilt because their files were damaged", value=self._damaged_indexes
         )
-        documents = CounterMetricFamily("weft_documents", "Documents by how indexing them ended", labels=["outcome"])
+        documents = CounterMetricFamily("weft_documents", "Documents by outcome of indexing", labels=["outcome"])
         for outcome, count in self._documents.items():
             documents.add_metric([outcome], count)
         yield documents
-        yield CounterMetricFamily("weft_chunks", "Chunks of documents that were added", value=self._chunks)
+        yield CounterMetricFamily("weft_chunks", "Document chunks that were added", value=self._chunks)
         yield GaugeMetricFamily(
-            "weft_documents_pending", "Documents that are still to be indexed", value=self._pending_documents
+            "weft_documents_pending", "Documents waiting to be indexed", value=self._pending_documents
         )
 
-    def _meet(self, name: str) -> TenantCalls:
-        if len(self._tenants) >= _TENANTS_AT_MOST:
+    def _add_tenant(self, name: str) -> TenantCalls:
+        if len(self._tenants) >= _MAX_TENANTS:
             self._tenants.popitem(last=False)
-            self._has_forgotten = True
+            self._has_evicted = True
         tenant = self._tenants[name] = self._new_tenant()
         return tenant
 
     def _new_tenant(self) -> TenantCalls:
-        # One that is not known has made no calls since the start, unless it was forgotten.
-        return TenantCalls(self._clock.now() if self._has_forgotten else self._started)
+        # An unknown tenant has made no calls since the start, unless it was evicted.
+        return TenantCalls(self._clock.now() if self._has_evicted else self._started)
 
 
 class TenantCalls:
-    """The calls of one tenant since a moment."""
+    """Calls of one tenant."""
 
     __slots__ = ("agents", "operations", "series", "sessions", "since")
 
@@ -222,7 +222,7 @@ class TenantCalls:
         self.sessions.forget(at)
 
     def latest(self, at: float) -> Sample[CallTotals]:
-        """Return where the tenant stands now."""
+        """Return the current totals."""
         every = [(calls, sum(calls.within)) for calls in self.operations.values()]
         timed = [(calls, count) for calls, count in every if calls.operation.effect is not Effect.WAIT]
         totals = CallTotals(
@@ -241,7 +241,7 @@ def _sends_messages(operation: Operation) -> bool:
 
 
 class OperationCalls:
-    """The calls of one operation by how long they took."""
+    """Latency histogram of one operation."""
 
     __slots__ = ("errors", "operation", "seconds", "slowest", "within")
 
@@ -253,7 +253,7 @@ class OperationCalls:
         self.errors = 0
 
     def add(self, place: int, seconds: float, *, failed: bool) -> None:
-        """Count a call that took so long, into the bucket at this place."""
+        """Count a call in the bucket with this index."""
         self.within[place] += 1
         self.seconds += seconds
         self.errors += failed
@@ -270,9 +270,9 @@ class OperationCalls:
         )
 
     def _percentile(self, share: float) -> float:
-        """Return the milliseconds within which a share of the calls ended, taking those of a bucket as evenly spread.
+        """Return a percentile in milliseconds, by linear interpolation within a bucket.
 
-        No more than the slowest call took, which also stands for the end of the bucket that has none.
+        The slowest call is the upper bound, also of the last bucket.
         """
         wanted = share * sum(self.within)
         for lower, upper, count in zip((0.0, *_SECONDS), (*_SECONDS, self.slowest), self.within, strict=True):
@@ -284,7 +284,7 @@ class OperationCalls:
 
 
 class _Active:
-    """Names seen lately, each with the sample after which it was last seen."""
+    """Recently seen names, each with the time of the last sample before it was seen."""
 
     __slots__ = ("_seen",)
 
@@ -292,12 +292,12 @@ class _Active:
         self._seen: dict[str, float] = {}
 
     def see(self, name: str, tick: float) -> None:
-        if name in self._seen or len(self._seen) < _ACTIVE_AT_MOST:
+        if name in self._seen or len(self._seen) < _MAX_ACTIVE:
             self._seen[name] = tick
 
     def count(self, now: float) -> int:
         return sum(tick >= now - _ACTIVE_SECONDS for tick in self._seen.values())
 
     def forget(self, now: float) -> None:
-        """Let go of those who are no longer active."""
+        """Drop names that are no longer active."""
         self._seen = {name: tick for name, tick in self._seen.items() if tick >= now - _ACTIVE_SECONDS}

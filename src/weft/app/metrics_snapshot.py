@@ -1,4 +1,4 @@
-"""The performance figures of this process, put together when asked; only trends need samples taken beforehand."""
+"""Performance report of this process, built on request; trends use samples taken in the background."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _STATM = Path("/proc/self/statm")
 
 
 class MetricsSnapshot:
-    """Takes the measurements."""
+    """Builds performance reports."""
 
     def __init__(self, database: Database, metrics: Metrics, caches: CacheRegistry, clock: Clock) -> None:
         self._database = database
@@ -59,7 +59,7 @@ class MetricsSnapshot:
         self._cpu.mark()
 
     async def take(self, actor: Actor) -> MetricsReport:
-        # There is no other transaction that would notice that the caller's access was taken away.
+        # No other transaction here checks that the caller's access rules have not changed.
         await self._database.read(Scope(actor.tenant, actor.epoch), _nothing)
         now = self._clock.now().timestamp()
         calls = self._metrics.of_tenant(actor.tenant)
@@ -103,18 +103,18 @@ class MetricsSnapshot:
 
 
 async def _nothing(_transaction: Transaction) -> None:
-    """Do nothing: opening a transaction was the point."""
+    """Read nothing: opening the transaction checks access."""
 
 
 class _Mark(NamedTuple):
-    """How much CPU time the process had used by when, both by clocks of the machine itself."""
+    """Elapsed time and CPU time of the process at one point, from the machine's own clocks."""
 
     elapsed: float
     used: float
 
 
 class _CpuMeter:
-    """Measures over the last whole interval and what there is of the present one: never over a mere moment."""
+    """Measures CPU use over the last full interval plus the current partial one."""
 
     def __init__(self) -> None:
         self._marks: deque[_Mark] = deque([_now_used()], maxlen=2)
@@ -133,7 +133,7 @@ def _now_used() -> _Mark:
 
 
 def _memory_bytes() -> int | None:
-    """Return the resident memory; elsewhere than on Linux the most it ever was, or None."""
+    """Return the resident memory; outside Linux the peak, or None."""
     with suppress(OSError):
         return int(_STATM.read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return _peak_memory_bytes()

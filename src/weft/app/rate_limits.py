@@ -1,4 +1,4 @@
-"""Allowances by class and agent: in this process, or shared by all through Valkey."""
+"""Rate limits by class and agent: per process, or shared through Valkey."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RETRY_SHARED_SECONDS = 5.0
 
 
 class RateLimits:
-    """Counts calls and refuses those beyond an allowance."""
+    """Counts calls and raises RateLimited above the limit."""
 
     def __init__(self, rates: Mapping[RateClass, str], valkey_url: str) -> None:
         self._items = {rate_class: _parse(rate_class, rate) for rate_class, rate in rates.items()}
@@ -35,13 +35,13 @@ class RateLimits:
         self._shared_lost_at = float("-inf")
 
     async def check(self, rate_class: RateClass, *who: str) -> None:
-        """Count one call; raise RateLimited when it is one too many."""
+        """Count one call; raises RateLimited."""
         for item in self._items[rate_class]:
             if not await self._hit(item, rate_class, *who):
                 raise await self._refusal(item, rate_class, *who)
 
     async def close(self) -> None:
-        """Give Valkey its connections back."""
+        """Close the connections to Valkey."""
         if self._valkey is not None:
             await self._valkey.bridge.storage.aclose()  # type: ignore[attr-defined] # of the bridge it chose
 
@@ -54,7 +54,7 @@ class RateLimits:
         try:
             return await shared.hit(item, *identifiers)
         except StorageError:
-            # Losing Valkey must not lose the service: each process limits by itself until it is back.
+            # Without Valkey, each process limits by itself until it is back.
             self._shared_lost_at = time.monotonic()
             _log.warning("rate limits are kept per process: Valkey cannot be reached")
             return self._local.hit(item, *identifiers)

@@ -1,4 +1,4 @@
-"""Read counts, gathered in memory and written down now and then: losing a few in a crash harms nobody."""
+"""Read counts of board keys, buffered in memory and flushed periodically; a crash may lose a few."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from weft.storage.sql.database import Scope
 if TYPE_CHECKING:
     from weft.storage.sql.database import Database, Transaction
 
-_HOLD_AT_MOST = 50_000
+_MAX_BUFFERED = 50_000
 
 
 class BufferedReadCounts:
-    """Counts reads by key."""
+    """Buffers read counts by key."""
 
     def __init__(self) -> None:
         self._reads: dict[tuple[str, str, str], list[int]] = {}
@@ -24,7 +24,7 @@ class BufferedReadCounts:
         if noted is not None:
             noted[0] += 1
             noted[1] = at
-        elif len(self._reads) < _HOLD_AT_MOST:
+        elif len(self._reads) < _MAX_BUFFERED:
             self._reads[tenant, session_id, key] = [1, at]
 
     async def flush(self, database: Database) -> None:
@@ -32,12 +32,12 @@ class BufferedReadCounts:
         for tenant in {tenant for tenant, _, _ in reads}:
             of_tenant = [(s, k, count, at) for (t, s, k), (count, at) in reads.items() if t == tenant]
 
-            async def write_down(
+            async def write_counts(
                 transaction: Transaction, of_tenant: list[tuple[str, str, int, int]] = of_tenant
             ) -> None:
                 entries = SqlEntryStore(transaction)
-                # Sorted, so that two processes writing theirs down take row locks in the same order.
+                # Sorted, so that two processes lock rows in the same order.
                 for session_id, key, count, at in sorted(of_tenant):
                     await entries.add_reads(session_id, key, count, at)
 
-            await database.write(Scope(tenant), write_down)
+            await database.write(Scope(tenant), write_counts)

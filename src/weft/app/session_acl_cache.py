@@ -1,4 +1,4 @@
-"""Who may look into which session, kept between searches: only what was made or deleted since is read."""
+"""Cache of session ACLs for searches, updated incrementally from the event log."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from weft.kernel.identity import Actor
     from weft.storage.sql.database import Transaction
 
-_READ_AT_ONCE = 5_000
-# So far from what was known, it is read anew: it costs no more, and the database may have been put back meanwhile.
-_FAR = 10_000
-# Of all tenants together; those that nobody searched for longest are forgotten first.
-_MOST_SESSIONS = 500_000
+_PAGE_SIZE = 5_000
+# With more events than this to catch up on (or back, after a restored backup), it is rebuilt, which costs no more.
+_MAX_CATCH_UP = 10_000
+# Of all tenants together; the least recently searched are evicted.
+_MAX_SESSIONS = 500_000
 
 
-class _Sessions:
-    """The sessions of a tenant as they were at an event, by those who may know of them: mostly the same few."""
+class _TenantSessions:
+    """Sessions of a tenant as of an event, grouped by ACL: there are few different ones."""
 
     def __init__(self, seq: int) -> None:
         self.seq = seq
@@ -33,7 +33,7 @@ class _Sessions:
         return len(self._audiences)
 
     def take(self, changed: Iterable[tuple[str, tuple[str, ...] | None]]) -> None:
-        """Take in who may know of sessions; None of one that is gone."""
+        """Apply changed ACLs; None for a deleted session."""
         for session_id, audience in changed:
             before = self._audiences.pop(session_id, None)
             if before is not None:
@@ -54,21 +54,21 @@ class _Sessions:
 
 
 class SessionAclCache:
-    """What this process knows of the sessions of the tenants that are searched."""
+    """Session ACLs of the tenants that this process searches."""
 
     def __init__(self) -> None:
-        self._tenants: OrderedDict[str, _Sessions] = OrderedDict()
+        self._tenants: OrderedDict[str, _TenantSessions] = OrderedDict()
 
-    async def of(self, transaction: Transaction) -> _Sessions:
-        """Return the sessions of the transaction's tenant, as it sees them or newer."""
+    async def of(self, transaction: Transaction) -> _TenantSessions:
+        """Return the sessions of the transaction's tenant, at its snapshot or newer."""
         tenant, seq = transaction.tenant, await SqlEventStore(transaction).last_seq()
         known = self._tenants.get(tenant)
-        if known is None or abs(known.seq - seq) > _FAR:
+        if known is None or abs(known.seq - seq) > _MAX_CATCH_UP:
             known = await _all(transaction, seq)
             self._keep(tenant, known)
         elif known.seq < seq:
             changed = await SqlSessionStore(transaction).audiences_changed(known.seq)
-            # Whoever was quicker may have seen more; then this is old news.
+            # A concurrent search may have applied newer changes.
             if known.seq <= seq:
                 known.take(changed)
                 known.seq = seq
@@ -76,25 +76,25 @@ class SessionAclCache:
             self._tenants.move_to_end(tenant)
         return known
 
-    def _keep(self, tenant: str, known: _Sessions) -> None:
+    def _keep(self, tenant: str, known: _TenantSessions) -> None:
         self._tenants[tenant] = known
-        while len(self._tenants) > 1 and sum(map(len, self._tenants.values())) > _MOST_SESSIONS:
+        while len(self._tenants) > 1 and sum(map(len, self._tenants.values())) > _MAX_SESSIONS:
             self._tenants.popitem(last=False)
 
 
-async def _all(transaction: Transaction, seq: int) -> _Sessions:
-    store, known = SqlSessionStore(transaction), _Sessions(seq)
+async def _all(transaction: Transaction, seq: int) -> _TenantSessions:
+    store, known = SqlSessionStore(transaction), _TenantSessions(seq)
     after = ""
     while True:
-        page = await store.audiences(after, _READ_AT_ONCE)
+        page = await store.audiences(after, _PAGE_SIZE)
         known.take(page)
-        if len(page) < _READ_AT_ONCE:
+        if len(page) < _PAGE_SIZE:
             return known
         after = page[-1][0]
 
 
 class CallSessionAcl(NamedTuple):
-    """The sessions of one call's tenant."""
+    """Session ACLs of the tenant of one call."""
 
     tenants: SessionAclCache
     transaction: Transaction

@@ -1,9 +1,9 @@
-"""Which way figures go: totals noted now and then, and a rule to compare the last hour with the time before.
+"""Trends of metrics: compares the last hour with the time before it, from sampled totals.
 
-The later part is the last hour, or half of what was measured if that is less than two hours; the earlier part is what
-lies before it, up to a day. A figure rises or falls when it changes by more than a tenth. A share (of errors, of cache
-hits) must change by a hundredth as well, so that one error in a thousand calls is no trend. With less than ten
-minutes, or fewer than twenty calls to compare, the trend is unknown.
+The later span is the last hour, or half of the measured time if that is less than two hours; the earlier span is the
+rest, up to a day. A metric rises or falls when it changes by more than a tenth. A ratio (error rate, cache hit ratio)
+must also change by 0.01, so that one error in a thousand calls is no trend. With less than ten minutes, or fewer than
+twenty calls to compare, the trend is unknown.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 _HOUR = 3_600.0
 _DAY = 24 * _HOUR
-_MEASURED_AT_LEAST = 600.0
-_COMPARED_AT_LEAST = 20
+_MIN_SECONDS = 600.0
+_MIN_CALLS = 20
 _TENTH = 0.1
 _HUNDREDTH = 0.01
-# Samples come every 30 seconds: six minutes of them are kept, and of those before one for every five minutes of a day.
+# Samples are taken every 30 seconds: the last six minutes are kept in full, older ones every five minutes for a day.
 _FINE, _COARSE, _EVERY = 12, 289, 10
 
 
 class Totals(Protocol):
-    """Counts that only ever rise."""
+    """Monotonic counters."""
 
     def __sub__(self, earlier: Self, /) -> Self: ...
 
 
 class CallTotals(NamedTuple):
-    """A tenant's calls so far. Those that wait on purpose are calls, but are not ``timed``."""
+    """Call counters of a tenant. Calls that wait for events are not ``timed``."""
 
     calls: int = 0
     errors: int = 0
@@ -49,7 +49,7 @@ class CallTotals(NamedTuple):
 
 
 class CacheTotals(NamedTuple):
-    """Lookups in caches so far."""
+    """Cache lookup counters."""
 
     lookups: int = 0
     hits: int = 0
@@ -62,21 +62,21 @@ T = TypeVar("T", bound=Totals)
 
 
 class Sample(NamedTuple, Generic[T]):
-    """The totals at one moment, in seconds."""
+    """Totals at a timestamp in seconds."""
 
     at: float
     totals: T
 
 
 class TrendSpan(NamedTuple, Generic[T]):
-    """What happened between two moments."""
+    """Difference of two samples."""
 
     seconds: float
     totals: T
 
 
 class Series(Generic[T]):
-    """A day of samples. As totals only rise, leaving out samples between two others loses nothing."""
+    """Samples of one day. Totals are monotonic, so thinning out older samples loses nothing."""
 
     def __init__(self, first: Sample[T]) -> None:
         self._fine: deque[Sample[T]] = deque([first], maxlen=_FINE)
@@ -90,21 +90,21 @@ class Series(Generic[T]):
             self._coarse.append(sample)
 
     def since(self, seconds: float, latest: Sample[T]) -> TrendSpan[T]:
-        """Return what happened in the last ``seconds`` and until the next sample before, or in all there is."""
+        """Return the span of the last ``seconds``, extended to the sample before, or of all samples."""
         return _between(self._at(latest.at - seconds), latest)
 
     def halves(self, latest: Sample[T]) -> tuple[TrendSpan[T], TrendSpan[T]] | None:
-        """Return the earlier and the later part that trends compare; None if they are too short."""
+        """Return the earlier and the later span to compare; None if they are too short."""
         first = self._at(latest.at - _DAY)
         measured = latest.at - first.at
-        if measured < _MEASURED_AT_LEAST:
+        if measured < _MIN_SECONDS:
             return None
         turn = self._at(latest.at - min(_HOUR, measured / 2))
         return _between(first, turn), _between(turn, latest)
 
-    def _at(self, moment: float) -> Sample[T]:
-        """Return the last sample up to a moment, or the first there is."""
-        return next((sample for sample in self._newest_first() if sample.at <= moment), self._coarse[0])
+    def _at(self, timestamp: float) -> Sample[T]:
+        """Return the last sample up to a timestamp, or the first one."""
+        return next((sample for sample in self._newest_first() if sample.at <= timestamp), self._coarse[0])
 
     def _newest_first(self) -> Iterator[Sample[T]]:
         yield from reversed(self._fine)
@@ -116,15 +116,15 @@ def _between(first: Sample[T], last: Sample[T]) -> TrendSpan[T]:
 
 
 def response_time_trend(halves: tuple[TrendSpan[CallTotals], TrendSpan[CallTotals]] | None) -> Trend:
-    """Compare how long a call took on average."""
-    if halves is None or min(span.totals.timed for span in halves) < _COMPARED_AT_LEAST:
+    """Compare the mean response time."""
+    if halves is None or min(span.totals.timed for span in halves) < _MIN_CALLS:
         return Trend.UNKNOWN
     return compare(*(span.totals.seconds / span.totals.timed for span in halves))
 
 
 def throughput_trend(halves: tuple[TrendSpan[CallTotals], TrendSpan[CallTotals]] | None) -> Trend:
-    """Compare how many calls there were in the same time."""
-    if halves is None or sum(span.totals.calls for span in halves) < _COMPARED_AT_LEAST:
+    """Compare calls per second."""
+    if halves is None or sum(span.totals.calls for span in halves) < _MIN_CALLS:
         return Trend.UNKNOWN
     if not all(span.seconds for span in halves):
         return Trend.UNKNOWN
@@ -132,21 +132,21 @@ def throughput_trend(halves: tuple[TrendSpan[CallTotals], TrendSpan[CallTotals]]
 
 
 def error_rate_trend(halves: tuple[TrendSpan[CallTotals], TrendSpan[CallTotals]] | None) -> Trend:
-    """Compare the share of calls that ended with an error."""
-    if halves is None or min(span.totals.calls for span in halves) < _COMPARED_AT_LEAST:
+    """Compare the error rate."""
+    if halves is None or min(span.totals.calls for span in halves) < _MIN_CALLS:
         return Trend.UNKNOWN
     return compare(*(span.totals.errors / span.totals.calls for span in halves), at_least=_HUNDREDTH)
 
 
 def cache_efficiency_trend(halves: tuple[TrendSpan[CacheTotals], TrendSpan[CacheTotals]] | None) -> Trend:
-    """Compare the share of lookups that were hits."""
-    if halves is None or min(span.totals.lookups for span in halves) < _COMPARED_AT_LEAST:
+    """Compare the cache hit ratio."""
+    if halves is None or min(span.totals.lookups for span in halves) < _MIN_CALLS:
         return Trend.UNKNOWN
     return compare(*(span.totals.hits / span.totals.lookups for span in halves), at_least=_HUNDREDTH)
 
 
-def compare(before: float, lately: float, *, at_least: float = 0.0) -> Trend:
-    """Tell which way a figure went."""
-    if abs(lately - before) <= max(before * _TENTH, at_least):
+def compare(before: float, later: float, *, at_least: float = 0.0) -> Trend:
+    """Classify the change of a metric."""
+    if abs(later - before) <= max(before * _TENTH, at_least):
         return Trend.STABLE
-    return Trend.INCREASING if lately > before else Trend.DECREASING
+    return Trend.INCREASING if later > before else Trend.DECREASING

@@ -77,7 +77,7 @@ class SyncClient(SyncOperations):
     def __repr__(self) -> str:
         return f"SyncClient({self._connection.address.url!r})"
 
-    def correlation(self, **ids: Unpack[CorrelationIds]) -> Self:
+    def with_correlation(self, **ids: Unpack[CorrelationIds]) -> Self:
         """Return this client with correlation ids (turn, task, trace) for its calls; what they do is found by the ids.
 
         Both use the same connections. Without a ``traceparent``, each call uses OpenTelemetry's current span.

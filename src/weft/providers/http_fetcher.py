@@ -1,7 +1,6 @@
-"""Getting documents from addresses over HTTP, and only from where that is allowed.
+"""Fetches documents over HTTP, from allowed addresses only.
 
-Where a name leads is checked right before each connection, as it is for webhooks: also that of an address to which
-another one sends us on.
+The resolved address is checked before each connection, also after a redirect, as for webhooks.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ if TYPE_CHECKING:
 
 _TIMEOUT_SECONDS = 60.0
 _LOOKUP_SECONDS = 3.0
-_REDIRECTS = 5
-_LONGEST_VALIDATOR = 200
+_MAX_REDIRECTS = 5
+_MAX_VALIDATOR = 200
 _SUCCESS, _UNCHANGED = 200, 304
 _GONE = frozenset({404, 410})
-_ELSEWHERE = frozenset({301, 302, 303, 307, 308})
+_REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _USER_AGENT = f"Weft/{version('weft')}"
-_HINT = "Use a public address, or let whoever runs Weft name the host in WEFT_FETCH_PRIVATE_HOSTS."
+_HINT = "Use a public address, or have the operator add the host to WEFT_FETCH_PRIVATE_HOSTS."
 _ACCEPT = "text/markdown, text/html, text/plain, application/pdf, application/json, */*;q=0.5"
 
 
 class _Seen(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an address said of what it gave, by which it can tell that nothing has changed."""
+    """HTTP validators of a response (ETag, Last-Modified), for conditional requests."""
 
     etag: str = ""
     last_modified: str = ""
@@ -50,14 +49,14 @@ class _Answer(NamedTuple):
 
 
 class HttpFetcher:
-    """Gets what one address gives, if it is not what it gave before."""
+    """Fetches a URL with a conditional request."""
 
     def __init__(self, private_hosts: Iterable[str] = (), trusted: ssl.SSLContext | None = None) -> None:
         self._reach = Reach(frozenset(host.lower() for host in private_hosts))
         self._trusted = trusted
 
     async def check(self, url: str) -> None:
-        """Refuse an address that must not be called; one that nobody knows yet may still come to be."""
+        """Reject an address that must not be fetched; a host that does not resolve yet is accepted."""
         try:
             with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(_LOOKUP_SECONDS):
@@ -70,7 +69,7 @@ class HttpFetcher:
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 answer = await self._get(url, _headers(known), most_bytes)
-        except Exception as error:  # noqa: BLE001 - whatever is there may do what it likes, and nothing of ours fails by it
+        except Exception as error:  # noqa: BLE001 - whatever the server does must not fail the job
             return Fetched(seen=seen, error=failure_of(error))
         return _fetched(answer, seen, most_bytes)
 
@@ -78,7 +77,7 @@ class HttpFetcher:
         trusted = self._trusted or httpcore2.default_ssl_context()
         network = CheckedNetwork(self._reach)
         async with httpcore2.AsyncConnectionPool(ssl_context=trusted, network_backend=network) as pool:
-            for _ in range(_REDIRECTS + 1):
+            for _ in range(_MAX_REDIRECTS + 1):
                 answer = await _asked(pool, url, headers, most_bytes)
                 further = _sent_on(url, answer)
                 if further is None:
@@ -109,8 +108,8 @@ async def _asked(pool: httpcore2.AsyncConnectionPool, url: str, headers: Mapping
 
 
 def _sent_on(url: str, answer: _Answer) -> str | None:
-    """Return where an address sends us on, if it does; never from a protected connection to an open one."""
-    if answer.status not in _ELSEWHERE or "location" not in answer.headers:
+    """Return the target of a redirect, if any; never from https to http."""
+    if answer.status not in _REDIRECT_STATUSES or "location" not in answer.headers:
         return None
     further = urljoin(url, answer.headers["location"])
     schemes = {"https"} if urlsplit(url).scheme == "https" else {"http", "https"}
@@ -123,7 +122,9 @@ def _fetched(answer: _Answer, seen: str, most_bytes: int) -> Fetched:
     if answer.status in _GONE:
         return Fetched(gone=True)
     if answer.status != _SUCCESS:
-        return Fetched(seen=seen, error="redirected" if answer.status in _ELSEWHERE else f"answered {answer.status}")
+        return Fetched(
+            seen=seen, error="redirected" if answer.status in _REDIRECT_STATUSES else f"answered {answer.status}"
+        )
     if len(answer.body) > most_bytes:
         return Fetched(seen=seen, error="too_large")
     headers = answer.headers
@@ -132,8 +133,8 @@ def _fetched(answer: _Answer, seen: str, most_bytes: int) -> Fetched:
 
 
 def _shown_again(told: str) -> str:
-    """Return what an address said, if it can be shown to it again just so."""
-    return told if len(told) <= _LONGEST_VALIDATOR and told.isascii() and told.isprintable() else ""
+    """Return a validator, if it can be sent back unchanged."""
+    return told if len(told) <= _MAX_VALIDATOR and told.isascii() and told.isprintable() else ""
 
 
 def _media_type(told: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Folders of this machine that documents are taken from: those that were named, and nothing a link in them leads to."""
+"""Local folders as knowledge sources: only those the operator allows; symbolic links are not followed."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 
     from weft.capabilities.knowledge.sources.model import Source
 
-# In the name of a folder: the tenant's own name, so that tenants read apart.
+# Placeholder in a configured folder, replaced by the tenant: isolates tenants.
 _TENANT = "{tenant}"
 _HIDDEN = "."
 _UPWARDS = frozenset({"", ".", ".."})
 _NOT_THERE = "Make it, or bring it back to where it was; until then its documents stay as they are."
-# A link is no folder and no file; something that waits to be written to must not keep us waiting.
+# Links are refused; O_NONBLOCK, because opening a FIFO would block.
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class _Place(NamedTuple):
-    """Where a folder really is: in a folder that was named, so many steps down."""
+    """A resolved folder: an allowed root and the steps below it."""
 
     root: str
     steps: tuple[str, ...]
 
 
 class NamedFolders:
-    """Reads folders that lie in one of those that whoever runs Weft has named."""
+    """Reads folders inside the configured roots."""
 
     def __init__(self, roots: Sequence[str]) -> None:
         self._roots = roots
@@ -56,14 +56,14 @@ class NamedFolders:
         return await asyncio.to_thread(self._read, tenant, source, path, most_bytes)
 
     def _place(self, tenant: str, folder: str) -> _Place:
-        """Return where a folder is; refuse one that is not inside a folder that was named, or not there."""
+        """Resolve a folder; raises FolderRefused if it is outside the roots or missing."""
         try:
             found = Path(folder).resolve()
         except (OSError, RuntimeError, ValueError):
             raise FolderRefused(f"'{folder[:200]}' is not a folder that Weft may read.") from None
         roots = (Path(root.replace(_TENANT, tenant)).expanduser().resolve() for root in self._roots)
         root = next((root for root in roots if found.is_relative_to(root)), None)
-        # Whether a folder is there that nobody named is nothing to be found out.
+        # Does not reveal whether a folder outside the roots exists.
         if root is None:
             raise FolderRefused(f"'{folder[:200]}' is not a folder that Weft may read.")
         if not found.is_dir():
@@ -87,7 +87,7 @@ class NamedFolders:
 
     @contextmanager
     def _opened(self, tenant: str, source: Source) -> Iterator[int]:
-        """Open a source's folder from the one that was named: whoever may write there could put a link in its place."""
+        """Open a folder relative to its root: a writer could replace it with a link."""
         place = self._place(tenant, source.location)
         root = os.open(place.root, _FOLDER)
         try:
@@ -98,7 +98,7 @@ class NamedFolders:
 
 
 def _walked(top: int, source: Source) -> Iterator[File]:
-    """Yield the wanted files beneath an open folder. Names that begin with a dot are nobody's documents."""
+    """Yield the matching files below an open folder, without hidden ones."""
     waiting: list[tuple[str, ...]] = [()]
     entries = 0
     while waiting:
@@ -120,7 +120,7 @@ def _walked(top: int, source: Source) -> Iterator[File]:
 
 
 def _entries(top: int, steps: Sequence[str]) -> Iterator[os.DirEntry[str]]:
-    """Yield what is in a folder; nothing if it is one beneath the first that went meanwhile, or is not for us."""
+    """Yield the entries of a folder; none if a subfolder is gone or not readable."""
     try:
         with _beneath(top, steps) as folder, os.scandir(folder) as entries:
             yield from entries
@@ -130,7 +130,7 @@ def _entries(top: int, steps: Sequence[str]) -> Iterator[os.DirEntry[str]]:
 
 
 def _file(path: str, entry: os.DirEntry[str]) -> Iterator[File]:
-    """Yield a file, unless it is none or went meanwhile."""
+    """Yield a regular file, unless it is gone."""
     try:
         if entry.is_file(follow_symlinks=False):
             facts = entry.stat(follow_symlinks=False)
@@ -141,7 +141,7 @@ def _file(path: str, entry: os.DirEntry[str]) -> Iterator[File]:
 
 @contextmanager
 def _beneath(top: int, steps: Sequence[str]) -> Iterator[int]:
-    """Open a folder beneath another, step by step, so that no part of the way can be a link."""
+    """Open a folder below another step by step, so that no component can be a link."""
     folder = os.dup(top)
     try:
         for name in steps:

@@ -1,4 +1,4 @@
-"""Where large values lie: a private folder by default, or an S3 bucket through obstore."""
+"""Object stores: a private folder by default, or an S3 bucket through obstore."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from weft.capabilities.object_storage.store import ObjectStore
     from weft.settings import Settings
 
-# No tenant's name begins with a dot.
+# No tenant name begins with a dot.
 _INCOMING = ".incoming"
-_GIVEN_UP_SECONDS = 3_600
+_ABANDONED_SECONDS = 3_600
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 _RETRIES = 3
-# Without it Windows would change what looks like the end of a line.
+# Windows would translate line endings without it.
 _BINARY = getattr(os, "O_BINARY", 0)
-# Whatever is under way with an object must be over before its time of grace is.
-_LONGEST_TIMEOUT_SECONDS = 120
+# An upload must end before its grace period does.
+_MAX_TIMEOUT_SECONDS = 120
 
 
 def connect_objects(settings: Settings) -> ObjectStore:
-    """Return the store that the settings name; nothing is made or reached yet."""
+    """Return the configured store, without connecting to it."""
     if settings.object_store_versioning not in {"off", "required"}:
         raise InvalidSetting(
             f"WEFT_OBJECT_STORE_VERSIONING: '{settings.object_store_versioning}' is neither off nor required."
@@ -60,8 +60,8 @@ def _bucket(settings: Settings, *, versioned: bool) -> Bucket:
         raise InvalidSetting(
             f"WEFT_OBJECT_STORE_URL: '{settings.object_store_url}' is not s3://BUCKET or s3://BUCKET/PREFIX."
         )
-    if not 1 <= settings.object_store_timeout_seconds <= _LONGEST_TIMEOUT_SECONDS:
-        raise InvalidSetting(f"WEFT_OBJECT_STORE_TIMEOUT_SECONDS: choose from 1 to {_LONGEST_TIMEOUT_SECONDS}.")
+    if not 1 <= settings.object_store_timeout_seconds <= _MAX_TIMEOUT_SECONDS:
+        raise InvalidSetting(f"WEFT_OBJECT_STORE_TIMEOUT_SECONDS: choose from 1 to {_MAX_TIMEOUT_SECONDS}.")
     return Bucket(
         where.netloc,
         prefix=where.path.strip("/"),
@@ -73,7 +73,7 @@ def _bucket(settings: Settings, *, versioned: bool) -> Bucket:
 
 
 class ObjectFolder:
-    """Objects as files of a folder that only its owner can enter.
+    """Objects as files in a folder with mode 0700.
 
     Written here and not by obstore's LocalStore, whose put returns before anything is on disk: it renames without an
     fsync of file or folder, and lets others read what it makes.
@@ -95,7 +95,7 @@ class ObjectFolder:
         await asyncio.to_thread(self._delete, self._file(path))
 
     def _file(self, path: str) -> Path:
-        # Some file systems take A and a for the same, and so one agent's file for another's.
+        # Some file systems ignore case, and would mix up the files of two agents.
         return self._folder / re.sub("[A-Z]", lambda letter: f"^{letter[0].lower()}", path)
 
     def _put(self, file: Path, content: bytes) -> None:
@@ -127,9 +127,9 @@ class ObjectFolder:
             _sync_folder(file.parent)
 
     def _make_private(self, folder: Path) -> None:
-        """Make a folder that survives a loss of power, with all above it."""
+        """Create a folder and its parents durably."""
         ours = folder.is_relative_to(self._folder)
-        # Another process may have made one of ours this very moment, and not have it on disk yet.
+        # A parent that another process just created may not be on disk yet.
         if folder.is_dir() and (folder in self._durable or not ours):
             return
         self._make_private(folder.parent)
@@ -139,7 +139,7 @@ class ObjectFolder:
 
 
 class Bucket:
-    """Objects in an S3 bucket. One that is ``versioned`` must name the version of everything it stores.
+    """Objects in an S3 bucket. If ``versioned``, the bucket must return a version for every upload.
 
     A bucket with versions keeps the old ones of what is deleted for as long as its own lifecycle rules say.
     """
@@ -157,9 +157,9 @@ class Bucket:
     async def put(self, path: str, content: bytes) -> str | None:
         with self._troubles_translated():
             async with asyncio.timeout(self._timeout_seconds):
-                # In one request, so that an upload that breaks off leaves nothing behind in the bucket.
+                # In one request, so that an aborted upload leaves no parts in the bucket.
                 stored = await self._store.put_async(path, content, use_multipart=False)
-        # A bucket whose versioning is suspended calls every version "null".
+        # A bucket with suspended versioning returns "null" for every version.
         version = stored["version"] if stored["version"] != "null" else None
         if self._versioned and version is None:
             raise ObjectStorageUnavailable(
@@ -188,7 +188,7 @@ class Bucket:
         from obstore.store import S3Store  # noqa: PLC0415 - only if it is used
 
         patience = timedelta(seconds=self._timeout_seconds)
-        # Requests for many objects at once are not understood everywhere; credentials come from AWS_* variables.
+        # Not all S3 services support bulk delete; credentials come from AWS_* variables.
         config: S3Config = {"disable_bulk_delete": True}
         if self._endpoint:
             config["endpoint"] = self._endpoint
@@ -204,7 +204,7 @@ class Bucket:
 
     @contextmanager
     def _troubles_translated(self) -> Iterator[None]:
-        """Turn obstore's exceptions into ours. That an object is not there is for the caller to judge."""
+        """Translate obstore's exceptions, except for a missing object."""
         from obstore.exceptions import BaseError  # noqa: PLC0415 - only if it is used
 
         try:
@@ -222,7 +222,7 @@ class Bucket:
 
 
 def _check_size(found: int, expected: int) -> None:
-    """Refuse what cannot be right before it fills the memory."""
+    """Reject a wrong size before reading it into memory."""
     if found != expected:
         raise ObjectDamaged
 
@@ -235,7 +235,7 @@ def _write_durably(file: Path, content: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the names in a folder survive a loss of power; Windows has no call for it."""
+    """Sync a folder's entries to disk; not possible on Windows."""
     if os.name != "posix":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -246,16 +246,16 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _drop_given_up(incoming: Path) -> None:
-    """Remove what processes that died were writing."""
+    """Remove temporary files of processes that died."""
     for part in incoming.iterdir():
         with suppress(FileNotFoundError):
-            if part.stat().st_mtime < time.time() - _GIVEN_UP_SECONDS:
+            if part.stat().st_mtime < time.time() - _ABANDONED_SECONDS:
                 part.unlink()
 
 
 @contextmanager
 def _disk_troubles_translated() -> Iterator[None]:
-    """Turn the system's errors into ours."""
+    """Translate OSError."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Token counters: the estimate by default, exact ones for those who installed them."""
+"""Token counters: an estimate by default, exact tokenizers if installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class TokenizerMissing(Unavailable):
-    """The exact tokenizer this session asks for is not installed."""
+    """The tokenizer of this session is not installed."""
 
     code = "TOKENIZER_MISSING"
     hint = "Install weft[tokenizers] where Weft runs, or create the session with tokenizer 'approximate'."
@@ -22,7 +22,7 @@ class TokenizerMissing(Unavailable):
 
 
 class TokenizerRegistry:
-    """Finds token counters by name; loads a vocabulary (75 MB in memory) only when one is first asked for."""
+    """Token counters by name. A vocabulary takes 75 MB and is loaded on first use."""
 
     def named(self, tokenizer: str) -> TokenCounter:
         return approximate_tokens if tokenizer == "approximate" else _exact(tokenizer)

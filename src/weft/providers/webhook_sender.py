@@ -1,7 +1,7 @@
-"""Calling webhooks over HTTP, and only where that is allowed.
+"""Sends webhooks over HTTP, to allowed addresses only.
 
-A receiver's address is looked up and checked right before each connection, and the connection goes to the address that
-was checked: a name that answers differently the next time leads nowhere else. Certificates are checked by the name.
+The host is resolved and checked before each connection, and the connection goes to the checked address, so that a
+changing DNS answer (rebinding) has no effect. Certificates are verified against the host name.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ _TIMEOUT_SECONDS = 10.0
 _LOOKUP_SECONDS = 3.0
 _CONNECTIONS = 256
 _IDLE_SECONDS = 15.0
-# An answer is read, so that the connection can be used again, but nobody wants a long one.
-_READ_AT_MOST = 65_536
+# The body is read so that the connection can be reused, up to this size.
+_MAX_BODY_BYTES = 65_536
 _RETRY_AFTER = b"retry-after"
-# Addresses of IPv6 that end with the one of IPv4 they stand for.
-_TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
-# What an address of IPv6 has before its last part if that is the one of IPv4 it leads to (ISATAP).
-_TUNNELLED = frozenset({0x0000_5EFE, 0x0200_5EFE})
-# Of carriers, protocols, relays, sites and documents: to Python, in this version or that, these are public.
-_APART = tuple(map(ipaddress.ip_network, ("100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24", "fec0::/10", "3fff::/20")))
+# NAT64: IPv6 addresses that embed an IPv4 address.
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+# ISATAP: interface identifiers that embed an IPv4 address.
+_ISATAP = frozenset({0x0000_5EFE, 0x0200_5EFE})
+# Carrier-grade NAT, protocol assignments, 6to4 relays, site-local, documentation: some Pythons call these global.
+_NOT_PUBLIC = tuple(
+    map(ipaddress.ip_network, ("100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24", "fec0::/10", "3fff::/20"))
+)
 _FAILURES: tuple[tuple[type[Exception], str], ...] = (
     (AddressNotAllowed, "address_refused"),
     (socket.gaierror, "name_not_found"),
@@ -47,7 +49,7 @@ _FAILURES: tuple[tuple[type[Exception], str], ...] = (
 
 
 class HttpSender:
-    """Posts events to receivers. What their answers say beyond a status is of no interest."""
+    """Posts events to receivers; only the status of the response is used."""
 
     def __init__(self, private_hosts: Iterable[str] = (), trusted: ssl.SSLContext | None = None) -> None:
         self._reach = Reach(frozenset(host.lower() for host in private_hosts))
@@ -59,7 +61,7 @@ class HttpSender:
             await pool.aclose()
 
     async def check(self, url: str) -> None:
-        """Refuse an address that must not be called; one that nobody knows yet may still come to be."""
+        """Reject an address that must not be called; a host that does not resolve yet is accepted."""
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(_LOOKUP_SECONDS):
                 await self._reach.addresses(host_of(url), 0)
@@ -68,7 +70,7 @@ class HttpSender:
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 return await self._post(url, headers, body)
-        except Exception as error:  # noqa: BLE001 - a receiver may do whatever it likes, and no call of ours fails by it
+        except Exception as error:  # noqa: BLE001 - whatever a receiver does must not fail the job
             return Attempt(error=failure_of(error))
 
     async def _post(self, url: str, headers: Mapping[str, str], body: bytes) -> Attempt:
@@ -76,14 +78,14 @@ class HttpSender:
             size = 0
             async for part in response.aiter_stream():
                 size += len(part)
-                if size > _READ_AT_MOST:
+                if size > _MAX_BODY_BYTES:
                     break
             wait = next((value for name, value in response.headers if name.lower() == _RETRY_AFTER), b"")
             error = None if 200 <= response.status < 300 else _refusal(response.status)  # noqa: PLR2004 - success
             return Attempt(response.status, error, int(wait) if wait.isdigit() and len(wait) < 6 else 0)  # noqa: PLR2004
 
     def _pool(self, url: str) -> httpcore2.AsyncConnectionPool:
-        """Return the connections for a scheme; reading the certificates takes long enough to wait until it must be."""
+        """Return the connection pool of a scheme, created on first use: loading certificates is slow."""
         scheme = url.partition(":")[0]
         pool = self._pools.get(scheme)
         if pool is None:
@@ -98,13 +100,13 @@ class HttpSender:
 
 
 class Reach:
-    """Says which addresses a name may lead to."""
+    """Decides which addresses a host name may resolve to."""
 
     def __init__(self, private_hosts: Collection[str]) -> None:
         self._private_hosts = private_hosts
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """Return where a name leads now; refuse it if any of that is not public and the name is not listed."""
+        """Resolve a host; reject it if any address is not public and the host is not allowed."""
         try:
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except UnicodeError:
@@ -116,7 +118,7 @@ class Reach:
 
 
 class CheckedNetwork(httpcore2.AsyncNetworkBackend):
-    """Connects to addresses that were checked, never to a name."""
+    """Connects only to addresses that were checked, which prevents DNS rebinding."""
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
@@ -138,22 +140,22 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
 
 
 def is_public(address: str) -> bool:
-    """Tell whether an address belongs to the open network: to no machine, link, site, carrier or group of its own."""
+    """Tell whether an address is globally routable unicast."""
     return all(map(_is_public, _meant_by(ipaddress.ip_address(address.partition("%")[0]))))
 
 
 def _is_public(address: Address) -> bool:
     special = address.is_multicast or address.is_reserved or address.is_unspecified
-    return address.is_global and not special and not any(address in network for network in _APART)
+    return address.is_global and not special and not any(address in network for network in _NOT_PUBLIC)
 
 
 def _meant_by(address: Address) -> list[Address]:
-    """Return where a call to an address would end: one of IPv6 may stand for some of IPv4."""
+    """Return the addresses that a connection would reach, with embedded IPv4 addresses."""
     if isinstance(address, ipaddress.IPv4Address):
         return [address]
-    if address in _TRANSLATED:
+    if address in _NAT64:
         return [ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)]
-    if int(address) >> 32 & 0xFFFF_FFFF in _TUNNELLED:
+    if int(address) >> 32 & 0xFFFF_FFFF in _ISATAP:
         return [address, ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)]
     inner = (address.ipv4_mapped, address.sixtofour, *(address.teredo or ()))
     return [each for each in inner if each is not None] or [address]
@@ -164,7 +166,7 @@ def _refusal(status: int) -> str:
 
 
 def failure_of(error: BaseException) -> str:
-    """Return the class of a failure; what the error says in full may quote the receiver, or the address."""
+    """Return the class of a failure; the full text may quote the receiver or the address."""
     if _is_about_certificates(error):
         return "certificate_refused"
     return next((name for kind, name in _FAILURES if isinstance(error, kind)), "not_http")

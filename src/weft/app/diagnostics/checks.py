@@ -1,4 +1,4 @@
-"""Looking this installation over: each check says what it found and, where something is wrong, what to do."""
+"""Checks of an installation (weft doctor): each reports a status and, for problems, the next step."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from weft.storage.migrations.runner import MigrationStatus
     from weft.storage.sql.database import Database, Transaction
 
-_OLDEST_PYTHON = (3, 11)
-_LITTLE_DISK_BYTES = 1_000_000_000
-_NO_DISK_BYTES = 100_000_000
-_PATIENCE_SECONDS = 5.0
-# The clock of a machine without one starts at 1970; Weft did not exist before this.
+_MIN_PYTHON = (3, 11)
+_LOW_DISK_BYTES = 1_000_000_000
+_CRITICAL_DISK_BYTES = 100_000_000
+_TIMEOUT_SECONDS = 5.0
+# A machine without a battery-backed clock starts at 1970; Weft did not exist before this year.
 _EARLIEST_YEAR = 2025
-# Names no tenant can have, so a transaction inside it must see nothing at all.
-_NOBODY = "/"
-# Likewise, so what is stored to see whether it can be is in nobody's way.
+# No tenant can have this name, so a transaction inside it must see nothing.
+_NO_TENANT = "/"
+# Likewise not a tenant: the prefix of the object that is stored as a test.
 _PROBE = "_doctor"
 _UNPROTECTED = """
 SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant'
@@ -74,7 +74,7 @@ async def examine(settings: Settings, clock: Clock) -> list[Finding]:
 
 def check_python() -> Finding:
     found = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info >= _OLDEST_PYTHON:
+    if sys.version_info >= _MIN_PYTHON:
         return Finding("Python", CheckStatus.OK, found)
     return Finding("Python", CheckStatus.PROBLEM, found, "Install Python 3.11 or newer.")
 
@@ -89,7 +89,7 @@ def check_packages() -> Finding:
 
 
 def check_folder(folder: Path) -> list[Finding]:
-    """Check the data folder and the disk it is on, or would be on."""
+    """Check the data folder and the disk it is on."""
     place = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         step = "Make it yours, or choose another with --data-dir."
@@ -98,12 +98,12 @@ def check_folder(folder: Path) -> list[Finding]:
 
 
 async def check_database(settings: Settings, clock: Clock) -> list[Finding]:
-    """Check that the database answers, has this version's schema, keeps tenants apart, and agrees on the time."""
+    """Check that the database answers, has the current schema, isolates tenants and agrees on the time."""
     where = "PostgreSQL" if _is_postgres(settings) else str(_database_file(settings))
     if not _is_postgres(settings) and not _database_file(settings).exists():
         return [Finding("Database", CheckStatus.OK, f"{where} does not exist yet; the first start makes it")]
     try:
-        async with asyncio.timeout(_PATIENCE_SECONDS), _opened(settings) as database:
+        async with asyncio.timeout(_TIMEOUT_SECONDS), _opened(settings) as database:
             steps = await status(database)
             findings = [
                 Finding("Database", CheckStatus.OK, where),
@@ -124,13 +124,13 @@ async def check_database(settings: Settings, clock: Clock) -> list[Finding]:
 
 
 async def check_objects(settings: Settings) -> Finding:
-    """Check that large values can be stored, read and removed, and get a version each where that is required."""
+    """Check that objects can be stored, read and deleted, and are versioned if required."""
     where = settings.object_store_url or str(settings.object_store_folder)
     if not settings.object_store_url and not settings.object_store_folder.exists():
         return _check_reach(settings, f"{where} will be made when it is first needed")
     path, content = f"{_PROBE}/{secrets.token_hex(8)}", secrets.token_bytes(16)
     try:
-        async with asyncio.timeout(_PATIENCE_SECONDS):
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
             store = connect_objects(settings)
             version = await store.put(path, content)
             sound = await store.get(path, version, len(content)) == content
@@ -149,11 +149,11 @@ async def check_objects(settings: Settings) -> Finding:
 
 
 async def check_embedder(settings: Settings) -> Finding:
-    """Check that texts can be embedded, by having one embedded."""
+    """Check the embedder by embedding a text."""
     try:
         embedder, *others = configured_embedders(settings)
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
                 await embedder.embed(["weft doctor"], "query")
         finally:
             for each in (embedder, *others):
@@ -167,7 +167,7 @@ async def check_embedder(settings: Settings) -> Finding:
 
 
 def check_index(folder: Path) -> list[Finding]:
-    """Check that no files that searching uses were damaged; nothing is said where none were."""
+    """Report damaged index files, if any."""
     damaged = damaged_files(folder)
     if not damaged:
         return []
@@ -183,7 +183,7 @@ async def check_valkey(url: str) -> Finding:
     try:
         valkey = Valkey.from_url(f"{scheme.replace('redis', 'valkey')}://{rest}", socket_connect_timeout=2)
         try:
-            await asyncio.wait_for(valkey.ping(), _PATIENCE_SECONDS)
+            await asyncio.wait_for(valkey.ping(), _TIMEOUT_SECONDS)
         finally:
             await valkey.aclose()
     except (ValkeyError, OSError, TimeoutError, ValueError) as error:
@@ -193,7 +193,7 @@ async def check_valkey(url: str) -> Finding:
 
 
 def check_port(host: str, port: int) -> Finding:
-    """Check that a server could listen, or that the one which does is a Weft."""
+    """Check that the port is free, or used by a Weft server."""
     where = f"{host}:{port}"
     if _is_free(host, port):
         return Finding("Port", CheckStatus.OK, f"{where} is free; start with weft serve")
@@ -209,7 +209,7 @@ def check_port(host: str, port: int) -> Finding:
 
 
 def _check_reach(settings: Settings, detail: str) -> Finding:
-    """Check that whoever can reach the database can reach its large values too."""
+    """Warn if the database is shared but objects are in a local folder."""
     if settings.object_store_url or not _is_postgres(settings):
         return Finding("Large values", CheckStatus.OK, detail)
     step = "Processes on several machines need one bucket: set the same WEFT_OBJECT_STORE_URL for all of them."
@@ -228,9 +228,9 @@ def _check_privacy(folder: Path) -> Finding:
 def _check_disk(place: Path) -> Finding:
     free = shutil.disk_usage(place).free
     detail = f"{free / 1e9:.1f} GB free"
-    if free >= _LITTLE_DISK_BYTES:
+    if free >= _LOW_DISK_BYTES:
         return Finding("Disk", CheckStatus.OK, detail)
-    state = CheckStatus.PROBLEM if free < _NO_DISK_BYTES else CheckStatus.WARNING
+    state = CheckStatus.PROBLEM if free < _CRITICAL_DISK_BYTES else CheckStatus.WARNING
     return Finding("Disk", state, detail, f"Free space on the disk of {place}; Weft refuses writes when it is full.")
 
 
@@ -242,7 +242,7 @@ def _check_schema(steps: Sequence[MigrationStatus]) -> Finding:
 
 
 def _check_clock(steps: Sequence[MigrationStatus], now: datetime) -> Finding:
-    """Check that time has not run backwards since the database was made."""
+    """Check that the clock is not before the creation of the database."""
     latest = max((from_micros(step.applied_at) for step in steps if step.applied_at is not None), default=now)
     shown = f"{now:%Y-%m-%d %H:%M:%S}Z"
     if now < latest or now.year < _EARLIEST_YEAR:
@@ -252,7 +252,7 @@ def _check_clock(steps: Sequence[MigrationStatus], now: datetime) -> Finding:
 
 
 async def _check_isolation(database: Database) -> Finding:
-    """Check that PostgreSQL itself keeps tenants apart, even from a query that forgets to."""
+    """Check that row-level security is in force."""
 
     async def look(transaction: Transaction) -> Finding:
         role, unbound = await transaction.one(_ROLE) or ("nobody", True)
@@ -265,11 +265,11 @@ async def _check_isolation(database: Database) -> Finding:
             )
         return Finding("Row security", CheckStatus.OK, f"in force for {role}")
 
-    return await database.read(Scope(_NOBODY), look)
+    return await database.read(Scope(_NO_TENANT), look)
 
 
 async def _check_webhooks(database: Database) -> list[Finding]:
-    """Check that every event reached the webhooks that wanted it; nothing is said where all of them did."""
+    """Report dead-lettered webhook events, if any."""
     dead = await database.read(SYSTEM, dead_letters)
     if not dead:
         return []
@@ -286,7 +286,7 @@ async def _check_search(database: Database, settings: Settings, now: datetime) -
 
 
 async def _configured_models(settings: Settings) -> list[str]:
-    """Return the names of the models there are; none if that cannot be told, which another check says."""
+    """Return the names of the models; none if the embedder fails, which another check reports."""
     try:
         embedders = configured_embedders(settings)
     except WeftError:
@@ -326,7 +326,7 @@ def _is_free(host: str, port: int) -> bool:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with closing(socket.socket(family, kind, protocol)) as probe:
-            # As a server does it, so that connections just closed do not count.
+            # As a server does, so that recently closed connections do not block the port.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError:
@@ -335,9 +335,9 @@ def _is_free(host: str, port: int) -> bool:
 
 
 def _version_at(host: str, port: int) -> str | None:
-    """Return the version of the Weft that answers there; None for anything else."""
+    """Return the version of the Weft server at an address; None for anything else."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - asked, not bound
-    with closing(http.client.HTTPConnection(host, port, timeout=_PATIENCE_SECONDS)) as connection:
+    with closing(http.client.HTTPConnection(host, port, timeout=_TIMEOUT_SECONDS)) as connection:
         try:
             connection.request("GET", "/health")
             answer: Any = msgspec.json.decode(connection.getresponse().read(10_000))

@@ -1,4 +1,4 @@
-"""Looking over whether searches find what they should. Nothing is said of what is well."""
+"""Checks of search: indexing backlog, models and vector indexes. Only problems are reported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Database
 
 _HOUR_MICROS = 3_600_000_000
-# A server that runs is rarely as far behind, and never for long.
+# A running server is rarely that far behind, and never for long.
 _MANY_EVENTS = 1_000
 # A process that does not know a model that is in use leaves the work to those that do.
 _NOTHING_NEW = "and nothing new of theirs is indexed here"
@@ -44,7 +44,7 @@ async def check_documents(database: Database, now: datetime) -> list[Finding]:
 
 
 async def check_following(database: Database) -> list[Finding]:
-    """Check that searches find what was said in sessions."""
+    """Check the lag of session indexing."""
     behind = await database.read(SYSTEM, most_behind)
     if behind < _MANY_EVENTS:
         return []

@@ -1,6 +1,6 @@
-"""Embedding with a memory: each text once for each model, for one tenant at a time.
+"""Embedding cache: each text is embedded once per model and tenant.
 
-Nothing here imports numpy: an array is asked for what it can do itself, and who never embeds never loads it.
+Does not import numpy: arrays are used through their own methods, so that processes that never embed do not load it.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from weft.kernel.identity import Actor
     from weft.storage.sql.database import Database, Transaction
 
-# So much is embedded before it is kept: what a stopped process has to do again.
-_KEPT_AT_ONCE = 256
-_DROPPED_AT_ONCE = 1_000
-_KEPT_UNUSED_DAYS = 30
-# The share of a full cache that is made free at a time, and after which it is counted again.
-_STEP_SHARE = 20
-# What a vector takes up beside its numbers.
-_WEIGHT = 500
-# As many decimals as halves are good for, and some.
+# Texts embedded before their vectors are stored; a process that stops loses at most these.
+_BATCH_SIZE = 256
+_DELETE_BATCH = 1_000
+_UNUSED_DAYS = 30
+# A twentieth of a full cache is evicted at a time, and added before it is counted again.
+_EVICTION_STEPS = 20
+# Overhead of a cached vector in bytes.
+_OVERHEAD_BYTES = 500
+# More than the precision of 16-bit floats.
 _DECIMALS = 6
 
 
@@ -47,7 +47,7 @@ class _Looked(NamedTuple):
 
 
 class CachedEmbeddings:
-    """Keeps what was embedded by model and SHA-256 of the text: in rows for passages, in memory for queries."""
+    """Caches vectors by model and SHA-256 of the text: in the database for passages, in memory for queries."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class CachedEmbeddings:
         self._metrics = metrics
         self._queries = queries
         self._most_entries = most_entries
-        # By scope: how many were added since the cache was last counted. One not named here was never counted.
+        # Vectors added since the last count, by scope; a scope that is missing was never counted.
         self._uncounted: Counter[Scope] = Counter()
 
     def models(self) -> Sequence[Model]:
@@ -75,14 +75,14 @@ class CachedEmbeddings:
             await embedder.close()
 
     async def of_query(self, actor: Actor, text: str, model: str) -> Vectors:
-        # The asker's name is part of the key, as below.
+        # The caller is part of the key, see below.
         key = (actor.tenant, actor.principal_id, model, _digest(text))
         kept = self._queries.get(key)
         if kept is None:
             kept = (await self._embedder(model).embed([text], "query"))[0]
-            # Later questions will be given the same array.
+            # Shared with later queries.
             kept.flags.writeable = False
-            self._queries.put(key, kept, kept.nbytes + _WEIGHT)
+            self._queries.put(key, kept, kept.nbytes + _OVERHEAD_BYTES)
         return kept
 
     async def of_passages(
@@ -99,7 +99,7 @@ class CachedEmbeddings:
         scope = Scope(actor.tenant, actor.epoch)
         said = await self._database.read(scope, lambda tx: SqlTenantModelStore(tx).listed())
         chosen = usable_model(said, self.models(), model)
-        # The asker's name is part of the key: nobody learns what the tenant's other agents wrote by trying texts.
+        # The caller is part of the key: otherwise timing would reveal which texts other agents embedded.
         digests = [_digest(f"{actor.principal_id}\0{purpose}\0{text}") for text in texts]
         looked = await self._look_up(
             scope, self._embedder(chosen.name), dict(zip(digests, texts, strict=True)), purpose, "asked"
@@ -113,27 +113,27 @@ class CachedEmbeddings:
             raise EmbeddingModelUnknown(f"'{model[:100]}' is no embedding model of this installation.") from None
 
     async def sweep(self) -> None:
-        """Forget what nobody has used for long and nothing is made of any more."""
+        """Delete vectors that were not used for long."""
         for tenant in await self._database.read(SYSTEM, tenant_names):
             await self._review(Scope(tenant))
         await self._review(SYSTEM)
 
     async def _review(self, scope: Scope) -> None:
         now = to_micros(self._clock.now())
-        judge = partial(_review, before=now - _KEPT_UNUSED_DAYS * DAY_MICROS, now=now)
-        # Whoever waits to write comes in between.
+        judge = partial(_review, before=now - _UNUSED_DAYS * DAY_MICROS, now=now)
+        # In batches, so that other writers get their turn.
         while await self._database.write(scope, judge):
             pass
 
     async def _look_up(
         self, scope: Scope, embedder: Embedder, texts: Mapping[bytes, str], purpose: Purpose, kind: KeptFor = "passage"
     ) -> _Looked:
-        """Return a vector for each text by its digest, and how many of them were kept before."""
+        """Return the vectors by digest, and the number of cache hits."""
         model, digests = embedder.model.name, list(texts)
         vectors: dict[bytes, bytes] = {}
         hits = 0
-        for start in range(0, len(digests), _KEPT_AT_ONCE):
-            some = digests[start : start + _KEPT_AT_ONCE]
+        for start in range(0, len(digests), _BATCH_SIZE):
+            some = digests[start : start + _BATCH_SIZE]
             kept = await self._find(scope, model, some)
             missing = [digest for digest in some if digest not in kept]
             made = await _in_halves(embedder, [texts[digest] for digest in missing], purpose)
@@ -150,7 +150,7 @@ class CachedEmbeddings:
     async def _keep(
         self, scope: Scope, model: str, fresh: Mapping[bytes, bytes], kept: Mapping[bytes, KeptVector], kind: KeptFor
     ) -> None:
-        """Keep what is new, and note the use of what was not used for a day: a write for every hit would cost more."""
+        """Store new vectors, and update last use once a day: a write for every hit would cost more."""
         now = to_micros(self._clock.now())
         stale = [digest for digest, found in kept.items() if found.used_at < now - DAY_MICROS]
 
@@ -165,8 +165,8 @@ class CachedEmbeddings:
             await self._make_room(Scope(scope.tenant), len(fresh))
 
     async def _make_room(self, scope: Scope, added: int) -> None:
-        """Drop what was not used for longest if there is too much: a step at a time, so that counting is rare."""
-        step = max(1, self._most_entries // _STEP_SHARE)
+        """Evict the least recently used vectors above the limit, in large steps, so that counting is rare."""
+        step = max(1, self._most_entries // _EVICTION_STEPS)
         known = scope in self._uncounted
         self._uncounted[scope] += added
         if known and self._uncounted[scope] < step:
@@ -177,8 +177,8 @@ class CachedEmbeddings:
             await self._drop(scope, count - self._most_entries + step)
 
     async def _drop(self, scope: Scope, entries: int) -> None:
-        for start in range(0, entries, _DROPPED_AT_ONCE):
-            some = min(entries - start, _DROPPED_AT_ONCE)
+        for start in range(0, entries, _DELETE_BATCH):
+            some = min(entries - start, _DELETE_BATCH)
             await self._database.write(scope, partial(_drop_unused, some=some))
 
 
@@ -187,7 +187,7 @@ async def _drop_unused(transaction: Transaction, *, some: int) -> int:
 
 
 async def _review(transaction: Transaction, *, before: int, now: int) -> int:
-    return await SqlVectorStore(transaction).review(before, now, _DROPPED_AT_ONCE)
+    return await SqlVectorStore(transaction).review(before, now, _DELETE_BATCH)
 
 
 def _digest(text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Searching, put together: copies of collections, the ranking of what is on them, and how far they are behind."""
+"""Search at runtime: index replicas, ranking and index lag."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
     from weft.kernel.transactions import Transactions
     from weft.storage.sql.database import Database, Transaction
 
-# So many of the events that were not looked at yet are judged by every search.
-_LOOKED_AT = 1_000
-# Fewer changes are not worth a transaction.
-_WORTH_FORGETTING = 1_000
-_TOLD_EVERY = timedelta(minutes=1)
-# Loaded by the first search, as it takes long to import.
+# Every search checks at most this many unindexed events for its caller.
+_MAX_PENDING = 1_000
+# Fewer change records are not worth a transaction.
+_MIN_DELETED = 1_000
+_REPORT_INTERVAL = timedelta(minutes=1)
+# Imported by the first search, because it is slow to import.
 _RANKING = "weft.capabilities.search.ranking"
 
 
 class SearchIndexes:
-    """Views of collections. What they are made with takes long to import, and is loaded by the first search."""
+    """Views of collections. The index code is slow to import and is loaded by the first search."""
 
     def __init__(self, database: Database, folder: Path, clock: Clock, metrics: Metrics) -> None:
         self._database = database
@@ -60,13 +60,13 @@ class SearchIndexes:
         return await (await self._loaded()).open(tenant, wish, audiences, model)
 
     async def prepare(self, tenant: str, collections: Iterable[str], model: str) -> None:
-        """Get ready for searches with a model that may not have been searched with yet."""
+        """Build the replicas of collections for a model."""
         indexes = await self._loaded()
         for collection in collections:
             await indexes.prepare(tenant, collection, model)
 
     async def forget(self, tenant: str, collections: Iterable[str], model: str) -> None:
-        """Let go of what was made for searches with a model that is not searched with any more."""
+        """Delete the replicas of collections for a model that is no longer used."""
         indexes = await self._loaded()
         for collection in collections:
             await indexes.forget(tenant, collection, model)
@@ -86,19 +86,19 @@ class SearchIndexes:
 
     async def _forget_changes(self, scope: Scope, collections: Mapping[str, CollectionState]) -> None:
         for collection, state in collections.items():
-            has_more = state.forgettable >= _WORTH_FORGETTING
+            has_more = state.forgettable >= _MIN_DELETED
             while has_more:
                 has_more = await self._database.write(scope, partial(_forget_some, collection))
 
     async def _loaded(self) -> Indexes:
         if self._indexes is None:
             made = await SEARCH_THREADS.run(self._made)
-            # Another search may have been as early.
+            # A concurrent search may have loaded it first.
             self._indexes = self._indexes or made
         return self._indexes
 
     def _made(self) -> Indexes:
-        from weft.app.search.replicas import DamageAlarm, Indexes  # noqa: PLC0415 - only who searches has it
+        from weft.app.search.replicas import DamageAlarm, Indexes  # noqa: PLC0415 - slow to import
 
         return Indexes(self._database, self._folder, DamageAlarm(self._database, self._clock, self._metrics))
 
@@ -113,26 +113,26 @@ async def _forget_some(collection: str, transaction: Transaction) -> bool:
 
 
 class IndexLag:
-    """How far the collections of sessions and memories are behind the log, as far as a caller may know."""
+    """Unindexed events of sessions and memories, as far as the caller may see them."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
 
     async def events(self, actor: Actor, part: RequestedScope) -> int:
-        pending = await first_pending(self._transaction, _LOOKED_AT)
-        # Of what is further behind nothing is told: it would tell of what others do.
+        pending = await first_pending(self._transaction, _MAX_PENDING)
+        # Older events are not counted: the number would reveal the activity of others.
         return sum(is_awaited(recorded, actor, part) for recorded in pending)
 
 
 class LowRelevanceReporter:
-    """Tells that searches find nothing relevant: every agent's now and then, however many it makes."""
+    """Publishes an event when searches of an agent find nothing relevant, at most once per interval."""
 
     def __init__(self, stores: Transactions[SearchStores], clock: Clock, metrics: Metrics) -> None:
         self._stores = stores
         self._clock = clock
         self._metrics = metrics
-        # When it was last told of whom, the earliest first.
-        self._told: dict[tuple[str, str], datetime] = {}
+        # Time of the last report by agent, oldest first.
+        self._reported: dict[tuple[str, str], datetime] = {}
 
     async def tell(self, actor: Actor, event: NewEvent) -> None:
         self._metrics.count_low_relevance()
@@ -141,11 +141,11 @@ class LowRelevanceReporter:
 
     def _is_due(self, who: tuple[str, str]) -> bool:
         now = self._clock.now()
-        while self._told and now - next(iter(self._told.values())) >= _TOLD_EVERY:
-            del self._told[next(iter(self._told))]
-        if who in self._told:
+        while self._reported and now - next(iter(self._reported.values())) >= _REPORT_INTERVAL:
+            del self._reported[next(iter(self._reported))]
+        if who in self._reported:
             return False
-        self._told[who] = now
+        self._reported[who] = now
         return True
 
 
@@ -154,7 +154,7 @@ async def _publish(event: NewEvent, library: SearchStores) -> None:
 
 
 async def rank(question: Query, views: Sequence[View], embed: Embed) -> Ranking:
-    """Rank what a caller may see, once what that takes is loaded."""
+    """Rank the passages visible to the caller."""
     ranking: Any = sys.modules.get(_RANKING) or await SEARCH_THREADS.run(import_module, _RANKING)
     ranked: Ranking = await ranking.rank(question, views, embed)
     return ranked

@@ -76,7 +76,7 @@ class Target:
         if self.url is not None:
             from weft.client import Client  # noqa: PLC0415 - only a server needs an HTTP client
 
-            async with Client(self.url, api_key=self.key).correlation(**self.ids()) as client:
+            async with Client(self.url, api_key=self.key).with_correlation(**self.ids()) as client:
                 yield client
             return
         from weft.open import Weft  # noqa: PLC0415 - help and completion need no database
@@ -87,7 +87,7 @@ class Target:
     async def _call_server(self, operation: Operation, raw: dict[str, Any]) -> Response:
         from weft.client import Client  # noqa: PLC0415 - only a server needs an HTTP client
 
-        async with Client(self.url, api_key=self.key).correlation(**self.ids()) as client:
+        async with Client(self.url, api_key=self.key).with_correlation(**self.ids()) as client:
             response: Response = await client._caller.call(operation.name, raw)  # noqa: SLF001
             return response
 

@@ -31,7 +31,7 @@ class HookEndpoint:
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
             named = scope["path_params"]
             hook = (named["tenant"], named["source_id"], named["token"])
-            answer = await self._app.hooked(hook, headers, body, arrival_of(scope))
+            answer = await self._app.receive_hook(hook, headers, body, arrival_of(scope))
         except WeftError as error:
             await send_error(send, error, self._app.clock)
         except ClientGone:
