@@ -1,4 +1,4 @@
-"""Looking at a whole session as an admin: everything on its board, whoever it is meant for. Always on record."""
+"""Inspection of a session by an admin: all entries of its board regardless of ACLs. Always audited."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from weft.kernel.operation import Audience, Effect, RateClass, Request, Response
 
 
 class InspectSession(Request):
-    """Which session to look into."""
+    """Session to inspect."""
 
     session_id: SessionId
     branch: BranchChoice = None
 
 
 class InspectedEntry(Response, kw_only=True, omit_defaults=False):
-    """One entry with everything known about it."""
+    """One entry with its value and read count."""
 
     info: KeyInfo
     value: str
@@ -29,7 +29,7 @@ class InspectedEntry(Response, kw_only=True, omit_defaults=False):
 
 
 class Inspection(Response):
-    """A whole session."""
+    """A session with its board, snapshots and integrity check."""
 
     session: SessionInfo
     entries: list[InspectedEntry]
@@ -39,7 +39,7 @@ class Inspection(Response):
 
 
 async def _damage(board: BoardView) -> str | None:
-    """Return what is wrong with the history of a board or of its branches; None if nothing is."""
+    """Return the integrity error of a board's history or its branches; None if it is intact."""
     trunk, lines = line_of(board.session.session_id), board.parts.lines
     branches = await lines.branches(trunk) if board.session.branches else ()
     for line_id in (trunk, *(branch.head.line_id for branch in branches)):
@@ -49,14 +49,14 @@ async def _damage(board: BoardView) -> str | None:
     return None
 
 
-async def _departure(board: BoardView) -> str | None:
-    """Return what the board says that its history does not; None if they agree."""
+async def _divergence(board: BoardView) -> str | None:
+    """Return the first key whose materialised entry differs from its history; None if they agree."""
     if board.branch is not None:
-        return None  # a branch says nothing but its history
-    told = {key: (version.change, version.author) for key, version in (await board.state_at(LATEST)).items()}
+        return None  # a branch has no materialised entries
+    recorded = {key: (version.change, version.author) for key, version in (await board.state_at(LATEST)).items()}
     held = {e.key: (change_of(e), e.written_by) for e in await board.entries.list(board.session.session_id)}
-    departing = sorted(key for key in told.keys() | held.keys() if told.get(key) != held.get(key))
-    return f"the board's '{departing[0]}' is not what its history says" if departing else None
+    diverging = sorted(key for key in recorded.keys() | held.keys() if recorded.get(key) != held.get(key))
+    return f"the board's '{diverging[0]}' differs from its history" if diverging else None
 
 
 @operation(
@@ -72,13 +72,13 @@ async def _departure(board: BoardView) -> str | None:
     errors=(SessionNotFound, BranchNotFound),
 )
 async def inspect_session(request: InspectSession, boards: Boards) -> Inspection:
-    """Look at everything a session's board holds, values included, and check that its history is intact.
+    """Read everything on a session's board, values included, and verify its history.
 
-    For admins only; every use is written to the audit log.
+    For admins only; every call is audited.
     """
     board = await boards.to_read(request.session_id, request.branch)
     live = await board.entries.read_all(request.session_id)
-    problem = await _damage(board) or await _departure(board)
+    problem = await _damage(board) or await _divergence(board)
     return Inspection(
         session=await session_info(board.session, boards.sessions),
         entries=[

@@ -1,4 +1,4 @@
-"""A session's board, or a branch of it, as one caller may see it."""
+"""Read access to a board, or to a branch of it, for one caller."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from weft.capabilities.board.branch_entries import BranchEntries
 from weft.capabilities.board.model import KeyNotFound, check_key
-from weft.capabilities.board.read_acl import last_words
+from weft.capabilities.board.read_acl import later_acls
 from weft.capabilities.history.model import LATEST, SnapshotNotFound, VersionPruned, line_name
+from weft.capabilities.history.revisions import find_snapshot, snapshots_of
 from weft.capabilities.history.three_way import state_by_key
 from weft.capabilities.sessions.model import line_of
 from weft.kernel.hints import MAX_COMPARED, close_names
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class BoardView:
-    """A board as its caller may see it."""
+    """A board opened for reading."""
 
     parts: Boards
     session: Session
@@ -44,30 +45,30 @@ class BoardView:
         return line_name(line_of(self.session.session_id), self.branch)
 
     async def live(self) -> Sequence[Entry]:
-        """Return every live entry, readable or not; callers show only what is readable."""
+        """Return every unexpired entry, also those that the caller may not read."""
         return [e for e in await self.entries.list(self.session.session_id) if e.lives_at(self.now)]
 
     async def read(self, keys: Sequence[str]) -> dict[str, EntryWithValue]:
-        """Return those of the keys that are there for this caller."""
+        """Return the given keys that exist and that the caller may read."""
         for key in keys:
             check_key(key, namespaces=self.session.config.namespaces)
         found = await self.entries.read(self.session.session_id, keys)
         visible = {f.entry.key: f for f in found if f.entry.lives_at(self.now) and f.entry.readable(self.parts.actor)}
         for key, each in visible.items():
             if each.lost:
-                raise VersionPruned(f"What '{key}' said when the branch began is no longer kept.", key=key)
+                raise VersionPruned(f"The value of '{key}' was pruned before the branch started.", key=key)
         if self.branch is None:
             for key in visible:
                 self.parts.tally.note(self.parts.actor.tenant, self.session.session_id, key, self.now)
         return visible
 
     async def readable(self) -> Sequence[EntryWithValue]:
-        """Return every live entry this caller may read, with its value."""
+        """Return every unexpired entry that the caller may read, with its value."""
         entries = await self.entries.read_all(self.session.session_id)
         return [f for f in entries if f.entry.lives_at(self.now) and f.entry.readable(self.parts.actor)]
 
     async def missing(self, key: str) -> KeyNotFound:
-        """Return the error for an absent key, naming the ones that look like it."""
+        """Return the error for a missing key, with similar keys as alternatives."""
         readable = [entry.key for entry in (await self.live())[:MAX_COMPARED] if entry.readable(self.parts.actor)]
         where = "The board" if self.branch is None else f"The branch '{self.branch}' of the board"
         return KeyNotFound(
@@ -78,32 +79,24 @@ class BoardView:
         )
 
     async def snapshots(self) -> list[Tag]:
-        """Return the named moments of the board, oldest first; a branch has those of the past it shares as well."""
-        tags: dict[str, Tag] = {}
-        for stretch in await self.parts.lines.past(self.line_id, LATEST):
-            for tag in await self.parts.lines.tags(stretch.line_id):
-                if tag.seq <= stretch.upto:
-                    tags.setdefault(tag.label, tag)
-        return sorted(tags.values(), key=lambda tag: (tag.created_at, tag.label))
+        return await snapshots_of(self.parts.lines, self.line_id)
 
     async def find_snapshot(self, label: str) -> Tag:
-        past = await self.parts.lines.past(self.line_id, LATEST) if is_name(label) else ()
-        for stretch in past:
-            tag = await self.parts.lines.find_tag(stretch.line_id, label)
-            if tag is not None and tag.seq <= stretch.upto:
-                return tag
+        tag = await find_snapshot(self.parts.lines, self.line_id, LATEST, label) if is_name(label) else None
+        if tag is not None:
+            return tag
         raise SnapshotNotFound(f"The board has no snapshot '{label[:100]}'.", resource_id=label[:100])
 
     async def state_at(self, seq: int) -> dict[str, Version]:
-        """Return what the board held right after a commit."""
+        """Return the state of the board at a version."""
         return state_by_key(await self.parts.lines.state_at(self.line_id, seq))
 
     async def visible_at(self, seq: int) -> dict[str, Version]:
-        """Return that part of an earlier state which the caller may read."""
+        """Return the state of the board at a version, as far as the caller may read it."""
         return state_by_key(await self.visible((await self.state_at(seq)).values()))
 
     async def visible(self, versions: Iterable[Version]) -> list[Version]:
-        """Return those versions that the caller may read: by the patterns of then, and by the last word on the key."""
+        """Return the versions that the caller may read: by their own ACL and by every later one of the key."""
         readable = [v for v in versions if self.parts.actor.matches(v.change.meta.readable_by or ANYONE)]
-        words = await last_words(self.parts.lines, self.line_id, readable)
-        return [v for v, said in zip(readable, words, strict=True) if all(map(self.parts.actor.matches, said))]
+        later = await later_acls(self.parts.lines, self.line_id, readable)
+        return [v for v, acls in zip(readable, later, strict=True) if all(map(self.parts.actor.matches, acls))]

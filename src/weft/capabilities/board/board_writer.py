@@ -1,4 +1,4 @@
-"""A board, or a branch of it, whose line is locked: everything that changes one."""
+"""Write access to a board or a branch of it: write, delete, snapshot, restore, apply, expire."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from msgspec import structs
 
 from weft.capabilities.access.grants import check_clearance
 from weft.capabilities.board.board_view import BoardView
-from weft.capabilities.board.model import Entry, check_key, check_room, check_value_size, intersect_acls
-from weft.capabilities.board.read_acl import last_words
-from weft.capabilities.history.commits import check_label, record, tag_automatically
+from weft.capabilities.board.model import Entry, check_key, check_room, check_value_size
+from weft.capabilities.board.read_acl import later_acls, restrict, unless_open
+from weft.capabilities.history.commits import add_snapshot, record, tag_automatically
 from weft.capabilities.history.line_backend import CommitMeta, RestorePoint
 from weft.capabilities.history.model import (
     SYSTEM,
@@ -22,8 +22,6 @@ from weft.capabilities.history.model import (
     ChangeKind,
     ChangeMeta,
     Commit,
-    SnapshotExists,
-    Tag,
     VersionPruned,
     blob_hash,
     check_version,
@@ -38,18 +36,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from weft.capabilities.board.model import Patterns
-    from weft.capabilities.history.model import Head, Version
+    from weft.capabilities.history.model import Head, Tag, Version
     from weft.kernel.identity import Actor
 
-# Behind so many keys it is quicker to look at all there are.
-_LOOK_UP_AT_MOST = 20
-# What taking a board back to an earlier state needs.
+# Above this many keys, one query for all entries is faster.
+_MAX_SINGLE_LOOKUPS = 20
+# Restore and rollback of a board.
 ROLLBACK_CLEARANCE = 3
 MAX_BRANCHES = 100
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a change may say beside key and value. Patterns left out stay as they were."""
+    """Optional parts of a write or delete. ACLs that are None stay unchanged."""
 
     if_version: int | None = None
     ttl_seconds: int | None = None
@@ -60,7 +58,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApplyResult(NamedTuple):
-    """The keys that a board was made to say something else in, or nothing, as far as the caller may know of them."""
+    """Keys written and removed by a restore or merge, as far as the caller may read them."""
 
     written: list[str]
     removed: list[str]
@@ -68,7 +66,7 @@ class ApplyResult(NamedTuple):
 
 @dataclass(slots=True)
 class BoardWriter(BoardView):
-    """A board whose line is locked: nobody else changes it until the transaction ends."""
+    """A board locked for one writer until the transaction ends."""
 
     head: Head
 
@@ -115,37 +113,37 @@ class BoardWriter(BoardView):
         return entry
 
     async def snapshot(self, label: str) -> Tag:
-        """Name the present state. Costs the same whatever the board holds."""
-        check_label(label)
-        tag = Tag(label, self.head.seq, self.parts.actor.participant, self.now)
-        if not await self.parts.lines.tag(self.line_id, tag):
-            raise SnapshotExists(f"The board has a snapshot '{label}' already.", resource_id=label)
-        await self.announce(self._named("snapshot"), label, {"seq": tag.seq})
+        """Name the current version. Copies nothing."""
+        tag = await add_snapshot(self.parts.lines, self.head, label, self.parts.actor.participant, self.now)
+        await self.announce(self._event_type("snapshot"), label, {"seq": tag.seq})
         return tag
 
     async def restore(self, label: str) -> ApplyResult:
-        """Make the board hold what it held at a snapshot, as one new commit; the state before it gets a name."""
-        check_clearance(self.parts.actor, ROLLBACK_CLEARANCE, "Taking a board back")
+        """Return the board to a snapshot as one new commit; the state before it is tagged.
+
+        Read ACLs set since the snapshot still apply: see ``read_acl.restrict``.
+        """
+        check_clearance(self.parts.actor, ROLLBACK_CLEARANCE, "Restoring a snapshot")
         tag = await self.find_snapshot(label)
         await tag_automatically(self.parts.lines, self.head, "before-restore", self.parts.actor.participant, self.now)
         then = await self.state_at(tag.seq)
         gone = {entry.key: None for entry in await self.live() if entry.key not in then}
         why = CommitMeta(f"restore {label}", restored=RestorePoint(label, tag.created_at))
-        outcome = await self._make({**then, **gone}, why)
-        await self.announce(self._named("restored"), label, {"seq": self.head.seq})
+        outcome = await self._apply({**then, **gone}, why)
+        await self.announce(self._event_type("restored"), label, {"seq": self.head.seq})
         return outcome
 
     async def apply(self, state: Mapping[str, Version | None], why: CommitMeta) -> Head:
-        """Make keys say what these versions said (None: make them go), as one new commit."""
-        await self._make(state, why)
+        """Set keys to the content of these versions (None: delete them), as one new commit."""
+        await self._apply(state, why)
         return self.head
 
     async def announce(self, event_type: str, subject: str, data: Mapping[str, object]) -> None:
-        """Publish what was done to the board itself, to those who take part in its session."""
+        """Publish an event about the board itself to the participants of its session."""
         await self.parts.outbox.publish(self._event(event_type, subject, data))
 
     async def note_branches(self, change: int) -> None:
-        # Only upwards: whoever was switched to a branch that is gone must be told, so the board goes on looking.
+        # Never decremented: a checkout of a deleted branch must still be found and reported.
         if change <= 0:
             return
         if len(await self.parts.lines.branches(trunk_of(self.line_id))) > MAX_BRANCHES:
@@ -153,7 +151,7 @@ class BoardWriter(BoardView):
         await self.parts.sessions.add_branches(self.session.session_id, change)
 
     async def expire_entries(self) -> None:
-        """Turn keys whose time has run out into history, before anything else is decided."""
+        """Commit the expiry of entries whose time to live has ended, before any other change."""
         if self.head.next_expiry_at is None or self.head.next_expiry_at > self.now:
             return
         expired = [e for e in await self.entries.list(self.session.session_id) if not e.lives_at(self.now)]
@@ -163,14 +161,14 @@ class BoardWriter(BoardView):
         await self.parts.lines.set_next_expiry(self.line_id, next_expiry_at)
         self.head = structs.replace(self.head, next_expiry_at=next_expiry_at)
 
-    async def _make(self, state: Mapping[str, Version | None], why: CommitMeta) -> ApplyResult:
-        now = {entry.key: entry for entry in await self._present(state)}
+    async def _apply(self, state: Mapping[str, Version | None], why: CommitMeta) -> ApplyResult:
+        now = {entry.key: entry for entry in await self._current_entries(state)}
         written = [
             entry
-            for version in await self._brought_in(state, now, why)
-            if (entry := await self._revived(version, now.get(version.change.key), why)) is not None
+            for version in await self._restricted(state, now, why)
+            if (entry := await self._new_entry(version, now.get(version.change.key), why)) is not None
         ]
-        removed = [now[key] for key, version in state.items() if key in now and not self._stands(version, why)]
+        removed = [now[key] for key, version in state.items() if key in now and not self._survives(version, why)]
         replaced = [now[entry.key] for entry in written if entry.key in now]
         self._check_may_replace((*removed, *replaced))
         await self._replace(written, removed, freed=sum(entry.tokens for entry in (*removed, *replaced)), why=why)
@@ -182,23 +180,25 @@ class BoardWriter(BoardView):
             *(self._key_event("deleted", entry, said) for entry in removed),
         )
         await self._notify(written)
-        return ApplyResult(self._names(written), self._names(removed))
+        return ApplyResult(self._readable_keys(written), self._readable_keys(removed))
 
-    async def _brought_in(
+    async def _restricted(
         self, state: Mapping[str, Version | None], now: Mapping[str, Entry], why: CommitMeta
     ) -> list[Version]:
-        """Return the versions that say something new, each readable only by those who might read it where it is from.
+        """Return the versions that change something, each with the read ACL narrowed by every later one.
 
-        Neither going back nor merging opens what was closed since; only whoever writes the key can say so.
+        Neither a restore nor a merge opens a key; only a write of the key does.
         """
-        coming = [version for version in state.values() if version is not None]
-        news = [version for version in coming if not self._is_said(version, now.get(version.change.key), why)]
+        versions = [version for version in state.values() if version is not None]
+        changed = [version for version in versions if not self._is_current(version, now.get(version.change.key), why)]
         source = why.merged.line_id if why.merged else self.line_id
-        words = await last_words(self.parts.lines, source, news)
-        return [_closed(version, said, now.get(version.change.key)) for version, said in zip(news, words, strict=True)]
+        later = await later_acls(self.parts.lines, source, changed)
+        return [
+            restrict(version, acls, now.get(version.change.key)) for version, acls in zip(changed, later, strict=True)
+        ]
 
-    async def _present(self, keys: Mapping[str, object]) -> Sequence[Entry]:
-        if len(keys) > _LOOK_UP_AT_MOST:
+    async def _current_entries(self, keys: Mapping[str, object]) -> Sequence[Entry]:
+        if len(keys) > _MAX_SINGLE_LOOKUPS:
             return [entry for entry in await self.entries.list(self.session.session_id) if entry.key in keys]
         found = [await self.entries.get(self.session.session_id, key) for key in keys]
         return [entry for entry in found if entry is not None]
@@ -212,29 +212,29 @@ class BoardWriter(BoardView):
             await self.entries.put(self.session.session_id, entry)
         for entry in removed:
             await self.entries.remove(self.session.session_id, entry.key)
-        changes = [change_of(entry) for entry in written] + [_removed(entry, ChangeKind.DELETE) for entry in removed]
+        changes = [change_of(entry) for entry in written] + [_deletion(entry, ChangeKind.DELETE) for entry in removed]
         if changes or why.merged is not None:
             await self._commit(changes, why, weight_change=added - freed)
 
-    def _stands(self, version: Version | None, why: CommitMeta) -> bool:
-        """Tell whether a key is to be there afterwards: what has expired on the other side is not brought in."""
+    def _survives(self, version: Version | None, why: CommitMeta) -> bool:
+        """Tell whether a version exists after the change: not if it is a deletion or has expired."""
         if version is None:
             return False
         expires_at = self._expiry(version, why)
         return expires_at is None or expires_at > self.now
 
     def _expiry(self, version: Version, why: CommitMeta) -> int | None:
-        """Return when a version brought in ends; one brought back has the lifetime left that it had at that moment."""
+        """Return the expiry of a version; a restored one gets the time to live that was left at the restore point."""
         expires_at = version.change.meta.expires_at
         if expires_at is None or why.restored is None:
             return expires_at
         return self.now + expires_at - why.restored.at
 
-    async def _revived(self, version: Version, present: Entry | None, why: CommitMeta) -> Entry | None:
-        """Return the entry that says what a version said; None if the present one does, or its time has run out."""
+    async def _new_entry(self, version: Version, present: Entry | None, why: CommitMeta) -> Entry | None:
+        """Return the entry for a version; None if the current one is the same, or it has expired."""
         change = version.change
         meta = structs.replace(change.meta, expires_at=self._expiry(version, why))
-        if not self._stands(version, why) or self._is_said(version, present, why):
+        if not self._survives(version, why) or self._is_current(version, present, why):
             return None
         return Entry(
             key=change.key,
@@ -242,8 +242,8 @@ class BoardWriter(BoardView):
             if present
             else await self.parts.lines.last_incarnation(self.line_id, change.key) + 1,
             version=present.version + 1 if present else 1,
-            blob_hash=await self._kept(version),
-            tokens=meta.tokens or self._counted(version.value or ""),
+            blob_hash=await self._keep_value(version),
+            tokens=meta.tokens or self._checked_tokens(version.value or ""),
             written_by=self.parts.actor.participant,
             written_at=self.now,
             expires_at=meta.expires_at,
@@ -251,18 +251,18 @@ class BoardWriter(BoardView):
             writable_by=meta.writable_by or ANYONE,
         )
 
-    def _is_said(self, version: Version, present: Entry | None, why: CommitMeta) -> bool:
+    def _is_current(self, version: Version, present: Entry | None, why: CommitMeta) -> bool:
         meta = structs.replace(version.change.meta, expires_at=self._expiry(version, why))
-        # What is brought back has its lifetime counted anew, even if nothing else is different.
+        # A restored time to live starts again, even if nothing else differs.
         lasts = why.restored is None or meta.expires_at is None
-        return lasts and _says(present, version.change.blob_hash, meta)
+        return lasts and _same_entry(present, version.change.blob_hash, meta)
 
-    async def _kept(self, version: Version) -> bytes:
-        """Return the hash of a version's value, which nobody forgets before this transaction ends."""
+    async def _keep_value(self, version: Version) -> bytes:
+        """Store a version's value again, so that pruning cannot remove it meanwhile; return its hash."""
         change = version.change
         if version.value is None or change.blob_hash is None:
             known = self.parts.actor.matches(change.meta.readable_by or ANYONE)
-            raise VersionPruned(f"The value of '{change.key}' is no longer kept." if known else None)
+            raise VersionPruned(f"The value of '{change.key}' was pruned." if known else None)
         await self.parts.lines.put_blob(change.blob_hash, version.value)
         return change.blob_hash
 
@@ -272,7 +272,9 @@ class BoardWriter(BoardView):
         for entry in entries:
             await self.entries.remove(self.session.session_id, entry.key)
         weight_change = -sum(entry.tokens for entry in entries)
-        await self._commit([_removed(entry, act) for entry in entries], why, weight_change=weight_change, author=author)
+        await self._commit(
+            [_deletion(entry, act) for entry in entries], why, weight_change=weight_change, author=author
+        )
         done = "deleted" if act is ChangeKind.DELETE else "expired"
         await self.parts.outbox.publish(*(self._key_event(done, entry, author=author) for entry in entries))
 
@@ -303,12 +305,12 @@ class BoardWriter(BoardView):
         for entry in written:
             await self.parts.observer.entry_written(self.session, entry)
 
-    def _names(self, entries: Iterable[Entry]) -> list[str]:
-        """Return the keys among these that the caller may know of."""
+    def _readable_keys(self, entries: Iterable[Entry]) -> list[str]:
+        """Return the keys of these entries that the caller may read."""
         return [entry.key for entry in entries if entry.readable(self.parts.actor)]
 
     async def _prune(self, entry: Entry) -> None:
-        # Readers are shown the last keep_versions exactly; the values behind them are dropped a few at a time.
+        # Readers see exactly the last keep_versions; older values are removed in batches.
         keep = self.session.config.keep_versions
         if prune_due(entry.incarnation, entry.version, keep):
             await self.parts.lines.prune(self.line_id, entry.key, keep)
@@ -318,11 +320,11 @@ class BoardWriter(BoardView):
             value.encode()
         except UnicodeEncodeError as error:
             raise InvalidInput("value: not valid text (it holds half of a surrogate pair)", field="value") from error
-        # Even an empty value takes up a key, and a board of nothing but keys must fill up too.
+        # An empty value counts as one token, so that a board of empty keys fills up too.
         return max(1, self.parts.counters.named(self.session.config.tokenizer)(value))
 
-    def _counted(self, value: str) -> int:
-        """Return the size of a value that was never on a board, such as one that settles a merge."""
+    def _checked_tokens(self, value: str) -> int:
+        """Return the size of a value that was not written before, such as one that resolves a merge."""
         tokens = self._count(value)
         check_value_size(tokens, self.session.config)
         return tokens
@@ -333,14 +335,14 @@ class BoardWriter(BoardView):
         check_version(key, current.version if current else 0, if_version)
 
     def _check_may_open(self, current: Entry | None, readable_by: tuple[str, ...] | None) -> None:
-        """Refuse to let anyone decide who reads a key which they may not read, and so its past, themselves."""
+        """Refuse to change the read ACL of a key, and so of its history, that the caller may not read."""
         actor = self.parts.actor
         if current is None or readable_by is None or actor.is_admin or current.readable(actor):
             return
         raise PermissionDenied(f"You may not change who reads the key '{current.key}'.", key=current.key)
 
     def _check_may_replace(self, entries: Iterable[Entry]) -> None:
-        """Refuse what would change keys that the caller may not change, without naming any that it may not read."""
+        """Refuse to change keys that the caller may not write, without naming those it may not read."""
         actor = self.parts.actor
         barred = [entry for entry in entries if not entry.writable(actor)]
         known = [entry for entry in barred if entry.readable(actor)]
@@ -349,17 +351,17 @@ class BoardWriter(BoardView):
         if barred:
             raise PermissionDenied("This would change a key that you may not change.")
 
-    def _named(self, done: str) -> str:
-        """Return the type of an event: what is done on a branch is never taken for what is done on the board."""
+    def _event_type(self, done: str) -> str:
+        """Return an event type: board.X, or branch.X on a branch."""
         return f"board.{done}" if self.branch is None else f"branch.{done}"
 
     def _key_event(
         self, done: str, entry: Entry, said: Mapping[str, object] | None = None, *, author: Author | None = None
     ) -> NewEvent:
-        # With its commit, the version that the event tells of is found without looking through the key's history.
+        # The commit locates the version without a scan of the key's history.
         about = {"version": entry.version, "incarnation": entry.incarnation, "commit": self.head.seq}
         data = {**about, "value_size_tokens": entry.tokens, **(said or {})}
-        return self._event(self._named(done), entry.key, data, readable_by=entry.readers, author=author)
+        return self._event(self._event_type(done), entry.key, data, readable_by=entry.readers, author=author)
 
     def _event(
         self,
@@ -382,7 +384,7 @@ class BoardWriter(BoardView):
 
 
 def _not_writable(entry: Entry, actor: Actor) -> PermissionDenied:
-    """Return the refusal; to whoever may not even read the key it says nothing about those who may."""
+    """Return the error; the write ACL is named only to callers who may read the key."""
     if not entry.readable(actor):
         return PermissionDenied(f"You may not change the key '{entry.key}'.", key=entry.key)
     return PermissionDenied(
@@ -394,9 +396,9 @@ def change_of(entry: Entry) -> Change:
     return Change(entry.key, entry.incarnation, entry.version, ChangeKind.WRITE, entry.blob_hash, _meta(entry))
 
 
-def _removed(entry: Entry, act: ChangeKind) -> Change:
+def _deletion(entry: Entry, act: ChangeKind) -> Change:
     return Change(
-        entry.key, entry.incarnation, entry.version, act, None, ChangeMeta(readable_by=_unless_open(entry.readers))
+        entry.key, entry.incarnation, entry.version, act, None, ChangeMeta(readable_by=unless_open(entry.readers))
     )
 
 
@@ -404,36 +406,22 @@ def _meta(entry: Entry) -> ChangeMeta:
     return ChangeMeta(
         tokens=entry.tokens,
         expires_at=entry.expires_at,
-        readable_by=_unless_open(entry.readable_by),
-        writable_by=_unless_open(entry.writable_by),
+        readable_by=unless_open(entry.readable_by),
+        writable_by=unless_open(entry.writable_by),
     )
 
 
-def _unless_open(patterns: Patterns) -> Patterns | None:
-    return None if patterns == ANYONE else patterns
-
-
-def _says(entry: Entry | None, value: bytes | None, meta: ChangeMeta) -> bool:
-    """Tell whether an entry says this, to the same readers and writers and for the same time."""
+def _same_entry(entry: Entry | None, value: bytes | None, meta: ChangeMeta) -> bool:
+    """Tell whether an entry has this value, ACLs and expiry."""
     return entry is not None and entry.blob_hash == value and _meta(entry) == meta
 
 
-def _closed(version: Version, said_since: Iterable[Patterns], present: Entry | None) -> Version:
-    """Return a version as it may be brought in: closed to all to whom its key was closed since, there or here."""
-    own = version.change.meta.readable_by
-    # A value that settles a merge is as new as a write, whatever was said of others before.
-    since = said_since if version.seq else ()
-    here = present.readers if present is not None and own is None else ANYONE
-    meta = structs.replace(version.change.meta, readable_by=_unless_open(intersect_acls(own or ANYONE, *since, here)))
-    return structs.replace(version, change=structs.replace(version.change, meta=meta))
-
-
 def _origin(why: CommitMeta) -> dict[str, object]:
-    """Return what those who are told of a change should know of where it comes from."""
+    """Return the event fields that name the snapshot or branch a change comes from."""
     if why.restored is not None:
         return {"restored_from": why.restored.name}
     return {} if why.merged is None else {"merged_from": why.merged.line_id}
 
 
-def _earliest(moments: Iterable[int | None]) -> int | None:
-    return min((moment for moment in moments if moment is not None), default=None)
+def _earliest(times: Iterable[int | None]) -> int | None:
+    return min((time for time in times if time is not None), default=None)

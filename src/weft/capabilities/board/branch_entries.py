@@ -1,11 +1,11 @@
-"""The entries of a branch's board: read off its history, which says all there is to know of them."""
+"""Entries of a branch, read from its history; only the main board has a materialised table."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from weft.capabilities.board.model import Entry, EntryWithValue
-from weft.capabilities.board.read_acl import words_elsewhere
+from weft.capabilities.board.read_acl import later_acls_of_base
 from weft.capabilities.history.model import LATEST
 from weft.kernel.identity import ANYONE
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class BranchEntries:
-    """An EntryStore for one branch. Nothing is put or removed here: the commit that says so does it."""
+    """EntryStore of one branch. Writes are no-ops: the commit itself is the write."""
 
     def __init__(self, lines: LineStore, line_id: str) -> None:
         self._lines = lines
@@ -30,19 +30,19 @@ class BranchEntries:
 
     async def read(self, session_id: str, keys: Sequence[str]) -> Sequence[EntryWithValue]:
         del session_id
-        standing = [await self._lines.latest(self._line_id, key, LATEST) for key in keys]
-        return await self._entries([version for version in standing if version is not None])
+        found = [await self._lines.latest(self._line_id, key, LATEST) for key in keys]
+        return await self._entries([version for version in found if version is not None])
 
     async def list(self, session_id: str) -> Sequence[Entry]:
         del session_id
-        return [found.entry for found in await self._standing(values=False)]
+        return [found.entry for found in await self._current(values=False)]
 
     async def keys_after(self, session_id: str, key: str, limit: int) -> Sequence[str]:
         return [entry.key for entry in await self.list(session_id) if entry.key > key][:limit]
 
     async def read_all(self, session_id: str) -> Sequence[EntryWithValue]:
         del session_id
-        return await self._standing(values=True)
+        return await self._current(values=True)
 
     async def put(self, session_id: str, entry: Entry) -> None:
         pass
@@ -54,25 +54,25 @@ class BranchEntries:
         pass
 
     async def next_expiry(self, session_id: str) -> int | None:
-        moments = [entry.expires_at for entry in await self.list(session_id) if entry.expires_at is not None]
-        return min(moments, default=None)
+        expiries = [entry.expires_at for entry in await self.list(session_id) if entry.expires_at is not None]
+        return min(expiries, default=None)
 
     async def add_reads(self, session_id: str, key: str, reads: int, last_read_at: int) -> None:
         pass
 
-    async def _standing(self, *, values: bool) -> Sequence[EntryWithValue]:
+    async def _current(self, *, values: bool) -> Sequence[EntryWithValue]:
         versions = await self._lines.state_at(self._line_id, LATEST, values=values)
         return await self._entries(sorted(versions, key=lambda version: version.change.key))
 
     async def _entries(self, versions: Sequence[Version]) -> Sequence[EntryWithValue]:
-        words = await words_elsewhere(self._lines, self._line_id, versions)
+        later = await later_acls_of_base(self._lines, self._line_id, versions)
         return [
-            EntryWithValue(_entry(version, closed_since), version.value or "", lost=version.value is None)
-            for version, closed_since in zip(versions, words, strict=True)
+            EntryWithValue(_entry(version, later_acls), version.value or "", lost=version.value is None)
+            for version, later_acls in zip(versions, later, strict=True)
         ]
 
 
-def _entry(version: Version, closed_since: tuple[Patterns, ...]) -> Entry:
+def _entry(version: Version, later_acls: tuple[Patterns, ...]) -> Entry:
     change = version.change
     return Entry(
         key=change.key,
@@ -85,5 +85,5 @@ def _entry(version: Version, closed_since: tuple[Patterns, ...]) -> Entry:
         expires_at=change.meta.expires_at,
         readable_by=change.meta.readable_by or ANYONE,
         writable_by=change.meta.writable_by or ANYONE,
-        closed_since=closed_since,
+        later_acls=later_acls,
     )

@@ -1,4 +1,4 @@
-"""Is the board still a digest? Finds what should not be there, without ever quoting it."""
+"""Board check: finds raw dumps, secrets, personal data, stale, duplicate and unread keys, without quoting values."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from weft.kernel.operation import Effect, RateClass, Request, Response, operatio
 Problem = Literal["raw_dump", "secret", "personal_data", "stale", "near_duplicate", "unread"]
 _HOUR = 3_600_000_000
 _SHINGLE = 3
-_ALIKE = 0.6
-# What is larger than this is no digest anyway, and looking through all of it would keep others waiting.
-_MANY_KEYS = 200
-_LOOK_AT_CHARS = 8_000
+_MIN_SIMILARITY = 0.6
+# Limits of the scan, which bound its run time.
+_MAX_KEYS = 200
+_MAX_CHARACTERS = 8_000
 _SCANNER = Scanner((*SECRET_DETECTORS, *PII_DETECTORS))
 _SECRET_LABELS = frozenset(detector.label for detector in SECRET_DETECTORS)
 
 
 class CheckBoard(Request):
-    """Which board to check, and what counts as old."""
+    """Board to check, and the ages that count as stale and unread."""
 
     session_id: SessionId
     branch: BranchChoice = None
@@ -45,7 +45,7 @@ class CheckBoard(Request):
 
 
 class BoardFinding(Response):
-    """One thing to look at."""
+    """One problem of one key."""
 
     key: str
     problem: Problem
@@ -54,8 +54,8 @@ class BoardFinding(Response):
     other_key: str | None = None
 
 
-class Hygiene(Response):
-    """What was found on those keys you may read; no values are quoted."""
+class BoardCheck(Response):
+    """Problems of the keys you may read; values are not quoted."""
 
     findings: list[BoardFinding]
     checked: int
@@ -67,7 +67,7 @@ _LOG_LINE = re.compile(
 )
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)|^\s+at [\w.$<>]+\(.*:\d+\)", re.MULTILINE)
 _TURN = re.compile(r"^(?:user|assistant|human|system|agent)\s*:", re.MULTILINE | re.IGNORECASE)
-_ROW_LINES = 6
+_MIN_ROWS = 6
 _SECRET_ADVICE = "Delete the key, rotate the secret, and store a reference to it instead."  # noqa: S105 - advice, not a secret
 _PII_ADVICE = "Replace it by a role or a record id: everyone in the session can read this key."
 
@@ -82,22 +82,22 @@ _PII_ADVICE = "Replace it by a role or a record id: everyone in the session can 
     heavy=True,
     errors=(SessionNotFound, BranchNotFound),
 )
-async def check_board(request: CheckBoard, boards: Boards) -> Hygiene:
+async def check_board(request: CheckBoard, boards: Boards) -> BoardCheck:
     """Check the board for raw dumps, likely secrets and personal data, stale, duplicate and unread keys."""
     board = await boards.to_read(request.session_id, request.branch)
-    visible = (await board.readable())[:_MANY_KEYS]
-    entries = [EntryWithValue(found.entry, found.value[:_LOOK_AT_CHARS]) for found in visible]
+    visible = (await board.readable())[:_MAX_KEYS]
+    entries = [EntryWithValue(found.entry, found.value[:_MAX_CHARACTERS]) for found in visible]
     findings = [
-        *(finding for found in entries for finding in _of_value(found)),
+        *(finding for found in entries for finding in _value_findings(found)),
         *_stale(entries, board.now, request.stale_hours),
-        # Nobody counts the reads of a branch.
+        # Reads of a branch are not counted.
         *(_unread(entries, board.now, request.unread_hours) if board.branch is None else ()),
         *_near_duplicates(entries),
     ]
-    return Hygiene(findings=findings, checked=len(entries), clean=not findings)
+    return BoardCheck(findings=findings, checked=len(entries), clean=not findings)
 
 
-def _of_value(found: EntryWithValue) -> Iterator[BoardFinding]:
+def _value_findings(found: EntryWithValue) -> Iterator[BoardFinding]:
     key, value = found.entry.key, found.value
     for label in sorted({span.label for span in _SCANNER.spans(value)}):
         is_secret = label in _SECRET_LABELS
@@ -107,25 +107,25 @@ def _of_value(found: EntryWithValue) -> Iterator[BoardFinding]:
             detail=f"Looks like it contains: {label}.",
             suggestion=_SECRET_ADVICE if is_secret else _PII_ADVICE,
         )
-    dump = _what_dump(value)
+    dump = _dump_kind(value)
     if dump is not None:
         yield BoardFinding(
             key=key,
             problem="raw_dump",
             detail=f"It looks like {dump}.",
-            suggestion="Keep what it means for the task, and the id of where it came from.",
+            suggestion="Keep the conclusion, and the id of the source.",
         )
 
 
-def _what_dump(value: str) -> str | None:
+def _dump_kind(value: str) -> str | None:
     lines = [line for line in value.splitlines() if line.strip()]
     if _TRACEBACK.search(value):
         return "a stack trace"
-    if len(_LOG_LINE.findall(value)) >= _ROW_LINES:
+    if len(_LOG_LINE.findall(value)) >= _MIN_ROWS:
         return "log output"
-    if len(_TURN.findall(value)) >= _ROW_LINES:
+    if len(_TURN.findall(value)) >= _MIN_ROWS:
         return "a transcript"
-    if len(lines) >= _ROW_LINES and _is_table(lines):
+    if len(lines) >= _MIN_ROWS and _is_table(lines):
         return "a table of raw rows"
     stripped = value.strip()
     if stripped[:1] in {"{", "["} and len(stripped) > 1_000 and _is_json(stripped):  # noqa: PLR2004 - a page of it
@@ -157,7 +157,7 @@ def _stale(entries: Sequence[EntryWithValue], now: int, hours: float) -> Iterato
                 key=found.entry.key,
                 problem="stale",
                 detail=f"It was last written {age:.0f} hours ago.",
-                suggestion="Delete it if it is settled, or write it again to say that it still holds.",
+                suggestion="Delete it if it is settled, or write it again to confirm it.",
             )
 
 
@@ -176,13 +176,13 @@ def _unread(entries: Sequence[EntryWithValue], now: int, hours: float) -> Iterat
 def _near_duplicates(entries: Sequence[EntryWithValue]) -> Iterator[BoardFinding]:
     shingles = [(found.entry.key, _shingles(found.value)) for found in entries]
     for (key, words), (other, other_words) in combinations(shingles, 2):
-        alike = len(words & other_words) / max(1, len(words | other_words))
-        if alike >= _ALIKE:
+        similarity = len(words & other_words) / max(1, len(words | other_words))
+        if similarity >= _MIN_SIMILARITY:
             yield BoardFinding(
                 key=key,
                 other_key=other,
                 problem="near_duplicate",
-                detail=f"It says {alike:.0%} the same as '{other}'.",
+                detail=f"It is {similarity:.0%} similar to '{other}'.",
                 suggestion="Keep one of the two and delete the other.",
             )
 

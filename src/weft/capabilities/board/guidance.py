@@ -1,4 +1,4 @@
-"""Telling agents what to keep on the board: a domain's key conventions, and how to write and read."""
+"""Board guidance: key conventions of a domain, and advice on writing and reading, as text for system prompts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weft.kernel.fields import Name
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
-Part = Literal["all", "conventions", "writing", "reading"]
+GuidancePart = Literal["all", "conventions", "writing", "reading"]
 _Line = Annotated[str, msgspec.Meta(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f]+\Z")]
 
 
@@ -23,7 +23,7 @@ class ConventionsNotFound(NotFound):
     """No key conventions have this name."""
 
     code = "CONVENTIONS_NOT_FOUND"
-    hint = "See the names there are with `conventions.list`; an admin adds one with `conventions.define`."
+    hint = "List the names with `conventions.list`; an admin adds one with `conventions.define`."
     related = ("list_conventions", "define_conventions")
 
 
@@ -69,13 +69,13 @@ class ConventionNames(Response):
 
 
 class GetGuidance(Request):
-    """Whose conventions, and which part of the text."""
+    """Conventions to use, and the part of the text to return."""
 
     session_id: Annotated[
         SessionId | None, msgspec.Meta(description="Use the conventions this session was created with.")
     ] = None
     conventions: Annotated[Name | None, msgspec.Meta(description="Or name the conventions yourself.")] = None
-    part: Annotated[Part, msgspec.Meta(description="The whole text or one part of it.")] = "all"
+    part: Annotated[GuidancePart, msgspec.Meta(description="The whole text or one part of it.")] = "all"
 
 
 class Guidance(Response):
@@ -166,7 +166,7 @@ Reading from the board (tool shared_context):
 async def get_guidance(
     request: GetGuidance, actor: Actor, sessions: SessionStore, conventions: ConventionStore
 ) -> Guidance:
-    """Get the text that tells an agent how to use the board, ready for its system prompt."""
+    """Get the text for an agent's system prompt that explains how to use the board."""
     name = request.conventions or "default"
     if request.session_id is not None and request.conventions is None:
         name = (await find_session(request.session_id, actor, sessions)).config.conventions

@@ -1,4 +1,4 @@
-"""Entries of the board and the rules they obey."""
+"""Board entries, their keys and size limits, and the intersection of ACLs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from weft.kernel.identity import Actor
 
 Patterns = tuple[str, ...]
-# A name that no participant can have.
+# Pattern that matches no participant.
 NOBODY = ("nobody",)
-# Patterns that mean a caller by something else than the name, where a wildcard has no meaning.
+# Prefixes of patterns that are not participant names and take no wildcards.
 _NOT_A_NAME = (PRINCIPAL, AGENT_TYPE, PERMISSION)
 _FLAT_KEY = re.compile(r"[a-z0-9_]{1,64}\Z")
 _NAMESPACED_KEY = re.compile(r"(?:[a-z0-9_]{1,64}:)?[a-z0-9_]{1,64}\Z")
@@ -29,12 +29,12 @@ class KeyNotFound(NotFound):
     """No entry has this key."""
 
     code = "KEY_NOT_FOUND"
-    hint = "Call `board.list_keys` first; optional keys are often absent, and an expired key is gone."
+    hint = "Call `board.list_keys` first; the key may be optional, deleted or expired."
     related = ("shared_context",)
 
 
 class InvalidKey(Rejected):
-    """The key is not of the accepted form."""
+    """The key has an invalid form."""
 
     code = "INVALID_KEY"
     hint = "Use 1 to 64 characters out of a-z, 0-9 and underscore, such as problem_summary."
@@ -45,13 +45,13 @@ class ValueTooLarge(Rejected):
     """The value is larger than one entry may be."""
 
     code = "VALUE_TOO_LARGE"
-    hint = "Store the conclusion, not the raw data: distil the value, or keep a reference to where the data lives."
+    hint = "Store the conclusion, not the raw data: shorten the value, or store a reference to the data."
     related = ("shared_context",)
     http_status = 413
 
 
 class StoreFull(Conflict):
-    """The board cannot hold this much more."""
+    """The board has no room for this much more."""
 
     code = "STORE_FULL"
     hint = "Call `board.list_keys`, then delete or shorten what is no longer needed, and write again."
@@ -59,9 +59,9 @@ class StoreFull(Conflict):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One key of the board, without its value. ``incarnation`` tells it apart from a namesake deleted before.
+    """One key of the board, without its value. ``incarnation`` counts how often the key was created.
 
-    ``closed_since`` is who may read it by the last word on it where a branch has it from: each of these must agree.
+    ``later_acls``: on a branch, ACLs set on the base line after the branch started; readers must match all of them.
     """
 
     key: str
@@ -76,26 +76,26 @@ class Entry(msgspec.Struct, frozen=True):
     writable_by: Patterns
     reads: int = 0
     last_read_at: int | None = None
-    closed_since: tuple[Patterns, ...] = ()
+    later_acls: tuple[Patterns, ...] = ()
 
     @property
     def readers(self) -> Patterns:
-        """Return who may know of this entry, and read what is written over it if the writer does not say."""
-        return intersect_acls(self.readable_by, *self.closed_since)
+        """The effective read ACL, which a new version inherits unless its writer sets one."""
+        return intersect_acls(self.readable_by, *self.later_acls)
 
     def lives_at(self, now: int) -> bool:
         return self.expires_at is None or now < self.expires_at
 
     def readable(self, actor: Actor) -> bool:
-        return all(patterns == ANYONE or actor.matches(patterns) for patterns in (self.readable_by, *self.closed_since))
+        return all(patterns == ANYONE or actor.matches(patterns) for patterns in (self.readable_by, *self.later_acls))
 
     def writable(self, actor: Actor) -> bool:
-        # An admin can always repair a key whose patterns match nobody any more.
+        # An admin can repair a key whose ACL matches nobody.
         return self.writable_by == ANYONE or actor.is_admin or actor.matches(self.writable_by)
 
 
 class EntryWithValue(msgspec.Struct, frozen=True):
-    """One key of the board with its value. ``lost``: a branch began where retention had removed it already."""
+    """A board entry with its value. ``lost``: the value was pruned before the branch started."""
 
     entry: Entry
     value: str
@@ -103,7 +103,7 @@ class EntryWithValue(msgspec.Struct, frozen=True):
 
 
 def intersect_acls(*closings: Patterns) -> Patterns:
-    """Return patterns that mean only those whom each of these means; where none are sure to, nobody."""
+    """Return an ACL that admits only callers admitted by all of these; NOBODY if that cannot be expressed."""
     return reduce(_both, (patterns for patterns in closings if patterns != ANYONE), ANYONE)
 
 
@@ -116,18 +116,18 @@ def _both(one: Patterns, other: Patterns) -> Patterns:
 
 
 def _covers(wider: str, pattern: str) -> bool:
-    """Tell whether whoever is meant by a pattern is certainly meant by another."""
+    """Tell whether every caller that matches ``pattern`` certainly matches ``wider``."""
     if wider in {EVERYONE, pattern}:
         return True
-    # A question mark would take a star for one letter.
+    # fnmatch would let a question mark match the star of the pattern.
     return not pattern.startswith(_NOT_A_NAME) and "?" not in wider and fnmatchcase(pattern, wider)
 
 
 def check_key(key: str, *, namespaces: bool) -> None:
     pattern = _NAMESPACED_KEY if namespaces else _FLAT_KEY
     if pattern.match(key) is None:
-        detail = "This session allows namespaces: namespace:key." if namespaces else "Namespaces are off here."
-        raise InvalidKey(f"The key {key[:80]!r} is not of the accepted form. {detail}", key=key[:80])
+        detail = "This session allows namespace:key." if namespaces else "This session allows no namespaces."
+        raise InvalidKey(f"The key {key[:80]!r} has an invalid form. {detail}", key=key[:80])
 
 
 def check_value_size(tokens: int, config: SessionConfig) -> None:
@@ -140,7 +140,7 @@ def check_value_size(tokens: int, config: SessionConfig) -> None:
 
 
 def check_room(total: int, freed: int, added: int, config: SessionConfig) -> None:
-    """Refuse what would make the board too large; shrinking it is always allowed."""
+    """Raise StoreFull if a write would exceed the token limit; shrinking is always allowed."""
     after = total - freed + added
     if after > config.max_total_tokens and added > freed:
         raise StoreFull(
@@ -151,8 +151,8 @@ def check_room(total: int, freed: int, added: int, config: SessionConfig) -> Non
         )
 
 
-def remark_on_size(tokens: int, config: SessionConfig) -> str | None:
-    """Return what a writer should be told of a value that is large but accepted."""
+def size_warning(tokens: int, config: SessionConfig) -> str | None:
+    """Return a warning about a large value; None if it is small."""
     if tokens >= config.warns_from:
         return (
             f"{tokens} tokens is close to the limit of {config.max_value_tokens} for one entry. "

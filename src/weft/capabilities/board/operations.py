@@ -1,4 +1,8 @@
-"""What agents can do on the board: the actions of the ``shared_context`` tool."""
+"""Operations on the board: the actions of the ``shared_context`` tool.
+
+Snapshots and history of a board are those of its line (``weft.capabilities.history``), in the shapes that the Shared
+Context Specification fixes.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from weft.capabilities.board.model import (
     StoreFull,
     ValueTooLarge,
     check_key,
-    remark_on_size,
+    size_warning,
 )
 from weft.capabilities.board.service import Boards
 from weft.capabilities.history.model import (
@@ -45,8 +49,8 @@ if TYPE_CHECKING:
 TOOL = "shared_context"
 TEN_YEARS_SECONDS = 315_360_000
 
-Key = Annotated[str, msgspec.Meta(description="The entry's key: 1 to 64 of a-z, 0-9 and underscore.")]
-Label = Annotated[str, msgspec.Meta(description="The snapshot's name, such as pre_approval.")]
+Key = Annotated[str, msgspec.Meta(description="Key of the entry: 1 to 64 of a-z, 0-9 and underscore.")]
+Label = Annotated[str, msgspec.Meta(description="Label of the snapshot, such as pre_approval.")]
 IfVersion = Annotated[
     Count | None,
     msgspec.Meta(
@@ -56,19 +60,19 @@ IfVersion = Annotated[
 Patterns = Annotated[tuple[Pattern, ...], msgspec.Meta(min_length=1, max_length=100)]
 BranchChoice = Annotated[
     Name | None,
-    msgspec.Meta(description="A branch of the board, or main; the one you switched to, or main, if left out."),
+    msgspec.Meta(description="A branch of the board, or main; default: the one you switched to, or main."),
 ]
 
 
 class ListKeys(Request):
-    """Which board to look at."""
+    """Board to list."""
 
     session_id: SessionId
     branch: BranchChoice = None
 
 
 class KeyInfo(Response):
-    """What there is to know of an entry before reading it."""
+    """An entry without its value."""
 
     key: str
     written_by: str
@@ -81,7 +85,7 @@ class KeyInfo(Response):
 
 
 class BoardSize(Response, kw_only=True, omit_defaults=False):
-    """How full the board is, keys you cannot read included."""
+    """Size of the board, including keys you cannot read."""
 
     total_size_tokens: int
     limit_tokens: int
@@ -97,7 +101,7 @@ class Keys(Response):
 
 
 class ReadEntry(Request):
-    """Which entry to read."""
+    """Entry to read."""
 
     session_id: SessionId
     key: Key
@@ -116,36 +120,36 @@ class EntryRead(Response):
 
 
 class ReadBatch(Request):
-    """Which entries to read."""
+    """Entries to read."""
 
     session_id: SessionId
-    keys: Annotated[list[Key], msgspec.Meta(min_length=1, max_length=1_000, description="The keys to read.")]
+    keys: Annotated[list[Key], msgspec.Meta(min_length=1, max_length=1_000, description="Keys to read.")]
     branch: BranchChoice = None
 
 
 class EntriesRead(Response):
-    """The entries that exist, in the order asked for, and the keys that do not."""
+    """The entries that exist, in the requested order, and the missing keys."""
 
     entries: list[EntryRead]
     missing: list[str]
 
 
 class WriteEntry(Request):
-    """What to write under which key."""
+    """Key and value to write."""
 
     session_id: SessionId
     key: Key
-    value: Annotated[str, msgspec.Meta(description="The text to store; structured data as JSON text.")]
+    value: Annotated[str, msgspec.Meta(description="Text to store; structured data as JSON text.")]
     if_version: IfVersion = None
     ttl_seconds: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=TEN_YEARS_SECONDS)] | None,
-        msgspec.Meta(description="The entry is gone after this long; each write sets it anew."),
+        msgspec.Meta(description="Time to live; every write sets it again."),
     ] = None
     readable_by: Annotated[
-        Patterns | None, msgspec.Meta(description="Who may read it; unchanged, or everyone, if left out.")
+        Patterns | None, msgspec.Meta(description="Who may read it; default: unchanged, or everyone for a new key.")
     ] = None
     writable_by: Annotated[
-        Patterns | None, msgspec.Meta(description="Who may change it; unchanged, or everyone, if left out.")
+        Patterns | None, msgspec.Meta(description="Who may change it; default: unchanged, or everyone for a new key.")
     ] = None
     branch: BranchChoice = None
     reason: Reason = None
@@ -153,7 +157,7 @@ class WriteEntry(Request):
 
 
 class EntryWritten(Response):
-    """The entry as it is now."""
+    """The entry as written."""
 
     key: str
     version: int
@@ -164,7 +168,7 @@ class EntryWritten(Response):
 
 
 class DeleteEntry(Request):
-    """Which entry to remove."""
+    """Entry to delete."""
 
     session_id: SessionId
     key: Key
@@ -175,30 +179,30 @@ class DeleteEntry(Request):
 
 
 class EntryDeleted(Response):
-    """The entry is gone; its history stays."""
+    """The entry is deleted; its history stays."""
 
     deleted: str
     previous_version: int
 
 
 class ReadHistory(Request):
-    """Whose history, and which part of it."""
+    """Key, and the versions to return."""
 
     session_id: SessionId
     key: Key
     versions: Annotated[
         Annotated[list[Ordinal], msgspec.Meta(max_length=1_000)] | None,
-        msgspec.Meta(description="Only these versions; all that are kept if left out."),
+        msgspec.Meta(description="Only these versions; default: all that are kept."),
     ] = None
     incarnation: Annotated[
         Ordinal | None,
-        msgspec.Meta(description="A key deleted and created again has several; the latest otherwise."),
+        msgspec.Meta(description="A key deleted and created again has several; default: the latest."),
     ] = None
     branch: BranchChoice = None
 
 
 class PastVersion(Response, kw_only=True, omit_defaults=False):
-    """What a key said at one version; ``value`` is null once it is no longer kept."""
+    """One version of a key; ``value`` is null once it was pruned."""
 
     version: int
     value: str | None
@@ -207,8 +211,8 @@ class PastVersion(Response, kw_only=True, omit_defaults=False):
     value_size_tokens: int
 
 
-class History(Response):
-    """One life of a key, oldest version first; ``ended`` says how and when it was over."""
+class KeyHistory(Response):
+    """One incarnation of a key, oldest version first; ``ended`` is deleted or expired if it is over."""
 
     key: str
     incarnation: int
@@ -220,7 +224,7 @@ class History(Response):
 
 
 class TakeSnapshot(Request):
-    """What to call the present state."""
+    """Label for the current version."""
 
     session_id: SessionId
     label: Label
@@ -228,7 +232,7 @@ class TakeSnapshot(Request):
 
 
 class SnapshotInfo(Response):
-    """A named state of the board; ``automatic`` if nobody asked for it."""
+    """A snapshot of the board; ``automatic`` if Weft took it."""
 
     label: str
     created_by: str
@@ -237,7 +241,7 @@ class SnapshotInfo(Response):
 
 
 class ListSnapshots(Request):
-    """Which board's snapshots."""
+    """Board whose snapshots to list."""
 
     session_id: SessionId
     branch: BranchChoice = None
@@ -250,7 +254,7 @@ class Snapshots(Response):
 
 
 class ReadSnapshot(Request):
-    """Which snapshot to read."""
+    """Snapshot to read."""
 
     session_id: SessionId
     label: Label
@@ -258,7 +262,7 @@ class ReadSnapshot(Request):
 
 
 class PastEntry(Response):
-    """An entry as it stood; ``value`` is null, and ``pruned`` true, once what it said is no longer kept."""
+    """An entry at a snapshot; ``value`` is null and ``pruned`` true once the value was pruned."""
 
     key: str
     value: str | None
@@ -270,7 +274,7 @@ class PastEntry(Response):
 
 
 class SnapshotRead(Response):
-    """What the board held then, as far as you may read it."""
+    """Entries of the board at a snapshot, as far as you may read them."""
 
     label: str
     created_by: str
@@ -279,16 +283,16 @@ class SnapshotRead(Response):
 
 
 class CompareSnapshots(Request):
-    """Two states of the board."""
+    """Two snapshots to compare."""
 
     session_id: SessionId
     from_label: Label
-    to_label: Annotated[Label | None, msgspec.Meta(description="The present board if left out.")] = None
+    to_label: Annotated[Label | None, msgspec.Meta(description="Default: the current board.")] = None
     branch: BranchChoice = None
 
 
 class KeyDifference(Response):
-    """A key that says something else in the two states; a value that is no longer kept is null."""
+    """A key whose value differs; a pruned value is null."""
 
     key: str
     from_version: int
@@ -298,7 +302,7 @@ class KeyDifference(Response):
 
 
 class Comparison(Response):
-    """What changed between two states."""
+    """Differences between two states of the board."""
 
     added: list[PastEntry]
     removed: list[PastEntry]
@@ -307,7 +311,7 @@ class Comparison(Response):
 
 
 class RestoreSnapshot(Request):
-    """Which state to return to."""
+    """Snapshot to restore."""
 
     session_id: SessionId
     label: Label
@@ -315,7 +319,7 @@ class RestoreSnapshot(Request):
 
 
 class SnapshotRestored(Response):
-    """The board holds what it held then; every change made is a new version."""
+    """Keys changed by the restore; every change is a new version."""
 
     restored: str
     written: list[str]
@@ -337,7 +341,7 @@ _WRITE_ERRORS = (SessionNotFound, BranchNotFound, SessionArchived, InvalidKey, P
     errors=(SessionNotFound, BranchNotFound),
 )
 async def list_keys(request: ListKeys, boards: Boards) -> Keys:
-    """See what the board holds, with sizes but without values, so you can choose what is worth reading."""
+    """List the keys of the board with sizes but without values, to choose what to read."""
     board = await boards.to_read(request.session_id, request.branch)
     entries = await board.live()
     return Keys(
@@ -381,7 +385,7 @@ async def read_entry(request: ReadEntry, boards: Boards) -> EntryRead:
     errors=(*_READ_ERRORS, VersionPruned),
 )
 async def read_batch(request: ReadBatch, boards: Boards) -> EntriesRead:
-    """Read several entries in one call, all as they stood at one moment."""
+    """Read several entries from one consistent state in one call."""
     board = await boards.to_read(request.session_id, request.branch)
     wanted = list(dict.fromkeys(request.keys))
     found = await board.read(wanted)
@@ -404,7 +408,7 @@ async def read_batch(request: ReadBatch, boards: Boards) -> EntriesRead:
 async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
     """Create or overwrite one entry: conclusions and state that others need, not raw data.
 
-    The last write wins unless ``if_version`` says which version it must replace.
+    The last write wins unless ``if_version`` names the version to replace.
     """
     board = await boards.to_write(request.session_id, request.branch)
     terms = WriteOptions(
@@ -422,7 +426,7 @@ async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
         written_by=entry.written_by,
         written_at=from_micros(entry.written_at),
         expires_at=optional_datetime(entry.expires_at),
-        warning=remark_on_size(entry.tokens, board.session.config),
+        warning=size_warning(entry.tokens, board.session.config),
     )
 
 
@@ -437,7 +441,7 @@ async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
     errors=(*_WRITE_ERRORS, KeyNotFound),
 )
 async def delete_entry(request: DeleteEntry, boards: Boards) -> EntryDeleted:
-    """Remove an entry that is no longer relevant."""
+    """Delete an entry that is no longer relevant."""
     board = await boards.to_write(request.session_id, request.branch)
     terms = WriteOptions(if_version=request.if_version, reason=request.reason, step=request.step)
     entry = await board.delete(request.key, terms)
@@ -454,8 +458,8 @@ async def delete_entry(request: DeleteEntry, boards: Boards) -> EntryDeleted:
     effect=Effect.READ,
     errors=(*_READ_ERRORS, KeyNotFound),
 )
-async def read_history(request: ReadHistory, boards: Boards) -> History:
-    """See how a key came to say what it says: its earlier versions, who wrote them and when."""
+async def read_history(request: ReadHistory, boards: Boards) -> KeyHistory:
+    """Read the earlier versions of a key: values, authors and times."""
     board = await boards.to_read(request.session_id, request.branch)
     check_key(request.key, namespaces=board.session.config.namespaces)
     latest = await boards.lines.last_incarnation(board.line_id, request.key)
@@ -467,7 +471,7 @@ async def read_history(request: ReadHistory, boards: Boards) -> History:
     wanted = None if request.versions is None else set(request.versions)
     written = [v for v in reversed(shown) if v.change.act is ChangeKind.WRITE][-board.session.config.keep_versions :]
     end = _end_of(shown, board.now)
-    return History(
+    return KeyHistory(
         key=request.key,
         incarnation=incarnation,
         incarnations=latest,
@@ -490,7 +494,7 @@ async def read_history(request: ReadHistory, boards: Boards) -> History:
     errors=(SessionNotFound, BranchNotFound, SessionArchived, SnapshotExists),
 )
 async def take_snapshot(request: TakeSnapshot, boards: Boards) -> SnapshotInfo:
-    """Freeze the whole board under a name, to look back at or return to."""
+    """Name the current state of the whole board, to read, compare or restore it later."""
     board = await boards.to_write(request.session_id, request.branch)
     return snapshot_info(await board.snapshot(request.label))
 
@@ -522,7 +526,7 @@ async def list_snapshots(request: ListSnapshots, boards: Boards) -> Snapshots:
     errors=(SessionNotFound, BranchNotFound, SnapshotNotFound),
 )
 async def read_snapshot(request: ReadSnapshot, boards: Boards) -> SnapshotRead:
-    """Read the board as it was when a snapshot was taken."""
+    """Read the board as of a snapshot."""
     board = await boards.to_read(request.session_id, request.branch)
     tag = await board.find_snapshot(request.label)
     past = await board.visible_at(tag.seq)
@@ -530,7 +534,7 @@ async def read_snapshot(request: ReadSnapshot, boards: Boards) -> SnapshotRead:
         label=tag.label,
         created_by=tag.created_by,
         created_at=from_micros(tag.created_at),
-        entries=[_standing(version).entry for _, version in sorted(past.items())],
+        entries=[_state_entry(version).entry for _, version in sorted(past.items())],
     )
 
 
@@ -545,11 +549,11 @@ async def read_snapshot(request: ReadSnapshot, boards: Boards) -> SnapshotRead:
     errors=(SessionNotFound, BranchNotFound, SnapshotNotFound),
 )
 async def compare_snapshots(request: CompareSnapshots, boards: Boards) -> Comparison:
-    """Compare two snapshots, or a snapshot with the present board."""
+    """Compare two snapshots, or a snapshot with the current board."""
     board = await boards.to_read(request.session_id, request.branch)
     before = await _state_at(board, request.from_label)
     if request.to_label is None:
-        return _compare(before, {found.entry.key: _standing_now(found) for found in await board.readable()})
+        return _compare(before, {found.entry.key: _current_entry(found) for found in await board.readable()})
     return _compare(before, await _state_at(board, request.to_label))
 
 
@@ -574,9 +578,9 @@ async def compare_snapshots(request: CompareSnapshots, boards: Boards) -> Compar
     ),
 )
 async def restore_snapshot(request: RestoreSnapshot, boards: Boards) -> SnapshotRestored:
-    """Return the whole board to a snapshot; takes a clearance of 3.
+    """Return the whole board to a snapshot. Needs clearance 3.
 
-    Nothing is rewritten: the way back is recorded as new versions, and what the board held before gets a snapshot.
+    History is not rewritten: the restore adds new versions, and the state before it gets an automatic snapshot.
     """
     board = await boards.to_write(request.session_id, request.branch)
     written, deleted = await board.restore(request.label)
@@ -584,45 +588,47 @@ async def restore_snapshot(request: RestoreSnapshot, boards: Boards) -> Snapshot
 
 
 class _End(NamedTuple):
-    """How one life of a key was over."""
+    """End of one incarnation of a key."""
 
     how: str
     at: int
     by: str
 
 
-def _end_of(incarnation: Sequence[Version], now: int) -> _End | None:
-    """Tell how a life ended, newest change first. An expiry counts from its moment, not from when it was noticed."""
-    last = incarnation[0]
+def _end_of(versions: Sequence[Version], now: int) -> _End | None:
+    """Return the end of an incarnation, given newest first. An expiry counts from its time, not from its commit."""
+    last = versions[0]
     if last.change.act is ChangeKind.DELETE:
         return _End("deleted", last.committed_at, last.author)
-    expires_at = next((v.change.meta.expires_at for v in incarnation if v.change.act is ChangeKind.WRITE), None)
+    expires_at = next((v.change.meta.expires_at for v in versions if v.change.act is ChangeKind.WRITE), None)
     if expires_at is not None and expires_at <= now:
         return _End("expired", expires_at, SYSTEM.participant)
     return None
 
 
-class _Standing(NamedTuple):
-    """An entry of one state, and the hash of what it said, which is known even if that is no longer kept."""
+class _StateEntry(NamedTuple):
+    """An entry of one state with the hash of its value, which is known even if the value was pruned."""
 
     entry: PastEntry
-    said: bytes | None
+    value_hash: bytes | None
 
 
-async def _state_at(board: BoardView, label: str) -> dict[str, _Standing]:
+async def _state_at(board: BoardView, label: str) -> dict[str, _StateEntry]:
     tag = await board.find_snapshot(label)
-    return {key: _standing(version) for key, version in (await board.visible_at(tag.seq)).items()}
+    return {key: _state_entry(version) for key, version in (await board.visible_at(tag.seq)).items()}
 
 
-def _compare(before: dict[str, _Standing], after: dict[str, _Standing]) -> Comparison:
+def _compare(before: dict[str, _StateEntry], after: dict[str, _StateEntry]) -> Comparison:
     both = sorted(before.keys() & after.keys())
     return Comparison(
         added=[after[key].entry for key in sorted(after.keys() - before.keys())],
         removed=[before[key].entry for key in sorted(before.keys() - after.keys())],
         modified=[
-            _difference(before[key].entry, after[key].entry) for key in both if before[key].said != after[key].said
+            _difference(before[key].entry, after[key].entry)
+            for key in both
+            if before[key].value_hash != after[key].value_hash
         ],
-        unchanged=[key for key in both if before[key].said == after[key].said],
+        unchanged=[key for key in both if before[key].value_hash == after[key].value_hash],
     )
 
 
@@ -660,7 +666,7 @@ def _entry_read(found: EntryWithValue) -> EntryRead:
     )
 
 
-def _standing(version: Version) -> _Standing:
+def _state_entry(version: Version) -> _StateEntry:
     entry = PastEntry(
         key=version.change.key,
         value=version.value,
@@ -670,10 +676,10 @@ def _standing(version: Version) -> _Standing:
         expires_at=optional_datetime(version.change.meta.expires_at),
         pruned=version.value is None,
     )
-    return _Standing(entry, version.change.blob_hash)
+    return _StateEntry(entry, version.change.blob_hash)
 
 
-def _standing_now(found: EntryWithValue) -> _Standing:
+def _current_entry(found: EntryWithValue) -> _StateEntry:
     entry = PastEntry(
         key=found.entry.key,
         value=None if found.lost else found.value,
@@ -683,7 +689,7 @@ def _standing_now(found: EntryWithValue) -> _Standing:
         expires_at=optional_datetime(found.entry.expires_at),
         pruned=found.lost,
     )
-    return _Standing(entry, found.entry.blob_hash)
+    return _StateEntry(entry, found.entry.blob_hash)
 
 
 def _past_version(version: Version) -> PastVersion:

@@ -1,97 +1,158 @@
-"""Who may read what a line said before: by the last word on it, there and wherever a branch has it from."""
+"""Read ACL of board versions: who may read old, restored, merged and branched versions.
+
+The rule: a caller must match the ACL of the version and every later ACL of its key - the latest of the version's
+incarnation and the current one, on this line and on each line it branched from. So deleting a key, branching off
+before a key was restricted, restoring a snapshot, rolling back or merging never opens what was restricted since;
+``restrict`` writes that into the versions that a restore or merge brings back.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import structs
+
+from weft.capabilities.board.model import intersect_acls
 from weft.capabilities.history.model import LATEST
 from weft.capabilities.history.three_way import state_by_key
+from weft.kernel.identity import ANYONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from weft.capabilities.board.model import Patterns
+    from weft.capabilities.board.model import Entry, Patterns
     from weft.capabilities.history.model import CommitRange, Version
     from weft.capabilities.history.store import LineStore
+    from weft.kernel.identity import Actor
 
-# From so many keys on, all that stand on a line are looked at in one go.
-_MANY_KEYS = 10
+# From this many keys on, all keys of a line are read in one query.
+_BULK_KEYS = 10
 
 
-class Saying(NamedTuple):
-    """What a key said in one of its lives, from a commit on."""
+class KeyVersion(NamedTuple):
+    """One change of a key: its incarnation and commit."""
 
     key: str
     incarnation: int
     seq: int
 
     @classmethod
-    def of(cls, version: Version) -> Saying:
+    def of(cls, version: Version) -> KeyVersion:
         return cls(version.change.key, version.change.incarnation, version.seq)
 
 
-async def last_words(lines: LineStore, line_id: str, versions: Sequence[Version]) -> list[tuple[Patterns, ...]]:
-    """Return, for each version, who may read its key now: in that life and today, on the line and on those before it.
-
-    Deleting a key does not open what was closed before, and neither does branching off before it was closed.
-    """
-    words = AclHistory(lines, await lines.past(line_id, LATEST))
-    return await words.on([Saying.of(version) for version in versions])
+async def later_acls(lines: LineStore, line_id: str, versions: Sequence[Version]) -> list[tuple[Patterns, ...]]:
+    """Return, for each version, the later ACLs of its key on the line and on those it branched from."""
+    acls = AclHistory(lines, await lines.past(line_id, LATEST))
+    return await acls.of([KeyVersion.of(version) for version in versions])
 
 
-async def words_elsewhere(lines: LineStore, line_id: str, versions: Sequence[Version]) -> list[tuple[Patterns, ...]]:
-    """Return the same, but only of the lines that a branch came from."""
-    words = AclHistory(lines, (await lines.past(line_id, LATEST))[1:])
-    return await words.on([Saying.of(version) for version in versions])
+async def later_acls_of_base(lines: LineStore, line_id: str, versions: Sequence[Version]) -> list[tuple[Patterns, ...]]:
+    """Return the same, but only from the lines that a branch started from."""
+    acls = AclHistory(lines, (await lines.past(line_id, LATEST))[1:])
+    return await acls.of([KeyVersion.of(version) for version in versions])
+
+
+def restrict(version: Version, later: Iterable[Patterns], current: Entry | None) -> Version:
+    """Return a version to restore or merge with its read ACL narrowed by every later one."""
+    own = version.change.meta.readable_by
+    # A new value that resolves a merge (seq 0) is a write: earlier versions do not restrict it.
+    since = later if version.seq else ()
+    here = current.readers if current is not None and own is None else ANYONE
+    meta = structs.replace(version.change.meta, readable_by=unless_open(intersect_acls(own or ANYONE, *since, here)))
+    return structs.replace(version, change=structs.replace(version.change, meta=meta))
+
+
+def unless_open(patterns: Patterns) -> Patterns | None:
+    """Return an ACL as history stores it: None for everyone."""
+    return None if patterns == ANYONE else patterns
+
+
+@dataclass(frozen=True, slots=True)
+class VersionAcl:
+    """Read access of one caller to versions of any board; each line's ACLs are loaded once."""
+
+    actor: Actor
+    lines: LineStore
+    _acls: dict[str, AclHistory] = field(default_factory=dict)
+
+    async def readable(self, line_id: str, versions: Sequence[Version]) -> list[tuple[Version, Patterns]]:
+        """Return the versions that the caller may read, each with its effective ACL."""
+        acls = await self._acls_of(line_id)
+        later = await acls.of([KeyVersion.of(version) for version in versions])
+        return [
+            (version, intersect_acls(own, *since))
+            for version, since in zip(versions, later, strict=True)
+            if self._matches((own := _own_acl(version), *since))
+        ]
+
+    async def may_know(self, line_id: str, versions: Sequence[KeyVersion]) -> list[bool]:
+        """Tell for each version whether the later ACLs of its key admit the caller."""
+        acls = await self._acls_of(line_id)
+        return [self._matches(later) for later in await acls.of(versions)]
+
+    async def _acls_of(self, line_id: str) -> AclHistory:
+        if line_id not in self._acls:
+            self._acls[line_id] = AclHistory(self.lines, await self.lines.past(line_id, LATEST))
+        return self._acls[line_id]
+
+    def _matches(self, acls: Sequence[Patterns]) -> bool:
+        return all(patterns == ANYONE or self.actor.matches(patterns) for patterns in acls)
 
 
 class AclHistory:
-    """The last words on a line and on those before it, known once they were asked for."""
+    """Later ACLs of keys on a line and its ancestors; each key is looked up once."""
 
     def __init__(self, lines: LineStore, past: Sequence[CommitRange]) -> None:
-        self._words = [_Words(lines, stretch) for stretch in past]
+        self._lines = [_LineAcls(lines, commits) for commits in past]
 
-    async def on(self, sayings: Sequence[Saying]) -> list[tuple[Patterns, ...]]:
-        for each in self._words:
-            await each.prepare(sayings)
-        return [tuple([said for each in self._words for said in await each.on(saying)]) for saying in sayings]
+    async def of(self, versions: Sequence[KeyVersion]) -> list[tuple[Patterns, ...]]:
+        for line in self._lines:
+            await line.prepare(versions)
+        return [tuple([acl for line in self._lines for acl in await line.of(version)]) for version in versions]
 
 
-class _Words:
-    """The last words on one line about keys that it shares up to a commit, asked for once each."""
+class _LineAcls:
+    """Later ACLs on one line for the keys that it shares up to a commit."""
 
-    def __init__(self, lines: LineStore, stretch: CommitRange) -> None:
+    def __init__(self, lines: LineStore, commits: CommitRange) -> None:
         self._lines = lines
-        self._line_id = stretch.line_id
-        self._shared_upto = stretch.upto
-        self._has_more_to_say = True
-        self._standing: dict[str, Version | None] = {}
+        self._line_id = commits.line_id
+        self._shared_upto = commits.upto
+        self._has_later = True
+        self._current: dict[str, Version | None] = {}
         self._known: dict[tuple[str, int], tuple[Patterns, ...]] = {}
 
-    async def prepare(self, sayings: Iterable[Saying]) -> None:
-        shared = {saying.key for saying in sayings if saying.seq <= self._shared_upto}
-        keys = shared - self._standing.keys()
+    async def prepare(self, versions: Iterable[KeyVersion]) -> None:
+        shared = {version.key for version in versions if version.seq <= self._shared_upto}
+        keys = shared - self._current.keys()
         if self._shared_upto < LATEST:
             line = await self._lines.find(self._line_id) if shared else None
-            self._has_more_to_say = line is not None and line.head.seq > self._shared_upto
-        if len(keys) < _MANY_KEYS or not self._has_more_to_say:
+            self._has_later = line is not None and line.head.seq > self._shared_upto
+        if len(keys) < _BULK_KEYS or not self._has_later:
             return
-        standing = state_by_key(await self._lines.state_at(self._line_id, LATEST, values=False))
-        self._standing |= {key: standing.get(key) for key in keys}
+        current = state_by_key(await self._lines.state_at(self._line_id, LATEST, values=False))
+        self._current |= {key: current.get(key) for key in keys}
 
-    async def on(self, saying: Saying) -> tuple[Patterns, ...]:
-        if saying.seq > self._shared_upto or not self._has_more_to_say:
+    async def of(self, version: KeyVersion) -> tuple[Patterns, ...]:
+        if version.seq > self._shared_upto or not self._has_later:
             return ()
-        about = saying.key, saying.incarnation
+        about = version.key, version.incarnation
         if about not in self._known:
             self._known[about] = tuple(await self._look_up(*about))
         return self._known[about]
 
     async def _look_up(self, key: str, incarnation: int) -> list[Patterns]:
-        if key not in self._standing:
-            self._standing[key] = await self._lines.latest(self._line_id, key, LATEST)
-        today = self._standing[key]
-        said = [] if today is None else [today]
-        if today is None or today.change.incarnation != incarnation:
-            said += await self._lines.versions(self._line_id, key, incarnation, 1)
-        return [last.change.meta.readable_by for last in said if last.change.meta.readable_by is not None]
+        if key not in self._current:
+            self._current[key] = await self._lines.latest(self._line_id, key, LATEST)
+        current = self._current[key]
+        later = [] if current is None else [current]
+        if current is None or current.change.incarnation != incarnation:
+            later += await self._lines.versions(self._line_id, key, incarnation, 1)
+        return [last.change.meta.readable_by for last in later if last.change.meta.readable_by is not None]
+
+
+def _own_acl(version: Version) -> Patterns:
+    own = version.change.meta.readable_by
+    return ANYONE if own is None else own

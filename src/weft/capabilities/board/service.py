@@ -1,4 +1,4 @@
-"""Opening a session's board, or a branch of it, for one caller: to read, or to change behind the line's lock."""
+"""Opens a board, or a branch of it, for one caller: to read, or locked to write."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Boards(msgspec.Struct, frozen=True):
-    """Everything a board needs, gathered for the caller of one operation."""
+    """What a board needs, built for the caller of one operation."""
 
     actor: Actor
     sessions: SessionStore
@@ -39,45 +39,45 @@ class Boards(msgspec.Struct, frozen=True):
 
     async def to_read(self, session_id: str, branch: str | None = None) -> BoardView:
         session = await find_session(session_id, self.actor, self.sessions)
-        chosen = await self._chosen(session, branch)
+        chosen = await self._branch_of_call(session, branch)
         if chosen is not None and await self.lines.find(line_name(line_of(session_id), chosen)) is None:
-            raise await self._gone(session, chosen, switched=branch is None)
+            raise await self._branch_missing(session, chosen, switched=branch is None)
         return BoardView(self, session, chosen, to_micros(self.clock.now()))
 
     async def to_write(self, session_id: str, branch: str | None = None) -> BoardWriter:
-        """Open a board behind its line's lock: what is read now cannot change until this transaction ends."""
+        """Lock a board: what is read from it cannot change until the transaction ends."""
         session, head = await lock_active_session(session_id, self.actor, self.sessions)
-        chosen = await self._chosen(session, branch)
+        chosen = await self._branch_of_call(session, branch)
         if chosen is not None:
             head = await self._lock(session, chosen, switched=branch is None)
         board = BoardWriter(self, session, chosen, to_micros(self.clock.now()), head)
         await board.expire_entries()
         return board
 
-    async def _chosen(self, session: Session, asked: str | None) -> str | None:
-        """Return the branch that a call means, if it is not the board itself: the one it names or was switched to."""
+    async def _branch_of_call(self, session: Session, asked: str | None) -> str | None:
+        """Return the branch that a call names or its caller switched to; None for the board itself."""
         if asked == MAIN or (asked is None and session.branches == 0):
             return None
         if asked is not None:
             return asked
-        switch = await self.checkouts.of(line_of(session.session_id), self.actor.principal_id)
-        if switch is not None and switch.gone:
-            raise await self._gone(session, switch.branch, switched=True)
-        return switch.branch if switch else None
+        checkout = await self.checkouts.of(line_of(session.session_id), self.actor.principal_id)
+        if checkout is not None and checkout.gone:
+            raise await self._branch_missing(session, checkout.branch, switched=True)
+        return checkout.branch if checkout else None
 
     async def _lock(self, session: Session, branch: str, *, switched: bool) -> Head:
-        # Always behind the session and its own line, so that nobody waits for one who waits for them.
+        # Lock order: session, main line, branch. A fixed order prevents deadlocks.
         head = await self.lines.lock(line_name(line_of(session.session_id), branch))
         if head is None:
-            raise await self._gone(session, branch, switched=switched)
+            raise await self._branch_missing(session, branch, switched=switched)
         return head
 
-    async def _gone(self, session: Session, branch: str, *, switched: bool) -> BranchNotFound:
+    async def _branch_missing(self, session: Session, branch: str, *, switched: bool) -> BranchNotFound:
         branches = await self.lines.branches(line_of(session.session_id)) if session.branches else ()
         error = BranchNotFound(
-            f"The branch '{branch}' that you had switched to is gone."
+            f"The branch '{branch}' that you switched to was deleted."
             if switched
-            else f"The board has no branch '{branch}' (any more).",
+            else f"The board has no branch '{branch}'.",
             resource_type="branch",
             resource_id=branch,
             available_alternatives=close_names(branch, [line.branch for line in branches if line.branch is not None]),

@@ -1,4 +1,4 @@
-"""What the board needs of storage."""
+"""Ports of the board: entries, key conventions, observers and read counts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 class EntryStore(Protocol):
-    """The present entries of boards. Expired ones may still be among them; callers look at the time."""
+    """Current entries of boards. May include expired ones; callers check the time."""
 
     async def get(self, session_id: str, key: str) -> Entry | None: ...
 
     async def read(self, session_id: str, keys: Sequence[str]) -> Sequence[EntryWithValue]:
-        """Return those of the keys that exist, with their values."""
+        """Return the keys that exist, with their values."""
         ...
 
     async def list(self, session_id: str) -> Sequence[Entry]:
@@ -25,7 +25,7 @@ class EntryStore(Protocol):
         ...
 
     async def keys_after(self, session_id: str, key: str, limit: int) -> Sequence[str]:
-        """Return the next keys behind one, in order."""
+        """Return the next keys after one, in order."""
         ...
 
     async def read_all(self, session_id: str) -> Sequence[EntryWithValue]:
@@ -64,6 +64,6 @@ class EntryObserver(Protocol):
 
 
 class ReadTally(Protocol):
-    """Notes which keys are read, so that the ones nobody reads can be found. Counting must cost a read nothing."""
+    """Counts reads of keys, to find unread ones. Must not slow down a read."""
 
     def note(self, tenant: str, session_id: str, key: str, at: int) -> None: ...

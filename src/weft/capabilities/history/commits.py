@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from weft.capabilities.history.model import Tag
+from weft.capabilities.history.model import SnapshotExists, Tag
 from weft.kernel.errors import InvalidInput
 from weft.kernel.ids import is_name
 
@@ -34,6 +34,15 @@ async def tag_automatically(lines: LineStore, head: Head, occasion: str, by: str
         number += 1
         label = f"{base}-{number}"
     return label
+
+
+async def add_snapshot(lines: LineStore, head: Head, label: str, by: str, now: int) -> Tag:
+    """Tag the head with a label that a caller chose; raises SnapshotExists if it is taken."""
+    check_label(label)
+    tag = Tag(label, head.seq, by, now)
+    if not await lines.tag(head.line_id, tag):
+        raise SnapshotExists(f"There is already a snapshot '{label}'.", resource_id=label)
+    return tag
 
 
 def check_label(label: str) -> None:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from weft.capabilities.history.model import EMPTY, Point, VersionNotFound
+from weft.capabilities.history.model import EMPTY, LATEST, Point, VersionNotFound
 from weft.kernel.fields import MAX_INT
 from weft.kernel.ids import is_name
 
 if TYPE_CHECKING:
+    from weft.capabilities.history.model import Tag
     from weft.capabilities.history.store import LineStore
 
 HEAD = "head"
@@ -36,9 +37,9 @@ async def resolve_revision(lines: LineStore, head: Point, name: str | int) -> Po
         return head
     if _NUMBER.match(text) and int(text) <= head.seq:
         return await point_at(lines, head, int(text))
-    labelled = await _seq_of_label(lines, head, text) if is_name(text) else None
-    if labelled is not None:
-        return await point_at(lines, head, labelled)
+    snapshot = await find_snapshot(lines, head.line_id, head.seq, text) if is_name(text) else None
+    if snapshot is not None:
+        return await point_at(lines, head, snapshot.seq)
     # After labels: a snapshot may be called v2.
     numbered = _V_NUMBER.match(text)
     if numbered and int(numbered[1]) <= head.seq:
@@ -56,14 +57,25 @@ def no_version(name: str | int) -> VersionNotFound:
     return VersionNotFound(f"The context has no version '{shown}'.", resource_type="version", resource_id=shown)
 
 
-async def _seq_of_label(lines: LineStore, head: Point, label: str) -> int | None:
-    # A branch has its own snapshots, even before its first commit, and those of the shared ancestry.
-    past = await lines.past(head.line_id, head.seq)
-    for line_id, upto in {head.line_id: head.seq, **{each.line_id: each.upto for each in past}}.items():
-        tag = await lines.find_tag(line_id, label)
+async def find_snapshot(lines: LineStore, line_id: str, at: int, label: str) -> Tag | None:
+    """Return the snapshot with a label. A branch also has the snapshots of the shared ancestry."""
+    # The line itself first: before its first commit a branch has no commits in its own ancestry.
+    ancestry = {line_id: at, **{commits.line_id: commits.upto for commits in await lines.past(line_id, at)}}
+    for ancestor, upto in ancestry.items():
+        tag = await lines.find_tag(ancestor, label)
         if tag is not None and tag.seq <= upto:
-            return tag.seq
+            return tag
     return None
+
+
+async def snapshots_of(lines: LineStore, line_id: str) -> list[Tag]:
+    """Return the snapshots of a line and of its shared ancestry, oldest first."""
+    tags: dict[str, Tag] = {}
+    for commits in await lines.past(line_id, LATEST):
+        for tag in await lines.tags(commits.line_id):
+            if tag.seq <= commits.upto:
+                tags.setdefault(tag.label, tag)
+    return sorted(tags.values(), key=lambda tag: (tag.created_at, tag.label))
 
 
 async def _point_of_hash(lines: LineStore, head: Point, name: str) -> Point:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from weft.capabilities.access.grants import check_clearance
-from weft.capabilities.history.commits import check_label
+from weft.capabilities.history.commits import add_snapshot, check_label
 from weft.capabilities.history.fields import TOOL, ContextId, PageSize
 from weft.capabilities.history.line_kinds import AGENT, kind_of, name_in, write_errors
-from weft.capabilities.history.model import LineNotFound, SnapshotExists, SnapshotNotFound, Tag
+from weft.capabilities.history.model import LineNotFound, SnapshotExists, SnapshotNotFound
 from weft.capabilities.history.service import History
 from weft.capabilities.history.store import IndexedSnapshot, SnapshotIndex, SnapshotPosition
 from weft.kernel.clock import from_micros
@@ -22,8 +22,6 @@ from weft.kernel.operation import Audience, Effect, RateClass, Request, Response
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from weft.capabilities.history.line_backend import LockedLine
 
 _CLEARANCE = 3
 # Timestamp, label and line id of the last snapshot on the previous page.
@@ -126,7 +124,7 @@ async def create_snapshot(request: CreateSnapshot, history: History) -> Snapshot
     check_clearance(history.actor, _CLEARANCE, "A snapshot")
     line = await history.to_write(request.context_id)
     head = line.head
-    tag = await add_snapshot(history, line, request.label)
+    tag = await add_snapshot(history.lines, head, request.label, history.actor.participant, history.now)
     await line.announce("history.snapshot", request.label, {"context_id": head.line_id, "version": head.seq})
     return SnapshotTaken(
         context_id=request.context_id,
@@ -136,14 +134,6 @@ async def create_snapshot(request: CreateSnapshot, history: History) -> Snapshot
         created_by=tag.created_by,
         created_at=from_micros(tag.created_at),
     )
-
-
-async def add_snapshot(history: History, line: LockedLine, label: str) -> Tag:
-    """Tag the head of a line; raises SnapshotExists if the label is taken."""
-    tag = Tag(label, line.head.seq, history.actor.participant, history.now)
-    if not await history.lines.tag(line.head.line_id, tag):
-        raise SnapshotExists(f"The context already has a snapshot '{label}'.", resource_id=label)
-    return tag
 
 
 @operation(

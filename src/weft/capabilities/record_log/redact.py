@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import msgspec
 
 from weft.capabilities.board.model import intersect_acls
-from weft.capabilities.board.read_acl import last_words
+from weft.capabilities.board.read_acl import later_acls
 from weft.capabilities.history.line_kinds import SESSION, line_kinds, name_in, prefix_of
 from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.record_log.lookup import RecordFinder
@@ -189,7 +189,7 @@ class Redactions(msgspec.Struct, frozen=True):
         if version is not None and not line_kinds()[prefix_of(version.line_id)].private:
             name = (version.line_id, version.key, version.incarnation, version.version)
             versions = (await self.finder.lines.changes_of_version(*name))[:1]
-            words = await last_words(self.finder.lines, version.line_id, versions)
+            words = await later_acls(self.finder.lines, version.line_id, versions)
             readers = intersect_acls(readers, *(said for of_version in words for said in of_version))
         elif version is not None:
             readers = (f"{PRINCIPAL}{_owner_of(version.line_id)}",)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import msgspec
 from msgspec import UNSET
 
-from weft.capabilities.board.read_acl import Saying
-from weft.capabilities.board.version_acl import VersionAcl
+from weft.capabilities.board.read_acl import KeyVersion, VersionAcl
 from weft.capabilities.events.model import EventFilter, EventQuery, EventStore
 from weft.capabilities.history.composite_lines import entry_at
 from weft.capabilities.history.model import LATEST
@@ -324,7 +323,7 @@ class ExportCollector:
     async def _versions(self, line_id: str, versions: Sequence[Version]) -> None:
         # A version whose value was missing in an import has a stored record instead.
         here = [version for version in versions if not version.change.meta.left_behind]
-        seen = await self.rules.seen(line_id, here)
+        seen = await self.rules.readable(line_id, here)
         seen.sort(key=lambda each: (each[0].seq, each[0].change.key))
         await self.items([ExportItem(version_item(line_id, version), readers) for version, readers in seen])
 
@@ -334,17 +333,17 @@ class ExportCollector:
         """Return the versions that the caller may read, with their ACL; except for boards, lines are private."""
         line_id = line.head.line_id
         if line_id.startswith(_BOARD):
-            return await self.rules.seen(line_id, versions)
+            return await self.rules.readable(line_id, versions)
         own = (f"{PRINCIPAL}{self.sources.actor.principal_id}",)
         return [(version, own) for version in await line.visible(versions)]
 
     async def _without_closed(self, events: Sequence[StoredEvent]) -> list[StoredEvent]:
         """Drop events of keys that the caller may not read any more."""
-        by_line: dict[str, list[tuple[int, Saying]]] = defaultdict(list)
+        by_line: dict[str, list[tuple[int, KeyVersion]]] = defaultdict(list)
         for recorded in events:
             about = item_of_event(recorded)
             if isinstance(about, VersionOrigin) and about.name.line_id.startswith(_BOARD):
-                version = Saying(about.name.key, about.name.incarnation, about.commit or 0)
+                version = KeyVersion(about.name.key, about.name.incarnation, about.commit or 0)
                 by_line[about.name.line_id].append((recorded.event.seq, version))
         closed: set[int] = set()
         for line_id, pairs in by_line.items():

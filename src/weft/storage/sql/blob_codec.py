@@ -1,6 +1,6 @@
-"""How a value's bytes are kept: as they are, or compressed where that saves something.
+"""Encoding of stored values: plain, or compressed if that is smaller.
 
-Values are text, and no text in UTF-8 begins with the byte that marks a compressed one.
+Values are UTF-8 text, which never starts with the byte that marks a compressed value.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ import zlib
 from weft.capabilities.history.model import ValueDamaged
 
 _COMPRESSED = b"\xff"
-_WORTH_TRYING_BYTES = 1_024
-# The fastest: on text it already halves the size, and a write waits for it.
+_MIN_COMPRESSED_BYTES = 1_024
+# The fastest level: it already halves text, and the write waits for it.
 _LEVEL = 1
 
 
 def pack(value: str) -> bytes:
-    """Return the bytes to keep. The hash of a value is always that of its own bytes, not of these."""
+    """Return the bytes to store. The hash of a value is always that of its uncompressed bytes."""
     plain = value.encode()
-    if len(plain) < _WORTH_TRYING_BYTES:
+    if len(plain) < _MIN_COMPRESSED_BYTES:
         return plain
     compressed = _COMPRESSED + zlib.compress(plain, _LEVEL)
     return compressed if len(compressed) < len(plain) else plain
 
 
 def unpack(content: bytes) -> bytes:
-    """Return the bytes of the value itself; damaged ones come out as other bytes, or as nothing."""
+    """Return the uncompressed bytes; damaged input yields other bytes or nothing."""
     if not content.startswith(_COMPRESSED):
         return content
     try:
@@ -35,7 +35,7 @@ def unpack(content: bytes) -> bytes:
 
 
 def text_of(content: bytes) -> str:
-    """Return the value as text. Bytes that cannot be one are an error, never a value that nobody wrote."""
+    """Return the value as text; raises ValueDamaged for invalid bytes."""
     value = unpack(content)
     if not value and content:
         raise ValueDamaged

@@ -1,4 +1,4 @@
-"""Values by their hash in SQL: kept once, and dropped when nothing refers to them any more."""
+"""Content-addressed values in SQL: stored once, deleted when unreferenced."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INSERT INTO blobs (tenant, hash, content, object) VALUES ($1, $2, $3, $4)
 ON CONFLICT (tenant, hash) DO UPDATE SET object = COALESCE(blobs.object, excluded.object)
 """
 _SWEEP_AT_ONCE = 200
-# A statement for so many at once; the last is named again where there are fewer.
+# Batch size of a statement; a short batch repeats its last parameter.
 _READ_AT_ONCE = 50
 _READ = f"""
 SELECT hash, content FROM blobs
@@ -26,7 +26,7 @@ WHERE tenant = $1 AND hash IN ({", ".join(f"${place}" for place in range(2, _REA
 
 
 class SqlBlobs:
-    """The values of one tenant."""
+    """Values of one tenant."""
 
     __slots__ = ("_tenant", "_tx")
 
@@ -35,17 +35,17 @@ class SqlBlobs:
         self._tenant = transaction.tenant
 
     async def put(self, blob_hash: bytes, content: str, outside: str | None) -> None:
-        # The update takes the row's lock, so that nobody forgets the value meanwhile. Someone may have said in so many
-        # words what now leads outside: from then on the row knows where, or what lies there would never go.
+        # The update locks the row, so that pruning cannot delete it meanwhile. A value may equal the text of a
+        # pointer: setting the object makes sure that it is deleted with the row.
         await self._tx.run(_PUT, self._tenant, blob_hash, pack(content), outside)
 
     async def put_all(self, contents: Mapping[bytes, str]) -> None:
-        """Keep many values. In one order, as others may keep some of them at the same time."""
+        """Store many values, sorted by hash to prevent deadlocks with concurrent writers."""
         rows = [(self._tenant, blob_hash, pack(content), None) for blob_hash, content in sorted(contents.items())]
         await self._tx.many(_PUT, rows)
 
     async def read(self, hashes: Iterable[bytes]) -> dict[bytes, str]:
-        """Return those of the values that are kept, by their hashes."""
+        """Return the stored values among these hashes."""
         wanted = list(dict.fromkeys(hashes))
         found: dict[bytes, str] = {}
         for start in range(0, len(wanted), _READ_AT_ONCE):
@@ -55,11 +55,11 @@ class SqlBlobs:
         return found
 
     async def forget(self, hashes: Iterable[bytes]) -> int:
-        """Drop the values that no change refers to any more, and return how many bytes that frees."""
+        """Delete the values that no change refers to, and return the freed bytes."""
         return sum([await self._forget(blob_hash) for blob_hash in sorted(set(hashes))])
 
     async def sweep(self) -> None:
-        """Look again at values that could not be judged before."""
+        """Retry values that were locked at the first attempt."""
         rows = await self._tx.all(
             "SELECT hash FROM doubtful_blobs WHERE tenant = $1 ORDER BY hash LIMIT $2 {for_update_unless_locked}",
             self._tenant,
@@ -70,8 +70,8 @@ class SqlBlobs:
         await self.forget(row[0] for row in rows)
 
     async def _forget(self, blob_hash: bytes) -> int:
-        # Locked first and judged by a statement of its own, which sees what was committed before the lock. Someone
-        # may be writing the same value, or forgetting it too: waiting for that here could wait for ever.
+        # Lock first, then check references in a new statement that sees what was committed before the lock. Locked rows
+        # are skipped: waiting for a concurrent writer or pruner could deadlock.
         locked = await self._tx.one(
             "SELECT object, LENGTH(content) FROM blobs WHERE tenant = $1 AND hash = $2 {for_update_unless_locked}",
             self._tenant,
@@ -94,7 +94,7 @@ class SqlBlobs:
         return int(size) if gone else 0
 
     async def _doubt(self, blob_hash: bytes) -> None:
-        """Have a value that is there, but in someone else's hands, looked at again later."""
+        """Queue a value that another transaction has locked for the next sweep."""
         await self._tx.run(
             """
             INSERT INTO doubtful_blobs (tenant, hash)

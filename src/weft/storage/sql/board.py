@@ -36,7 +36,7 @@ ON CONFLICT (tenant, session_id, key) DO UPDATE SET
 
 
 class SqlEntryStore:
-    """Entries, as rows of one tenant."""
+    """EntryStore of one tenant."""
 
     __slots__ = ("_tenant", "_tx")
 
@@ -133,7 +133,7 @@ class SqlEntryStore:
 
 
 class SqlConventionStore:
-    """Key conventions, as rows of one tenant."""
+    """ConventionStore of one tenant."""
 
     __slots__ = ("_tx",)
 

@@ -1,4 +1,4 @@
-"""Who works on which branch, in SQL."""
+"""Checkouts in SQL: which branch each principal works on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class SqlCheckoutStore:
-    """Switches, as rows of one tenant."""
+    """CheckoutStore of one tenant."""
 
     __slots__ = ("_tx",)
 
@@ -49,7 +49,7 @@ class SqlCheckoutStore:
 
 
 async def note_branch_gone(transaction: Transaction, trunk: str, branch: str) -> None:
-    """Have those who switched to a branch be told that it is gone, even if another has its name by then."""
+    """Mark the checkouts of a deleted branch as gone, also if a new branch gets its name."""
     await transaction.run(
         "UPDATE switches SET gone = 1 WHERE tenant = $1 AND line_id = $2 AND branch = $3",
         transaction.tenant,

@@ -1,4 +1,4 @@
-"""Lines, their commits and their tags in SQL."""
+"""LineStore in SQL: lines, commits, changes, tags and pins."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from weft.storage.sql.blobs import SqlBlobs
 from weft.storage.sql.checkouts import note_branch_gone
 from weft.storage.sql.history_rows import ALL_KEYS, CHANGE, COMMIT, VERSION, by_commit, recorded, version
 from weft.storage.sql.history_verify import find_damage
-from weft.storage.sql.pruning import forget_moments, prune_key, prune_some
+from weft.storage.sql.pruning import delete_automatic_tags, prune_batch, prune_key
 from weft.storage.sql.reviews import erase_reviews
 from weft.storage.sql.version_lookup import versions_at, versions_numbered, versions_of
 
@@ -51,9 +51,9 @@ WITH touched(key) AS (
 
 
 def _last_changes(keys: str, line: str, upto: str, *, values: bool) -> str:
-    """Return the statement for the last change of each of these keys up to a commit, with its value or without."""
+    """Return the query for the last change of each key up to a commit, with or without values."""
     joined = "LEFT JOIN blobs b ON b.tenant = c.tenant AND b.hash = c.blob_hash AND c.pruned = 0" if values else ""
-    # Materialized, as PostgreSQL might else go through all that ever happened to a key to find the last of it.
+    # Materialized: otherwise PostgreSQL may scan the whole history of a key to find its last change.
     return f"""
     {keys}, latest(key, seq) AS MATERIALIZED (
         SELECT touched.key, (SELECT MAX(x.seq) FROM changes x
@@ -71,7 +71,7 @@ SELECT {COMMIT}, {CHANGE} FROM commits k
 LEFT JOIN changes c ON c.tenant = k.tenant AND c.line_id = k.line_id AND c.seq = k.seq
 """  # noqa: S608 - our own column names
 _ONE_COMMIT = _COMMIT + "WHERE k.tenant = $1 AND k.line_id = $2 AND k.seq = $3 ORDER BY c.key"
-# The page is found first and once: PostgreSQL, before it has statistics, would look for it again for every commit.
+# The page is materialized first: without statistics PostgreSQL would recompute it for every commit.
 _OF_PAGE = f"""
 SELECT {COMMIT}, {CHANGE} FROM page
 JOIN commits k ON k.tenant = $1 AND k.line_id = $2 AND k.seq = page.seq
@@ -90,8 +90,8 @@ WITH page AS MATERIALIZED (
     ORDER BY n.seq DESC LIMIT $6)
 {_OF_PAGE}
 """  # noqa: S608 - our own SQL
-# Changes and their commits apart: PostgreSQL, before it has statistics, would compare each with each.
-_BEHIND = f"""
+# Two queries: without statistics PostgreSQL would join every change with every commit.
+_CHANGES_AFTER = f"""
 SELECT {CHANGE}, c.seq, b.content FROM changes c
 LEFT JOIN blobs b ON b.tenant = c.tenant AND b.hash = c.blob_hash AND c.pruned = 0
 WHERE c.tenant = $1 AND c.line_id = $2 AND c.seq > $3 AND c.seq <= (
@@ -99,7 +99,7 @@ WHERE c.tenant = $1 AND c.line_id = $2 AND c.seq > $3 AND c.seq <= (
                                ORDER BY n.seq LIMIT $4) AS page)
 ORDER BY c.seq
 """  # noqa: S608 - our own column names
-_AUTHORS_BEHIND = """
+_AUTHORS_AFTER = """
 SELECT k.seq, k.author, k.committed_at, k.reason, k.step, k.principal_id FROM commits k
 WHERE k.tenant = $1 AND k.line_id = $2 AND k.seq > $3 AND k.seq <= $4
 """
@@ -124,7 +124,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class SqlLineStore:
-    """History, as rows of one tenant."""
+    """LineStore of one tenant."""
 
     __slots__ = ("_blobs", "_tenant", "_tx")
 
@@ -142,7 +142,7 @@ class SqlLineStore:
         )
 
     async def branch(self, line_id: str, base: Point, *, weight: int, next_expiry_at: int | None) -> bool:
-        # Goes on from the line that the commit is on, so that pruning sees there what a branch still needs.
+        # The base is the line that holds the commit, so that pruning that line sees what a branch needs.
         origin = (await self.past(base.line_id, base.seq))[0].line_id
         added = await self._tx.changed(
             """
@@ -213,7 +213,7 @@ class SqlLineStore:
         return head
 
     def _after(self, head: Head, commit: Commit, weight: int, next_expiry_at: int | None) -> Head:
-        """Return where a line stands after a commit."""
+        """Return the head of a line after a commit."""
         merged = commit.merged
         parents = (head.hash,) if merged is None else (head.hash, merged.hash)
         commit_hash = commit.hash_after(*parents, weight=weight)
@@ -272,16 +272,16 @@ class SqlLineStore:
         )
 
     async def last_incarnation(self, line_id: str, key: str) -> int:
-        for stretch in await self._whole_past(line_id):
+        for commits in await self._ancestry(line_id):
             row = await self._tx.one(
                 """
                 SELECT incarnation FROM changes WHERE tenant = $1 AND line_id = $2 AND key = $3 AND seq <= $4
                 ORDER BY seq DESC LIMIT 1
                 """,
                 self._tenant,
-                stretch.line_id,
+                commits.line_id,
                 key,
-                stretch.upto,
+                commits.upto,
             )
             if row is not None:
                 return int(row[0])
@@ -289,7 +289,7 @@ class SqlLineStore:
 
     async def versions(self, line_id: str, key: str, incarnation: int, limit: int) -> Sequence[Version]:
         found: list[Version] = []
-        for stretch in await self._whole_past(line_id):
+        for commits in await self._ancestry(line_id):
             rows = await self._tx.all(
                 _VERSION
                 + """
@@ -297,10 +297,10 @@ class SqlLineStore:
                 ORDER BY c.seq DESC LIMIT $6
                 """,
                 self._tenant,
-                stretch.line_id,
+                commits.line_id,
                 key,
                 incarnation,
-                stretch.upto,
+                commits.upto,
                 limit - len(found),
             )
             found += map(version, rows)
@@ -308,40 +308,40 @@ class SqlLineStore:
                 break
         return found
 
-    async def versions_at(self, spots: Sequence[ChangeRef]) -> Mapping[ChangeRef, Version]:
-        return await versions_at(self._tx, spots)
+    async def versions_at(self, refs: Sequence[ChangeRef]) -> Mapping[ChangeRef, Version]:
+        return await versions_at(self._tx, refs)
 
-    async def versions_of(self, moments: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], Sequence[Version]]:
-        return await versions_of(self._tx, moments)
+    async def versions_of(self, commits: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], Sequence[Version]]:
+        return await versions_of(self._tx, commits)
 
     async def changes_of_version(self, line_id: str, key: str, incarnation: int, version: int) -> Sequence[Version]:
         found: list[Version] = []
-        for stretch in await self._whole_past(line_id):
-            changes = await versions_numbered(self._tx, stretch.line_id, key, incarnation, version)
-            found += [change for change in changes if change.seq <= stretch.upto]
+        for commits in await self._ancestry(line_id):
+            changes = await versions_numbered(self._tx, commits.line_id, key, incarnation, version)
+            found += [change for change in changes if change.seq <= commits.upto]
         return found
 
     async def changes_after(self, line_id: str, after: int, limit: int) -> Sequence[Version]:
-        page = await self._tx.all(_BEHIND, self._tenant, line_id, after, limit)
+        page = await self._tx.all(_CHANGES_AFTER, self._tenant, line_id, after, limit)
         if not page:
             return []
-        rows = await self._tx.all(_AUTHORS_BEHIND, self._tenant, line_id, after, page[-1][-2])
+        rows = await self._tx.all(_AUTHORS_AFTER, self._tenant, line_id, after, page[-1][-2])
         authors = {seq: author for seq, *author in rows}
         return [version((*of_change, seq, *authors[seq], content)) for *of_change, seq, content in page]
 
     async def past(self, line_id: str, at: int) -> Sequence[CommitRange]:
-        stretches: list[CommitRange] = []
+        ranges: list[CommitRange] = []
         while True:
             base = await self._base(line_id) if BRANCH_MARK in line_id else None
             after = base[1] if base else 0
             if after < at or base is None:
-                stretches.append(CommitRange(line_id, after, at))
+                ranges.append(CommitRange(line_id, after, at))
             if base is None:
-                return stretches
+                return ranges
             line_id, at = base[0], min(at, after)
 
     async def latest(self, line_id: str, key: str, at: int) -> Version | None:
-        for stretch in await self.past(line_id, at):
+        for commits in await self.past(line_id, at):
             row = await self._tx.one(
                 _VERSION
                 + """
@@ -349,9 +349,9 @@ class SqlLineStore:
                 ORDER BY c.seq DESC LIMIT 1
                 """,
                 self._tenant,
-                stretch.line_id,
+                commits.line_id,
                 key,
-                stretch.upto,
+                commits.upto,
             )
             if row is not None:
                 found = version(row)
@@ -361,19 +361,19 @@ class SqlLineStore:
     async def state_at(
         self, line_id: str, seq: int, touched: Iterable[CommitRange] | None = None, *, values: bool = True
     ) -> Sequence[Version]:
-        standing: dict[str, Version] = {}
+        state: dict[str, Version] = {}
         sources = None if touched is None else tuple(touched)
-        # The nearest line has the last word on a key, even if it is that the key is gone.
-        for stretch in await self.past(line_id, seq):
-            for row in await self._last_changes(stretch, sources, values=values):
+        # Newest line first: its change of a key, even a deletion, overrides those of its ancestors.
+        for commits in await self.past(line_id, seq):
+            for row in await self._last_changes(commits, sources, values=values):
                 found = version(row)
-                standing.setdefault(found.change.key, found)
-        return [found for found in standing.values() if found.change.act is ChangeKind.WRITE]
+                state.setdefault(found.change.key, found)
+        return [found for found in state.values() if found.change.act is ChangeKind.WRITE]
 
     async def log(self, line_id: str, at: int, limit: int, key: str | None = None) -> Sequence[StoredCommit]:
         found: list[StoredCommit] = []
-        for stretch in await self.past(line_id, at):
-            which = (self._tenant, stretch.line_id, stretch.after, stretch.upto)
+        for commits in await self.past(line_id, at):
+            which = (self._tenant, commits.line_id, commits.after, commits.upto)
             left = limit - len(found)
             rows = await (
                 self._tx.all(_LOG, *which, left) if key is None else self._tx.all(_LOG_OF_KEY, *which, key, left)
@@ -384,18 +384,18 @@ class SqlLineStore:
         return found
 
     async def commit_at(self, line_id: str, seq: int) -> StoredCommit | None:
-        stretch = (await self.past(line_id, seq))[0]
-        rows = await self._tx.all(_ONE_COMMIT, self._tenant, stretch.line_id, seq)
+        commits = (await self.past(line_id, seq))[0]
+        rows = await self._tx.all(_ONE_COMMIT, self._tenant, commits.line_id, seq)
         return recorded(rows) if rows else None
 
     async def weight_at(self, line_id: str, seq: int) -> int | None:
         if seq == 0:
             return 0
-        stretch = (await self.past(line_id, seq))[0]
+        commits = (await self.past(line_id, seq))[0]
         row = await self._tx.one(
             "SELECT weight FROM commits WHERE tenant = $1 AND line_id = $2 AND seq = $3",
             self._tenant,
-            stretch.line_id,
+            commits.line_id,
             seq,
         )
         return None if row is None else row[0]
@@ -403,24 +403,24 @@ class SqlLineStore:
     async def commits_by_hash(self, line_id: str, prefix: str) -> Sequence[StoredCommit]:
         lowest, highest = (bytes.fromhex(prefix.ljust(_HASH_DIGITS, digit)) for digit in "0f")
         found: list[StoredCommit] = []
-        for stretch in await self._whole_past(line_id):
+        for commits in await self._ancestry(line_id):
             rows = await self._tx.all(
                 """
                 SELECT seq FROM commits WHERE tenant = $1 AND line_id = $2 AND seq <= $3 AND hash >= $4 AND hash <= $5
                 ORDER BY seq DESC LIMIT 2
                 """,
                 self._tenant,
-                stretch.line_id,
-                stretch.upto,
+                commits.line_id,
+                commits.upto,
                 lowest,
                 highest,
             )
             for row in rows:
-                found += await self.log(stretch.line_id, row[0], 1)
+                found += await self.log(commits.line_id, row[0], 1)
         return found[:2]
 
     async def merged_points(self, line_id: str, after: int, upto: int) -> Sequence[tuple[str, int]]:
-        # A branch of the same name may be another by now, which the hash tells.
+        # A new branch may have the same name: the hash tells them apart.
         rows = await self._tx.all(
             """
             SELECT k.merged_line, MAX(k.merged_seq) FROM commits k
@@ -440,15 +440,15 @@ class SqlLineStore:
         await prune_key(self._tx, line_id, key, keep)
 
     async def prune_batch(self, line_id: str, begin: PruneCursor, limits: Limits) -> Pruned:
-        return await prune_some(self._tx, line_id, begin, limits)
+        return await prune_batch(self._tx, line_id, begin, limits)
 
     async def pin(self, line_id: str, seq: int, holder: str) -> None:
-        # Pinned where the commit is, which for a branch may be the line it came from.
-        for stretch in (await self.past(line_id, seq))[:1]:
+        # Pinned on the line that holds the commit, which may be the base of a branch.
+        for commits in (await self.past(line_id, seq))[:1]:
             await self._tx.run(
                 "INSERT INTO pins (tenant, line_id, seq, holder) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
                 self._tenant,
-                stretch.line_id,
+                commits.line_id,
                 seq,
                 holder,
             )
@@ -483,7 +483,7 @@ class SqlLineStore:
         return added > 0
 
     async def delete_automatic_tags(self, line_id: str, limits: Limits) -> None:
-        await forget_moments(self._tx, line_id, limits)
+        await delete_automatic_tags(self._tx, line_id, limits)
 
     async def untag(self, line_id: str, label: str) -> bool:
         gone = await self._tx.changed(
@@ -529,7 +529,7 @@ class SqlLineStore:
             await note_branch_gone(self._tx, trunk_of(line_id), branch)
         await self._blobs.forget(row[0] for row in rows if row[0] not in sparing)
 
-    async def _whole_past(self, line_id: str) -> Sequence[CommitRange]:
+    async def _ancestry(self, line_id: str) -> Sequence[CommitRange]:
         return await self.past(line_id, LATEST)
 
     async def _base(self, line_id: str) -> tuple[str, int] | None:
@@ -541,16 +541,16 @@ class SqlLineStore:
         return None if row is None else (row[0], row[1])
 
     async def _last_changes(
-        self, stretch: CommitRange, sources: tuple[CommitRange, ...] | None, *, values: bool
+        self, commits: CommitRange, sources: tuple[CommitRange, ...] | None, *, values: bool
     ) -> Sequence[Row]:
-        """Return the last change up to a stretch's end of every key, or of those that the sources changed."""
+        """Return the last change of every key within the commits, or of the keys that the sources changed."""
         if sources is None:
-            return await self._tx.all(_STATE[values], self._tenant, stretch.line_id, stretch.upto)
+            return await self._tx.all(_STATE[values], self._tenant, commits.line_id, commits.upto)
         rows: list[Row] = []
         for source in sources:
             changed_in = (source.line_id, source.after, source.upto)
             rows += await self._tx.all(
-                _STATE_OF_TOUCHED[values], self._tenant, *changed_in, stretch.line_id, stretch.upto
+                _STATE_OF_TOUCHED[values], self._tenant, *changed_in, commits.line_id, commits.upto
             )
         return rows
 

@@ -1,4 +1,4 @@
-"""How history's rows become commits, changes and versions."""
+"""Row mappers of history: commits, changes and versions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHANGE = "c.key, c.incarnation, c.version, c.act, c.blob_hash, c.meta"
 VERSION = f"{CHANGE}, c.seq, k.author, k.committed_at, k.reason, k.step, k.principal_id"
 COMMIT = """k.line_id, k.seq, k.hash, k.author, k.principal_id, k.committed_at, k.reason, k.step,
 k.merged_line, k.merged_seq, k.merged_hash"""
-# From key to key by the index, so that it costs as much as there are keys, however often each was written.
+# Loose index scan: the cost depends on the number of keys, not on how often each was written.
 ALL_KEYS = """
 WITH RECURSIVE touched(key) AS (
     SELECT MIN(f.key) FROM changes f WHERE f.tenant = $1 AND f.line_id = $2
@@ -34,7 +34,7 @@ _meta = msgspec.json.Decoder(ChangeMeta)
 
 
 def version(row: Row) -> Version:
-    """Make a version of VERSION, and of the value behind it if that was asked for."""
+    """Build a version from a VERSION row, with its value if the row has one."""
     *of_change, seq, author, committed_at, reason, step, principal_id = row[:_VERSION_COLUMNS]
     content = row[_VERSION_COLUMNS] if len(row) > _VERSION_COLUMNS else None
     value = None if content is None else text_of(content)
@@ -50,7 +50,7 @@ def change(key: str, incarnation: int, number: int, act: str, blob_hash: bytes |
 
 
 def recorded(rows: Sequence[Row]) -> StoredCommit:
-    """Make a commit of COMMIT followed by CHANGE: a row for each of its changes, or one without."""
+    """Build a commit from COMMIT + CHANGE rows: one for each change, or one without changes."""
     line_id, seq, commit_hash, author, principal_id, committed_at, reason, step, *merged = rows[0][:_COMMIT_COLUMNS]
     changes = tuple(_changes(rows))
     merge = None if merged[0] is None else Point(*merged)
@@ -59,7 +59,7 @@ def recorded(rows: Sequence[Row]) -> StoredCommit:
 
 
 def by_commit(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """Split rows of COMMIT and what follows, in order of seq, into those of each commit."""
+    """Group COMMIT rows, ordered by seq, by commit."""
     for _, group in groupby(rows, key=lambda row: row[1]):
         yield list(group)
 

@@ -1,4 +1,4 @@
-"""Recomputing the hashes of a line, a page of commits at a time, to find what is not as it was written."""
+"""Verification of a line: recomputes all hashes, a page of commits at a time."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ LEFT JOIN commits k ON k.tenant = l.tenant AND k.line_id = l.line_id AND k.seq =
 WHERE l.tenant = $2 AND l.line_id = $3
 """
 _TAGS = "SELECT label, seq, created_by, created_at, automatic, hash FROM tags WHERE tenant = $1 AND line_id = $2"
-# Pruning takes only what was replaced.
-_STANDING_BUT_PRUNED = """
+# Only replaced values may be pruned.
+_CURRENT_BUT_PRUNED = """
 SELECT c.key, c.seq FROM changes c
 WHERE c.tenant = $1 AND c.line_id = $2 AND c.pruned <> 0 AND c.act = 'write' AND NOT EXISTS (
     SELECT 1 FROM changes f WHERE f.tenant = $1 AND f.line_id = $2 AND f.key = c.key AND f.seq > c.seq)
 LIMIT 1
 """
-# A snapshot is taken of what stands, so nothing it names can have been pruned before, nor may it be after.
-_NAMED_BUT_PRUNED = f"""
+# Values of a tagged version are never pruned: they were current when it was tagged, and are protected since.
+_TAGGED_BUT_PRUNED = f"""
 {ALL_KEYS}
 SELECT c.key FROM touched
 JOIN changes c ON c.tenant = $1 AND c.line_id = $2 AND c.key = touched.key AND c.seq = (
@@ -54,7 +54,7 @@ JOIN changes c ON c.tenant = $1 AND c.line_id = $2 AND c.key = touched.key AND c
     WHERE x.tenant = $1 AND x.line_id = $2 AND x.key = touched.key AND x.seq <= $3)
 WHERE c.pruned <> 0 AND c.act = 'write' LIMIT 1
 """  # noqa: S608 - our own SQL
-# What a board keeps ready for reading must be what its history says.
+# The materialised entries of a board must match its history.
 _ENTRIES = """
 SELECT e.key, e.incarnation, e.version, e.blob_hash, e.tokens, e.expires_at, e.readable_by, e.writable_by,
        c.incarnation, c.version, c.blob_hash, c.meta, c.act
@@ -71,7 +71,7 @@ _KEY, _VERSION, _HASH, _PRUNED, _CONTENT, _WEIGHT = 11, 13, 15, 17, 18, 19
 
 
 class _Damaged(Exception):
-    """Something is not as it was written. ``kind`` says so without names that not everybody may know."""
+    """An integrity error. ``kind`` contains no key names."""
 
     def __init__(self, told: str, kind: str | None = None) -> None:
         super().__init__(told)
@@ -79,7 +79,7 @@ class _Damaged(Exception):
 
 
 class _Reached(NamedTuple):
-    """What the commits up to one say of where the line stands; the weight is None where it was not noted."""
+    """Expected head after the commits so far; the weight is None if a commit did not store it."""
 
     seq: int
     hash: bytes
@@ -88,7 +88,7 @@ class _Reached(NamedTuple):
 
 
 async def find_damage(transaction: Transaction, line_id: str) -> Damage | None:
-    """Return what of a line's own commits, values or tags is not as it was written; None if all is."""
+    """Return the first integrity error in a line's own commits, values or tags."""
     try:
         await _check(transaction, line_id)
     except _Damaged as damage:
@@ -118,7 +118,7 @@ async def _check(transaction: Transaction, line_id: str) -> None:
 
 
 async def _follow(transaction: Transaction, line_id: str, begin: _Reached, seq: int) -> _Reached:
-    """Return what the commits behind a beginning come to, having checked each."""
+    """Check all commits after the base and return the expected head."""
     reached = begin
     while reached.seq < seq:
         upto = reached.seq + _COMMITS_AT_ONCE
@@ -131,13 +131,13 @@ async def _follow(transaction: Transaction, line_id: str, begin: _Reached, seq: 
 
 
 async def _base(transaction: Transaction, line_id: str | None, seq: int | None) -> _Reached:
-    """Return what the first commit of a line follows."""
+    """Return the parent of a line's first commit."""
     found = await _commit_at(transaction, line_id, seq or 0)
     return _Reached(seq or 0, EMPTY, 0 if not seq else None, None) if found is None else found
 
 
 async def _commit_at(transaction: Transaction, line_id: str | None, seq: int) -> _Reached | None:
-    """Return a commit, on a line or on the one it came from."""
+    """Return a commit of a line or of its base."""
     while line_id is not None and seq:
         row = await transaction.one(_BASE, seq, transaction.tenant, line_id)
         if row is None:
@@ -149,7 +149,7 @@ async def _commit_at(transaction: Transaction, line_id: str | None, seq: int) ->
 
 
 async def _check_what_stands(transaction: Transaction, line_id: str) -> None:
-    row = await transaction.one(_STANDING_BUT_PRUNED, transaction.tenant, line_id)
+    row = await transaction.one(_CURRENT_BUT_PRUNED, transaction.tenant, line_id)
     if row is not None:
         raise _Damaged(
             f"the value of '{row[0]}' is gone without having been replaced",
@@ -181,12 +181,12 @@ async def _check_tags(transaction: Transaction, line_id: str) -> None:
     ):
         named = await _commit_at(transaction, line_id, seq)
         tag = Tag(label, seq, created_by, created_at, automatic=bool(automatic))
-        # Tags from before there were seals have none.
+        # Old tags have no seal.
         if seal is not None and tag.seal(EMPTY if named is None else named.hash) != seal:
             raise _Damaged(
                 f"the snapshot '{label}' is not what was set", f"a snapshot of version {seq} is not what was set"
             )
-        gone = await transaction.one(_NAMED_BUT_PRUNED, transaction.tenant, line_id, seq)
+        gone = await transaction.one(_TAGGED_BUT_PRUNED, transaction.tenant, line_id, seq)
         if gone is not None:
             raise _Damaged(
                 f"the value of '{gone[0]}' is gone although the snapshot '{label}' names it",

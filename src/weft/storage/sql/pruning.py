@@ -1,4 +1,4 @@
-"""Forgetting old values of a line in SQL. The record that they existed stays, and so does every hash."""
+"""Pruning of old values in SQL. Versions and hashes stay."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from weft.capabilities.history.store import Limits
     from weft.storage.sql.database import Transaction
 
-# Old versions are looked for only just behind those that are kept, so that a long history costs no more.
-_BEHIND_AT_ONCE = 64
+# Only the versions right before the retained ones are scanned: constant cost for a long history.
+_OLDER_AT_ONCE = 64
 _CHANGES_AT_ONCE = 500
-_FOLLOWING = """
+_NEXT_CHANGE = """
 SELECT MIN(following.seq) FROM changes following
 WHERE following.tenant = c.tenant AND following.line_id = c.line_id AND following.key = c.key AND following.seq > c.seq
 """
-# What a tag, a pin or a branch names stands until the key's next change.
+# A value is held if a tag, a pin or a branch point lies between its commit and the key's next change.
 _HELD = f"""
 EXISTS (SELECT 1 FROM tags t WHERE t.tenant = c.tenant AND t.line_id = c.line_id
-          AND t.seq >= c.seq AND t.seq < ({_FOLLOWING}))
+          AND t.seq >= c.seq AND t.seq < ({_NEXT_CHANGE}))
 OR EXISTS (SELECT 1 FROM pins p WHERE p.tenant = c.tenant AND p.line_id = c.line_id
-             AND p.seq >= c.seq AND p.seq < ({_FOLLOWING}))
+             AND p.seq >= c.seq AND p.seq < ({_NEXT_CHANGE}))
 OR EXISTS (SELECT 1 FROM lines l WHERE l.tenant = c.tenant AND l.base_line = c.line_id
-             AND l.base_seq >= c.seq AND l.base_seq < ({_FOLLOWING}))
+             AND l.base_seq >= c.seq AND l.base_seq < ({_NEXT_CHANGE}))
 """  # noqa: S608 - our own SQL
-_BEHIND = f"""
+_OLDER = f"""
 SELECT c.seq, c.blob_hash FROM changes c
 WHERE c.tenant = $1 AND c.line_id = $2 AND c.key = $3 AND c.pruned = 0 AND c.act = 'write'
   AND c.seq IN (SELECT old.seq FROM changes old WHERE old.tenant = $1 AND old.line_id = $2 AND old.key = $3
@@ -39,7 +39,7 @@ WHERE c.tenant = $1 AND c.line_id = $2 AND c.key = $3 AND c.pruned = 0 AND c.act
 _NEXT = f"""
 SELECT c.key, c.seq, c.blob_hash, CASE WHEN {_HELD} THEN 1 ELSE 0 END,
        (SELECT k.committed_at FROM commits k
-        WHERE k.tenant = c.tenant AND k.line_id = c.line_id AND k.seq = ({_FOLLOWING})),
+        WHERE k.tenant = c.tenant AND k.line_id = c.line_id AND k.seq = ({_NEXT_CHANGE})),
        (SELECT k.committed_at FROM commits k WHERE k.tenant = c.tenant AND k.line_id = c.line_id AND k.seq = c.seq)
 FROM changes c
 WHERE c.tenant = $1 AND c.line_id = $2 AND (c.key, c.seq) > ($3, $4) AND c.pruned = 0 AND c.act = 'write'
@@ -52,16 +52,16 @@ ORDER BY seq DESC LIMIT 1 OFFSET $4
 
 
 async def prune_key(transaction: Transaction, line_id: str, key: str, keep: int) -> None:
-    rows = await transaction.all(_BEHIND, transaction.tenant, line_id, key, _BEHIND_AT_ONCE, keep)
+    rows = await transaction.all(_OLDER, transaction.tenant, line_id, key, _OLDER_AT_ONCE, keep)
     await _forget(transaction, line_id, [(key, *row) for row in rows])
 
 
-async def prune_some(transaction: Transaction, line_id: str, begin: PruneCursor, limits: Limits) -> Pruned:
+async def prune_batch(transaction: Transaction, line_id: str, begin: PruneCursor, limits: Limits) -> Pruned:
     rows = await transaction.all(_NEXT, transaction.tenant, line_id, begin.key, begin.seq, _CHANGES_AT_ONCE)
     oldest_kept = await _oldest_kept(transaction, line_id, {row[0] for row in rows}, limits.versions)
     going = []
     for key, seq, blob_hash, held, replaced_at, written_at in rows:
-        # What stands today is not history, whatever its age.
+        # Current values are never pruned.
         if held or replaced_at is None:
             continue
         too_old = _is_before(replaced_at, limits.replaced_before) or _is_before(written_at, limits.written_before)
@@ -73,7 +73,7 @@ async def prune_some(transaction: Transaction, line_id: str, begin: PruneCursor,
     return Pruned(len(going), freed, min(seqs, default=0), max(seqs, default=0), reached)
 
 
-async def forget_moments(transaction: Transaction, line_id: str, limits: Limits) -> None:
+async def delete_automatic_tags(transaction: Transaction, line_id: str, limits: Limits) -> None:
     if limits.replaced_before is not None:
         await transaction.run(
             "DELETE FROM tags WHERE tenant = $1 AND line_id = $2 AND automatic = 1 AND created_at < $3",
@@ -94,12 +94,12 @@ async def forget_moments(transaction: Transaction, line_id: str, limits: Limits)
         )
 
 
-def _is_before(moment: int, limit: int | None) -> bool:
-    return limit is not None and moment < limit
+def _is_before(time: int, limit: int | None) -> bool:
+    return limit is not None and time < limit
 
 
 async def _oldest_kept(transaction: Transaction, line_id: str, keys: set[str], versions: int | None) -> dict[str, int]:
-    """Return, for each key that has more versions than are kept, the oldest of those."""
+    """Return the oldest retained version of each key that has more versions than the limit."""
     if versions is None:
         return {}
     oldest = {}

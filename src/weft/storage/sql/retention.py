@@ -1,4 +1,4 @@
-"""How long old values stay, and what was removed because of it, in SQL."""
+"""Retention rules and prune log in SQL."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 _PRUNING = """
 SELECT pruning_id, line_id, pruned_at, pruned_by, rule, versions, bytes, first_seq, last_seq FROM prunings
 """
-# Behind every id there can be, in any order of letters.
+# Sorts after every id in any collation.
 _LAST_ID = "zzzz"
 
 
 class SqlRetentionRules:
-    """Rules, as rows of one tenant."""
+    """RetentionRules of one tenant."""
 
     __slots__ = ("_tenant", "_tx")
 
@@ -63,7 +63,7 @@ class SqlRetentionRules:
 
 
 class SqlPruningLog:
-    """Prunings, as rows of one tenant."""
+    """PruningLog of one tenant."""
 
     __slots__ = ("_tenant", "_tx")
 

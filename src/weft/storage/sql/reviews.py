@@ -1,4 +1,4 @@
-"""Merges under review, and the index of all snapshots, in SQL."""
+"""Merge reviews and the snapshot index in SQL."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ FROM reviews
 _CONFLICTS = 8
 _STATE = 3
 _SNAPSHOT = "SELECT line_id, label, seq, created_by, created_at, automatic FROM tags "
-# Behind every id there can be, in any order of letters, and every moment.
+# Sort after every id in any collation, and after every timestamp.
 _LAST_ID = "zzzz"
-_LAST_MOMENT = 2**62
+_MAX_TIMESTAMP = 2**62
 _encode = msgspec.json.Encoder().encode
 _conflicts = msgspec.json.Decoder(tuple[ConflictHashes, ...])
 
 
 class SqlReviewStore:
-    """Reviews, as rows of one tenant."""
+    """ReviewStore of one tenant."""
 
     __slots__ = ("_tenant", "_tx")
 
@@ -119,7 +119,7 @@ class SqlReviewStore:
 
 
 class SqlSnapshotIndex:
-    """The snapshots of every line of one tenant."""
+    """SnapshotIndex of one tenant."""
 
     __slots__ = ("_tenant", "_tx")
 
@@ -130,7 +130,7 @@ class SqlSnapshotIndex:
     async def newest(
         self, before: SnapshotPosition | None, limit: int, line_id: str | None
     ) -> Sequence[IndexedSnapshot]:
-        position = before or (_LAST_MOMENT, "", "")
+        position = before or (_MAX_TIMESTAMP, "", "")
         if line_id is None:
             rows = await self._tx.all(
                 _SNAPSHOT
@@ -158,7 +158,7 @@ class SqlSnapshotIndex:
 
 
 async def erase_reviews(transaction: Transaction, trunk: str) -> None:
-    """Forget every merge into a line or a branch of it, whether or not that branch is still there."""
+    """Delete all reviews of a line and its branches, including deleted branches."""
     await transaction.run(
         """
         DELETE FROM reviews WHERE tenant = $1 AND review_id > '' AND (

@@ -1,4 +1,4 @@
-"""Versions by their names: many at once, wherever they are."""
+"""Bulk lookup of versions by line, key and commit."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from weft.capabilities.history.model import Version
     from weft.storage.sql.database import Transaction, Value
 
-# A statement for so many at once; the last is named again where there are fewer.
+# Batch size of a statement; a short batch repeats its last parameter.
 _AT_ONCE = 50
 _BLOBS = "LEFT JOIN blobs b ON b.tenant = c.tenant AND b.hash = c.blob_hash AND c.pruned = 0"
 
 
 def _places(width: int) -> str:
-    """Return rows of parameters behind the tenant: a line, a key where there is one, and a number."""
+    """Return parameter rows after the tenant: line, optional key, number."""
     texts = ["CAST(${} AS TEXT)"] * (width - 1)
     row = ", ".join(["CAST($1 AS TEXT)", *texts, "CAST(${} AS BIGINT)"])
     firsts = range(2, 2 + _AT_ONCE * width, width)
@@ -49,7 +49,7 @@ ORDER BY c.seq
 
 
 async def versions_at(transaction: Transaction, spots: Sequence[ChangeRef]) -> dict[ChangeRef, Version]:
-    """Return what commits made of keys, with values."""
+    """Return changes by line, key and commit, with values."""
     found: dict[ChangeRef, Version] = {}
     for some in _batches(list(dict.fromkeys(spots))):
         for line_id, *rest in await transaction.all(_AT, transaction.tenant, *some):
@@ -59,21 +59,21 @@ async def versions_at(transaction: Transaction, spots: Sequence[ChangeRef]) -> d
 
 
 async def versions_of(
-    transaction: Transaction, moments: Sequence[tuple[str, int]]
+    transaction: Transaction, commits: Sequence[tuple[str, int]]
 ) -> dict[tuple[str, int], list[Version]]:
-    """Return everything that commits changed, by key, without values."""
+    """Return all changes of commits, by key, without values."""
     found: dict[tuple[str, int], dict[str, Version]] = {}
-    for some in _batches(list(dict.fromkeys(moments))):
+    for some in _batches(list(dict.fromkeys(commits))):
         for line_id, *rest in await transaction.all(_OF_COMMITS, transaction.tenant, *some):
             each = version(rest)
             found.setdefault((line_id, each.seq), {})[each.change.key] = each
-    return {moment: [by_key[key] for key in sorted(by_key)] for moment, by_key in found.items()}
+    return {commit: [by_key[key] for key in sorted(by_key)] for commit, by_key in found.items()}
 
 
 async def versions_numbered(
     transaction: Transaction, line_id: str, key: str, incarnation: int, number: int
 ) -> Sequence[Version]:
-    """Return the changes that bear a version's number on one line: its writing, and its end."""
+    """Return the changes with a version's number on one line: its write and its deletion."""
     rows = await transaction.all(_NUMBERED, transaction.tenant, line_id, key, incarnation, number)
     return [version(row) for row in rows]
 
