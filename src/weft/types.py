@@ -25,7 +25,7 @@ from weft.capabilities.agent_context.push import ChangedEntry, ContextPushed, Kn
 from weft.capabilities.agent_context.status import ContextStatus
 from weft.capabilities.agent_context.views import AgentDefinition, ContextEntry
 from weft.capabilities.board.admin_view import InspectedEntry, Inspection
-from weft.capabilities.board.check import BoardFinding, Hygiene
+from weft.capabilities.board.check import BoardCheck, BoardFinding
 from weft.capabilities.board.guidance import (
     ConventionGroup,
     ConventionNames,
@@ -40,8 +40,8 @@ from weft.capabilities.board.operations import (
     EntryDeleted,
     EntryRead,
     EntryWritten,
-    History,
     KeyDifference,
+    KeyHistory,
     KeyInfo,
     Keys,
     PastEntry,
@@ -216,6 +216,7 @@ __all__ = [
     "Bisected",
     "Blame",
     "Blamed",
+    "BoardCheck",
     "BoardFinding",
     "BoardSize",
     "BranchDeleted",
@@ -276,9 +277,7 @@ __all__ = [
     "Event",
     "Events",
     "Guidance",
-    "History",
     "HistoryPruned",
-    "Hygiene",
     "InspectedEntry",
     "InspectedMemory",
     "Inspection",
@@ -288,6 +287,7 @@ __all__ = [
     "KeyConvention",
     "KeyDiff",
     "KeyDifference",
+    "KeyHistory",
     "KeyInfo",
     "Keys",
     "Knowledge",

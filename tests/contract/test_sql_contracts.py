@@ -57,7 +57,7 @@ class TestObjectIndex(contracts.ObjectIndexContract):
     """The index of values outside the database, in SQL."""
 
 
-class TestSwitchStore(contracts.SwitchStoreContract):
+class TestCheckoutStore(contracts.CheckoutStoreContract):
     """Who works on which branch, in SQL."""
 
 

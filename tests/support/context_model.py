@@ -9,7 +9,7 @@ from support.history_model import Commit, Entry, Line
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from support.history_model import Moment, State
+    from support.history_model import Place, State
 
     # What each part says, by part and key.
     Memory = dict[str, dict[str, Any]]
@@ -33,7 +33,7 @@ class ContextModel:
             return f"agent:{self.owner}"
         return f"context:{self.owner}:{part}" + ("" if branch == "main" else f"@{branch}")
 
-    def part_at(self, root: Line, part: str, seq: int | None = None) -> Moment | None:
+    def part_at(self, root: Line, part: str, seq: int | None = None) -> Place | None:
         """Return where a part stood at a version of the whole."""
         named = root.state_at(root.head if seq is None else seq).get(part)
         if named is None:
@@ -74,7 +74,7 @@ class ContextModel:
         self.roots.pop(branch).deleted = True
         self.parts = {name: line for name, line in self.parts.items() if not name.endswith(f"@{branch}")}
 
-    def give_up(self, held: set[Moment], versions: Mapping[str, int], now: float) -> None:
+    def give_up(self, held: set[Place], versions: Mapping[str, int], now: float) -> None:
         """Note which old values retention may have removed: all but those that something needs."""
         needed = {self._owned(moment) for root, seq in {*held, *self._ends()} for moment in self._parts_at(root, seq)}
         needed |= {self._owned((line, seq)) for line in self.parts.values() for seq in line.named.values()}
@@ -92,19 +92,19 @@ class ContextModel:
                     if not any(line is other and seq <= at < following for other, at in needed):
                         line.pruned.add((key, seq))
 
-    def _ends(self) -> set[Moment]:
+    def _ends(self) -> set[Place]:
         """Return the moments of the whole that have a name, or at which a branch begins or ends."""
         ends = {(root, seq) for root in self.roots.values() for seq in (root.head, *root.named.values())}
         return ends | {root.base for root in self.roots.values() if root.base}
 
-    def _parts_at(self, root: Line, seq: int) -> Iterator[Moment]:
+    def _parts_at(self, root: Line, seq: int) -> Iterator[Place]:
         for part in PARTS:
             at = self.part_at(root, part, seq) if seq else None
             if at is not None:
                 yield at
 
     @staticmethod
-    def _owned(moment: Moment) -> Moment:
+    def _owned(moment: Place) -> Place:
         line, seq = moment
         return line.owner(seq), seq
 

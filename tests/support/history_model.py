@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     State = dict[str, "Entry"]
-    Moment = tuple["Line", int]
+    Place = tuple["Line", int]
 
 
 class Entry(NamedTuple):
@@ -37,15 +37,15 @@ class Commit:
 
     at: float
     changes: Mapping[str, Entry | None]
-    merged: Moment | None = None
+    merged: Place | None = None
 
 
 @dataclass(eq=False)
 class Line:
-    """One line. A branch goes on from a moment of another."""
+    """One line. A branch starts from a version of another."""
 
     name: str
-    base: Moment | None = None
+    base: Place | None = None
     commits: dict[int, Commit] = field(default_factory=dict)
     # Moments with a name, and values that retention has removed.
     named: dict[str, int] = field(default_factory=dict)
@@ -103,10 +103,10 @@ class Line:
             yield key, [seq for seq, commit in self.commits.items() if key in commit.changes]
 
 
-def ancestors(moment: Moment) -> set[Moment]:
-    """Return a moment and all that came before it, by descent and by merges with lines that are still there."""
-    found: set[Moment] = set()
-    waiting = [moment]
+def ancestors(place: Place) -> set[Place]:
+    """Return a place and all that came before it, by descent and by merges with lines that are still there."""
+    found: set[Place] = set()
+    waiting = [place]
     while waiting:
         line, seq = waiting.pop()
         owner = line.owner(seq)
@@ -120,10 +120,10 @@ def ancestors(moment: Moment) -> set[Moment]:
     return found
 
 
-def meeting_points(one: Moment, other: Moment) -> set[Moment]:
+def meeting_points(one: Place, other: Place) -> set[Place]:
     """Return the common ancestors that do not come before another one."""
     both = ancestors(one) & ancestors(other)
-    before = {earlier for moment in both for earlier in ancestors(moment) - {moment}}
+    before = {earlier for place in both for earlier in ancestors(place) - {place}}
     return both - before
 
 
@@ -153,7 +153,7 @@ def prune(lines: list[Line], versions: int) -> int:
                 following = min(later for later in seqs if later > seq)
                 entry = line.commits[seq].changes[key]
                 known = entry is None or (key, seq) in line.pruned
-                if not known and not any(seq <= moment < following for moment in held):
+                if not known and not any(seq <= place < following for place in held):
                     line.pruned.add((key, seq))
                     removed += 1
     return removed

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from weft.capabilities.agent_context.push import ContextPushed, Knowledge, RemovedKey
     from weft.capabilities.agent_context.status import ContextStatus
     from weft.capabilities.board.admin_view import Inspection
-    from weft.capabilities.board.check import Hygiene
+    from weft.capabilities.board.check import BoardCheck
     from weft.capabilities.board.guidance import ConventionGroup, ConventionNames, ConventionsDefined, Guidance
     from weft.capabilities.board.operations import (
         Comparison,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         EntryDeleted,
         EntryRead,
         EntryWritten,
-        History,
+        KeyHistory,
         Keys,
         SnapshotInfo,
         SnapshotRead,
@@ -254,7 +254,7 @@ class BoardOperations:
         self._caller = caller
 
     async def list_keys(self, session_id: str, *, branch: str | None = None) -> Keys:
-        """See what the board holds, with sizes but without values, so you can choose what is worth reading."""
+        """List the keys of the board with sizes but without values, to choose what to read."""
         return await self._caller.call("board.list_keys", {"session_id": session_id, **given(branch=branch)})
 
     async def read(self, session_id: str, key: str, *, branch: str | None = None) -> EntryRead:
@@ -262,7 +262,7 @@ class BoardOperations:
         return await self._caller.call("board.read", {"session_id": session_id, "key": key, **given(branch=branch)})
 
     async def read_batch(self, session_id: str, keys: Sequence[str], *, branch: str | None = None) -> EntriesRead:
-        """Read several entries in one call, all as they stood at one moment."""
+        """Read several entries from one consistent state in one call."""
         return await self._caller.call(
             "board.read_batch", {"session_id": session_id, "keys": keys, **given(branch=branch)}
         )
@@ -283,7 +283,7 @@ class BoardOperations:
     ) -> EntryWritten:
         """Create or overwrite one entry: conclusions and state that others need, not raw data.
 
-        The last write wins unless ``if_version`` says which version it must replace.
+        The last write wins unless ``if_version`` names the version to replace.
         """
         return await self._caller.call(
             "board.write",
@@ -313,7 +313,7 @@ class BoardOperations:
         reason: str | None = None,
         step: str | None = None,
     ) -> EntryDeleted:
-        """Remove an entry that is no longer relevant."""
+        """Delete an entry that is no longer relevant."""
         return await self._caller.call(
             "board.delete",
             {
@@ -331,15 +331,15 @@ class BoardOperations:
         versions: Sequence[int] | None = None,
         incarnation: int | None = None,
         branch: str | None = None,
-    ) -> History:
-        """See how a key came to say what it says: its earlier versions, who wrote them and when."""
+    ) -> KeyHistory:
+        """Read the earlier versions of a key: values, authors and times."""
         return await self._caller.call(
             "board.read_history",
             {"session_id": session_id, "key": key, **given(versions=versions, incarnation=incarnation, branch=branch)},
         )
 
     async def snapshot(self, session_id: str, label: str, *, branch: str | None = None) -> SnapshotInfo:
-        """Freeze the whole board under a name, to look back at or return to."""
+        """Name the current state of the whole board, to read, compare or restore it later."""
         return await self._caller.call(
             "board.snapshot", {"session_id": session_id, "label": label, **given(branch=branch)}
         )
@@ -349,7 +349,7 @@ class BoardOperations:
         return await self._caller.call("board.list_snapshots", {"session_id": session_id, **given(branch=branch)})
 
     async def read_snapshot(self, session_id: str, label: str, *, branch: str | None = None) -> SnapshotRead:
-        """Read the board as it was when a snapshot was taken."""
+        """Read the board as of a snapshot."""
         return await self._caller.call(
             "board.read_snapshot", {"session_id": session_id, "label": label, **given(branch=branch)}
         )
@@ -357,16 +357,16 @@ class BoardOperations:
     async def compare_snapshots(
         self, session_id: str, from_label: str, *, to_label: str | None = None, branch: str | None = None
     ) -> Comparison:
-        """Compare two snapshots, or a snapshot with the present board."""
+        """Compare two snapshots, or a snapshot with the current board."""
         return await self._caller.call(
             "board.compare_snapshots",
             {"session_id": session_id, "from_label": from_label, **given(to_label=to_label, branch=branch)},
         )
 
     async def restore_snapshot(self, session_id: str, label: str, *, branch: str | None = None) -> SnapshotRestored:
-        """Return the whole board to a snapshot; takes a clearance of 3.
+        """Return the whole board to a snapshot. Needs clearance 3.
 
-        Nothing is rewritten: the way back is recorded as new versions, and what the board held before gets a snapshot.
+        History is not rewritten: the restore adds new versions, and the state before it gets an automatic snapshot.
         """
         return await self._caller.call(
             "board.restore_snapshot", {"session_id": session_id, "label": label, **given(branch=branch)}
@@ -379,14 +379,14 @@ class BoardOperations:
         conventions: str | None = None,
         part: Literal["all", "conventions", "writing", "reading"] = "all",
     ) -> Guidance:
-        """Get the text that tells an agent how to use the board, ready for its system prompt."""
+        """Get the text for an agent's system prompt that explains how to use the board."""
         return await self._caller.call(
             "board.guidance", {"part": part, **given(session_id=session_id, conventions=conventions)}
         )
 
     async def check(
         self, session_id: str, *, branch: str | None = None, stale_hours: float = 168.0, unread_hours: float = 1.0
-    ) -> Hygiene:
+    ) -> BoardCheck:
         """Check the board for raw dumps, likely secrets and personal data, stale, duplicate and unread keys."""
         return await self._caller.call(
             "board.check",
@@ -1883,9 +1883,9 @@ class SessionOperations:
         return await self._caller.call("session.overview", {"session_id": session_id})
 
     async def inspect(self, session_id: str, *, branch: str | None = None) -> Inspection:
-        """Look at everything a session's board holds, values included, and check that its history is intact.
+        """Read everything on a session's board, values included, and verify its history.
 
-        For admins only; every use is written to the audit log.
+        For admins only; every call is audited.
         """
         return await self._caller.call("session.inspect", {"session_id": session_id, **given(branch=branch)})
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from weft.capabilities.agent_context.push import ContextPushed, Knowledge, RemovedKey
     from weft.capabilities.agent_context.status import ContextStatus
     from weft.capabilities.board.admin_view import Inspection
-    from weft.capabilities.board.check import Hygiene
+    from weft.capabilities.board.check import BoardCheck
     from weft.capabilities.board.guidance import ConventionGroup, ConventionNames, ConventionsDefined, Guidance
     from weft.capabilities.board.operations import (
         Comparison,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         EntryDeleted,
         EntryRead,
         EntryWritten,
-        History,
+        KeyHistory,
         Keys,
         SnapshotInfo,
         SnapshotRead,
@@ -254,7 +254,7 @@ class SyncBoardOperations:
         self._caller = caller
 
     def list_keys(self, session_id: str, *, branch: str | None = None) -> Keys:
-        """See what the board holds, with sizes but without values, so you can choose what is worth reading."""
+        """List the keys of the board with sizes but without values, to choose what to read."""
         return self._caller.call("board.list_keys", {"session_id": session_id, **given(branch=branch)})
 
     def read(self, session_id: str, key: str, *, branch: str | None = None) -> EntryRead:
@@ -262,7 +262,7 @@ class SyncBoardOperations:
         return self._caller.call("board.read", {"session_id": session_id, "key": key, **given(branch=branch)})
 
     def read_batch(self, session_id: str, keys: Sequence[str], *, branch: str | None = None) -> EntriesRead:
-        """Read several entries in one call, all as they stood at one moment."""
+        """Read several entries from one consistent state in one call."""
         return self._caller.call("board.read_batch", {"session_id": session_id, "keys": keys, **given(branch=branch)})
 
     def write(
@@ -281,7 +281,7 @@ class SyncBoardOperations:
     ) -> EntryWritten:
         """Create or overwrite one entry: conclusions and state that others need, not raw data.
 
-        The last write wins unless ``if_version`` says which version it must replace.
+        The last write wins unless ``if_version`` names the version to replace.
         """
         return self._caller.call(
             "board.write",
@@ -311,7 +311,7 @@ class SyncBoardOperations:
         reason: str | None = None,
         step: str | None = None,
     ) -> EntryDeleted:
-        """Remove an entry that is no longer relevant."""
+        """Delete an entry that is no longer relevant."""
         return self._caller.call(
             "board.delete",
             {
@@ -329,15 +329,15 @@ class SyncBoardOperations:
         versions: Sequence[int] | None = None,
         incarnation: int | None = None,
         branch: str | None = None,
-    ) -> History:
-        """See how a key came to say what it says: its earlier versions, who wrote them and when."""
+    ) -> KeyHistory:
+        """Read the earlier versions of a key: values, authors and times."""
         return self._caller.call(
             "board.read_history",
             {"session_id": session_id, "key": key, **given(versions=versions, incarnation=incarnation, branch=branch)},
         )
 
     def snapshot(self, session_id: str, label: str, *, branch: str | None = None) -> SnapshotInfo:
-        """Freeze the whole board under a name, to look back at or return to."""
+        """Name the current state of the whole board, to read, compare or restore it later."""
         return self._caller.call("board.snapshot", {"session_id": session_id, "label": label, **given(branch=branch)})
 
     def list_snapshots(self, session_id: str, *, branch: str | None = None) -> Snapshots:
@@ -345,7 +345,7 @@ class SyncBoardOperations:
         return self._caller.call("board.list_snapshots", {"session_id": session_id, **given(branch=branch)})
 
     def read_snapshot(self, session_id: str, label: str, *, branch: str | None = None) -> SnapshotRead:
-        """Read the board as it was when a snapshot was taken."""
+        """Read the board as of a snapshot."""
         return self._caller.call(
             "board.read_snapshot", {"session_id": session_id, "label": label, **given(branch=branch)}
         )
@@ -353,16 +353,16 @@ class SyncBoardOperations:
     def compare_snapshots(
         self, session_id: str, from_label: str, *, to_label: str | None = None, branch: str | None = None
     ) -> Comparison:
-        """Compare two snapshots, or a snapshot with the present board."""
+        """Compare two snapshots, or a snapshot with the current board."""
         return self._caller.call(
             "board.compare_snapshots",
             {"session_id": session_id, "from_label": from_label, **given(to_label=to_label, branch=branch)},
         )
 
     def restore_snapshot(self, session_id: str, label: str, *, branch: str | None = None) -> SnapshotRestored:
-        """Return the whole board to a snapshot; takes a clearance of 3.
+        """Return the whole board to a snapshot. Needs clearance 3.
 
-        Nothing is rewritten: the way back is recorded as new versions, and what the board held before gets a snapshot.
+        History is not rewritten: the restore adds new versions, and the state before it gets an automatic snapshot.
         """
         return self._caller.call(
             "board.restore_snapshot", {"session_id": session_id, "label": label, **given(branch=branch)}
@@ -375,14 +375,14 @@ class SyncBoardOperations:
         conventions: str | None = None,
         part: Literal["all", "conventions", "writing", "reading"] = "all",
     ) -> Guidance:
-        """Get the text that tells an agent how to use the board, ready for its system prompt."""
+        """Get the text for an agent's system prompt that explains how to use the board."""
         return self._caller.call(
             "board.guidance", {"part": part, **given(session_id=session_id, conventions=conventions)}
         )
 
     def check(
         self, session_id: str, *, branch: str | None = None, stale_hours: float = 168.0, unread_hours: float = 1.0
-    ) -> Hygiene:
+    ) -> BoardCheck:
         """Check the board for raw dumps, likely secrets and personal data, stale, duplicate and unread keys."""
         return self._caller.call(
             "board.check",
@@ -1865,9 +1865,9 @@ class SyncSessionOperations:
         return self._caller.call("session.overview", {"session_id": session_id})
 
     def inspect(self, session_id: str, *, branch: str | None = None) -> Inspection:
-        """Look at everything a session's board holds, values included, and check that its history is intact.
+        """Read everything on a session's board, values included, and verify its history.
 
-        For admins only; every use is written to the audit log.
+        For admins only; every call is audited.
         """
         return self._caller.call("session.inspect", {"session_id": session_id, **given(branch=branch)})
 

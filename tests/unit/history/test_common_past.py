@@ -1,4 +1,4 @@
-"""The moment from which two lines went apart, whatever branches and merges lie between."""
+"""The merge base of two lines, across any branches and merges."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.req("CE-F25")
 
-Moment = tuple[str, int]
+Place = tuple[str, int]
 
 
 class Base(NamedTuple):
@@ -45,7 +45,7 @@ class Lines:
     """History in plain lists: as much of LineStore as merging asks for."""
 
     bases: dict[str, Base | None] = field(default_factory=lambda: {"main": None, "alien": None})
-    commits: dict[Moment, StoredCommit] = field(default_factory=dict)
+    commits: dict[Place, StoredCommit] = field(default_factory=dict)
     clock: int = 0
 
     def head(self, line_id: str) -> Point:
@@ -76,7 +76,7 @@ class Lines:
             return None
         return self.commits.get(((await self.past(line_id, seq))[0].line_id, seq))
 
-    async def merged_points(self, line_id: str, after: int, upto: int) -> Sequence[Moment]:
+    async def merged_points(self, line_id: str, after: int, upto: int) -> Sequence[Place]:
         furthest: dict[str, int] = {}
         for seq in range(after + 1, upto + 1):
             merged = self.commits[line_id, seq].commit.merged
@@ -96,15 +96,15 @@ class Lines:
         values: bool = True,  # noqa: ARG002
     ) -> Sequence[Version]:
         found = await self.commit_at(line_id, seq)
-        known = touched is None or any(stretch.upto > stretch.after for stretch in touched)
+        known = touched is None or any(commits.upto > commits.after for commits in touched)
         if found is None or not known:
             return []
         return [Version(found.commit.changes[0], seq, "a", found.commit.committed_at, None)]
 
-    def ancestors(self, moment: Moment) -> set[Moment]:
-        """Return a moment and all before it, found commit by commit."""
-        found: set[Moment] = set()
-        waiting = [moment]
+    def ancestors(self, place: Place) -> set[Place]:
+        """Return a commit and all its ancestors, found one by one."""
+        found: set[Place] = set()
+        waiting = [place]
         while waiting:
             line_id, seq = waiting.pop()
             base = self.bases[line_id]
@@ -118,13 +118,13 @@ class Lines:
                     waiting.append((merged.line_id, merged.seq))
         return found
 
-    def best_common(self, one: Point, other: Point) -> set[Moment]:
+    def best_common(self, one: Point, other: Point) -> set[Place]:
         """Return the common ancestors that are not before another one."""
         both = self.ancestors((one.line_id, one.seq)) & self.ancestors((other.line_id, other.seq))
-        return {moment for moment in both if not any(moment in self.ancestors(m) for m in both - {moment})}
+        return {place for place in both if not any(place in self.ancestors(m) for m in both - {place})}
 
 
-def found(lines: Lines, ours: Point, theirs: Point) -> Moment | None:
+def found(lines: Lines, ours: Point, theirs: Point) -> Place | None:
     point = asyncio.run(common_past(lines, ours, theirs))  # type: ignore[arg-type]
     return None if point is None else (point.line_id, point.seq)
 
@@ -169,7 +169,7 @@ def test_the_common_past_is_a_best_common_ancestor(steps: list[tuple[str, int, i
         assert (found(lines, ours, theirs) or ("", 0))[1] == 0
 
 
-def test_a_merge_back_and_forth_at_one_moment_of_the_clock_is_not_forgotten() -> None:
+def test_a_merge_back_and_forth_at_the_same_time_is_not_forgotten() -> None:
     lines = Lines()
     for number in range(10):
         lines.write("main", f"{number}")

@@ -134,13 +134,13 @@ def test_a_line_is_its_trunk_and_perhaps_a_branch(line_id: str, trunk: str, bran
     ],
 )
 def test_pasts_meet_in_the_last_they_share(ours: list[str], theirs: list[str], met: str | None) -> None:
-    def stretch(text: str) -> CommitRange:
+    def commit_range(text: str) -> CommitRange:
         line_id, _, numbers = text.partition(":")
         after, upto = map(int, numbers.split("-"))
         return CommitRange(line_id, after, upto)
 
-    one, other = [*map(stretch, ours)], [*map(stretch, theirs)]
-    expected = None if met is None else stretch(met)
+    one, other = [*map(commit_range, ours)], [*map(commit_range, theirs)]
+    expected = None if met is None else commit_range(met)
     assert shared_commits(one, other) == expected
     assert shared_commits(other, one) == expected
 

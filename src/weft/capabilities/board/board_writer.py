@@ -174,10 +174,10 @@ class BoardWriter(BoardView):
         await self._replace(written, removed, freed=sum(entry.tokens for entry in (*removed, *replaced)), why=why)
         for entry in written:
             await self._prune(entry)
-        said = _origin(why)
+        origin = _origin(why)
         await self.parts.outbox.publish(
-            *(self._key_event("written", entry, said) for entry in written),
-            *(self._key_event("deleted", entry, said) for entry in removed),
+            *(self._key_event("written", entry, origin) for entry in written),
+            *(self._key_event("deleted", entry, origin) for entry in removed),
         )
         await self._notify(written)
         return ApplyResult(self._readable_keys(written), self._readable_keys(removed))
@@ -356,11 +356,11 @@ class BoardWriter(BoardView):
         return f"board.{done}" if self.branch is None else f"branch.{done}"
 
     def _key_event(
-        self, done: str, entry: Entry, said: Mapping[str, object] | None = None, *, author: Author | None = None
+        self, done: str, entry: Entry, origin: Mapping[str, object] | None = None, *, author: Author | None = None
     ) -> NewEvent:
         # The commit locates the version without a scan of the key's history.
         about = {"version": entry.version, "incarnation": entry.incarnation, "commit": self.head.seq}
-        data = {**about, "value_size_tokens": entry.tokens, **(said or {})}
+        data = {**about, "value_size_tokens": entry.tokens, **(origin or {})}
         return self._event(self._event_type(done), entry.key, data, readable_by=entry.readers, author=author)
 
     def _event(

@@ -131,7 +131,7 @@ class ChangeMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     outside: bool = False
     media_type: str | None = None
     # The value was not imported: the key ends here, and a record describes the version.
-    left_behind: bool = False
+    not_imported: bool = False
 
 
 class Change(msgspec.Struct, frozen=True):

@@ -38,7 +38,7 @@ class Rule(NamedTuple):
     """Retention rule: keep old values for ``days``, or ``versions`` of each key. None sets no limit.
 
     A push that changes ``snapshot_from`` entries or more is preceded by an automatic snapshot; 0: never; None: as the
-    rule for all lines of the subject says.
+    rule of the subject.
     """
 
     days: int | None

@@ -322,7 +322,7 @@ class ExportCollector:
 
     async def _versions(self, line_id: str, versions: Sequence[Version]) -> None:
         # A version whose value was missing in an import has a stored record instead.
-        here = [version for version in versions if not version.change.meta.left_behind]
+        here = [version for version in versions if not version.change.meta.not_imported]
         seen = await self.rules.readable(line_id, here)
         seen.sort(key=lambda each: (each[0].seq, each[0].change.key))
         await self.items([ExportItem(version_item(line_id, version), readers) for version, readers in seen])

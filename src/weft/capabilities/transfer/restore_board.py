@@ -176,5 +176,5 @@ def _values(restored: Sequence[BoardVersion]) -> dict[bytes, str]:
 
 def _tombstone(change: Change) -> Change:
     """Return a deletion in place of a version without value: no older version may become the current one."""
-    readers = ChangeMeta(readable_by=change.meta.readable_by, left_behind=True)
+    readers = ChangeMeta(readable_by=change.meta.readable_by, not_imported=True)
     return structs.replace(change, act=ChangeKind.DELETE, blob_hash=None, meta=readers)

@@ -73,9 +73,9 @@ _KEY, _VERSION, _HASH, _PRUNED, _CONTENT, _WEIGHT = 11, 13, 15, 17, 18, 19
 class _Damaged(Exception):
     """An integrity error. ``kind`` contains no key names."""
 
-    def __init__(self, told: str, kind: str | None = None) -> None:
-        super().__init__(told)
-        self.kind = kind or told
+    def __init__(self, detail: str, kind: str | None = None) -> None:
+        super().__init__(detail)
+        self.kind = kind or detail
 
 
 class _Reached(NamedTuple):
@@ -113,7 +113,7 @@ async def _check(transaction: Transaction, line_id: str) -> None:
         raise _Damaged("the weight is not what the last commit noted")
     if last.step != step:
         raise _Damaged("the step is not what the last commit noted")
-    await _check_what_stands(transaction, line_id)
+    await _check_current_state(transaction, line_id)
     await _check_tags(transaction, line_id)
 
 
@@ -148,7 +148,7 @@ async def _commit_at(transaction: Transaction, line_id: str | None, seq: int) ->
     return None
 
 
-async def _check_what_stands(transaction: Transaction, line_id: str) -> None:
+async def _check_current_state(transaction: Transaction, line_id: str) -> None:
     row = await transaction.one(_CURRENT_BUT_PRUNED, transaction.tenant, line_id)
     if row is not None:
         raise _Damaged(
@@ -161,11 +161,11 @@ async def _check_what_stands(transaction: Transaction, line_id: str) -> None:
 
 async def _check_entries(transaction: Transaction, line_id: str) -> None:
     rows = await transaction.all(_ENTRIES, line_id, transaction.tenant, session_of(line_id))
-    for key, incarnation, number, value_hash, tokens, expires_at, readable_by, writable_by, *said in rows:
-        *of_change, meta, act = said
+    for key, incarnation, number, value_hash, tokens, expires_at, readable_by, writable_by, *latest in rows:
+        *of_change, meta, act = latest
         kept = ChangeMeta(tokens, expires_at, _patterns(readable_by), _patterns(writable_by))
         if act != ChangeKind.WRITE or of_change != [incarnation, number, value_hash] or decode_meta(meta) != kept:
-            raise _Damaged(f"the entry '{key}' is not what history says", "an entry is not what history says")
+            raise _Damaged(f"the entry '{key}' differs from its history", "an entry differs from its history")
     live = await transaction.one(_LIVE_KEYS, transaction.tenant, line_id)
     if live is not None and live[0] != len(rows):
         raise _Damaged("an entry that history has is missing")

@@ -7,7 +7,7 @@ every store of two fresh tenants, where each call of a method is a transaction o
 from weft.testing.contracts.access import AccessStoreContract, AuditStoreContract
 from weft.testing.contracts.agent_context import SnapshotStoreContract
 from weft.testing.contracts.board import ConventionStoreContract, EntryStoreContract
-from weft.testing.contracts.checkouts import SwitchStoreContract
+from weft.testing.contracts.checkouts import CheckoutStoreContract
 from weft.testing.contracts.collections import CollectionStoreContract
 from weft.testing.contracts.embeddings import EmbedderContract, TenantModelStoreContract, VectorStoreContract
 from weft.testing.contracts.events import EventStoreContract
@@ -37,6 +37,7 @@ __all__ = [
     "AccessStoreContract",
     "AuditStoreContract",
     "BranchContract",
+    "CheckoutStoreContract",
     "CollectionStoreContract",
     "ContractStores",
     "ConventionStoreContract",
@@ -61,7 +62,6 @@ __all__ = [
     "SnapshotIndexContract",
     "SnapshotStoreContract",
     "SourceStoreContract",
-    "SwitchStoreContract",
     "TenantModelStoreContract",
     "VectorStoreContract",
     "WebhookStoreContract",

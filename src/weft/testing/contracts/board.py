@@ -1,4 +1,4 @@
-"""The contracts of EntryStore and ConventionStore."""
+"""Contracts of EntryStore and ConventionStore."""
 # ruff: noqa: S101, PLR2004 - tests that others run
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ def entry(
 
 
 class EntryStoreContract:
-    """A board's present entries, each with the value its hash names."""
+    """Current entries of a board with their values."""
 
-    async def test_an_entry_comes_back_as_it_was_put(self, stores: ContractStores) -> None:
+    async def test_an_entry_is_read_as_it_was_put(self, stores: ContractStores) -> None:
         await stores.entries.put("s1", entry("goal", expires_at=9))
         assert await stores.entries.get("s1", "goal") == entry("goal", expires_at=9)
         assert await stores.entries.get("s1", "none") is None
         assert await stores.entries.get("s2", "goal") is None
 
-    async def test_putting_again_replaces_and_keeps_the_count_of_reads(self, stores: ContractStores) -> None:
+    async def test_putting_again_replaces_the_entry_and_keeps_its_read_count(self, stores: ContractStores) -> None:
         await stores.entries.put("s1", entry("goal"))
         await stores.entries.add_reads("s1", "goal", 2, 5)
         await stores.entries.add_reads("s1", "goal", 1, 6)
@@ -51,7 +51,7 @@ class EntryStoreContract:
         expected = entry("goal", "other", version=2, reads=3, last_read_at=6)
         assert await stores.entries.get("s1", "goal") == expected
 
-    async def test_many_are_put_at_once(self, stores: ContractStores) -> None:
+    async def test_entries_are_put_in_bulk(self, stores: ContractStores) -> None:
         await stores.entries.put("s1", entry("b", "old"))
         await stores.entries.put_all("s1", [entry("a"), entry("b", "new", version=2)])
         await stores.entries.put_all("s1", [])

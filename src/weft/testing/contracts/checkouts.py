@@ -1,4 +1,4 @@
-"""The contract of SwitchStore."""
+"""Contract of CheckoutStore."""
 # ruff: noqa: S101 - tests that others run
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from weft.testing.contracts.stores import ContractStores
 LINE = "board:s1"
 
 
-class SwitchStoreContract:
-    """Who works on which branch is remembered for each line and principal."""
+class CheckoutStoreContract:
+    """A checkout is stored for each line and principal."""
 
-    async def test_whoever_never_switched_is_on_no_branch(self, stores: ContractStores) -> None:
+    async def test_without_a_switch_there_is_no_checkout(self, stores: ContractStores) -> None:
         assert await stores.checkouts.of(LINE, "planner") is None
 
-    async def test_a_switch_lasts_until_the_next_and_is_only_ones_own(self, stores: ContractStores) -> None:
+    async def test_a_switch_replaces_the_principals_own_checkout_only(self, stores: ContractStores) -> None:
         await stores.checkouts.switch(LINE, "planner", "left")
         await stores.checkouts.switch(LINE, "analysis", "right")
         await stores.checkouts.switch(LINE, "planner", "middle")
@@ -24,24 +24,24 @@ class SwitchStoreContract:
         assert await stores.checkouts.of(LINE, "analysis") == Checkout("right")
         assert await stores.checkouts.of("board:s2", "planner") is None
 
-    async def test_one_can_switch_back_to_the_line_itself(self, stores: ContractStores) -> None:
+    async def test_switching_to_no_branch_deletes_the_checkout(self, stores: ContractStores) -> None:
         await stores.checkouts.switch(LINE, "planner", "left")
         await stores.checkouts.switch(LINE, "planner", None)
         assert await stores.checkouts.of(LINE, "planner") is None
         await stores.checkouts.switch(LINE, "planner", None)
 
-    async def test_erasing_a_line_forgets_who_switched_on_it(self, stores: ContractStores) -> None:
+    async def test_erasing_a_line_deletes_its_checkouts(self, stores: ContractStores) -> None:
         await stores.checkouts.switch(LINE, "planner", "left")
         await stores.lines.erase(LINE)
         assert await stores.checkouts.of(LINE, "planner") is None
 
-    async def test_tenants_have_their_own_switches(self, stores: ContractStores, elsewhere: ContractStores) -> None:
+    async def test_tenants_have_their_own_checkouts(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.checkouts.switch(LINE, "planner", "left")
         assert await elsewhere.checkouts.of(LINE, "planner") is None
         await elsewhere.checkouts.switch(LINE, "planner", None)
         assert await stores.checkouts.of(LINE, "planner") == Checkout("left")
 
-    async def test_a_branch_that_was_deleted_is_gone_even_if_another_has_its_name(self, stores: ContractStores) -> None:
+    async def test_a_checkout_of_a_deleted_branch_is_gone_even_if_it_is_recreated(self, stores: ContractStores) -> None:
         await stores.lines.create(LINE)
         for _ in range(2):
             await stores.lines.branch(f"{LINE}@left", Point(LINE, 0, EMPTY), weight=0, next_expiry_at=None)

@@ -1,4 +1,4 @@
-"""The contract of LineStore: one line by itself."""
+"""Contract of LineStore: a single line."""
 # ruff: noqa: S101, PLR2004 - tests that others run
 
 from __future__ import annotations
@@ -66,16 +66,16 @@ async def write(stores: ContractStores, key: str, value: str, version: int = 1, 
 async def state(
     stores: ContractStores, seq: int, line: str = LINE, touched: list[CommitRange] | None = None
 ) -> dict[str, str]:
-    return {found.change.key: said(found) for found in await stores.lines.state_at(line, seq, touched)}
+    return {found.change.key: value_of(found) for found in await stores.lines.state_at(line, seq, touched)}
 
 
-def said(version: Version) -> str:
+def value_of(version: Version) -> str:
     assert version.value is not None
     return version.value
 
 
 class LineStoreContract:
-    """A line grows by commits, each pinned by the next, and any moment of it can be seen again."""
+    """A line grows by commits, and its state at any version can be read."""
 
     async def test_a_line_begins_empty_and_its_head_moves_with_each_commit(self, stores: ContractStores) -> None:
         assert await stores.lines.lock(LINE) is None
@@ -85,7 +85,7 @@ class LineStoreContract:
         assert (head.seq, head.weight) == (1, 1)
         assert await stores.lines.lock(LINE) == head
 
-    async def test_many_commits_are_what_they_are_one_by_one(self, stores: ContractStores) -> None:
+    async def test_appending_in_bulk_equals_appending_one_by_one(self, stores: ContractStores) -> None:
         values = ("a", "b", "a")
         changes = [(written("k", "a"), written("l", "a")), (written("k", "b", 2),), (), (deleted("k", 2),)]
         commits = [
@@ -107,14 +107,14 @@ class LineStoreContract:
         assert await state(stores, LATEST) == {"l": "a"}
         assert await stores.lines.verify(LINE) is None
 
-    async def test_the_next_expiry_can_be_noted_without_a_commit(self, stores: ContractStores) -> None:
+    async def test_the_next_expiry_can_be_set_without_a_commit(self, stores: ContractStores) -> None:
         head = await commit(stores, written("a", "1"), values=("1",))
         await stores.lines.set_next_expiry(LINE, 77)
         assert await stores.lines.lock(LINE) == Head(LINE, head.seq, head.hash, head.weight, 77)
         await stores.lines.set_next_expiry(LINE, None)
         assert await stores.lines.lock(LINE) == head
 
-    async def test_versions_of_one_life_come_newest_first_with_values(self, stores: ContractStores) -> None:
+    async def test_versions_of_one_incarnation_come_newest_first_with_values(self, stores: ContractStores) -> None:
         await commit(stores, written("a", "1"), values=("1",))
         await commit(stores, written("a", "2", 2), values=("2",))
         await commit(stores, deleted("a", 2))
@@ -137,18 +137,18 @@ class LineStoreContract:
         await commit(stores, deleted("a", 2))
         await commit(stores, written("other", "1"), line="agent:other")
         pages = [await stores.lines.changes_after(LINE, after, 2) for after in (0, 2, 4)]
-        told = [[(v.seq, v.change.key, v.value) for v in sorted(page, key=lambda v: v.change.key)] for page in pages]
-        assert sorted(told[0]) == [(1, "a", "1"), (2, "a", "2"), (2, "b", "1"), (2, "c", "1")]
-        assert told[1:] == [[(4, "a", None)], []]
+        changes = [[(v.seq, v.change.key, v.value) for v in sorted(page, key=lambda v: v.change.key)] for page in pages]
+        assert sorted(changes[0]) == [(1, "a", "1"), (2, "a", "2"), (2, "b", "1"), (2, "c", "1")]
+        assert changes[1:] == [[(4, "a", None)], []]
         assert [v.seq for v in pages[0]] == [1, 2, 2, 2]
 
-    async def test_the_latest_life_of_a_key_is_known(self, stores: ContractStores) -> None:
+    async def test_the_latest_incarnation_of_a_key_is_found(self, stores: ContractStores) -> None:
         assert await stores.lines.last_incarnation(LINE, "a") == 0
         await commit(stores, written("a", "1"), values=("1",))
         await commit(stores, deleted("a", 1))
         assert await stores.lines.last_incarnation(LINE, "a") == 1
 
-    async def test_the_state_at_any_commit_can_be_seen(self, stores: ContractStores) -> None:
+    async def test_the_state_at_any_commit_can_be_read(self, stores: ContractStores) -> None:
         await commit(stores, written("a", "1"), values=("1",))
         await commit(stores, written("a", "2", 2), written("b", "1"), values=("2",))
         await commit(stores, deleted("a", 2))
@@ -158,7 +158,7 @@ class LineStoreContract:
         ]
         assert states == [{}, {"a": "1"}, {"a": "2", "b": "1"}, {"b": "1"}]
 
-    async def test_pruning_drops_values_but_not_the_record_of_them(self, stores: ContractStores) -> None:
+    async def test_pruning_removes_values_but_not_versions(self, stores: ContractStores) -> None:
         for number in range(1, 5):
             await commit(stores, written("a", f"{number}", number), values=(f"{number}",))
         await stores.lines.tag(LINE, Tag("mark", 2, "orchestrator", 1))
@@ -181,7 +181,7 @@ class LineStoreContract:
         await commit(stores, deleted("z", 1), written("a", "3", 2))
         assert await stores.lines.verify(LINE) is None
 
-    async def test_an_erased_line_takes_only_its_own_values_with_it(self, stores: ContractStores) -> None:
+    async def test_erasing_a_line_deletes_only_values_that_nothing_else_uses(self, stores: ContractStores) -> None:
         await commit(stores, written("a", "mine"), written("b", "shared"), values=("mine", "shared"))
         await stores.lines.create("other")
         other = Commit("other", 1, AUTHOR, 1, "write", None, (written("x", "shared"),))
@@ -196,7 +196,7 @@ class LineStoreContract:
         assert await elsewhere.lines.lock(LINE) is None
         assert await elsewhere.lines.state_at(LINE, 1) == []
 
-    async def test_a_line_and_what_it_is_called_can_be_looked_up(self, stores: ContractStores) -> None:
+    async def test_a_line_and_its_tags_can_be_looked_up(self, stores: ContractStores) -> None:
         assert await stores.lines.find(LINE) is None
         head = await write(stores, "a", "1")
         assert await stores.lines.find(LINE) == Line(head)
@@ -232,7 +232,7 @@ class LineStoreContract:
         }
         assert await state(stores, 3, touched=[]) == {}
 
-    async def test_the_log_tells_commits_newest_first_with_all_they_changed(self, stores: ContractStores) -> None:
+    async def test_the_log_lists_commits_newest_first_with_all_changes(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await commit(stores, written("b", "2"), written("a", "2", 2), values=("2",), step="draft")
         last = await write(stores, "b", "3", 2)
@@ -247,7 +247,7 @@ class LineStoreContract:
         assert [found.commit.seq for found in await stores.lines.log(LINE, LATEST, 10, "a")] == [2, 1]
         assert [found.commit.seq for found in await stores.lines.log(LINE, 1, 10, "b")] == []
 
-    async def test_a_commit_is_found_by_its_number_and_by_how_its_hash_begins(self, stores: ContractStores) -> None:
+    async def test_a_commit_is_found_by_its_number_and_by_a_hash_prefix(self, stores: ContractStores) -> None:
         heads = [await write(stores, "a", f"{number}", number) for number in (1, 2, 3)]
         found = await stores.lines.commit_at(LINE, 2)
         assert found is not None
@@ -260,12 +260,12 @@ class LineStoreContract:
         assert len(await stores.lines.commits_by_hash(LINE, "")) == 2
         assert list(await stores.lines.commits_by_hash("other", heads[0].hash.hex())) == []
 
-    async def test_what_a_line_weighed_after_each_commit_is_known(self, stores: ContractStores) -> None:
+    async def test_the_weight_after_each_commit_is_stored(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await write(stores, "a", "2", 2)
         assert [await stores.lines.weight_at(LINE, seq) for seq in (0, 1, 2, 3)] == [0, 1, 2, None]
 
-    async def test_the_step_a_line_is_at_is_the_last_that_was_named(self, stores: ContractStores) -> None:
+    async def test_the_step_of_a_line_is_the_last_one_committed(self, stores: ContractStores) -> None:
         for step, expected in ((None, None), ("plan", "plan"), (None, "plan"), ("draft", "draft")):
             await commit(stores, step=step)
             head = await stores.lines.lock(LINE)
@@ -273,7 +273,7 @@ class LineStoreContract:
             assert head.step == expected
         assert await stores.lines.verify(LINE) is None
 
-    async def test_a_tag_can_be_taken_back_and_says_if_nobody_asked_for_it(self, stores: ContractStores) -> None:
+    async def test_a_tag_can_be_deleted_and_knows_whether_it_is_automatic(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         by_itself = Tag("before-merge-v1", 1, "orchestrator", 1, automatic=True)
         assert await stores.lines.tag(LINE, by_itself)
@@ -300,9 +300,7 @@ class LineStoreContract:
         assert [found[f"k{number:02}"] for number in range(len(values))] == values
         assert await stores.lines.verify(LINE) is None
 
-    async def test_what_stands_for_values_kept_outside_comes_in_pages_and_once_each(
-        self, stores: ContractStores
-    ) -> None:
+    async def test_pointers_to_object_storage_come_in_pages_and_once_each(self, stores: ContractStores) -> None:
         pointers = [f"pointer {number}" for number in range(3)]
         for pointer in pointers:
             await stores.lines.put_blob(blob_hash(pointer), pointer, outside=f"t/{pointer}")
@@ -313,7 +311,7 @@ class LineStoreContract:
         assert list(await stores.lines.pointers(LINE, every[0][0], 1)) == every[1:2]
         assert list(await stores.lines.pointers("agent:other", b"", 10)) == []
 
-    async def test_versions_are_found_by_where_they_were_made_many_at_once(self, stores: ContractStores) -> None:
+    async def test_versions_are_found_in_bulk_by_line_key_and_commit(self, stores: ContractStores) -> None:
         for number in range(1, 121):
             await commit(
                 stores, written("a", f"{number}", number), written(f"k{number}", "x"), values=(f"{number}", "x")
@@ -322,33 +320,33 @@ class LineStoreContract:
         spots = [ChangeRef(LINE, "a", seq) for seq in range(120, 0, -1)]
         missing = [ChangeRef(LINE, "a", 121), ChangeRef(LINE, "k1", 2), ChangeRef("agent:none", "a", 1)]
         found = await stores.lines.versions_at([*spots, *missing, ChangeRef("agent:other", "a", 1), spots[0]])
-        assert {spot: said(version) for spot, version in found.items()} == {
-            **{spot: f"{spot.seq}" for spot in spots},
+        assert {ref: value_of(version) for ref, version in found.items()} == {
+            **{ref: f"{ref.seq}" for ref in spots},
             ChangeRef("agent:other", "a", 1): "there",
         }
         assert await stores.lines.versions_at([]) == {}
 
-    async def test_everything_that_commits_changed_is_found_many_at_once(self, stores: ContractStores) -> None:
+    async def test_all_changes_of_commits_are_found_in_bulk(self, stores: ContractStores) -> None:
         for number in range(1, 61):
             await commit(stores, written(f"b{number}", "x"), written("a", "x", number), values=("x",))
         await commit(stores, deleted("a", 60), line="agent:other")
-        moments = [(LINE, 60), ("agent:other", 1), *((LINE, seq) for seq in range(1, 55))]
-        found = await stores.lines.versions_of([*moments, (LINE, 61), ("agent:none", 1)])
-        assert {moment: [v.change.key for v in versions] for moment, versions in found.items()} == {
-            (line, seq): ["a", f"b{seq}"] if line == LINE else ["a"] for line, seq in moments
+        commits = [(LINE, 60), ("agent:other", 1), *((LINE, seq) for seq in range(1, 55))]
+        found = await stores.lines.versions_of([*commits, (LINE, 61), ("agent:none", 1)])
+        assert {commit: [v.change.key for v in versions] for commit, versions in found.items()} == {
+            (line, seq): ["a", f"b{seq}"] if line == LINE else ["a"] for line, seq in commits
         }
         assert {version.value for versions in found.values() for version in versions} == {None}
         assert await stores.lines.versions_of([]) == {}
 
-    async def test_a_version_is_found_by_its_number_with_its_end(self, stores: ContractStores) -> None:
+    async def test_a_version_is_found_by_its_number_with_its_deletion(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await write(stores, "a", "2", 2)
         await commit(stores, deleted("a", 2))
         await commit(stores, written("a", "again", 1, incarnation=2), values=("again",))
-        assert [said(found) for found in await stores.lines.changes_of_version(LINE, "a", 1, 1)] == ["1"]
+        assert [value_of(found) for found in await stores.lines.changes_of_version(LINE, "a", 1, 1)] == ["1"]
         assert [found.change.act for found in await stores.lines.changes_of_version(LINE, "a", 1, 2)] == [
             ChangeKind.WRITE,
             ChangeKind.DELETE,
         ]
-        assert [said(found) for found in await stores.lines.changes_of_version(LINE, "a", 2, 1)] == ["again"]
+        assert [value_of(found) for found in await stores.lines.changes_of_version(LINE, "a", 2, 1)] == ["again"]
         assert await stores.lines.changes_of_version(LINE, "a", 3, 1) == []

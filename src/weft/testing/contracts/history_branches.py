@@ -1,4 +1,4 @@
-"""The contract of LineStore: lines that go on from others, and what merges bring in."""
+"""Contract of LineStore: branches and merges."""
 # ruff: noqa: S101 - tests that others run
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ DRAFT, DEEPER = f"{LINE}@draft", f"{LINE}@deeper"
 
 
 async def branch(stores: ContractStores, line: str, seq: int, *, of: str = LINE) -> Head:
-    """Go on from a moment of a line."""
+    """Branch from a version of a line."""
     weight = await stores.lines.weight_at(of, seq) or 0
     base = await stores.lines.commit_at(of, seq)
     point = Point(of, seq, base.hash if base else EMPTY)
@@ -22,9 +22,9 @@ async def branch(stores: ContractStores, line: str, seq: int, *, of: str = LINE)
 
 
 class BranchContract:
-    """A branch shares all that was before it, and nothing after."""
+    """A branch shares everything before its base, and nothing after."""
 
-    async def test_a_branch_begins_where_its_base_stood(self, stores: ContractStores) -> None:
+    async def test_a_branch_starts_with_the_state_of_its_base(self, stores: ContractStores) -> None:
         first = await write(stores, "a", "1")
         await write(stores, "a", "2", 2)
         assert await branch(stores, DRAFT, 1) == Head(DRAFT, 1, first.hash, 1, None)
@@ -46,7 +46,7 @@ class BranchContract:
         assert shared.value == "1"
         assert [await stores.lines.verify(line) for line in (LINE, DRAFT)] == [None, None]
 
-    async def test_every_moment_of_the_shared_past_is_seen_from_the_branch(self, stores: ContractStores) -> None:
+    async def test_every_shared_version_is_readable_from_the_branch(self, stores: ContractStores) -> None:
         for number in (1, 2, 3):
             await write(stores, "a", f"{number}", number)
         await branch(stores, DRAFT, 2)
@@ -62,7 +62,7 @@ class BranchContract:
         assert second == logged[1]
         assert await stores.lines.commits_by_hash(DRAFT, (await stores.lines.log(LINE, 3, 1))[0].hash.hex()) == []
 
-    async def test_lives_of_a_key_are_counted_along_the_branch(self, stores: ContractStores) -> None:
+    async def test_incarnations_of_a_key_are_counted_along_the_branch(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await branch(stores, DRAFT, 1)
         await commit(stores, deleted("a", 1))
@@ -86,7 +86,7 @@ class BranchContract:
             (DRAFT, 2): ["draft"],
         }
 
-    async def test_a_past_is_told_as_stretches_newest_first(self, stores: ContractStores) -> None:
+    async def test_the_ancestry_is_a_list_of_commit_ranges_newest_first(self, stores: ContractStores) -> None:
         for number in range(1, 6):
             await write(stores, "a", f"{number}", number)
         await branch(stores, DRAFT, 4)
@@ -103,7 +103,7 @@ class BranchContract:
         assert list(await stores.lines.past(DEEPER, 2)) == [CommitRange(LINE, 0, 2)]
         assert list(await stores.lines.past(DEEPER, 0)) == [CommitRange(LINE, 0, 0)]
 
-    async def test_a_branch_of_a_branch_sees_through_both(self, stores: ContractStores) -> None:
+    async def test_a_branch_of_a_branch_shares_the_ancestry_of_both(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await branch(stores, DRAFT, 1)
         await write(stores, "b", "2", line=DRAFT)
@@ -115,7 +115,7 @@ class BranchContract:
         assert [await stores.lines.weight_at(DEEPER, seq) for seq in (0, 1, 2, 3, 4)] == [0, 1, 2, 3, 4]
         assert await stores.lines.verify(DEEPER) is None
 
-    async def test_branches_are_listed_by_their_trunk_and_by_what_they_go_on_from(self, stores: ContractStores) -> None:
+    async def test_branches_are_listed_by_trunk_and_by_base(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await branch(stores, DRAFT, 1)
         await write(stores, "a", "2", 2, line=DRAFT)
@@ -129,7 +129,7 @@ class BranchContract:
         assert list(await stores.lines.children(DRAFT)) == [DEEPER]
         assert list(await stores.lines.branches(DRAFT)) == []
 
-    async def test_a_branch_from_before_a_branch_goes_on_from_where_the_commit_is(self, stores: ContractStores) -> None:
+    async def test_the_base_of_a_branch_is_the_line_that_holds_the_commit(self, stores: ContractStores) -> None:
         for number in (1, 2):
             await write(stores, "a", f"{number}", number)
         await branch(stores, DRAFT, 2)
@@ -141,14 +141,14 @@ class BranchContract:
         assert await state(stores, 1, DEEPER) == {"a": "1"}
         assert await stores.lines.verify(DEEPER) is None
 
-    async def test_a_branch_can_begin_with_nothing(self, stores: ContractStores) -> None:
+    async def test_a_branch_can_start_from_the_empty_state(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await branch(stores, DRAFT, 0)
         await write(stores, "b", "2", line=DRAFT)
         assert await state(stores, 1, DRAFT) == {"b": "2"}
         assert await stores.lines.verify(DRAFT) is None
 
-    async def test_a_snapshot_of_a_branch_may_name_what_it_shares(self, stores: ContractStores) -> None:
+    async def test_a_tag_of_a_branch_may_name_a_shared_version(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await write(stores, "a", "2", 2)
         await branch(stores, DRAFT, 2)
@@ -156,7 +156,7 @@ class BranchContract:
             assert await stores.lines.tag(DRAFT, Tag(label, seq, "orchestrator", 5))
         assert await stores.lines.verify(DRAFT) is None
 
-    async def test_a_merge_names_what_it_brought_in(self, stores: ContractStores) -> None:
+    async def test_a_merge_commit_names_the_merged_point(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await branch(stores, DRAFT, 1)
         theirs = await write(stores, "b", "2", line=DRAFT)
@@ -173,7 +173,7 @@ class BranchContract:
         assert list(await stores.lines.merged_points(DEEPER, 3, LATEST)) == []
         assert await stores.lines.verify(LINE) is None
 
-    async def test_a_merged_line_that_is_gone_or_another_is_not_named(self, stores: ContractStores) -> None:
+    async def test_a_merged_line_that_was_deleted_or_replaced_is_left_out(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await branch(stores, DRAFT, 1)
         theirs = await write(stores, "b", "2", line=DRAFT)
@@ -184,7 +184,7 @@ class BranchContract:
         await write(stores, "b", "another", line=DRAFT)
         assert list(await stores.lines.merged_points(LINE, 0, LATEST)) == []
 
-    async def test_an_erased_branch_takes_nothing_of_its_base_with_it(self, stores: ContractStores) -> None:
+    async def test_erasing_a_branch_leaves_its_base_intact(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await branch(stores, DRAFT, 1)
         await write(stores, "a", "1", 2, line=DRAFT)

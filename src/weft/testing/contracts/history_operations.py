@@ -1,4 +1,4 @@
-"""The contracts of what the operations on history, and the jobs behind them, keep beside the lines."""
+"""Contracts of ReviewStore, SnapshotIndex, RetentionRules, PruningLog and JobStore."""
 # ruff: noqa: S101 - tests that others run
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PRUNING = Pruning("p1", LINE, 1_000, "system", "board: 30 days", 3, 40, 5, 9)
 class ReviewStoreContract:
     """A review is found by its id, or as the open one of a merge."""
 
-    async def test_a_review_comes_back_as_it_was_put(self, stores: ContractStores) -> None:
+    async def test_a_review_is_read_as_it_was_added(self, stores: ContractStores) -> None:
         await stores.reviews.add(REVIEW)
         assert await stores.reviews.find("review_1") == REVIEW
         assert await stores.reviews.find("review_2") is None
@@ -76,7 +76,7 @@ class ReviewStoreContract:
 
 
 class SnapshotIndexContract:
-    """The snapshots of all lines are one list."""
+    """One index holds the snapshots of all lines."""
 
     async def test_snapshots_of_all_lines_come_newest_first(
         self, stores: ContractStores, elsewhere: ContractStores
@@ -87,16 +87,16 @@ class SnapshotIndexContract:
         await stores.lines.tag(SOURCE, Tag("b", 0, "orchestrator", 20, automatic=True))
         await stores.lines.tag(LINE, Tag("c", 0, "orchestrator", 20))
         found = await stores.snapshot_index.newest(None, 10, None)
-        assert [(moment.label, moment.automatic) for moment in found] == [("b", True), ("c", False), ("a", False)]
+        assert [(snapshot.label, snapshot.automatic) for snapshot in found] == [("b", True), ("c", False), ("a", False)]
         last = found[0]
         position = SnapshotPosition(last.created_at, last.line_id, last.label)
-        assert [moment.label for moment in await stores.snapshot_index.newest(position, 1, None)] == ["c"]
-        assert [moment.label for moment in await stores.snapshot_index.newest(None, 10, LINE)] == ["c", "a"]
+        assert [snapshot.label for snapshot in await stores.snapshot_index.newest(position, 1, None)] == ["c"]
+        assert [snapshot.label for snapshot in await stores.snapshot_index.newest(None, 10, LINE)] == ["c", "a"]
         assert await elsewhere.snapshot_index.newest(None, 10, None) == []
 
 
 class RetentionRulesContract:
-    """A rule stands until the next one for the same."""
+    """A subject has one rule, the last one set."""
 
     async def test_the_last_rule_counts(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         assert await stores.retention.rules() == {}
@@ -107,7 +107,7 @@ class RetentionRulesContract:
         assert next(iter(await stores.retention.listed())) == StoredRule("board", Rule(None, None), "human:other", 3)
         assert await elsewhere.retention.rules() == {}
 
-    async def test_a_rule_is_taken_back_once(self, stores: ContractStores, elsewhere: ContractStores) -> None:
+    async def test_a_rule_is_deleted_once(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.retention.set(StoredRule("board", Rule(30, None), "human:admin", 1))
         assert not await elsewhere.retention.clear("board")
         assert await stores.retention.clear("board")
@@ -116,7 +116,7 @@ class RetentionRulesContract:
 
 
 class PruningLogContract:
-    """What one pruning removed adds up."""
+    """Removals of one pruning are summed up."""
 
     async def test_steps_of_one_pruning_add_up(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.prunings.note(PRUNING)
@@ -133,14 +133,14 @@ class PruningLogContract:
 
 
 class JobStoreContract:
-    """A job is in one holder's hands until the lease ends."""
+    """A job has one holder until its lease ends."""
 
     async def test_a_job_is_claimed_once(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         assert await stores.jobs.claim("job", "one", 100, 200, due_by=100) == Progress()
         assert await stores.jobs.claim("job", "two", 150, 250, due_by=150) is None
         assert await elsewhere.jobs.claim("job", "two", 150, 250, due_by=150) == Progress()
 
-    async def test_a_job_whose_lease_has_ended_is_taken_over_where_it_stood(self, stores: ContractStores) -> None:
+    async def test_a_job_with_an_expired_lease_is_resumed_at_its_cursor(self, stores: ContractStores) -> None:
         await stores.jobs.claim("job", "one", 100, 200, due_by=100)
         await stores.jobs.save("job", Progress("here", "so much"))
         assert await stores.jobs.claim("job", "two", 200, 300, due_by=200) == Progress("here", "so much")
@@ -148,9 +148,7 @@ class JobStoreContract:
         assert await stores.jobs.renew("job", "two", 400) == Progress("here", "so much")
         assert await stores.jobs.claim("job", "three", 399, 500, due_by=399) is None
 
-    async def test_a_job_let_go_of_goes_on_and_one_finished_begins_anew_when_it_is_due(
-        self, stores: ContractStores
-    ) -> None:
+    async def test_a_released_job_resumes_and_a_finished_one_restarts_when_due(self, stores: ContractStores) -> None:
         await stores.jobs.claim("job", "one", 100, 200, due_by=100)
         await stores.jobs.save("job", Progress("here", "so much"))
         await stores.jobs.release("job", 150)
@@ -160,7 +158,7 @@ class JobStoreContract:
         assert await stores.jobs.claim("job", "two", 999, 1_099, due_by=999) is None
         assert await stores.jobs.claim("job", "two", 999, 1_099, due_by=5_000) == Progress()
 
-    async def test_a_job_that_will_not_come_again_is_forgotten(self, stores: ContractStores) -> None:
+    async def test_a_one_time_job_is_deleted_when_finished(self, stores: ContractStores) -> None:
         await stores.jobs.claim("job", "one", 100, 200, due_by=100)
         await stores.jobs.drop("job")
         assert await stores.jobs.renew("job", "one", 300) is None

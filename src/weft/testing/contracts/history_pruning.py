@@ -1,4 +1,4 @@
-"""The contract of LineStore: what retention may forget, and what it never does."""
+"""Contract of LineStore: what pruning removes and what it keeps."""
 # ruff: noqa: S101, PLR2004 - tests that others run
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ BEGIN = PruneCursor("", 0)
 
 
 async def kept(stores: ContractStores, key: str = "a", line: str = LINE) -> list[str | None]:
-    """Return what history still has of a key, oldest first."""
+    """Return the values of a key that are still stored, oldest first."""
     versions = await stores.lines.versions(line, key, 1, 10_000)
     return [version.value for version in reversed(versions)]
 
@@ -31,33 +31,33 @@ async def five_versions(stores: ContractStores) -> None:
 
 
 class PruningContract:
-    """Values go by age or number; what something names stays, and so does the record of what went."""
+    """Values are removed by age or number; referenced ones are kept, and so are all versions."""
 
-    async def test_values_behind_so_many_newer_ones_go(self, stores: ContractStores) -> None:
+    async def test_values_beyond_the_version_limit_are_removed(self, stores: ContractStores) -> None:
         await five_versions(stores)
         assert await prune(stores, versions=2) == Pruned(3, 3, 1, 3, None)
         assert await kept(stores) == [None, None, None, "4", "5"]
         assert await prune(stores, versions=2) == Pruned(0, 0, 0, 0, None)
         assert await stores.lines.verify(LINE) is None
 
-    async def test_values_replaced_before_a_moment_go(self, stores: ContractStores) -> None:
+    async def test_values_replaced_before_the_limit_are_removed(self, stores: ContractStores) -> None:
         await five_versions(stores)
         assert (await prune(stores, before=1003)).versions == 2
         assert await kept(stores) == [None, None, "3", "4", "5"]
 
-    async def test_either_limit_is_enough_and_none_forgets_nothing(self, stores: ContractStores) -> None:
+    async def test_either_limit_is_enough_and_none_removes_nothing(self, stores: ContractStores) -> None:
         await five_versions(stores)
         assert (await prune(stores)).versions == 0
         assert (await prune(stores, before=1002, versions=2)).versions == 3
         assert await kept(stores) == [None, None, None, "4", "5"]
 
-    async def test_what_stands_today_is_never_forgotten_whatever_its_age(self, stores: ContractStores) -> None:
+    async def test_current_values_are_never_removed(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await commit(stores, written("b", "1"), values=("1",))
         assert (await prune(stores, before=2**60, versions=1)).versions == 0
         assert await state(stores, 2) == {"a": "1", "b": "1"}
 
-    async def test_the_last_value_of_a_deleted_key_goes_by_when_it_was_deleted(self, stores: ContractStores) -> None:
+    async def test_the_last_value_of_a_deleted_key_ages_from_its_deletion(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await write(stores, "b", "1")
         await commit(stores, deleted("a", 1))
@@ -65,7 +65,7 @@ class PruningContract:
         assert (await prune(stores, before=1003)).versions == 1
         assert await kept(stores) == [None, None]
 
-    async def test_what_a_snapshot_names_stays_until_the_snapshot_goes(self, stores: ContractStores) -> None:
+    async def test_values_of_a_snapshot_are_kept_until_it_is_deleted(self, stores: ContractStores) -> None:
         await five_versions(stores)
         await stores.lines.tag(LINE, Tag("mark", 2, "orchestrator", 1))
         await prune(stores, versions=1)
@@ -74,7 +74,7 @@ class PruningContract:
         await prune(stores, versions=1)
         assert await kept(stores) == [None, None, None, None, "5"]
 
-    async def test_what_is_pinned_stays_until_its_last_holder_lets_go(self, stores: ContractStores) -> None:
+    async def test_pinned_values_are_kept_until_the_last_holder_unpins_them(self, stores: ContractStores) -> None:
         await five_versions(stores)
         for holder in ("session:s1:a", "review:r1", "review:r1"):
             await stores.lines.pin(LINE, 3, holder)
@@ -86,7 +86,7 @@ class PruningContract:
         await prune(stores, versions=1)
         assert await kept(stores) == [None, None, None, None, "5"]
 
-    async def test_what_a_branch_goes_on_from_stays_until_the_branch_goes(self, stores: ContractStores) -> None:
+    async def test_values_at_the_base_of_a_branch_are_kept_until_it_is_deleted(self, stores: ContractStores) -> None:
         await five_versions(stores)
         await branch(stores, DRAFT, 2)
         await write(stores, "b", "x", line=DRAFT)
@@ -97,7 +97,7 @@ class PruningContract:
         await prune(stores, versions=1)
         assert await kept(stores) == [None, None, None, None, "5"]
 
-    async def test_what_a_branch_of_a_branch_shares_stays_too(self, stores: ContractStores) -> None:
+    async def test_values_shared_by_a_branch_of_a_branch_are_kept(self, stores: ContractStores) -> None:
         await five_versions(stores)
         await branch(stores, DRAFT, 4)
         await branch(stores, DEEPER, 2, of=DRAFT)
@@ -105,7 +105,7 @@ class PruningContract:
         assert await kept(stores) == [None, "2", None, "4", "5"]
         assert await state(stores, 2, DEEPER) == {"a": "2"}
 
-    async def test_a_moment_of_the_shared_past_pinned_from_a_branch_stays(self, stores: ContractStores) -> None:
+    async def test_a_shared_version_pinned_from_a_branch_is_kept(self, stores: ContractStores) -> None:
         await five_versions(stores)
         await branch(stores, DRAFT, 4)
         await stores.lines.pin(DRAFT, 2, "session:s1:a")
@@ -113,7 +113,7 @@ class PruningContract:
         await prune(stores, versions=1)
         assert await kept(stores) == [None, "2", None, "4", "5"]
 
-    async def test_a_branch_is_pruned_by_itself(self, stores: ContractStores) -> None:
+    async def test_a_branch_is_pruned_separately(self, stores: ContractStores) -> None:
         await write(stores, "a", "base")
         await branch(stores, DRAFT, 1)
         for number in (2, 3, 4):
@@ -122,7 +122,7 @@ class PruningContract:
         assert await kept(stores, line=DRAFT) == ["base", None, None, "4"]
         assert await stores.lines.verify(DRAFT) is None
 
-    async def test_a_value_that_something_else_says_too_stays_where_it_is_said(self, stores: ContractStores) -> None:
+    async def test_a_value_that_another_version_uses_is_kept_there(self, stores: ContractStores) -> None:
         await write(stores, "a", "same")
         await write(stores, "a", "new", 2)
         await write(stores, "b", "same")
@@ -131,7 +131,7 @@ class PruningContract:
         assert await kept(stores, "b") == ["same"]
         assert await stores.lines.verify(LINE) is None
 
-    async def test_a_long_line_is_pruned_step_by_step(self, stores: ContractStores) -> None:
+    async def test_a_long_line_is_pruned_in_batches(self, stores: ContractStores) -> None:
         keys = [f"k{number:03}" for number in range(400)]
         for version in (1, 2, 3):
             values = tuple(f"{key} {version}" for key in keys)
@@ -149,7 +149,7 @@ class PruningContract:
         assert all(await state(stores, 3))
         assert await stores.lines.verify(LINE) is None
 
-    async def test_a_forgotten_value_can_be_written_again(self, stores: ContractStores) -> None:
+    async def test_a_pruned_value_can_be_written_again(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await write(stores, "a", "2", 2)
         await prune(stores, versions=1)
