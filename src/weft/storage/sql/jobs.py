@@ -10,6 +10,38 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Transaction
 
 
+class RowLease:
+    """The lease of one row, in its columns ``holder`` and ``lease_until``: of a job, a document or a webhook.
+
+    Keys and further values are passed as parameters; table, columns and SQL fragments are constants of the callers.
+    """
+
+    __slots__ = ("_keys", "_table", "_tx", "_values")
+
+    def __init__(self, transaction: Transaction, table: str, **key: str | int) -> None:
+        self._tx = transaction
+        self._table = table
+        self._keys = ["tenant", *key]
+        self._values = (transaction.tenant, *key.values())
+
+    async def take(self, holder: str, until: int, *, also: str = "") -> None:
+        """Give the lease to a holder; the row is locked already. ``also`` sets further columns."""
+        await self._update(f"holder = $1, lease_until = $2{also}", "", holder, until)
+
+    async def renew(self, holder: str, until: int, *, only_if: str = "") -> bool:
+        """Extend the lease and lock the row until the transaction ends; False if the holder has lost it."""
+        return await self._update("lease_until = $2", f"AND holder = $1{only_if}", holder, until) > 0
+
+    async def release(self, holder: str, until: int, *, also: str = "") -> None:
+        """End the lease if the holder has it; the row is not claimed before ``until``."""
+        await self._update(f"holder = NULL, lease_until = $2{also}", "AND holder = $1", holder, until)
+
+    async def _update(self, changes: str, condition: str, holder: str, until: int) -> int:
+        keys = " AND ".join(f"{column} = ${place}" for place, column in enumerate(self._keys, 3))
+        sql = f"UPDATE {self._table} SET {changes} WHERE {keys} {condition}"  # noqa: S608 - constants only
+        return await self._tx.changed(sql, holder, until, *self._values)
+
+
 class SqlJobStore:
     """Jobs, as rows of one tenant."""
 
@@ -43,13 +75,7 @@ class SqlJobStore:
         return await self.progress(job) if claimed else None
 
     async def renew(self, job: str, holder: str, until: int) -> Progress | None:
-        renewed = await self._tx.changed(
-            "UPDATE jobs SET lease_until = $1 WHERE tenant = $2 AND job = $3 AND holder = $4",
-            until,
-            self._tenant,
-            job,
-            holder,
-        )
+        renewed = await RowLease(self._tx, "jobs", job=job).renew(holder, until)
         return await self.progress(job) if renewed else None
 
     async def save(self, job: str, progress: Progress) -> None:

@@ -20,6 +20,7 @@ from weft.capabilities.knowledge.store import (
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 from weft.storage.sql.collections import in_json
 from weft.storage.sql.deferred_deletions import Deleted, SqlClearings
+from weft.storage.sql.jobs import RowLease
 from weft.storage.sql.knowledge_sources import erase_sources
 
 if TYPE_CHECKING:
@@ -360,35 +361,13 @@ class SqlDocumentStore:
         )
         if row is None:
             return None
-        await self._tx.run(
-            """
-            UPDATE documents SET holder = $1, lease_until = $2,
-                                 starts = starts + CASE WHEN holder = $1 THEN 0 ELSE 1 END
-            WHERE tenant = $3 AND domain = $4 AND document_id = $5
-            """,
-            holder,
-            until,
-            self._tenant,
-            domain,
-            document_id,
-        )
+        lease = RowLease(self._tx, "documents", domain=domain, document_id=document_id)
+        await lease.take(holder, until, also=", starts = starts + CASE WHEN holder = $1 THEN 0 ELSE 1 END")
         return _held(row)
 
     async def held(self, domain: str, document_id: str, version: int, holder: str, until: int) -> LeasedDocument | None:
-        renewed = await self._tx.changed(
-            """
-            UPDATE documents SET lease_until = $1
-            WHERE tenant = $2 AND domain = $3 AND document_id = $4 AND version = $5 AND holder = $6
-              AND state = 'pending'
-            """,
-            until,
-            self._tenant,
-            domain,
-            document_id,
-            version,
-            holder,
-        )
-        if not renewed:
+        lease = RowLease(self._tx, "documents", domain=domain, document_id=document_id, version=version)
+        if not await lease.renew(holder, until, only_if=" AND state = 'pending'"):
             return None
         row = await self._tx.one(
             _DOCUMENT + "WHERE tenant = $1 AND domain = $2 AND document_id = $3", self._tenant, domain, document_id
@@ -396,17 +375,8 @@ class SqlDocumentStore:
         return None if row is None else _held(row)
 
     async def release(self, domain: str, document_id: str, holder: str, rests_until: int) -> None:
-        await self._tx.run(
-            """
-            UPDATE documents SET holder = NULL, lease_until = $1, starts = 0
-            WHERE tenant = $2 AND domain = $3 AND document_id = $4 AND holder = $5
-            """,
-            rests_until,
-            self._tenant,
-            domain,
-            document_id,
-            holder,
-        )
+        lease = RowLease(self._tx, "documents", domain=domain, document_id=document_id)
+        await lease.release(holder, rests_until, also=", starts = 0")
 
     async def advance(self, domain: str, document_id: str, *, done: int, total: int, cut: str) -> None:
         await self._tx.run(
@@ -538,7 +508,7 @@ _PUT_FIELDS = _DOCUMENT_FIELDS.index("updated_at") + 1
 
 
 async def tenants_with_pending(transaction: Transaction) -> list[str]:
-    """Return the tenants that have documents to be indexed: a look for each, however many documents there are."""
+    """Return the tenants with documents to index: one index lookup per tenant, however many documents there are."""
     found: list[str] = []
     while True:
         row = await transaction.one(
@@ -554,19 +524,19 @@ async def tenants_with_pending(transaction: Transaction) -> list[str]:
 
 
 async def tenants_reindexing(transaction: Transaction) -> list[str]:
-    """Return the tenants that have domains which are reindexed."""
+    """Return the tenants with domains that are reindexed."""
     rows = await transaction.all("SELECT DISTINCT tenant FROM domains WHERE reindex_after IS NOT NULL ORDER BY tenant")
     return [row[0] for row in rows]
 
 
 async def documents_pending(transaction: Transaction) -> int:
-    """Return how many documents of the installation are to be indexed."""
+    """Return the number of documents to index, of all tenants."""
     row = await transaction.one("SELECT COUNT(*) FROM documents WHERE state = 'pending'")
     return 0 if row is None else int(row[0])
 
 
 async def release_all(transaction: Transaction, holder: str) -> None:
-    """Let go of every document that a process has in hand."""
+    """Release every document that a process has claimed."""
     for tenant in await tenants_with_pending(transaction):
         await transaction.run(
             """

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weft.capabilities.events.webhooks.model import Webhook
 from weft.capabilities.events.webhooks.store import Delivery, DeliveryCounts, DueDelivery
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
+from weft.storage.sql.jobs import RowLease
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,26 +98,11 @@ class SqlWebhookStore:
         )
         if row is None:
             return None
-        await self._tx.run(
-            "UPDATE webhooks SET holder = $1, lease_until = $2 WHERE tenant = $3 AND webhook_id = $4",
-            holder,
-            until,
-            self._tenant,
-            webhook_id,
-        )
+        await RowLease(self._tx, "webhooks", webhook_id=webhook_id).take(holder, until)
         return _webhook(row)
 
     async def release(self, webhook_id: str, holder: str, paused_until: int) -> None:
-        await self._tx.run(
-            """
-            UPDATE webhooks SET holder = NULL, lease_until = $1
-            WHERE tenant = $2 AND webhook_id = $3 AND holder = $4
-            """,
-            paused_until,
-            self._tenant,
-            webhook_id,
-            holder,
-        )
+        await RowLease(self._tx, "webhooks", webhook_id=webhook_id).release(holder, paused_until)
 
     async def enqueue(self, webhook_id: str, seq: int, due_at: int) -> None:
         await self._tx.run(
@@ -286,7 +272,7 @@ async def webhooks_waiting(transaction: Transaction) -> list[DueWebhook]:
 
 
 async def release_all(transaction: Transaction, holder: str) -> None:
-    """Let go of every webhook that a process has in hand."""
+    """Release every webhook that a process has claimed."""
     await transaction.run("UPDATE webhooks SET holder = NULL, lease_until = 0 WHERE holder = $1", holder)
 
 
