@@ -40,7 +40,6 @@ def backlog(sizes: dict[str, int]) -> list[Work]:
     return [Work(tenant, (str(number),)) for tenant, size in sizes.items() for number in range(size)]
 
 
-@pytest.mark.req("CE-T")
 @given(
     sizes=st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 30), min_size=2),
     at_once=st.integers(1, 6),

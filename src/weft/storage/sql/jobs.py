@@ -26,20 +26,24 @@ class RowLease:
 
     async def take(self, holder: str, until: int, *, also: str = "") -> None:
         """Give the lease to a holder; the row is locked already. ``also`` sets further columns."""
-        await self._update(f"holder = $1, lease_until = $2{also}", "", holder, until)
+        await self._update(f"holder = $1, lease_until = $2{also} WHERE {self._where(3)}", holder, until, *self._values)
 
     async def renew(self, holder: str, until: int, *, only_if: str = "") -> bool:
         """Extend the lease and lock the row until the transaction ends; False if the holder has lost it."""
-        return await self._update("lease_until = $2", f"AND holder = $1{only_if}", holder, until) > 0
+        changes = f"lease_until = $1 WHERE {self._where(2)} AND holder = ${len(self._keys) + 2}{only_if}"
+        return await self._update(changes, until, *self._values, holder) > 0
 
     async def release(self, holder: str, until: int, *, also: str = "") -> None:
         """End the lease if the holder has it; the row is not claimed before ``until``."""
-        await self._update(f"holder = NULL, lease_until = $2{also}", "AND holder = $1", holder, until)
+        where = f"{self._where(2)} AND holder = ${len(self._keys) + 2}"
+        await self._update(f"holder = NULL, lease_until = $1{also} WHERE {where}", until, *self._values, holder)
 
-    async def _update(self, changes: str, condition: str, holder: str, until: int) -> int:
-        keys = " AND ".join(f"{column} = ${place}" for place, column in enumerate(self._keys, 3))
-        sql = f"UPDATE {self._table} SET {changes} WHERE {keys} {condition}"  # noqa: S608 - constants only
-        return await self._tx.changed(sql, holder, until, *self._values)
+    def _where(self, first: int) -> str:
+        # SQLite numbers parameters in the order they appear in.
+        return " AND ".join(f"{column} = ${place}" for place, column in enumerate(self._keys, first))
+
+    async def _update(self, changes: str, *values: str | int) -> int:
+        return await self._tx.changed(f"UPDATE {self._table} SET {changes}", *values)  # noqa: S608 - constants only
 
 
 class SqlJobStore:
