@@ -64,7 +64,7 @@ async def changed_entries(
 async def changes_between(
     lines: LineStore, before: Mapping[str, PartVersion], after: Mapping[str, PartVersion], limit: int
 ) -> list[EntryChange]:
-    """Return the changes that led from one moment to a later one, newest first in each part, but only so many."""
+    """Return the changes between two versions, newest first in each part, up to a limit."""
     found: list[EntryChange] = []
     for part, now in sorted(after.items()):
         begin = before[part].seq if part in before else 0

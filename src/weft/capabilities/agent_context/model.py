@@ -57,8 +57,8 @@ class MemoryType(StrEnum):
     WORK_ARTIFACTS = "work_artifacts"
 
 
-# How long each sort of memory stays, and which pushes are a learning cycle that one may want to return from, unless a
-# tenant says otherwise. Conversations and artifacts come in such numbers every day.
+# Default retention of each memory type, and the number of changed entries from which a push is a learning cycle with an
+# automatic snapshot. Conversations and artifacts regularly reach such numbers, so they have none.
 MEMORY_RULES: Mapping[str, Rule] = {
     MemoryType.CONVERSATION_CONTEXT: Rule(None, None),
     MemoryType.LEARNED_KNOWLEDGE: Rule(None, None, snapshot_from=10),
@@ -221,7 +221,7 @@ def retention_cutoff(line: ContextLine, rules: Mapping[str, Rule], now: int) -> 
 
 
 def is_learning_cycle(entries: int, line: ContextLine, rules: Mapping[str, Rule]) -> bool:
-    """Tell whether so many changed entries are a learning cycle, before which the state of a part gets a name."""
+    """Tell whether a push changes enough entries for an automatic snapshot of the part before it."""
     said = [rule.snapshot_from for rule in _rules_for(line, rules) if rule.snapshot_from is not None]
     return bool(said) and 0 < said[0] <= entries
 

@@ -314,7 +314,7 @@ def _pointer(entry: StoredEntry) -> Pointer | None:
 
 
 async def _listed(request: ReadContext, moment: ContextAt) -> list[StoredEntry]:
-    """Return the entries behind the cursor, of one sort of memory or of all, by part and key."""
+    """Return the selected entries after the cursor, ordered by part and key."""
     part, _, key = (request.cursor or "").partition("|")
     found: list[StoredEntry] = []
     for name, at in (await moment.parts()).items():

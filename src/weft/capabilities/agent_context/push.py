@@ -146,7 +146,7 @@ class ContextPushed(Response, kw_only=True, omit_defaults=False):
 
 
 class _Entry(NamedTuple):
-    """What is to become of one entry; nothing said: it is to go. ``as_object`` is what object storage is to keep."""
+    """A planned write, or a removal without ``said``. ``outside`` goes to object storage."""
 
     place: EntryAddress
     said: EntryText | None = None
@@ -368,7 +368,7 @@ async def _apply(entry: _Entry, part: OpenPart, *, may_renew: bool) -> bool:
     if entry.metadata is None:
         await part.delete(metadata_key(key))
     else:
-        # Anew, so that it lasts as long as the value it belongs to.
+        # Written again, so that it expires with its value.
         about = EntryText(entry.metadata, ChangeMeta(size=len(entry.metadata.encode())))
         await part.write(metadata_key(key), about, anew=True)
     return True

@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
 
 async def restore_entries(part: OpenPart, state: Mapping[str, Version | None]) -> None:
-    """Have entries of a part say what these versions said (None: have them go), with the next commit.
+    """Restore entries of a part from these versions (None: delete the entry) with the next commit.
 
-    What was said about a value comes with it from the same side, and never by itself. What retention has ended does
-    not come back, whatever the version that still has it is called.
+    Metadata is restored together with its value. Entries beyond retention are not restored.
     """
     for key, version in sorted(state.items()):
         if is_metadata(key):
@@ -49,22 +48,22 @@ async def _take_over_metadata(part: OpenPart, key: str, metadata_hash: str | Non
     if not texts:
         raise _pruned(key)
     (text,) = texts.values()
-    # Anew, so that it lasts as long as the value it belongs to.
+    # Written again, so that it expires with its value.
     await part.write(metadata_key(key), EntryText(text, ChangeMeta(size=len(text.encode()))), anew=True)
 
 
 def _pruned(key: str) -> VersionPruned:
-    return VersionPruned(f"What '{key}' said then is no longer kept.", key=key)
+    return VersionPruned(f"The value of '{key}' in that version was pruned.", key=key)
 
 
 async def restore_parts(
     context: OpenContext, state: Mapping[str, Version | None], merged: Point | None
 ) -> list[OpenPart]:
-    """Have parts say what they said where these versions of the root name them; return those parts.
+    """Restore parts to the versions in these root entries, and return them.
 
-    A merge may also bring single entries, by the name PART/KEY. No part has a slash in its name.
+    A merge may also restore single entries, by PART/KEY; no part name contains a slash.
     """
-    # What an agent is has no branches, so a merge brings none of it, and a branch has none of it to take back.
+    # The definition has no branches: neither a merge nor a branch changes it.
     with_definition = merged is None and context.line.branch is None
     names = {name.partition(PART_MARK)[0] for name in state}
     parts = [await context.part(name) for name in sorted(names) if name != DEFINITION or with_definition]
@@ -91,13 +90,13 @@ def _entries_of(part: str, state: Mapping[str, Version | None]) -> dict[str, Ver
 
 
 async def _named_at(part: OpenPart, root: Point) -> Point | None:
-    """Return where a part stood at a moment of the whole context, if it was there."""
+    """Return the version of a part in a version of the whole context, if it has the part."""
     named = await part.context.needs.lines.latest(root.line_id, part.name, root.seq)
     return None if named is None else PartVersion.named_by(named).point
 
 
 async def _checked(part: OpenPart, named: Version) -> PartVersion:
-    """Return where a version of the root says this part is; one decided by hand may say anything."""
+    """Parse and check the part version in a root entry; a manual merge decision may contain anything."""
     try:
         target = PartVersion.named_by(named)
         line, point = ContextLine.parse(target.line), target.point
@@ -110,4 +109,4 @@ async def _checked(part: OpenPart, named: Version) -> PartVersion:
 
 
 def _not_of(part: OpenPart) -> InvalidInput:
-    return InvalidInput(f"{part.name}: a whole context names versions of its own parts, and nothing else")
+    return InvalidInput(f"{part.name}: must be a version of a part of the same context")

@@ -1,6 +1,6 @@
-"""An agent's context, opened for one call: to read one moment of it, or to change it behind its root's lock.
+"""An agent's context for one call: one version to read, or the current one to change under the lock of its root.
 
-Nothing here is cached: whoever opens a context to change it, or to pull it, reads the primary behind that lock.
+Nothing is cached: pulls and changes read the primary under that lock.
 """
 
 from __future__ import annotations
@@ -150,10 +150,7 @@ class ContextAt(NamedTuple):
             raise no_branch(branch_of(self.point.line_id) or MAIN)
 
     async def is_there(self) -> bool:
-        """Tell whether this is still a moment of its line: of a branch that was deleted since, it is none.
-
-        That holds even if another branch has its name by now.
-        """
+        """Tell whether this version still exists; its branch may have been deleted and created again."""
         if self.point.seq == 0:
             return True
         commit = await self.lines.commit_at(self.point.line_id, self.point.seq)
@@ -187,9 +184,9 @@ class OpenContext:
         return [self._opened(version.change.key, version) for version in sorted(named, key=_key)]
 
     async def commit(self, parts: Iterable[OpenPart], why: CommitMeta, author: Author | None = None) -> str | None:
-        """Keep what was changed in some parts, as one new version of the context. Nothing changed is no version.
+        """Commit the changes of parts as one new version of the context, if there are any.
 
-        Return the name that the version before was given, if a part has occasion for one.
+        Return the label of the automatic snapshot of the previous version, if a part asked for one.
         """
         changed = [part for part in parts if part.changes or part.merged]
         if not changed and why.merged is None:
@@ -211,7 +208,7 @@ class OpenContext:
         return await tag_automatically(self.needs.lines, head, occasion, author.participant, self.now)
 
     async def follow_definition(self) -> None:
-        """Have a branch name the definition of today: what an agent is has no branches."""
+        """Update a branch to the current definition, which has no branches."""
         if self.line.branch is None:
             return
         trunk = await self.needs.lines.find(trunk_of(self.root.line_id))
@@ -242,9 +239,9 @@ class OpenContext:
         ]
 
     async def check_limit(self, parts: Iterable[OpenPart]) -> int:
-        """Refuse what would make the context too large, and return by how much it grows; shrinking is always allowed.
+        """Return the growth in bytes; ContextLimitExceeded if it exceeds the limit.
 
-        What an agent is weighs nothing: however full its memory, those above can always change its rules.
+        The definition does not count, so that it can be changed however full the memory is.
         """
         of_memory = [part for part in parts if part.name != DEFINITION]
         growth = sum(part.growth for part in of_memory)
@@ -278,7 +275,7 @@ class OpenContext:
         return said.keys()
 
     async def _names(self, part: OpenPart) -> Change:
-        """Return the root's change that names where a part stands now."""
+        """Return the change of the root that refers to the new version of a part."""
         assert part.at is not None  # noqa: S101 - it has just been committed to
         text = part.at.encode()
         await self.needs.lines.put_blob(blob_hash(text), text)
@@ -298,7 +295,7 @@ class OpenContext:
         self.root = await record(self.needs.lines, self.root, commit, weight=self.root.weight + growth)
 
     def _opened(self, name: str, named: Version | None) -> OpenPart:
-        # What an agent is has no branches: whoever changes it changes it for all of them.
+        # The definition has no branches: a change applies to all of them.
         line = ContextLine(self.owner, name, None if name == DEFINITION else self.line.branch)
         at = None if named is None else PartVersion.named_by(named)
         return OpenPart(self, line, at, 0 if named is None else named.change.version)
@@ -316,7 +313,7 @@ class OpenPart:
     said: list[EntryText] = field(default_factory=list)
     growth: int = 0
     merged: Point | None = None
-    # What the state before the next commit is to be named for, if it is to have a name.
+    # Label prefix of an automatic snapshot before the next commit, if there is to be one.
     occasion: str | None = None
 
     @property
@@ -340,7 +337,7 @@ class OpenPart:
         return [] if since is None else [version for version in await self.state() if is_overdue(version, since)]
 
     async def write(self, key: str, said: EntryText, *, anew: bool = False) -> bool:
-        """Have an entry say something; False if it does already, unless it is to be said anew."""
+        """Write an entry; False if it has this value already, unless ``anew`` forces a new version."""
         current = await self.current(key)
         is_live = current is not None and not is_overdue(current, self.ended_before)
         if current is not None and is_live:
@@ -366,7 +363,7 @@ class OpenPart:
         self._change(Change(change.key, change.incarnation, change.version, act, None, ChangeMeta()), version)
 
     async def commit(self, why: CommitMeta, author: Author, kept: Collection[bytes]) -> None:
-        """Add what is to become of this part to its line, by which ``kept`` values are referred to at last."""
+        """Commit the changes to the line of the part; ``kept`` are the hashes of its new values."""
         head = await self._locked(kept)
         await self.context.tag_if_occasion(head, self.occasion, author)
         commit = Commit(
@@ -403,9 +400,9 @@ class OpenPart:
         return await self._lines.lock(line_id) or Head.of_new_line(line_id)
 
     async def _begin(self, line_id: str, kept: Collection[bytes]) -> None:
-        """Begin this part's own line. A branch shares everything up to here, until now without having to say so."""
+        """Create the line of this part; on a branch, it starts at the version of the trunk."""
         if await self._lines.lock(line_id) is not None:
-            # Left over from a branch of the same name which is gone, and with which this one shares nothing.
+            # Left over from a deleted branch of the same name.
             await self._lines.erase(line_id, sparing=kept)
         if self.line.branch is None:
             await self._lines.create(line_id)

@@ -70,7 +70,7 @@ class StoredEntry(NamedTuple):
 
     @property
     def said(self) -> tuple[Version, ...]:
-        """The value first, then what was said about it."""
+        """The version of the value, then that of the metadata."""
         return (self.version,) if self.about is None else (self.version, self.about)
 
     def place_of(self, version: Version) -> EntryAddress:
@@ -78,7 +78,7 @@ class StoredEntry(NamedTuple):
 
 
 class _Shown(NamedTuple):
-    """What an answer says of a version: its text, that it is left out, or that it is no longer kept."""
+    """The text of a version in an answer, or why it is missing: left out, or pruned."""
 
     text: str | None
     is_left_out: bool
@@ -91,7 +91,7 @@ async def entries_of(lines: LineStore, part: str, at: PartVersion) -> list[Store
 
 
 async def first_entries(snapshots: SnapshotStore, parts: Mapping[str, PartVersion], at_most: int) -> list[StoredEntry]:
-    """Return entries of parts, by part and key, without values: so many, and more if there are more."""
+    """Return entries of parts without values, ordered by part and key; stops after ``at_most`` are exceeded."""
     found: list[StoredEntry] = []
     names = list(parts)
     for start in range(0, len(names), _PARTS_AT_ONCE):
@@ -116,7 +116,7 @@ async def definition_at(lines: LineStore, at: PartVersion | None) -> AgentDefini
     return msgspec.convert({key: _decoded(version) for key, version in said.items()}, AgentDefinition)
 
 
-def _decoded(version: Version) -> Any:  # noqa: ANN401 - whatever was said
+def _decoded(version: Version) -> Any:  # noqa: ANN401 - any JSON
     if version.value is None:
         raise VersionPruned(f"What the agent's {version.change.key} was then is no longer kept.")
     return msgspec.json.decode(version.value)
@@ -136,7 +136,7 @@ async def render_entries(entries: Sequence[StoredEntry], snapshots: SnapshotStor
 
 
 def _fitting(entries: Iterable[StoredEntry]) -> set[EntryAddress]:
-    """Return the places of what fits in an answer: values, and what was said about them."""
+    """Return the addresses of the values and metadata that fit in an answer."""
     room, fitting = _MAX_INLINE_BYTES, set()
     for held in entries:
         for version in held.said:
@@ -182,7 +182,7 @@ def _shown(version: Version, texts: Mapping[bytes, str], *, is_wanted: bool) -> 
 
 
 def _hash(version: Version, texts: Mapping[bytes, str]) -> str:
-    """Return the hash of a value. What lies outside is named by what points there, for as long as that is kept."""
+    """Return the hash of a value; for one in object storage it is in the pointer, unless that was pruned."""
     value_hash = version.change.blob_hash or b""
     if not version.change.meta.outside:
         return value_hash.hex()

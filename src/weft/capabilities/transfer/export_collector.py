@@ -421,7 +421,7 @@ class ExportCollector:
             return None
 
     async def kept(self, subjects: EventSubjects) -> list[StoredRecord]:
-        """Return the named stored records of this session or of none."""
+        """Return the stored records among the subjects that belong to this session or to none."""
         found = await self.sources.records.find_several([*subjects.stored])
         return [kept for kept in found if self._readable(kept) and self._in_scope(kept.session_id)]
 
