@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 
 from support.bundles import exported
+from support.jobs import pause_jobs
 from support.world import refused
 from weft.app.dispatch import CallContext
 from weft.capabilities.board.operations import WriteEntry
@@ -82,6 +83,11 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def settings(settings: Settings, folder: Path) -> Settings:
     return replace(settings, knowledge_folders=str(folder.parent))
+
+
+@pytest.fixture(autouse=True)
+def _jobs_run_when_drained(monkeypatch: pytest.MonkeyPatch) -> None:
+    pause_jobs(monkeypatch, "knowledge.sync", "knowledge.ingest")
 
 
 @pytest.fixture

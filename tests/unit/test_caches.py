@@ -15,7 +15,7 @@ def clock() -> FrozenClock:
 
 @pytest.fixture
 def cache(clock: FrozenClock) -> Cache[str]:
-    return Cache("answers", 1, limit_weight=10, ttl_seconds=60, clock=clock)
+    return Cache("answers", 1, max_weight=10, ttl_seconds=60, clock=clock)
 
 
 def test_what_was_put_is_found(cache: Cache[str]) -> None:
