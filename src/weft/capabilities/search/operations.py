@@ -9,11 +9,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET
 
-from weft.capabilities.indexing.collections.model import Source
+from weft.capabilities.indexing.collections.model import SOURCES, Source
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
 from weft.capabilities.knowledge.documents import Value
 from weft.capabilities.knowledge.model import DomainName, DomainNotFound
 from weft.capabilities.messages.search.by_sender_and_time import TimestampText, parse_timestamp
+from weft.capabilities.messages.search.selection_records import record_selection
 from weft.capabilities.records.model import ContextSourceRef
 from weft.capabilities.search.context_builder import BuiltContext, build_context
 from weft.capabilities.search.context_renderer import Section, heading_of
@@ -30,13 +31,13 @@ from weft.capabilities.search.passages import ref_to
 from weft.capabilities.search.results import PassageInfo, PassageSource, PendingItems, passage_shown, pending_in, where
 from weft.capabilities.search.retriever import RetrievalResult, Retriever, SearchRequest
 from weft.capabilities.search.scope import RequestedScope
-from weft.capabilities.search.search_records import record_search
 from weft.capabilities.search.similar import ChunkNotFound, SimilarSearch
-from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
+from weft.capabilities.search.stores import SearchStores
+from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound, lock_active_session
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.fields import Fraction
-from weft.kernel.identity import Actor, Permission
+from weft.kernel.identity import PRINCIPAL, Actor, Permission
 from weft.kernel.json_input import encode_json_field
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 from weft.kernel.tokens import TokenCounters
@@ -76,7 +77,7 @@ class ScopeFilters(Request):
         SessionId | None, msgspec.Meta(description="Only this session; documents are still searched.")
     ] = None
     sources: Annotated[
-        Annotated[list[Source], msgspec.Meta(min_length=1, max_length=4)] | None,
+        Annotated[list[Source], msgspec.Meta(min_length=1, max_length=len(SOURCES))] | None,
         msgspec.Meta(description="Only these kinds of sources."),
     ] = None
     since: Annotated[
@@ -363,7 +364,30 @@ async def _recorded(
 ) -> str | msgspec.UnsetType:
     if not request.record:
         return UNSET
-    return await record_search(retriever, actor, request.query, request.session_id, found)
+
+    async def record(stores: SearchStores) -> str:
+        session = None
+        if request.session_id is not None:
+            session, _ = await lock_active_session(request.session_id, actor, stores.sessions)
+        uris = tuple(dict.fromkeys(hit.passage.uri for hit in found.hits))
+        selection = await record_selection(
+            stores.recorder,
+            session,
+            # Other participants may not be allowed to read what the caller found.
+            readable_by=(f"{PRINCIPAL}{actor.principal_id}",),
+            query=request.query,
+            candidate_item_refs=uris,
+            selected_item_refs=uris,
+            ranking_signals={
+                "score": {hit.passage.uri: hit.ranked.score for hit in reversed(found.hits)},
+                "confidence": found.ranking.confidence,
+            },
+            selection_policy={"min_score": found.ranking.min_score, "widened": found.ranking.widened},
+            rationale=f"Best of {found.ranking.searched} chunks.",
+        )
+        return selection.selection_id
+
+    return await retriever.libraries.write(actor, record)
 
 
 def _gathered(request: GetContext, gathered: BuiltContext, started: float) -> ContextResponse:

@@ -1,4 +1,4 @@
-"""Where a caller may look, and which part of that it asked for: decided before anything is searched."""
+"""Search scope: which collections and items a caller may search, resolved before the search."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS, Source, domain_collection
+from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS, SOURCES, Source, domain_collection
 from weft.capabilities.knowledge.model import may_look_into
 from weft.capabilities.memory.model import KeyRange, MemoryScope
 from weft.capabilities.search.index_view import CollectionQuery, IncompleteItem
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from weft.capabilities.knowledge.model import Domain
     from weft.capabilities.search.stores import SearchStores
 
-_EVERY_SOURCE: frozenset[Source] = frozenset({"document", "message", "board", "memory"})
-_DOCUMENTS: frozenset[Source] = frozenset({"document"})
-_IN_SESSIONS: frozenset[Source] = frozenset({"message", "board"})
-_AT_ONCE = 500
+_ALL_SOURCES: frozenset[Source] = frozenset(SOURCES)
+_DOCUMENTS: frozenset[Source] = frozenset(name for name, kind in SOURCES.items() if kind.collection is None)
+_IN_SESSIONS: frozenset[Source] = frozenset(name for name, kind in SOURCES.items() if kind.collection == SESSIONS)
+_PAGE_SIZE = 500
 
 
 class RequestedScope(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part of everything is looked at: all of it, as far as nothing is said.
+    """Filters of a search; without filters, everything readable.
 
-    Who names domains, metadata or types means documents, unless sources say otherwise. Who names a session means no
-    other one; documents and what is remembered of no session stay. Moments are in microseconds, ``until`` not in.
+    ``domains``, ``metadata`` or ``types`` without ``sources`` restrict the search to documents. ``session_id`` excludes
+    other sessions but neither documents nor global memory. Times are in microseconds, ``until`` exclusive.
     """
 
     domains: tuple[str, ...] = ()
@@ -42,20 +42,20 @@ class RequestedScope(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def wanted(self) -> frozenset[Source]:
-        """Return the sources that are meant. Metadata and types only documents have."""
+        """Return the sources to search. Only documents have metadata and types."""
         if self.metadata or self.types:
             return _DOCUMENTS if self.sources is None else self.sources & _DOCUMENTS
         if self.sources is None:
-            return _DOCUMENTS if self.domains else _EVERY_SOURCE
+            return _DOCUMENTS if self.domains else _ALL_SOURCES
         return self.sources
 
     @property
     def in_sessions(self) -> frozenset[Source]:
-        """Return the sources that are meant and that sessions have."""
+        """Return the sources to search within sessions."""
         return self.wanted & _IN_SESSIONS
 
     def reaches(self, session_id: str | None) -> bool:
-        """Tell whether what belongs to a session, or to none, is looked at."""
+        """Tell whether items of this session (None: of no session) are in scope."""
         return self.session_id is None or session_id in {None, self.session_id}
 
 
@@ -67,9 +67,9 @@ class VisibleScope(NamedTuple):
 
 
 async def resolve_scope(part: RequestedScope, library: SearchStores) -> VisibleScope:
-    """Return what to look at: nothing that the caller may not look into.
+    """Resolve filters to the collections and items that the caller may read.
 
-    To whoever may not look into a domain or a session it does not exist.
+    Domains and sessions without access are reported as not found.
     """
     wanted, pending = part.wanted, 0
     domains = await _domains(part, library)
@@ -115,7 +115,7 @@ async def _of_sessions(part: RequestedScope, library: SearchStores) -> Collectio
         sources=frozenset(part.in_sessions),
         since=part.since,
         until=part.until,
-        # Anyone may pin what it says, which must not come with the searches of those who work on something else.
+        # Pins of other sessions must not appear: any sender can pin its messages.
         pins=part.session_id is not None,
     )
 
@@ -135,7 +135,7 @@ async def _of_memory(part: RequestedScope, library: SearchStores) -> CollectionQ
 
 
 async def _memories_within(part: RequestedScope, library: SearchStores) -> frozenset[str] | None:
-    """Return what the caller remembers of the session that is meant and of none; None if that is all there is."""
+    """Return the caller's memory keys of the session and the global ones; None if there are no others."""
     owner, now = library.actor.principal_id, library.now
     scopes = [size.session_id for size in await library.memories.sizes(owner, now)]
     if all(part.reaches(session_id) for session_id in scopes):
@@ -150,7 +150,7 @@ async def _memories_within(part: RequestedScope, library: SearchStores) -> froze
 async def _keys(scope: MemoryScope, now: int, library: SearchStores) -> list[str]:
     found: list[str] = []
     while True:
-        page = await library.memories.page(scope, KeyRange.of("", after=found[-1] if found else ""), now, _AT_ONCE)
+        page = await library.memories.page(scope, KeyRange.of("", after=found[-1] if found else ""), now, _PAGE_SIZE)
         found += [entry.key for entry in page]
-        if len(page) < _AT_ONCE:
+        if len(page) < _PAGE_SIZE:
             return found

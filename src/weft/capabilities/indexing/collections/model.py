@@ -1,54 +1,73 @@
-"""What a chunk is, and which collection it stands on."""
+"""Chunks, the collections they are indexed in, and the kinds of sources they come from."""
 
 from __future__ import annotations
 
 import hashlib
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-Source = Literal["document", "message", "board", "memory"]
-
 SESSIONS = "sessions"
 MEMORY = "memory"
-# Whoever changes both locks them in this order, so that nobody waits in a circle.
-LOCKED_IN_ORDER = (SESSIONS, MEMORY)
 _DOMAIN = "domain:"
 
-_FEWEST_KEPT = 50_000
 
-# In place of a scope: everyone who may look into the place at all.
+class SourceKind(NamedTuple):
+    """A kind of searchable source. ``collection`` is None where each domain has its own."""
+
+    collection: str | None
+    base_importance: float
+
+
+# Every kind of searchable source: a new kind needs one entry here. Text written on purpose (board, memory) is more
+# important than a message.
+SOURCES = {
+    "document": SourceKind(None, 0.5),
+    "message": SourceKind(SESSIONS, 0.35),
+    "board": SourceKind(SESSIONS, 0.6),
+    "memory": SourceKind(MEMORY, 0.6),
+}
+if TYPE_CHECKING:
+    Source = str
+else:
+    Source = Literal[tuple(SOURCES)]
+# Order in which a transaction locks several collections, to avoid deadlocks.
+LOCK_ORDER = tuple(dict.fromkeys(kind.collection for kind in SOURCES.values() if kind.collection is not None))
+
+_MIN_RETAINED_CHANGES = 50_000
+
+# Empty scope: visible to everyone who may read the place.
 WHOLE_PLACE = ""
 
 
 def domain_collection(domain: str) -> str:
-    """Return the collection that the documents of a domain stand on."""
+    """Return the collection of a domain's documents."""
     return f"{_DOMAIN}{domain}"
 
 
 def collection_domain(collection: str) -> str | None:
-    """Return the domain whose documents stand in a collection; None if it is no domain's."""
+    """Return the domain of a collection; None if it holds no documents."""
     return collection.removeprefix(_DOMAIN) if collection.startswith(_DOMAIN) else None
 
 
 def embedded_text(heading: str, text: str, speaker: str = "") -> str:
-    """Return what a vector is made of: what is said, who says it if that is one of many, and what it stands under."""
+    """Return the text to embed: heading, speaker and text."""
     said = f"{speaker}: {text}" if speaker else text
     return f"{heading}\n{said}" if heading else said
 
 
 def digest_of(embedded: str) -> bytes:
-    """Return what stands for a text that is embedded."""
+    """Return the SHA-256 of an embedded text."""
     return hashlib.sha256(embedded.encode()).digest()
 
 
 class NewChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A part of an item: its characters from ``start`` to ``end``.
 
-    ``place`` is the domain, session or agent that the item belongs to; ``scope`` says who of those that may look into
-    the place may see it: participant patterns in JSON, empty for all. ``terms`` are its words as they are compared,
-    separated by spaces. ``digest`` is the SHA-256 of what is embedded. ``timestamp`` is when it was said or written, in
-    microseconds. Importance is from 0 to 1; what is pinned is always found.
+    ``place`` is the domain, session or agent that the item belongs to; ``scope`` is the ACL within the place:
+    participant patterns in JSON, empty for all. ``terms`` are the index terms, separated by spaces. ``digest`` is the
+    SHA-256 of the embedded text. ``timestamp`` is in microseconds. Importance is from 0 to 1; pinned chunks are always
+    returned.
     """
 
     source: Source
@@ -73,12 +92,12 @@ class NewChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def embedded(self) -> str:
-        """Return what the vector is made of."""
+        """Return the text to embed."""
         return embedded_text(self.heading, self.text, self.speaker if self.source == "message" else "")
 
 
 class Chunk(NewChunk, frozen=True, kw_only=True, gc=False):
-    """A chunk in a collection, under the number that it got there."""
+    """A stored chunk; ``number`` is its sequence number in the collection."""
 
     collection: str
     number: int
@@ -90,14 +109,14 @@ class Chunk(NewChunk, frozen=True, kw_only=True, gc=False):
 
 def changes_kept(chunks: int) -> int:
     """Return how many changes of a collection are retained; a replica that missed more reads it from the start."""
-    return 2 * max(chunks, _FEWEST_KEPT)
+    return 2 * max(chunks, _MIN_RETAINED_CHANGES)
 
 
 class CollectionState(msgspec.Struct, frozen=True):
-    """How much has happened to a collection, and how many chunks stand on it.
+    """Sequence number and number of chunks of a collection.
 
     A collection that was deleted and created again has another ``birth``: replicas of the old one are invalid.
-    What was removed, or got further vectors, up to the number ``forgotten`` is not told any more.
+    Changes up to the number ``forgotten`` are no longer retained.
     """
 
     number: int = 0
@@ -107,19 +126,19 @@ class CollectionState(msgspec.Struct, frozen=True):
 
     @property
     def forgettable(self) -> int:
-        """Return how many changes more can be forgotten."""
+        """Return how many retained changes may be deleted."""
         return max(0, self.number - changes_kept(self.chunks) - self.forgotten)
 
 
 class Removal(msgspec.Struct, frozen=True, gc=False):
-    """A chunk that is gone, and the number that its going took."""
+    """Tombstone of a chunk, with the sequence number of its removal."""
 
     number: int
     removed: int
 
 
 class Return(msgspec.Struct, frozen=True, gc=False):
-    """Chunks that got vectors of a further model, and the number that this took."""
+    """Range of chunks that got vectors of another model, with the sequence number of that change."""
 
     number: int
     first: int
@@ -127,21 +146,21 @@ class Return(msgspec.Struct, frozen=True, gc=False):
 
 
 class NearChunk(msgspec.Struct, frozen=True, gc=False):
-    """A chunk by its number, and the cosine of its vector with the one that was asked for."""
+    """A chunk number and the cosine similarity to the query vector."""
 
     number: int
     cosine: float
 
 
 class PackedVectors(msgspec.Struct, frozen=True, gc=False):
-    """Vectors in halves, one behind the other, in the order of the numbers of their chunks: thousands at once."""
+    """Concatenated half-precision vectors, in order of their chunk numbers."""
 
     numbers: list[int]
     vectors: bytes
 
 
 class IndexedChunk(msgspec.Struct, frozen=True, gc=False):
-    """What a copy of a collection keeps of one chunk: everything that ranking asks for. The vector is in halves."""
+    """The columns of a chunk that ranking needs; the vector is in half precision."""
 
     number: int
     source: Source

@@ -1,4 +1,4 @@
-"""What a search took and what it left, put on record: a selection, and the budget that bounded it."""
+"""Records searches as selections: of message search with its budget, and of retrieval."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Choice(NamedTuple):
-    """What was taken of a search and what was left: at least so good, and at most so many."""
+    """Messages that a search selected and rejected, by minimum score and maximum number."""
 
     query: str
     searched: int
@@ -43,13 +43,13 @@ class Choice(NamedTuple):
 
 
 class ChoiceRecords(msgspec.Struct, frozen=True):
-    """Everything that putting a choice on record needs, gathered for the caller of one operation."""
+    """Recorder and stores of one transaction."""
 
     recorder: Recorder
     sessions: SessionStore
 
     async def add(self, choice: Choice, session: Session) -> ContextSelection:
-        """Put a search on record: for all who take part, unless it came upon what is not for all."""
+        """Record a search: readable by all participants if it saw only public messages, else by the caller."""
         own = (f"{PRINCIPAL}{self.recorder.actor.principal_id}",)
         return await record_choice(
             choice,
@@ -68,11 +68,31 @@ async def record_choice(
     readable_by: tuple[str, ...] | None,
     **more: Any,  # noqa: ANN401 - further fields of a selection
 ) -> ContextSelection:
-    """Tell that a choice began, which budget it had, and what it came to."""
+    """Record a message search: its budget and its selection."""
     budget = _budget(choice, recorder)
-    selection = _selection(choice, session.session_id, recorder, budget_ref=budget.budget_id, **more)
+    fields = _choice_fields(choice, session.session_id) | {"budget_ref": budget.budget_id} | more
+    return await record_selection(recorder, session, readable_by=readable_by, budget=budget, **fields)
+
+
+async def record_selection(
+    recorder: Recorder,
+    session: Session | None,
+    *,
+    readable_by: tuple[str, ...] | None,
+    budget: ContextBudget | None = None,
+    **fields: Any,  # noqa: ANN401 - fields of a selection
+) -> ContextSelection:
+    """Record a selection, and its budget if there is one; without a session its surface is the agent."""
+    selection = ContextSelection(
+        schema_version=SCHEMA_VERSION,
+        selection_id=new_id("selection"),
+        surface_id=f"agent:{recorder.actor.principal_id}" if session is None else str(SurfaceId(session.session_id)),
+        created_at=recorder.clock.now(),
+        actor_ref=recorder.actor.participant,
+        **fields,
+    )
     await recorder.begin(selection, session, readable_by=readable_by)
-    for record in (budget, selection):
+    for record in filter(None, (budget, selection)):
         await recorder.add(record, session, readable_by=readable_by)
     return selection
 
@@ -89,26 +109,20 @@ def _budget(choice: Choice, recorder: Recorder) -> ContextBudget:
     )
 
 
-def _selection(choice: Choice, session_id: str, recorder: Recorder, **more: Any) -> ContextSelection:  # noqa: ANN401 - likewise
+def _choice_fields(choice: Choice, session_id: str) -> dict[str, Any]:
     named = [(item_of(result, session_id), result) for result in choice.looked_at]
     taken = tuple(item_of(result, session_id) for result in choice.taken)
-    return ContextSelection(
-        schema_version=SCHEMA_VERSION,
-        selection_id=new_id("selection"),
-        surface_id=str(SurfaceId(session_id)),
-        created_at=recorder.clock.now(),
-        query=choice.query,
-        candidate_item_refs=tuple(name for name, _ in named),
-        selected_item_refs=taken,
-        omitted_item_refs=tuple(_omission(name, result, choice) for name, result in named if name not in taken),
-        ranking_signals={
+    return {
+        "query": choice.query,
+        "candidate_item_refs": tuple(name for name, _ in named),
+        "selected_item_refs": taken,
+        "omitted_item_refs": tuple(_omission(name, result, choice) for name, result in named if name not in taken),
+        "ranking_signals": {
             "score": {name: result.score for name, result in named},
             "matched_by": {name: result.matched_by for name, result in named},
         },
-        selection_policy={"least_score": choice.least_score, "most_items": choice.most_items},
-        actor_ref=recorder.actor.participant,
-        **more,
-    )
+        "selection_policy": {"least_score": choice.least_score, "most_items": choice.most_items},
+    }
 
 
 def _omission(name: str, result: MessageMatch, choice: Choice) -> Omission:
@@ -117,5 +131,5 @@ def _omission(name: str, result: MessageMatch, choice: Choice) -> Omission:
 
 
 def item_of(result: MessageMatch, session_id: str) -> str:
-    """Return what the message of a result is called as an item."""
+    """Return the item id of a result's message."""
     return str(MessageItemId(session_id, result.message.id))

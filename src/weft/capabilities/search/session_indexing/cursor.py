@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS, Source
+from weft.capabilities.indexing.collections.model import MEMORY, SOURCES, Source, domain_collection
 from weft.capabilities.memory.model import scope_of
 from weft.capabilities.records.record_ids import MessageItemId, VersionId
 from weft.capabilities.search.items import VERSION_OF_MESSAGES, MemoryKey, item_of_key, version_of
@@ -39,7 +39,7 @@ class IndexItem(NamedTuple):
 
     @property
     def collection(self) -> str:
-        return MEMORY if self.source == "memory" else SESSIONS
+        return SOURCES[self.source].collection or domain_collection(self.place)
 
 
 class Sweep(msgspec.Struct, frozen=True):

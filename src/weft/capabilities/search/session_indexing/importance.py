@@ -1,8 +1,7 @@
-"""How much weight something said in a session carries, by rules alone: no model is asked.
+"""Rule-based importance of a text, without a model.
 
-Decisions, commitments, constraints and requirements are what later work rests on; what happened and when, numbers and
-names are what is looked for; a bare question, a few words, greetings and thanks are neither. Each sign counts once,
-however often it is there.
+Decisions, commitments, constraints and requirements raise it, and so do events, times, numbers and names; questions,
+very short texts, greetings and thanks lower it. Each rule counts once.
 """
 
 from __future__ import annotations
@@ -12,20 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from weft.capabilities.indexing.collections.model import SOURCES
 from weft.kernel.identity import SUBAGENT
 
 if TYPE_CHECKING:
     from weft.capabilities.indexing.collections.model import Source
 
-# What was written down on purpose weighs more than what was said in passing.
-_PLAIN: dict[Source, float] = {"message": 0.35, "board": 0.6, "memory": 0.6, "document": 0.5}
-_LEAST, _MOST = 0.05, 1.0
-_CHIT_CHAT_WEIGHT = -0.3
-# So few words are chit-chat if they are nothing else.
+_MIN, _MAX = 0.05, 1.0
+_SMALL_TALK_WEIGHT = -0.3
+# Maximum words of small talk besides the greeting itself.
 _FEW_WORDS = 6
-# Who says no more than this, or ends with a question, seldom tells anything.
+# Shorter messages and questions carry little information.
 _BRIEF_WORDS = 10
-_TELLS_LITTLE = -0.1
+_BRIEF_WEIGHT = -0.1
 
 _DECISION = re.compile(
     r"\b(decided|decision|decide[sd]? (to|on|against)|agreed|we (chose|choose|picked|settled)|go(ing)? with|approved|"
@@ -64,9 +62,9 @@ _HAPPENED = re.compile(
 )
 _OWN = re.compile(r"\b(my|our)\b", re.IGNORECASE)
 _NUMBER = re.compile(r"\d")
-# A capital within a sentence, an address, a path, something in code.
+# A capitalised word within a sentence, an e-mail address, a URL, a path or code.
 _NAME = re.compile(r"(?<=[a-z,;:] )[A-Z][\w-]+|[\w.]+@[\w.]+\.\w+|https?://|`[^`]+`|\b[\w-]+[./_][\w./-]+\w")
-_SIGNS = (
+_RULES = (
     (0.3, _DECISION),
     (0.25, _CONSTRAINT),
     (0.2, _COMMITMENT),
@@ -77,48 +75,48 @@ _SIGNS = (
     (0.05, _NAME),
     (0.05, _OWN),
 )
-_CHIT_CHAT = re.compile(
+_SMALL_TALK = re.compile(
     r"\b(hi|hello|hey|good (morning|afternoon|evening|night)|thanks?|thank you|thx|you're welcome|no problem|ok(ay)?|"
     r"sure|great|cool|nice|awesome|sounds good|got it|yes|yeah|yep|no|nope|bye|goodbye|see you|lol|haha+|wow|"
     r"how are you|what's up|done)\b",
     re.IGNORECASE,
 )
 _WORD = re.compile(r"\w+")
-# So much of a long text is looked at: what it is shows early.
-_LOOKED_AT = 4_000
+# Only the beginning of a long text is analysed.
+_ANALYSED_CHARACTERS = 4_000
 
-# How senders mark what must not be lost sight of: by the category or type of a message, or in its metadata.
-_LASTING = frozenset({"decision", "constraint", "requirement", "guardrail", "pinned"})
+# Senders pin messages by category, by type or in metadata.
+_PINNED_CATEGORIES = frozenset({"decision", "constraint", "requirement", "guardrail", "pinned"})
 _MARKS = ("pinned", "pin")
 
 
 def importance_of(text: str, source: Source) -> float:
-    """Return how much weight a text carries, from 0 to 1."""
-    looked_at = text[:_LOOKED_AT]
-    signs = sum(weight for weight, pattern in _SIGNS if pattern.search(looked_at))
-    if _is_chit_chat(looked_at):
-        signs += _CHIT_CHAT_WEIGHT
-    elif source == "message" and len(looked_at.split()) < _BRIEF_WORDS:
-        signs += _TELLS_LITTLE
-    if looked_at.rstrip().endswith("?"):
-        signs += _TELLS_LITTLE
-    return round(min(_MOST, max(_LEAST, _PLAIN[source] + signs)), 3)
+    """Return the importance of a text, from 0 to 1."""
+    analysed = text[:_ANALYSED_CHARACTERS]
+    signs = sum(weight for weight, pattern in _RULES if pattern.search(analysed))
+    if _is_small_talk(analysed):
+        signs += _SMALL_TALK_WEIGHT
+    elif source == "message" and len(analysed.split()) < _BRIEF_WORDS:
+        signs += _BRIEF_WEIGHT
+    if analysed.rstrip().endswith("?"):
+        signs += _BRIEF_WEIGHT
+    return round(min(_MAX, max(_MIN, SOURCES[source].base_importance + signs)), 3)
 
 
 def is_pinned(sender: str, category: str, message_type: str, metadata: str) -> bool:
-    """Tell whether a message's sender marked it as something to be found always, which is not for sub-agents to do."""
+    """Tell whether a message is pinned by its sender; sub-agents cannot pin."""
     if sender.startswith(SUBAGENT):
         return False
-    if {category.casefold(), message_type.casefold()} & _LASTING:
+    if {category.casefold(), message_type.casefold()} & _PINNED_CATEGORIES:
         return True
     said = _object(metadata)
     marked = any(said.get(mark) is True for mark in _MARKS)
-    return marked or str(said.get("category", "")).casefold() in _LASTING
+    return marked or str(said.get("category", "")).casefold() in _PINNED_CATEGORIES
 
 
-def _is_chit_chat(text: str) -> bool:
-    """Tell whether a text greets, thanks or nods, and hardly says more."""
-    rest = _CHIT_CHAT.sub(" ", text)
+def _is_small_talk(text: str) -> bool:
+    """Tell whether a text is only small talk."""
+    rest = _SMALL_TALK.sub(" ", text)
     words = len(_WORD.findall(rest))
     return rest != text and words <= _FEW_WORDS and len(_WORD.findall(text)) <= words + _FEW_WORDS
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.events.model import EventStore
-from weft.capabilities.indexing.collections.model import LOCKED_IN_ORDER, NewChunk
+from weft.capabilities.indexing.collections.model import LOCK_ORDER, NewChunk
 from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.messages.model import TranscriptRange
 from weft.capabilities.search.items import item_of_key
@@ -94,7 +94,7 @@ class Indexer(msgspec.Struct, frozen=True):
         What has changed comes again with the event that says so. What was deleted with its session does not: so its
         collection is locked before anything is looked at, by whoever deletes a session too.
         """
-        for collection in LOCKED_IN_ORDER:
+        for collection in LOCK_ORDER:
             of_collection = [each for each in written if each.change.subject.collection == collection]
             if of_collection:
                 await self.collections.lock(collection)
