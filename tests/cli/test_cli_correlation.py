@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from cli_support import CommandLine, clean_environment
 
-from support.correlated import SPAN, TASK, TRACE, TRACEPARENT, TURN, events_of
+from support.correlation import SPAN, TASK, TRACE, TRACEPARENT, TURN, events_of
 from support.team import opened
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.testing.server import server_process

@@ -12,7 +12,7 @@ import pytest
 from client_support import Product, Script, hangs_up, says
 from opentelemetry import trace
 
-from support.correlated import DURING, SPAN, TASK, TOOL_CALL, TRACE, TRACEPARENT, TURN, events_of, the_event
+from support.correlation import DURING, SPAN, TASK, TOOL_CALL, TRACE, TRACEPARENT, TURN, events_of, the_event
 from weft import SyncClient, Weft
 from weft.errors import InvalidInput
 from weft.kernel.correlation import NO_CORRELATION, Correlation

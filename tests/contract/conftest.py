@@ -1,4 +1,4 @@
-"""Both databases, as the contract suites want them."""
+"""Stores on both databases for the contract suites."""
 
 from __future__ import annotations
 

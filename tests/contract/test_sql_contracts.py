@@ -1,4 +1,4 @@
-"""Weft's own storage keeps every contract, on both databases."""
+"""The SQL stores fulfil every contract, on both databases."""
 
 from __future__ import annotations
 

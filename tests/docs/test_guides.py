@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from support.quick_weft import quick_weft
+from support.forked_cli import forked_cli
 from weft.testing.server import server_process
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
@@ -55,7 +55,7 @@ def script_of(guide: Path) -> str:
 @pytest.fixture(scope="module")
 def commands_first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return where commands are found: Weft's, as the guides call it, and those beside the Python that runs this."""
-    with quick_weft(tmp_path_factory.mktemp("commands")) as folder:
+    with forked_cli(tmp_path_factory.mktemp("commands")) as folder:
         yield os.pathsep.join([str(folder), str(Path(sys.executable).parent), os.environ["PATH"]])
 
 

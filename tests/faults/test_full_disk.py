@@ -1,4 +1,4 @@
-"""A full disk refuses writes, harms nothing, and is forgotten once there is room."""
+"""A full disk refuses writes, damages nothing, and recovers when there is space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever fails while history is changed, it is as it was before or as it should be after, and never in between."""
+"""A failure during a history change leaves the old state or the new one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import support.historian
-from support.crashing import Fuse, crashes
+import support.history_writer_process
+from support.crash_injection import CrashPoint, crashes
 from support.world import SESSION
 from weft.capabilities.history.model import blob_hash
 
@@ -107,7 +107,7 @@ async def expect_no_trace(world: World, patch: pytest.MonkeyPatch, act: Callable
     """Have something crash at each of its statements, until there are no more and it is done."""
     before = await picture(world)
     blown = 0
-    while await crashes(world, patch, Fuse(blown + 1, after=blown % 2 == 0), lambda: act(world)):
+    while await crashes(world, patch, CrashPoint(blown + 1, after=blown % 2 == 0), lambda: act(world)):
         blown += 1
         assert await picture(world) == before, f"statement {blown} left something"
     assert blown > 1
@@ -147,7 +147,9 @@ async def test_pruning_that_crashes_anywhere_ends_as_if_nothing_had_happened(
     marked = await world.planner.read_snapshot("mark")
     seen = [await picture(world, RETAINED)]
     for at in range(1, 500):
-        blew = await crashes(world, monkeypatch, Fuse(at, after=at % 2 == 0), lambda: world.admin.call("history.prune"))
+        blew = await crashes(
+            world, monkeypatch, CrashPoint(at, after=at % 2 == 0), lambda: world.admin.call("history.prune")
+        )
         seen.append(await picture(world, RETAINED))
         await expect_intact(world)
         assert await world.planner.read_snapshot("mark") == marked
@@ -167,11 +169,11 @@ async def test_pruning_that_crashes_anywhere_ends_as_if_nothing_had_happened(
     assert await world.planner.read_snapshot("mark") == marked
 
 
-async def test_what_was_acknowledged_survives_a_process_killed_while_it_merges_and_takes_back(world: World) -> None:
+async def test_acknowledged_changes_survive_a_process_killed_during_merges_and_rollbacks(world: World) -> None:
     board = await world.planner.create_session("long", keep_versions=1_000_000, max_total_tokens=1_000_000)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        str(Path(support.historian.__file__)),
+        str(Path(support.history_writer_process.__file__)),
         world.url,
         world.planner.credential,
         "long",

@@ -1,4 +1,4 @@
-"""One byte that is not as it was written, wherever history keeps it, is found by verification."""
+"""Verification finds any changed byte in stored history."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ async def test_verification_finds_a_row_that_was_slipped_in(world: World) -> Non
         await world.app.database.write(Scope(world.tenant), tamper)
 
 
-async def test_verification_finds_what_was_forgotten_though_it_stands(world: World) -> None:
+async def test_verification_finds_current_values_that_were_pruned(world: World) -> None:
     await within(world, grow)
     forgotten = "UPDATE changes SET pruned = 1 WHERE tenant = $1 AND line_id = $2 AND key = 'plan' AND seq = $3"
     assert await found_after(world, forgotten, world.tenant, LINE, 4) is not None

@@ -1,4 +1,4 @@
-"""Whatever fails while a bundle is imported or exported, all of it is there or nothing, and no file is left behind."""
+"""A failure during import or export leaves everything or nothing, and no temporary file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.bundles import exported, imported, records
-from support.crashing import Crash, Fuse, Fused, burning
+from support.crash_injection import Crash, CrashingTransaction, CrashPoint, crash_in_writes
 from support.world import SESSION, Caller
 from weft.capabilities.transfer import restore_board
 from weft.capabilities.transfer.bundle_format import BundleDamaged
@@ -33,13 +33,13 @@ _EVERY_ROW = "SELECT * FROM {} WHERE tenant = $1"
 
 async def crashing(world: World, patch: pytest.MonkeyPatch, at: int, act: Callable[[], Awaitable[Any]]) -> bool:
     """Do something that crashes at a statement however often it is tried; tell whether it came that far."""
-    fuses: list[Fuse] = []
+    fuses: list[CrashPoint] = []
 
-    def another() -> Fuse:
-        fuses.append(Fuse(at, after=at % 2 == 0))
+    def another() -> CrashPoint:
+        fuses.append(CrashPoint(at, after=at % 2 == 0))
         return fuses[-1]
 
-    with burning(world, patch, another):
+    with crash_in_writes(world, patch, another):
         try:
             await act()
         except InternalError:
@@ -114,18 +114,18 @@ async def test_an_export_that_crashes_at_any_statement_leaves_no_file_and_no_hal
     assert not left_in(files)
 
 
-async def test_an_export_that_cannot_be_read_to_its_end_is_given_to_nobody(
+async def test_an_export_that_fails_midway_is_not_delivered(
     world: World, monkeypatch: pytest.MonkeyPatch, files: Path
 ) -> None:
     await lived_in(world)
     database = world.app.database
     read = database.read
     for at in (2, 5, 9):
-        fuse = Fuse(at, after=False)
+        fuse = CrashPoint(at, after=False)
         with monkeypatch.context() as patched:
 
-            def failing(scope: Any, work: Any, *, heavy: bool = False, fuse: Fuse = fuse) -> Any:
-                return read(scope, lambda tx: work(Fused(tx, fuse) if heavy else tx), heavy=heavy)
+            def failing(scope: Any, work: Any, *, heavy: bool = False, fuse: CrashPoint = fuse) -> Any:
+                return read(scope, lambda tx: work(CrashingTransaction(tx, fuse) if heavy else tx), heavy=heavy)
 
             patched.setattr(database, "read", failing)
             with pytest.raises((Crash, InternalError)):

@@ -1,4 +1,4 @@
-"""Files of an index that are not as they were written: noticed, told, done without, and made anew."""
+"""Damaged index files are detected, reported, bypassed and rebuilt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from support.librarian import ANN, COLLECTION, MODEL, Librarian, files_in, opened, settle
+from support.collection_replicas import ANN, COLLECTION, MODEL, CollectionWriter, files_in, opened, settle
 from weft.app.diagnostics.checks import CheckStatus, check_index
 from weft.app.search.replicas import DamageAlarm
 from weft.capabilities.search.index_view import CollectionQuery
@@ -40,15 +40,15 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def librarian(world: World, folder: Path) -> AsyncIterator[Librarian]:
-    """Return a librarian whose collection lies in a file."""
+async def collection(world: World, folder: Path) -> AsyncIterator[CollectionWriter]:
+    """Return a collection with one segment on disk."""
     alarm = DamageAlarm(world.app.database, world.clock, world.app.metrics)
     async with opened(world, folder, alarm) as indexes:
-        librarian = Librarian(world, indexes)
-        await librarian.add(80)
-        await librarian.check()
+        collection = CollectionWriter(world, indexes)
+        await collection.add(80)
+        await collection.check()
         await settle(indexes)
-        yield librarian
+        yield collection
 
 
 async def told(world: World) -> list[str]:
@@ -92,9 +92,9 @@ DAMAGES = (truncate, empty, flip_the_middle, age, lambda path: path.unlink())
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=["truncated", "empty", "flipped", "older", "missing"])
-async def test_damage_at_rest_is_noticed_told_and_mended(
+async def test_damage_at_rest_is_detected_reported_and_repaired(
     world: World,
-    librarian: Librarian,
+    collection: CollectionWriter,
     folder: Path,
     damage: Callable[[Path], None],
     caplog: pytest.LogCaptureFixture,
@@ -102,24 +102,24 @@ async def test_damage_at_rest_is_noticed_told_and_mended(
     (file,) = files_in(folder)
     damage(file)
     alarm = DamageAlarm(world.app.database, world.clock, world.app.metrics)
-    async with opened(world, folder, alarm) as librarian.indexes:
+    async with opened(world, folder, alarm) as collection.indexes:
         with caplog.at_level(logging.ERROR, "weft.index"):
-            await librarian.check()
+            await collection.check()
         assert [record.message for record in caplog.records if record.name == "weft.index"] == ["index damaged"]
         assert await told(world) == [COLLECTION]
         assert b"weft_damaged_indexes_total 1.0" in world.app.metrics.exposition()
-        await settle(librarian.indexes)
+        await settle(collection.indexes)
         (mended,) = files_in(folder)
         assert mended.name != file.name
-    async with opened(world, folder, alarm) as librarian.indexes:
-        view = await librarian.check()
+    async with opened(world, folder, alarm) as collection.indexes:
+        view = await collection.check()
         assert names(view) == [mended.name]
         assert await told(world) == [COLLECTION]
 
 
 @pytest.mark.parametrize("damage", DAMAGES[2:], ids=["flipped", "older", "missing"])
 async def test_damage_under_way_is_noticed_by_the_next_search(
-    world: World, librarian: Librarian, folder: Path, damage: Callable[[Path], None]
+    world: World, collection: CollectionWriter, folder: Path, damage: Callable[[Path], None]
 ) -> None:
     (file,) = files_in(folder)
     beside = file.with_suffix(".beside")
@@ -130,32 +130,32 @@ async def test_damage_under_way_is_noticed_by_the_next_search(
     file.unlink()
     if damage is not DAMAGES[4]:
         beside.rename(file)
-    await librarian.check()
+    await collection.check()
     assert await told(world) == [COLLECTION]
-    await settle(librarian.indexes)
-    await librarian.check()
+    await settle(collection.indexes)
+    await collection.check()
     assert await told(world) == [COLLECTION]
 
 
 async def test_a_file_cut_short_while_it_is_mapped_is_not_looked_at_again(
-    world: World, librarian: Librarian, folder: Path
+    world: World, collection: CollectionWriter, folder: Path
 ) -> None:
     # Whoever reads beyond the end of a mapped file is killed by the system.
     truncate(files_in(folder)[0])
-    await librarian.check()
+    await collection.check()
     assert await told(world) == [COLLECTION]
 
 
-async def test_a_file_that_was_only_touched_is_kept(world: World, librarian: Librarian, folder: Path) -> None:
+async def test_a_file_that_was_only_touched_is_kept(world: World, collection: CollectionWriter, folder: Path) -> None:
     (file,) = files_in(folder)
     file.touch()
-    view = await librarian.check()
+    view = await collection.check()
     assert names(view) == [file.name]
     assert await told(world) == []
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_every_byte_counts(librarian: Librarian, folder: Path) -> None:
+async def test_every_byte_counts(collection: CollectionWriter, folder: Path) -> None:
     (file,) = files_in(folder)
     sound = file.read_bytes()
     for place in (*range(0, len(sound), 97), len(sound) - 1):
@@ -168,14 +168,14 @@ async def test_every_byte_counts(librarian: Librarian, folder: Path) -> None:
         with pytest.raises(Damaged):
             open_segment(file)
     file.write_bytes(sound)
-    assert open_segment(file).segment.size == len(librarian.plain.chunks)
+    assert open_segment(file).segment.size == len(collection.plain.chunks)
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"00000000\n{}", b"nonsense", None], ids=["empty", "other", "nonsense", "gone"]
 )
-async def test_a_damaged_list_is_made_anew(
-    world: World, librarian: Librarian, folder: Path, content: bytes | None
+async def test_a_damaged_manifest_is_rebuilt(
+    world: World, collection: CollectionWriter, folder: Path, content: bytes | None
 ) -> None:
     listed = files_in(folder)[0].with_name("list")
     if content is None:
@@ -183,79 +183,79 @@ async def test_a_damaged_list_is_made_anew(
     else:
         listed.write_bytes(content)
     alarm = DamageAlarm(world.app.database, world.clock, world.app.metrics)
-    async with opened(world, folder, alarm) as librarian.indexes:
-        await librarian.check()
-        await settle(librarian.indexes)
+    async with opened(world, folder, alarm) as collection.indexes:
+        await collection.check()
+        await settle(collection.indexes)
         assert len(files_in(folder)) == 1
     # Without any list there is nothing that could be damaged.
     assert await told(world) == ([] if content is None else [COLLECTION])
 
 
-async def test_the_whole_folder_may_go(world: World, librarian: Librarian, folder: Path) -> None:
+async def test_the_whole_folder_may_go(world: World, collection: CollectionWriter, folder: Path) -> None:
     shutil.rmtree(folder)
-    await librarian.check()
-    await librarian.add(40)
-    await librarian.check()
-    await settle(librarian.indexes)
-    await librarian.check()
+    await collection.check()
+    await collection.add(40)
+    await collection.check()
+    await settle(collection.indexes)
+    await collection.check()
     assert files_in(folder)
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_doctor_names_what_was_set_aside(world: World, librarian: Librarian, folder: Path) -> None:
+async def test_doctor_names_what_was_set_aside(world: World, collection: CollectionWriter, folder: Path) -> None:
     assert check_index(folder) == []
     flip_the_middle(files_in(folder)[0])
-    async with opened(world, folder) as librarian.indexes:
-        await librarian.check()
+    async with opened(world, folder) as collection.indexes:
+        await collection.check()
     (finding,) = check_index(folder)
     assert (finding.state, "1 damaged" in finding.detail) == (CheckStatus.WARNING, True)
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_a_disk_that_takes_nothing_leaves_searches_as_they_are(
-    world: World, librarian: Librarian, folder: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, collection: CollectionWriter, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("weft.app.search.replica._REST_SECONDS", 0.0)
     monkeypatch.setattr("weft.search_index.segment_store.write_segment", full)
-    await librarian.add(60)
-    await librarian.check()
-    await settle(librarian.indexes)
-    await librarian.check()
-    await settle(librarian.indexes)
+    await collection.add(60)
+    await collection.check()
+    await settle(collection.indexes)
+    await collection.check()
+    await settle(collection.indexes)
     monkeypatch.undo()
     monkeypatch.setattr("weft.app.search.replica._ROWS_TO_BUILD", 30)
-    await librarian.check()
-    await settle(librarian.indexes)
-    view = await librarian.check()
+    await collection.check()
+    await settle(collection.indexes)
+    view = await collection.check()
     assert view._snapshot.in_memory == 0
 
 
-async def test_only_admins_are_told(world: World, librarian: Librarian, folder: Path) -> None:
+async def test_only_admins_receive_the_alert(world: World, collection: CollectionWriter, folder: Path) -> None:
     flip_the_middle(files_in(folder)[0])
-    await librarian.check()
+    await collection.check()
     events: list[Any] = (await world.planner.events())["events"]
     assert "index.damaged" not in json.dumps(events)
 
 
 @pytest.mark.parametrize("content", [b"nonsense", b"%08x\n[1]" % zlib.crc32(b"[1]")], ids=["nonsense", "another shape"])
 async def test_a_list_damaged_under_way_is_noticed_by_the_next_search(
-    world: World, librarian: Librarian, folder: Path, content: bytes
+    world: World, collection: CollectionWriter, folder: Path, content: bytes
 ) -> None:
     files_in(folder)[0].with_name("list").write_bytes(content)
-    await librarian.check()
+    await collection.check()
     assert await told(world) == [COLLECTION]
-    await settle(librarian.indexes)
-    async with opened(world, folder) as librarian.indexes:
-        view = await librarian.check()
+    await settle(collection.indexes)
+    async with opened(world, folder) as collection.indexes:
+        view = await collection.check()
         assert view._snapshot.files
     assert await told(world) == [COLLECTION]
 
 
 async def test_a_list_damaged_while_a_file_is_written_is_noticed(
-    world: World, librarian: Librarian, folder: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, collection: CollectionWriter, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = files_in(folder)[0].with_name("list")
     build = SegmentStore.build
@@ -265,19 +265,19 @@ async def test_a_list_damaged_while_a_file_is_written_is_noticed(
         return build(self, *args)
 
     monkeypatch.setattr(SegmentStore, "build", disturbed)
-    await librarian.add(60)
-    await librarian.check()
-    await settle(librarian.indexes)
+    await collection.add(60)
+    await collection.check()
+    await settle(collection.indexes)
     assert await told(world) == [COLLECTION]
     monkeypatch.setattr(SegmentStore, "build", build)
-    await librarian.check()
-    await settle(librarian.indexes)
-    assert (await librarian.check())._snapshot.in_memory == 0
+    await collection.check()
+    await settle(collection.indexes)
+    assert (await collection.check())._snapshot.in_memory == 0
     assert await told(world) == [COLLECTION]
 
 
 async def test_a_changed_byte_is_noticed_though_the_file_s_time_was_put_back(
-    world: World, librarian: Librarian, folder: Path
+    world: World, collection: CollectionWriter, folder: Path
 ) -> None:
     (file,) = files_in(folder)
     before = file.stat()
@@ -287,11 +287,11 @@ async def test_a_changed_byte_is_noticed_though_the_file_s_time_was_put_back(
         content.seek(before.st_size // 2)
         content.write(bytes([byte[0] ^ 1]))
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    await librarian.check()
+    await collection.check()
     assert await told(world) == [COLLECTION]
 
 
-async def test_damage_that_nothing_tells_of_is_found_in_time(
+async def test_silent_damage_is_found_by_the_scheduled_check(
     world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when a disk gives other bytes than it was given."""
@@ -303,13 +303,13 @@ async def test_damage_that_nothing_tells_of_is_found_in_time(
     monkeypatch.setattr("weft.app.search.replica._COMPARED_EVERY_SECONDS", 0.0)
     alarm = DamageAlarm(world.app.database, world.clock, world.app.metrics)
     async with opened(world, folder, alarm) as indexes:
-        librarian = Librarian(world, indexes)
-        await librarian.add(80)
-        await librarian.check()
+        collection = CollectionWriter(world, indexes)
+        await collection.add(80)
+        await collection.check()
         await settle(indexes)
         (file,) = files_in(folder)
         for _ in range(file.stat().st_size // 512):
-            await librarian.check()
+            await collection.check()
             await settle(indexes)
         assert await told(world) == []
         with file.open("r+b") as content:
@@ -321,14 +321,16 @@ async def test_damage_that_nothing_tells_of_is_found_in_time(
             assert searches < file.stat().st_size // 512
             await indexes.open(world.tenant, CollectionQuery(COLLECTION), ANN, MODEL)
             await settle(indexes)
-        await librarian.check()
+        await collection.check()
         await settle(indexes)
-        assert (await librarian.check())._snapshot.in_memory == 0
+        assert (await collection.check())._snapshot.in_memory == 0
         assert await told(world) == [COLLECTION]
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_a_file_that_another_process_has_dropped_is_not_damaged(librarian: Librarian, folder: Path) -> None:
+async def test_a_file_that_another_process_has_dropped_is_not_damaged(
+    collection: CollectionWriter, folder: Path
+) -> None:
     (path,) = files_in(folder)
     file = open_segment(path).file
     file.compare_some()
@@ -338,9 +340,9 @@ async def test_a_file_that_another_process_has_dropped_is_not_damaged(librarian:
 
 
 @pytest.mark.parametrize("is_behind", [True, False], ids=["behind", "at the last snapshot"])
-async def test_a_file_cut_short_is_handed_out_to_nobody(
+async def test_a_truncated_file_is_never_served(
     world: World,
-    librarian: Librarian,
+    collection: CollectionWriter,
     folder: Path,
     is_behind: bool,  # noqa: FBT001 - a parameter of the test
     monkeypatch: pytest.MonkeyPatch,
@@ -364,10 +366,12 @@ async def test_a_file_cut_short_is_handed_out_to_nobody(
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_what_is_small_is_not_taken_away_by_cutting_a_file_short(librarian: Librarian, folder: Path) -> None:
+async def test_what_is_small_is_not_taken_away_by_cutting_a_file_short(
+    collection: CollectionWriter, folder: Path
+) -> None:
     (file,) = files_in(folder)
     opened_file = open_segment(file)
     file.write_bytes(b"")
     assert opened_file.file.is_whole()
     assert opened_file.segment.vectors.halves.astype(float).sum() != 0
-    assert opened_file.segment.facts.number.tolist() == sorted(librarian.plain.chunks)
+    assert opened_file.segment.facts.number.tolist() == sorted(collection.plain.chunks)

@@ -1,4 +1,4 @@
-"""Whoever dies while documents are indexed: the next one goes on, and no chunk is there twice or missing."""
+"""A crash during ingestion: the next process resumes, and no chunk is missing or duplicated."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.crashing import MORE_THAN_A_LEASE, Death, burning
-from support.hooks import until
-from support.ingester import ingester
+from support.crash_injection import MORE_THAN_A_LEASE, ProcessDeath, crash_in_writes
+from support.ingestion_process import ingestion_process
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, put
 from support.processes import killed_when, process
+from support.webhooks import until
 from weft.capabilities.indexing.collections.model import domain_collection
 from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import Scope
@@ -32,8 +32,8 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def dying(world: World, patch: pytest.MonkeyPatch, statements: int) -> bool:
     """Index in a process that dies after so many statements; tell whether it did."""
-    death = Death(statements + 1, after=False)
-    with burning(world, patch, lambda: death):
+    death = ProcessDeath(statements + 1, after=False)
+    with crash_in_writes(world, patch, lambda: death):
         look = asyncio.ensure_future(world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest"))
         while not look.done() and not death.has_blown:  # noqa: ASYNC110 - nothing tells when it is
             await asyncio.sleep(0)
@@ -94,7 +94,7 @@ async def test_a_crash_at_any_statement_leaves_no_chunk_twice_and_none_out(
     assert statements > 40
 
 
-async def test_a_document_cut_in_another_way_than_before_the_crash_begins_anew(
+async def test_a_document_chunked_differently_since_the_crash_is_indexed_from_the_start(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
@@ -131,8 +131,10 @@ async def test_two_hundred_documents_are_indexed_although_the_process_is_killed(
         return (await progress(world))["pending"] <= number
 
     for kill, left in enumerate((185, 140, 80)):
-        await killed_when(process(ingester, world, kill * MORE_THAN_A_LEASE), lambda left=left: pending_at_most(left))
-    async with process(ingester, world, 3 * MORE_THAN_A_LEASE):
+        await killed_when(
+            process(ingestion_process, world, kill * MORE_THAN_A_LEASE), lambda left=left: pending_at_most(left)
+        )
+    async with process(ingestion_process, world, 3 * MORE_THAN_A_LEASE):
         await until(lambda: pending_at_most(0))
     number = sum([await whole(world, f"d{each:03}") for each in range(200)])
     assert await in_collection(world) == (number, number)

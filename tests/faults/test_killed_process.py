@@ -1,4 +1,4 @@
-"""What was acknowledged is there, whoever dies and however many write."""
+"""Acknowledged writes survive a killed process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import support.writer
+import support.board_writer_process
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -23,7 +23,7 @@ PATIENCE = 60
 async def start_writer(world: World, session: str, writes: int | None = None) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
-        str(Path(support.writer.__file__)),
+        str(Path(support.board_writer_process.__file__)),
         world.url,
         world.planner.credential,
         session,

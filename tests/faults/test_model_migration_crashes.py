@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.crashing import MORE_THAN_A_LEASE, dies
-from support.hooks import until
+from support.crash_injection import MORE_THAN_A_LEASE, dies
 from support.knowledge import HANDBOOK, domain
-from support.migrating_process import mover
+from support.model_migration_process import mover
 from support.model_migrations import MORE_THAN_THE_GRACE, SMALL, chunk_count, migrate_on_demand, vectors
 from support.processes import killed_when, process
+from support.webhooks import until
 from weft.testing.embedder import WordEmbedder
 
 if TYPE_CHECKING:

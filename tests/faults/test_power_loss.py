@@ -1,4 +1,4 @@
-"""An acknowledged write has been forced to disk: what a machine that loses power depends on."""
+"""An acknowledged write has been forced to disk."""
 
 from __future__ import annotations
 

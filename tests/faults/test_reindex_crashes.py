@@ -1,4 +1,4 @@
-"""Whoever dies while everything is indexed anew: the next one goes on, and nothing is there twice or missing."""
+"""A crash during a reindex: the next process resumes, and nothing is missing or duplicated."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from test_ingestion_crashes import SMALL, in_collection, whole
 
-from support.crashing import MORE_THAN_A_LEASE, dies
-from support.follower import follower
-from support.hooks import until
+from support.crash_injection import MORE_THAN_A_LEASE, dies
 from support.indexed_items import expect_whole, scripted, standing
-from support.ingester import ingester
+from support.ingestion_process import ingestion_process
 from support.knowledge import HANDBOOK, domain, embed_quickly
 from support.processes import killed_when, process
+from support.session_indexing_process import session_indexing_process
+from support.webhooks import until
 
 if TYPE_CHECKING:
     from support.world import World
@@ -55,21 +55,23 @@ async def test_a_killed_process_leaves_no_duplicate_and_no_hole(world: World) ->
         return (await progress(world))["to_reindex"] <= number
 
     for kill, left in enumerate((50, 35, 15)):
-        await killed_when(process(ingester, world, kill * MORE_THAN_A_LEASE), lambda left=left: left_at_most(left))
+        await killed_when(
+            process(ingestion_process, world, kill * MORE_THAN_A_LEASE), lambda left=left: left_at_most(left)
+        )
 
     async def done() -> bool:
         shown = await progress(world)
         return not shown["reindexing"] and not shown["pending"]
 
     ahead = 3 * MORE_THAN_A_LEASE
-    async with process(ingester, world, ahead), process(ingester, world, ahead):
+    async with process(ingestion_process, world, ahead), process(ingestion_process, world, ahead):
         await until(done)
     assert sum([await whole(world, f"d{each:03}") for each in range(60)]) == count
     assert await in_collection(world) == (count, count)
     assert not before & await numbers(world)
 
 
-async def test_a_crash_at_any_statement_leaves_what_was_said_in_its_place(
+async def test_a_crash_at_any_statement_leaves_session_items_indexed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scripted(world)
@@ -93,7 +95,7 @@ async def test_a_crash_at_any_statement_leaves_what_was_said_in_its_place(
     assert (await world.admin.call("knowledge.show_reindexing"))["events"] is None
 
 
-async def test_what_was_said_is_indexed_anew_although_the_process_is_killed(world: World) -> None:
+async def test_session_items_are_reindexed_although_the_process_is_killed(world: World) -> None:
     scripted(world)
     for number in range(150):
         await world.planner.say(f"message {number}")
@@ -113,10 +115,12 @@ async def test_what_was_said_is_indexed_anew_although_the_process_is_killed(worl
         return found[0][0] >= chunks
 
     for kill, chunks in enumerate((20, 80)):
-        await killed_when(process(follower, world, kill * MORE_THAN_A_LEASE), lambda chunks=chunks: replaced(chunks))
+        await killed_when(
+            process(session_indexing_process, world, kill * MORE_THAN_A_LEASE), lambda chunks=chunks: replaced(chunks)
+        )
         assert await standing(world) == expected
     ahead = 2 * MORE_THAN_A_LEASE
-    async with process(follower, world, ahead), process(follower, world, ahead):
+    async with process(session_indexing_process, world, ahead), process(session_indexing_process, world, ahead):
         await until(lambda: replaced(150))
     assert await standing(world) == expected
     await expect_whole(world)

@@ -1,4 +1,4 @@
-"""Every event reaches its receiver, whoever dies on the way; and none twice where nobody does."""
+"""Every event reaches its receiver despite crashes, and only once without them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.courier import courier
-from support.crashing import MORE_THAN_A_LEASE
-from support.hooks import hook, shown, until
+from support.crash_injection import MORE_THAN_A_LEASE
 from support.jobs import pause_jobs
 from support.processes import process
-from support.receiver import Receiver, receiver
+from support.webhook_process import webhook_process
+from support.webhook_receiver import Receiver, receiver
+from support.webhooks import hook, shown, until
 
 if TYPE_CHECKING:
     from support.world import World
@@ -48,7 +48,7 @@ async def settled(world: World, made: Any, delivered: int) -> Any:
 
 
 async def test_each_event_arrives_once_with_several_processes_and_no_failure(world: World) -> None:
-    async with receiver() as there, process(courier, world), process(courier, world):
+    async with receiver() as there, process(webhook_process, world), process(webhook_process, world):
         made = [await hook(world.admin, there.url, types=["board.*"]) for _ in range(3)]
         expected = await write(world, 100)
         await there.until(lambda: len(there.calls) >= 300)
@@ -64,13 +64,13 @@ async def test_every_event_arrives_although_the_sender_is_killed(world: World, c
     async with receiver() as there:
         made = await hook(world.admin, there.url, types=["board.*"])
         expected = await write(world, 250)
-        async with process(courier, world) as first:
+        async with process(webhook_process, world) as first:
             await there.until(lambda: len(there.calls) >= calls)
             await first.kill()
         # On PostgreSQL the dead client's last transaction may still be ending; a write waits for its lock.
         await world.planner.write("other")
         expected.append(await world.last_event())
-        async with process(courier, world, MORE_THAN_A_LEASE):
+        async with process(webhook_process, world, MORE_THAN_A_LEASE):
             await there.until(lambda: set(there.seqs) == set(expected))
             await until(lambda: nothing_left(world, made))
         # What was sent and not yet settled when it died is sent again, under the same id, and nothing else.
@@ -89,17 +89,17 @@ async def test_a_lease_keeps_others_away_until_it_ends(world: World) -> None:
         there.open.clear()
         await hook(world.admin, there.url, types=["board.*"])
         await write(world, 3)
-        async with process(courier, world) as first:
+        async with process(webhook_process, world) as first:
             await there.got(1)
             await first.kill()
         there.open.set()
-        async with receiver() as other, process(courier, world):
+        async with receiver() as other, process(webhook_process, world):
             # Another webhook is served at once; the one that is held is not.
             await hook(world.admin, other.url, types=["board.*"])
             await write(world, 1)
             await other.got(1)
             assert len(there.calls) == 1
-        async with process(courier, world, MORE_THAN_A_LEASE):
+        async with process(webhook_process, world, MORE_THAN_A_LEASE):
             await there.got(5)
         assert there.times[there.calls[0].id] == 2
         assert len(set(there.seqs)) == 4
@@ -110,13 +110,13 @@ async def test_a_sender_that_is_asked_to_stop_lets_go_at_once(world: World) -> N
         made = await hook(world.admin, there.url, types=["board.*"])
         expected = await write(world, 150)
         await _interrupted(world, there)
-        async with process(courier, world):
+        async with process(webhook_process, world):
             await there.until(lambda: set(there.seqs) == set(expected))
             await settled(world, made, 150)
         assert sum(times > 1 for times in there.times.values()) <= 1
 
 
 async def _interrupted(world: World, there: Receiver) -> None:
-    async with process(courier, world) as first:
+    async with process(webhook_process, world) as first:
         await there.got(20)
         await first.stop()

@@ -13,9 +13,9 @@ from cloudevents.core.bindings.http import HTTPMessage, from_structured
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 
-from support.hooks import parsed
-from support.receiver import receiver
 from support.team import LEGACY, MODERN, Team, call, over_http, soon, team_process
+from support.webhook_receiver import receiver
+from support.webhooks import parsed
 from weft import Client
 from weft.capabilities.records.vocabulary import EVENT_CLASSES
 

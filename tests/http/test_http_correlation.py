@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from support.correlated import BAGGAGE, DURING, HEADERS, SPAN, TRACE, TRACEPARENT, events_of, the_event
+from support.correlation import BAGGAGE, DURING, HEADERS, SPAN, TRACE, TRACEPARENT, events_of, the_event
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.transports.http.application import HttpApplication
 from weft.transports.http.http_io import arrival_of

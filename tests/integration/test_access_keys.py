@@ -1,4 +1,4 @@
-"""API keys: which are accepted, and how they end."""
+"""API keys: authentication, expiry and revocation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def test_a_call_without_a_credential_is_refused(world: World) -> None:
 
 
 @pytest.mark.req("MS-01")
-async def test_a_wrong_secret_is_refused_and_put_on_record(world: World) -> None:
+async def test_a_wrong_secret_is_refused_and_audited(world: World) -> None:
     forged = world.planner.with_credential(world.planner.credential[:-4] + "AAAA")
     with refused("INVALID_API_KEY"):
         await forged.list()
@@ -75,7 +75,7 @@ async def test_a_revoked_key_ends_at_once_in_every_process(world: World) -> None
             await caller.list()
 
 
-async def test_whoever_lost_access_is_not_even_recognised(world: World) -> None:
+async def test_a_principal_without_access_is_not_authenticated(world: World) -> None:
     token = await world.planner.with_token("planner", "planning")
     for caller, operation, raw in (
         (token, "token.revoke", {}),
@@ -129,7 +129,7 @@ async def test_keys_are_listed_without_their_secrets(world: World) -> None:
     assert made["api_key"].rpartition(".")[2].encode() not in {bytes(row[0]) for row in stored}
 
 
-async def test_whoever_holds_the_database_can_act_as_a_principal_but_not_as_nobody(world: World) -> None:
+async def test_local_access_can_act_as_any_principal_that_exists(world: World) -> None:
     listed = world.app.registry["board.list_keys"]
     await world.app.call(listed, {"session_id": "s1"}, CallContext(Local(world.tenant, "planner")))
     for local in (Local(world.tenant, "nobody"), Local("nowhere", "planner")):

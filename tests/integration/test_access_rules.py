@@ -1,4 +1,4 @@
-"""Who may do what to whom, and what is written down about it."""
+"""Permissions and the audit log."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_administration_needs_the_admin_permission(world: World) -> None:
             await world.planner.call(operation, **raw)
 
 
-async def test_nobody_edits_itself(world: World) -> None:
+async def test_a_principal_cannot_edit_itself(world: World) -> None:
     for change in ({"permissions": ["admin"]}, {"clearance": 5}, {"disabled": False}):
         with refused("PERMISSION_DENIED"):
             await world.admin.call("agent.update", agent_id="admin", **change)
@@ -125,7 +125,7 @@ async def test_an_agent_creates_only_agents_below_itself(world: World) -> None:
         await lead.call("key.create", agent_id="dana")
 
 
-async def test_nobody_grants_a_permission_they_do_not_hold(world: World) -> None:
+async def test_a_principal_cannot_grant_permissions_it_does_not_hold(world: World) -> None:
     keeper = await world.admin.create_agent("keeper", kind="human", permissions=["read", "admin"])
     for operation, raw in (
         ("agent.create", {"agent_id": "new"}),
@@ -183,7 +183,7 @@ async def test_disabling_acts_at_once_in_every_process_and_can_be_undone(world: 
 
 
 @pytest.mark.req("MS-13")
-async def test_every_administrative_act_is_on_record(world: World) -> None:
+async def test_every_administrative_call_is_audited(world: World) -> None:
     made = await world.admin.call("key.create", agent_id="planner")
     await world.admin.call("key.rotate", key_id=made["key_id"])
     await world.admin.call("key.revoke", key_id=world.review.key_id)
@@ -210,7 +210,7 @@ async def test_every_administrative_act_is_on_record(world: World) -> None:
 
 
 @pytest.mark.req("MS-13")
-async def test_every_denial_is_on_record_with_its_reason(world: World) -> None:
+async def test_every_denial_is_audited_with_its_reason(world: World) -> None:
     with refused("PERMISSION_DENIED"):
         await world.analysis.call("session.list")
     with refused("PERMISSION_DENIED"):
@@ -233,7 +233,7 @@ async def test_every_denial_is_on_record_with_its_reason(world: World) -> None:
 
 
 @pytest.mark.req("MS-13")
-async def test_whoever_is_told_that_there_is_nothing_was_denied_all_the_same(world: World) -> None:
+async def test_a_denial_disguised_as_not_found_is_audited(world: World) -> None:
     await world.planner.create_session("closed", participants=["orchestrator"])
     outside = world.analysis.in_session("closed")
     for attempt in (outside.list(), outside.write("goal"), outside.events(session_id="closed")):

@@ -1,4 +1,4 @@
-"""Tokens: what they carry, what is no token, and how they end."""
+"""Tokens: claims, validation and expiry."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_an_api_key_is_exchanged_for_a_token_in_the_specified_shape(world:
 
 
 @pytest.mark.req("MS-13")
-async def test_a_token_is_on_record_as_issued_to_its_own_agent(world: World) -> None:
+async def test_an_issued_token_is_audited_with_its_agent(world: World) -> None:
     await world.analysis.token("analysis")
     issued = (await world.admin.audit())[0]
     assert (issued["action"], issued["actor"], issued["principal_id"], issued["target"], issued["detail"]) == (
@@ -84,9 +84,7 @@ async def test_a_token_is_on_record_as_issued_to_its_own_agent(world: World) -> 
         ({"requested_permissions": []}, "PERMISSION_DENIED"),
     ],
 )
-async def test_a_token_is_refused_to_whoever_does_not_prove_who_they_are(
-    world: World, change: dict[str, Any], code: str
-) -> None:
+async def test_a_token_is_refused_without_proof_of_identity(world: World, change: dict[str, Any], code: str) -> None:
     raw = {"agent_id": "planner", "agent_type": "planning", "api_key": world.planner.credential, **change}
     with refused(code):
         await world.app.call(world.app.registry["token.issue"], raw, CallContext(None))
@@ -209,7 +207,7 @@ async def test_refreshing_keeps_a_narrowed_token_narrow(world: World) -> None:
         await (await refreshed(reader)).write("goal")
 
 
-async def test_refreshing_goes_on_for_a_day_and_no_longer(world: World, token: str) -> None:
+async def test_a_token_can_be_refreshed_for_one_day(world: World, token: str) -> None:
     holder = world.planner.with_credential(token)
     for _ in range(32):
         world.clock.advance(minutes=45)
@@ -220,7 +218,7 @@ async def test_refreshing_goes_on_for_a_day_and_no_longer(world: World, token: s
     await holder.list()
 
 
-async def test_a_new_signing_key_lets_tokens_run_out_unless_told_otherwise(world: World, token: str) -> None:
+async def test_a_new_signing_key_keeps_tokens_valid_unless_they_are_revoked(world: World, token: str) -> None:
     holder = world.planner.with_credential(token)
     await world.admin.call("signing_key.rotate")
     await holder.list()
@@ -235,7 +233,7 @@ async def test_a_new_signing_key_lets_tokens_run_out_unless_told_otherwise(world
     await (await world.planner.with_token("planner", "planning")).list()
 
 
-async def test_a_token_does_not_outlive_the_key_behind_it(world: World) -> None:
+async def test_a_token_does_not_outlive_its_api_key(world: World) -> None:
     made = await world.admin.call("key.create", agent_id="planner", expires_in=600)
     body = {"agent_id": "planner", "agent_type": "planning", "api_key": made["api_key"]}
     holder = world.planner.with_credential((await world.planner.call("token.issue", **body))["token"])

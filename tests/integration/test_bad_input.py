@@ -1,4 +1,4 @@
-"""Whatever a caller sends: the answer is an error that helps, and nothing has changed."""
+"""Malformed requests get a helpful error and change nothing."""
 
 from __future__ import annotations
 

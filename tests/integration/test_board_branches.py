@@ -1,4 +1,4 @@
-"""Branches of a board: places to try something, of which the board itself knows nothing."""
+"""Branches of a board."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ async def test_keys_of_a_branch_expire_there(world: World) -> None:
 
 
 @pytest.mark.req("SC-14")
-async def test_what_a_branch_inherits_expires_without_anybody_touching_it(world: World) -> None:
+async def test_inherited_keys_expire_on_a_branch_without_a_write(world: World) -> None:
     await world.planner.write("inherited", "x", ttl_seconds=10)
     await branch(world.planner, "try")
     world.clock.advance(seconds=10)
@@ -213,7 +213,7 @@ async def test_a_switch_is_the_callers_own_and_a_named_branch_goes_before_it(wor
     assert await world.analysis.value("goal") == "main"
 
 
-async def test_an_address_means_the_board_itself_whoever_switched_to_where(world: World) -> None:
+async def test_a_board_uri_means_the_main_line_whatever_branch_is_checked_out(world: World) -> None:
     assert parse_uri("board://s1/goal").request["branch"] == "main"
     assert parse_uri("board://s1/*").request["branch"] == "main"
     assert parse_uri("board://s1").request["branch"] == "main"
@@ -266,7 +266,7 @@ async def test_a_branch_deleted_under_its_users_is_not_silently_the_board(world:
     assert await world.analysis.value("goal") == "main"
 
 
-async def test_a_branch_made_anew_under_the_same_name_is_another_one(world: World) -> None:
+async def test_a_branch_recreated_under_the_same_name_is_a_new_one(world: World) -> None:
     await world.planner.write("goal", "main")
     await branch(world.planner, "try")
     await switch(world.analysis, "try")
@@ -283,7 +283,7 @@ async def test_a_branch_made_anew_under_the_same_name_is_another_one(world: Worl
     assert await world.planner.value("goal", branch="try") == "here now"
 
 
-async def test_a_board_has_only_so_many_branches(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_branches_of_a_board_is_limited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "MAX_BRANCHES", 3)
     for name in ("a", "b", "c"):
         await branch(world.planner, name)
@@ -413,7 +413,7 @@ async def test_closing_many_keys_closes_them_on_branches_too(world: World) -> No
 
 
 @pytest.mark.req("SC-15")
-async def test_a_branch_has_snapshots_of_its_own_and_of_the_past_it_shares(world: World) -> None:
+async def test_a_branch_has_its_own_snapshots_and_those_of_its_shared_past(world: World) -> None:
     await world.planner.write("goal", "1")
     await world.planner.snapshot("shared")
     await branch(world.planner, "try")
@@ -556,7 +556,7 @@ def version(key: str, value: str | None, **meta: Any) -> Version:
     return Version(change, 1, "orchestrator", 0, value)
 
 
-async def test_a_line_takes_over_a_state_as_one_commit_and_says_from_where(world: World) -> None:
+async def test_adopting_a_state_is_one_commit_that_names_its_source(world: World) -> None:
     await world.planner.write("stays", "same")
     await world.planner.write("goes", "x")
     await branch(world.planner, "try")

@@ -65,7 +65,7 @@ async def test_keys_not_written_for_long_are_stale(world: World) -> None:
     assert [(f["key"], f["problem"]) for f in found] == [("old", "stale")]
 
 
-async def test_keys_nobody_reads_are_found(world: World) -> None:
+async def test_unread_keys_are_found(world: World) -> None:
     await world.planner.write("read", "one thing")
     await world.planner.write("unread", "quite another matter")
     await world.analysis.read("read")

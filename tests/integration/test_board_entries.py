@@ -1,4 +1,4 @@
-"""Entries of the board: what is written, read, listed and deleted, in the specification's own shapes."""
+"""Board entries: write, read, list and delete in the specified shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agents are told about the board."""
+"""Prompt text about the board for agents."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_each_part_can_be_had_alone(world: World) -> None:
     assert "\n\n".join(parts) == (await world.analysis.call("board.guidance"))["text"]
 
 
-async def test_a_session_s_agents_are_told_its_own_conventions(world: World) -> None:
+async def test_guidance_includes_the_conventions_of_the_session(world: World) -> None:
     defined = await world.admin.call("conventions.define", name="capa", groups=GROUPS)
     assert defined == {"success": True, "name": "capa", "key_count": 1}
     await world.planner.create_session("quality", conventions="capa")

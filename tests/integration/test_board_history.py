@@ -1,4 +1,4 @@
-"""How a key came to say what it says, and that nobody can rewrite it."""
+"""The history of a key, and its integrity."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def test_values_a_snapshot_needs_survive_the_pruning(world: World) -> None
     assert await short.value("draft") == "needed"
 
 
-async def test_a_pruned_value_that_stands_elsewhere_is_kept(world: World) -> None:
+async def test_a_pruned_value_with_another_reference_is_kept(world: World) -> None:
     short = await world.planner.create_session("short", keep_versions=1)
     await short.write("draft", "the same words")
     await world.planner.write("copy", "the same words")

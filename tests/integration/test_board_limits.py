@@ -1,4 +1,4 @@
-"""How much a value and a board may hold."""
+"""Token limits of values and boards."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_an_exact_tokenizer_counts_if_the_session_asks_for_it(world: World
 
 @pytest.mark.req("SC-05")
 @pytest.mark.req("SC-09")
-async def test_the_board_holds_10000_tokens_and_not_one_more(world: World) -> None:
+async def test_the_board_holds_10000_tokens_at_most(world: World) -> None:
     for number in range(10):
         await world.planner.write(f"k{number}", tokens(1000))
     assert await world.planner.size() == 10_000

@@ -1,4 +1,4 @@
-"""The board against a model of it: whatever two callers do in whatever order, both say the same."""
+"""The board against a reference model, with random calls by two callers."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class BoardMachine(RuleBasedStateMachine):
 @pytest.mark.req("SC-14")
 @pytest.mark.req("SC-15")
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_the_board_behaves_as_the_model_says(kind: str, request: pytest.FixtureRequest) -> None:
+def test_the_board_agrees_with_the_model(kind: str, request: pytest.FixtureRequest) -> None:
     url = request.getfixturevalue("postgres_url") if kind == "postgres" else None
     run_state_machine_as_test(
         lambda: BoardMachine(url),

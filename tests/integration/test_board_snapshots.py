@@ -1,4 +1,4 @@
-"""Named states of the board."""
+"""Board snapshots."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_a_restore_brings_back_the_whole_board_as_new_versions(world: Worl
     assert await world.planner.restore("mark") == {"restored": "mark", "written": [], "deleted": []}
 
 
-async def test_a_restore_brings_back_who_may_read_and_write(world: World) -> None:
+async def test_a_restore_brings_back_the_acls(world: World) -> None:
     await world.review.write("verdict", "x", readable_by=["subagent:review:*"], writable_by=["subagent:review:*"])
     await world.review.snapshot("mark")
     await world.review.write("verdict", "x", readable_by=["*"], writable_by=["*"])
@@ -153,7 +153,7 @@ async def test_what_is_no_longer_kept_is_not_shown_as_empty_nor_as_unchanged(wor
     assert [(entry["value"], entry["pruned"]) for entry in gone["removed"]] == [(None, True)]
 
 
-async def test_names_of_the_form_that_moments_get_by_themselves_are_reserved(world: World) -> None:
+async def test_labels_of_automatic_snapshots_are_reserved(world: World) -> None:
     for label in ("before-rollback-v3", "after-plan-v1", "before-x-v2-2"):
         with refused("INVALID_INPUT_FORMAT"):
             await world.planner.snapshot(label)

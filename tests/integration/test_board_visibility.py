@@ -1,4 +1,4 @@
-"""Who may read and change which key, on every way that leads to it."""
+"""Read and write ACLs of keys, on every read path."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_events_of_a_hidden_key_reach_only_its_readers(hidden: World) -> N
         assert [event["subject"] for event in events if event["type"] == "board.written"] == subjects
 
 
-async def test_restoring_keeps_a_hidden_key_hidden_and_its_name_untold(hidden: World) -> None:
+async def test_restoring_does_not_reveal_a_hidden_key(hidden: World) -> None:
     await hidden.review.delete("verdict")
     await hidden.review.delete("open")
     assert await hidden.planner.restore("mark") == {"restored": "mark", "written": ["open"], "deleted": []}
@@ -190,7 +190,7 @@ async def test_deleting_a_key_does_not_open_what_was_closed(world: World) -> Non
 
 
 @pytest.mark.req("SC-16")
-async def test_a_new_session_tells_nothing_of_a_private_one_that_had_its_name(world: World) -> None:
+async def test_a_new_session_reveals_nothing_of_a_deleted_one_with_its_name(world: World) -> None:
     await world.planner.events()
     vault = await world.admin.create_session("vault", participants=["human:*"])
     await vault.write("merger_plan", "x")

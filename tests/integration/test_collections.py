@@ -12,7 +12,17 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from support.librarian import ANN, COLLECTION, MODEL, OTHER_MODEL, Librarian, changed, files_in, opened, settle
+from support.collection_replicas import (
+    ANN,
+    COLLECTION,
+    MODEL,
+    OTHER_MODEL,
+    CollectionWriter,
+    changed,
+    files_in,
+    opened,
+    settle,
+)
 from support.plain_collection import DIMENSIONS, Whoever, check_same, vector_of
 from weft.capabilities.search.index_view import CollectionQuery
 from weft.kernel.errors import SystemUnavailable
@@ -34,228 +44,230 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def librarian(world: World, tmp_path: Path) -> AsyncIterator[Librarian]:
+async def collection(world: World, tmp_path: Path) -> AsyncIterator[CollectionWriter]:
     async with opened(world, tmp_path / "index") as indexes:
-        yield Librarian(world, indexes)
+        yield CollectionWriter(world, indexes)
 
 
 @pytest.mark.req("CE-F38")
-async def test_a_collection_that_nothing_stands_on_is_empty(librarian: Librarian) -> None:
-    view = await librarian.check()
+async def test_a_collection_without_chunks_is_empty(collection: CollectionWriter) -> None:
+    view = await collection.check()
     assert (view.size, view.newest(5).tolist(), view.postings("apple").all()[0].tolist()) == (0, [], [])
 
 
 @pytest.mark.req("CE-F38")
-async def test_what_is_committed_is_seen_at_once_and_what_is_gone_is_not(librarian: Librarian) -> None:
+async def test_what_is_committed_is_seen_at_once_and_what_is_gone_is_not(collection: CollectionWriter) -> None:
     for count in (1, 3, 40, 2, 100):
-        numbers = await librarian.add(count)
-        await librarian.check()
-        await librarian.remove(numbers[::3])
-        await librarian.check()
-        await librarian.check(CollectionQuery(COLLECTION, places=frozenset({"place1"}), since=200), Whoever("b"))
+        numbers = await collection.add(count)
+        await collection.check()
+        await collection.remove(numbers[::3])
+        await collection.check()
+        await collection.check(CollectionQuery(COLLECTION, places=frozenset({"place1"}), since=200), Whoever("b"))
 
 
-async def test_a_view_stays_as_it_was(librarian: Librarian) -> None:
-    numbers = await librarian.add(50)
-    before, chunks = await librarian.check(), librarian.plain.visible(CollectionQuery(COLLECTION), ANN)
-    await librarian.remove(numbers[:25])
-    await librarian.add(40)
-    await librarian.check()
-    await settle(librarian.indexes)
-    await librarian.check()
+async def test_a_view_stays_as_it_was(collection: CollectionWriter) -> None:
+    numbers = await collection.add(50)
+    before, chunks = await collection.check(), collection.plain.visible(CollectionQuery(COLLECTION), ANN)
+    await collection.remove(numbers[:25])
+    await collection.add(40)
+    await collection.check()
+    await settle(collection.indexes)
+    await collection.check()
     check_same(before, chunks)
 
 
-async def test_files_are_taken_up_again_after_a_restart(world: World, librarian: Librarian, tmp_path: Path) -> None:
-    first = await librarian.add(60)
-    await librarian.check()
-    await settle(librarian.indexes)
+async def test_files_are_taken_up_again_after_a_restart(
+    world: World, collection: CollectionWriter, tmp_path: Path
+) -> None:
+    first = await collection.add(60)
+    await collection.check()
+    await settle(collection.indexes)
     assert files_in(tmp_path / "index")
     # What happens behind the files is made up for: removals of what they hold, and what came later.
-    await librarian.remove(first[10:20])
-    await librarian.add(35)
-    await librarian.check()
-    await settle(librarian.indexes)
-    await librarian.remove(first[20:25])
-    async with opened(world, tmp_path / "index") as librarian.indexes:
-        view = await librarian.check()
+    await collection.remove(first[10:20])
+    await collection.add(35)
+    await collection.check()
+    await settle(collection.indexes)
+    await collection.remove(first[20:25])
+    async with opened(world, tmp_path / "index") as collection.indexes:
+        view = await collection.check()
         assert view._snapshot.files, "read from rows instead"
 
 
-async def test_files_are_few_however_much_comes(librarian: Librarian, tmp_path: Path) -> None:
+async def test_files_are_few_however_much_comes(collection: CollectionWriter, tmp_path: Path) -> None:
     most = 0
     for _ in range(20):
-        await librarian.add(33)
-        await librarian.check()
-        await settle(librarian.indexes)
+        await collection.add(33)
+        await collection.check()
+        await settle(collection.indexes)
         most = max(most, len(files_in(tmp_path / "index")))
     assert most <= 5
-    await librarian.check()
+    await collection.check()
 
 
 async def test_files_are_taken_up_though_the_database_was_away_when_they_were_opened(
-    world: World, librarian: Librarian, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, collection: CollectionWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await librarian.add(60)
-    await librarian.check()
-    await settle(librarian.indexes)
-    async with opened(world, tmp_path / "index") as librarian.indexes:
-        await librarian.check()
+    await collection.add(60)
+    await collection.check()
+    await settle(collection.indexes)
+    async with opened(world, tmp_path / "index") as collection.indexes:
+        await collection.check()
         (file,) = files_in(tmp_path / "index")
         file.touch()
         with monkeypatch.context() as broken:
             broken.setattr("weft.app.search.replica.SqlCollectionStore", Mock(side_effect=SystemUnavailable("away")))
             with pytest.raises(SystemUnavailable):
-                await librarian.check()
-        view = await librarian.check()
+                await collection.check()
+        view = await collection.check()
         assert [each.name for each in view._snapshot.files] == [file.name]
         assert view._snapshot.in_memory == 0
 
 
-async def test_what_is_removed_leaves_the_files_when_they_are_written_anew(
-    world: World, librarian: Librarian, tmp_path: Path
+async def test_removed_chunks_leave_the_segments_when_they_are_rewritten(
+    world: World, collection: CollectionWriter, tmp_path: Path
 ) -> None:
-    numbers = await librarian.add(90)
-    await librarian.check()
-    await settle(librarian.indexes)
-    await librarian.remove(numbers[:60])
-    await librarian.add(40)
-    await librarian.check()
-    await settle(librarian.indexes)
-    view = await librarian.check()
-    assert view.everything == len(librarian.plain.chunks)
+    numbers = await collection.add(90)
+    await collection.check()
+    await settle(collection.indexes)
+    await collection.remove(numbers[:60])
+    await collection.add(40)
+    await collection.check()
+    await settle(collection.indexes)
+    view = await collection.check()
+    assert view.everything == len(collection.plain.chunks)
 
 
-async def test_processes_that_share_a_folder_see_the_same(world: World, librarian: Librarian, tmp_path: Path) -> None:
+async def test_processes_that_share_a_folder_see_the_same(
+    world: World, collection: CollectionWriter, tmp_path: Path
+) -> None:
     async with opened(world, tmp_path / "index") as others:
-        ours = librarian.indexes
+        ours = collection.indexes
         for turn in range(8):
-            numbers = await librarian.add(25)
-            librarian.indexes = (ours, others)[turn % 2]
-            await librarian.check()
-            await settle(librarian.indexes)
-            await librarian.remove(numbers[::4])
-            for librarian.indexes in (ours, others):
-                await librarian.check()
-        librarian.indexes = ours
+            numbers = await collection.add(25)
+            collection.indexes = (ours, others)[turn % 2]
+            await collection.check()
+            await settle(collection.indexes)
+            await collection.remove(numbers[::4])
+            for collection.indexes in (ours, others):
+                await collection.check()
+        collection.indexes = ours
         await settle(others)
 
 
-async def test_many_callers_at_once_see_what_is_committed(librarian: Librarian) -> None:
-    await librarian.add(80)
-    await asyncio.gather(*(librarian.check() for _ in range(8)))
-    numbers = await librarian.add(20)
+async def test_many_callers_at_once_see_what_is_committed(collection: CollectionWriter) -> None:
+    await collection.add(80)
+    await asyncio.gather(*(collection.check() for _ in range(8)))
+    numbers = await collection.add(20)
     await asyncio.gather(
-        librarian.check(), librarian.check(CollectionQuery(COLLECTION, items=frozenset({"1"}))), librarian.check()
+        collection.check(), collection.check(CollectionQuery(COLLECTION, items=frozenset({"1"}))), collection.check()
     )
-    await librarian.remove(numbers)
-    await asyncio.gather(*(librarian.check() for _ in range(4)))
+    await collection.remove(numbers)
+    await asyncio.gather(*(collection.check() for _ in range(4)))
 
 
-async def test_a_collection_that_is_put_up_again_has_nothing_of_the_old_one(
-    librarian: Librarian, tmp_path: Path
-) -> None:
-    await librarian.add(70)
-    await librarian.check()
-    await settle(librarian.indexes)
-    await librarian.change(lambda store: store.remove_collection(COLLECTION))
-    librarian.plain.chunks.clear()
-    await librarian.add(75)
-    await librarian.check()
-    await librarian.change(lambda store: store.remove_collection(COLLECTION))
-    librarian.plain.chunks.clear()
-    await librarian.check()
-    await settle(librarian.indexes)
+async def test_a_recreated_collection_has_nothing_of_the_old_one(collection: CollectionWriter, tmp_path: Path) -> None:
+    await collection.add(70)
+    await collection.check()
+    await settle(collection.indexes)
+    await collection.change(lambda store: store.remove_collection(COLLECTION))
+    collection.plain.chunks.clear()
+    await collection.add(75)
+    await collection.check()
+    await collection.change(lambda store: store.remove_collection(COLLECTION))
+    collection.plain.chunks.clear()
+    await collection.check()
+    await settle(collection.indexes)
     assert not files_in(tmp_path / "index")
 
 
 @pytest.mark.req("CE-F51")
-async def test_vectors_of_a_further_model_are_found_when_they_come(librarian: Librarian) -> None:
-    numbers = list(await librarian.add(60))
-    old = dict(librarian.plain.chunks)
-    librarian.plain.chunks = {number: changed(chunk, vector=None) for number, chunk in old.items()}
-    await librarian.check(model=OTHER_MODEL)
-    await settle(librarian.indexes)
+async def test_vectors_of_a_further_model_are_found_when_they_come(collection: CollectionWriter) -> None:
+    numbers = list(await collection.add(60))
+    old = dict(collection.plain.chunks)
+    collection.plain.chunks = {number: changed(chunk, vector=None) for number, chunk in old.items()}
+    await collection.check(model=OTHER_MODEL)
+    await settle(collection.indexes)
     for part in (numbers[:20], numbers[20:]):
         vectors = {number: np.frombuffer(old[number].vector, "<f2")[::-1].tobytes() for number in part}
-        assert await librarian.change(
+        assert await collection.change(
             lambda store, given=vectors: store.add_vectors(COLLECTION, OTHER_MODEL, given)
         ) == len(part)
         for number, vector in vectors.items():
-            librarian.plain.chunks[number] = changed(old[number], vector=vector)
-        await librarian.check(model=OTHER_MODEL)
-    librarian.plain.chunks = old
-    await librarian.check()
+            collection.plain.chunks[number] = changed(old[number], vector=vector)
+        await collection.check(model=OTHER_MODEL)
+    collection.plain.chunks = old
+    await collection.check()
 
 
-async def test_vectors_of_other_dimensions_count_as_none(librarian: Librarian) -> None:
-    numbers = await librarian.add(30)
-    await librarian.check()
+async def test_vectors_of_other_dimensions_count_as_none(collection: CollectionWriter) -> None:
+    numbers = await collection.add(30)
+    await collection.check()
     odd = numbers[::3]
-    longer = {number: vector_of(librarian.random, DIMENSIONS + 4) for number in odd}
-    await librarian.change(lambda store: store.add_vectors(COLLECTION, MODEL, longer))
+    longer = {number: vector_of(collection.random, DIMENSIONS + 4) for number in odd}
+    await collection.change(lambda store: store.add_vectors(COLLECTION, MODEL, longer))
     for number in odd:
-        librarian.plain.chunks[number] = changed(librarian.plain.chunks[number], vector=None)
-    await librarian.check()
-    await librarian.add(40)
-    await librarian.check()
-    await settle(librarian.indexes)
-    await librarian.check()
+        collection.plain.chunks[number] = changed(collection.plain.chunks[number], vector=None)
+    await collection.check()
+    await collection.add(40)
+    await collection.check()
+    await settle(collection.indexes)
+    await collection.check()
 
 
 async def test_files_of_collections_that_are_gone_are_swept_away(world: World) -> None:
     folder = world.settings.index_folder
     async with opened(world, folder) as indexes:
-        librarian = Librarian(world, indexes)
-        await librarian.add(60)
-        await librarian.check()
+        collection = CollectionWriter(world, indexes)
+        await collection.add(60)
+        await collection.check()
         await settle(indexes)
         assert files_in(folder)
         await world.app.collections.sweep()
         assert files_in(folder)
-        await librarian.change(lambda store: store.remove_collection(COLLECTION))
+        await collection.change(lambda store: store.remove_collection(COLLECTION))
         await world.app.collections.sweep()
         assert not files_in(folder)
 
 
-async def test_copies_that_take_much_memory_are_let_go(
-    world: World, librarian: Librarian, monkeypatch: pytest.MonkeyPatch
+async def test_replicas_are_evicted_under_memory_pressure(
+    world: World, collection: CollectionWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("weft.app.search.replicas._MOST_BYTES_IN_MEMORY", 1)
-    await librarian.add(20)
-    await librarian.check()
-    await librarian.indexes.open(world.tenant, CollectionQuery("sessions"), ANN, MODEL)
-    assert [name.collection for name in librarian.indexes._copies] == ["sessions"]
-    await librarian.check()
+    await collection.add(20)
+    await collection.check()
+    await collection.indexes.open(world.tenant, CollectionQuery("sessions"), ANN, MODEL)
+    assert [name.collection for name in collection.indexes._copies] == ["sessions"]
+    await collection.check()
 
 
-async def test_a_copy_that_is_far_behind_keeps_nobody_waiting(
-    librarian: Librarian, monkeypatch: pytest.MonkeyPatch
+async def test_a_replica_with_much_lag_does_not_block_searches(
+    collection: CollectionWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("weft.app.search.replica._PATIENCE_SECONDS", -1.0)
-    await librarian.add(200)
-    view = await librarian.indexes.open(librarian._world.tenant, CollectionQuery(COLLECTION), ANN, MODEL)
-    assert view.size < len(librarian.plain.visible(CollectionQuery(COLLECTION), ANN))
+    await collection.add(200)
+    view = await collection.indexes.open(collection._world.tenant, CollectionQuery(COLLECTION), ANN, MODEL)
+    assert view.size < len(collection.plain.visible(CollectionQuery(COLLECTION), ANN))
     assert view.behind > 0
-    await settle(librarian.indexes)
-    assert (await librarian.check()).behind == 0
+    await settle(collection.indexes)
+    assert (await collection.check()).behind == 0
 
 
-async def test_files_that_count_no_more_are_let_go(librarian: Librarian) -> None:
-    await librarian.add(40)
-    await librarian.check()
-    await settle(librarian.indexes)
-    first = [weakref.ref(file) for file in (await librarian.check())._snapshot.files]
-    await librarian.add(400)
-    await librarian.check()
-    await settle(librarian.indexes)
-    await librarian.check()
+async def test_unused_segments_are_deleted(collection: CollectionWriter) -> None:
+    await collection.add(40)
+    await collection.check()
+    await settle(collection.indexes)
+    first = [weakref.ref(file) for file in (await collection.check())._snapshot.files]
+    await collection.add(400)
+    await collection.check()
+    await settle(collection.indexes)
+    await collection.check()
     gc.collect()
     assert [file() for file in first] == [None]
 
 
 async def test_a_process_opens_only_those_files_of_another_that_it_does_not_know(
-    world: World, librarian: Librarian, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, collection: CollectionWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names: list[str] = []
 
@@ -263,27 +275,27 @@ async def test_a_process_opens_only_those_files_of_another_that_it_does_not_know
         names.append(path.name)
         return open_segment(path)
 
-    await librarian.add(200)
-    await librarian.check()
-    await settle(librarian.indexes)
+    await collection.add(200)
+    await collection.check()
+    await settle(collection.indexes)
     async with opened(world, tmp_path / "index") as others:
-        ours, librarian.indexes = librarian.indexes, others
-        await librarian.check()
+        ours, collection.indexes = collection.indexes, others
+        await collection.check()
         known = {file.name for file in files_in(tmp_path / "index")}
-        librarian.indexes = ours
-        await librarian.add(40)
-        await librarian.check()
+        collection.indexes = ours
+        await collection.add(40)
+        await collection.check()
         await settle(ours)
-        librarian.indexes = others
+        collection.indexes = others
         monkeypatch.setattr("weft.search_index.segment_store.open_segment", noted)
-        await librarian.check()
+        await collection.check()
         assert {*names} == {file.name for file in files_in(tmp_path / "index")} - known
         assert len(names) == 1
-        librarian.indexes = ours
+        collection.indexes = ours
 
 
-async def test_a_process_leaves_what_another_has_made_of_a_collection_that_was_put_up_again(
-    world: World, librarian: Librarian, tmp_path: Path
+async def test_a_process_keeps_the_segments_another_wrote_for_a_recreated_collection(
+    world: World, collection: CollectionWriter, tmp_path: Path
 ) -> None:
     damages: list[str] = []
 
@@ -291,27 +303,29 @@ async def test_a_process_leaves_what_another_has_made_of_a_collection_that_was_p
         damages.append(collection)
 
     async with opened(world, tmp_path / "index", alarm) as others:
-        ours = librarian.indexes
-        await librarian.add(50)
-        for librarian.indexes in (ours, others):
-            await librarian.check()
-            await settle(librarian.indexes)
-        await librarian.change(lambda store: store.remove_collection(COLLECTION))
-        librarian.plain.chunks.clear()
-        await librarian.add(60)
-        librarian.indexes = ours
-        await librarian.check()
+        ours = collection.indexes
+        await collection.add(50)
+        for collection.indexes in (ours, others):
+            await collection.check()
+            await settle(collection.indexes)
+        await collection.change(lambda store: store.remove_collection(COLLECTION))
+        collection.plain.chunks.clear()
+        await collection.add(60)
+        collection.indexes = ours
+        await collection.check()
         await settle(ours)
         made = files_in(tmp_path / "index")
-        librarian.indexes = others
-        view = await librarian.check()
+        collection.indexes = others
+        view = await collection.check()
         assert files_in(tmp_path / "index") == made
         assert [file.name for file in view._snapshot.files] == [file.name for file in made]
         assert damages == []
-        librarian.indexes = ours
+        collection.indexes = ours
 
 
-async def test_nothing_is_joined_while_others_wait(librarian: Librarian, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_is_joined_while_others_wait(
+    collection: CollectionWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     threads: list[threading.Thread] = []
 
     def noted(*args: Any, **how: Any) -> Any:
@@ -320,8 +334,8 @@ async def test_nothing_is_joined_while_others_wait(librarian: Librarian, monkeyp
 
     monkeypatch.setattr("weft.search_index.snapshot.merged", noted)
     for _ in range(12):
-        await librarian.add(2)
-        await librarian.check()
+        await collection.add(2)
+        await collection.check()
     assert threads
     assert threading.main_thread() not in threads
 
@@ -333,10 +347,10 @@ def short_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.storage.sql.collections.CLEARED_AT_ONCE", 7)
 
 
-async def changed_much(librarian: Librarian) -> None:
+async def changed_much(collection: CollectionWriter) -> None:
     """Have the same few chunks come and go many times."""
     for _ in range(6):
-        await librarian.remove(await librarian.add(20))
+        await collection.remove(await collection.add(20))
 
 
 async def removals(world: World) -> int:
@@ -345,68 +359,68 @@ async def removals(world: World) -> int:
 
 
 @pytest.mark.usefixtures("short_memory")
-async def test_what_was_removed_long_ago_is_forgotten(world: World, librarian: Librarian) -> None:
-    await librarian.add(5)
-    await changed_much(librarian)
+async def test_what_was_removed_long_ago_is_forgotten(world: World, collection: CollectionWriter) -> None:
+    await collection.add(5)
+    await changed_much(collection)
     await world.app.collections.sweep()
-    state = await librarian.change(lambda store: store.state(COLLECTION))
+    state = await collection.change(lambda store: store.state(COLLECTION))
     assert 0 < await removals(world) <= 20
     assert state.forgotten == state.number - 20
-    await librarian.check()
-    await librarian.remove((await librarian.add(9))[:4])
-    await librarian.check()
+    await collection.check()
+    await collection.remove((await collection.add(9))[:4])
+    await collection.check()
 
 
 @pytest.mark.usefixtures("short_memory")
-async def test_a_copy_that_missed_what_is_forgotten_begins_anew(world: World, librarian: Librarian) -> None:
-    numbers = await librarian.add(20)
-    await librarian.check()
-    await librarian.remove(numbers[:9])
-    await changed_much(librarian)
+async def test_a_replica_older_than_the_tombstones_is_rebuilt(world: World, collection: CollectionWriter) -> None:
+    numbers = await collection.add(20)
+    await collection.check()
+    await collection.remove(numbers[:9])
+    await changed_much(collection)
     await world.app.collections.sweep()
-    await librarian.check()
+    await collection.check()
 
 
 @pytest.mark.usefixtures("short_memory")
-async def test_files_that_missed_what_is_forgotten_are_made_anew(
-    world: World, librarian: Librarian, tmp_path: Path
+async def test_segments_older_than_the_tombstones_are_rebuilt(
+    world: World, collection: CollectionWriter, tmp_path: Path
 ) -> None:
-    numbers = await librarian.add(40)
-    await librarian.check()
-    await settle(librarian.indexes)
+    numbers = await collection.add(40)
+    await collection.check()
+    await settle(collection.indexes)
     before = files_in(tmp_path / "index")
-    await librarian.remove(numbers[:15])
+    await collection.remove(numbers[:15])
     for _ in range(2):
-        await changed_much(librarian)
+        await changed_much(collection)
     await world.app.collections.sweep()
-    async with opened(world, tmp_path / "index") as librarian.indexes:
-        await librarian.check()
+    async with opened(world, tmp_path / "index") as collection.indexes:
+        await collection.check()
         assert not {*before} & {*files_in(tmp_path / "index")}
-        await librarian.add(40)
-        await librarian.check()
-        await settle(librarian.indexes)
-        assert (await librarian.check())._snapshot.files
+        await collection.add(40)
+        await collection.check()
+        await settle(collection.indexes)
+        assert (await collection.check())._snapshot.files
 
 
 @pytest.mark.usefixtures("short_memory")
-async def test_a_file_is_written_anew_before_what_it_missed_is_forgotten(
-    world: World, librarian: Librarian, tmp_path: Path
+async def test_a_segment_is_rewritten_before_its_tombstones_are_deleted(
+    world: World, collection: CollectionWriter, tmp_path: Path
 ) -> None:
-    await librarian.add(400)
-    await librarian.check()
-    await settle(librarian.indexes)
+    await collection.add(400)
+    await collection.check()
+    await settle(collection.indexes)
     for _ in range(8):
-        await librarian.remove((await librarian.add(70))[:-10])
-        await librarian.check()
-        await settle(librarian.indexes)
+        await collection.remove((await collection.add(70))[:-10])
+        await collection.check()
+        await settle(collection.indexes)
         await world.app.collections.sweep()
         async with opened(world, tmp_path / "index") as restarted:
             view = await restarted.open(world.tenant, CollectionQuery(COLLECTION), ANN, MODEL)
             assert view._snapshot.files
-    await librarian.check()
+    await collection.check()
 
 
-async def test_an_answer_tells_that_it_is_of_a_part_only(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_partial_result_is_flagged(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(40):
         await world.planner.write(f"key{number}", f"Tea is served at {number} o'clock.")
     await world.followed()
@@ -424,7 +438,9 @@ async def test_an_answer_tells_that_it_is_of_a_part_only(world: World, monkeypat
     assert part["widened"]
 
 
-async def test_nobody_is_told_that_nothing_was_found_in_a_part(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_empty_partial_result_is_not_reported_as_no_results(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(40):
         await world.planner.write(f"key{number}", f"Tea is served at {number} o'clock.")
     await world.followed()

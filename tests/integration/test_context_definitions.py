@@ -1,4 +1,4 @@
-"""What an agent is: said by those above it, never by itself, and taken up when it pulls."""
+"""Agent definitions: set by ancestors only, effective at the next pull."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def definition(by: Caller, agent: str, **which: Any) -> Any:
 
 
 @pytest.mark.req("CE-F20")
-async def test_a_definition_is_read_back_as_it_was_said_at_every_version(world: World) -> None:
+async def test_a_definition_reads_back_unchanged_at_every_version(world: World) -> None:
     empty = await definition(world.admin, "planner")
     assert (empty["version"], empty["role"], empty["guardrails"], empty["config"]) == (0, None, [], {})
     first = await define(world.admin, "planner", **WHOLE, reason="founded")
@@ -80,7 +80,7 @@ async def test_only_those_above_an_agent_say_what_it_is(world: World) -> None:
 
 
 @pytest.mark.req("CE-E", part="an agent that changes its own definition")
-async def test_nobody_says_what_they_are_themselves_and_trying_is_on_record(world: World) -> None:
+async def test_changing_ones_own_definition_is_refused_and_audited(world: World) -> None:
     for who, agent in ((world.planner, "planner"), (world.analysis, "analysis"), (world.admin, "admin")):
         with refused("SELF_MODIFICATION"):
             await define(who, agent, role="x", guardrails=[])
@@ -128,7 +128,7 @@ async def test_a_definition_is_checked_before_it_is_kept(world: World) -> None:
     assert (await definition(world.admin, "planner"))["version"] == 0
 
 
-async def test_the_audit_log_tells_of_an_edit_but_not_what_it_says(world: World) -> None:
+async def test_the_audit_log_records_an_edit_without_its_content(world: World) -> None:
     await define(world.admin, "planner", role="s3cr3t", guardrails=[{"s3cr3t": 1}], reason="because")
     (done,) = [row for row in await world.admin.audit() if row["action"] == "agent.define"]
     assert (done["target"], done["detail"]["changed"], done["detail"]["reason"]) == (
@@ -142,7 +142,7 @@ async def test_the_audit_log_tells_of_an_edit_but_not_what_it_says(world: World)
 
 @pytest.mark.req("CE-F22")
 @pytest.mark.req("CE-U5")
-async def test_taking_a_definition_back_is_an_edit(world: World) -> None:
+async def test_rolling_back_a_definition_is_an_edit(world: World) -> None:
     boss = await world.admin.create_agent("boss", clearance=4)
     await define(world.admin, "boss", role="First")
     await define(world.admin, "boss", role="Second", guardrails=[{"no": 1}])
@@ -198,7 +198,7 @@ async def test_no_branch_keeps_an_older_definition(world: World) -> None:
 
 @pytest.mark.req("CE-F56")
 @pytest.mark.req("CE-F22")
-async def test_taking_a_whole_context_back_takes_every_part_back_as_one_version(world: World) -> None:
+async def test_a_rollback_of_a_context_rolls_back_every_part_as_one_version(world: World) -> None:
     first = [known("a", 1, metadata={"m": 1}), known("p", 1, memory_type="team_preferences")]
     await push(world.planner, *first, if_version=0)
     await push(world.planner, known("a", 2), known("new", 1), if_version=1)
@@ -298,7 +298,7 @@ async def test_an_agent_that_has_filled_its_memory_can_still_be_given_rules(worl
     assert (await agent.call("context.status", branch="b"))["used_bytes"] == used
 
 
-async def test_a_definition_that_is_no_longer_kept_is_said_to_be_gone(world: World) -> None:
+async def test_a_pruned_definition_is_reported_as_not_kept(world: World) -> None:
     await world.admin.call("history.set_retention", subject="agent", days="indefinite", versions=1)
     await define(world.admin, "planner", role="one", guardrails=[{"rule": 1}])
     await define(world.admin, "planner", role="two", guardrails=[{"rule": 2}])
@@ -307,7 +307,7 @@ async def test_a_definition_that_is_no_longer_kept_is_said_to_be_gone(world: Wor
         await definition(world.admin, "planner", version="1")
 
 
-async def test_a_rollback_takes_a_value_and_what_was_said_about_it_back_together(world: World) -> None:
+async def test_a_rollback_restores_a_value_and_its_metadata_together(world: World) -> None:
     await push(world.planner, known("k", "one", metadata={"of": 1}), known("plain", 1), if_version=0)
     await push(world.planner, known("k", "two", metadata={"of": 1}), known("plain", 2), if_version=1)
     await push(world.planner, known("k", "two"), known("plain", 2, metadata={"of": 2}), if_version=2)
@@ -317,7 +317,7 @@ async def test_a_rollback_takes_a_value_and_what_was_said_about_it_back_together
         assert [(entry["value"], entry.get("metadata", {})) for entry in listed] == [of_k, of_plain]
 
 
-async def test_a_merge_brings_a_value_and_what_was_said_about_it_from_one_side(world: World) -> None:
+async def test_a_merge_takes_a_value_and_its_metadata_from_one_side(world: World) -> None:
     for agent, take, expected in (
         (world.analysis, "ours", ("v1", {"m": 0})),
         (world.planner, "theirs", ("v2", {"m": 2})),

@@ -1,4 +1,4 @@
-"""Contexts against a model of them: what a session holds stays as it is, and every version reads back as it was."""
+"""Contexts against a reference model: snapshots stay frozen and every version reads back."""
 
 from __future__ import annotations
 

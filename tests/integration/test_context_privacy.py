@@ -1,4 +1,4 @@
-"""What one agent keeps lies apart from every other agent's and every other tenant's."""
+"""Isolation of contexts between agents and tenants."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_those_above_an_agent_may_look_into_its_memory_if_cleared(kept: Wo
         await kept.analysis.call("history.log", context_id="context:planner")
 
 
-async def test_looking_is_not_changing(kept: World) -> None:
+async def test_read_access_is_not_write_access(kept: World) -> None:
     auditor = await kept.admin.create_agent("auditor", permissions=["read", "write", "admin"], clearance=4)
     line = {"context_id": "context:planner:learned_knowledge"}
     assert (await auditor.call("history.state", **line))["entries"]
@@ -123,7 +123,7 @@ async def test_a_line_that_cannot_be_is_not_found(kept: World, line_id: str) -> 
     assert (await pull(kept.planner))["context"]["role"] == "Plans"
 
 
-async def test_what_may_not_be_seen_is_put_on_record_when_asked_for(kept: World) -> None:
+async def test_denied_reads_are_audited(kept: World) -> None:
     with refused("CONTEXT_NOT_FOUND"):
         await kept.analysis.call("history.state", context_id="context:planner")
     denied = (await kept.admin.audit(outcome="denied"))[0]

@@ -1,4 +1,4 @@
-"""A pull gives a session one immutable version of the agent's context, whole or not at all."""
+"""A pull gives a session one immutable version of the agent's context, atomically."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def prune(world: World) -> Any:
 @pytest.mark.req("CE-F18")
 @pytest.mark.req("CE-U4")
 @pytest.mark.req("CE-A", part="PullContext")
-async def test_a_pull_tells_the_transition_and_what_changed(world: World) -> None:
+async def test_a_pull_reports_the_transition_and_the_changes(world: World) -> None:
     await push(world.planner, known("kept", 1), known("gone", 1), known("same", 1), if_version=0)
     first = await pull(world.planner)
     assert (first["from_version"], first["to_version"]) == (None, 1)
@@ -156,7 +156,7 @@ async def test_wherever_a_pull_ends_the_session_holds_the_old_or_the_new_snapsho
 
 @pytest.mark.req("CE-F3")
 @pytest.mark.req("CE-F57")
-async def test_an_entry_is_gone_the_moment_its_time_is_over_but_not_from_a_snapshot(world: World) -> None:
+async def test_an_expired_entry_is_gone_at_once_but_stays_in_snapshots(world: World) -> None:
     await push(world.planner, known("fact", 1), artifact("report", "long", metadata={"by": "me"}), if_version=0)
     world.clock.advance(days=89, hours=23)
     await pull(world.planner)
@@ -278,7 +278,7 @@ async def test_a_snapshot_is_read_page_by_page(world: World) -> None:
             await held(world.planner, **wrong)
 
 
-async def test_an_answer_carries_only_so_much_and_says_where_the_rest_is(world: World) -> None:
+async def test_a_response_is_bounded_and_names_where_the_rest_is(world: World) -> None:
     large = [known(f"k{n:02}", "x" * 30_000) for n in range(20)]
     await push(world.planner, *large, if_version=0)
     listed = (await pull(world.planner))["context"]["memory"]["learned_knowledge"]
@@ -295,7 +295,7 @@ async def test_an_answer_carries_only_so_much_and_says_where_the_rest_is(world: 
     assert (pulled["context"]["has_more"], pulled["changes"]["has_more"]) == (True, True)
 
 
-async def test_a_pull_is_told_to_the_agent_alone(world: World) -> None:
+async def test_only_the_agent_receives_the_event_of_its_pull(world: World) -> None:
     await push(world.planner, known("a", 1), if_version=0)
     await pull(world.planner)
     for other, where in ((world.analysis, {"session_id": SESSION}), (world.admin, {}), (world.stranger, {})):
@@ -307,7 +307,7 @@ async def test_a_pull_is_told_to_the_agent_alone(world: World) -> None:
 
 
 @pytest.mark.req("CE-F18")
-async def test_a_session_keeps_what_it_pulled_from_a_branch_that_had_nothing_of_its_own(world: World) -> None:
+async def test_a_session_keeps_a_snapshot_pulled_from_an_unchanged_branch(world: World) -> None:
     await push(world.planner, known("a", 1), if_version=0)
     await world.planner.call("history.branch", context_id="context:planner", branch="b")
     await pull(world.planner, branch="b")
@@ -342,7 +342,7 @@ async def test_another_branch_of_the_same_name_is_not_what_a_session_knows(world
     assert pulled["changes"]["modified"] == pulled["changes"]["removed"] == []
 
 
-async def test_values_that_are_no_longer_kept_are_said_to_be_gone(world: World) -> None:
+async def test_pruned_values_are_reported_as_not_kept(world: World) -> None:
     for memory_type in ("learned_knowledge", "work_artifacts"):
         await world.admin.call("history.set_retention", subject=memory_type, days="indefinite", versions=1)
     for version, value in enumerate(("old", "new")):
@@ -372,7 +372,7 @@ async def test_metadata_takes_up_room_in_an_answer_too(world: World) -> None:
     assert (entry["metadata"], entry["value"], "truncated" in entry) == (about, 1, False)
 
 
-async def test_those_above_an_agent_are_not_told_of_its_pushes_and_pulls(world: World) -> None:
+async def test_ancestors_receive_no_events_of_an_agents_pushes_and_pulls(world: World) -> None:
     await push(world.analysis, known("a", 1), if_version=0, session_id=SESSION)
     await pull(world.analysis)
     for other, where in ((world.planner, {}), (world.planner, {"session_id": SESSION}), (world.admin, {})):

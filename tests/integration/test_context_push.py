@@ -1,4 +1,4 @@
-"""A push saves what was learned to the agent's own memory: all of it or nothing, and for one version only."""
+"""A push saves to the agent's own memory, atomically and for one version."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_what_was_pushed_is_there_for_later_sessions(world: World) -> None
 
 
 @pytest.mark.req("CE-F3")
-async def test_each_sort_of_memory_has_a_line_of_its_own_under_one_version(world: World) -> None:
+async def test_each_memory_type_has_its_own_line_under_one_version(world: World) -> None:
     for version, memory_type in enumerate(TYPES):
         workflow = {"workflow_id": "launch"} if memory_type == "conversation_context" else {}
         await push(world.planner, known("a", version, memory_type=memory_type, **workflow), if_version=version)
@@ -73,7 +73,7 @@ async def test_each_sort_of_memory_has_a_line_of_its_own_under_one_version(world
 
 
 @pytest.mark.req("CE-F17")
-async def test_a_push_that_says_nothing_new_makes_no_version(world: World) -> None:
+async def test_an_unchanged_push_creates_no_version(world: World) -> None:
     await push(world.planner, known("a", 1, metadata={"source": "mail"}), if_version=0)
     answer = await push(world.planner, known("a", 1, metadata={"source": "mail"}), if_version=1)
     assert (answer["version"], answer["changed"], answer["unchanged"]) == (1, [], 1)
@@ -117,7 +117,7 @@ async def test_a_removed_entry_begins_a_new_life(world: World) -> None:
 
 @pytest.mark.req("CE-E", part="concurrent pushes")
 @pytest.mark.req("CE-A", part="PushContext")
-async def test_the_second_of_two_pushes_for_one_version_is_told_what_changed(world: World) -> None:
+async def test_the_second_push_for_one_version_gets_a_conflict_with_the_changes(world: World) -> None:
     await push(world.planner, known("kept", 1), known("gone", 1), if_version=0)
     await push(world.planner, known("kept", 2), if_version=1, remove=[{"key": "gone"}], reason="tidied")
     with refused("VERSION_CONFLICT") as caught:
@@ -135,7 +135,7 @@ async def test_the_second_of_two_pushes_for_one_version_is_told_what_changed(wor
     assert await version_of(world.planner) == 3
 
 
-async def test_a_conflict_tells_of_every_part_and_of_at_most_a_hundred_changes(world: World) -> None:
+async def test_a_conflict_lists_every_part_and_at_most_a_hundred_changes(world: World) -> None:
     await world.admin.call("agent.define", agent_id="planner", role="Plans")
     await push(world.planner, *(known(f"k{n:03}", n) for n in range(150)), if_version=1)
     with refused("VERSION_CONFLICT") as caught:
@@ -328,7 +328,7 @@ async def test_a_value_that_is_too_large_is_refused(world: World) -> None:
 @pytest.mark.req("CE-F23")
 @pytest.mark.req("CE-F21")
 @pytest.mark.req("CE-F55")
-async def test_a_push_tells_why_and_at_which_step_and_each_step_leaves_a_snapshot(world: World) -> None:
+async def test_a_push_records_reason_and_step_and_each_step_leaves_a_snapshot(world: World) -> None:
     await push(world.planner, known("a", 1), if_version=0, step="research", reason="read the docs")
     await push(world.planner, known("a", 2), if_version=1, step="build")
     log = (await world.planner.call("history.log", context_id="context:planner:learned_knowledge"))["commits"]
@@ -415,7 +415,7 @@ async def test_what_is_learned_on_a_branch_gets_its_names_there(world: World) ->
 
 
 @pytest.mark.req("CE-F25")
-async def test_what_a_deleted_branch_said_can_be_said_again_on_another_of_its_name(world: World) -> None:
+async def test_values_of_a_deleted_branch_can_be_pushed_to_a_new_one_of_its_name(world: World) -> None:
     await push(world.planner, known("a", 0), if_version=0)
     said = [known("only", "there"), known("large", "x" * 40_000), artifact("report", "long")]
     for _ in range(2):
@@ -521,7 +521,7 @@ async def test_a_branch_of_a_context_shares_everything_until_it_is_pushed_to(wor
 
 
 @pytest.mark.req("CE-F25")
-async def test_a_branch_that_takes_the_name_of_one_that_is_gone_begins_anew(world: World) -> None:
+async def test_a_branch_with_the_name_of_a_deleted_one_starts_empty(world: World) -> None:
     context = {"context_id": "context:planner", "branch": "try"}
     await push(world.planner, known("a", 1), if_version=0)
     await world.planner.call("history.branch", **context)
@@ -581,7 +581,7 @@ async def test_a_whole_branch_merges_where_each_part_was_changed_on_one_side(wor
     assert await problems(world) == []
 
 
-async def test_a_part_has_no_branches_of_its_own(world: World) -> None:
+async def test_a_part_has_no_separate_branches(world: World) -> None:
     await push(world.planner, known("a", 1), if_version=0)
     await world.admin.call("agent.define", agent_id="planner", role="Plans")
     with refused("INVALID_INPUT_FORMAT"):

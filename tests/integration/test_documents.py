@@ -1,4 +1,4 @@
-"""Documents: put, found in chunks, replaced, read to the letter, and gone when they are deleted."""
+"""Documents: add, index, replace, read and delete."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from support.hooks import until
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, long_text, put
+from support.webhooks import until
 from support.world import refused
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
 from weft.capabilities.knowledge.ingestion import Ingest
@@ -115,7 +115,7 @@ async def test_a_long_text_is_read_in_parts(library: World) -> None:
         await read(library, "long.txt", start=5, end=4)
 
 
-async def test_chunks_carry_what_the_document_says_of_itself(library: World) -> None:
+async def test_chunks_carry_the_metadata_of_the_document(library: World) -> None:
     metadata = {"team": "people", "year": 2026, "draft": False}
     await put(
         library.planner,
@@ -460,7 +460,7 @@ async def test_zeros_and_odd_characters_are_kept_where_they_can_be(library: Worl
         assert whole[chunk.start : chunk.end] == chunk.text
 
 
-async def test_whoever_may_only_read_puts_and_deletes_nothing(library: World) -> None:
+async def test_a_reader_cannot_add_or_delete_documents(library: World) -> None:
     reader = await library.admin.create_agent("reader", agent_type="reader", permissions=["read"])
     with refused("PERMISSION_DENIED"):
         await put(reader, "a.md", "x")
@@ -479,7 +479,7 @@ async def test_not_just_any_writer_pins(library: World) -> None:
     assert (await document(library.review, "a.md"))["pinned"]
 
 
-async def test_what_is_put_and_deleted_is_on_record_without_what_it_says(library: World) -> None:
+async def test_adding_and_deleting_documents_is_audited_without_content(library: World) -> None:
     secret = {"text": "the secret", "title": "the secret", "metadata": {"note": "the secret"}}
     await library.planner.call("knowledge.add_document", domain=HANDBOOK, document_id="a.md", **secret)
     await library.planner.call("knowledge.add_document", domain=HANDBOOK, document_id="a.md", **secret)
@@ -523,7 +523,7 @@ async def test_what_ended_two_processes_ends_no_third(library: World) -> None:
 
 
 @pytest.mark.req("CE-F52")
-async def test_what_may_have_ended_a_process_is_tried_with_nothing_beside_it(
+async def test_a_document_that_may_have_crashed_a_process_is_retried_alone(
     library: World, embedder: QuickEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [f"d{each}.md" for each in range(6)]

@@ -1,4 +1,4 @@
-"""Domains: who may look into them, who may change them, and how many there may be."""
+"""Domains: ACLs, updates and quotas."""
 
 from __future__ import annotations
 
@@ -58,9 +58,7 @@ async def test_only_admins_make_change_and_delete_domains(world: World) -> None:
         ({"agents": ["subagent:*"], "clearance": 3}, set()),
     ],
 )
-async def test_who_may_not_look_into_a_domain_cannot_tell_it_from_none(
-    world: World, terms: dict[str, Any], may: set[str]
-) -> None:
+async def test_a_hidden_domain_looks_like_a_missing_one(world: World, terms: dict[str, Any], may: set[str]) -> None:
     await domain(world.admin, **terms)
     await put(world.admin, "a.md", "text")
     for name in ("planner", "analysis", "review"):
@@ -79,7 +77,7 @@ async def test_who_may_not_look_into_a_domain_cannot_tell_it_from_none(
     assert await names(world.admin) == [HANDBOOK]
 
 
-async def test_an_unknown_domain_and_a_hidden_one_are_refused_in_the_same_words(world: World) -> None:
+async def test_an_unknown_and_a_hidden_domain_give_the_same_error(world: World) -> None:
     await domain(world.admin, "secrets", clearance=5)
     answers = []
     for name in ("secrets", "secretz"):
@@ -116,7 +114,7 @@ async def test_only_the_highest_clearance_may_learn_which_names_are_taken(world:
     assert answers[0] == answers[1]
 
 
-async def test_a_domain_names_who_may_write(world: World) -> None:
+async def test_a_domain_has_a_write_acl(world: World) -> None:
     made = await domain(world.admin, writers=["type:review"])
     assert made["writers"] == ["type:review"]
     await put(world.review, "a.md", "one")
@@ -133,7 +131,7 @@ async def test_a_domain_names_who_may_write(world: World) -> None:
     await put(world.analysis, "a.md", "other")
 
 
-async def test_a_change_of_who_may_look_acts_at_once(world: World) -> None:
+async def test_a_change_of_the_read_acl_takes_effect_at_once(world: World) -> None:
     await domain(world.admin)
     assert await names(world.analysis) == [HANDBOOK]
     changed = await world.admin.call("knowledge.update_domain", domain=HANDBOOK, agents=["orchestrator"])
@@ -145,7 +143,7 @@ async def test_a_change_of_who_may_look_acts_at_once(world: World) -> None:
 
 
 @pytest.mark.req("CE-F52")
-async def test_another_cutting_has_every_document_indexed_anew(world: World) -> None:
+async def test_a_change_of_chunking_reindexes_every_document(world: World) -> None:
     await domain(world.admin)
     text = "One sentence of several words stands here. " * 60
     for name in ("a.txt", "b.txt", "c.txt"):
@@ -228,7 +226,7 @@ async def test_a_plan_limits_domains_and_bytes(world: World) -> None:
 
 
 @pytest.mark.req("CE-T", part="domains, bytes and search results")
-async def test_the_installation_says_the_plan_where_none_was_agreed(world: World) -> None:
+async def test_the_default_plan_applies_to_tenants_without_one(world: World) -> None:
     assert await world.app.tenants.plan(world.tenant) is None
     assert (await world.admin.call("knowledge.list_domains"))["plan"] == "enterprise"
     other = await world.another_app(default_plan="free")
@@ -241,9 +239,7 @@ async def test_the_installation_says_the_plan_where_none_was_agreed(world: World
 
 @pytest.mark.req("CE-F42")
 @pytest.mark.parametrize("narrowed", [{"clearance": 5}, {"agents": ["human:*"]}])
-async def test_the_past_of_a_domain_is_told_to_those_who_may_look_into_it_now(
-    world: World, narrowed: dict[str, Any]
-) -> None:
+async def test_events_of_a_domain_follow_its_current_acl(world: World, narrowed: dict[str, Any]) -> None:
     async def told(caller: Caller) -> list[tuple[str, str]]:
         events = (await caller.events())["events"]
         return [(event["type"], event["subject"]) for event in events if "deal" in event["subject"]]

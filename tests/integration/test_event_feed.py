@@ -1,4 +1,4 @@
-"""Being told what changed: in order, from any offset, and only what one may know."""
+"""The event feed: ordered, from any offset, filtered by ACL."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def next_event(caller: Caller, after: int, **which: Any) -> Any:
         return await caller.events(after=after, wait_seconds=60, **which)
 
 
-async def test_every_change_is_told_in_order_with_metadata_and_without_values(world: World) -> None:
+async def test_every_change_is_published_in_order_with_metadata_and_without_values(world: World) -> None:
     await world.planner.write("goal", "private words")
     await world.planner.snapshot("mark")
     await world.planner.write("goal", "other private words")
@@ -59,7 +59,7 @@ async def test_every_change_is_told_in_order_with_metadata_and_without_values(wo
     assert "private" not in f"{answer}"
 
 
-async def test_reading_goes_on_from_where_it_stopped(world: World) -> None:
+async def test_reading_resumes_at_the_offset(world: World) -> None:
     await world.planner.write("a")
     first = await world.planner.events()
     assert told(await world.planner.events(after=first["next_after"])) == []
@@ -73,7 +73,7 @@ async def test_reading_goes_on_from_where_it_stopped(world: World) -> None:
     ]
 
 
-async def test_without_an_offset_only_what_is_new_is_told(world: World) -> None:
+async def test_without_an_offset_only_new_events_are_returned(world: World) -> None:
     await world.planner.write("a")
     answer = await world.planner.events(after=None)
     assert told(answer) == []
@@ -101,7 +101,7 @@ async def test_events_can_be_narrowed_to_a_session_and_to_keys(world: World) -> 
 
 
 @pytest.mark.parametrize("where", ["here", "in another process"])
-async def test_whoever_waits_is_woken_by_a_write(world: World, where: str) -> None:
+async def test_a_long_poll_is_woken_by_a_write(world: World, where: str) -> None:
     writer = world.analysis if where == "here" else world.analysis.at(await world.another_app())
     waiting = asyncio.create_task(next_event(world.planner, await world.last_event(), keys=["goal"]))
     await asyncio.sleep(0.05)
@@ -132,7 +132,7 @@ async def test_no_event_is_lost_or_repeated_between_two_writing_processes(world:
     assert seen == list(range(1, 82))
 
 
-async def test_a_refused_call_tells_nothing(world: World) -> None:
+async def test_a_refused_call_publishes_nothing(world: World) -> None:
     before = await world.last_event()
     with refused("VERSION_CONFLICT"):
         await world.planner.write("goal", if_version=9)
@@ -190,7 +190,7 @@ async def test_old_events_can_still_be_read_when_many_came_after(world: World) -
 
 
 @pytest.mark.req("SC-16")
-async def test_whoever_created_a_session_hears_of_it_though_it_is_for_others(world: World) -> None:
+async def test_the_creator_of_a_session_receives_its_event_though_it_is_for_others(world: World) -> None:
     planner = await world.planner.create_session("theirs", participants=["subagent:review:*"])
     await planner.write("goal", "hidden from most")
     heard = [event["session_id"] for event in (await world.planner.events())["events"]]

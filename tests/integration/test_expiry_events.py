@@ -1,4 +1,4 @@
-"""Whoever watches a board is told when a key's time has run out, though nobody touches the board."""
+"""Expiry of a key is published without a write to the board."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weft import Weft
 
 @pytest.mark.req("SC-14")
 @pytest.mark.req("SC-16")
-async def test_a_watcher_is_told_that_a_key_has_expired(tmp_path: Path) -> None:
+async def test_a_subscriber_receives_the_expiry_of_a_key(tmp_path: Path) -> None:
     async with Weft.open(tmp_path) as weft, asyncio.timeout(20):
         await weft.session.create("watch", session_id="s")
         await weft.board.write("s", "blocking_issues", "the build is red", ttl_seconds=1)

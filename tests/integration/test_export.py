@@ -1,4 +1,4 @@
-"""Exports: everything about a session or a part of it, as its caller may see it, and on record."""
+"""Exports of a session or a part of it, as visible to the caller, audited."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from support.bundles import contents, entries, exported, items, records, seal_of, texts
-from support.statements import written_by
+from support.statement_log import written_by
 from support.world import SESSION, Caller, on_the_wire, refused
 from weft.app import transfer
 from weft.app.dispatch import CallContext
@@ -74,7 +74,7 @@ async def test_both_forms_and_text_say_the_same(world: World) -> None:
     assert text["records"] == len(records(text["bundle"].encode()))
 
 
-async def test_large_and_closed_content_stands_in_a_line_of_its_own(world: World) -> None:
+async def test_large_and_private_content_is_a_separate_line(world: World) -> None:
     large = "word " * 500
     await world.planner.write("large", large)
     await world.planner.write("closed", "for us", readable_by=["orchestrator", "human:*"])
@@ -84,7 +84,7 @@ async def test_large_and_closed_content_stands_in_a_line_of_its_own(world: World
 
 
 @pytest.mark.req("AC-11")
-async def test_nobody_exports_what_they_may_not_read(world: World) -> None:
+async def test_an_export_contains_only_what_the_caller_may_read(world: World) -> None:
     await lived_in(world)
     await world.planner.write("closed", "secret plan", readable_by=["orchestrator"])
     await world.planner.write("reopened", "before", readable_by=["orchestrator"])
@@ -110,7 +110,7 @@ async def test_a_session_of_others_is_none(world: World) -> None:
             await caller.call("bundle.export", session_id=session)
 
 
-async def test_without_history_only_what_stands_leaves(world: World, clock: FrozenClock) -> None:
+async def test_an_export_without_history_contains_only_current_values(world: World, clock: FrozenClock) -> None:
     await lived_in(world)
     await world.planner.write("brief", "x", ttl_seconds=60)
     clock.advance(seconds=61)
@@ -129,7 +129,7 @@ async def test_branches_leave_with_the_session(world: World) -> None:
     assert f"board:{SESSION}/goal/1.2" not in said
 
 
-async def test_an_export_is_on_record(world: World) -> None:
+async def test_an_export_is_audited(world: World) -> None:
     bundle = await exported(world.planner)
     header, session = entries(bundle)[:2]
     assert isinstance(header, BundleHeader)
@@ -226,7 +226,7 @@ async def test_a_review_leaves_with_both_sides(world: World) -> None:
             await exported(caller, scope="review", review_id=merged["review_id"])
 
 
-async def test_a_handoff_says_what_its_recipient_is_shown(world: World) -> None:
+async def test_a_handoff_lists_what_its_recipient_is_shown(world: World) -> None:
     await lived_in(world)
     bundle = await exported(world.planner, scope="handoff", recipient="closer")
     header = entries(bundle)[0]
@@ -243,7 +243,7 @@ async def test_a_handoff_says_what_its_recipient_is_shown(world: World) -> None:
     assert classes == {"context.exported", "context.assembly.created", "context.injection.applied"}
 
 
-async def test_a_handoff_of_a_task_leaves_the_rest_behind(world: World) -> None:
+async def test_a_handoff_of_a_task_contains_only_that_task(world: World) -> None:
     task = Correlation(task_id="t1")
     await world.planner.write("other", "x")
     await world.planner.say("not this")
@@ -258,7 +258,7 @@ async def test_a_handoff_of_a_task_leaves_the_rest_behind(world: World) -> None:
 
 
 @pytest.mark.req("AC-11")
-async def test_who_may_not_know_of_a_key_does_not_learn_of_it_from_the_record_of_a_handoff(world: World) -> None:
+async def test_the_record_of_a_handoff_does_not_reveal_hidden_keys(world: World) -> None:
     await world.planner.write("closed", "secret plan", readable_by=["orchestrator"])
     bundle = await exported(world.planner, scope="handoff", recipient="closer")
     ((_, assembly_id),) = records(bundle, "context_assembly")
@@ -267,7 +267,7 @@ async def test_who_may_not_know_of_a_key_does_not_learn_of_it_from_the_record_of
         await world.review.call("records.show", type="context_assembly", record_id=assembly_id)
 
 
-async def test_what_was_redacted_leaves_without_what_it_said(world: World) -> None:
+async def test_redacted_items_are_exported_without_content(world: World) -> None:
     await world.planner.write("goal", "call +49 30 1234567")
     item_id = f"board:{SESSION}/goal/1.1"
     redaction = Redaction(item_id, SESSION, "removed", "by hand", "private", "orchestrator", 0)
@@ -347,7 +347,7 @@ async def test_values_that_retention_took_leave_as_what_is_known_of_them(world: 
     assert known[silent]["content_ref"]["digest"].startswith("sha256:")
 
 
-async def test_whoever_loses_access_meanwhile_gets_nothing(world: World) -> None:
+async def test_losing_access_during_an_export_ends_it(world: World) -> None:
     other = replace(world.planner, credential=world.planner.credential[:-1] + "x")
     with refused("INVALID_API_KEY"):
         await exported(other)
@@ -401,7 +401,7 @@ async def test_a_session_that_goes_while_it_is_exported_is_not_there(
     assert not await world.rows("SELECT record_id FROM records WHERE tenant = $1", world.tenant)
 
 
-async def test_an_export_keeps_nobody_else_waiting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_export_does_not_block_other_callers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(130):
         await world.planner.say(f"message {number}")
     stretches, threads, is_done = [0], set[int](), asyncio.Event()

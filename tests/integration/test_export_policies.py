@@ -1,4 +1,4 @@
-"""Export policies: what leaves, in which form and by whose hand; and no way around them."""
+"""Export policies: what is exported, in which form and by whom."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_masked_leaves_without_personal_data_as_well(world: World) -> None
     assert MAIL.encode() not in bundle
 
 
-async def test_metadata_leaves_without_anything_that_was_said(world: World) -> None:
+async def test_metadata_is_exported_without_content(world: World) -> None:
     await lived_in(world)
     await world.planner.call("missing.report", session_id=SESSION, question=f"Who is {MAIL}?", needed_for="the plan")
     quoted = {
@@ -98,7 +98,7 @@ async def test_full_is_for_admins(world: World) -> None:
         await exported(world.planner, policy="nothing")
 
 
-async def test_an_export_names_its_policy_with_the_digest_of_what_it_said(world: World) -> None:
+async def test_an_export_names_its_policy_and_the_digest_of_its_definition(world: World) -> None:
     answer = await set_policy(world.admin, "partners", who=["*"], mask=["pii"])
     bundle = await exported(world.planner, policy="partners")
     header = entries(bundle)[0]
@@ -110,7 +110,7 @@ async def test_an_export_names_its_policy_with_the_digest_of_what_it_said(world:
     assert changed["digest"] != answer["digest"]
 
 
-async def test_who_exported_what_by_which_policy_is_on_record(world: World) -> None:
+async def test_an_export_is_audited_with_its_policy(world: World) -> None:
     await exported(world.planner)
     await exported(world.review, policy="masked")
     await outcome(exported(world.review, policy="full"))
@@ -123,7 +123,7 @@ async def test_who_exported_what_by_which_policy_is_on_record(world: World) -> N
     ]
 
 
-async def test_a_policy_says_how_sensitive_what_leaves_may_be(world: World) -> None:
+async def test_a_policy_limits_the_sensitivity_of_exported_items(world: World) -> None:
     await world.planner.write("open", "for all")
     await world.planner.write("some", "for some", readable_by=["orchestrator", "human:*"])
     await world.planner.say("mine", visibility="private")
@@ -143,7 +143,7 @@ async def test_a_policy_says_how_sensitive_what_leaves_may_be(world: World) -> N
         assert (b"for some" in bundle) is (level != "internal")
 
 
-async def test_what_may_not_leave_is_left_out_and_counted_or_there_without_its_words(world: World) -> None:
+async def test_withheld_items_are_counted_or_exported_without_content(world: World) -> None:
     await world.planner.write("goal", "ship")
     await world.planner.say("hello")
     await set_policy(world.admin, "quiet", who=["*"], exclude_kinds=["message"])
@@ -216,7 +216,7 @@ async def test_the_hash_of_what_was_shown_stays_where_some_of_it_is_masked(world
     assert "content" not in held["context_assembly", "a3"]["ordered_blocks"][0]
 
 
-async def test_no_digest_of_what_was_masked_leaves_beside_it(world: World) -> None:
+async def test_no_digest_of_masked_content_is_exported(world: World) -> None:
     text = f"use {KEY}"
     digest = f"sha256:{digest_of(text).decode()}"
     named = {"kind": "file", "id": "f", "digest": digest}
@@ -276,7 +276,7 @@ async def test_a_policy_named_default_holds_where_none_is_named_and_cannot_be_go
     assert entries(await exported(world.review))[0].policy.id == "standard"
 
 
-async def test_a_policy_gives_nobody_more_than_they_may_read(world: World) -> None:
+async def test_a_policy_does_not_extend_read_access(world: World) -> None:
     await world.planner.write("closed", "for us", readable_by=["orchestrator"])
     await set_policy(world.admin, "open", who=["*"], mask=[])
     for caller in (world.admin, world.review):
@@ -325,7 +325,7 @@ async def test_every_record_that_leaves_is_valid(world: World, policy: str) -> N
         check_record(msgspec.json.encode(record), kind)
 
 
-def test_words_that_grow_still_fit_where_they_stand() -> None:
+def test_masked_text_that_grows_still_fits() -> None:
     short = " ".join(["1.1.1.1"] * 12_000)
     applied = AppliedPolicy("p", PolicyDefinition(mask=("pii",)))
     raw = {"schema_version": "0.1.0", "summary_id": "s", "created_at": AT, "content": short}
@@ -335,7 +335,7 @@ def test_words_that_grow_still_fit_where_they_stand() -> None:
     msgspec.convert(msgspec.to_builtins(leaving), RECORD_TYPES["context_summary"])
 
 
-def test_an_item_that_says_nothing_is_as_it_was() -> None:
+def test_an_item_without_content_is_unchanged() -> None:
     applied = AppliedPolicy("p", PolicyDefinition(content="none"))
     gone = ContextItem(
         schema_version="0.1.0", item_id="x", context_kind="note", content_mode="opaque", visibility=("*",)

@@ -1,4 +1,4 @@
-"""An export as PROV-JSON says what came from what, by whose hand; other tools read it."""
+"""PROV-JSON exports of derivations and agents, readable by other tools."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_every_record_and_event_of_the_export_is_in_it(world: World) -> No
     assert len(raw["activity"]) >= len(records(bundle, "context_event"))
 
 
-async def test_it_says_what_came_from_what_by_whose_hand(world: World) -> None:
+async def test_derivations_and_agents_are_exported(world: World) -> None:
     await lived_in(world)
     raw, _ = await prov(world)
     assert (f"{GOAL}/1.1", "weft:agent/orchestrator") in pairs(raw["wasAttributedTo"], "entity", "agent")
@@ -90,7 +90,7 @@ async def test_it_says_what_came_from_what_by_whose_hand(world: World) -> None:
     assert raw["entity"][f"{GOAL}/1.1"]["prov:value"] == "ship: «now» # % é"
 
 
-async def test_a_handoff_says_what_was_shown_to_whom(world: World) -> None:
+async def test_a_handoff_records_what_was_shown_to_whom(world: World) -> None:
     await world.planner.write("goal", "ship")
     raw, _ = await prov(world, scope="handoff", recipient="closer")
     (assembly,) = [name for name in raw["activity"] if name.startswith("weft:activity/context_assembly/")]

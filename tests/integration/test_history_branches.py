@@ -1,4 +1,4 @@
-"""Branching any line, merging it again, and the reviews that humans decide."""
+"""Branches of any line, merges, and reviews by humans."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def parted(world: World) -> World:
 
 
 @pytest.mark.req("CE-F25")
-async def test_a_branch_goes_its_own_way(parted: World) -> None:
+async def test_a_branch_changes_independently(parted: World) -> None:
     await parted.planner.write("goal", "ship early", branch="try")
     await parted.analysis.write("extra", "x", branch="try")
     await parted.planner.write("plan", "then that")
@@ -212,7 +212,7 @@ async def test_only_a_human_can_decide_and_only_about_everything(at_odds: World)
 
 
 @pytest.mark.req("CE-F26")
-async def test_a_decision_about_what_is_no_longer_so_is_refused_and_the_review_brought_up_to_date(
+async def test_an_outdated_resolution_is_refused_and_the_review_refreshed(
     at_odds: World,
 ) -> None:
     review_id = (await merge(at_odds.planner))["review_id"]
@@ -269,7 +269,7 @@ async def test_who_cannot_read_all_that_is_in_conflict_cannot_decide(at_odds: Wo
         await at_odds.admin.call("history.resolve", review_id=review_id, resolutions={"goal": {"take": "ours"}})
 
 
-async def test_a_merge_tells_nothing_of_keys_the_caller_may_not_read(parted: World) -> None:
+async def test_a_merge_does_not_reveal_hidden_keys(parted: World) -> None:
     await parted.planner.write("secret", "x", branch="try", readable_by=["orchestrator"])
     await parted.planner.write("goal", "new", branch="try")
     merged = await merge(parted.analysis)
@@ -338,7 +338,7 @@ async def test_sub_agents_delete_no_branches(parted: World) -> None:
         await history(parted.analysis, "delete_branch", branch="try")
 
 
-async def test_others_are_told_of_branches_and_merges(parted: World) -> None:
+async def test_branches_and_merges_are_published_as_events(parted: World) -> None:
     await parted.planner.write("goal", "x", branch="try")
     await merge(parted.planner)
     await history(parted.planner, "delete_branch", branch="try")
@@ -436,7 +436,7 @@ async def test_a_refused_decision_names_no_key_that_is_hidden_from_who_decides(a
     assert (caught.value.context["conflicts"], caught.value.context["hidden_conflicts"]) == (["goal"], 1)
 
 
-async def test_a_branch_that_tells_what_others_have_in_common_goes_only_on_purpose(parted: World) -> None:
+async def test_a_branch_that_is_a_merge_base_is_deleted_only_when_forced(parted: World) -> None:
     await history(parted.planner, "branch", branch="other")
     await parted.planner.write("goal", "tried", branch="try")
     await merge(parted.planner)
@@ -448,7 +448,7 @@ async def test_a_branch_that_tells_what_others_have_in_common_goes_only_on_purpo
     assert await state(parted.planner) == await state(parted.planner, "board:s1@other")
 
 
-async def test_merges_are_on_record(parted: World) -> None:
+async def test_merges_are_audited(parted: World) -> None:
     await parted.planner.write("goal", "tried", branch="try")
     await merge(parted.planner)
     (row,) = [row for row in await parted.admin.audit() if row["action"] == "history.merge"]

@@ -1,4 +1,4 @@
-"""History against a model of it: every version ever made reads back as it was, until retention removes it."""
+"""History against a reference model: every version reads back until retention removes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long old values stay, and the job that removes them: step by step, never twice, never what is needed."""
+"""Retention rules and the pruning job: in batches, once, and never needed values."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_setting_one_thing_leaves_the_other_as_it_is(world: World) -> None
 
 
 @pytest.mark.req("CE-F57")
-async def test_a_rule_can_be_taken_back(world: World) -> None:
+async def test_a_rule_can_be_cleared(world: World) -> None:
     async def clear(subject: str) -> Any:
         answer = await history(world.admin, "clear_retention", subject=subject)
         return answer["cleared"], answer["follows"], answer["days"], answer["versions"]
@@ -150,7 +150,7 @@ async def test_every_state_of_the_last_days_can_be_read_and_older_values_go(worl
 
 
 @pytest.mark.req("CE-F57")
-async def test_so_many_versions_are_kept(world: World) -> None:
+async def test_a_number_of_versions_is_kept(world: World) -> None:
     await write_often(world)
     await history(world.admin, "set_retention", subject=LINE, days=None, versions=2)
     await history(world.admin, "prune", context_id=LINE)
@@ -185,7 +185,7 @@ async def test_what_a_snapshot_a_branch_or_a_review_needs_stays(world: World) ->
 
 
 @pytest.mark.req("CE-F57")
-async def test_an_artifact_is_gone_after_90_days_and_so_is_its_value(world: World) -> None:
+async def test_an_artifact_and_its_value_are_gone_after_90_days(world: World) -> None:
     line = "context:analysis:work_artifacts"
     item = {"memory_type": "work_artifacts", "key": "report", "value": "findings"}
     await world.analysis.call("context.push", knowledge=[item], if_version=0)
@@ -292,7 +292,7 @@ async def much_to_prune(world: World) -> None:
 
 
 @pytest.mark.req("CE-F57")
-async def test_killed_at_any_statement_it_goes_on_where_it_was(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pruning_killed_at_any_statement_resumes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pruning, "_CHANGES_AT_ONCE", 3)
     undisturbed = World(world.url, FrozenClock(), world.settings)
     await undisturbed.open()
@@ -330,7 +330,7 @@ async def test_two_processes_never_do_it_twice(world: World) -> None:
     assert [(line_id, versions) for line_id, _, versions, *_ in left[2]] == [("board:a", 5), ("board:b", 5)]
 
 
-async def test_while_one_process_is_at_it_another_is_told_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_second_process_is_refused_while_one_prunes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pruning, "_CHANGES_AT_ONCE", 3)
     await much_to_prune(world)
     with pytest.raises(Killed):
@@ -360,7 +360,7 @@ async def test_a_process_that_lost_its_lease_does_no_more(world: World) -> None:
     assert steps == 1
 
 
-async def test_what_there_was_no_time_for_goes_on_from_its_cursor(world: World) -> None:
+async def test_pruning_out_of_time_resumes_at_its_cursor(world: World) -> None:
     runner = world.app.lease_runner
 
     async def count(transaction: Transaction, progress: Progress) -> int:

@@ -1,4 +1,4 @@
-"""Naming moments, finding them in one index, and taking a line back to any of its versions."""
+"""Snapshots, their index, and rollbacks to any version."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def lived_in(world: World) -> World:
 
 @pytest.mark.req("CE-F22")
 @pytest.mark.req("CE-U5")
-async def test_a_line_is_taken_back_by_a_new_version(lived_in: World) -> None:
+async def test_a_rollback_is_a_new_version(lived_in: World) -> None:
     answer = await history(lived_in.admin, "rollback", target_version="2", reason="wrong turn", step="repair")
     assert answer == {
         "context_id": LINE,
@@ -60,7 +60,7 @@ async def test_a_line_is_taken_back_by_a_new_version(lived_in: World) -> None:
 
 
 @pytest.mark.req("CE-F22")
-async def test_going_back_can_itself_be_taken_back(lived_in: World) -> None:
+async def test_a_rollback_can_be_rolled_back(lived_in: World) -> None:
     before = await state(lived_in.planner)
     await history(lived_in.admin, "rollback", target_version="1")
     await history(lived_in.admin, "rollback", target_version="5")
@@ -69,14 +69,14 @@ async def test_going_back_can_itself_be_taken_back(lived_in: World) -> None:
     assert await state(lived_in.planner) == {}
 
 
-async def test_going_back_to_what_stands_changes_nothing(lived_in: World) -> None:
+async def test_a_rollback_to_the_current_state_changes_nothing(lived_in: World) -> None:
     answer = await history(lived_in.admin, "rollback", target_version="head")
     assert (answer["version"], answer["written"], answer["removed"], answer["snapshot_before"]) == (5, [], [], None)
     assert await labels(lived_in.admin) == []
 
 
 @pytest.mark.req("CE-F22")
-async def test_going_back_needs_clearance_and_is_on_record(lived_in: World) -> None:
+async def test_a_rollback_needs_clearance_and_is_audited(lived_in: World) -> None:
     novice = await lived_in.admin.create_agent("novice", clearance=2)
     with refused("PERMISSION_DENIED") as caught:
         await history(novice, "rollback", target_version="1")
@@ -103,7 +103,7 @@ async def test_keys_the_caller_may_not_change_stop_it_as_a_whole(lived_in: World
     assert (await history(lead, "log", limit=1))["commits"][0]["version"] == 7
 
 
-async def test_names_of_hidden_keys_are_not_told(lived_in: World) -> None:
+async def test_names_of_hidden_keys_are_not_revealed(lived_in: World) -> None:
     await lived_in.planner.write("secret", "x", readable_by=["orchestrator"])
     answer = await history(lived_in.admin, "rollback", target_version="5")
     assert (answer["version"], answer["written"], answer["removed"]) == (7, [], [])
@@ -118,7 +118,7 @@ async def test_what_retention_removed_cannot_be_brought_back(world: World) -> No
     assert await board.value("goal") == "19"
 
 
-async def test_a_branch_is_taken_back_alone(lived_in: World) -> None:
+async def test_a_branch_is_rolled_back_alone(lived_in: World) -> None:
     await history(lived_in.planner, "branch", branch="try")
     await lived_in.planner.write("goal", "tried", branch="try")
     answer = await history(lived_in.admin, "rollback", context_id=f"{LINE}@try", target_version="1")
@@ -146,7 +146,7 @@ async def test_an_archived_board_stays_as_it_is(lived_in: World) -> None:
     assert await state(lived_in.planner, version="1") == {"goal": "ship"}
 
 
-async def test_two_who_go_back_at_once_do_it_one_after_the_other(lived_in: World) -> None:
+async def test_concurrent_rollbacks_are_serialised(lived_in: World) -> None:
     other = lived_in.admin.at(await lived_in.another_app())
     codes = await asyncio.gather(
         outcome(history(lived_in.admin, "rollback", target_version="1")),
@@ -221,7 +221,7 @@ async def test_the_snapshots_of_one_line_are_listed_in_pages(lived_in: World) ->
 @pytest.mark.req("CE-F55")
 @pytest.mark.req("CE-F56")
 @pytest.mark.req("MW-11", part="checkpoints of boards and persistent memory")
-async def test_persistent_memory_has_snapshots_and_is_taken_back_with_clearance_4(world: World) -> None:
+async def test_persistent_memory_has_snapshots_and_is_rolled_back_with_clearance_4(world: World) -> None:
     line = "context:analysis:learned_knowledge"
     await world.analysis.call("context.push", knowledge=learned("tone", "formal"), if_version=0)
     await history(world.admin, "snapshot", context_id=line, label="before_learning")
@@ -242,7 +242,7 @@ async def test_persistent_memory_has_snapshots_and_is_taken_back_with_clearance_
 
 @pytest.mark.req("CE-A", part="RollbackContext")
 @pytest.mark.req("CE-F56")
-async def test_a_whole_context_is_taken_back_part_by_part(world: World) -> None:
+async def test_a_whole_context_is_rolled_back_part_by_part(world: World) -> None:
     push = {"knowledge": learned("tone", "formal"), "if_version": 0}
     await world.analysis.call("context.push", **push)
     await world.analysis.call("context.push", knowledge=learned("tone", "rude"), if_version=1)

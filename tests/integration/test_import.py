@@ -1,4 +1,4 @@
-"""Imports: what was exported is there again, under its ids and names; what was altered is refused."""
+"""Imports restore what was exported under its ids; altered bundles are refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from support.bundles import entries, exported, imported, items, records, seal_of, texts
-from support.statements import written_by
+from support.statement_log import written_by
 from support.world import SESSION, Caller, refused
 from weft.app.dispatch import CallContext
 from weft.capabilities.records.store import Redaction
@@ -86,7 +86,7 @@ async def test_a_session_is_there_again(world: World, home: Caller) -> None:
         assert there["session"][name] == here["session"][name]
 
 
-async def test_the_history_is_whole_and_goes_on(world: World, home: Caller) -> None:
+async def test_the_imported_history_is_complete_and_continues(world: World, home: Caller) -> None:
     await lived_in(world)
     await moved(world, home)
     verified = await home.call("history.verify", context_id=BOARD, deep=True)
@@ -148,7 +148,7 @@ async def test_events_keep_their_times_names_and_what_they_were_part_of(world: W
     assert set(items(await exported(home, scope="turn", turn_id="t1"))) == {f"{BOARD}/goal/1.1"}
 
 
-async def test_records_are_there_with_the_event_that_tells_of_them(world: World, home: Caller) -> None:
+async def test_records_are_imported_with_their_events(world: World, home: Caller) -> None:
     await lived_in(world)
     bundle = await moved(world, home)
     ((_, missing_id),) = records(bundle, "missing_context")
@@ -201,7 +201,7 @@ async def test_an_archived_session_arrives_archived(world: World, home: Caller, 
     assert (await home.call("session.get", session_id=SESSION))["session"]["is_active"] is False
 
 
-async def test_a_rehearsal_says_what_would_be_made_and_makes_nothing(world: World, home: Caller) -> None:
+async def test_a_dry_run_reports_what_would_be_created_and_creates_nothing(world: World, home: Caller) -> None:
     await lived_in(world)
     bundle = await exported(world.admin)
     before = await world.last_event(world.other_tenant)
@@ -245,7 +245,7 @@ async def test_text_is_imported_as_well(world: World, home: Caller) -> None:
         await home.call("bundle.import", bundle="")
 
 
-async def test_only_admins_import_and_it_is_on_record(world: World) -> None:
+async def test_only_admins_import_and_it_is_audited(world: World) -> None:
     bundle = await exported(world.planner)
     with refused("PERMISSION_DENIED"):
         await imported(world.planner, bundle)
@@ -361,7 +361,7 @@ async def test_without_contents_a_session_opens_empty_and_its_items_are_known(wo
     assert set(items(await exported(home, policy="full"))) == set(items(bundle))
 
 
-async def test_a_summary_is_not_taken_for_what_was_said(world: World, home: Caller) -> None:
+async def test_a_summary_is_not_imported_as_the_original(world: World, home: Caller) -> None:
     await world.planner.write("goal", "the whole truth")
     item_id = f"{BOARD}/goal/1.1"
     what = {"state": "summarized", "reason": "too long", "replacement": "in short"}
@@ -392,7 +392,7 @@ async def test_branches_arrive_as_records(world: World, home: Caller) -> None:
     assert await home.value("goal") == "ship"
 
 
-async def test_a_handoff_opens_the_session_with_what_stands(world: World, home: Caller) -> None:
+async def test_a_handoff_opens_the_session_with_current_values(world: World, home: Caller) -> None:
     await lived_in(world)
     bundle = await moved(world, home, scope="handoff", recipient="closer")
     assert sorted(await home.keys()) == sorted(await world.admin.keys())
@@ -442,7 +442,7 @@ def natively(**what: Any) -> Callable[[dict[str, Any]], None]:
         (f"message:{SESSION}/2", lambda record: record.update(item_id=f"message:{SESSION}/1")),
     ],
 )
-async def test_what_nobody_exported_so_is_refused_even_if_it_was_sealed(
+async def test_a_bundle_no_export_could_produce_is_refused_even_with_a_valid_digest(
     world: World, home: Caller, name: str, change: Callable[[dict[str, Any]], None]
 ) -> None:
     await lived_in(world)
@@ -548,7 +548,7 @@ WRITTEN = ("board.written", "context.item.added", "goal")
     ],
     ids=lambda entry: msgspec.json.decode(entry.record)["data"]["type"],
 )
-async def test_an_event_that_no_session_can_have_stays_a_record_and_harms_nobody(
+async def test_an_impossible_event_stays_a_record_without_effect(
     world: World, home: Caller, event: BundleRecord
 ) -> None:
     await world.planner.write("goal", "ship")
@@ -568,7 +568,7 @@ async def test_an_event_that_no_session_can_have_stays_a_record_and_harms_nobody
 
 
 @pytest.mark.req("AC-11")
-async def test_whatever_else_an_event_says_is_masked_and_harms_nobody(world: World, home: Caller) -> None:
+async def test_unknown_fields_of_an_event_are_masked(world: World, home: Caller) -> None:
     await world.planner.write("goal", "ship")
     odd = {"item_id": ["x"], "assembly_id": {"a": 1}, "note": "password=hunter2hunter2xyz", "deep": [{"x": 2**60}]}
     file = io.BytesIO()
@@ -586,7 +586,7 @@ async def test_whatever_else_an_event_says_is_masked_and_harms_nobody(world: Wor
     assert "note" not in records(bare)[name]["data"]
 
 
-async def test_nobody_is_never_everybody(world: World, home: Caller) -> None:
+async def test_an_empty_audience_is_not_everyone(world: World, home: Caller) -> None:
     await world.planner.write("pay", "closed words", readable_by=["orchestrator"])
     name = f"{BOARD}/pay/1.1"
     await imported(home, remade(await exported(world.planner), with_item(natively(readable_by=[]), name)))
@@ -626,7 +626,7 @@ async def withheld(world: World, *item_ids: str) -> None:
         await world.admin.call("records.redact", item_id=item_id, state="removed", reason="private")
 
 
-async def test_what_came_without_its_words_keeps_its_id(world: World, home: Caller) -> None:
+async def test_an_item_without_content_keeps_its_id(world: World, home: Caller) -> None:
     await world.planner.write("goal", "outdated")
     await world.planner.write("goal", "hidden")
     await world.planner.say("said")
@@ -721,7 +721,7 @@ async def test_an_import_takes_as_many_statements_for_more_versions_messages_and
     assert counts[0] == counts[1]
 
 
-async def test_a_rehearsal_only_looks(world: World, home: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_dry_run_only_reads(world: World, home: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     await lived_in(world)
     bundle = await exported(world.admin)
     turn = await exported(world.admin, scope="turn", turn_id="t1")
@@ -733,9 +733,7 @@ async def test_a_rehearsal_only_looks(world: World, home: Caller, monkeypatch: p
         await imported(home, await exported(world.admin), dry_run=True)
 
 
-async def test_a_bundle_is_known_for_its_import_however_much_was_told_of_its_session(
-    world: World, home: Caller
-) -> None:
+async def test_a_bundle_is_recognised_however_many_events_its_session_has(world: World, home: Caller) -> None:
     event = NewEvent(type="context.exported", session_id=SESSION, subject=SESSION, actor="orchestrator")
 
     async def tell(transaction: Transaction) -> None:

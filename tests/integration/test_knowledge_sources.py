@@ -1,4 +1,4 @@
-"""Sources of knowledge: a domain keeps up with folders, addresses and hooks by itself, and reads nothing else."""
+"""Knowledge sources: folders, URLs and hooks keep a domain up to date."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from standardwebhooks import Webhook as Signer
 
-from support.givers import giver
-from support.hooks import until
+from support.document_server import document_server
 from support.jobs import pause_jobs
+from support.webhooks import until
 from support.world import refused
 from weft.app.dispatch import CallContext
 from weft.capabilities.events.webhooks.model import signed_headers
@@ -184,7 +184,7 @@ async def test_a_watched_folder_is_noticed_by_itself(
     await until(lambda: holds({}))
 
 
-async def test_everything_is_read_anew_when_somebody_says_so(library: World, folder: Path) -> None:
+async def test_a_full_sync_reads_everything_again(library: World, folder: Path) -> None:
     path = write(folder, "a.md", "one")
     source = await add(library.admin, "folder", folder=str(folder))
     await look(library)
@@ -235,14 +235,14 @@ async def test_something_that_is_no_file_is_left_alone(library: World, folder: P
         await NamedFolders([str(folder.parent)]).read(library.tenant, made(folder), "pipe.md", 100)
 
 
-async def test_a_folder_that_is_not_there_is_told_from_one_that_nobody_named(library: World, folder: Path) -> None:
+async def test_a_missing_folder_and_one_not_allowed_give_different_errors(library: World, folder: Path) -> None:
     with refused("FOLDER_REFUSED") as caught:
         await add(library.admin, "folder", folder=str(folder / "nowhere"))
     assert caught.value.message == f"There is no folder '{folder / 'nowhere'}'."
 
 
 @pytest.mark.parametrize("place", ["..", "../..", "/", "/etc", "/nowhere", "link"])
-async def test_folders_that_nobody_named_are_refused(library: World, folder: Path, place: str) -> None:
+async def test_folders_that_are_not_allowed_are_refused(library: World, folder: Path, place: str) -> None:
     (folder / "link").symlink_to("/etc")
     with refused("FOLDER_REFUSED") as caught:
         await add(library.admin, "folder", folder=str(folder / place if place != ".." else folder / "../.."))
@@ -339,7 +339,7 @@ async def test_a_file_that_could_not_be_taken_is_tried_again_until_it_can_be(lib
 
 
 async def test_what_an_address_gave_and_was_not_taken_is_asked_for_again(library: World) -> None:
-    async with giver() as there:
+    async with document_server() as there:
         await library.admin.call("knowledge.add_document", domain=DOMAIN, document_id="page.md", text="own")
         source = await add(library.admin, "url", url=there.url, prefix="page.md")
         await look(library)
@@ -360,9 +360,7 @@ async def test_many_files_go_in_groups_and_one_process_at_a_time_reads(library: 
     assert await documents(library) == {f"{number:02}.md": 1 for number in range(45)}
 
 
-async def test_slow_sources_keep_nobody_else_waiting(
-    library: World, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_slow_sources_do_not_block_others(library: World, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scheduler, waiting = library.app.scheduler, 0
 
     async def never(*_: Any) -> None:
@@ -388,7 +386,7 @@ async def test_slow_sources_keep_nobody_else_waiting(
     assert waiting == 2
 
 
-async def test_a_source_goes_on_where_another_process_died(
+async def test_a_source_resumes_where_another_process_died(
     library: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(45):
@@ -416,7 +414,7 @@ async def test_a_source_goes_on_where_another_process_died(
 
 
 async def test_an_address_is_fetched_and_asked_again_only_for_what_is_new(library: World) -> None:
-    async with giver() as there:
+    async with document_server() as there:
         source = await add(library.admin, "url", url=there.url, every_seconds=60)
         await look(library)
         assert await documents(library) == {"127.0.0.1/docs/start.md": 1}
@@ -434,8 +432,8 @@ async def test_an_address_is_fetched_and_asked_again_only_for_what_is_new(librar
         assert await documents(library) == {}
 
 
-async def test_an_address_that_fails_keeps_its_document_and_says_why(library: World) -> None:
-    async with giver() as there:
+async def test_a_failing_url_keeps_its_document_and_reports_the_error(library: World) -> None:
+    async with document_server() as there:
         source = await add(library.admin, "url", url=there.url, prefix="start.md")
         await look(library)
         there.status = 500
@@ -451,7 +449,7 @@ async def test_an_address_that_fails_keeps_its_document_and_says_why(library: Wo
 
 @pytest.mark.parametrize("tag", ['"caf\u00e9"', '"' + "x" * 200 + '"'])
 async def test_an_address_may_say_what_it_likes_of_what_it_gives(library: World, tag: str) -> None:
-    async with giver() as there:
+    async with document_server() as there:
         there.tag, there.media_type = tag, "text/" + "x" * 100 + "<script>"
         source = await add(library.admin, "url", url=there.url, prefix="start.md")
         await look(library)
@@ -465,7 +463,7 @@ async def test_an_address_may_say_what_it_likes_of_what_it_gives(library: World,
 
 async def test_an_address_that_sends_us_on_is_followed_where_that_is_allowed() -> None:
     fetcher = HttpFetcher(["127.0.0.1"])
-    async with giver() as there, giver() as first:
+    async with document_server() as there, document_server() as first:
         first.status, first.location = 301, there.url
         assert (await fetcher.fetch(first.url, "", 1_000)).content == there.body
         first.location = first.url
@@ -538,7 +536,7 @@ async def test_a_signed_call_brings_documents_and_takes_them_away(library: World
     assert (await shown(library, source))["last"] == done(removed=1)
 
 
-async def test_what_the_library_of_standard_webhooks_signs_is_taken(library: World) -> None:
+async def test_signatures_of_the_standard_webhooks_library_are_accepted(library: World) -> None:
     source = await add(library.admin, "hook")
     body = '{"documents": [{"document_id": "a", "text": "x"}]}'
     now = library.clock.now()
@@ -659,7 +657,7 @@ async def test_what_a_person_has_put_in_place_of_a_sources_document_is_theirs(li
     assert await documents(library) == {"a.md": 2}
 
 
-async def test_a_folder_replaces_nothing_that_others_have_put_and_says_so(library: World, folder: Path) -> None:
+async def test_a_folder_does_not_replace_documents_of_others_and_reports_it(library: World, folder: Path) -> None:
     write(folder, "own.md", "from the folder")
     large = write(folder, "large.md", "small as yet")
     await library.admin.call("knowledge.add_document", domain=DOMAIN, document_id="own.md", text="own")
@@ -678,7 +676,7 @@ async def test_a_folder_replaces_nothing_that_others_have_put_and_says_so(librar
     assert await documents(library) == {"own.md": 1}
 
 
-async def test_a_hook_tells_whoever_calls_nothing_of_domains(library: World) -> None:
+async def test_a_hook_does_not_reveal_domains_to_its_caller(library: World) -> None:
     keeper = await library.admin.create_agent("keeper", permissions=["read", "write", "admin"], clearance=2)
     await library.admin.call("knowledge.create_domain", domain="handbook2")
     source = await add(keeper, "hook")
@@ -692,7 +690,7 @@ async def test_a_hook_tells_whoever_calls_nothing_of_domains(library: World) -> 
     assert (await shown(library, source))["error"] is None
 
 
-async def test_a_hook_tells_of_a_full_plan_without_saying_how_full(library: World) -> None:
+async def test_a_hook_reports_an_exceeded_plan_without_figures(library: World) -> None:
     await library.sql("INSERT INTO tenant_plans (tenant, plan, since) VALUES ($1, 'free', 0)", library.tenant)
     await library.sql("UPDATE domains SET bytes = $1 WHERE tenant = $2", 2**30, library.tenant)
     source = await add(library.admin, "hook")
@@ -745,7 +743,7 @@ async def test_a_source_puts_only_with_the_rights_its_maker_still_has(library: W
     assert await documents(library) == {}
 
 
-async def test_a_source_that_is_stopped_is_left_alone_until_it_goes_on(library: World, folder: Path) -> None:
+async def test_a_disabled_source_is_not_read_until_it_is_enabled(library: World, folder: Path) -> None:
     source = await add(library.admin, "folder", folder=str(folder), watch=True)
     await look(library)
     await update(library, source, enabled=False)
@@ -785,7 +783,7 @@ async def test_a_source_that_is_stopped_while_it_is_read_goes_no_further(
 
 
 @pytest.mark.parametrize("with_documents", [False, True])
-async def test_a_source_that_is_removed_leaves_its_documents_unless_told_otherwise(
+async def test_removing_a_source_keeps_its_documents_by_default(
     library: World, folder: Path, *, with_documents: bool
 ) -> None:
     write(folder, "a.md", "a")
@@ -858,7 +856,7 @@ async def test_two_sources_of_a_domain_never_name_their_documents_alike(library:
 
 
 async def test_addresses_have_one_document_each_and_only_its_name_is_taken(library: World) -> None:
-    async with giver() as there:
+    async with document_server() as there:
         await add(library.admin, "url", url=there.url, prefix="docs/start")
         await add(library.admin, "url", url=there.url, prefix="docs/start/more.md")
         for kind, what in (("url", {"url": there.url, "prefix": "docs/start"}), ("hook", {"prefix": "docs/"})):
@@ -866,14 +864,14 @@ async def test_addresses_have_one_document_each_and_only_its_name_is_taken(libra
                 await add(library.admin, kind, **what)
 
 
-async def test_a_tenant_has_only_so_many_sources(library: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_sources_of_a_tenant_is_limited(library: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.capabilities.knowledge.sources.operations.MOST_SOURCES", 1)
     await add(library.admin, "hook")
     with refused("TOO_MANY_SOURCES"):
         await add(library.admin, "hook", prefix="more/")
 
 
-async def test_a_full_plan_is_told_and_ends_nothing_else(library: World, folder: Path) -> None:
+async def test_an_exceeded_plan_is_reported_and_other_sources_continue(library: World, folder: Path) -> None:
     write(folder, "a.md", "a")
     await library.sql("INSERT INTO tenant_plans (tenant, plan, since) VALUES ($1, 'free', 0)", library.tenant)
     await library.sql("UPDATE domains SET bytes = $1 WHERE tenant = $2", 2**30, library.tenant)

@@ -1,4 +1,4 @@
-"""What an agent remembers comes back as it was, to that agent alone."""
+"""Private memory: entries read back unchanged, by their agent only."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_random_json_values_come_back_with_their_types(
     runner.run(check())
 
 
-async def test_a_write_answers_as_the_contract_says(world: World) -> None:
+async def test_a_write_answers_in_the_specified_shape(world: World) -> None:
     assert await world.planner.remember("task_state", {"phase": 1}, session_id=SESSION, expires_in=3600) == {
         "success": True,
         "key": "task_state",
@@ -114,7 +114,7 @@ async def test_a_write_answers_as_the_contract_says(world: World) -> None:
     assert (answer["session_scoped"], answer["expires_at"], answer["scope"]) == (False, None, "global")
 
 
-async def test_a_read_answers_as_the_contract_says(world: World) -> None:
+async def test_a_read_answers_in_the_specified_shape(world: World) -> None:
     await world.planner.remember("goal", [1], metadata={"type": "plan"})
     world.clock.advance(seconds=60)
     await world.planner.remember("goal", [2], metadata={"type": "task"}, expires_in=10)

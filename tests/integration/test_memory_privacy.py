@@ -1,4 +1,4 @@
-"""A memory is its agent's alone: for other agents, other tenants and admins it does not exist."""
+"""Private memory is invisible to other agents, tenants and admins."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_whose_memory_it_is_follows_from_the_credential_not_from_its_kind(
     assert await by_token.recalled("k") == 1
 
 
-async def test_who_may_only_read_recalls_and_cannot_remember(world: World) -> None:
+async def test_a_reader_reads_memory_and_cannot_write_it(world: World) -> None:
     reader = await world.admin.create_agent("reader", permissions=["read"])
     for call in (reader.remember("k", 1), reader.forget("k")):
         with refused("PERMISSION_DENIED"):
@@ -116,7 +116,7 @@ async def test_an_archived_session_is_remembered_and_no_longer_written(world: Wo
     assert await world.analysis.memory_keys(session_id="all") == ["k"]
 
 
-async def test_an_admin_looks_into_a_memory_page_by_page_and_on_record(world: World) -> None:
+async def test_an_admin_inspects_a_memory_in_pages_and_is_audited(world: World) -> None:
     await world.analysis.remember("a", SECRET, metadata={"m": 1})
     await world.analysis.remember("gone", SECRET, expires_in=1)
     await world.analysis.remember("b", None, session_id=SESSION, expires_in=60)
@@ -152,7 +152,7 @@ async def test_an_inspection_shows_no_more_at_once_than_four_mebibytes(world: Wo
     assert [entry["key"] for entry in rest["entries"]] == ["k4", "k5"]
 
 
-async def test_nobody_but_an_admin_looks_into_a_memory(world: World) -> None:
+async def test_only_an_admin_inspects_a_memory(world: World) -> None:
     for caller in (world.planner, world.analysis):
         with refused("PERMISSION_DENIED"):
             await caller.call("memory.inspect", agent_id="analysis")
@@ -160,7 +160,7 @@ async def test_nobody_but_an_admin_looks_into_a_memory(world: World) -> None:
         await world.stranger.call("memory.inspect", agent_id="analysis")
 
 
-async def test_an_overview_answers_as_the_contract_says(world: World) -> None:
+async def test_an_overview_answers_in_the_specified_shape(world: World) -> None:
     assert (await world.analysis.call("memory.overview", agent_id="analysis"))["memory"] == {
         "global": {},
         "sessions": {},
@@ -214,7 +214,7 @@ async def test_an_overview_answers_as_the_contract_says(world: World) -> None:
     }
 
 
-async def test_an_overview_leaves_out_what_is_too_much_and_says_so(world: World) -> None:
+async def test_an_overview_is_bounded_and_flags_omissions(world: World) -> None:
     for number in range(5):
         await world.analysis.remember(f"k{number}", "x" * 1_000_000)
     for number in range(300):
@@ -241,7 +241,7 @@ async def test_an_overview_of_another_is_refused_alike_whether_there_is_such_an_
     assert all(refusal == refusals[0] for refusal in refusals)
 
 
-async def test_only_the_agent_itself_is_told_what_becomes_of_its_memory(world: World) -> None:
+async def test_only_the_agent_receives_events_of_its_memory(world: World) -> None:
     await world.analysis.remember("k", SECRET, session_id=SESSION, expires_in=5)
     await world.analysis.remember("g", SECRET)
     await world.analysis.forget("g")

@@ -1,4 +1,4 @@
-"""Search finds every visible message, however old, by misspelt words as by questions; senders and times are exact."""
+"""Message search: fuzzy, by sender and by time range."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_equal_texts_are_separate_results_newest_first(world: World) -> No
 
 
 @pytest.mark.req("MS-05")
-async def test_metadata_is_searched_unless_told_otherwise(world: World) -> None:
+async def test_metadata_is_searched_by_default(world: World) -> None:
     await world.planner.say("Done.", metadata={"component": "payments", "tags": ["billing"]})
     assert await world.review.found("payments") == ["Done."]
     assert await world.review.found("payments", search_metadata=False) == []
@@ -191,7 +191,7 @@ async def test_what_others_keep_private_does_not_even_change_a_score(world: Worl
 
 
 @pytest.mark.req("MS-15")
-async def test_nobody_learns_from_a_hit_what_others_have_searched_for(world: World) -> None:
+async def test_a_cache_hit_does_not_reveal_searches_of_others(world: World) -> None:
     await world.planner.say("the incident began at dawn")
     assert not (await world.review.search("incident"))["cache_hit"]
     assert not (await world.analysis.search("incident"))["cache_hit"]

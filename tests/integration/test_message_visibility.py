@@ -1,4 +1,4 @@
-"""Who sees which message: the four visibilities on every way of reading, and changing them."""
+"""The four message visibilities on every read path, and changes of them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_only_admins_write_to_admins(world: World) -> None:
 
 
 @pytest.mark.req("MS-13")
-async def test_an_admin_changes_who_sees_a_message_and_it_is_on_record(world: World, twin: Caller) -> None:
+async def test_an_admin_changes_the_visibility_of_a_message_and_is_audited(world: World, twin: Caller) -> None:
     number = await world.planner.say("a key nobody should see")
     answer = await world.admin.call(
         "message.set_visibility", session_id="s1", message_id=number, visibility="agent_only"
@@ -100,7 +100,7 @@ async def test_a_message_can_still_be_hidden_in_an_archived_session(world: World
 
 
 @pytest.mark.req("MS-13")
-async def test_an_admin_looks_into_all_messages_on_record_only(world: World) -> None:
+async def test_an_admin_inspects_all_messages_and_is_audited(world: World) -> None:
     await say_all(world.planner)
     assert await world.admin.heard() == ["public"]
     seen = await world.admin.call("message.inspect", session_id="s1")
@@ -126,7 +126,7 @@ async def test_events_of_messages_reach_only_those_who_may_see_them(world: World
     assert await told(world.admin) == ["public", "admin_only"]
 
 
-async def test_an_event_of_a_message_says_who_and_never_what(world: World) -> None:
+async def test_an_event_of_a_message_names_the_sender_and_no_content(world: World) -> None:
     start = await world.last_event()
     await world.planner.say("the words themselves", metadata={"secret": "value"}, recipient_id="review-2")
     (event,) = (await world.review.events(session_id="s1", after=start))["events"]
@@ -145,7 +145,7 @@ async def test_an_event_of_a_message_says_who_and_never_what(world: World) -> No
     assert "value" not in str(event)
 
 
-async def test_those_who_lose_and_those_who_gain_a_message_are_told(world: World, twin: Caller) -> None:
+async def test_a_visibility_change_is_published_to_old_and_new_readers(world: World, twin: Caller) -> None:
     number = await world.planner.say("mine", visibility="private")
     start = await world.last_event()
     await world.admin.call("message.set_visibility", session_id="s1", message_id=number, visibility="agent_only")
@@ -163,7 +163,7 @@ async def test_who_loses_a_message_learns_no_more_of_it_than_its_number(world: W
     assert event["data"] == {"message_id": number, "visibility": "private"}
 
 
-async def test_the_past_is_told_as_the_present_allows(world: World) -> None:
+async def test_past_events_follow_the_current_visibility(world: World) -> None:
     async def told(caller: Caller) -> list[tuple[str, str]]:
         answer = await caller.events(session_id="s1", after=0, types=["message.*"])
         return [(event["type"], event["subject"]) for event in answer["events"]]

@@ -1,4 +1,4 @@
-"""Messages: kept as they were sent, in one order, in threads, and paged while others write."""
+"""Messages: stored unchanged, ordered, threaded and paged during writes."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ async def test_what_a_message_cannot_be_is_refused_and_leaves_nothing(world: Wor
 
 @pytest.mark.req("MS-03")
 @pytest.mark.req("MS-10")
-async def test_an_answer_to_no_message_says_so(world: World) -> None:
+async def test_a_reply_to_a_missing_message_is_refused(world: World) -> None:
     elsewhere = await world.planner.create_session("s2")
     await elsewhere.say("in another session")
     with refused("MESSAGE_NOT_FOUND") as caught:
@@ -137,7 +137,7 @@ async def test_an_answer_to_no_message_says_so(world: World) -> None:
 
 
 @pytest.mark.req("MS-03")
-async def test_nobody_can_answer_what_it_may_not_see(world: World) -> None:
+async def test_a_reply_to_a_hidden_message_is_refused(world: World) -> None:
     hidden = await world.planner.say("mine", visibility="private")
     absent = await outcome(world.review.say("I know", parent_message_id=hidden + 1))
     assert await outcome(world.review.say("I know", parent_message_id=hidden)) == absent == "MESSAGE_NOT_FOUND"
@@ -253,7 +253,7 @@ async def test_a_deleted_session_takes_its_messages_along(world: World) -> None:
 
 
 @pytest.mark.req("MS-02")
-async def test_looking_at_a_session_shows_its_latest_messages(world: World, clock: FrozenClock) -> None:
+async def test_a_session_shows_its_latest_messages(world: World, clock: FrozenClock) -> None:
     for number in range(60):
         await world.planner.say(f"m{number}", visibility="private" if number == 59 else "public")
     clock.advance(seconds=120)
@@ -266,7 +266,7 @@ async def test_looking_at_a_session_shows_its_latest_messages(world: World, cloc
 
 
 @pytest.mark.req("MS-09")
-async def test_an_overview_tells_a_session_in_figures(world: World, clock: FrozenClock) -> None:
+async def test_an_overview_summarises_a_session_in_figures(world: World, clock: FrozenClock) -> None:
     await world.planner.say("one")
     await world.planner.say("two", visibility="private")
     await world.review.say("three")
@@ -296,7 +296,7 @@ async def test_a_generated_session_id_is_as_the_collaboration_api_shows_it(world
 
 
 @pytest.mark.req("MS-04")
-async def test_a_page_far_behind_is_read_apart_and_reads_alike(world: World) -> None:
+async def test_a_page_of_old_messages_reads_the_same(world: World) -> None:
     await asyncio.gather(*(world.analysis.say(f"m{number}") for number in range(40)))
     await world.planner.say("mine", visibility="private")
     assert await world.review.heard(offset=5_001) == []

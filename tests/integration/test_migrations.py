@@ -1,4 +1,4 @@
-"""Bringing a database to the schema this version knows."""
+"""Schema migrations."""
 
 from __future__ import annotations
 

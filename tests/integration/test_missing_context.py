@@ -1,4 +1,4 @@
-"""Missing context has a life: detected, asked for in every form, resolved; and is shown only to those it is for."""
+"""Missing context: detected, requested in every form, resolved, and shown to its audience only."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_a_question_is_reported_with_all_there_is_to_say_of_it(world: Worl
     assert (record.status, record.resolution_refs) == ("detected", ())
 
 
-async def test_what_is_not_said_of_a_question_has_a_sensible_default(world: World) -> None:
+async def test_omitted_fields_of_a_question_have_defaults(world: World) -> None:
     answer = await world.planner.call("missing.report", session_id=SESSION, question=QUESTION)
     assert (answer["severity"], answer["scope"], "already_open" in answer) == ("medium", "session", False)
 
@@ -125,7 +125,7 @@ async def test_the_same_question_in_another_session_is_another(world: World) -> 
     assert await report(elsewhere) != first
 
 
-async def test_an_id_of_ones_own_is_kept_and_taken_once(world: World) -> None:
+async def test_a_given_id_is_kept_and_unique(world: World) -> None:
     assert await report(world.planner, missing_id="missing_region") == "missing_region"
     assert await report(world.planner, missing_id="missing_region") == "missing_region"
     with refused("RECORD_EXISTS"):
@@ -151,7 +151,7 @@ async def test_reports_that_ask_nothing_or_too_much_are_refused(world: World) ->
     assert await listed(world.planner, status="all") == []
 
 
-async def test_a_session_has_only_so_many_open_questions(world: World) -> None:
+async def test_the_number_of_open_questions_of_a_session_is_limited(world: World) -> None:
     first = await report(world.planner)
     await world.sql(
         """
@@ -272,7 +272,7 @@ async def test_an_id_that_is_not_there_reads_like_one_that_is_closed(world: Worl
     assert words[0] == words[1]
 
 
-async def test_what_only_some_may_know_of_is_shown_to_nobody_else(world: World) -> None:
+async def test_a_question_is_shown_only_to_its_audience(world: World) -> None:
     missing_id = await report(world.planner)
     await world.sql("UPDATE records SET readable_by = $1 WHERE record_id = $2", '["orchestrator"]', missing_id)
     assert await questions(world.planner) == [QUESTION]
@@ -296,7 +296,7 @@ async def test_what_only_some_may_know_of_is_shown_to_nobody_else(world: World) 
     assert answer_key(missing_id) not in await world.review.keys()
 
 
-async def test_tenants_have_questions_of_their_own(world: World) -> None:
+async def test_tenants_have_separate_questions(world: World) -> None:
     await world.stranger.create_session(SESSION)
     missing_id = await report(world.planner, missing_id="missing_region")
     assert await report(world.stranger, "Theirs?", missing_id="missing_region") == missing_id
@@ -308,7 +308,7 @@ async def test_tenants_have_questions_of_their_own(world: World) -> None:
 # Asking in every form.
 
 
-async def test_a_question_to_the_user_stands_on_the_board(world: World) -> None:
+async def test_a_question_to_the_user_is_written_to_the_board(world: World) -> None:
     missing_id = await report(
         world.planner,
         needed_for="choosing a database",
@@ -383,7 +383,7 @@ async def test_a_task_is_only_for_those_who_take_part(world: World) -> None:
 
 
 @pytest.mark.req("AC-06")
-async def test_retrieval_finds_what_was_said_and_says_what_it_left_out(world: World) -> None:
+async def test_retrieval_finds_messages_and_records_omissions(world: World) -> None:
     near = await world.review.say("Customer data may be stored in the region Frankfurt only.")
     for name in ("Winifred", "Philippa", "Gwendolyn"):
         await world.review.say(f"A customer asked {name} about lunch.")
@@ -440,7 +440,7 @@ async def test_what_is_found_again_is_named_once_and_finding_nothing_is_an_answe
     assert [made["form"] for made in gap["requests"]] == ["retrieval"] * 3
 
 
-async def test_tools_and_policies_are_asked_for_on_record(world: World) -> None:
+async def test_tool_and_policy_requests_are_recorded(world: World) -> None:
     missing_id = await report(world.planner)
     tool = await request(world.planner, missing_id, "tool_invocation", tool="region_lookup", detail='{"customer": 7}')
     policy = await request(world.planner, missing_id, "policy_request", requested_from="data-protection")
@@ -453,7 +453,7 @@ async def test_tools_and_policies_are_asked_for_on_record(world: World) -> None:
     assert (await kept(world, "missing_context", missing_id)).requested_from == "data-protection"
 
 
-async def test_a_form_says_what_it_needs(world: World) -> None:
+async def test_a_request_form_names_its_missing_fields(world: World) -> None:
     missing_id = await report(world.planner)
     for form, field in (("peer_task", "agent_id"), ("tool_invocation", "tool"), ("policy_request", "requested_from")):
         with refused("INVALID_INPUT_FORMAT") as caught:
@@ -464,7 +464,7 @@ async def test_a_form_says_what_it_needs(world: World) -> None:
     assert (await the_one(world.planner, missing_id))["status"] == "detected"
 
 
-async def test_nobody_is_asked_forever(world: World) -> None:
+async def test_requests_expire(world: World) -> None:
     missing_id = await report(world.planner)
     for number in range(100):
         await request(world.planner, missing_id, "tool_invocation", tool=f"lookup{number}")
@@ -517,7 +517,7 @@ async def test_anyone_who_takes_part_resolves_by_naming_what_answers(world: Worl
     assert (await kept(world, "missing_context", missing_id)).status == "resolved"
 
 
-async def test_an_answer_in_words_is_kept_on_the_board(world: World) -> None:
+async def test_a_text_answer_is_written_to_the_board(world: World) -> None:
     missing_id = await report(world.planner)
     answer = await resolve(world.review, missing_id, answer="Frankfurt only.")
     assert answer["resolution_refs"] == [f"board:{SESSION}/{answer_key(missing_id)}/1.1"]
@@ -530,7 +530,7 @@ async def test_an_answer_in_words_is_kept_on_the_board(world: World) -> None:
     assert await world.planner.value(answer_key(missing_id)) == "Frankfurt only."
 
 
-async def test_a_resolution_is_said_in_one_way(world: World) -> None:
+async def test_a_resolution_is_either_an_answer_or_references(world: World) -> None:
     missing_id = await report(world.planner)
     for how in ({"resolution_refs": []}, {"resolution_refs": ["x"], "answer": "y"}, {"answer": ""}):
         with refused("INVALID_INPUT_FORMAT"):
@@ -683,7 +683,7 @@ async def test_after_a_restart_everything_is_as_it_was(world: World) -> None:
 
 @pytest.mark.req("AC-13")
 @pytest.mark.req("AC-15")
-async def test_followers_are_told_of_each_step_and_never_of_the_question(world: World) -> None:
+async def test_each_step_is_published_without_the_question(world: World) -> None:
     interest = EventFilter(SESSION, types=("context.missing.*",))
     missing_id = await report(world.planner, severity="high")
     await request(world.planner, missing_id, "user_question")

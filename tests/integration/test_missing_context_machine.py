@@ -1,4 +1,4 @@
-"""Missing context against a model of it: whatever is done in whatever order, each question is where it should be."""
+"""Missing context against a reference model, with random calls."""
 
 from __future__ import annotations
 

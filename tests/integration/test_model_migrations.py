@@ -1,4 +1,4 @@
-"""Moving a tenant to another embedding model: no search fails, and nothing changes unless the new one finds as much."""
+"""Migration to another embedding model without failed searches or lost recall."""
 
 from __future__ import annotations
 
@@ -242,9 +242,7 @@ async def test_a_tenant_moves_alone(world: World, app: App) -> None:
         await stranger.call("knowledge.show_model_migration")
 
 
-async def test_what_stops_a_move_is_told_and_it_goes_on_afterwards(
-    world: World, app: App, service: EmbeddingService
-) -> None:
+async def test_a_migration_reports_what_stops_it_and_resumes(world: World, app: App, service: EmbeddingService) -> None:
     await start(world, app)
     service.script = [Answer(401)]
     await app.scheduler.drain("embeddings.migrate")

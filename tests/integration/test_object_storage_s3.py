@@ -1,4 +1,4 @@
-"""Values in an S3 bucket: what was acknowledged is there, and the bucket's troubles are told as what they are."""
+"""Object storage in an S3 bucket: durability and error reporting."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ async def index(world: World) -> list[tuple[str, str | None]]:
 
 @pytest.mark.req("CE-F4")
 @pytest.mark.req("CE-F2")
-async def test_a_value_lies_under_its_tenant_and_its_agent_and_comes_back_whole(
+async def test_a_value_is_stored_under_tenant_and_agent_and_read_back_unchanged(
     world: World, objects: Objects, bucket: SharedBucket
 ) -> None:
     pointer = await stage_and_keep(world, objects)
@@ -312,7 +312,7 @@ async def test_a_short_trouble_goes_unnoticed(world: World, objects: Objects, li
 
 @pytest.mark.req("CE-F4")
 @pytest.mark.parametrize("mishap", [lose_the_request, lose_the_answer, fail])
-async def test_a_lasting_trouble_is_told_and_nothing_counts_as_stored(
+async def test_a_persistent_failure_is_reported_and_nothing_counts_as_stored(
     world: World, objects: Objects, line: Line, bucket: SharedBucket, mishap: Mishap
 ) -> None:
     line.always = mishap
@@ -326,9 +326,7 @@ async def test_a_lasting_trouble_is_told_and_nothing_counts_as_stored(
 
 
 @pytest.mark.req("CE-F4")
-async def test_a_bucket_that_does_not_answer_in_time_is_told(
-    world: World, objects: Objects, bucket: SharedBucket, line: Line
-) -> None:
+async def test_a_bucket_timeout_is_reported(world: World, objects: Objects, bucket: SharedBucket, line: Line) -> None:
     pointer = await stage_and_keep(world, objects)
     line.always = wait_until_the_end(line)
     hasty = Objects(world.app.database, impatient(bucket, line.address), world.clock)
@@ -340,7 +338,7 @@ async def test_a_bucket_that_does_not_answer_in_time_is_told(
 
 
 @pytest.mark.req("CE-F4")
-async def test_a_service_that_is_not_there_is_told(world: World, bucket: SharedBucket) -> None:
+async def test_an_unreachable_service_is_reported(world: World, bucket: SharedBucket) -> None:
     store = impatient(bucket, "http://127.0.0.1:9")
     with refused("OBJECT_STORAGE_UNAVAILABLE") as caught:
         await Objects(world.app.database, store, world.clock).stage(world.tenant, "planner", [VALUE])
@@ -351,7 +349,7 @@ async def test_a_service_that_is_not_there_is_told(world: World, bucket: SharedB
     assert await index(world) == [("deleting", None)]
 
 
-async def test_a_bucket_that_is_not_there_is_told_and_not_taken_for_an_empty_one(s3: str) -> None:
+async def test_a_missing_bucket_is_reported_and_not_treated_as_empty(s3: str) -> None:
     store = Bucket("no-such-bucket", prefix="", endpoint=s3, region=REGION, versioned=False, timeout_seconds=5)
     for work in (store.put("a", VALUE), store.get("a", None, 1), store.delete("a")):
         with refused("OBJECT_STORAGE_UNAVAILABLE") as caught:

@@ -1,4 +1,4 @@
-"""No statement reads a whole tenant where an index leads to the rows it wants."""
+"""No statement scans a whole tenant where an index exists."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def statements(module: ModuleType) -> list[str]:
     return [text.format_map(DIALECT) for text in texts]
 
 
-async def test_the_planner_is_told_of_every_index_by_the_name_it_has_for_it(tmp_path: Path) -> None:
+async def test_the_planner_gets_statistics_for_every_index(tmp_path: Path) -> None:
     async with Weft.open(tmp_path):
         pass
     database = apsw.Connection(str(tmp_path / "weft.db"))
@@ -113,7 +113,7 @@ async def test_the_planner_is_told_of_every_index_by_the_name_it_has_for_it(tmp_
     assert sorted(told) == sorted(indexes + trees)
 
 
-async def test_the_planner_is_told_once(tmp_path: Path) -> None:
+async def test_planner_statistics_are_written_once(tmp_path: Path) -> None:
     database = connect(str(tmp_path / "weft.db"))
     await database.open()
     await migrate(database, SystemClock())
@@ -152,7 +152,7 @@ async def test_a_search_of_the_log_goes_by_the_index_of_what_is_asked_for(asked:
     assert f"events_by_{asked.removesuffix('_id')} (tenant=? AND {asked}=? AND seq>? AND seq<?)" in step
 
 
-async def test_sources_that_nobody_waits_for_are_passed_over(tmp_path: Path) -> None:
+async def test_sources_that_are_not_due_are_skipped(tmp_path: Path) -> None:
     async with Weft.open(tmp_path):
         pass
     database = apsw.Connection(str(tmp_path / "weft.db"))

@@ -1,4 +1,4 @@
-"""Allowances by class and agent, in one process and across several."""
+"""Rate limits by class and agent, in one process and across several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engine does is there as portable records: listed in the order of the log, and shown by id."""
+"""Records of operations: listed in log order, and shown by id."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SEVERAL = ("one", "two", "three")
 
 
 @pytest.mark.req("AC-15")
-async def test_every_version_of_a_key_is_an_item_and_so_is_its_end(world: World) -> None:
+async def test_every_version_and_the_deletion_of_a_key_are_items(world: World) -> None:
     for value in SEVERAL[:2]:
         await world.planner.write("goal", value)
     await world.planner.delete("goal")
@@ -43,7 +43,7 @@ async def test_every_version_of_a_key_is_an_item_and_so_is_its_end(world: World)
 
 
 @pytest.mark.req("AC-15")
-async def test_all_that_agents_do_is_told_in_the_order_of_the_log(world: World) -> None:
+async def test_records_are_listed_in_log_order(world: World) -> None:
     await world.planner.write("goal", "ship")
     await world.analysis.say("done")
     await world.planner.remember("note", [1])
@@ -90,7 +90,7 @@ async def test_every_record_that_is_listed_is_valid_and_is_shown_by_its_id(world
 
 
 @pytest.mark.req("AC-04")
-async def test_content_is_said_where_it_is_small_and_open_and_else_named_by_its_digest(world: World) -> None:
+async def test_small_public_content_is_inline_and_other_content_is_a_digest(world: World) -> None:
     large = "x" * 2_049
     await world.planner.write("large", large)
     await world.planner.write("closed", "for few", readable_by=["orchestrator"])
@@ -132,7 +132,7 @@ async def test_what_is_pushed_rolled_back_and_removed_is_named_by_version(world:
     assert await ids(owner, item_id=f"{part}/b/1.1/removed") == [f"{part}/b/1.1/removed"]
 
 
-async def test_what_a_restore_brings_back_is_told_like_what_is_written(world: World) -> None:
+async def test_restored_values_are_recorded_like_writes(world: World) -> None:
     await world.planner.write("a", "1")
     await world.planner.snapshot("mark")
     await world.planner.write("a", "2")
@@ -243,7 +243,7 @@ async def test_events_are_records_where_they_are_asked_for(world: World) -> None
     assert "context_event" not in {entry["type"] for entry in await everything(world.planner, session_id="s1")}
 
 
-async def test_a_message_is_told_again_when_others_may_see_it(world: World) -> None:
+async def test_a_message_is_recorded_again_when_its_visibility_changes(world: World) -> None:
     number = await world.planner.say("psst", visibility="private")
     await world.admin.call("message.set_visibility", session_id="s1", message_id=number, visibility="public")
     items = await everything(world.analysis, session_id="s1", types=["context_item"])
@@ -274,9 +274,7 @@ async def test_a_page_is_never_larger_than_what_an_answer_should_be(
     assert await ids(world.planner, session_id="s1", types=["context_envelope"]) == [f"c{n}" for n in range(6)]
 
 
-async def test_looking_for_what_is_rare_takes_several_short_pages(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_rare_records_come_in_several_short_pages(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(list_records, "_EVENT_BATCH", 2)
     monkeypatch.setattr(list_records, "_MAX_EVENT_BATCHES", 2)
     monkeypatch.setattr(list_records, "_SCAN_WINDOW", 2)
@@ -358,7 +356,7 @@ async def test_an_id_that_several_records_have_needs_their_type(world: World) ->
         assert (await world.planner.call("records.show", record_id="x", type=kind))["type"] == kind
 
 
-async def test_what_was_pruned_is_told_without_what_it_said(world: World) -> None:
+async def test_pruned_values_are_recorded_without_content(world: World) -> None:
     owner = await world.planner.create_session("short", keep_versions=1)
     for number in range(20):
         await owner.write("goal", f"value {number}")
@@ -378,7 +376,7 @@ async def test_records_are_there_after_a_restart_and_in_every_process(world: Wor
     assert await everything(world.planner.at(other), session_id="s1") == before
 
 
-async def test_what_was_told_of_elsewhere_is_found_whatever_numbers_its_commits_had_there(world: World) -> None:
+async def test_imported_records_are_found_whatever_their_original_commit_numbers(world: World) -> None:
     for value in SEVERAL[:2]:
         await world.planner.write("goal", value)
     for version, commit in ((1, 7), (2, 1)):
@@ -397,7 +395,7 @@ async def test_what_was_told_of_elsewhere_is_found_whatever_numbers_its_commits_
     ]
 
 
-async def test_events_without_a_life_are_told_as_events_only(world: World) -> None:
+async def test_events_without_an_incarnation_are_listed_as_events_only(world: World) -> None:
     """As they were before lives were told."""
     await world.planner.write("goal")
     await world.sql(

@@ -1,4 +1,4 @@
-"""Redaction: an item that is shown no more, wherever records are shown, and by no other way."""
+"""Redacted items are hidden on every read path."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def all_told(caller: Caller, item_id: str) -> str:
 
 
 @pytest.mark.parametrize("state", ["removed", "policy_blocked"])
-async def test_what_was_removed_is_told_by_nothing_but_its_name(world: World, state: str) -> None:
+async def test_a_removed_item_shows_only_its_id(world: World, state: str) -> None:
     await world.planner.write("goal", SECRET, reason="for bob@example.com")
     answer = await redact(world.planner, GOAL, state, method="by hand")
     assert (answer["redaction_state"], answer["redacted_by"]) == (state, "orchestrator")
@@ -81,7 +81,7 @@ async def test_a_masked_item_shows_the_digest_and_size_of_what_it_shows(world: W
     assert DIGEST.encode() not in bundle
 
 
-async def test_a_summarized_item_says_what_was_given_instead(world: World, clock: FrozenClock) -> None:
+async def test_a_summarized_item_shows_its_summary(world: World, clock: FrozenClock) -> None:
     await world.planner.write("goal", SECRET)
     await redact(world.planner, GOAL, "summarized", replacement="call the customer")
     record = (await shown(world.review, GOAL))["record"]
@@ -150,7 +150,7 @@ async def test_a_recorded_item_keeps_nothing_of_what_came_with_it(world: World) 
     assert not [word for word in ("bob@", "4711-zulu", DIGEST) if word in text]
 
 
-async def test_what_quotes_a_redacted_item_names_it_and_says_no_more(world: World) -> None:
+async def test_a_quote_of_a_redacted_item_shows_only_its_id(world: World) -> None:
     await world.planner.write("goal", SECRET)
     assembly = {
         "schema_version": "0.1.0",
@@ -189,9 +189,7 @@ async def test_what_quotes_a_redacted_item_names_it_and_says_no_more(world: Worl
         {"assembly_id": "q1", "target": "model", "source_item_refs": [GOAL], "ordered_blocks": [{"content": SECRET}]},
     ],
 )
-async def test_what_is_made_of_a_redacted_item_as_a_whole_says_nothing_of_it(
-    world: World, quoting: dict[str, Any]
-) -> None:
+async def test_derived_records_reveal_nothing_of_a_redacted_item(world: World, quoting: dict[str, Any]) -> None:
     await world.planner.write("goal", SECRET)
     made = {"schema_version": "0.1.0", "created_at": AT, **quoting}
     await world.planner.call("records.add", session_id=SESSION, records=[made])
@@ -332,7 +330,7 @@ async def test_only_an_author_or_an_admin_redacts(world: World) -> None:
         await redact(reader, GOAL)
 
 
-async def test_nobody_learns_from_redacting_what_they_may_not_see(world: World) -> None:
+async def test_redacting_does_not_reveal_hidden_items(world: World) -> None:
     await world.planner.write("closed", SECRET, readable_by=["orchestrator"])
     number = await world.analysis.say("mine", visibility="private")
     await world.analysis.remember("own", {"a": 1})
@@ -353,7 +351,7 @@ async def test_nobody_learns_from_redacting_what_they_may_not_see(world: World) 
     assert len((await world.analysis.events(personal=True, types=["context.redaction.*"]))["events"]) == 2
 
 
-async def test_who_is_told_is_who_may_read_the_key_now(world: World) -> None:
+async def test_events_of_a_redaction_follow_the_current_acl_of_the_key(world: World) -> None:
     await world.planner.write("goal", SECRET)
     await world.planner.write("goal", "closed", readable_by=["orchestrator"])
     await redact(world.planner, GOAL)
@@ -361,7 +359,7 @@ async def test_who_is_told_is_who_may_read_the_key_now(world: World) -> None:
     assert len((await world.planner.events(session_id=SESSION, types=["context.redaction.*"]))["events"]) == 1
 
 
-async def test_a_redaction_is_an_event_and_on_record_without_what_was_said(world: World) -> None:
+async def test_a_redaction_is_published_and_audited_without_content(world: World) -> None:
     await world.planner.write("goal", SECRET)
     await redact(world.planner, GOAL, "summarized", replacement="somebody")
     (event,) = (await world.review.events(session_id=SESSION, types=["context.redaction.applied"]))["events"]

@@ -1,4 +1,4 @@
-"""Sessions from creation to deletion, and whose they are."""
+"""Sessions from creation to deletion, and their owners."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BOARD_READS = ("list", "snapshots", "check_board")
 
 @pytest.mark.req("SC-01")
 @pytest.mark.req("MS-02")
-async def test_a_session_gets_an_id_of_its_own_unless_one_is_given(world: World) -> None:
+async def test_a_session_id_is_generated_unless_given(world: World) -> None:
     created = await world.planner.call("session.create", purpose="work")
     assert re.fullmatch(r"session_[0-9a-f]{16}", created.pop("session_id"))
     assert created == {"success": True, "created_by": "planner", "created_at": "2026-02-20T14:30:00Z"}
@@ -160,7 +160,7 @@ async def test_a_reader_cannot_create_or_end_sessions(world: World) -> None:
 
 
 @pytest.mark.req("SC-19")
-async def test_an_admin_can_inspect_a_whole_session_and_is_put_on_record(world: World) -> None:
+async def test_an_admin_can_inspect_a_whole_session_and_is_audited(world: World) -> None:
     await world.planner.write("goal", "ship", ttl_seconds=60)
     await world.planner.snapshot("mark")
     inspected = await world.admin.inspect()

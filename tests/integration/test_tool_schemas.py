@@ -1,4 +1,4 @@
-"""What a tool's schema promises: it accepts whatever one of its actions accepts, and says what each needs."""
+"""A tool's schema accepts what one of its actions accepts, and lists what each requires."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def test_a_tool_accepts_every_request_of_its_operations(operation: Operation) ->
             assert refusals(operation, {**VALID[operation.name], name: value}) == [], (name, value)
 
 
-def test_every_tool_of_several_operations_says_what_it_is_for() -> None:
+def test_every_tool_of_several_operations_has_a_description() -> None:
     assert GROUPED_HELP.keys() == SHARED.keys()
 
 
 @pytest.mark.parametrize("tool", SHARED)
-def test_a_shared_field_says_which_actions_have_it_and_which_need_it(tool: str) -> None:
+def test_a_shared_field_lists_the_actions_that_accept_and_require_it(tool: str) -> None:
     properties = tool_schema(SHARED[tool])["properties"]
     for operation in SHARED[tool]:
         required = standalone(operation.request).get("required", ())
@@ -62,7 +62,7 @@ def test_a_shared_field_says_which_actions_have_it_and_which_need_it(tool: str) 
             assert needed or name not in required, name
 
 
-def test_the_merged_schema_says_what_differs_between_actions() -> None:
+def test_the_merged_schema_describes_differences_between_actions() -> None:
     properties = tool_schema(SHARED["context_history"])["properties"]
     assert "(Required for diff.)" in properties["from_version"]["description"]
     assert "bisect: A version without the text." in properties["from_version"]["description"]

@@ -1,4 +1,4 @@
-"""OpenTelemetry: each call is a span named after its operation, once somebody installs a tracer."""
+"""OpenTelemetry: each call is a span named after its operation, if a tracer is installed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.correlated import BAGGAGE, SPAN, TRACE
+from support.correlation import BAGGAGE, SPAN, TRACE
 
 _PROGRAM = """
 import asyncio, contextlib, sys
@@ -97,7 +97,7 @@ asyncio.run(main())
 
 
 @pytest.mark.req("AC-12")
-def test_a_span_goes_on_with_the_trace_that_its_call_came_with(tmp_path: Path) -> None:
+def test_a_span_continues_the_trace_of_its_call(tmp_path: Path) -> None:
     told = subprocess.run(
         [sys.executable, "-c", _TRACED, str(tmp_path), TRACE, SPAN, BAGGAGE],
         check=True,

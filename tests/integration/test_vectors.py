@@ -1,4 +1,4 @@
-"""Vectors that PostgreSQL itself looks through."""
+"""Vector search inside PostgreSQL."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import asyncpg
 import numpy as np
 import pytest
 
+from support.collection_replicas import ANN, COLLECTION, MODEL, CollectionWriter, changed, new_chunk, opened, settle
 from support.databases import new_postgres_database
-from support.librarian import ANN, COLLECTION, MODEL, Librarian, changed, new_chunk, opened, settle
 from support.plain_collection import DIMENSIONS, made_up, vector_of
 from support.world import refused
 from weft.capabilities.search.index_view import CollectionQuery
@@ -115,9 +115,9 @@ async def test_views_of_many_leave_out_what_is_hidden(
 async def test_a_collection_with_many_is_indexed_by_itself(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.app.search.replicas._INDEXED_BEYOND", 20)
     async with opened(world, None) as indexes:
-        librarian = Librarian(world, indexes)
-        await librarian.add(60)
-        await librarian.check()
+        collection = CollectionWriter(world, indexes)
+        await collection.add(60)
+        await collection.check()
         await settle(indexes)
         found = await world.rows(
             "SELECT COUNT(*) FROM pg_indexes WHERE tablename = $1 AND indexdef LIKE $2",
@@ -125,10 +125,10 @@ async def test_a_collection_with_many_is_indexed_by_itself(world: World, monkeyp
             "%hnsw%",
         )
         assert found[0][0] == 1
-        await librarian.check()
+        await collection.check()
 
 
-async def test_what_an_interrupted_attempt_left_is_made_anew(world: World, vectors: np.ndarray) -> None:
+async def test_an_interrupted_index_build_is_redone(world: World, vectors: np.ndarray) -> None:
     connection = await asyncpg.connect(world.url)
     try:
         await connection.execute(
@@ -150,7 +150,7 @@ async def test_what_an_interrupted_attempt_left_is_made_anew(world: World, vecto
 
 
 @pytest.mark.req("CE-F42")
-async def test_a_tenant_s_vectors_lie_in_a_table_of_their_own_that_is_guarded(
+async def test_the_vectors_of_a_tenant_have_their_own_partition_with_row_level_security(
     world: World, vectors: np.ndarray
 ) -> None:
     partition = partition_of(world.tenant)
@@ -162,7 +162,7 @@ async def test_a_tenant_s_vectors_lie_in_a_table_of_their_own_that_is_guarded(
     assert list(through) == []
 
 
-async def test_a_server_without_pgvector_is_told_what_it_lacks(
+async def test_a_server_without_pgvector_gives_a_clear_error(
     world: World, postgres: str, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = await new_postgres_database(postgres, f"bare{world.tenant}", migrated=False)
@@ -199,15 +199,15 @@ async def test_an_index_that_could_not_be_made_is_tried_again_after_a_pause(
     monkeypatch.setattr("weft.app.search.replicas._REST_SECONDS", pause)
     build = AsyncMock(side_effect=asyncpg.OutOfMemoryError("not now"))
     async with opened(world, None) as indexes:
-        librarian = Librarian(world, indexes)
-        await librarian.add(60)
+        collection = CollectionWriter(world, indexes)
+        await collection.add(60)
         with monkeypatch.context() as broken:
             broken.setattr("weft.storage.sql.vectors.PgVectors._build", build)
             for _ in range(3):
-                await librarian.check()
+                await collection.check()
                 await settle(indexes)
         assert (build.await_count, await indexes_of(world)) == (attempts, [])
-        await librarian.check()
+        await collection.check()
         await settle(indexes)
         assert len(await indexes_of(world)) == (0 if pause else 1)
 
@@ -216,7 +216,7 @@ async def test_an_index_that_another_process_is_making_is_not_counted_as_made(wo
     search = world.app.database.vector_search(world.tenant, COLLECTION, MODEL)
     assert search is not None
     async with opened(world, None) as indexes:
-        await Librarian(world, indexes).add(60)
+        await CollectionWriter(world, indexes).add(60)
     name = _index_name(world.tenant, COLLECTION, MODEL)
     connection = await asyncpg.connect(world.url)
     try:
@@ -244,18 +244,18 @@ async def test_the_index_of_a_collection_that_is_gone_goes_too(world: World, vec
 
 async def test_vectors_of_other_dimensions_count_as_none(world: World) -> None:
     async with opened(world, None) as indexes:
-        librarian = Librarian(world, indexes)
-        numbers = await librarian.add(30)
+        collection = CollectionWriter(world, indexes)
+        numbers = await collection.add(30)
         odd = numbers[::3]
-        longer = {number: vector_of(librarian.random, DIMENSIONS + 4) for number in odd}
-        await librarian.change(lambda store: store.add_vectors(COLLECTION, MODEL, longer))
+        longer = {number: vector_of(collection.random, DIMENSIONS + 4) for number in odd}
+        await collection.change(lambda store: store.add_vectors(COLLECTION, MODEL, longer))
         for number in odd:
-            librarian.plain.chunks[number] = changed(librarian.plain.chunks[number], vector=None)
-        await librarian.check()
+            collection.plain.chunks[number] = changed(collection.plain.chunks[number], vector=None)
+        await collection.check()
         search = world.app.database.vector_search(world.tenant, COLLECTION, MODEL)
         assert search is not None
         assert await search.prepare()
-        question = question_of(librarian.random).astype("<f2").tobytes()
+        question = question_of(collection.random).astype("<f2").tobytes()
         near = await search.nearest(question, 100)
         assert {chunk.number for chunk in near} == {*numbers} - {*odd}
 
@@ -290,7 +290,7 @@ async def test_cosines_with_several_questions_are_worked_out_at_once(world: Worl
         assert np.allclose(cosines, questions @ vectors[number - 1], atol=2e-3)
 
 
-async def test_whoever_builds_an_index_tells_the_planner_how_much_there_is(world: World, vectors: np.ndarray) -> None:
+async def test_an_index_build_updates_planner_statistics(world: World, vectors: np.ndarray) -> None:
     connection = await asyncpg.connect(world.url)
     try:
         assert await connection.fetchval("SELECT reltuples FROM pg_class WHERE relname = 'chunks'") >= COUNT

@@ -1,4 +1,4 @@
-"""Events go to the addresses of others: signed, in order, tried again, given up and taken up once more."""
+"""Webhooks: signed, ordered, retried with backoff, dead-lettered and replayed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from standardwebhooks import Webhook as Verifier
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from support.bundles import exported, imported
-from support.hooks import deliveries, hook, later, look_at_once, parsed, shown, until
-from support.receiver import Receiver, receiver
+from support.webhook_receiver import Receiver, receiver
+from support.webhooks import deliveries, hook, later, look_at_once, parsed, shown, until
 from support.world import refused
 from weft.app.diagnostics.checks import CheckStatus, check_database
 from weft.capabilities.events.webhooks.model import RETRY_AFTER_SECONDS
@@ -85,7 +85,7 @@ async def test_an_event_arrives_as_a_cloudevent_with_a_signature_that_holds(worl
         Verifier("whsec_" + "QUJD" * 8).verify(call.body, call.headers)
 
 
-async def test_a_secret_of_ones_own_signs(world: World, there: Receiver) -> None:
+async def test_a_given_secret_signs(world: World, there: Receiver) -> None:
     secret = "whsec_" + "QUJD" * 8
     assert (await hook(world.admin, there.url, secret=secret))["secret"] == secret
     await world.planner.write("goal")
@@ -147,7 +147,7 @@ async def test_only_the_types_and_the_session_asked_for_are_sent(world: World) -
         await hook(world.admin, CLOSED, session_id="nowhere")
 
 
-async def test_what_its_maker_may_not_be_told_is_not_sent(world: World, there: Receiver) -> None:
+async def test_events_hidden_from_the_owner_are_not_sent(world: World, there: Receiver) -> None:
     await hook(world.admin, there.url)
     await world.planner.write("closed", readable_by=["orchestrator"])
     await world.planner.say("between us", visibility="private")
@@ -218,7 +218,7 @@ async def test_what_was_given_up_can_be_sent_again(world: World, there: Receiver
             await world.admin.call("webhook.replay", **wrong, **replay)
 
 
-async def test_the_doctor_tells_of_what_was_given_up(world: World, there: Receiver) -> None:
+async def test_the_doctor_reports_dead_letters(world: World, there: Receiver) -> None:
     made = await hook(world.admin, there.url, types=["board.*"])
     await give_up(world, there, made, "goal")
     found = {finding.check: finding for finding in await check_database(world.settings, world.clock)}
@@ -284,7 +284,7 @@ async def test_a_receiver_that_is_gone_is_called_no_more(world: World, there: Re
     assert [call.event["data"]["data"]["version"] for call in sorted(there.calls[1:], key=lambda c: c.seq)] == [1, 2]
 
 
-async def test_a_disabled_webhook_goes_on_where_it_stopped(world: World, there: Receiver) -> None:
+async def test_a_reenabled_webhook_resumes_where_it_stopped(world: World, there: Receiver) -> None:
     made = await hook(world.admin, there.url, types=["board.*"])
     switched = await world.admin.call("webhook.update", webhook_id=made["webhook_id"], enabled=False)
     assert (switched["enabled"], switched["reason"]) == (False, "disabled by human:admin")
@@ -328,7 +328,7 @@ async def test_a_redirect_is_not_followed(world: World, there: Receiver) -> None
         assert elsewhere.calls == []
 
 
-async def test_where_nobody_answers_one_attempt_speaks_for_all_that_wait(world: World) -> None:
+async def test_an_unreachable_receiver_gets_one_attempt_for_all_pending_events(world: World) -> None:
     made = await hook(world.admin, CLOSED, types=["board.*"])
     await world.admin.call("webhook.update", webhook_id=made["webhook_id"], enabled=False)
     for number in range(20):
@@ -369,7 +369,7 @@ async def test_a_receiver_that_asks_for_a_pause_gets_it(world: World, there: Rec
     assert [call.event["subject"] for call in there.calls[1:]] == ["one", "two", "three"]
 
 
-async def test_a_slow_receiver_keeps_nobody_else_waiting(world: World, there: Receiver) -> None:
+async def test_a_slow_receiver_does_not_block_others(world: World, there: Receiver) -> None:
     async with receiver(host="localhost") as quick:
         there.open.clear()
         for _ in range(3):
@@ -398,7 +398,7 @@ async def test_a_receiver_that_does_not_answer_does_not_keep_the_server_from_sto
     assert there.times == {there.calls[0].id: 2}
 
 
-async def test_a_test_event_is_sent_at_once_and_the_answer_is_told(world: World, there: Receiver) -> None:
+async def test_a_test_event_is_sent_at_once_and_its_response_returned(world: World, there: Receiver) -> None:
     made = await hook(world.admin, there.url, types=["never.*"])
     told = await world.admin.call("webhook.test", webhook_id=made["webhook_id"])
     assert told == {"delivered": True, "status": 200, "error": None}
@@ -460,7 +460,7 @@ async def test_a_secret_is_shown_once_and_on_no_record(world: World, there: Rece
     ("path", "told"),
     [("/hook", "/hook"), ("/services/T0/B0/not-for-all", "/service..."), ("/in?key=not-for-all", "/in?...")],
 )
-async def test_an_address_is_told_without_what_may_be_a_secret_in_it(world: World, path: str, told: str) -> None:
+async def test_a_url_is_shown_without_secrets(world: World, path: str, told: str) -> None:
     host = CLOSED.removesuffix("/hook")
     made = await hook(world.admin, f"{host}{path}")
     (seen,) = (await world.admin.call("webhook.list"))["webhooks"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from test_mcp_direct_calls import ENVELOPE, ERAS, LEGACY, MODERN, both
 
-from support.correlated import BAGGAGE, DURING, HEADERS, META, TASK, TRACE, TRACEPARENT, TURN, events_of, the_event
+from support.correlation import BAGGAGE, DURING, HEADERS, META, TASK, TRACE, TRACEPARENT, TURN, events_of, the_event
 from support.team import opened
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.trace_context import META_KEYS

@@ -1,4 +1,4 @@
-"""Bundles as tests see them: made by a caller, taken apart, and carried to another installation."""
+"""Bundles: helpers to export, take apart and import them."""
 
 from __future__ import annotations
 

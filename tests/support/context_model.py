@@ -1,4 +1,4 @@
-"""An agent's context as plain Python: a root and its parts, each of them a line of the model of history."""
+"""Reference model of an agent's context: a root line and its parts."""
 
 from __future__ import annotations
 

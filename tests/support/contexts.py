@@ -1,4 +1,4 @@
-"""Words for agents that push, pull and read their context, so that tests read like prose."""
+"""Helpers for agents that push, pull and read their context."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service that embeds: a real HTTP server that speaks as OpenAI's does, and answers as it is told."""
+"""An HTTP embedding service with the OpenAI API that gives scripted answers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""History as plain Python: every state is a dictionary, every past a walk from commit to commit.
+"""Reference model of history: every state is a dictionary, every past a walk from commit to commit.
 
-It knows nothing of how history is stored, only what must be true of it.
+It is independent of how history is stored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Collections in tests: vectors that cost nothing, and words to see what stands where."""
+"""Indexed session items: a scripted embedder, and helpers that read what is indexed."""
 
 from __future__ import annotations
 

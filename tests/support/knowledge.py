@@ -1,4 +1,4 @@
-"""Knowledge in tests: an embedder that costs nothing, and words to fill a domain and look at what is found of it."""
+"""Knowledge helpers: a cheap embedder, and functions to fill and search a domain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A collection in the plainest way: what its copies must agree with."""
+"""Reference model of a collection that replicas must agree with."""
 
 from __future__ import annotations
 

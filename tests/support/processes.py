@@ -1,4 +1,4 @@
-"""Processes of their own that a test starts, asks to stop and kills, and what such a process does."""
+"""Processes that a test starts, stops and kills."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import weft.storage.sql.dialects.sqlite
 from support.databases import connect_without_fsync
-from support.hooks import until
+from support.webhooks import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -37,7 +37,7 @@ _context.set_forkserver_preload(
 )
 
 
-class Ahead:
+class ClockAhead:
     """A clock that is ahead of the machine's."""
 
     def __init__(self, seconds: float) -> None:
@@ -66,7 +66,7 @@ class Running:
 
 @asynccontextmanager
 async def process(
-    make: Callable[[str, str, Ahead], App], world: World, ahead_seconds: int = 0
+    make: Callable[[str, str, ClockAhead], App], world: World, ahead_seconds: int = 0
 ) -> AsyncIterator[Running]:
     """Run an App in a process of its own, on a world's database, and kill it at the end of the block.
 
@@ -94,9 +94,11 @@ async def killed_when(running: AbstractAsyncContextManager[Running], reached: Ca
         await until(reached)
 
 
-def _live(make: Callable[[str, str, Ahead], App], url: str, data: str, ahead_seconds: int, opened: Connection) -> None:
+def _live(
+    make: Callable[[str, str, ClockAhead], App], url: str, data: str, ahead_seconds: int, opened: Connection
+) -> None:
     weft.storage.sql.dialects.sqlite._connect = connect_without_fsync
-    asyncio.run(_stay(make(url, data, Ahead(ahead_seconds)), opened))
+    asyncio.run(_stay(make(url, data, ClockAhead(ahead_seconds)), opened))
 
 
 async def _stay(app: App, opened: Connection) -> None:

@@ -1,4 +1,4 @@
-"""Words for tests of records."""
+"""Helpers for tests of records."""
 
 from __future__ import annotations
 

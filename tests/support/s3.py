@@ -1,4 +1,4 @@
-"""An S3 service on this machine, and buckets in it."""
+"""A local S3 service and its buckets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real server process with a team of agents on it, and words to reach it over HTTP, MCP and stdio."""
+"""A server process with a team of agents, reached over HTTP, MCP and stdio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tenant with people and agents in it, and words to let them act, so that tests read like prose."""
+"""A tenant with an admin, agents and a session, and helpers to call operations as each of them."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.correlated import BAGGAGE, DURING, META, SPAN, TASK, TRACE, TRACEPARENT, TURN
+from support.correlation import BAGGAGE, DURING, META, SPAN, TASK, TRACE, TRACEPARENT, TURN
 from weft.kernel.correlation import NO_CORRELATION, Correlation, NativeId
 from weft.kernel.errors import InvalidInput
 from weft.kernel.trace_context import (

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from support.receiver import receiver
+from support.webhook_receiver import receiver
 from support.world import refused
 from weft.capabilities.events.webhooks.model import RETRY_AFTER_SECONDS, Attempt, backoff_seconds, signed_headers
 from weft.providers.webhook_sender import HttpSender, is_public

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.full_run import examples
-from support.rows import NOW, document_collection, numbers, ranked, said, talk, weighed
+from support.small_collections import NOW, document_collection, numbers, ranked, said, talk, weighed
 from weft.capabilities.search.model import Query, RankingWeights
 from weft.capabilities.search.selection import choose
 from weft.kernel.clock import DAY_MICROS

@@ -46,7 +46,7 @@ class AccessStoreContract:
         assert await stores.access.epoch() == before + 1
         assert await elsewhere.access.epoch() == untouched
 
-    async def test_a_principal_knows_whether_it_stands_below_an_agent(self, stores: ContractStores) -> None:
+    async def test_a_principal_knows_whether_it_descends_from_an_agent(self, stores: ContractStores) -> None:
         assert await stores.access.add_principal(principal("planner"))
         assert await stores.access.add_principal(principal("helper", "planner"))
         assert await stores.access.principal("planner") == principal("planner")
@@ -58,7 +58,7 @@ class AccessStoreContract:
         assert not await stores.access.add_principal(principal("planner"))
         assert await elsewhere.access.add_principal(principal("planner"))
 
-    async def test_principals_are_listed_by_id_behind_one(self, stores: ContractStores) -> None:
+    async def test_principals_are_listed_by_id_after_a_cursor(self, stores: ContractStores) -> None:
         for principal_id in ("z", "x", "y"):
             await stores.access.add_principal(principal(principal_id))
         assert [found.principal_id for found in await stores.access.principals("x", 1)] == ["y"]
@@ -84,7 +84,7 @@ class AccessStoreContract:
         assert await stores.access.token("t2") == token("t2", "key_2")
         assert {found.key_id for found in await stores.access.keys_of("planner")} == {"key_1", "key_2"}
 
-    async def test_the_first_revocation_of_a_token_stands(self, stores: ContractStores) -> None:
+    async def test_the_first_revocation_of_a_token_is_kept(self, stores: ContractStores) -> None:
         await stores.access.add_token(token("t1"))
         await stores.access.revoke_token("t1", 5)
         await stores.access.revoke_token("t1", 6)

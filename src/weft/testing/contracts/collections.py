@@ -83,7 +83,7 @@ class CollectionStoreContract:
         await stores.collections.remove(COLLECTION, [1, 3])
         assert [await stores.collections.count_vectors(COLLECTION, model) for model in (MODEL, NEXT_MODEL)] == [1, 1]
 
-    async def test_what_stands_behind_a_number_comes_in_order(self, stores: ContractStores) -> None:
+    async def test_chunks_after_a_number_come_in_order(self, stores: ContractStores) -> None:
         await stores.collections.add(COLLECTION, parts(4), {MODEL: vectors(4)})
         await stores.collections.remove(COLLECTION, [3])
         standing = await stores.collections.standing_after(COLLECTION, 1, 10, MODEL)
@@ -110,9 +110,7 @@ class CollectionStoreContract:
         assert list(await stores.collections.numbers_of(COLLECTION, "a", "guide.md", 2)) == [5, 4, 3, 2, 1]
         assert list(await stores.collections.numbers_of(COLLECTION, "a", "guide.md", 1)) == []
 
-    async def test_what_stands_on_no_collection_any_more_is_forgotten(
-        self, stores: ContractStores, elsewhere: ContractStores
-    ) -> None:
+    async def test_removed_chunks_are_deleted_for_good(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         for where in (stores, elsewhere):
             await where.vectors.keep("m", {CHUNK.digest: b"v"}, 10)
         await stores.vectors.keep("n", {CHUNK.digest: b"v", b"other": b"v"}, 10)
@@ -124,7 +122,7 @@ class CollectionStoreContract:
         await stores.collections.remove(COLLECTION, [2])
         assert (await stores.vectors.count(), await elsewhere.vectors.count()) == (1, 1)
 
-    async def test_what_stood_on_a_collection_that_is_taken_away_is_forgotten(self, stores: ContractStores) -> None:
+    async def test_chunks_of_a_deleted_collection_are_deleted_for_good(self, stores: ContractStores) -> None:
         for model in ("m", "n"):
             await stores.vectors.keep(model, {CHUNK.digest: b"v", b"other": b"v"}, 10)
         await stores.collections.add(COLLECTION, parts(2), {})
@@ -143,7 +141,7 @@ class CollectionStoreContract:
         assert [chunk.number for chunk in await stores.collections.newest(COLLECTION, ["b"], 3)] == [1]
         assert [chunk.number for chunk in await stores.collections.newest(COLLECTION, ["a", "b"], 2)] == [301, 300]
 
-    async def test_a_collection_that_is_put_up_again_is_another_one(self, stores: ContractStores) -> None:
+    async def test_a_recreated_collection_is_a_new_one(self, stores: ContractStores) -> None:
         await stores.collections.add(COLLECTION, parts(2), {MODEL: vectors(2)})
         await stores.collections.add(OTHER, parts(1), {MODEL: vectors(1)})
         before = await stores.collections.state(COLLECTION)

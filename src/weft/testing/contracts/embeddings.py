@@ -53,7 +53,7 @@ class EmbedderContract:
         for row, vectors in zip(together, apart, strict=True):
             assert np.array_equal(vectors, [row] * 3)
 
-    async def test_a_question_is_near_what_says_the_same(self, embedder: Embedder) -> None:
+    async def test_a_query_is_close_to_text_with_the_same_meaning(self, embedder: Embedder) -> None:
         [question] = await embedder.embed(["when is the invoice due"], "query")
         near, far = await embedder.embed(["the invoice is due on friday", "penguins cannot fly"], "passage")
         assert question @ near > question @ far
@@ -106,7 +106,9 @@ class VectorStoreContract:
         left = await stores.vectors.find("m", DIGESTS[:5])
         assert {digest: found.used_at for digest, found in left.items()} == {DIGESTS[0]: 100, DIGESTS[4]: 20}
 
-    async def test_what_is_forgotten_can_be_kept_anew(self, stores: ContractStores, elsewhere: ContractStores) -> None:
+    async def test_a_deleted_vector_can_be_stored_again(
+        self, stores: ContractStores, elsewhere: ContractStores
+    ) -> None:
         for where in (stores, elsewhere):
             await where.vectors.keep("m", {DIGESTS[0]: b"old", DIGESTS[1]: b"old"}, 10)
         await stores.vectors.forget("m", [DIGESTS[0], DIGESTS[0], b"?" * 32])
@@ -128,7 +130,7 @@ class VectorStoreContract:
 class TenantModelStoreContract:
     """What is said of models holds until something else is said."""
 
-    async def test_the_last_word_on_a_model_holds(self, stores: ContractStores, elsewhere: ContractStores) -> None:
+    async def test_the_last_setting_of_a_model_wins(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.tenant_models.set("b", "allowed", 10)
         await stores.tenant_models.set("a", "building", 20)
         await stores.tenant_models.set("a", "serving", 30)
@@ -136,9 +138,7 @@ class TenantModelStoreContract:
         assert await stores.tenant_models.held() == await stores.tenant_models.listed()
         assert await elsewhere.tenant_models.listed() == []
 
-    async def test_nothing_is_said_of_a_model_that_was_removed(
-        self, stores: ContractStores, elsewhere: ContractStores
-    ) -> None:
+    async def test_a_removed_model_has_no_setting(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.tenant_models.set("a", "allowed", 10)
         assert not await elsewhere.tenant_models.remove("a")
         assert await stores.tenant_models.remove("a")

@@ -59,7 +59,7 @@ class EventStoreContract:
         assert [each.event.subject for each in await stores.events.before(2, 10)] == ["a"]
         assert list(await stores.events.before(1, 10)) == []
 
-    async def test_an_event_comes_back_with_those_who_may_be_told(self, stores: ContractStores) -> None:
+    async def test_an_event_is_read_with_its_audience(self, stores: ContractStores) -> None:
         await stores.outbox.publish(event("a"))
         (found,) = await stores.events.after(0, None, 10)
         assert (found.participants, found.readable_by) == (("subagent:*",), ("*",))
@@ -128,7 +128,7 @@ class EventStoreContract:
             from_micros(5),
         )
 
-    async def test_numbers_are_reserved_in_a_row_behind_all_there_are(
+    async def test_reserved_sequence_numbers_follow_all_existing_ones(
         self, stores: ContractStores, elsewhere: ContractStores
     ) -> None:
         await stores.outbox.publish(event("a"), event("b"))

@@ -60,7 +60,7 @@ class DomainStoreContract:
         assert await stores.domains.find("none") is None
         assert list(await stores.domains.all()) == [other, DOMAIN]
 
-    async def test_what_a_domain_says_can_change_and_what_it_counts_stays(self, stores: ContractStores) -> None:
+    async def test_a_domain_can_be_updated_and_its_counters_stay(self, stores: ContractStores) -> None:
         await stores.domains.add(DOMAIN)
         await stores.domains.count("handbook", documents=2, size=30)
         await stores.domains.count("handbook", documents=-1, size=-10)
@@ -180,9 +180,7 @@ class DocumentStoreContract:
         assert list(await matching("handbook", {"year": 2025}, ("text/html",))) == ["guides/start.md"]
         assert list(await matching("handbook", {"team": "people"}, ())) == []
 
-    async def test_a_document_is_in_one_hand_until_it_is_let_go_of_or_the_lease_ends(
-        self, stores: ContractStores
-    ) -> None:
+    async def test_a_document_has_one_lease_until_it_is_released_or_expires(self, stores: ContractStores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
         assert list(await stores.documents.waiting(10, 9)) == [QueuedDocument(*NAMES)]
         assert await stores.documents.claim(*NAMES, "me", 10, 20) == LeasedDocument(DOCUMENT, "", 0)
@@ -198,7 +196,7 @@ class DocumentStoreContract:
         assert await stores.documents.claim(*NAMES, "me", 44, 60) is None
         assert await stores.documents.claim(*NAMES, "me", 45, 60) == LeasedDocument(DOCUMENT, "", 0)
 
-    async def test_starts_are_counted_until_a_document_gets_further_or_is_let_go_of(
+    async def test_attempts_are_counted_until_a_document_progresses_or_is_released(
         self, stores: ContractStores
     ) -> None:
         async def starts(holder: str, now: int) -> int:
@@ -223,7 +221,7 @@ class DocumentStoreContract:
             await stores.documents.put(structs.replace(DOCUMENT, document_id=name), b"x", queued)
         assert [each.document_id for each in await stores.documents.waiting(99, 2)] == ["b", "c"]
 
-    async def test_what_is_put_anew_ends_what_was_under_way(self, stores: ContractStores) -> None:
+    async def test_a_new_version_ends_the_indexing_of_the_old_one(self, stores: ContractStores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
         await stores.documents.claim(*NAMES, "me", 10, 20)
         await stores.documents.advance(*NAMES, done=2, total=5, cut="c1")
@@ -256,7 +254,7 @@ class DocumentStoreContract:
         assert await stores.documents.kept(*NAMES, 1) is None
         assert await stores.documents.kept(*NAMES, 2) == StoredContent(b"y", None)
 
-    async def test_documents_are_queued_anew_a_few_at_a_time(self, stores: ContractStores) -> None:
+    async def test_documents_are_requeued_in_small_batches(self, stores: ContractStores) -> None:
         for name in ("a", "b", "c"):
             document = structs.replace(DOCUMENT, document_id=name)
             await stores.documents.put(document, b"x", 5)

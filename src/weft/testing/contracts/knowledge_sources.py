@@ -44,7 +44,7 @@ class SourceStoreContract:
         assert list(await stores.sources.of_domain("handbook")) == [SOURCE, other]
         assert await stores.sources.count() == 3  # noqa: PLR2004 - those above
 
-    async def test_a_source_is_changed_as_it_stands(self, stores: ContractStores) -> None:
+    async def test_a_source_is_changed_only_if_unchanged_since_it_was_read(self, stores: ContractStores) -> None:
         await stores.sources.add(SOURCE)
         changed = structs.replace(
             SOURCE,

@@ -50,7 +50,7 @@ class MessageStoreContract:
         assert found is not None
         assert (found.message_count, found.last_message_at) == (1, 10)
 
-    async def test_many_are_added_at_once_and_the_session_goes_on_behind_them(self, stores: ContractStores) -> None:
+    async def test_a_batch_is_added_and_numbering_continues_after_it(self, stores: ContractStores) -> None:
         some = [message(2), message(3, "principal:ada"), message(5)]
         await fill(stores)
         await stores.messages.add_all("s1", some)

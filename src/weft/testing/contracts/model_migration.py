@@ -22,7 +22,7 @@ class ModelMigrationStoreContract:
         assert await stores.model_migrations.find() is None
         assert await stores.model_migrations.find_locked() is None
 
-    async def test_the_last_word_on_a_migration_holds(self, stores: ContractStores, elsewhere: ContractStores) -> None:
+    async def test_the_last_state_of_a_migration_wins(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         ended = structs.replace(
             MIGRATION,
             state="done",

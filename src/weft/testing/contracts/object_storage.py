@@ -46,7 +46,7 @@ class ObjectIndexContract:
         assert found is not None
         assert found.version == "v2"
 
-    async def test_a_doomed_object_can_be_wanted_again_and_is_uploaded_anew(self, stores: ContractStores) -> None:
+    async def test_an_object_marked_for_deletion_can_be_uploaded_again(self, stores: ContractStores) -> None:
         await keep(stores)
         await stores.objects.doom(PATH)
         assert not await stores.objects.keep(PATH)
@@ -63,7 +63,7 @@ class ObjectIndexContract:
         assert not await stores.objects.uploaded(OTHER, 1, "never begun")
         assert not await stores.objects.keep(PATH)
 
-    async def test_who_comes_late_to_an_upload_begins_it_anew(self, stores: ContractStores) -> None:
+    async def test_a_late_uploader_restarts_the_upload(self, stores: ContractStores) -> None:
         await stores.objects.begin(PATH, 5, 1)
         now = 1 + PENDING_MICROS // 2
         assert await stores.objects.begin(PATH, 5, now) == UploadStart(UploadDecision.TO_UPLOAD, now)

@@ -69,7 +69,7 @@ class RecordStoreContract:
         assert await stores.records.find("context_envelope", "r1") == kept("r1")
         assert await stores.records.of_item("i") == []
 
-    async def test_a_record_may_come_to_say_something_else(self, stores: ContractStores) -> None:
+    async def test_a_record_can_be_updated(self, stores: ContractStores) -> None:
         await fill(stores, kept("r1"), items=("before", "both"))
         changed = kept("r1", status="archived", changed_at=20, seq=9, body=b'{"now":true}')
         await stores.records.replace(changed, ["both", "after"])
@@ -132,7 +132,7 @@ class RecordStoreContract:
         assert await ids(None, "m1", 1, only_open=False) == ["m2"]
         assert await ids("s1", "m1", 9, only_open=False) == ["m3"]
 
-    async def test_it_is_known_who_may_know_of_what_is_open(self, stores: ContractStores) -> None:
+    async def test_open_records_have_an_audience(self, stores: ContractStores) -> None:
         await fill(stores, gap("m1"), gap("m2", readable_by=("*",)), gap("m3", status="resolved"), kept("r1"))
         readers = await stores.records.open_missing_readers("s1")
         assert sorted(readers) == [("*",), ("subagent:*", "principal:ada")]
@@ -147,16 +147,14 @@ class RecordStoreContract:
         assert await stores.records.content("s2", "i") is None
         assert await stores.records.content("s1", "j") is None
 
-    async def test_the_last_word_on_an_item_is_how_it_is_redacted(self, stores: ContractStores) -> None:
+    async def test_the_last_redaction_of_an_item_wins(self, stores: ContractStores) -> None:
         for each in (redaction("i"), redaction("j"), redaction("i", "removed")):
             await stores.records.redact(each)
         found = await stores.records.redactions(["i", "k", *(f"n{n}" for n in range(70)), "j"])
         assert found == {"i": redaction("i", "removed"), "j": redaction("j")}
         assert await stores.records.redactions([]) == {}
 
-    async def test_what_a_summarized_item_says_instead_goes_with_the_next_word_on_it(
-        self, stores: ContractStores
-    ) -> None:
+    async def test_the_summary_of_an_item_is_replaced_with_its_next_redaction(self, stores: ContractStores) -> None:
         summarized = msgspec.structs.replace(redaction("i", "summarized"), replacement="a name: é")
         await stores.records.redact(summarized)
         assert await stores.records.redactions(["i"]) == {"i": summarized}

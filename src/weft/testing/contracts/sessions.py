@@ -38,7 +38,7 @@ class SessionStoreContract:
         page = await stores.sessions.newest(SessionCursor(2, "c"), 1, archived=False)
         assert [found.session_id for found in page] == ["b"]
 
-    async def test_each_session_is_named_with_those_who_may_know_of_it(self, stores: ContractStores) -> None:
+    async def test_each_session_is_listed_with_its_audience(self, stores: ContractStores) -> None:
         await stores.sessions.add(session("s1"))
         await stores.sessions.add(Session("s2", "open", {}, SessionConfig(), "planner", 1, 1, None))
         assert await stores.sessions.audiences("", 10) == [
@@ -48,7 +48,7 @@ class SessionStoreContract:
         assert [name for name, _ in await stores.sessions.audiences("", 1)] == ["s1"]
         assert [name for name, _ in await stores.sessions.audiences("s1", 10)] == ["s2"]
 
-    async def test_sessions_that_came_or_went_behind_an_event_are_named(self, stores: ContractStores) -> None:
+    async def test_sessions_created_or_deleted_after_an_event_are_listed(self, stores: ContractStores) -> None:
         before = await stores.events.last_seq()
         await stores.sessions.add(session("s1"))
         for kind, session_id in (("created", "s1"), ("archived", "s2"), ("created", "s3"), ("deleted", "s3")):

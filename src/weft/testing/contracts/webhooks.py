@@ -40,9 +40,7 @@ class WebhookStoreContract:
         assert await elsewhere.webhooks.claim("webhook_1", "me", 10, 20) is None
         assert await stores.webhooks.find("webhook_1") == HOOK
 
-    async def test_a_webhook_is_in_one_hand_until_it_is_let_go_of_or_the_lease_ends(
-        self, stores: ContractStores
-    ) -> None:
+    async def test_a_webhook_has_one_lease_until_it_is_released_or_expires(self, stores: ContractStores) -> None:
         await stores.webhooks.add(HOOK)
         assert await stores.webhooks.claim("webhook_1", "me", 10, 20) == HOOK
         assert await stores.webhooks.claim("webhook_1", "you", 19, 30) is None
@@ -107,7 +105,7 @@ class WebhookStoreContract:
             DueDelivery(8, 0),
         ]
 
-    async def test_what_is_sent_once_more_begins_anew(self, stores: ContractStores) -> None:
+    async def test_a_replayed_delivery_starts_with_no_attempts(self, stores: ContractStores) -> None:
         await stores.webhooks.add(HOOK)
         await stores.webhooks.enqueue("webhook_1", 6, 10)
         await stores.webhooks.schedule_retry("webhook_1", 6, 9, None, Attempt(500, "refused"))

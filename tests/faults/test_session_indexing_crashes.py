@@ -1,0 +1,79 @@
+"""A crash during session indexing leaves no item missing or duplicated in the index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.crash_injection import MORE_THAN_A_LEASE, dies
+from support.indexed_items import expect_whole, scripted, standing
+from support.processes import killed_when, process
+from support.session_indexing_process import session_indexing_process
+from support.webhooks import until
+from support.world import SESSION
+
+if TYPE_CHECKING:
+    from support.world import World
+
+pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-F52"), pytest.mark.req("CE-F38")]
+
+
+async def lived_in(world: World) -> None:
+    for number in range(3):
+        await world.planner.say(f"message {number}")
+        await world.planner.write("goal", f"goal {number}")
+        await world.planner.remember("tea", f"tea {number}")
+    await world.planner.remember("cups", "two", session_id=SESSION)
+
+
+EXPECTED = {
+    "sessions": {"s1:1": ["message 0"], "s1:2": ["message 1"], "s1:3": ["message 2"], "s1:key/goal": ["goal 2"]},
+    "memory": {"planner:/tea": ["tea 2"], "planner:s1/cups": ["two"]},
+}
+
+
+async def collections(world: World) -> dict[str, dict[str, list[str]]]:
+    return {collection: await standing(world, collection) for collection in EXPECTED}
+
+
+async def test_a_crash_at_any_statement_leaves_no_duplicate_and_no_hole(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(world)
+    await world.planner.write("goal", "what stood there before")
+    await world.followed()
+    await lived_in(world)
+    before, blown = await collections(world), 0
+    while await dies(world, monkeypatch, blown + 1, lambda: world.app.session_indexing.run(world.tenant)):
+        blown += 1
+        # All of a round or nothing of it: and no other process has it in hand for longer than its lease.
+        assert await collections(world) in (before, EXPECTED), f"statement {blown} left something"
+        await expect_whole(world)
+        world.clock.advance(seconds=MORE_THAN_A_LEASE)
+    assert blown > 15
+    await world.followed()
+    assert await collections(world) == EXPECTED
+    await expect_whole(world)
+
+
+@pytest.mark.parametrize("chunks", [1, 40, 150])
+async def test_a_killed_process_leaves_no_duplicate_and_no_hole(world: World, chunks: int) -> None:
+    for number in range(250):
+        await world.planner.say(f"message {number}")
+
+    async def reached() -> bool:
+        return len(await standing(world)) >= chunks
+
+    async def all_there() -> bool:
+        return len(await standing(world)) == 250
+
+    await killed_when(process(session_indexing_process, world), reached)
+    await expect_whole(world)
+    async with (
+        process(session_indexing_process, world, MORE_THAN_A_LEASE),
+        process(session_indexing_process, world, MORE_THAN_A_LEASE),
+    ):
+        await until(all_there)
+    assert await standing(world) == {f"s1:{number + 1}": [f"message {number}"] for number in range(250)}
+    await expect_whole(world)

@@ -1,0 +1,119 @@
+"""Server logs: metadata of every change, never values or secrets."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.team import LEGACY, MODERN, Team, over_http, team_process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CANARY = "canary_in_the_coal_mine"
+
+
+@pytest.fixture
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    with team_process(tmp_path_factory.mktemp("watched"), log_level="DEBUG") as team:
+        yield team
+
+
+async def speak_of_it_everywhere(team: Team, session: str) -> None:
+    """Send the canary by every face, in calls that succeed and in calls that cannot."""
+    write = {"session_id": session, "action": "write", "key": "secret", "value": CANARY}
+    hostile = [
+        write,
+        {**write, "key": "Not A Key"},
+        {**write, "value": {"nested": CANARY}},
+        {**write, "value": CANARY * 1_000},
+        {**write, "session_id": "nowhere"},
+        {**write, "if_version": 99},
+        {**write, "action": "dance"},
+        {**write, "unknown": CANARY},
+    ]
+    path = f"/v1/sessions/{session}/context/secret"
+    for body in (
+        {"value": CANARY},
+        {"value": [CANARY]},
+        {"value": CANARY * 1_000},
+        {"value": CANARY, "if_version": 99},
+        {"value": CANARY, "extra": CANARY},
+    ):
+        for agent in ("planner", "reader", "stranger", None):
+            team.ask("PUT", path, agent, json=body)
+    team.ask("PUT", path, content=f'{{"value": "{CANARY}'.encode())
+    team.ask("PATCH", path, json={"value": CANARY})
+    for arguments in hostile:
+        team.ask("POST", "/mcp/tool/shared_context", json=arguments)
+    for era in (LEGACY, MODERN):
+        async with over_http(team, "analysis", era) as client:
+            for arguments in hostile:
+                await client.call_tool("shared_context", arguments)
+            await client.read_resource(f"board://{session}/secret")
+    for operation in ("snapshots", "read-batch", "inspect"):
+        body = {"snapshots": {"label": "state"}, "read-batch": {"keys": ["secret"]}, "inspect": {}}[operation]
+        assert team.ask("POST", f"/v1/sessions/{session}/{operation}", "admin", json=body).is_success
+    team.ask("GET", f"/v1/sessions/{session}/history/secret")
+    team.ask("GET", f"/v1/sessions/{session}/snapshots/state/comparison")
+    team.ask("POST", f"/v1/sessions/{session}/snapshots/state/restore")
+    assert team.ask("DELETE", path).status_code == 200
+
+
+@pytest.mark.req("SC-19")
+async def test_values_are_in_no_log_metric_event_or_audit(watched: Team) -> None:
+    session = watched.new_session()
+    await speak_of_it_everywhere(watched, session)
+    logged = watched.server.logged()
+    assert CANARY not in logged
+    assert CANARY not in watched.ask("GET", "/metrics", None).text
+    events = watched.ask("GET", "/v1/events?after=0", "admin").text
+    assert CANARY not in events
+    assert CANARY not in watched.ask("GET", "/v1/audit", "admin").text
+    records = [json.loads(line) for line in logged.splitlines() if line.startswith("{")]
+    assert not [record for record in records if record["level"] in {"ERROR", "CRITICAL"}]
+
+
+@pytest.mark.req("SC-19")
+def test_every_write_and_delete_is_logged_with_its_metadata(team: Team, session: str) -> None:
+    team.write(session, "logged", CANARY, agent="analysis")
+    assert team.ask("DELETE", f"/v1/sessions/{session}/context/logged").status_code == 200
+    records = [json.loads(line) for line in team.server.logged().splitlines() if session in line]
+    changes = [record for record in records if record.get("key") == "logged"]
+    assert [record["message"] for record in changes] == ["board.written", "board.deleted"]
+    assert [record["written_by"] for record in changes] == ["subagent:analysis", "orchestrator"]
+    for change in changes:
+        assert (change["session_id"], change["version"], change["value_size_tokens"]) == (session, 1, 6)
+        assert change["at"].endswith("Z")
+
+
+@pytest.mark.req("SC-19")
+def test_keys_and_tokens_are_in_no_log_either(watched: Team) -> None:
+    body = {"agent_id": "planner", "agent_type": "planning", "api_key": watched.keys["planner"]}
+    token = watched.ask("POST", "/v1/tokens", None, json=body).json()["token"]
+    with watched.http(None) as http:
+        assert http.get("/v1/events", headers={"Authorization": f"Bearer {token}"}).status_code == 200
+        http.get("/v1/events", headers={"Authorization": f"Bearer {watched.keys['planner']}x"})
+    logged = watched.server.logged()
+    assert token not in logged
+    assert watched.keys["planner"].rpartition(".")[2] not in logged
+
+
+def test_health_readiness_and_metrics_need_no_credential(team: Team, session: str) -> None:
+    assert team.ask("GET", "/health", None).json()["status"] == "ok"
+    assert team.ask("GET", "/ready", None).json()["status"] == "ready"
+    team.write(session, "goal")
+    metrics = team.ask("GET", "/metrics", None)
+    assert metrics.headers["content-type"].startswith("text/plain")
+    assert 'weft_calls_total{operation="board.write",outcome="ok"}' in metrics.text
+    assert 'weft_call_seconds_bucket{le="0.005",operation="board.write"}' in metrics.text
+    assert session not in metrics.text
+
+
+def test_the_page_at_the_root_says_what_this_is_and_nothing_of_anyone(team: Team, session: str) -> None:
+    page = team.ask("GET", "/", None)
+    assert page.headers["content-type"].startswith("text/html")
+    assert "/openapi.json" in page.text
+    assert session not in page.text

@@ -1,0 +1,194 @@
+"""Merges, rollbacks and restores never widen a read ACL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.world import outcome, refused
+
+if TYPE_CHECKING:
+    from support.world import Caller, World
+
+pytestmark = [pytest.mark.req("SC-11"), pytest.mark.req("CE-F25")]
+
+BOARD = "board:s1"
+REVIEWERS = ["subagent:review:*"]
+OLD = "the old secret"
+
+
+async def branch(caller: Caller, name: str, version: str = "head") -> None:
+    await caller.call("history.branch", context_id=BOARD, branch=name, from_version=version)
+
+
+async def merge(caller: Caller, source: str, target: str = "") -> Any:
+    lines = [f"{BOARD}@{name}" if name else BOARD for name in (target, source)]
+    return await caller.call("history.merge", context_id=lines[0], from_context_id=lines[1])
+
+
+async def roll_back(caller: Caller, version: str, on: str = "") -> Any:
+    line = f"{BOARD}@{on}" if on else BOARD
+    return await caller.call("history.rollback", context_id=line, target_version=version)
+
+
+async def told(caller: Caller, after: int) -> list[tuple[str, str]]:
+    return [
+        (event["type"], event["subject"]) for event in (await caller.events(session_id="s1", after=after))["events"]
+    ]
+
+
+async def check_closed(caller: Caller, key: str, where: str = "main") -> None:
+    """Check that a key is not there for a caller, on any way that leads to it."""
+    line = BOARD if where == "main" else f"{BOARD}@{where}"
+    assert await outcome(caller.read(key, branch=where)) == "KEY_NOT_FOUND"
+    assert await outcome(caller.history(key, branch=where)) == "KEY_NOT_FOUND"
+    assert key not in await caller.keys(branch=where)
+    assert (await caller.call("history.state", context_id=line, key=key))["entries"] == []
+
+
+@pytest.fixture
+async def closed(world: World) -> World:
+    """Return a world in which a key was open at version 1 and was closed to all but reviewers at version 2."""
+    await world.review.write("verdict", OLD)
+    await world.review.snapshot("open_then")
+    await world.review.write("verdict", "new", readable_by=REVIEWERS)
+    return world
+
+
+async def test_merging_a_branch_from_before_a_key_was_closed_does_not_open_it(closed: World) -> None:
+    await branch(closed.analysis, "early", version="1")
+    await branch(closed.analysis, "empty", version="0")
+    start = await closed.last_event()
+    assert "taken" not in await merge(closed.analysis, "early", "empty")
+    await check_closed(closed.analysis, "verdict", "empty")
+    assert await closed.review.value("verdict", branch="empty") == OLD
+    assert "verdict" not in [subject for _, subject in await told(closed.analysis, start)]
+    assert ("branch.written", "verdict") in await told(closed.review, start)
+
+
+async def test_a_merge_does_not_open_what_a_branch_between_closed(world: World) -> None:
+    await branch(world.planner, "one")
+    await world.review.write("verdict", OLD, branch="one")
+    await world.planner.call("history.branch", context_id=f"{BOARD}@one", branch="two")
+    await world.review.write("verdict", "new", readable_by=REVIEWERS, branch="one")
+    await merge(world.analysis, "two")
+    await check_closed(world.analysis, "verdict")
+    assert await world.review.value("verdict") == OLD
+
+
+async def test_a_rollback_does_not_widen_a_read_acl_narrowed_since(closed: World) -> None:
+    await roll_back(closed.planner, "1")
+    await check_closed(closed.planner, "verdict")
+    await check_closed(closed.analysis, "verdict")
+    assert await closed.review.value("verdict") == OLD
+
+
+async def test_restoring_a_snapshot_does_not_open_what_was_closed_since(closed: World) -> None:
+    assert (await closed.planner.restore("open_then"))["written"] == []
+    await check_closed(closed.planner, "verdict")
+    assert await closed.review.value("verdict") == OLD
+    await closed.review.delete("verdict")
+    await closed.planner.restore("open_then")
+    await check_closed(closed.planner, "verdict")
+    assert await closed.review.value("verdict") == OLD
+
+
+async def test_a_rollback_of_a_branch_does_not_widen_the_read_acl_of_the_board(closed: World) -> None:
+    await branch(closed.planner, "early", version="1")
+    await closed.review.write("verdict", "mine", readable_by=["*"], branch="early")
+    await roll_back(closed.planner, "1", on="early")
+    await check_closed(closed.planner, "verdict", "early")
+    assert await closed.review.value("verdict", branch="early") == OLD
+
+
+async def test_a_restored_value_is_readable_by_the_intersection_of_its_acls(world: World) -> None:
+    await world.review.write("verdict", "for agents", readable_by=["subagent:*"])
+    await world.review.write("verdict", "for reviewers", readable_by=REVIEWERS)
+    await world.review.write("plan", "for agents", readable_by=["subagent:*"])
+    await world.review.write("plan", "for the planner", readable_by=["orchestrator"])
+    await roll_back(world.planner, "3")
+    for caller in (world.review, world.analysis, world.planner):
+        await check_closed(caller, "plan")
+    await roll_back(world.planner, "1")
+    assert await world.review.value("verdict") == "for agents"
+    await check_closed(world.analysis, "verdict")
+
+
+async def test_a_merge_does_not_open_a_key_that_is_closed_where_it_goes(world: World) -> None:
+    await world.review.write("verdict", "1", readable_by=REVIEWERS)
+    await branch(world.planner, "try")
+    await world.review.write("verdict", "2", readable_by=["*"], branch="try")
+    await merge(world.analysis, "try")
+    await check_closed(world.analysis, "verdict")
+    assert await world.review.value("verdict") == "2"
+    assert await world.analysis.value("verdict", branch="try") == "2"
+
+
+async def test_resolving_a_conflict_to_the_current_value_keeps_its_acl(world: World) -> None:
+    human = await world.admin.create_agent("joe", kind="human", permissions=["read", "write"])
+    await world.review.write("verdict", "0")
+    await branch(world.planner, "try")
+    await world.review.write("verdict", "1")
+    await human.write("verdict", "2", readable_by=["human:*"], branch="try")
+    review = (await merge(human, "try"))["review_id"]
+    await human.call("history.resolve", review_id=review, resolutions={"verdict": {"take": "ours"}})
+    assert await world.analysis.value("verdict") == "1"
+
+
+async def test_a_refusal_does_not_name_a_key_that_the_caller_may_not_read(world: World) -> None:
+    await world.review.write("hidden_plan", "1", readable_by=REVIEWERS, writable_by=REVIEWERS)
+    await world.review.snapshot("mark")
+    await branch(world.review, "try")
+    await world.review.write("hidden_plan", "2", branch="try")
+    for attempt in (merge(world.analysis, "try"), roll_back(world.planner, "0"), roll_back(world.planner, "1", "try")):
+        with refused("PERMISSION_DENIED") as caught:
+            await attempt
+        assert "hidden_plan" not in f"{caught.value.message}{caught.value.context}{caught.value.hint}"
+    await world.review.write("hidden_plan", "3")
+    with refused("PERMISSION_DENIED") as caught:
+        await world.planner.restore("mark")
+    assert "hidden_plan" not in f"{caught.value.message}{caught.value.context}"
+    await world.review.write("shown_plan", "1", writable_by=REVIEWERS)
+    with refused("PERMISSION_DENIED") as caught:
+        await world.planner.restore("mark")
+    assert "shown_plan" in caught.value.message
+
+
+async def test_removing_a_key_on_a_branch_is_hidden_from_principals_outside_its_acl(world: World) -> None:
+    await world.review.write("verdict", "draft")
+    await world.review.write("passing", "draft", ttl_seconds=60)
+    await branch(world.planner, "try")
+    for key in ("verdict", "passing"):
+        await world.review.write(key, "secret", readable_by=REVIEWERS)
+    start = await world.last_event()
+    await world.review.delete("verdict", branch="try")
+    world.clock.advance(seconds=61)
+    await world.review.write("other", "x", branch="try")
+    assert await told(world.analysis, start) == [("branch.written", "other")]
+    assert await told(world.review, start) == [
+        ("branch.deleted", "verdict"),
+        ("branch.expired", "passing"),
+        ("branch.written", "other"),
+    ]
+    log = (await world.analysis.call("history.log", context_id=f"{BOARD}@try"))["commits"]
+    assert {change["key"] for commit in log for change in commit["changes"]} == {"other"}
+
+
+async def test_the_shown_acl_of_a_key_is_its_current_one(world: World) -> None:
+    await world.review.write("verdict", "draft")
+    await branch(world.planner, "try")
+    await world.review.write("verdict", "secret", readable_by=REVIEWERS)
+    (info,) = (await world.review.list(branch="try"))["keys"]
+    assert info["readable_by"] == REVIEWERS
+
+
+@pytest.mark.req("SC-11")
+async def test_a_principal_without_read_access_cannot_change_the_acl(world: World) -> None:
+    await world.planner.write("plan", "the old secret")
+    await world.planner.write("plan", "closed", readable_by=["orchestrator"])
+    await world.analysis.write("plan", "added without looking")
+    with refused("PERMISSION_DENIED"):
+        await world.analysis.write("plan", "opened", readable_by=["*"])
+    with refused("KEY_NOT_FOUND"):
+        await world.analysis.history("plan")

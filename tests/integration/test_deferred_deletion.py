@@ -1,0 +1,181 @@
+"""Deleted content is hidden at once; many rows are deleted later in batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.indexed_items import expect_whole, standing
+from support.jobs import pause_jobs
+from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, put
+from support.world import SESSION, refused
+from weft.capabilities.board.branch_entries import BranchEntries
+from weft.jobs.deferred_deletion import _delete_batch
+from weft.storage.sql.database import Scope
+from weft.storage.sql.history import SqlLineStore
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from support.knowledge import QuickEmbedder
+    from support.world import World
+    from weft.storage.sql.database import Transaction
+
+
+SMALL = {"chunk_tokens": 32, "overlap_tokens": 4}
+OF_KNOWLEDGE = (
+    "chunks",
+    "chunk_vectors",
+    "chunk_removals",
+    "chunk_returns",
+    "documents",
+    "document_contents",
+    "collections",
+)
+
+
+@pytest.fixture(autouse=True)
+def embedder(monkeypatch: pytest.MonkeyPatch) -> QuickEmbedder:
+    return embed_quickly(monkeypatch)
+
+
+@pytest.fixture
+def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a few rows count as very many, and nothing go by itself."""
+    monkeypatch.setattr("weft.storage.sql.collections.CLEARED_AT_ONCE", 4)
+    monkeypatch.setattr("weft.storage.sql.knowledge._CLEARED_AT_ONCE", 2)
+    pause_jobs(monkeypatch, "collections.delete")
+
+
+async def filled(world: World, documents: int = 8) -> None:
+    await domain(world.admin, chunking=SMALL)
+    for number in range(documents):
+        await put(world.admin, f"d{number}", f"Document {number} says this and that. " * 8)
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
+
+
+async def rows(world: World, table: str) -> int:
+    return (await world.rows(f"SELECT COUNT(*) FROM {table} WHERE tenant = $1", world.tenant))[0][0]
+
+
+async def found(world: World, query: str) -> list[str]:
+    answer = await world.planner.call("search.query", query=query, min_score=0.0)
+    return [result["chunk_id"] for result in answer["results"]]
+
+
+async def cleared(world: World) -> None:
+    world.app.lease_runner.rest = 0
+    await world.app.scheduler.drain("collections.delete")
+
+
+@pytest.mark.usefixtures("slowly")
+async def test_a_large_deleted_domain_is_hidden_at_once_and_its_rows_are_deleted_in_batches(world: World) -> None:
+    await filled(world)
+    assert await found(world, "Document 3")
+    before = await rows(world, "chunks")
+    await world.admin.call("knowledge.delete_domain", domain=HANDBOOK)
+    assert await rows(world, "chunks") == before - 4
+    assert await found(world, "Document 3") == []
+    with refused("DOMAIN_NOT_FOUND"):
+        await document(world.admin, "d3")
+    await cleared(world)
+    assert {table: await rows(world, table) for table in OF_KNOWLEDGE} == dict.fromkeys(OF_KNOWLEDGE, 0)
+    assert await rows(world, "embedding_cache") == 0
+    assert await rows(world, "clearings") == 0
+
+
+@pytest.mark.usefixtures("slowly")
+async def test_a_domain_of_the_same_name_comes_only_when_nothing_is_left_of_the_old_one(world: World) -> None:
+    await filled(world)
+    await world.admin.call("knowledge.delete_domain", domain=HANDBOOK)
+    with refused("DOMAIN_EXISTS"):
+        await domain(world.admin)
+    await cleared(world)
+    await filled(world, 1)
+    assert [each["document_id"] for each in await listed(world)] == ["d0"]
+    assert {chunk.item for chunk in await chunks(world, "d0")} == {"d0"}
+    await expect_whole(world)
+
+
+async def listed(world: World) -> list[dict[str, str]]:
+    return (await world.planner.call("knowledge.list_documents", domain=HANDBOOK))["documents"]
+
+
+@pytest.mark.usefixtures("slowly")
+async def test_documents_of_a_deleted_domain_are_not_indexed_any_more(world: World) -> None:
+    await filled(world, 3)
+    for number in range(3, 9):
+        await put(world.admin, f"d{number}", f"Document {number} waits.")
+    await world.admin.call("knowledge.delete_domain", domain=HANDBOOK)
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
+    assert await rows(world, "collections") == 0
+    await cleared(world)
+    assert {table: await rows(world, table) for table in OF_KNOWLEDGE} == dict.fromkeys(OF_KNOWLEDGE, 0)
+
+
+@pytest.mark.usefixtures("slowly")
+async def test_deferred_deletion_resumes_where_it_stopped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await filled(world)
+    await world.admin.call("knowledge.delete_domain", domain=HANDBOOK)
+    left = await rows(world, "chunks")
+    with monkeypatch.context() as patched:
+        patched.setattr("weft.jobs.deferred_deletion._delete_batch", _ending_after(2))
+        await world.app.scheduler.drain("collections.delete")
+    assert 0 < await rows(world, "chunks") < left
+    other = await world.another_app()
+    other.lease_runner.rest = 0
+    await other.scheduler.drain("collections.delete")
+    assert await rows(world, "chunks") == 0
+
+
+def _ending_after(steps: int) -> Callable[[Transaction], Awaitable[bool]]:
+    left = iter(range(steps))
+
+    async def clear_some(transaction: Transaction) -> bool:
+        if next(left, None) is None:
+            raise RuntimeError("as if the process had ended")
+        return await _delete_batch(transaction)
+
+    return clear_some
+
+
+@pytest.mark.usefixtures("slowly")
+async def test_a_long_deleted_session_is_hidden_at_once_and_its_chunks_are_deleted_in_batches(world: World) -> None:
+    other = await world.planner.create_session("s2")
+    await other.say("said elsewhere")
+    for number in range(12):
+        await world.planner.say(f"message {number}")
+    await world.followed()
+    assert len(await found(world, "message")) > 4
+    await world.admin.call("session.archive", session_id=SESSION)
+    await world.admin.call("session.delete", session_id=SESSION)
+    assert len(await standing(world)) == 9
+    assert await found(world, "message") == ["sessions/1"]
+    with refused("SESSION_EXISTS"):
+        await world.planner.create_session(SESSION)
+    await cleared(world)
+    assert list(await standing(world)) == ["s2:1"]
+    await expect_whole(world)
+    await world.planner.create_session(SESSION)
+    await world.planner.say("begun again")
+    await world.followed()
+    assert await standing(world) == {"s1:1": ["begun again"], "s2:1": ["said elsewhere"]}
+
+
+async def test_small_deletions_happen_in_the_same_transaction(world: World) -> None:
+    await filled(world, 2)
+    await world.admin.call("knowledge.delete_domain", domain=HANDBOOK)
+    assert {table: await rows(world, table) for table in OF_KNOWLEDGE} == dict.fromkeys(OF_KNOWLEDGE, 0)
+    assert await rows(world, "clearings") == 0
+
+
+async def test_keys_of_a_branch_are_paged_as_those_of_its_board_are(world: World) -> None:
+    for key in ("a", "b", "c"):
+        await world.planner.write(key)
+    await world.planner.call("history.branch", context_id="board:s1", branch="draft")
+    keys = await world.app.database.read(
+        Scope(world.tenant),
+        lambda tx: BranchEntries(SqlLineStore(tx), "board:s1@draft").keys_after(SESSION, "a", 1),
+    )
+    assert keys == ["b"]

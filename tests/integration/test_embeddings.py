@@ -1,0 +1,306 @@
+"""Embeddings: each text once per tenant, with a bounded cache."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.embedding_service import DIMENSIONS, Answer, EmbeddingService, embedding_service
+from support.knowledge import embed_quickly
+from support.world import Caller, World, refused
+from weft.app.app import App
+from weft.app.caches import Cache
+from weft.app.diagnostics.checks import CheckStatus, check_embedder
+from weft.app.search.embedding_cache import CachedEmbeddings
+from weft.capabilities.indexing.embeddings.model import EmbeddingModelUnknown
+from weft.capabilities.indexing.embeddings.store import Role
+from weft.kernel.clock import to_micros
+from weft.kernel.identity import system_actor
+from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.embeddings import PLATFORM, SqlTenantModelStore, SqlVectorStore
+from weft.testing.embedder import WordEmbedder
+
+MINILM = "all-MiniLM-L6-v2-int8"
+
+
+@pytest.fixture
+def words() -> WordEmbedder:
+    return WordEmbedder()
+
+
+@pytest.fixture
+def embeddings(world: World, words: WordEmbedder) -> CachedEmbeddings:
+    return embeddings_of(world, words)
+
+
+def embeddings_of(world: World, *embedders: WordEmbedder, most_entries: int = 1_000) -> CachedEmbeddings:
+    queries: Cache[Any] = Cache("test", 1, 100_000, 60, world.clock)
+    return CachedEmbeddings(world.app.database, embedders, world.clock, world.app.metrics, queries, most_entries)
+
+
+def asked(words: WordEmbedder) -> list[str]:
+    return [text for call in words.calls for text in call]
+
+
+def counted(world: World, outcome: str) -> float:
+    name = f'weft_embedding_cache_total{{outcome="{outcome}"}} '.encode()
+    lines = world.app.metrics.exposition().splitlines()
+    return next((float(line.removeprefix(name)) for line in lines if name in line), 0.0)
+
+
+async def kept(world: World, tenant: str | None = None) -> int:
+    scope = SYSTEM if tenant == PLATFORM else Scope(tenant or world.tenant)
+    return await world.app.database.read(scope, lambda tx: SqlVectorStore(tx).count())
+
+
+@pytest.mark.req("CE-F50")
+async def test_a_text_is_embedded_once_for_each_model(world: World, words: WordEmbedder) -> None:
+    other = WordEmbedder("other", 8)
+    embeddings = embeddings_of(world, words, other)
+    first = await embeddings.of_passages(world.tenant, ["a b", "c", "a b"], "words")
+    again = await embeddings.of_passages(world.tenant, ["c", "d", "a b"], "words")
+    assert words.calls == [["a b", "c"], ["d"]]
+    assert (first[0], first[1], again[0], again[2]) == (first[2], again[0], first[1], first[0])
+    await embeddings.of_passages(world.tenant, ["c"], "other")
+    assert other.calls == [["c"]]
+    assert (counted(world, "hit"), counted(world, "miss")) == (2, 4)
+
+
+@pytest.mark.req("CE-F50")
+async def test_vectors_come_back_in_halves_the_same_from_the_cache(
+    world: World, embeddings: CachedEmbeddings, words: WordEmbedder
+) -> None:
+    [fresh] = await embeddings.of_passages(world.tenant, ["the invoice is due"], "words")
+    [again] = await embeddings.of_passages(world.tenant, ["the invoice is due"], "words")
+    [exact] = await words.embed(["the invoice is due"], "passage")
+    assert fresh == again
+    assert np.allclose(struct.unpack("<64e", fresh), exact, atol=1e-3)
+
+
+@pytest.mark.req("CE-F50")
+async def test_the_cache_outlives_the_process_and_is_shared_by_others(world: World, words: WordEmbedder) -> None:
+    await embeddings_of(world, words).of_passages(world.tenant, ["a", "b"], "words")
+    await embeddings_of(world, words).of_passages(world.tenant, ["b", "a"], "words")
+    assert asked(words) == ["a", "b"]
+
+
+@pytest.mark.req("CE-F42", "CE-F50")
+async def test_what_one_tenant_embedded_is_no_use_to_another(
+    world: World, embeddings: CachedEmbeddings, words: WordEmbedder
+) -> None:
+    for tenant in (world.tenant, world.other_tenant):
+        await embeddings.of_passages(tenant, ["our secret"], "words")
+        await embeddings.of_query(system_actor(tenant), "our question", "words")
+    assert asked(words) == ["our secret", "our question"] * 2
+
+
+@pytest.mark.req("CE-F50")
+async def test_platform_data_is_embedded_once_for_all(
+    world: World, embeddings: CachedEmbeddings, words: WordEmbedder
+) -> None:
+    before = await kept(world, PLATFORM)
+    text = f"a tool of {world.tenant}"
+    for tenant in (world.tenant, world.other_tenant):
+        await embeddings.of_passages(tenant, [text], "words", platform=True)
+    assert asked(words) == [text]
+    assert await kept(world, PLATFORM) == before + 1
+    assert (await kept(world), await kept(world, world.other_tenant)) == (0, 0)
+    await embeddings.of_passages(world.tenant, [text], "words")
+    assert asked(words) == [text, text]
+
+
+async def test_a_question_is_kept_in_memory_only(
+    world: World, embeddings: CachedEmbeddings, words: WordEmbedder
+) -> None:
+    first = await embeddings.of_query(system_actor(world.tenant), "what is due", "words")
+    again = await embeddings.of_query(system_actor(world.tenant), "what is due", "words")
+    assert first is again
+    assert first.shape == (64,)
+    assert not first.flags.writeable
+    assert words.calls == [["what is due"]]
+    assert await kept(world) == 0
+
+
+@pytest.mark.req("CE-F42", "CE-F50")
+async def test_what_one_agent_asked_is_no_use_to_another(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = embed_quickly(monkeypatch)
+    app = await world.another_app()
+    await world.planner.say("The plant is in the valley.")
+    await world.followed()
+    for caller in (world.planner, world.analysis):
+        asker = caller.at(app)
+        for _ in range(2):
+            await asker.call("search.find_similar", text="we close the plant in March")
+            await asker.call("search.query", query="when does the plant close")
+    assert quick.embedded == ["we close the plant in March", "when does the plant close"] * 2
+
+
+@pytest.mark.req("CE-F50")
+async def test_what_was_not_used_for_longest_goes_when_there_is_too_much(world: World, words: WordEmbedder) -> None:
+    embeddings = embeddings_of(world, words, most_entries=40)
+    await embeddings.of_passages(world.tenant, [f"old {number}" for number in range(30)], "words")
+    world.clock.advance(days=2)
+    await embeddings.of_passages(world.tenant, [f"old {number}" for number in range(10)], "words")
+    world.clock.advance(minutes=1)
+    await embeddings.of_passages(world.tenant, [f"new {number}" for number in range(20)], "words")
+    assert await kept(world) == 38
+    words.calls.clear()
+    await embeddings.of_passages(world.tenant, [f"new {number}" for number in range(20)], "words")
+    await embeddings.of_passages(world.tenant, [f"old {number}" for number in range(10)], "words")
+    assert words.calls == []
+
+
+async def test_other_tenants_and_the_platform_do_not_make_room(world: World, words: WordEmbedder) -> None:
+    embeddings = embeddings_of(world, words, most_entries=4)
+    await embeddings.of_passages(world.other_tenant, ["a", "b", "c", "d"], "words")
+    await embeddings.of_passages(world.tenant, [f"{number}" for number in range(50)], "words")
+    assert await kept(world, world.other_tenant) == 4
+    assert await kept(world) <= 4
+
+
+async def test_much_is_embedded_bit_by_bit_and_what_was_done_stays_done(world: World, words: WordEmbedder) -> None:
+    class Failing(WordEmbedder):
+        async def embed(self, texts: Any, purpose: Any) -> Any:
+            if "600" in texts:
+                raise ConnectionError
+            return await super().embed(texts, purpose)
+
+    texts = [f"{number}" for number in range(700)]
+    with pytest.raises(ConnectionError):
+        await embeddings_of(world, Failing(), most_entries=10_000).of_passages(world.tenant, texts, "words")
+    await embeddings_of(world, words, most_entries=10_000).of_passages(world.tenant, texts, "words")
+    assert asked(words) == texts[512:]
+
+
+async def test_a_model_that_is_not_there_is_named(world: World, embeddings: CachedEmbeddings) -> None:
+    asker = system_actor(world.tenant)
+    for call in (embeddings.of_query(asker, "x", "none"), embeddings.of_passages(world.tenant, ["x"], "none")):
+        with pytest.raises(EmbeddingModelUnknown, match="none"):
+            await call
+
+
+async def test_callers_at_the_same_time_keep_the_same_texts(world: World, embeddings: CachedEmbeddings) -> None:
+    texts = [f"{number}" for number in range(60)]
+    orders = [texts, texts[::-1], texts[30:] + texts[:30]]
+    answers = await asyncio.gather(*(embeddings.of_passages(world.tenant, order, "words") for order in orders * 3))
+    found = [dict(zip(order, answer, strict=True)) for order, answer in zip(orders * 3, answers, strict=True)]
+    assert all(each == found[0] for each in found)
+    assert await kept(world) == 60
+
+
+@pytest.mark.req("CE-F49")
+@pytest.mark.req("CE-A", part="Embed")
+async def test_embedding_needs_only_the_read_permission(world: World) -> None:
+    texts = ["Refunds take ten days.", "How long do refunds take?", "Penguins cannot fly."]
+    answer = await world.planner.call("knowledge.embed", texts=texts)
+    assert (answer["model"], answer["dimensions"], answer["cached"]) == (MINILM, 384, 0)
+    refunds, question, penguins = np.array(answer["vectors"])
+    assert np.allclose(np.linalg.norm(answer["vectors"], axis=1), 1, atol=1e-3)
+    assert refunds @ question > refunds @ penguins + 0.3
+    again = await world.planner.call("knowledge.embed", texts=[*texts[::-1], "new", "new"])
+    assert again["cached"] == 3
+    assert again["vectors"][:3] == answer["vectors"][::-1]
+    assert again["vectors"][3] == again["vectors"][4]
+    alone = await world.planner.call("knowledge.embed", text=texts[0])
+    assert alone["vectors"] == answer["vectors"][:1]
+
+
+async def test_a_text_or_several_are_embedded_not_both_and_not_none(world: World) -> None:
+    for given in ({}, {"text": "a", "texts": ["b"]}):
+        with refused("INVALID_INPUT_FORMAT"):
+            await world.planner.call("knowledge.embed", **given)
+
+
+@pytest.mark.req("CE-F42")
+@pytest.mark.req("CE-A", part="Embed")
+async def test_the_cached_flag_does_not_reveal_what_others_embedded(world: World) -> None:
+    secret = {"texts": ["the merger is on"]}
+    await world.app.embeddings.of_passages(world.tenant, secret["texts"], MINILM)
+    await world.app.embeddings.of_query(system_actor(world.tenant), secret["texts"][0], MINILM)
+    assert (await world.planner.call("knowledge.embed", **secret))["cached"] == 0
+    for other in (world.analysis, world.admin, world.stranger):
+        for purpose in ("passage", "query"):
+            assert (await other.call("knowledge.embed", **secret, purpose=purpose))["cached"] == 0
+    assert (await world.planner.call("knowledge.embed", **secret))["cached"] == 1
+
+
+@pytest.mark.req("CE-F49")
+async def test_a_tenant_uses_the_models_it_may(world: World) -> None:
+    service = {"embedding_url": "http://127.0.0.1:9", "embedding_model": "m", "embedding_dimensions": 8}
+    planner = world.planner.at(await world.another_app(**service))
+    await say(world, "", "allowed")
+    await say(world, MINILM, "allowed")
+    assert (await planner.call("knowledge.embed", texts=["x"], model=MINILM))["model"] == MINILM
+    for model in ("remote:m@8", "none"):
+        with refused("EMBEDDING_MODEL_UNKNOWN") as caught:
+            await planner.call("knowledge.embed", texts=["x"], model=model)
+        assert caught.value.context == {"your_models": [MINILM]}
+
+
+async def say(world: World, model: str, role: Role) -> None:
+    now = to_micros(world.clock.now())
+    await world.app.database.write(Scope(world.tenant), lambda tx: SqlTenantModelStore(tx).set(model, role, now))
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[EmbeddingService]:
+    async with embedding_service() as service:
+        yield service
+
+
+async def remote_app(world: World, service: EmbeddingService) -> App:
+    return await world.another_app(
+        embedder="remote", embedding_url=service.url, embedding_model="words", embedding_dimensions=DIMENSIONS
+    )
+
+
+@pytest.mark.req("CE-F49")
+async def test_a_service_embeds_where_it_is_the_default(world: World, service: EmbeddingService) -> None:
+    planner = world.planner.at(await remote_app(world, service))
+    answer = await planner.call("knowledge.embed", texts=["a", "b"])
+    assert (answer["model"], answer["dimensions"]) == ("remote:words@64", 64)
+    assert (await planner.call("knowledge.embed", texts=["b"]))["vectors"] == answer["vectors"][1:]
+    assert len(service.asked) == 1
+
+
+async def test_a_service_that_fails_is_unavailable_and_nothing_of_it_is_kept(
+    world: World, service: EmbeddingService
+) -> None:
+    planner = world.planner.at(await remote_app(world, service))
+    service.script = [Answer(403)]
+    with refused("EMBEDDER_UNAVAILABLE") as caught:
+        await planner.call("knowledge.embed", texts=["a"])
+    assert caught.value.http_status == 503
+    assert await kept(world) == 0
+    assert (await planner.call("knowledge.embed", texts=["a"]))["cached"] == 0
+
+
+async def test_a_revoked_agent_embeds_nothing(world: World) -> None:
+    agent: Caller = await world.admin.create_agent("brief")
+    await agent.call("knowledge.embed", texts=["x"])
+    await world.admin.call("agent.update", agent_id="brief", disabled=True)
+    with refused("AUTHENTICATION_ERROR"):
+        await agent.call("knowledge.embed", texts=["x"])
+
+
+async def test_the_doctor_has_a_text_embedded(world: World, service: EmbeddingService) -> None:
+    finding = await check_embedder(world.settings)
+    assert (finding.check, finding.state, MINILM in finding.detail) == ("Embedding", CheckStatus.OK, True)
+    remote = replace(
+        world.settings,
+        embedder="remote",
+        embedding_url=service.url,
+        embedding_model="words",
+        embedding_dimensions=DIMENSIONS,
+    )
+    assert (await check_embedder(remote)).state is CheckStatus.OK
+    finding = await check_embedder(replace(remote, embedding_dimensions=65))
+    assert (finding.state, "WEFT_EMBEDDING_DIMENSIONS" in finding.next_step) == (CheckStatus.PROBLEM, True)
+    finding = await check_embedder(replace(remote, embedding_model=""))
+    assert (finding.state, "WEFT_EMBEDDING_MODEL" in finding.detail) == (CheckStatus.PROBLEM, True)

@@ -1,0 +1,602 @@
+"""Backups include object storage, from and to folders and buckets."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import zipfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.databases import new_postgres_database
+from support.jobs import sweep_objects
+from support.s3 import CREDENTIALS, REGION, SharedBucket, new_bucket, s3_service
+from support.world import refused
+from weft.app.objects import Objects
+from weft.app.tenants import Tenants
+from weft.capabilities.object_storage.model import ObjectStorageUnavailable, Pointer
+from weft.capabilities.object_storage.staging import keep_staged
+from weft.kernel.clock import to_micros
+from weft.kernel.errors import DiskFull
+from weft.providers.object_storage import Bucket, ObjectFolder
+from weft.storage.backup import Manifest, back_up, restore
+from weft.storage.backup import create as making
+from weft.storage.backup.tables import known_schema_steps, tables_of_schema
+from weft.storage.migrations.runner import migrate, status
+from weft.storage.sql.blobs import SqlBlobs
+from weft.storage.sql.connect import connect
+from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.object_storage import SqlObjectIndex, hold_removals
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from pathlib import Path
+
+    from weft.capabilities.object_storage.store import ObjectStore
+    from weft.storage.sql.database import Database, Transaction
+    from weft.testing.clock import FrozenClock
+
+VALUE = b"a value too large for the database" * 1_000
+OTHER = b"other bytes, as many as before!!!!" * 1_000
+NOISE = secrets.token_bytes(2_500_000)
+
+
+class Watched:
+    """A store before whose every act something may happen."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.store = store
+        self.before: Callable[[str], Awaitable[None]] | None = None
+        self.acts: list[str] = []
+
+    async def put(self, path: str, content: bytes) -> str | None:
+        await self._act("put")
+        return await self.store.put(path, content)
+
+    async def get(self, path: str, version: str | None, size: int) -> bytes:
+        await self._act("get")
+        return await self.store.get(path, version, size)
+
+    async def delete(self, path: str) -> None:
+        await self._act("delete")
+        await self.store.delete(path)
+
+    async def _act(self, name: str) -> None:
+        self.acts.append(name)
+        if self.before is not None:
+            await self.before(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """A database and a store that belong together."""
+
+    database: Database
+    store: Watched
+    clock: FrozenClock
+
+    @property
+    def objects(self) -> Objects:
+        return Objects(self.database, self.store, self.clock)
+
+    async def create_tenants(self, *names: str) -> None:
+        await migrate(self.database, self.clock)
+        for name in names:
+            await Tenants(self.database, self.clock).create(name)
+
+    async def push(self, content: bytes, tenant: str = "acme", owner: str = "planner") -> Pointer:
+        """Keep a value outside, and a pointer to it inside."""
+        await self.objects.stage(tenant, owner, [content])
+        pointer = Pointer.to(tenant, owner, content)
+
+        async def refer(transaction: Transaction) -> None:
+            text = pointer.encode()
+            await keep_staged([pointer], SqlObjectIndex(transaction))
+            await SqlBlobs(transaction).put(hashlib.sha256(text.encode()).digest(), text, pointer.object)
+
+        await self.database.write(Scope(tenant), refer)
+        return pointer
+
+    async def doom(self, pointer: Pointer) -> None:
+        await self.database.write(Scope("acme"), lambda tx: SqlObjectIndex(tx).doom(pointer.object))
+
+    async def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in await self.database.read(SYSTEM, lambda tx: tx.all(sql))]
+
+    async def index(self) -> dict[str, str]:
+        return dict(await self.rows("SELECT path, state FROM objects"))
+
+    async def is_empty(self) -> bool:
+        tables = ("tenants", "blobs", "principals")
+        return not any([await self.rows(f"SELECT 1 FROM {table}") for table in tables])
+
+    async def back_up(self, file: Path, *, skip_damaged: bool = False) -> Manifest:
+        return await back_up(self.database, self.store, file, self.clock, skip_damaged=skip_damaged)
+
+    async def restore(self, file: Path) -> Manifest:
+        return await restore(self.database, self.objects, file, self.clock)
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    with s3_service() as address:
+        yield address
+
+
+@pytest.fixture
+def bucket(s3: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[SharedBucket]:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with new_bucket(s3) as bucket:
+        yield bucket
+
+
+class Places:
+    """Where installations can be made."""
+
+    def __init__(self, request: pytest.FixtureRequest, folder: Path, clock: FrozenClock) -> None:
+        self._request = request
+        self._folder = folder
+        self._clock = clock
+        self.opened: list[Database] = []
+
+    async def installation(self, name: str, kind: str) -> Installation:
+        database = connect(await self._url(name, kind))
+        await database.open()
+        self.opened.append(database)
+        return Installation(database, Watched(self._store(name, kind)), self._clock)
+
+    async def _url(self, name: str, kind: str) -> str:
+        if not kind.startswith("postgres"):
+            return str(self._folder / name / "weft.db")
+        server = self._request.getfixturevalue("postgres")
+        return await new_postgres_database(server, f"{name}_{secrets.token_hex(4)}", migrated=False)
+
+    def _store(self, name: str, kind: str) -> ObjectStore:
+        if kind.endswith("folder"):
+            return ObjectFolder(self._folder / name / "objects")
+        bucket: SharedBucket = self._request.getfixturevalue("bucket")
+        service: str = self._request.getfixturevalue("s3")
+        return Bucket(bucket.name, prefix=name, endpoint=service, region=REGION, versioned=True, timeout_seconds=20)
+
+
+@pytest.fixture
+async def places(request: pytest.FixtureRequest, tmp_path: Path, clock: FrozenClock) -> AsyncIterator[Places]:
+    places = Places(request, tmp_path, clock)
+    yield places
+    for database in places.opened:
+        await database.close()
+
+
+@pytest.fixture(params=["sqlite folder", "postgres folder"])
+async def source(request: pytest.FixtureRequest, places: Places) -> Installation:
+    """Return an installation whose objects lie in a folder, on both databases in turn."""
+    source = await places.installation("source", request.param)
+    await source.create_tenants("acme")
+    return source
+
+
+@pytest.fixture
+async def target(places: Places) -> Installation:
+    return await places.installation("target", "sqlite folder")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return the folder with the source's objects."""
+    return tmp_path / "source" / "objects"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "weft.zip"
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
+
+
+def beside(file: Path) -> list[str]:
+    """Return what there is of a backup, finished or not."""
+    return [path.name for path in file.parent.iterdir() if file.name in path.name]
+
+
+def flip_a_byte_of(part: bytes, file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[content.index(part)] ^= 1
+    file.write_bytes(content)
+
+
+def rewrite(file: Path, change: Callable[[dict[str, bytes]], object]) -> None:
+    with zipfile.ZipFile(file) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    change(members)
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+@pytest.mark.req("CE-F4")
+@pytest.mark.parametrize(
+    ("origin", "destination"),
+    [
+        ("sqlite folder", "postgres bucket"),
+        ("postgres bucket", "sqlite folder"),
+        ("postgres folder", "sqlite bucket"),
+        ("sqlite bucket", "postgres folder"),
+    ],
+)
+async def test_values_move_between_databases_and_between_folder_and_bucket(
+    places: Places, origin: str, destination: str, file: Path
+) -> None:
+    source, target = [await places.installation(*each) for each in (("source", origin), ("target", destination))]
+    await source.create_tenants("acme", "Umbrella")
+    kept = [await source.push(VALUE), await source.push(NOISE), await source.push(b"", owner="Review")]
+    others = await source.push(VALUE, tenant="Umbrella")
+    manifest = await source.back_up(file)
+    assert await target.restore(file) == manifest
+    assert (manifest.objects.count, manifest.objects.bytes) == (4, 2 * len(VALUE) + len(NOISE))
+    assert [await target.objects.fetch("acme", pointer) for pointer in kept] == [VALUE, NOISE, b""]
+    assert await target.objects.fetch("Umbrella", others) == VALUE
+    assert await target.index() == await source.index() == {p.object: "kept" for p in (*kept, others)}
+    for table in ("blobs", "audit_log"):
+        everything = f"SELECT * FROM {table} ORDER BY 1, 2"
+        assert await target.rows(everything) == await source.rows(everything)
+
+
+@pytest.mark.req("CE-F4")
+async def test_the_versions_of_the_new_bucket_are_recorded(places: Places, bucket: SharedBucket, file: Path) -> None:
+    source, target = [await places.installation(name, "sqlite bucket") for name in ("source", "target")]
+    await source.create_tenants("acme")
+    pointer = await source.push(VALUE)
+    bucket.overwrite(f"source/{pointer.object}", OTHER)
+    await source.back_up(file)
+    await target.restore(file)
+    assert bucket.versions(f"target/{pointer.object}") == [
+        version for (version,) in await target.rows("SELECT version FROM objects")
+    ]
+    assert await target.objects.fetch("acme", pointer) == VALUE
+
+
+async def test_progress_counts_rows_and_objects(source: Installation, target: Installation, file: Path) -> None:
+    for number in range(5):
+        await source.push(f"{number}".encode())
+    made: list[tuple[int, int]] = []
+    restored: list[tuple[int, int]] = []
+    manifest = await back_up(source.database, source.store, file, source.clock, lambda *step: made.append(step))
+    await restore(target.database, target.objects, file, target.clock, lambda *step: restored.append(step))
+    assert made[-1] == restored[-1] == (manifest.rows, manifest.rows)
+    assert [done for done, _ in made[-5:]] == list(range(manifest.rows - 4, manifest.rows + 1))
+    assert restored[0] == (5, manifest.rows)
+
+
+async def test_what_is_on_its_way_in_or_out_is_not_carried(
+    source: Installation, target: Installation, file: Path
+) -> None:
+    kept, doomed = await source.push(VALUE), await source.push(OTHER)
+    await source.doom(doomed)
+    await source.objects.stage("acme", "planner", [NOISE])
+    manifest = await source.back_up(file)
+    await target.restore(file)
+    assert manifest.tables["objects"].rows == manifest.objects.count == 1
+    assert await target.index() == {kept.object: "kept"}
+    with zipfile.ZipFile(file) as archive:
+        assert [name for name in archive.namelist() if name.startswith("objects/")] == [f"objects/{kept.object}"]
+
+
+@pytest.mark.req("CE-F4")
+@pytest.mark.parametrize("damage", [None, b"", VALUE[:-1], OTHER])
+async def test_a_missing_or_damaged_object_is_named_and_no_file_is_made(
+    source: Installation, folder: Path, file: Path, damage: bytes | None
+) -> None:
+    lost = await source.push(VALUE)
+    await source.push(NOISE)
+    place = folder / lost.object
+    place.unlink() if damage is None else place.write_bytes(damage)
+    with refused("BACKUP_INCOMPLETE") as caught:
+        await source.back_up(file)
+    assert caught.value.message.endswith(f"(1): {lost.object}.")
+    assert beside(file) == []
+
+
+async def test_many_missing_objects_are_counted_and_some_are_named(
+    source: Installation, folder: Path, file: Path
+) -> None:
+    for number in range(12):
+        (folder / (await source.push(f"{number}".encode())).object).unlink()
+    with refused("BACKUP_INCOMPLETE") as caught:
+        await source.back_up(file)
+    assert "(12): acme/planner/" in caught.value.message
+    assert caught.value.message.endswith("and 2 more.")
+
+
+@pytest.mark.req("CE-F4")
+async def test_a_backup_that_skips_damaged_objects_contains_the_rest(
+    source: Installation, target: Installation, folder: Path, file: Path
+) -> None:
+    lost, sound = await source.push(VALUE), await source.push(OTHER)
+    (folder / lost.object).unlink()
+    manifest = await source.back_up(file, skip_damaged=True)
+    assert (manifest.objects.count, manifest.objects.left_out) == (1, [lost.object])
+    assert (await target.restore(file)).objects.left_out == [lost.object]
+    assert await target.objects.fetch("acme", sound) == OTHER
+    with refused("OBJECT_MISSING"):
+        await target.objects.fetch("acme", lost)
+    await target.push(VALUE)
+    assert await target.objects.fetch("acme", lost) == VALUE
+
+
+async def test_a_store_that_cannot_be_reached_is_not_taken_for_damage(source: Installation, file: Path) -> None:
+    await source.push(VALUE)
+    source.store.before = unreachable
+    with refused("OBJECT_STORAGE_UNAVAILABLE"):
+        await source.back_up(file, skip_damaged=True)
+    assert beside(file) == []
+
+
+async def unreachable(_: str) -> None:
+    raise ObjectStorageUnavailable
+
+
+def _swap_content(members: dict[str, bytes]) -> None:
+    [name] = [name for name in members if name.startswith("objects/")]
+    members[name] = OTHER
+
+
+def _cut_content(members: dict[str, bytes]) -> None:
+    [name] = [name for name in members if name.startswith("objects/")]
+    members[name] = members[name][:-1]
+
+
+def _drop_content(members: dict[str, bytes]) -> None:
+    [name] = [name for name in members if name.startswith("objects/")]
+    del members[name]
+
+
+def _claim_more(members: dict[str, bytes]) -> None:
+    members["manifest.json"] = members["manifest.json"].replace(b'"count": 1', b'"count": 2')
+
+
+def _lead_elsewhere(members: dict[str, bytes]) -> None:
+    _change_index(members, b"acme/planner/", b"acme/../planner/")
+
+
+def _give_to_another_tenant(members: dict[str, bytes]) -> None:
+    _change_index(members, b'["acme",', b'["umbrella",')
+
+
+def _change_index(members: dict[str, bytes], old: bytes, new: bytes) -> None:
+    """Change the index of objects and have the manifest agree, as only someone who means it would."""
+    index = members["tables/objects.ndjson"].replace(old, new)
+    manifest = json.loads(members["manifest.json"])
+    manifest["tables"]["objects"]["sha256"] = hashlib.sha256(index).hexdigest()
+    members |= {"tables/objects.ndjson": index, "manifest.json": json.dumps(manifest).encode()}
+
+
+@pytest.mark.req("CE-F4")
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (_swap_content, "is damaged"),
+        (_cut_content, "is damaged"),
+        (_drop_content, "is damaged"),
+        (_claim_more, "do not match its manifest"),
+        (_lead_elsewhere, "is damaged"),
+        (_give_to_another_tenant, "does not belong"),
+    ],
+)
+async def test_changed_objects_are_found_before_anything_is_restored(
+    places: Places,
+    target: Installation,
+    file: Path,
+    change: Callable[[dict[str, bytes]], object],
+    complaint: str,
+) -> None:
+    source = await places.installation("source", "sqlite folder")
+    await source.create_tenants("acme")
+    await source.push(VALUE)
+    await source.back_up(file)
+    rewrite(file, change)
+    with refused("BACKUP_UNUSABLE") as caught:
+        await target.restore(file)
+    assert complaint in caught.value.message
+    assert all(step.applied_at is None for step in await status(target.database))
+    assert target.store.acts == []
+
+
+async def test_a_flipped_byte_of_an_object_is_found(source: Installation, target: Installation, file: Path) -> None:
+    await source.push(NOISE)
+    await source.back_up(file)
+    flip_a_byte_of(NOISE[1_000:1_050], file)
+    with refused("BACKUP_UNUSABLE"):
+        await target.restore(file)
+    assert target.store.acts == []
+
+
+@pytest.mark.req("CE-F4")
+@pytest.mark.parametrize("kind", ["sqlite folder", "postgres folder"])
+async def test_a_restore_that_fails_leaves_the_database_empty_and_can_be_repeated(
+    source: Installation, places: Places, file: Path, kind: str
+) -> None:
+    kept = [await source.push(NOISE), await source.push(NOISE[1:])]
+    await source.back_up(file)
+    target = await places.installation("other", kind)
+
+    async def fail_at_the_second(_: str) -> None:
+        if len(target.store.acts) == 2:
+            raise ObjectStorageUnavailable
+
+    target.store.before = fail_at_the_second
+    with refused("OBJECT_STORAGE_UNAVAILABLE"):
+        await target.restore(file)
+    assert await target.is_empty()
+    assert set((await target.index()).values()) == {"pending"}
+    await target.restore(file)
+    assert [act for act in target.store.acts if act == "put"] == ["put", "put", "put"]
+    assert await target.index() == {pointer.object: "kept" for pointer in kept}
+
+
+@pytest.mark.req("CE-F4")
+async def test_a_sweep_removes_what_a_failed_restore_stored(
+    source: Installation, target: Installation, file: Path, tmp_path: Path
+) -> None:
+    await source.push(VALUE)
+    await source.back_up(file)
+
+    # The same tenant twice passes every check of the file, and no database takes it.
+    def double_a_row(members: dict[str, bytes]) -> None:
+        members["tables/tenants.ndjson"] *= 2
+        manifest = json.loads(members["manifest.json"])
+        sha256 = hashlib.sha256(members["tables/tenants.ndjson"]).hexdigest()
+        manifest["tables"]["tenants"] |= {"rows": 2, "sha256": sha256}
+        members["manifest.json"] = json.dumps(manifest).encode()
+
+    rewrite(file, double_a_row)
+    with pytest.raises(Exception, match="UNIQUE"):
+        await target.restore(file)
+    assert await target.is_empty()
+    assert len(files(tmp_path / "target" / "objects")) == 1
+    target.clock.advance(hours=1)
+    assert await sweep_objects(target.objects) == 1
+    assert (files(tmp_path / "target" / "objects"), await target.index()) == ([], {})
+
+
+async def test_nothing_is_stored_for_a_database_that_is_not_empty(
+    source: Installation, target: Installation, file: Path
+) -> None:
+    await source.push(VALUE)
+    await source.back_up(file)
+    await target.create_tenants("someone")
+    with refused("DATABASE_NOT_EMPTY"):
+        await target.restore(file)
+    assert (target.store.acts, await target.index()) == ([], {})
+
+
+@pytest.mark.req("CE-F4")
+async def test_nothing_is_removed_while_a_backup_is_being_made(
+    source: Installation, target: Installation, file: Path
+) -> None:
+    kept = [await source.push(VALUE), await source.push(OTHER)]
+    sweeper = Objects(source.database, source.store.store, source.clock)
+
+    async def remove_all(_: str) -> None:
+        for pointer in kept:
+            await source.doom(pointer)
+        for _ in range(2):
+            assert await sweep_objects(sweeper) == 0
+            source.clock.advance(hours=1)
+
+    source.store.before = remove_all
+    await source.back_up(file)
+    await target.restore(file)
+    assert [await target.objects.fetch("acme", pointer) for pointer in kept] == [VALUE, OTHER]
+    assert await target.rows("SELECT 1 FROM jobs WHERE tenant = ''") == []
+    await sweep_objects(sweeper)
+    source.clock.advance(minutes=5)
+    assert await sweep_objects(sweeper) == 2
+
+
+async def test_a_backup_that_died_holds_removals_up_for_a_day_at_most(source: Installation, file: Path) -> None:
+    await source.doom(await source.push(VALUE))
+    now = to_micros(source.clock.now())
+    await source.database.write(SYSTEM, lambda tx: hold_removals(tx, "dead", now))
+    await sweep_objects(source.objects)
+    source.clock.advance(hours=23)
+    assert await sweep_objects(source.objects) == 0
+    source.clock.advance(hours=1)
+    await sweep_objects(source.objects)
+    source.clock.advance(minutes=5)
+    assert await sweep_objects(source.objects) == 1
+    await source.back_up(file)
+    assert await source.rows("SELECT 1 FROM jobs WHERE tenant = ''") == []
+
+
+async def test_a_backup_that_fails_holds_nothing_up(source: Installation, file: Path) -> None:
+    await source.push(VALUE)
+    source.store.before = unreachable
+    with refused("OBJECT_STORAGE_UNAVAILABLE"):
+        await source.back_up(file)
+    assert await source.rows("SELECT 1 FROM jobs WHERE tenant = ''") == []
+
+
+async def test_a_database_that_is_full_can_still_be_backed_up(
+    source: Installation, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await source.push(VALUE)
+
+    async def refuse(*_: object) -> None:
+        raise DiskFull
+
+    monkeypatch.setattr(making, "hold_removals", refuse)
+    monkeypatch.setattr(making, "release_removals", refuse)
+    assert (await source.back_up(file)).objects.count == 1
+
+
+def _make_first_format(members: dict[str, bytes]) -> None:
+    manifest = json.loads(members["manifest.json"])
+    del manifest["objects"]
+    members["manifest.json"] = json.dumps(manifest | {"format": 1}).encode()
+
+
+async def test_a_backup_of_the_first_format_is_restored(source: Installation, target: Installation, file: Path) -> None:
+    await source.back_up(file)
+    rewrite(file, _make_first_format)
+    assert (await target.restore(file)).format == 1
+    assert await target.rows("SELECT tenant FROM tenants") == [("acme",)]
+
+
+async def test_a_backup_that_names_objects_without_holding_them_is_refused(
+    source: Installation, target: Installation, file: Path
+) -> None:
+    await source.push(VALUE)
+    await source.back_up(file)
+    rewrite(file, lambda members: (_make_first_format(members), _drop_content(members)))
+    with refused("BACKUP_UNUSABLE"):
+        await target.restore(file)
+
+
+def make_backup_of(steps: int, file: Path) -> None:
+    """Make a backup as a version did that knew only the first steps of the schema."""
+    lines = {"tenants": b'["acme",1,0,0]\n'}
+    tables = tables_of_schema(steps)
+    manifest = {
+        "format": 1,
+        "weft": "0.0.1",
+        "created_at": "2026-01-01T00:00:00Z",
+        "migrations": [{"name": step.name, "checksum": step.checksum} for step in known_schema_steps()[:steps]],
+        "tables": {
+            table.name: {
+                "columns": table.columns,
+                "rows": lines.get(table.name, b"").count(b"\n"),
+                "sha256": hashlib.sha256(lines.get(table.name, b"")).hexdigest(),
+            }
+            for table in tables
+        },
+    }
+    with zipfile.ZipFile(file, "w") as archive:
+        for table in tables:
+            archive.writestr(table.member, lines.get(table.name, b""))
+        archive.writestr("manifest.json", json.dumps(manifest))
+
+
+@pytest.mark.parametrize("kind", ["sqlite folder", "postgres folder"])
+async def test_a_backup_of_an_older_version_is_restored_and_brought_up_to_date(
+    places: Places, file: Path, kind: str
+) -> None:
+    make_backup_of(3, file)
+    target = await places.installation("target", kind)
+    await target.restore(file)
+    assert all(step.applied_at is not None for step in await status(target.database))
+    await target.push(VALUE)
+    assert await target.rows("SELECT tenant FROM tenants") == [("acme",)]
+
+
+async def test_a_backup_of_an_older_version_wants_a_database_that_is_new(target: Installation, file: Path) -> None:
+    make_backup_of(3, file)
+    await migrate(target.database, target.clock)
+    with refused("SCHEMA_MISMATCH") as caught:
+        await target.restore(file)
+    assert "newer schema" in caught.value.message

@@ -1,0 +1,275 @@
+"""Performance metrics for admins: measured, and of their own tenant only."""
+
+from __future__ import annotations
+
+import asyncio
+from types import NoneType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.world import Caller, World, refused
+from weft.storage.sql.connect import connect
+from weft.storage.sql.database import Scope
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from weft.storage.sql.database import Transaction
+    from weft.testing.clock import FrozenClock
+
+pytestmark = pytest.mark.req("MS-08")
+
+# The names and types of the collaboration API, tool and resource together; null where nothing was measured yet.
+SHAPE: dict[str, Any] = {
+    "success": bool,
+    "timestamp": str,
+    "database_performance": {
+        "connection_stats": {
+            "total_connections": int,
+            "active_connections": int,
+            "peak_connections": int,
+            "total_queries": int,
+            "avg_query_time": float,
+            "slow_queries": int,
+            "connection_errors": int,
+        },
+        "pool_stats": {
+            "pool_size": int,
+            "available_connections": int,
+            "checked_out_connections": int,
+            "pool_utilization": float,
+            "wait_time_avg": float,
+        },
+        "cache_stats": {
+            "cached_queries": int,
+            "l1_cache_size": int,
+            "l2_cache_size": int,
+            "cache_hit_ratio": (float, NoneType),
+            "cache_misses": int,
+            "evictions": int,
+        },
+    },
+    "system_info": {
+        "pool_initialized": bool,
+        "database_url": str,
+        "min_pool_size": int,
+        "max_pool_size": (int, NoneType),
+        "connection_timeout": float,
+    },
+    "performance_targets": {
+        "session_creation": str,
+        "message_insertion": str,
+        "message_retrieval_50": str,
+        "fuzzy_search_1000": str,
+        "concurrent_agents": str,
+        "cache_hit_ratio": str,
+    },
+    "requesting_agent": str,
+    "system_performance": {
+        "memory_usage_mb": float,
+        "cpu_usage_percent": float,
+        "active_sessions": int,
+        "active_agents": int,
+        "messages_per_second": float,
+        "search_operations_per_minute": int,
+    },
+    "performance_trends": {
+        "response_time_trend": str,
+        "throughput_trend": str,
+        "error_rate_trend": str,
+        "cache_efficiency_trend": str,
+    },
+    "resource_info": {
+        "collection_interval": int,
+        "retention_hours": int,
+        "supports_subscriptions": bool,
+        "admin_only": bool,
+    },
+    "operations": dict,
+    "measured_since": str,
+}
+
+
+async def figures(caller: Caller) -> Any:
+    return await caller.call("performance.read")
+
+
+def departures(answer: Any, shape: Any, path: str = "") -> list[str]:
+    """Return where an answer is not of a shape."""
+    if not isinstance(shape, dict):
+        return [] if isinstance(answer, shape) else [f"{path} is {answer!r}"]
+    if answer.keys() != shape.keys():
+        return [f"{path} has {answer.keys() ^ shape.keys()}"]
+    return [found for name in shape for found in departures(answer[name], shape[name], f"{path}.{name}")]
+
+
+@pytest.mark.req("MS-09")
+async def test_the_answer_has_the_fields_of_the_api_and_no_others(world: World, clock: FrozenClock) -> None:
+    clock.advance(seconds=10)
+    answer = await figures(world.admin)
+    assert departures(answer, SHAPE) == []
+    assert answer["performance_targets"] == {
+        "session_creation": "< 10ms",
+        "message_insertion": "< 20ms",
+        "message_retrieval_50": "< 30ms",
+        "fuzzy_search_1000": "< 100ms",
+        "concurrent_agents": "20+",
+        "cache_hit_ratio": "> 70%",
+    }
+    assert answer["resource_info"] == {
+        "collection_interval": 30,
+        "retention_hours": 24,
+        "supports_subscriptions": True,
+        "admin_only": True,
+    }
+    assert answer["timestamp"] == "2026-02-20T14:30:10Z"
+    assert answer["measured_since"] == "2026-02-20T14:30:00Z"
+    assert answer["requesting_agent"] == "admin"
+
+
+async def test_every_call_is_counted_once(world: World) -> None:
+    for number in range(7):
+        await world.planner.write(f"key_{number}")
+    for _ in range(3):
+        with refused("KEY_NOT_FOUND"):
+            await world.analysis.read("absent")
+    operations = (await figures(world.admin))["operations"]
+    assert (operations["board.write"]["calls"], operations["board.write"]["errors"]) == (7, 0)
+    assert (operations["board.read"]["calls"], operations["board.read"]["errors"]) == (3, 3)
+    # Calls that change someone's access are counted like any other.
+    assert operations["agent.create"]["calls"] == 3
+    assert "performance.read" not in operations
+    assert (await figures(world.admin))["operations"]["performance.read"]["calls"] == 1
+
+
+async def test_times_were_taken_of_every_operation(world: World) -> None:
+    await world.planner.write("key")
+    for name, operation in (await figures(world.admin))["operations"].items():
+        assert 0 < operation["p50_ms"] <= operation["p95_ms"] <= operation["p99_ms"], name
+
+
+async def test_nothing_of_another_tenant_is_counted(world: World) -> None:
+    before = await figures(world.stranger)
+    await world.planner.write("key")
+    world.app.measuring.sample()
+    after = await figures(world.stranger)
+    assert before["operations"] == {}
+    assert after["operations"].keys() == {"performance.read"}
+    assert (after["system_performance"]["active_agents"], after["system_performance"]["active_sessions"]) == (1, 0)
+
+
+async def test_recent_callers_count_as_active(world: World, clock: FrozenClock) -> None:
+    await world.planner.write("key")
+    await world.analysis.value("key")
+    system = (await figures(world.admin))["system_performance"]
+    assert (system["active_agents"], system["active_sessions"]) == (3, 1)  # the admin made the others
+    clock.advance(minutes=6)
+    world.app.measuring.sample()
+    await world.planner.value("key")
+    system = (await figures(world.admin))["system_performance"]
+    assert (system["active_agents"], system["active_sessions"]) == (1, 1)  # the call that asks is not over yet
+
+
+async def test_only_admins_read_metrics_and_denials_are_audited(world: World) -> None:
+    with refused("PERMISSION_DENIED"):
+        await figures(world.planner)
+    denied = await world.admin.audit(outcome="denied")
+    assert [(row["action"], row["principal_id"]) for row in denied] == [("performance.read", "planner")]
+
+
+async def test_a_revoked_admin_key_reads_no_metrics(world: World) -> None:
+    boss = await world.admin.create_agent("boss", permissions=["read", "write", "admin"])
+    await figures(boss)
+    elsewhere = world.admin.at(await world.another_app())
+    await elsewhere.call("key.revoke", key_id=boss.key_id)
+    with refused("INVALID_API_KEY"):
+        await figures(boss)
+
+
+async def test_statements_and_transactions_are_counted(world: World) -> None:
+    before = (await figures(world.admin))["database_performance"]["connection_stats"]
+    await world.rows("SELECT 1")
+    await world.sql("DELETE FROM entries WHERE tenant = $1", "nobody")
+    after = (await figures(world.admin))["database_performance"]["connection_stats"]
+    assert after["total_queries"] >= before["total_queries"] + 2
+    assert after["avg_query_time"] > 0
+    assert after["connection_errors"] == 0
+    assert 1 <= after["peak_connections"] <= after["total_connections"]
+
+
+async def test_connections_in_use_are_seen(world: World) -> None:
+    seen: list[Any] = []
+    idle = (await figures(world.admin))["database_performance"]["pool_stats"]
+
+    async def look(transaction: Transaction) -> None:
+        seen.append(world.app.database.figures())
+        await transaction.all("SELECT 1")
+
+    await world.app.database.read(Scope(world.tenant), look, heavy=True)
+    _, pool, _ = seen[0]
+    assert pool.checked_out_connections >= 1
+    assert pool.pool_size == pool.available_connections + pool.checked_out_connections
+    assert 0 < pool.pool_utilization <= 1
+    assert idle["pool_size"] >= 1
+    assert idle["wait_time_avg"] >= 0
+
+
+async def test_a_transaction_over_fifty_milliseconds_is_slow(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.storage.sql.usage._SLOW_SECONDS", 0.0)
+    before = (await figures(world.admin))["database_performance"]["connection_stats"]["slow_queries"]
+    monkeypatch.setattr("weft.storage.sql.usage._SLOW_SECONDS", 3600.0)
+    after = (await figures(world.admin))["database_performance"]["connection_stats"]["slow_queries"]
+    assert before > 0
+    assert after == before
+
+
+async def test_the_database_is_named_without_path_or_credentials(world: World) -> None:
+    info = (await figures(world.admin))["system_info"]
+    assert info["database_url"] == "weft.db" or info["database_url"].startswith("weft_")
+    assert "/" not in info["database_url"]
+    assert info["pool_initialized"] is True
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://weft:s3cret@db.internal:5432/weft", "db.internal/weft"),
+        ("postgresql://weft:p%40ss@db.internal/weft?sslpassword=s3cret", "db.internal/weft"),
+        ("postgresql://weft:s3cret@one.internal:5432,two.internal:5432/weft", "one.internal/weft"),
+        ("postgresql://weft:s3cret@/weft?host=/var/run/postgresql", "weft"),
+        ("postgresql://weft:s3cret@[::1]:5432/weft", "::1/weft"),
+        ("postgresql://", "postgresql"),
+    ],
+)
+def test_a_url_is_shown_without_credentials(url: str, shown: str) -> None:
+    assert connect(url).figures().system_info.database_url == shown
+
+
+def test_a_file_is_shown_by_its_name_alone(tmp_path: Path) -> None:
+    figures = connect(str(tmp_path / "secret-folder" / "team.db")).figures()
+    assert figures.system_info.database_url == "team.db"
+    assert figures.system_info.pool_initialized is False
+    assert figures.pool_stats.pool_utilization is None
+    assert figures.connection_stats.avg_query_time is None
+
+
+async def test_a_database_that_cannot_be_reached_is_counted(tmp_path: Path) -> None:
+    database = connect(f"postgresql://weft@/weft?host={tmp_path}")
+    with refused("SYSTEM_UNAVAILABLE"):
+        await database.open()
+    assert database.figures().connection_stats.connection_errors == 1
+
+
+async def test_samples_are_taken_by_themselves(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = asyncio.Event()
+    monkeypatch.setattr(world.app.measuring, "sample", taken.set)
+    world.app.scheduler.wake("metrics.sample")
+    async with asyncio.timeout(10):
+        await taken.wait()
+
+
+async def test_memory_and_cpu_are_those_of_the_process(world: World) -> None:
+    system = (await figures(world.admin))["system_performance"]
+    assert 10 < system["memory_usage_mb"] < 100_000
+    assert system["cpu_usage_percent"] >= 0

@@ -1,0 +1,161 @@
+"""Every operation that changes something leaves a record, or the documentation says why not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.records import envelope
+from weft.app.registry import all_operations
+from weft.capabilities.records.event_classes import event_class_of
+from weft.kernel.operation import Effect
+from weft.storage.sql.database import Scope
+from weft.storage.sql.events import SqlEventStore
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from support.world import Caller, World
+    from weft.kernel.events import Event
+
+PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "records.md"
+NAME = re.compile(r"`([a-z_]+\.[a-z_.]+)`")
+# What opens its own transactions and only reads, or only has others do something.
+READS = frozenset(
+    {
+        "context.read",
+        "events.read",
+        "history.bisect",
+        "history.diff",
+        "history.state",
+        "history.verify",
+        "performance.read",
+        "records.resolve",
+        "records.schema",
+        "agent.capabilities",
+    }
+)
+BOARD = {"context_id": "board:s1"}
+DRAFT = "board:s1@try"
+
+
+def writing() -> set[str]:
+    return {operation.name for operation in all_operations() if operation.effect is not Effect.READ} - READS
+
+
+def rows(first: str) -> dict[str, list[str]]:
+    """Return what a table of the page says of each operation, by the heading of its second column."""
+    table = PAGE.read_text("utf-8").partition(f"| operation | {first} |")[2].partition("\n\n")[0]
+    cells = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| `")]
+    return {name: told for names, *told in cells for name in NAME.findall(names)}
+
+
+@pytest.mark.req("AC-15")
+def test_the_page_documents_the_records_of_every_operation() -> None:
+    recorded, unrecorded = rows("event"), rows("why")
+    assert recorded.keys() | unrecorded.keys() == writing()
+    assert not recorded.keys() & unrecorded.keys()
+    assert {name for name, told in unrecorded.items() if not told[0].strip()} == set()
+
+
+class Doings:
+    """Does everything there is to do, and notes what the log says of it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.left: dict[str, list[Event]] = {}
+
+    async def do(self, caller: Caller, operation: str, **raw: Any) -> Any:
+        before = await self.world.last_event()
+        answer = await caller.call(operation, **raw)
+        log = await self.world.app.database.read(
+            Scope(self.world.tenant), lambda tx: SqlEventStore(tx).after(before, None, 100)
+        )
+        self.left.setdefault(operation, []).extend(recorded.event for recorded in log)
+        return answer
+
+
+async def on_boards(do: Callable[..., Awaitable[Any]], world: World) -> None:
+    admin, planner = world.admin, world.planner
+    await do(admin, "session.create", purpose="x", session_id="s2")
+    await do(planner, "board.write", session_id="s1", key="a", value="1")
+    await do(planner, "board.write", session_id="s1", key="a", value="2")
+    await do(planner, "board.snapshot", session_id="s1", label="mark")
+    await do(planner, "board.delete", session_id="s1", key="a")
+    await do(planner, "board.restore_snapshot", session_id="s1", label="mark")
+    number = await do(planner, "message.add", session_id="s1", content="hello")
+    await do(admin, "message.set_visibility", session_id="s1", message_id=number["message_id"], visibility="private")
+    for value in range(2):
+        await do(planner, "memory.set", key="k", value=value)
+    await do(planner, "memory.delete", key="k")
+    await do(admin, "session.archive", session_id="s2")
+    bundle = (await do(admin, "bundle.export", session_id="s2", scope="session"))["bundle"]
+    await do(admin, "session.delete", session_id="s2")
+    await do(admin, "bundle.import", bundle=bundle)
+
+
+async def on_history(do: Callable[..., Awaitable[Any]], world: World) -> None:
+    admin = world.admin
+    await do(admin, "history.snapshot", **BOARD, label="named")
+    await do(admin, "history.delete_snapshot", **BOARD, label="named")
+    await admin.call("history.branch", **BOARD, branch="other")
+    await admin.call("board.write", session_id="s1", key="b", value="new", branch="other")
+    await do(admin, "history.merge", **BOARD, from_context_id="board:s1@other")
+    reviews = []
+    for number in range(2):
+        await do(admin, "history.branch", **BOARD, branch="try")
+        for branch in ("try", "main"):
+            await admin.call("board.write", session_id="s1", key="a", value=f"{branch} {number}", branch=branch)
+        reviews.append((await do(admin, "history.merge", **BOARD, from_context_id=DRAFT))["review_id"])
+        if number == 0:
+            await do(admin, "history.close_review", review_id=reviews[0])
+            await do(admin, "history.delete_branch", **BOARD, branch="try", force=True)
+    await do(admin, "history.resolve", review_id=reviews[1], resolutions={"a": {"take": "theirs"}})
+    await do(admin, "history.rollback", **BOARD, target_version="1")
+    await admin.call("history.set_retention", subject="board:s1", versions=1)
+    await do(admin, "history.prune", **BOARD)
+
+
+async def on_contexts(do: Callable[..., Awaitable[Any]], world: World) -> None:
+    planner, admin = world.planner, world.admin
+    for version in range(2):
+        await do(planner, "context.push", knowledge=[{"key": "k", "value": version}], if_version=version)
+    await do(planner, "context.push", knowledge=[], remove=[{"key": "k"}], if_version=2)
+    await planner.call("context.push", knowledge=[{"key": "k", "value": 1}], if_version=3)
+    await do(planner, "context.pull", session_id="s1")
+    await do(admin, "context.copy", agent_id="analysis", from_agent_id="planner")
+    await planner.call("context.push", knowledge=[{"key": "k", "value": 2}], if_version=4)
+    await do(admin, "context.copy", agent_id="analysis", from_agent_id="planner")
+    for role in ("Plans", "Plans more"):
+        await do(admin, "agent.define", agent_id="planner", role=role)
+
+
+async def on_records(do: Callable[..., Awaitable[Any]], world: World) -> None:
+    planner = world.planner
+    await do(planner, "records.add", session_id="s1", records=[envelope("c1")])
+    await do(planner, "records.set_lifecycle", record_id="c1", lifecycle="injected")
+    await do(planner, "records.redact", item_id="board:s1/a/1.1", state="removed", reason="a name")
+    gap = await do(planner, "missing.report", session_id="s1", question="Who decides?")
+    await do(planner, "missing.request", missing_id=gap["missing_id"], form="user_question")
+    await do(planner, "message.search", session_id="s1", query="hello", record=True)
+    await do(planner, "missing.resolve", missing_id=gap["missing_id"], answer="Dana")
+
+
+@pytest.mark.req("AC-15")
+async def test_every_operation_leaves_the_events_that_the_page_names(world: World) -> None:
+    doings = Doings(world)
+    for part in (on_boards, on_contexts, on_records, on_history):
+        await part(doings.do, world)
+    page = rows("event")
+    assert doings.left.keys() == page.keys()
+    for operation, (event, event_class, _) in page.items():
+        left = doings.left[operation]
+        assert left, operation
+        named, classes = set(NAME.findall(event)), set(NAME.findall(event_class))
+        assert named <= {each.type for each in left}, operation
+        told = {event_class_of(each) for each in left if each.type in named}
+        assert told == (classes or told), operation
+        assert classes or "class" in event_class, operation

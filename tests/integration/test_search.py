@@ -1,0 +1,533 @@
+"""Search over everything a caller may see: documents, messages, boards and its own memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.world import SESSION, refused
+
+if TYPE_CHECKING:
+    from support.world import Caller, World
+    from weft.testing.clock import FrozenClock
+
+pytestmark = [
+    pytest.mark.req("CE-F11", part="ranking by meaning, words and recency; widening at low confidence"),
+    pytest.mark.req("CE-F41"),
+]
+
+# Relevance alone.
+BARE = {"recency_weight": 0, "importance_weight": 0}
+HANDBOOK = """# Handbook
+
+## Leave
+
+Everyone has thirty days of vacation a year. Ask your lead two weeks before you go.
+
+## Travel
+
+Trains are booked by the office. Flights need the approval of a director.
+
+## Passwords
+
+A password has at least sixteen characters and is kept in the vault, never in a chat.
+"""
+
+
+async def searched(caller: Caller, query: str, **how: Any) -> Any:
+    return await caller.call("search.query", query=query, **how)
+
+
+async def texts(caller: Caller, query: str, **how: Any) -> list[str]:
+    return [result["text"] for result in (await searched(caller, query, **how))["results"]]
+
+
+async def gathered(caller: Caller, **what: Any) -> Any:
+    return await caller.call("search.get_context", **what)
+
+
+async def similar(caller: Caller, **what: Any) -> Any:
+    return await caller.call("search.find_similar", **what)
+
+
+async def documented(world: World, text: str = HANDBOOK, domain: str = "handbook", **about: Any) -> None:
+    """Put a document into a domain of its own, and have it indexed."""
+    await world.admin.call("knowledge.create_domain", domain=domain, chunking={"chunk_tokens": 32, "overlap_tokens": 8})
+    await put(world, text, domain, **about)
+
+
+async def put(world: World, text: str, domain: str = "handbook", document_id: str = "rules.md", **about: Any) -> None:
+    await world.admin.call("knowledge.add_document", domain=domain, document_id=document_id, text=text, **about)
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
+
+
+async def test_everything_that_a_caller_may_see_is_searched_at_once(world: World) -> None:
+    await documented(world)
+    await world.planner.say("The password of the vault is rotated in May.")
+    await world.planner.write("decision", "Passwords expire after ninety days.")
+    await world.planner.remember("note", "Ask Dana which password manager is allowed.")
+    await world.followed()
+    found = await searched(world.planner, "password rules", min_score=0.1)
+    assert {result["source"] for result in found["results"]} == {"document", "message", "board", "memory"}
+    by_source = {result["source"]: result for result in found["results"]}
+    assert by_source["document"]["document_id"] == "rules.md"
+    assert by_source["document"]["domain"] == "handbook"
+    assert (by_source["message"]["session_id"], by_source["message"]["message_id"]) == (SESSION, 1)
+    assert by_source["message"]["speaker"] == "planner"
+    assert (by_source["board"]["session_id"], by_source["board"]["key"]) == (SESSION, "decision")
+    assert by_source["memory"]["key"] == "note"
+
+
+@pytest.mark.req("CE-F12", part="scores from similarity, recency and importance")
+async def test_every_result_explains_its_score(world: World) -> None:
+    await documented(world)
+    found = await searched(world.planner, "How many days of vacation do I have?")
+    best = found["results"][0]
+    assert "thirty days of vacation" in best["text"]
+    assert 0 < best["score"] <= 1
+    assert {"lexical", "semantic", "recency", "importance"} <= best["signals"].keys()
+    assert found["model"]
+    assert found["searched"] > 1
+    bare = await searched(world.planner, "vacation", explain=False)
+    assert "signals" not in bare["results"][0]
+
+
+async def test_a_query_matches_by_meaning_without_common_words(world: World) -> None:
+    await documented(world)
+    best = (await searched(world.planner, "holiday entitlement", min_score=0.0))["results"][0]
+    assert "vacation" in best["text"]
+    assert best["signals"]["semantic"] > 0
+
+
+async def test_a_result_refers_to_the_exact_passage(world: World) -> None:
+    await documented(world)
+    best = (await searched(world.planner, "thirty days of vacation"))["results"][0]
+    place = best["ref"]["selector"]
+    read = await world.planner.call(
+        "knowledge.read_document", domain="handbook", document_id="rules.md", start=place["start"], end=place["end"]
+    )
+    assert read["text"] == best["text"]
+
+
+@pytest.mark.parametrize("source", ["document", "message", "board", "memory"])
+async def test_a_reference_resolves_to_the_found_text(world: World, source: str) -> None:
+    text = "The vault is in Zurich; ask Dana before you open it."
+    await documented(world, text)
+    await world.planner.say(text)
+    await world.planner.write("vault", text)
+    await world.planner.remember("vault", text)
+    await world.followed()
+    best = (await searched(world.planner, "vault in Zurich", sources=[source]))["results"][0]
+    resolved = await world.planner.call("records.resolve", source_ref=best["ref"])
+    assert (resolved["outcome"], resolved["text"]) == ("exact", best["text"])
+
+
+@pytest.mark.req("CE-E", part="a search without results")
+async def test_a_search_without_relevant_results_returns_the_most_recent_and_is_logged(
+    world: World, clock: FrozenClock
+) -> None:
+    await world.planner.say("The first thing that was said.")
+    clock.advance(seconds=60)
+    await world.planner.say("The latest thing that was said.")
+    await world.followed()
+    found = await searched(world.planner, "xylophone quartz", recency_weight=0, importance_weight=0, min_score=1.0)
+    assert (found["fallback"], found["results"][0]["text"]) == ("recency", "The latest thing that was said.")
+    told = [event for event in (await world.planner.events())["events"] if event["type"] == "search.low_relevance"]
+    assert len(told) == 1
+    assert "xylophone" not in str(told[0])
+    other = await world.admin.create_agent("other", agent_type="planning")
+    assert not [e for e in (await other.events())["events"] if e["type"] == "search.low_relevance"]
+    assert [e for e in (await world.admin.events())["events"] if e["type"] == "search.low_relevance"]
+
+
+async def test_where_there_is_nothing_nothing_is_found(world: World) -> None:
+    found = await searched(world.planner, "anything at all")
+    assert (found["results"], found["searched"], found["fallback"]) == ([], 0, "recency")
+
+
+@pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
+async def test_what_is_pinned_is_found_whatever_is_asked(world: World) -> None:
+    await documented(world, "Never call customers after eight.", pinned=True)
+    for number in range(5):
+        await world.planner.say(f"The train number {number} leaves at noon.")
+    await world.followed()
+    assert "Never call customers after eight." in await texts(world.planner, "when does the train leave?", top_k=2)
+
+
+@pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
+async def test_what_is_pinned_in_a_session_comes_only_with_searches_of_that_session(world: World) -> None:
+    await documented(world, "Vacation is thirty days a year. Ask your lead two weeks before.")
+    low = await world.admin.create_agent("low", agent_type="x", clearance=1)
+    lure = await low.create_session("lure")
+    for number in range(20):
+        await lure.say(f"Number {number}: " + "lorem ipsum dolor " * 60, metadata={"pinned": True})
+    await world.followed()
+    for caller in (world.planner, world.admin):
+        found = await searched(caller, "how many vacation days", top_k=1)
+        assert not any(result["signals"]["pinned"] for result in found["results"])
+        told = await caller.call("search.get_context", query="how many vacation days", max_tokens=600)
+        assert told["context"].startswith("[1] handbook")
+    named = await searched(world.planner, "how many vacation days", session_id="lure")
+    assert [result["source"] for result in named["results"] if result["signals"]["pinned"]] == ["message"] * 20
+
+
+@pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
+async def test_what_is_pinned_takes_at_most_a_third_of_a_context(world: World) -> None:
+    await documented(world, "Vacation is thirty days a year. Ask your lead two weeks before.")
+    for number in range(20):
+        await world.planner.say(f"Number {number}: " + "lorem ipsum dolor " * 20, metadata={"pinned": True})
+    await world.followed()
+    asked = {"query": "how many vacation days", "session_id": SESSION, "max_tokens": 900}
+    told = await world.planner.call("search.get_context", **asked)
+    assert "Vacation is thirty days" in told["context"]
+    assert "lorem ipsum" in told["context"]
+    assert (told["tokens"] < 450, told["complete"]) == (True, False)
+
+
+@pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
+@pytest.mark.req("CE-T", part="domains, bytes and search results")
+async def test_of_much_that_is_pinned_the_twenty_that_say_most_are_found_and_never_more_than_the_plan_allows(
+    world: World,
+) -> None:
+    await documented(world, "Where the canteen is.")
+    rules = [
+        {"document_id": f"rule{each}", "text": f"Rule {each} is about falcon{each}.", "pinned": True}
+        for each in range(30)
+    ]
+    await world.admin.call("knowledge.add_documents", domain="handbook", documents=rules)
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
+    for asked in (1, 29):
+        found = (await searched(world.planner, f"falcon{asked}", top_k=1))["results"]
+        pinned = [result["document_id"] for result in found if result["document_id"].startswith("rule")]
+        assert f"rule{asked}" in pinned
+        assert len(pinned) == 20
+    await world.app.tenants.set_plan(world.tenant, "free")
+    found = (await searched(world.planner, "falcon1"))["results"]
+    assert len(found) == 5
+    assert "rule1" in [result["document_id"] for result in found]
+
+
+@pytest.mark.parametrize(
+    ("filters", "sources"),
+    [
+        ({"domain": "handbook"}, {"document"}),
+        ({"domains": ["handbook"]}, {"document"}),
+        ({"session_id": SESSION}, {"document", "message", "board", "memory"}),
+        ({"session_id": SESSION, "domain": "handbook"}, {"document"}),
+        ({"domain": "handbook", "sources": ["document", "board"]}, {"document", "board"}),
+        ({"sources": ["board"]}, {"board"}),
+        ({"sources": ["message", "memory"]}, {"message", "memory"}),
+        ({"metadata": {"team": "blue"}}, {"document"}),
+        ({"metadata": {"team": "red"}}, set()),
+        ({"types": ["text/markdown"]}, {"document"}),
+        ({"types": ["application/pdf"]}, set()),
+        ({"until": "2000-01-01"}, set()),
+    ],
+)
+async def test_filters_leave_what_they_name(world: World, filters: dict[str, Any], sources: set[str]) -> None:
+    await documented(world, metadata={"team": "blue"}, media_type="text/markdown")
+    await world.planner.say("A password is never said aloud.")
+    await world.planner.write("secrets", "Every password is in the vault.")
+    await world.planner.remember("secrets", "My password hint is a song.")
+    await world.followed()
+    found = (await searched(world.planner, "password", min_score=0.0, **filters))["results"]
+    assert {result["source"] for result in found} == sources
+
+
+async def test_who_names_a_session_means_no_other_one(world: World) -> None:
+    there = await world.planner.create_session("elsewhere")
+    for where in (world.planner, there):
+        await where.say(f"The falcon sits in {where.session}.")
+        await where.write("falcon", f"The falcon is written down in {where.session}.")
+        await where.remember("falcon", f"The falcon is remembered in {where.session}.", session_id=where.session)
+    await world.planner.remember("falcon", "The falcon is remembered for good.")
+    await world.followed()
+    everything = await searched(world.planner, "falcon", min_score=0.0)
+    assert len(everything["results"]) == 7
+    here = await searched(world.planner, "falcon", min_score=0.0, session_id=SESSION)
+    assert len(here["results"]) == 4
+    assert "elsewhere" not in str(here)
+    hidden = next(result for result in everything["results"] if result.get("session_id") == "elsewhere")
+    with refused("CHUNK_NOT_FOUND"):
+        await gathered(world.planner, chunk_id=hidden["chunk_id"], session_id=SESSION)
+
+
+async def test_a_time_range_limits_the_results(world: World, clock: FrozenClock) -> None:
+    await world.planner.say("The release is in May.")
+    clock.advance(days=3)
+    between = clock.now().isoformat()
+    clock.advance(days=3)
+    await world.planner.say("The release is in June.")
+    await world.followed()
+    assert await texts(world.planner, "release", since=between, min_score=0.0) == ["The release is in June."]
+    assert await texts(world.planner, "release", until=between, min_score=0.0) == ["The release is in May."]
+
+
+@pytest.mark.req("CE-F40")
+async def test_a_domain_needs_clearance_and_is_for_its_agents(world: World) -> None:
+    await world.admin.call("knowledge.create_domain", domain="board-room", clearance=3)
+    await world.admin.call("knowledge.create_domain", domain="for-review", agents=["subagent:review:*"])
+    await put(world, "The merger is called Falcon.", "board-room")
+    await put(world, "The merger is reviewed by Falconers.", "for-review")
+    assert await texts(world.planner, "merger", min_score=0.0) == ["The merger is called Falcon."]
+    assert await texts(world.review, "merger", min_score=0.0) == ["The merger is reviewed by Falconers."]
+    assert await texts(world.analysis, "merger", min_score=0.0) == []
+    for domain in ("board-room", "no-such-domain"):
+        with refused("DOMAIN_NOT_FOUND") as caught:
+            await searched(world.analysis, "merger", domain=domain)
+        assert caught.value.message == f"There is no domain '{domain}'."
+
+
+async def test_a_revoked_right_acts_at_once(world: World) -> None:
+    await documented(world)
+    assert await texts(world.analysis, "vacation")
+    await world.admin.call("knowledge.update_domain", domain="handbook", clearance=5)
+    assert await texts(world.analysis, "vacation") == []
+
+
+async def test_deleted_and_overwritten_is_found_no_more_before_any_worker_looks(world: World) -> None:
+    await documented(world, "The old rule says tea.")
+    await world.planner.write("drink", "We drink tea.")
+    await world.planner.remember("drink", "I like tea.")
+    await world.followed()
+    assert len(await texts(world.planner, "tea", min_score=0.0)) == 3
+    await world.planner.write("drink", "We drink coffee.")
+    await world.planner.forget("drink")
+    await world.admin.call("knowledge.delete_document", domain="handbook", document_id="rules.md")
+    assert await texts(world.planner, "tea", min_score=0.0) == []
+    await world.followed()
+    assert await texts(world.planner, "coffee", min_score=0.0) == ["We drink coffee."]
+
+
+async def test_the_next_best_takes_the_place_of_what_is_gone(world: World) -> None:
+    for number in range(6):
+        await world.planner.write(f"key{number}", f"Tea is served at {number} o'clock.")
+    await world.followed()
+    for number in range(3):
+        await world.planner.delete(f"key{number}")
+    assert len(await texts(world.planner, "when is tea served", top_k=3, min_score=0.0)) == 3
+
+
+async def test_when_all_relevant_items_are_deleted_the_most_recent_are_returned(world: World) -> None:
+    await world.planner.write("drink", "We drink tea in the garden.")
+    await world.planner.say("The train leaves at noon.")
+    await world.followed()
+    await world.planner.delete("drink")
+    found = await searched(world.planner, "drink tea in the garden", min_score=1.0, top_k=1, **BARE)
+    assert (found["fallback"], [r["text"] for r in found["results"]]) == ("recency", ["The train leaves at noon."])
+
+
+@pytest.mark.req("CE-O", part="tunable similarity threshold")
+async def test_the_floor_of_a_call_goes_before_the_one_of_its_agent_and_that_before_the_default(world: World) -> None:
+    await world.planner.write("drink", "We drink tea in the garden.")
+    await world.followed()
+
+    async def min_score(**how: Any) -> float:
+        found = await searched(world.planner, "Where do we drink tea?", **how)
+        return (2 if found["widened"] else 1) * found["min_score"]
+
+    assert await min_score() == pytest.approx(0.7)
+    told = await world.admin.call("agent.update", agent_id="planner", min_score=0.0)
+    assert (told["min_score"], await min_score(), await min_score(min_score=0.2)) == (0.0, 0.0, 0.2)
+    kept = await world.admin.call("agent.update", agent_id="planner", clearance=2)
+    assert kept["min_score"] == 0.0
+    born = await world.admin.call("agent.create", agent_id="strict", min_score=1.0)
+    assert born["min_score"] == 1.0
+    with refused("PERMISSION_DENIED"):
+        await world.planner.call("agent.update", agent_id="planner", min_score=1.0)
+
+
+@pytest.mark.req("CE-O", part="tunable similarity threshold")
+async def test_the_floor_of_an_agent_decides_what_it_finds_and_gathers(world: World) -> None:
+    await world.planner.write("drink", "We drink tea in the garden.")
+    await world.planner.say("The train leaves at noon.")
+    await world.followed()
+    question = "We drink tea in the garden at noon, or not?"
+    found = await texts(world.planner, question, **BARE)
+    await world.admin.call("agent.update", agent_id="planner", min_score=1.0)
+    strict = await searched(world.planner, question, **BARE)
+    assert (found[0], strict["fallback"]) == ("We drink tea in the garden.", "recency")
+    assert (await gathered(world.planner, query=question, **BARE))["fallback"] == "recency"
+
+
+async def test_until_a_new_version_is_indexed_filters_judge_the_old_one(world: World) -> None:
+    async def found(**filters: Any) -> list[tuple[str, str]]:
+        results = (await searched(world.planner, "gate", domain="handbook", min_score=0.0, **filters))["results"]
+        return [(result["title"], result["text"]) for result in results]
+
+    old, new = ("First", "The gate is at the north."), ("Second", "<p>The gate is at the south.</p>")
+    await documented(world, old[1], title=old[0], metadata={"status": "internal"})
+    await world.admin.call(
+        "knowledge.add_document",
+        domain="handbook",
+        document_id="rules.md",
+        text=new[1],
+        title=new[0],
+        media_type="text/html",
+        metadata={"status": "public"},
+    )
+    assert await found() == await found(metadata={"status": "internal"}) == [old]
+    assert await found(types=["text/markdown"]) == [old]
+    assert await found(metadata={"status": "public"}) == await found(types=["text/html"]) == []
+    read = await world.planner.call("knowledge.read_document", domain="handbook", document_id="rules.md")
+    assert (read["title"], read["media_type"], read["text"]) == (old[0], "text/markdown", old[1])
+    shown = await world.planner.call("knowledge.get_document", domain="handbook", document_id="rules.md")
+    assert (shown["title"], shown["media_type"]) == (new[0], "text/html")
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
+    assert await found(metadata={"status": "public"}) == await found(types=["text/html"])
+    assert [title for title, _ in await found()] == [new[0]]
+    assert await found(metadata={"status": "internal"}) == await found(types=["text/markdown"]) == []
+
+
+async def test_until_a_new_version_is_indexed_the_old_one_is_found(world: World) -> None:
+    await documented(world, "The gate is at the north.")
+    await world.admin.call(
+        "knowledge.add_document", domain="handbook", document_id="rules.md", text="The gate is at the south."
+    )
+    found = await searched(world.planner, "gate", min_score=0.0)
+    assert ([r["text"] for r in found["results"]], found["pending"]) == (
+        ["The gate is at the north."],
+        {"documents": 1, "events": 0, "partial": False},
+    )
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
+    assert await texts(world.planner, "gate", min_score=0.0) == ["The gate is at the south."]
+
+
+async def test_messages_are_found_by_those_they_are_for(world: World) -> None:
+    await world.planner.say("Only I know that the falcon flies.", visibility="private")
+    await world.review.say("Reviewers know that the falcon rests.", visibility="agent_only")
+    await world.followed()
+    assert await texts(world.planner, "falcon", min_score=0.0) == ["Only I know that the falcon flies."]
+    assert await texts(world.review, "falcon", min_score=0.0) == ["Reviewers know that the falcon rests."]
+    assert await texts(world.analysis, "falcon", min_score=0.0) == []
+    await world.admin.call("message.set_visibility", session_id=SESSION, message_id=1, visibility="public")
+    await world.followed()
+    assert await texts(world.analysis, "falcon", min_score=0.0) == ["Only I know that the falcon flies."]
+
+
+async def test_sessions_boards_and_memories_of_others_are_not_searched(world: World) -> None:
+    closed = await world.planner.create_session("closed", participants=["orchestrator"])
+    await closed.say("The falcon is in the closed session.")
+    await world.planner.write("falcon", "The falcon is on a closed key.", readable_by=["orchestrator"])
+    await world.planner.remember("falcon", "The falcon is remembered.")
+    await world.followed()
+    assert len(await texts(world.planner, "falcon", min_score=0.0)) == 3
+    found = await searched(world.analysis, "falcon", min_score=0.0)
+    assert (found["results"], found["searched"]) == ([], 0)
+    with refused("SESSION_NOT_FOUND"):
+        await searched(world.analysis, "falcon", session_id="closed")
+
+
+async def test_redacted_items_are_not_found_by_their_text(world: World) -> None:
+    await world.planner.write("pin", "The pin of the safe is 4711.")
+    number = await world.planner.say("The pin of the door is 0815.")
+    await world.followed()
+    assert len(await texts(world.planner, "pin", min_score=0.0)) == 2
+    for item in (f"board:{SESSION}/pin/1.1", f"message:{SESSION}/{number}"):
+        await world.planner.call("records.redact", item_id=item, state="removed", reason="a secret")
+    assert await texts(world.planner, "pin", min_score=0.0) == []
+
+
+@pytest.mark.req("CE-T", part="domains, bytes and search results")
+async def test_the_plan_limits_the_number_of_results(world: World) -> None:
+    for number in range(12):
+        await world.planner.write(f"key{number}", f"Tea is served at {number} o'clock.")
+    await world.followed()
+    assert len(await texts(world.planner, "tea", min_score=0.0, top_k=12)) == 12
+    await world.app.tenants.set_plan(world.tenant, "free")
+    assert len(await texts(world.planner, "tea", min_score=0.0, top_k=12)) == 5
+
+
+async def test_context_is_one_text_with_citations_that_fits(world: World) -> None:
+    await documented(world)
+    answer = await gathered(world.planner, query="How many days of vacation do I have?", max_tokens=120)
+    assert "thirty days of vacation" in answer["context"]
+    assert answer["tokens"] <= 120
+    assert answer["context"].startswith("[1] handbook > Handbook")
+    first = answer["citations"][0]
+    assert (first["number"], first["document_id"], first["domain"]) == (1, "rules.md", "handbook")
+    assert first["chunk_ids"]
+
+
+async def test_a_message_is_shown_among_those_around_it(world: World) -> None:
+    for text in ("Where do we meet?", "In the tower at noon.", "Who brings the falcon?", "Dana does.", "Good."):
+        await world.planner.say(text)
+    await world.review.say("Only for reviewers.", visibility="agent_only")
+    await world.followed()
+    answer = await gathered(world.planner, query="Who brings the falcon?", min_score=0.9)
+    assert "planner: Who brings the falcon?\nplanner: Dana does." in answer["context"]
+    assert "Only for reviewers" not in answer["context"]
+    assert answer["citations"][0]["message_ids"] == [1, 2, 3, 4, 5]
+
+
+async def test_the_neighbours_of_a_chunk_can_be_requested(world: World) -> None:
+    await documented(world)
+    best = (await searched(world.planner, "flights need approval"))["results"][0]
+    around = await gathered(world.planner, chunk_id=best["chunk_id"], max_tokens=1000)
+    assert "thirty days of vacation" in around["context"]
+    assert "sixteen characters" in around["context"]
+    assert around["complete"]
+
+
+@pytest.mark.parametrize("tokens", [16, 17, 20, 33, 64, 100, 333])
+async def test_context_is_never_longer_than_asked_for(world: World, tokens: int) -> None:
+    await documented(world, HANDBOOK + "word " * 500)
+    await world.planner.say("Vacation is for everyone. " * 50)
+    await world.followed()
+    for what in ({"query": "vacation"}, {"query": "word"}):
+        answer = await gathered(world.planner, max_tokens=tokens, min_score=0.0, **what)
+        assert answer["tokens"] <= tokens
+        assert answer["context"]
+
+
+async def test_what_is_alike_is_found_without_itself(world: World) -> None:
+    await world.planner.write("cat", "A cat sleeps on the sofa.")
+    await world.planner.write("kitten", "A kitten naps on the couch.")
+    await world.planner.write("tax", "Income tax is due in April.")
+    await world.followed()
+    cat = next(r for r in (await searched(world.planner, "cat sofa", min_score=0.0))["results"] if r["key"] == "cat")
+    alike = await similar(world.planner, chunk_id=cat["chunk_id"])
+    assert [result["key"] for result in alike["results"]] == ["kitten", "tax"]
+    by_text = await similar(world.planner, text="A cat sleeps on the sofa.", top_k=1)
+    assert by_text["results"][0]["key"] == "cat"
+
+
+async def test_a_chunk_that_is_not_for_the_caller_is_not_there(world: World) -> None:
+    await world.planner.remember("falcon", "The falcon is remembered.")
+    await world.followed()
+    mine = (await searched(world.planner, "falcon"))["results"][0]["chunk_id"]
+    for chunk_id in (mine, "memory/999999", "domain:none/1"):
+        with refused("CHUNK_NOT_FOUND"):
+            await similar(world.analysis, chunk_id=chunk_id)
+        with refused("CHUNK_NOT_FOUND"):
+            await gathered(world.analysis, chunk_id=chunk_id)
+    for chunk_id in ("nonsense", "memory/-1", "memory/\uff11"):
+        with refused("INVALID_INPUT_FORMAT"):
+            await similar(world.analysis, chunk_id=chunk_id)
+
+
+async def test_a_search_can_be_recorded(world: World) -> None:
+    await world.planner.write("goal", "Ship on Friday.")
+    await world.followed()
+    found = await searched(world.planner, "when do we ship", record=True, session_id=SESSION)
+    shown = await world.planner.call(
+        "records.show", record_id=found["selection_id"], type="context_selection", session_id=SESSION
+    )
+    assert shown["record"]["selected_item_refs"] == [f"board:{SESSION}/goal/1.1"]
+    with refused("RECORD_NOT_FOUND"):
+        await world.analysis.call("records.show", record_id=found["selection_id"], type="context_selection")
+
+
+async def test_empty_and_oversized_queries_are_refused(world: World) -> None:
+    for call, wrong in (
+        ("search.query", {"query": "   "}),
+        ("search.query", {"query": "x", "domain": "a", "domains": ["b"]}),
+        ("search.query", {"query": "x", "since": "2026-01-02", "until": "2026-01-01"}),
+        ("search.get_context", {}),
+        ("search.get_context", {"query": "x", "chunk_id": "sessions/1"}),
+        ("search.find_similar", {}),
+        ("search.find_similar", {"text": "x", "chunk_id": "sessions/1"}),
+    ):
+        with refused("INVALID_INPUT_FORMAT"):
+            await world.planner.call(call, **wrong)

@@ -1,0 +1,41 @@
+"""Deleted items take no place among the results."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.knowledge import embed_quickly
+
+if TYPE_CHECKING:
+    from support.world import World
+
+MANY = 40
+
+
+@pytest.fixture(autouse=True)
+def _quick_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
+    embed_quickly(monkeypatch)
+    monkeypatch.setattr("weft.capabilities.search.retriever._PROBED", 10)
+    monkeypatch.setattr("weft.capabilities.search.similar._SPARE", (5, 2 * MANY))
+
+
+@pytest.mark.req("CE-F11", part="ranking by meaning, words and recency; widening at low confidence")
+async def test_what_has_expired_takes_no_place_of_what_answers(world: World) -> None:
+    await world.admin.call("knowledge.create_domain", domain="handbook")
+    await world.admin.call("knowledge.add_document", domain="handbook", document_id="a.md", text="vacation is paid")
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
+    for number in range(MANY):
+        await world.planner.remember(f"note{number}", f"vacation vacation {number}", expires_in=3600)
+    await world.followed()
+    before = await world.planner.call("search.query", query="vacation", min_score=0.0)
+    assert {result["source"] for result in before["results"]} == {"memory"}
+    world.clock.advance(hours=2)
+    found = await world.planner.call("search.query", query="vacation", min_score=0.0)
+    assert [(result["source"], result["text"]) for result in found["results"]] == [("document", "vacation is paid")]
+    assert (found["searched"], found["fallback"]) == (1, None)
+    similar = await world.planner.call("search.find_similar", text="vacation vacation 3")
+    assert [result["text"] for result in similar["results"]] == ["vacation is paid"]
+    gathered = await world.planner.call("search.get_context", query="vacation", min_score=0.0)
+    assert "vacation is paid" in gathered["context"]

@@ -1,0 +1,264 @@
+"""Hidden content does not change a single byte of a search response.
+
+Two tenants have the same agent with the same content. In one of them there is nothing else. In the other, a second
+agent has nearly the same content in private, and so has a third tenant. Each query is sent to both: results, scores,
+counts, confidence and errors must be equal.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from support.full_run import examples
+from support.world import Caller
+from weft.app.dispatch import CallContext
+from weft.kernel.errors import WeftError
+from weft.storage.sql.collections import SqlCollectionStore
+from weft.storage.sql.database import Scope
+
+if TYPE_CHECKING:
+    from support.world import World
+
+pytestmark = [
+    pytest.mark.both_databases,
+    pytest.mark.req("CE-F42"),
+    pytest.mark.req("CE-F40"),
+    pytest.mark.req("CE-E", part="cross-tenant queries"),
+    pytest.mark.req("CE-F2"),
+]
+
+OWN = (
+    "The falcon project ships on Friday from the harbour.",
+    "Dana signs the contract with the shipping company in Oslo.",
+    "Every invoice above five thousand needs two signatures.",
+    "The database of the falcon project is PostgreSQL.",
+)
+MARK = "zanzibar"
+HIDDEN = tuple(f"{text[:-1]} {MARK}." for text in OWN)
+STEMS = (
+    "falcon project",
+    "who signs the contract?",
+    "invoice signatures",
+    MARK,
+    f"falcon {MARK}",
+    "database",
+    "harbour",
+)
+SYNTAX = (
+    "' OR 1=1 --",
+    '" OR "a"="a',
+    "falcon' UNION SELECT text FROM chunks --",
+    "falcon AND NOT project OR NEAR(zanzibar harbour)",
+    "falcon*",
+    "{tenant} $1 %s ?",
+    "tenant:other domain:vault falcon",
+    "zanzibar:* & !falcon | <->",
+    '{"match_all": {}}',
+    "\\x00 %00 \u0000",
+)
+NAMES = st.sampled_from(["open", "vault", "theirs", "nowhere"])
+SESSIONS = st.sampled_from(["shared", "closed", "theirs", "nowhere"])
+FILTERS = st.fixed_dictionaries(
+    {},
+    optional={
+        "domain": NAMES,
+        "session_id": SESSIONS,
+        "sources": st.lists(
+            st.sampled_from(["document", "message", "board", "memory"]), min_size=1, max_size=4, unique=True
+        ),
+        "metadata": st.sampled_from([{"team": "blue"}, {"team": "hidden"}, {"secret": True}]),
+        "types": st.sampled_from([["text/plain"], ["text/markdown"], ["application/x-zanzibar"]]),
+        "since": st.sampled_from(["2000-01-01", "2099-01-01"]),
+        "until": st.sampled_from(["2000-01-01", "2099-01-01"]),
+    },
+)
+QUERIES = st.one_of(st.sampled_from([*OWN, *HIDDEN, *STEMS, *SYNTAX]), st.text(min_size=1, max_size=60))
+WEIGHTS = st.fixed_dictionaries({}, optional={"min_score": st.sampled_from([0.0, 0.3, 0.7, 1.0])})
+TOP = st.sampled_from([1, 3, 10, 100])
+
+
+@dataclass(slots=True)
+class Sides:
+    """The same agent twice: alone, and beside others. ``chunk_ids`` are all that can be named, of whomever."""
+
+    alone: Caller
+    beside: Caller
+    chunk_ids: list[str] = field(default_factory=list)
+
+
+async def keep(caller: Caller, session: str, texts: tuple[str, ...], **terms: Any) -> None:
+    """Say, write and remember texts."""
+    there = caller.in_session(session)
+    for number, text in enumerate(texts):
+        await there.say(text, **terms)
+        reader = {"readable_by": ["human:nobody", "principal:other"]} if terms else {}
+        await there.write(f"key_{secrets.token_hex(4) if terms else number}", text, **reader)
+        await there.remember(f"memory_{number}", text)
+
+
+async def document(admin: Caller, domain: str, texts: tuple[str, ...], **about: Any) -> None:
+    """Put texts into a domain one by one, so that they are numbered alike wherever they are put."""
+    for number, text in enumerate(texts):
+        await admin.call("knowledge.add_document", domain=domain, document_id=f"{number}.md", text=text, **about)
+        await admin.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
+
+
+async def settle(world: World) -> None:
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
+    await world.followed()
+
+
+async def tenant_with_agent(world: World, name: str) -> tuple[Caller, Caller]:
+    """Return the admin of a new tenant, and an agent of it that has the same as in every other one."""
+    made = await world.app.tenants.create(f"{name}{secrets.token_hex(4)}")
+    admin = Caller(world.app, made.admin_key)
+    agent = await admin.create_agent("agent", agent_type="planning", clearance=2)
+    await admin.create_agent("other", agent_type="other", clearance=4)
+    await agent.create_session("shared")
+    await admin.call("knowledge.create_domain", domain="open")
+    await document(admin, "open", OWN, metadata={"team": "blue"})
+    await settle(world)
+    await keep(agent, "shared", OWN)
+    await settle(world)
+    return admin, agent
+
+
+async def hide(world: World, admin: Caller) -> None:
+    """Let another agent of the tenant keep nearly the same to itself."""
+    answer = await admin.call("key.create", agent_id="other")
+    other = admin.with_credential(answer["api_key"])
+    await other.create_session("closed", participants=["principal:other"])
+    await admin.call("knowledge.create_domain", domain="vault", clearance=4)
+    await document(admin, "vault", HIDDEN, metadata={"team": "hidden", "secret": True}, pinned=True)
+    await keep(other, "shared", HIDDEN, visibility="private")
+    await keep(other, "closed", HIDDEN)
+    await settle(world)
+
+
+async def be_a_stranger(world: World) -> None:
+    """Let another tenant have nearly the same, under the same names and under others."""
+    for domain in ("open", "theirs"):
+        await world.stranger.call("knowledge.create_domain", domain=domain)
+        await document(world.stranger, domain, HIDDEN, metadata={"team": "blue"}, pinned=True)
+    for session in ("shared", "theirs"):
+        await world.stranger.create_session(session)
+        await keep(world.stranger, session, HIDDEN)
+    await settle(world)
+
+
+async def all_chunk_ids(world: World, tenant_of: Caller) -> list[str]:
+    tenant = (await world.app.identify(CallContext(tenant_of.credential))).tenant
+
+    async def read(transaction: Any) -> list[str]:
+        collections = SqlCollectionStore(transaction)
+        found = []
+        for collection in await collections.names():
+            found += [
+                f"{collection}/{each.number}" for each in await collections.standing_after(collection, 0, 1000, None)
+            ]
+        return found
+
+    return await world.app.database.read(Scope(tenant), read)
+
+
+@pytest.fixture
+async def sides(world: World) -> Sides:
+    _, alone = await tenant_with_agent(world, "alone")
+    admin, beside = await tenant_with_agent(world, "beside")
+    await hide(world, admin)
+    await be_a_stranger(world)
+    named = {
+        *await all_chunk_ids(world, alone),
+        *await all_chunk_ids(world, beside),
+        *await all_chunk_ids(world, world.stranger),
+    }
+    return Sides(alone, beside, sorted(named))
+
+
+async def told(caller: Caller, operation: str, **what: Any) -> tuple[bytes, Any]:
+    """Return all that a caller is told, as bytes, without the time it took."""
+    try:
+        answer = await caller.call(operation, **what)
+    except WeftError as error:
+        body = error.body("")
+        return msgspec.json.encode([type(error).__name__, body]), body
+    answer.pop("took_ms")
+    return msgspec.json.encode(answer), answer
+
+
+async def asked_on_both_sides(sides: Sides, operation: str, **what: Any) -> Any:
+    alone, _ = await told(sides.alone, operation, **what)
+    beside, answer = await told(sides.beside, operation, **what)
+    assert beside == alone
+    # A question may say the word, and an error may repeat the name that was asked for.
+    assert MARK not in str(answer) or MARK in str(what)
+    return answer
+
+
+PROPERTY = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(30), deadline=None
+)
+
+
+@PROPERTY
+@given(query=QUERIES, filters=FILTERS, weights=WEIGHTS, top_k=TOP)
+async def test_a_search_reveals_nothing_hidden(
+    sides: Sides, query: str, filters: dict[str, Any], weights: dict[str, Any], top_k: int
+) -> None:
+    answer = await asked_on_both_sides(sides, "search.query", query=query, top_k=top_k, **filters, **weights)
+    for result in answer.get("results", ()) if isinstance(answer, dict) else ():
+        assert result["text"] in OWN
+
+
+@PROPERTY
+@given(query=QUERIES, filters=FILTERS, weights=WEIGHTS, tokens=st.sampled_from([16, 60, 300, 5000]))
+async def test_get_context_reveals_nothing_hidden(
+    sides: Sides, query: str, filters: dict[str, Any], weights: dict[str, Any], tokens: int
+) -> None:
+    what = {"query": query, "max_tokens": tokens, **filters, **weights}
+    answer = await asked_on_both_sides(sides, "search.get_context", **what)
+    if isinstance(answer, dict):
+        assert MARK not in str(answer)
+
+
+@PROPERTY
+@given(text=QUERIES, filters=FILTERS, top_k=TOP)
+async def test_find_similar_reveals_nothing_hidden(
+    sides: Sides, text: str, filters: dict[str, Any], top_k: int
+) -> None:
+    answer = await asked_on_both_sides(sides, "search.find_similar", text=text, top_k=top_k, **filters)
+    if isinstance(answer, dict):
+        assert MARK not in str(answer)
+
+
+@PROPERTY
+@given(data=st.data(), filters=FILTERS)
+async def test_the_id_of_a_hidden_chunk_opens_nothing(sides: Sides, data: Any, filters: dict[str, Any]) -> None:
+    chunk_id = data.draw(st.sampled_from([*sides.chunk_ids, "sessions/0", "domain:/1", "memory/1e3", "a/b/c"]))
+    for operation in ("search.find_similar", "search.get_context"):
+        await asked_on_both_sides(sides, operation, chunk_id=chunk_id, **filters)
+
+
+async def test_other_agents_find_what_this_one_may_not_see(sides: Sides, world: World) -> None:
+    """What is compared above is not the same for want of anything that could be found."""
+    own = await sides.beside.call("search.query", query=MARK, min_score=0.0, top_k=100)
+    theirs = await world.stranger.call("search.query", query=MARK, min_score=0.0, top_k=100)
+    assert MARK not in str(own["results"])
+    assert len([result for result in theirs["results"] if MARK in result["text"]]) > len(OWN)
+    assert len(sides.chunk_ids) > own["searched"]
+
+
+async def test_a_hidden_domain_and_one_that_is_not_there_are_refused_alike(sides: Sides) -> None:
+    refusals = [
+        (await told(sides.beside, "search.query", query="falcon", domain=domain))[0].replace(domain.encode(), b"")
+        for domain in ("vault", "nowhere")
+    ]
+    assert refusals[0] == refusals[1]
+    assert b"DOMAIN_NOT_FOUND" in refusals[0]

@@ -1,0 +1,343 @@
+"""Search and its stores keep and reveal nothing of deleted or hidden content."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.world import SESSION, refused
+from weft.app.search.replicas import DamageAlarm
+from weft.kernel.errors import Unavailable
+from weft.storage.sql.sessions import SqlSessionStore
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from support.world import Caller, World
+    from weft.testing.clock import FrozenClock
+
+pytestmark = pytest.mark.req("CE-F42")
+
+SECRET = "The launch code of the falcon is zanzibar."
+DULL = ("Lunch is at noon.", "The printer is out of paper.", "Rain is expected.")
+QUESTION = "What is the launch code of the falcon?"
+
+
+async def search(caller: Caller, query: str = QUESTION, **how: Any) -> Any:
+    return await caller.call("search.query", query=query, **how)
+
+
+def told(found: Any) -> dict[str, Any]:
+    """Return everything that an answer says, but how long it took."""
+    return {name: value for name, value in found.items() if name != "took_ms"}
+
+
+def pending(found: Any) -> int:
+    return int(found["pending"].get("events", 0))
+
+
+async def said(world: World, caller: Caller) -> None:
+    for text in DULL:
+        await caller.say(text)
+    await world.followed()
+
+
+async def types(caller: Caller) -> list[str]:
+    return [event["type"] for event in (await caller.events())["events"]]
+
+
+async def vectors_of(world: World, *texts: str) -> int:
+    """Return of how many texts the cache still keeps vectors, whatever the model."""
+    digests = {hashlib.sha256(text.encode()).digest() for text in texts}
+    kept = await world.rows("SELECT digest FROM embedding_cache WHERE tenant = $1", world.tenant)
+    return len(digests & {bytes(row[0]) for row in kept})
+
+
+async def redact_message(world: World) -> str:
+    return f"message:{SESSION}/{await world.planner.say(SECRET)}"
+
+
+async def redact_key(world: World) -> str:
+    await world.planner.write("plan", SECRET)
+    return f"board:{SESSION}/plan/1.1"
+
+
+async def redact_memory(world: World) -> str:
+    await world.planner.remember("plan", SECRET)
+    return "memory:planner/plan/1.1"
+
+
+@pytest.mark.parametrize("write", [redact_message, redact_key, redact_memory])
+async def test_a_redaction_leaves_no_statistics_of_the_text(
+    world: World, write: Callable[[World], Awaitable[str]]
+) -> None:
+    await said(world, world.planner)
+    before = await search(world.planner)
+    item_id = await write(world)
+    await world.followed()
+    assert (await search(world.planner))["confidence"] > before["confidence"]
+    await world.planner.call("records.redact", item_id=item_id, state="removed", reason="a secret")
+    after = await search(world.planner)
+    assert {name: after[name] for name in ("confidence", "searched", "fallback", "widened")} == {
+        name: before[name] for name in ("confidence", "searched", "fallback", "widened")
+    }
+
+
+async def test_redacting_an_older_version_leaves_the_newer_one_to_be_found(world: World) -> None:
+    await world.planner.write("plan", "The old plan.")
+    await world.planner.write("plan", SECRET)
+    await world.followed()
+    await world.planner.call("records.redact", item_id=f"board:{SESSION}/plan/1.1", state="removed", reason="old")
+    assert [result["text"] for result in (await search(world.planner))["results"]] == [SECRET]
+
+
+async def test_deleted_chunks_do_not_count_in_statistics(world: World) -> None:
+    await said(world, world.planner)
+    before = await search(world.planner)
+    await world.planner.write("plan", SECRET)
+    await world.followed()
+    await world.planner.delete("plan")
+    after = await search(world.planner)
+    assert pending(after) == 1
+    assert told(after) | {"pending": None} == told(before) | {"pending": None}
+
+
+async def test_what_is_still_being_indexed_takes_no_place_and_counts_for_nothing(world: World) -> None:
+    await put(world, "one", DULL[0])
+    before = await search(world.planner, sources=["document"], top_k=1)
+    many = "\n\n".join(f"## Part {number}\n\n{SECRET}" for number in range(2_000))
+    await put(world, "one", many)
+    await world.sql("UPDATE documents SET indexed_version = 0 WHERE tenant = $1 AND chunks > 1", world.tenant)
+    after = await search(world.planner, sources=["document"], top_k=1)
+    assert told(after) == told(before)
+
+
+async def test_what_a_removed_text_was_is_forgotten(world: World) -> None:
+    number = await world.planner.say(SECRET)
+    await world.planner.write("plan", SECRET)
+    await world.planner.remember("plan", SECRET)
+    texts = (f"planner: {SECRET}", f"plan\n{SECRET}")
+    await world.followed()
+    assert await vectors_of(world, *texts) == 2
+    await world.planner.delete("plan")
+    await world.followed()
+    # The memory says the same.
+    assert await vectors_of(world, texts[1]) == 1
+    await world.planner.forget("plan")
+    await world.followed()
+    assert await vectors_of(world, texts[1]) == 0
+    await world.planner.call("records.redact", item_id=f"message:{SESSION}/{number}", state="masked", reason="private")
+    assert await vectors_of(world, *texts) == 0
+
+
+async def test_texts_of_a_deleted_session_are_forgotten(world: World) -> None:
+    await world.planner.say(SECRET)
+    await world.followed()
+    await world.planner.call("session.delete", session_id=SESSION)
+    assert await vectors_of(world, f"planner: {SECRET}") == 0
+
+
+async def test_texts_of_a_deleted_domain_are_forgotten_unless_another_has_them(world: World) -> None:
+    for domain, text in (("one", SECRET), ("one", DULL[0]), ("other", DULL[0])):
+        await put(world, domain, text)
+    assert await vectors_of(world, SECRET, DULL[0]) == 2
+    await world.admin.call("knowledge.delete_domain", domain="one")
+    assert (await vectors_of(world, SECRET), await vectors_of(world, DULL[0])) == (0, 1)
+
+
+async def put(world: World, domain: str, text: str, clearance: int = 1) -> None:
+    with_it = [each["domain"] for each in (await world.admin.call("knowledge.list_domains"))["domains"]]
+    if domain not in with_it:
+        await world.admin.call("knowledge.create_domain", domain=domain, clearance=clearance)
+    name = hashlib.sha256(text.encode()).hexdigest()[:8]
+    await world.admin.call("knowledge.add_document", domain=domain, document_id=f"{name}.txt", text=text)
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
+
+
+async def test_a_replaced_document_keeps_the_vectors_of_unchanged_chunks(world: World) -> None:
+    await put(world, "one", DULL[0])
+    await world.admin.call("knowledge.reindex", domain="one")
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
+    assert await vectors_of(world, DULL[0]) == 1
+    await world.planner.say(DULL[0])
+    await world.followed()
+    await world.admin.call("knowledge.reindex_all")
+    await world.followed()
+    assert await vectors_of(world, f"planner: {DULL[0]}") == 1
+
+
+async def test_after_a_month_vectors_go_that_nothing_is_made_of(world: World, clock: FrozenClock) -> None:
+    await put(world, "one", DULL[0])
+    await world.planner.call("knowledge.embed", texts=["asked"])
+    await world.app.embeddings.of_passages(world.tenant, ["never put up"], world.app.embeddings.models()[0].name)
+    await world.app.embeddings.sweep()
+    assert await count(world) == 3
+    clock.advance(days=31)
+    await world.app.embeddings.sweep()
+    assert (await count(world), await vectors_of(world, DULL[0])) == (1, 1)
+
+
+async def count(world: World) -> int:
+    rows = await world.rows("SELECT COUNT(*) FROM embedding_cache WHERE tenant = $1", world.tenant)
+    return int(rows[0][0])
+
+
+async def test_events_of_others_are_not_pending(world: World) -> None:
+    own = await world.planner.create_session("own", participants=["orchestrator"])
+    await world.followed()
+    await own.say("Only for the planner.")
+    await world.planner.remember("note", "Mine alone.")
+    assert pending(await search(world.planner)) == 2
+    assert pending(await search(world.planner, sources=["memory"])) == 1
+    assert pending(await search(world.planner, session_id=SESSION)) == 1
+    assert pending(await search(world.planner, sources=["document"])) == 0
+    assert pending(await search(world.analysis)) == 0
+
+
+async def test_what_is_not_followed_is_not_pending(world: World) -> None:
+    await world.followed()
+    await world.planner.create_session("another")
+    assert (await search(world.planner))["fallback"] == "recency"
+    assert "search.low_relevance" in await types(world.planner)
+    assert pending(await search(world.planner)) == 0
+
+
+async def test_however_much_of_others_is_pending_it_does_not_show(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.followed()
+    monkeypatch.setattr("weft.app.search.service._LOOKED_AT", 2)
+    for _ in range(3):
+        await world.planner.remember("note", "Mine alone.")
+        assert pending(await search(world.analysis)) == 0
+
+
+@pytest.fixture
+async def lesser(world: World) -> Caller:
+    """Return an admin who is cleared for less than everything."""
+    return await world.admin.create_agent("lesser", permissions=["read", "write", "admin"], clearance=3)
+
+
+async def test_an_admin_learns_nothing_of_a_domain_above_its_clearance(world: World, lesser: Caller) -> None:
+    await put(world, "vault", SECRET, clearance=5)
+    await put(world, "open", DULL[0])
+    for domain in ("vault", "open"):
+        await world.admin.call("knowledge.add_source", domain=domain, kind="hook")
+        await DamageAlarm(world.app.database, world.clock, world.app.metrics)(world.tenant, f"domain:{domain}")
+    await search(world.admin, "xylophone", domain="vault", min_score=1.0)
+    with refused("DOMAIN_NOT_FOUND"):
+        await search(world.planner, domain="vault")
+    await world.admin.call("knowledge.update_domain", domain="vault", description="Where the launch codes are.")
+    for told_of in (await lesser.events(), await lesser.audit()):
+        assert "vault" not in str(told_of)
+        assert "launch" not in str(told_of)
+        assert "open" in str(told_of)
+    assert "vault" in str(await world.admin.events())
+    assert {"knowledge_source.added", "index.damaged"} <= set(await types(world.admin))
+    assert {"knowledge_source.added", "index.damaged"} <= set(await types(lesser))
+    assert not {"knowledge_source.added", "index.damaged"} & set(await types(world.planner))
+    await world.admin.call("knowledge.delete_domain", domain="vault")
+    assert "vault" not in str(await lesser.audit())
+    assert "vault" in str(await world.admin.audit())
+    done = [row["action"] for row in await lesser.audit(outcome="done")]
+    assert "knowledge.delete_domain" in done
+
+
+async def test_low_relevance_events_are_published_once_a_minute(world: World, clock: FrozenClock) -> None:
+    for caller in (world.planner, world.planner, world.analysis):
+        await search(caller)
+    assert (await types(world.admin)).count("search.low_relevance") == 2
+    clock.advance(seconds=61)
+    await search(world.planner)
+    assert (await types(world.admin)).count("search.low_relevance") == 3
+    assert b"weft_low_relevance_total 4.0" in world.app.metrics.exposition()
+
+
+async def test_a_search_does_not_fail_when_its_event_cannot_be_published(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise Unavailable("no")
+
+    monkeypatch.setattr(world.app._search_stores, "write", fail)
+    assert (await search(world.planner))["fallback"] == "recency"
+    monkeypatch.setattr(world.app._search_stores, "write", broken)
+    assert (await search(world.analysis))["fallback"] == "recency"
+
+
+async def broken(*_: object) -> None:
+    raise OSError("disk full")
+
+
+@pytest.mark.parametrize("chunk_id", ["sessions\0/1", "sess\ud800ions/1", "domain:ä/1", "sessions/1\n", "a b/1", "//1"])
+async def test_a_chunk_id_of_odd_characters_is_no_chunk_id(world: World, chunk_id: str) -> None:
+    for operation in ("search.find_similar", "search.get_context"):
+        with refused("INVALID_INPUT_FORMAT"):
+            await world.planner.call(operation, chunk_id=chunk_id)
+    with refused("INVALID_INPUT_FORMAT"):
+        await world.planner.call("search.find_similar", text="x", types=[chunk_id.replace(" ", "\t") + "\0"])
+
+
+async def test_a_chunk_id_of_nothing_is_not_found(world: World) -> None:
+    for chunk_id in ("nowhere/1", "sessions/0", "sessions/9007199254740993", "sessions/99999999999999999999"):
+        with refused("CHUNK_NOT_FOUND"):
+            await world.planner.call("search.find_similar", chunk_id=chunk_id)
+
+
+async def test_sessions_are_read_once_and_then_only_what_has_changed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    audiences = SqlSessionStore.audiences
+
+    async def counted(self: SqlSessionStore, after: str, limit: int) -> Sequence[tuple[str, tuple[str, ...]]]:
+        read.append(after)
+        return await audiences(self, after, limit)
+
+    monkeypatch.setattr(SqlSessionStore, "audiences", counted)
+    app = await world.another_app()
+    planner, analysis = world.planner.at(app), world.analysis.at(app)
+    await planner.say(SECRET)
+    await world.followed()
+    closed = await planner.create_session("closed", participants=["orchestrator"])
+    await closed.say(SECRET)
+    await world.followed()
+    for _ in range(3):
+        assert (await search(planner))["searched"] == 2
+        assert (await search(analysis))["searched"] == 1
+    await planner.call("session.delete", session_id="closed")
+    reopened = await planner.create_session("closed")
+    await reopened.say(SECRET)
+    await world.followed()
+    assert [(await search(caller))["searched"] for caller in (planner, analysis)] == [2, 2]
+    await planner.call("session.delete", session_id="closed")
+    assert [(await search(caller))["searched"] for caller in (planner, analysis)] == [1, 1]
+    await (await planner.create_session("closed", participants=["orchestrator"])).say(SECRET)
+    await world.followed()
+    assert [(await search(caller))["searched"] for caller in (planner, analysis)] == [2, 1]
+    assert read == [""]
+
+
+async def test_the_session_cache_is_rebuilt_after_many_events_or_a_shorter_log(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.planner.say(SECRET)
+    await world.followed()
+    assert (await search(world.planner))["searched"] == 1
+    monkeypatch.setattr("weft.app.session_acl_cache._FAR", 0)
+    await (await world.planner.create_session("more")).say(SECRET)
+    await world.followed()
+    assert (await search(world.planner))["searched"] == 2
+
+
+async def test_sessions_of_tenants_that_are_not_searched_are_forgotten(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.app.session_acl_cache._MOST_SESSIONS", 1)
+    agent = await world.stranger.create_agent("agent")
+    await agent.create_session("theirs")
+    for _ in range(2):
+        for caller in (world.planner, agent):
+            assert (await search(caller))["searched"] == 0

@@ -1,0 +1,668 @@
+"""Session indexing: messages, board keys and memories enter the searched collections and leave them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from support.bundles import exported, imported
+from support.indexed_items import MODEL, ScriptedEmbeddings, expect_whole, scripted, standing, vector_of
+from support.webhooks import until
+from support.world import SESSION
+from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
+from weft.capabilities.search.session_indexing import indexer as going_through
+from weft.capabilities.search.session_indexing.cursor import (
+    FOLLOWING,
+    REINDEXING,
+    IndexCursor,
+    ReindexRange,
+    Sweep,
+    go_back,
+)
+from weft.capabilities.search.session_indexing.item_text import chunks_of
+from weft.jobs.session_indexing import SessionIndexing
+from weft.settings import InvalidSetting, Settings
+from weft.storage.sql.database import Scope
+from weft.storage.sql.embeddings import SqlTenantModelStore
+from weft.storage.sql.jobs import SqlJobStore
+from weft.storage.sql.session_index import events_pending
+
+if TYPE_CHECKING:
+    from support.world import World
+
+pytestmark = [pytest.mark.req("CE-F38"), pytest.mark.req("CE-F12", part="importance of indexed items")]
+
+
+@pytest.fixture
+def embeddings(world: World) -> ScriptedEmbeddings:
+    return scripted(world)
+
+
+async def columns(world: World, item: str) -> Any:
+    rows = await world.rows(
+        "SELECT scope, speaker, heading, pinned, moment, source FROM chunks WHERE tenant = $1 AND item = $2",
+        world.tenant,
+        item,
+    )
+    return tuple(rows[0])
+
+
+async def pending(world: World) -> int:
+    return await world.app.database.read(Scope(world.tenant), events_pending)
+
+
+async def test_messages_keys_and_memories_come_onto_their_collections(
+    world: World, embeddings: ScriptedEmbeddings
+) -> None:
+    await world.planner.say("we ship on Friday")
+    await world.planner.write("goal", "ship it")
+    await world.planner.remember("tea", "green")
+    await world.planner.remember("cups", {"count": 2}, session_id=SESSION)
+    await world.followed()
+    assert await standing(world) == {"s1:1": ["we ship on Friday"], "s1:key/goal": ["ship it"]}
+    assert await standing(world, "memory") == {"planner:/tea": ["green"], "planner:s1/cups": ['{"count":2}']}
+    assert sorted(embeddings.texts) == [
+        'cups\n{"count":2}',
+        "goal\nship it",
+        "planner: we ship on Friday",
+        "tea\ngreen",
+    ]
+    await expect_whole(world)
+
+
+async def test_a_chunk_has_author_timestamp_and_audience(world: World, embeddings: ScriptedEmbeddings) -> None:
+    at = int(world.clock.now().timestamp() * 1_000_000)
+    await world.analysis.say("for me alone", visibility="private", category="DECISION")
+    await world.planner.write("plan", "secret", readable_by=["orchestrator", "human:*"])
+    await world.followed()
+    assert await columns(world, "1") == ('["principal:analysis"]', "analysis", "", 1, at, "message")
+    assert await columns(world, "key/plan") == ('["orchestrator","human:*"]', "orchestrator", "plan", 0, at, "board")
+
+
+async def test_a_value_that_is_written_over_is_found_no_more(world: World, embeddings: ScriptedEmbeddings) -> None:
+    await world.planner.write("goal", "first")
+    await world.followed()
+    await world.planner.write("goal", "second")
+    await world.planner.write("goal", "third")
+    await world.followed()
+    assert await standing(world) == {"s1:key/goal": ["third"]}
+    assert embeddings.texts == ["goal\nfirst", "goal\nthird"]
+    await expect_whole(world)
+
+
+async def test_what_is_deleted_or_has_expired_goes_from_its_collection(
+    world: World, embeddings: ScriptedEmbeddings
+) -> None:
+    await world.planner.write("goal", "kept")
+    await world.planner.write("draft", "gone")
+    await world.planner.write("brief", "gone too", ttl_seconds=60)
+    await world.planner.remember("tea", "green")
+    await world.planner.remember("milk", "oat", expires_in=60)
+    await world.followed()
+    await world.planner.delete("draft")
+    await world.planner.forget("tea")
+    world.clock.advance(seconds=61)
+    await world.app.scheduler.drain("keys.expire")
+    await world.followed()
+    assert await standing(world) == {"s1:key/goal": ["kept"]}
+    assert await standing(world, "memory") == {}
+    await expect_whole(world)
+
+
+async def test_a_key_deleted_and_written_again_is_indexed_once(world: World, embeddings: ScriptedEmbeddings) -> None:
+    await world.planner.write("goal", "first incarnation")
+    await world.followed()
+    await world.planner.delete("goal")
+    await world.planner.write("goal", "second life")
+    await world.followed()
+    assert await standing(world) == {"s1:key/goal": ["second life"]}
+
+
+async def test_a_restored_snapshot_is_indexed_again(world: World, embeddings: ScriptedEmbeddings) -> None:
+    await world.planner.write("goal", "then")
+    await world.planner.snapshot("mark")
+    await world.planner.write("goal", "now")
+    await world.planner.write("more", "added since")
+    await world.followed()
+    await world.planner.restore("mark")
+    await world.followed()
+    assert await standing(world) == {"s1:key/goal": ["then"]}
+    await world.planner.call("history.rollback", context_id="board:s1", target_version="2")
+    await world.followed()
+    assert await standing(world) == {"s1:key/goal": ["now"]}
+
+
+async def test_what_is_on_a_branch_is_found_once_it_is_merged(world: World, embeddings: ScriptedEmbeddings) -> None:
+    await world.planner.write("goal", "trunk")
+    await world.planner.call("history.branch", context_id="board:s1", branch="draft")
+    await world.planner.write("goal", "branch", branch="draft")
+    await world.followed()
+    assert await standing(world) == {"s1:key/goal": ["trunk"]}
+    await world.planner.call("history.merge", context_id="board:s1", from_context_id="board:s1@draft")
+    await world.followed()
+    assert await standing(world) == {"s1:key/goal": ["branch"]}
+
+
+async def test_a_message_given_to_others_leaves_its_collection_at_once_and_comes_back_for_them(
+    world: World, embeddings: ScriptedEmbeddings
+) -> None:
+    number = await world.planner.say("for all")
+    await world.followed()
+    await world.admin.call("message.set_visibility", session_id=SESSION, message_id=number, visibility="admin_only")
+    assert await standing(world) == {}
+    await world.followed()
+    assert (await columns(world, str(number)))[0] == '["permission:admin"]'
+    await expect_whole(world)
+
+
+async def test_a_deleted_session_leaves_the_index_in_the_same_transaction(
+    world: World, embeddings: ScriptedEmbeddings
+) -> None:
+    other = await world.planner.create_session("s10")
+    for place in (world.planner, other):
+        await place.say("said")
+        await place.write("goal", "written")
+        await place.remember("tea", "green", session_id=place.session)
+    await world.planner.remember("tea", "black")
+    await world.followed()
+    await world.admin.call("session.archive", session_id=SESSION)
+    await world.admin.call("session.delete", session_id=SESSION)
+    assert await standing(world) == {"s10:1": ["said"], "s10:key/goal": ["written"]}
+    assert await standing(world, "memory") == {"planner:/tea": ["black"], "planner:s10/tea": ["green"]}
+    await expect_whole(world)
+
+
+async def test_a_session_deleted_during_indexing_leaves_nothing_in_the_index(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.planner.say("said")
+    await world.planner.remember("tea", "green", session_id=SESSION)
+    embed = embeddings.of_passages
+
+    async def meanwhile(*what: Any, **how: Any) -> list[bytes]:
+        if await world.rows("SELECT 1 FROM sessions WHERE tenant = $1 AND archived_at IS NULL", world.tenant):
+            await world.admin.call("session.archive", session_id=SESSION)
+            await world.admin.call("session.delete", session_id=SESSION)
+        return await embed(*what, **how)
+
+    monkeypatch.setattr(embeddings, "of_passages", meanwhile)
+    await world.followed()
+    assert await standing(world) == {}
+    assert await standing(world, "memory") == {}
+    assert await pending(world) == 0
+
+
+async def test_an_item_changed_during_indexing_is_indexed_in_its_last_state(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.planner.write("goal", "first")
+    embed = embeddings.of_passages
+
+    async def meanwhile(*what: Any, **how: Any) -> list[bytes]:
+        if await world.planner.value("goal") == "first":
+            await world.planner.write("goal", "second")
+        return await embed(*what, **how)
+
+    monkeypatch.setattr(embeddings, "of_passages", meanwhile)
+    await world.followed()
+    assert await standing(world) == {"s1:key/goal": ["second"]}
+    await expect_whole(world)
+
+
+async def test_an_imported_session_is_gone_through_as_a_whole(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(going_through, "TEXTS_AT_ONCE", 3)
+    for number in range(10):
+        await world.planner.say(f"message {number}")
+    await world.planner.write("goal", "written")
+    bundle = await exported(world.admin)
+    scripted(world)
+    await imported(world.stranger, bundle)
+    # As if the bundle had brought no events of its own.
+    await world.app.database.write(
+        Scope(world.other_tenant),
+        lambda tx: tx.run("DELETE FROM events WHERE tenant = $1 AND type <> 'session.imported'", world.other_tenant),
+    )
+    await world.followed()
+    rows = await world.app.database.read(
+        Scope(world.other_tenant),
+        lambda tx: tx.all("SELECT item, text FROM chunks WHERE tenant = $1", world.other_tenant),
+    )
+    assert sorted(map(tuple, rows)) == sorted(
+        [("key/goal", "written"), *((str(number + 1), f"message {number}") for number in range(10))]
+    )
+
+
+async def test_a_board_that_came_as_a_whole_is_gone_through_in_steps(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(going_through, "TEXTS_AT_ONCE", 3)
+    # The first vectors of a tenant may have to be put up twice, and the rounds are counted.
+    await world.planner.remember("tea", "green")
+    await world.followed()
+    for number in range(10):
+        await world.planner.write(f"key_{number}", "word " * (600 if number == 4 else 1))
+    await came_as_a_whole(world)
+    rounds: list[list[str]] = []
+    put = going_through.Indexer.put
+
+    async def noted(self: Any, written: Any) -> None:
+        rounds.append([each.change.subject.item for each in written])
+        await put(self, written)
+
+    monkeypatch.setattr(going_through.Indexer, "put", noted)
+    await world.followed()
+    # The fifth is as long as several texts.
+    sizes = [len(some) for some in rounds if some]
+    assert sizes == [3, 2, 3, 2]
+    assert len([item for item in await standing(world) if "key_" in item]) == 10
+
+
+async def test_a_session_that_came_instead_of_another_is_gone_through_from_its_beginning(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(going_through, "TEXTS_AT_ONCE", 2)
+    other = await world.planner.create_session("s2")
+    for number in range(4):
+        await world.planner.say(f"first {number}")
+        await other.say(f"second {number}")
+    await came_as_a_whole(world, "s2")
+    begun = (await world.rows("SELECT seq FROM events WHERE tenant = $1", world.tenant))[0][0] - 1
+    # Two messages of another session were gone through, which is gone by now.
+    halfway = IndexCursor(begun, Sweep(begun - 1, "", 2)).as_progress()
+    await world.app.session_indexing.run(world.tenant)
+    await world.app.database.write(Scope(world.tenant), lambda tx: SqlJobStore(tx).save(FOLLOWING, halfway))
+    await world.sql("DELETE FROM chunks WHERE tenant = $1", world.tenant)
+    await world.sql("DELETE FROM chunk_vectors WHERE tenant = $1", world.tenant)
+    await world.followed()
+    assert sorted(await standing(world)) == ["s2:1", "s2:2", "s2:3", "s2:4"]
+
+
+async def came_as_a_whole(world: World, session: str = SESSION) -> None:
+    """Leave one event of the log, as if a session had come with it, without events of its own."""
+    await world.sql(
+        "DELETE FROM events WHERE tenant = $1 AND type <> 'message.added' AND type <> 'board.written'", world.tenant
+    )
+    last = (await world.rows("SELECT MAX(seq) FROM events WHERE tenant = $1", world.tenant))[0][0]
+    await world.sql("DELETE FROM events WHERE tenant = $1 AND seq < $2", world.tenant, last)
+    await world.sql(
+        "UPDATE events SET type = 'session.imported', session_id = $1 WHERE tenant = $2", session, world.tenant
+    )
+
+
+async def test_new_items_are_found_before_a_long_backlog_is_indexed(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long_before(monkeypatch)
+    for number in range(12):
+        await world.planner.say(f"message {number}")
+    embed = embeddings.of_passages
+
+    async def meanwhile(*what: Any, **how: Any) -> list[bytes]:
+        if not embeddings.batches:
+            await world.planner.say("said now")
+        return await embed(*what, **how)
+
+    monkeypatch.setattr(embeddings, "of_passages", meanwhile)
+    await world.followed()
+    said = [text.removeprefix("planner: ") for text in embeddings.texts]
+    before = [f"message {number}" for number in reversed(range(12))]
+    assert said == [*before[:4], "said now", *before[4:]]
+    assert await pending(world) == 0
+    await expect_whole(world)
+
+
+async def test_a_long_log_that_was_not_gone_through_yet_is_pending(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long_before(monkeypatch)
+    for number in range(12):
+        await world.planner.say(f"message {number}")
+    all_of_it = await pending(world)
+    monkeypatch.setattr("weft.jobs.session_indexing._TURN_SECONDS", 0.0)
+    await world.app.session_indexing.run(world.tenant)
+    assert await pending(world) == all_of_it
+    assert (await world.admin.call("knowledge.show_reindexing"))["events"] == all_of_it
+
+
+async def test_reindexed_items_stay_indexed_where_the_log_was_never_read(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long_before(monkeypatch)
+    for number in range(12):
+        await world.planner.say(f"message {number}")
+    await world.admin.call("knowledge.reindex_all", afresh=True)
+    await world.planner.say("between")
+    await world.followed()
+    assert len(await standing(world)) == 13
+    assert await world.admin.call("knowledge.show_reindexing") == {"domains": [], "events": None}
+
+
+def long_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every log be one that takes several steps."""
+    monkeypatch.setattr(going_through, "EVENTS_AT_ONCE", 4)
+    monkeypatch.setattr("weft.jobs.session_indexing.EVENTS_AT_ONCE", 4)
+
+
+async def test_what_is_redacted_is_taken_off_and_comes_back_when_it_is_shown_again(
+    world: World, embeddings: ScriptedEmbeddings
+) -> None:
+    await world.planner.say("my number is 555")
+    await world.planner.write("goal", "kept quiet")
+    await world.followed()
+    for item in ("message:s1/1", "board:s1/goal/1.1"):
+        await world.admin.call("records.redact", item_id=item, state="removed", reason="private")
+    await world.followed()
+    assert await standing(world) == {}
+    await world.admin.call("records.redact", item_id="message:s1/1", state="none", reason="asked")
+    await world.followed()
+    assert await standing(world) == {"s1:1": ["my number is 555"]}
+
+
+async def test_a_long_text_is_chunked_with_exact_offsets(world: World, embeddings: ScriptedEmbeddings) -> None:
+    text = " ".join(f"Sentence number {number} says something." for number in range(200))
+    await world.planner.say(text)
+    await world.followed()
+    rows = await world.rows(
+        "SELECT start_at, end_at, text FROM chunks WHERE tenant = $1 ORDER BY ordinal", world.tenant
+    )
+    assert len(rows) > 3
+    assert all(text[start:end] == said for start, end, said in rows)
+
+
+async def test_a_text_with_a_character_the_database_refuses_is_indexed(
+    world: World, embeddings: ScriptedEmbeddings
+) -> None:
+    await world.planner.say("before\x00after")
+    await world.followed()
+    assert await standing(world) == {"s1:1": ["before\ufffdafter"]}
+
+
+async def test_batches_are_small_and_work_is_followed_by_rest(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(80):
+        await world.planner.say(f"message {number}")
+    loop, rest = asyncio.get_running_loop(), SessionIndexing._rest
+    rests: list[bool] = []
+
+    async def noted(self: SessionIndexing, lease: Any, started: float) -> None:
+        worked, since = loop.time() - started, loop.time()
+        await rest(self, lease, started)
+        rests.append(loop.time() - since >= worked)
+
+    monkeypatch.setattr(SessionIndexing, "_rest", noted)
+    world.app.lease_runner.rest = 1.0
+    await world.app.scheduler.drain("search.index_sessions")
+    assert max(embeddings.batches) <= 32
+    assert len(rests) >= 3
+    assert all(rests)
+    assert len(await standing(world)) == 80
+
+
+async def test_every_tenant_is_followed_on_its_own_collections(world: World, embeddings: ScriptedEmbeddings) -> None:
+    await world.stranger.create_session("s1")
+    await world.stranger.say("theirs")
+    await world.planner.say("ours")
+    await world.followed()
+    assert await standing(world) == {"s1:1": ["ours"]}
+
+
+async def test_one_process_at_a_time_follows_a_tenant(world: World, embeddings: ScriptedEmbeddings) -> None:
+    apps = [world.app, await world.another_app(), await world.another_app()]
+    for app in apps:
+        app.session_indexing._embeddings = embeddings
+        app.lease_runner.rest = 0
+    for number in range(100):
+        await world.planner.say(f"message {number}")
+    await asyncio.gather(*(app.scheduler.drain("search.index_sessions") for app in apps))
+    await until(lambda: _caught_up(world))
+    assert len(await standing(world)) == 100
+    await expect_whole(world)
+
+
+async def _caught_up(world: World) -> bool:
+    await world.followed()
+    return await pending(world) == 0
+
+
+async def test_the_lag_is_reported(world: World, embeddings: ScriptedEmbeddings) -> None:
+    await world.followed()
+    assert await pending(world) == 0
+    for number in range(3):
+        await world.planner.say(f"message {number}")
+    assert await pending(world) == 3
+    await world.app.session_indexing.due(None)  # type: ignore[arg-type]
+    assert b"weft_follow_lag_events 3.0" in world.app.metrics.exposition()
+    await world.app.scheduler.drain("search.index_sessions")
+    assert await pending(world) == 0
+    assert b"weft_follow_lag_events 0.0" in world.app.metrics.exposition()
+    assert b"weft_followed_items_total 3.0" in world.app.metrics.exposition()
+
+
+async def test_an_embedder_that_is_away_delays_and_loses_nothing(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.planner.say("patience")
+
+    async def away(*_: Any, **__: Any) -> list[bytes]:
+        raise EmbedderUnavailable
+
+    with monkeypatch.context() as patched:
+        patched.setattr(embeddings, "of_passages", away)
+        await world.app.scheduler.drain("search.index_sessions")
+    assert await standing(world) == {}
+    await world.app.scheduler.drain("search.index_sessions")
+    assert await standing(world) == {"s1:1": ["patience"]}
+
+
+async def test_a_text_that_is_refused_for_good_does_not_keep_the_others_waiting(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.planner.write("goal", "fine at first")
+    await world.followed()
+    await world.planner.write("goal", "poison written over it")
+    for text in ("fine", "poison", "fine too"):
+        await world.planner.say(text)
+    embed = embeddings.of_passages
+
+    async def refusing(tenant: str, texts: Any, model: str, **how: Any) -> list[bytes]:
+        refused = frozenset(text for text in texts if "poison" in text)
+        if refused:
+            error = TextRefused()
+            error.texts = refused
+            raise error
+        return await embed(tenant, texts, model, **how)
+
+    monkeypatch.setattr(embeddings, "of_passages", refusing)
+    await world.followed()
+    assert await standing(world) == {"s1:1": ["fine"], "s1:3": ["fine too"]}
+    assert await pending(world) == 0
+    assert b"weft_passed_over_items_total 2.0" in world.app.metrics.exposition()
+    logged = [record for record in caplog.records if "refused by the embedder" in record.message]
+    assert [record.fields["source"] for record in logged] == ["board", "message"]
+    assert not any("poison" in str(vars(record)) for record in logged)
+    await expect_whole(world)
+
+
+async def test_what_fails_is_logged_once_until_that_changes(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "weft.jobs")
+    await world.planner.say("patience")
+
+    async def away(*_: Any, **__: Any) -> list[bytes]:
+        raise EmbedderUnavailable
+
+    with monkeypatch.context() as patched:
+        patched.setattr(embeddings, "of_passages", away)
+        for _ in range(3):
+            await world.app.scheduler.drain("search.index_sessions")
+    for _ in range(2):
+        await world.planner.say("and then it goes on")
+        await world.app.scheduler.drain("search.index_sessions")
+    said = [(record.message, record.fields) for record in caplog.records if record.name == "weft.jobs"]
+    where = {"job": "search.index_sessions", "tenant": world.tenant}
+    assert said == [
+        ("job fails", {**where, "code": "EMBEDDER_UNAVAILABLE"}),
+        ("job recovered", where),
+    ]
+
+
+async def test_one_tenant_that_waits_for_its_embedder_does_not_keep_others_waiting(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.stranger.create_session("s1")
+    await world.stranger.say("theirs")
+    await world.planner.say("ours")
+    embed, other_is_done = embeddings.of_passages, asyncio.Event()
+    first = min(world.tenant, world.other_tenant)
+
+    async def waiting(tenant: str, texts: Any, model: str, **how: Any) -> list[bytes]:
+        if tenant == first:
+            await other_is_done.wait()
+        vectors = await embed(tenant, texts, model, **how)
+        other_is_done.set()
+        return vectors
+
+    monkeypatch.setattr(embeddings, "of_passages", waiting)
+    async with asyncio.timeout(20):
+        await world.app.scheduler.drain("search.index_sessions")
+    assert await standing(world) == {"s1:1": ["ours"]}
+
+
+async def test_who_embeds_for_long_shows_a_sign_of_life(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.jobs.runner._RENEW_EVERY_SECONDS", 0.01)
+    await world.planner.say("slow")
+    embed = embeddings.of_passages
+
+    async def lease() -> int:
+        rows = await world.rows("SELECT lease_until FROM jobs WHERE tenant = $1 AND job = $2", world.tenant, FOLLOWING)
+        return rows[0][0]
+
+    async def slowly(*what: Any, **how: Any) -> list[bytes]:
+        before = await lease()
+        world.clock.advance(seconds=50)
+        await until(lambda: _is_later(lease, before))
+        return await embed(*what, **how)
+
+    monkeypatch.setattr(embeddings, "of_passages", slowly)
+    await world.followed()
+    assert await standing(world) == {"s1:1": ["slow"]}
+
+
+async def _is_later(lease: Any, before: int) -> bool:
+    return await lease() > before
+
+
+def cutting_no_poison(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(subject: Any, said: Any) -> Any:
+        if said.text.startswith("poison"):
+            raise RuntimeError("two at once")
+        return chunks_of(subject, said)
+
+    monkeypatch.setattr("weft.jobs.session_indexing.chunks_of", failing)
+
+
+async def test_items_that_fail_for_external_reasons_are_retried(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.followed()
+    await world.planner.say("poison today, none tomorrow")
+    await world.planner.say("fine")
+    with monkeypatch.context() as patched:
+        cutting_no_poison(patched)
+        await world.app.scheduler.drain("search.index_sessions")
+    assert await standing(world) == {}
+    assert await pending(world) == 2
+    assert [(record.message, record.fields) for record in caplog.records if record.name == "weft.jobs"] == [
+        ("job failed", {"job": "search.index_sessions", "tenant": world.tenant})
+    ]
+    await world.app.scheduler.drain("search.index_sessions")
+    assert await standing(world) == {"s1:1": ["poison today, none tomorrow"], "s1:2": ["fine"]}
+    assert b"weft_passed_over_items_total 0.0" in world.app.metrics.exposition()
+    assert not world.app.session_indexing._tries
+
+
+async def test_what_fails_again_and_again_does_not_keep_the_others_waiting_for_ever(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cutting_no_poison(monkeypatch)
+    for text in ("poison", "fine", "poison too"):
+        await world.planner.say(text)
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            await world.app.session_indexing.run(world.tenant)
+        assert await standing(world) == {}
+    await world.app.session_indexing.run(world.tenant)
+    assert await standing(world) == {"s1:2": ["fine"]}
+    assert await pending(world) == 0
+    assert b"weft_passed_over_items_total 2.0" in world.app.metrics.exposition()
+    logged = [record for record in caplog.records if "cannot be cut" in record.message]
+    assert [record.fields["place"] for record in logged] == [SESSION, SESSION]
+    assert not any("poison" in str(vars(record)) for record in logged)
+    assert not world.app.session_indexing._tries
+
+
+async def test_a_failing_reindex_does_not_block_new_items(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.planner.say("poison")
+    await world.followed()
+    last = await world.last_event()
+    anew = ReindexRange(sessions=2**40, memory=2**40)
+    await world.app.database.write(Scope(world.tenant), lambda tx: go_back(SqlJobStore(tx), last, anew))
+    await world.planner.say("new")
+    cutting_no_poison(monkeypatch)
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            await world.app.session_indexing.run(world.tenant)
+        assert await pending(world) == 0
+    await world.app.session_indexing.run(world.tenant)
+    assert await standing(world) == {"s1:1": ["poison"], "s1:2": ["new"]}, "what was found before is found still"
+    assert await world.rows("SELECT job FROM jobs WHERE tenant = $1 AND job = $2", world.tenant, REINDEXING) == []
+    await expect_whole(world)
+
+
+async def test_a_model_that_is_moved_to_gets_vectors_of_what_is_new(
+    world: World, embeddings: ScriptedEmbeddings
+) -> None:
+    other = msgspec.structs.replace(embeddings.models()[0], name="other")
+    models = [*embeddings.models(), other]
+    embeddings.models = lambda: models  # type: ignore[method-assign]
+    await world.app.database.write(Scope(world.tenant), lambda tx: SqlTenantModelStore(tx).set("other", "building", 1))
+    await world.planner.say("in both")
+    await world.followed()
+    rows = await world.rows("SELECT model, vector FROM chunk_vectors WHERE tenant = $1 ORDER BY model", world.tenant)
+    assert [tuple(row) for row in rows] == [(model, vector_of("planner: in both")) for model in ("other", MODEL)]
+
+
+async def test_it_runs_by_itself_where_it_is_switched_on(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.jobs.scheduler._FIRST_POLL_SECONDS", 0.0)
+    monkeypatch.setattr("weft.jobs.session_indexing.EVENT_DELAY_SECONDS", 0.01)
+    app = await world.another_app(session_indexing="on")
+    app.session_indexing._embeddings = embeddings
+    await world.planner.at(app).say("by itself")
+    await until(lambda: standing(world))
+    assert await standing(world) == {"s1:1": ["by itself"]}
+
+
+async def test_nothing_is_embedded_without_new_items(world: World, embeddings: ScriptedEmbeddings) -> None:
+    await world.followed()
+    assert embeddings.batches == []
+
+
+def test_the_switch_is_on_or_off() -> None:
+    assert Settings().indexes_sessions
+    assert not replace(Settings(), session_indexing="off").indexes_sessions
+    with pytest.raises(InvalidSetting, match="neither on nor off"):
+        replace(Settings(), session_indexing="sometimes").indexes_sessions  # noqa: B018 - asking is what is refused

@@ -1,0 +1,101 @@
+"""Changes a collection and compares its replicas with a reference model."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from support.plain_collection import DIMENSIONS, PlainCollection, Whoever, check_nearest, check_same, made_up
+from weft.app.search.replicas import Indexes
+from weft.capabilities.indexing.collections.model import IndexedChunk, NewChunk
+from weft.capabilities.search.index_view import CollectionQuery
+from weft.storage.sql.collections import SqlCollectionStore
+from weft.storage.sql.database import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from pathlib import Path
+
+    from support.world import World
+    from weft.app.search.replica import Alarm
+    from weft.storage.sql.database import Transaction
+
+COLLECTION, MODEL, OTHER_MODEL = "domain:handbook", "m", "n"
+ANN = Whoever("a")
+
+
+def new_chunk(chunk: IndexedChunk) -> NewChunk:
+    known = {name: getattr(chunk, name) for name in IndexedChunk.__struct_fields__ if name not in {"number", "vector"}}
+    return NewChunk(**known, start=0, end=1, digest=b"d", text="text")
+
+
+class CollectionWriter:
+    """Puts chunks in a collection and takes them off, and knows what must be there."""
+
+    def __init__(self, world: World, indexes: Indexes) -> None:
+        self._world = world
+        self.indexes = indexes
+        self.plain = PlainCollection()
+        self.random = np.random.default_rng(7)
+        self.last = 0
+
+    async def change(self, work: Callable[[SqlCollectionStore], Any]) -> Any:
+        async def run(transaction: Transaction) -> Any:
+            return await work(SqlCollectionStore(transaction))
+
+        return await self._world.app.database.write(Scope(self._world.tenant), run)
+
+    async def add(self, count: int, **given: Any) -> Sequence[int]:
+        made = [made_up(self.random, 0, ordinal=self.last + place, **given) for place in range(count)]
+        made = [chunk for chunk in made if chunk.vector]
+        vectors = {MODEL: [chunk.vector or b"" for chunk in made]}
+        numbers = await self.change(lambda store: store.add(COLLECTION, [new_chunk(chunk) for chunk in made], vectors))
+        self.last += count
+        for number, chunk in zip(numbers, made, strict=True):
+            fields = {name: getattr(chunk, name) for name in IndexedChunk.__struct_fields__} | {"number": number}
+            self.plain.chunks[number] = IndexedChunk(**fields)
+        return numbers
+
+    async def remove(self, numbers: Sequence[int]) -> None:
+        await self.change(lambda store: store.remove(COLLECTION, numbers))
+        for number in numbers:
+            self.plain.chunks.pop(number, None)
+
+    async def check(
+        self,
+        wish: CollectionQuery = CollectionQuery(COLLECTION),
+        caller: Whoever = ANN,
+        model: str = MODEL,
+    ) -> Any:
+        view = await self.indexes.open(self._world.tenant, wish, caller, model)
+        visible = self.plain.visible(wish, caller)
+        check_same(view, visible)
+        question = self.random.standard_normal(DIMENSIONS).astype(np.float32)
+        await check_nearest(view, visible, question / np.linalg.norm(question))
+        return view
+
+
+@asynccontextmanager
+async def opened(world: World, folder: Path | None, alarm: Alarm | None = None) -> AsyncIterator[Indexes]:
+    indexes = Indexes(world.app.database, folder, alarm)
+    try:
+        yield indexes
+    finally:
+        await indexes.close()
+
+
+async def settle(indexes: Indexes) -> None:
+    """Wait for whatever is written beside."""
+    while indexes._errands._running:
+        await asyncio.gather(*indexes._errands._running)
+
+
+def files_in(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.seg"))
+
+
+def changed(chunk: IndexedChunk, **given: Any) -> IndexedChunk:
+    return IndexedChunk(**({name: getattr(chunk, name) for name in IndexedChunk.__struct_fields__} | given))

@@ -1,0 +1,52 @@
+"""An HTTP server with one document that supports conditional requests."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@dataclass(slots=True)
+class DocumentServer:
+    """Gives ``body`` under a tag; nothing again to whoever shows the tag."""
+
+    body: bytes = b"# Hello\n\nworld"
+    tag: str = '"one"'
+    status: int = 200
+    location: str = ""
+    media_type: str = "text/markdown; charset=utf-8"
+    url: str = ""
+    asked: list[dict[str, str]] = field(default_factory=list)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        _, *lines = head.strip().split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        self.asked.append(headers)
+        status, body = self.status, self.body
+        if status == 200 and headers.get("if-none-match") == self.tag:
+            status, body = 304, b""
+        told = {"etag": self.tag, "content-type": self.media_type, "content-length": str(len(body))}
+        if self.location:
+            told["location"] = self.location
+        more = "".join(f"{name}: {value}\r\n" for name, value in told.items())
+        writer.write(f"HTTP/1.1 {status} Told\r\n{more}\r\n".encode("latin-1") + body)
+        await writer.drain()
+        writer.close()
+
+
+@asynccontextmanager
+async def document_server() -> AsyncIterator[DocumentServer]:
+    """Run an address for as long as the block lasts."""
+    given = DocumentServer()
+    server = await asyncio.start_server(given.serve, "127.0.0.1", 0)
+    given.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/docs/start.md"
+    try:
+        yield given
+    finally:
+        server.close()

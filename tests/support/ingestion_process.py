@@ -1,0 +1,33 @@
+"""A process that only indexes documents."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import weft.app.app
+import weft.jobs.ingestion
+import weft.jobs.scheduler
+from support.knowledge import QuickEmbedder
+from weft.settings import Settings
+
+if TYPE_CHECKING:
+    from support.processes import ClockAhead
+    from weft.app.app import App
+
+
+class SlowEmbedder(QuickEmbedder):
+    """Takes a moment for each text, so that there is something to interrupt."""
+
+    async def embed(self, texts: Any, purpose: Any) -> Any:
+        await asyncio.sleep(0.002 * len(texts))
+        return await super().embed(texts, purpose)
+
+
+def ingestion_process(url: str, data: str, clock: ClockAhead) -> App:
+    weft.jobs.scheduler._FIRST_POLL_SECONDS = 0.0
+    weft.jobs.ingestion._CHUNKS_AT_ONCE = 2
+    weft.app.app.configured_embedders = lambda _settings: [SlowEmbedder()]
+    # With a limit that it never reaches, it does not rest for as long as others were dead.
+    settings = Settings(database_url=url, data_dir=data, session_indexing="off", reindex_rate=1_000_000)
+    return weft.app.app.App(settings, clock=clock)

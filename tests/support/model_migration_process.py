@@ -1,0 +1,40 @@
+"""A process that only runs model migrations."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import weft.app.app
+import weft.capabilities.indexing.model_migration.migration
+from support.jobs import repeat_job
+from weft.settings import Settings
+from weft.testing.embedder import WordEmbedder
+
+if TYPE_CHECKING:
+    from support.processes import ClockAhead
+    from weft.app.app import App
+
+
+class SlowEmbedder(WordEmbedder):
+    """Takes a moment for each text, so that there is something to interrupt."""
+
+    async def embed(self, texts: Any, purpose: Any) -> Any:
+        await asyncio.sleep(0.005 * len(texts))
+        return await super().embed(texts, purpose)
+
+
+def embedders(_settings: Settings) -> list[WordEmbedder]:
+    """Return two models that find the same, with vectors of different dimensions."""
+    return [SlowEmbedder("old", 64), SlowEmbedder("new", 96)]
+
+
+def mover(url: str, data: str, clock: ClockAhead) -> App:
+    weft.capabilities.indexing.model_migration.migration._EMBED_BATCH = 4
+    weft.capabilities.indexing.model_migration.migration._DELETE_BATCH = 4
+    weft.app.app.configured_embedders = embedders
+    app = weft.app.app.App(Settings(database_url=url, data_dir=data, session_indexing="off"), clock=clock)
+    app.lease_runner.rest = 0
+    app.scheduler.paused |= {"knowledge.reindex", "knowledge.ingest"}
+    repeat_job(app, "embeddings.migrate", 0.02)
+    return app

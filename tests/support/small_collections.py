@@ -1,0 +1,104 @@
+"""Small collections for ranking tests, with vectors made from words."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from support.plain_collection import Whoever
+from weft.capabilities.indexing.collections.model import IndexedChunk
+from weft.capabilities.indexing.text_analysis import index_terms
+from weft.capabilities.search.index_view import CollectionQuery
+from weft.capabilities.search.model import Query
+from weft.capabilities.search.ranking import rank, weigh
+from weft.search_index.snapshot import IndexSnapshot
+from weft.search_index.view import CollectionView
+from weft.testing.embedder import WordEmbedder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.search.index_view import Floats, View
+    from weft.capabilities.search.model import Ranking
+    from weft.capabilities.search.selection import ScoredCandidates
+
+NOW = 1_000_000_000_000_000
+_EMBEDDER = WordEmbedder(dimensions=256)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A text in a collection, and whatever else is known of it."""
+
+    text: str
+    known: dict[str, Any]
+
+
+def said(text: str, **known: Any) -> Row:
+    return Row(text, known)
+
+
+def document_collection(*rows: Row | str, collection: str = "domain:d") -> CollectionView:
+    """Return a collection of documents, each of one chunk unless it says otherwise."""
+    return _collection(collection, [row if isinstance(row, Row) else said(row) for row in rows], "document")
+
+
+def talk(*rows: tuple[str, str] | Row) -> CollectionView:
+    """Return a collection of the messages of one session: who says what."""
+    spoken = [
+        row if isinstance(row, Row) else said(row[1], speaker=row[0], item=str(place), place="s")
+        for place, row in enumerate(rows, start=1)
+    ]
+    return _collection("sessions", spoken, "message")
+
+
+def ranked(text: str, *views: View, by_meaning: bool = True, **asked: Any) -> Ranking:
+    """Rank what stands in some views."""
+    return asyncio.run(rank(Query(text=text, asked_at=NOW, **asked), views, _embed if by_meaning else _nothing))
+
+
+def weighed(text: str, *views: View, **asked: Any) -> ScoredCandidates:
+    return asyncio.run(weigh(Query(text=text, asked_at=NOW, **asked), views, _embed))
+
+
+def numbers(ranking: Ranking) -> list[int]:
+    return [each.number for each in ranking.ranked]
+
+
+async def _embed(texts: Sequence[str]) -> Floats:
+    return await _EMBEDDER.embed(texts, "query")
+
+
+async def _nothing(texts: Sequence[str]) -> None:
+    del texts
+
+
+def _collection(collection: str, rows: Sequence[Row], source: str) -> CollectionView:
+    vectors = asyncio.run(_EMBEDDER.embed([row.text for row in rows], "passage"))
+    standing = [_standing(number, row, source, vectors[number - 1]) for number, row in enumerate(rows, start=1)]
+    return CollectionView(
+        collection, IndexSnapshot().then(len(standing), standing, []), CollectionQuery(collection), Whoever()
+    )
+
+
+def _standing(number: int, row: Row, source: str, vector: Floats) -> IndexedChunk:
+    known: dict[str, Any] = {
+        "number": number,
+        "source": source,
+        "place": "d",
+        "scope": "",
+        "item": str(number),
+        "version": 1,
+        "ordinal": 0,
+        "speaker": "",
+        "timestamp": NOW,
+        "tokens": 10,
+        "importance": 0.5,
+        "pinned": False,
+        "terms": index_terms(row.text),
+        "vector": vector.astype(np.float16).tobytes(),
+    }
+    return IndexedChunk(**(known | row.known))
