@@ -18,7 +18,7 @@ from weft.app.dispatch import CallContext
 from weft.app.tenants import ADMIN
 from weft.capabilities.access.model import DEFAULT_TENANT
 from weft.capabilities.events.operations import ReadEvents
-from weft.capabilities.knowledge.document_operations import DocumentPut, FileTerms
+from weft.capabilities.knowledge.document_operations import DocumentPut, FileOptions
 from weft.capabilities.transfer.export import ContextExported, ExportOptions
 from weft.capabilities.transfer.importer import ContextImported
 from weft.client._operations import Operations
@@ -109,7 +109,9 @@ class Weft(Operations):
         raw = {"expected_digest": expected_digest, "session_id": session_id, "dry_run": dry_run}
         return await self.app.transfers.receive(raw, self._context(), _chunks(file))
 
-    async def add_file(self, domain: str, document_id: str, file: BinaryIO, **about: Unpack[FileTerms]) -> DocumentPut:
+    async def add_file(
+        self, domain: str, document_id: str, file: BinaryIO, **about: Unpack[FileOptions]
+    ) -> DocumentPut:
         """Add a binary file to a domain as a document.
 
         Takes the other parameters of ``knowledge.add_document``.

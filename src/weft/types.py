@@ -104,13 +104,13 @@ from weft.capabilities.knowledge.document_operations import DocumentPut, Documen
 from weft.capabilities.knowledge.document_queries import DocumentDeleted, DocumentList, DocumentText
 from weft.capabilities.knowledge.documents import DocumentInfo
 from weft.capabilities.knowledge.domain_operations import DomainDeleted, DomainInfo, DomainList
-from weft.capabilities.knowledge.sources.model import NotTaken, Synced
+from weft.capabilities.knowledge.sources.model import RejectedDocument, SyncCounts
 from weft.capabilities.knowledge.sources.operations import (
     SourceAdded,
-    SourceAsked,
     SourceInfo,
     SourceList,
     SourceRemoved,
+    SyncRequested,
 )
 from weft.capabilities.memory.admin_view import (
     InspectedMemory,
@@ -328,7 +328,6 @@ __all__ = [
     "ModelList",
     "ModelMigrationInfo",
     "NewDocument",
-    "NotTaken",
     "OpenTelemetryMapping",
     "OperationMetrics",
     "OtherMapping",
@@ -358,6 +357,7 @@ __all__ = [
     "RedactionInfo",
     "ReferencingRecord",
     "ReindexingShown",
+    "RejectedDocument",
     "RemovedKey",
     "RequestInfo",
     "ResourceInfo",
@@ -391,7 +391,6 @@ __all__ = [
     "SnapshotTaken",
     "Snapshots",
     "SourceAdded",
-    "SourceAsked",
     "SourceInfo",
     "SourceList",
     "SourceRemoved",
@@ -399,7 +398,8 @@ __all__ = [
     "StoredEntry",
     "Success",
     "Switched",
-    "Synced",
+    "SyncCounts",
+    "SyncRequested",
     "SystemInfo",
     "SystemPerformance",
     "TextPosition",

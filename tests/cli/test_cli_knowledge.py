@@ -175,7 +175,7 @@ def test_on_the_data_folder_a_source_is_looked_at_before_the_command_ends(
     (docs / "broken.pdf").write_bytes(b"%PDF-1.7 nothing of the kind")
     told = cli.run("knowledge", "sync-source", "handbook", followed, code=1).stdout.splitlines()
     assert told[:2] == [f"{docs}: 2 added, 1 failed.", "1 file could not be read:"]
-    assert told[2].startswith("  leave.md: Someone else has put a document of this name")
+    assert told[2].startswith("  leave.md: A document with this id was put by someone else")
     assert told[3] == "1 document could not be indexed:"
     assert told[4].startswith("  broken.pdf: The PDF is damaged")
     found = cli.json("search", "approval of flights", "--top-k", "1")["results"][0]
@@ -183,7 +183,7 @@ def test_on_the_data_folder_a_source_is_looked_at_before_the_command_ends(
     (docs / "leave.md").unlink()
     (docs / "broken.pdf").unlink()
     assert cli.run("knowledge", "sync-source", "handbook", followed).stdout == f"{docs}: 1 removed, 1 unchanged.\n"
-    again = cli.json("knowledge", "sync-source", "handbook", followed, "--anew")
+    again = cli.json("knowledge", "sync-source", "handbook", followed, "--full")
     assert (again["source_id"], again["error"], again["failed"]) == (followed, None, [])
     assert again["last"]["unchanged"] == 1
 
@@ -194,7 +194,7 @@ def test_what_went_wrong_with_a_source_is_shown_for_people(cli: CommandLine, doc
     cli.run("knowledge", "sync-source", "handbook", followed, code=1)
     shown = cli.run("knowledge", "list-sources", "handbook").stdout
     assert "1 added, 1 failed" in shown
-    assert f"{followed} could not read 1 file:\n  leave.md: Someone else has put" in shown
+    assert f"{followed} could not read 1 file:\n  leave.md: A document with this id was put" in shown
     docs.rename(docs.parent / "away")
     told = cli.run("knowledge", "sync-source", "handbook", followed, code=1).stdout
     assert told == f"{docs} could not be read: There is no folder '{docs}'.\n"

@@ -18,7 +18,7 @@ from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly,
 from support.webhooks import until
 from support.world import refused
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
-from weft.capabilities.knowledge.ingestion import Ingest
+from weft.capabilities.knowledge.ingestion import IngestTransaction
 from weft.capabilities.knowledge.store import QueuedDocument
 from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import Scope
@@ -502,7 +502,7 @@ async def dies_at(library: World, document_id: str, *others: str) -> None:
     ingestion = app.ingestion
     for name in (document_id, *others):
         waiting = QueuedDocument(HANDBOOK, name)
-        take = partial(Ingest.take, waiting=waiting, holder=ingestion._holder)
+        take = partial(IngestTransaction.take, waiting=waiting, holder=ingestion._holder)
         await ingestion._ingests.write(library.tenant, take)
     library.clock.advance(seconds=61)
 
@@ -516,7 +516,7 @@ async def test_what_ended_two_processes_ends_no_third(library: World) -> None:
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     failed = await document(library.planner, "killer.md")
     assert (failed["state"], (await document(library.planner, "b.md"))["state"]) == ("failed", "indexed")
-    assert "begun twice" in failed["error"]
+    assert "started twice" in failed["error"]
     await put(library.planner, "killer.md", f"{TEXT} Mended.")
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert (await document(library.planner, "killer.md"))["state"] == "indexed"

@@ -18,7 +18,13 @@ from support.webhooks import until
 from support.world import refused
 from weft.app.dispatch import CallContext
 from weft.capabilities.events.webhooks.model import signed_headers
-from weft.capabilities.knowledge.sources.model import File, Source, document_of_url, is_wanted, look_of
+from weft.capabilities.knowledge.sources.model import (
+    Source,
+    SourceFile,
+    document_id_of_url,
+    is_included,
+    listing_fingerprint,
+)
 from weft.kernel.clock import to_micros
 from weft.kernel.ids import new_id
 from weft.providers.http_fetcher import HttpFetcher
@@ -69,7 +75,7 @@ async def look(world: World) -> None:
 async def shown(world: World, source: Any) -> Any:
     listed = await world.admin.call("knowledge.list_sources", domain=DOMAIN)
     found = next(each for each in listed["sources"] if each["source_id"] == source["source_id"])
-    failures = found["last"].pop("failures")
+    failures = found["last_sync"].pop("failures")
     return {**found, "failures": {each["document_id"]: each["reason"] for each in failures}}
 
 
@@ -112,7 +118,7 @@ async def test_the_files_of_a_folder_become_documents(library: World, folder: Pa
     await look(library)
     assert await documents(library) == {"docs/guides/leave.md": 1, "docs/start.md": 1}
     seen = await shown(library, source)
-    assert (seen["last"], seen["error"], seen["asked"]) == (done(added=2), None, False)
+    assert (seen["last_sync"], seen["error"], seen["sync_requested"]) == (done(added=2), None, False)
     assert await told(library) == ["knowledge_source.added", "knowledge_source.synced"]
 
 
@@ -127,7 +133,7 @@ async def test_only_what_has_changed_is_put_again_and_what_is_gone_is_removed(li
     write(folder, "new.md", "new")
     await sync(library, source)
     assert await documents(library) == {"changing.md": 2, "new.md": 1, "same.md": 1}
-    assert (await shown(library, source))["last"] == done(added=1, updated=1, removed=1, unchanged=1)
+    assert (await shown(library, source))["last_sync"] == done(added=1, updated=1, removed=1, unchanged=1)
 
 
 async def test_a_file_that_was_only_touched_is_no_new_version(library: World, folder: Path) -> None:
@@ -137,7 +143,7 @@ async def test_a_file_that_was_only_touched_is_no_new_version(library: World, fo
     os.utime(path, ns=(1, 1))
     await sync(library, source)
     assert await documents(library) == {"same.md": 1}
-    assert (await shown(library, source))["last"] == done(unchanged=1)
+    assert (await shown(library, source))["last_sync"] == done(unchanged=1)
 
 
 async def test_patterns_say_which_files_are_taken(library: World, folder: Path) -> None:
@@ -161,7 +167,7 @@ async def test_a_source_is_looked_at_when_it_is_due(library: World, folder: Path
     await look(library)
     assert await documents(library) == {"late.md": 1}
     await update(library, source, every_seconds=0)
-    assert (await shown(library, source))["next_at"] is None
+    assert (await shown(library, source))["next_sync_at"] is None
 
 
 async def test_a_watched_folder_is_noticed_by_itself(
@@ -193,7 +199,7 @@ async def test_a_full_sync_reads_everything_again(library: World, folder: Path) 
     os.utime(path, ns=(stamp, stamp))
     await sync(library, source)
     assert await documents(library) == {"a.md": 1}
-    await sync(library, source, anew=True)
+    await sync(library, source, full=True)
     assert await documents(library) == {"a.md": 2}
 
 
@@ -309,15 +315,15 @@ async def test_a_file_that_cannot_be_taken_does_not_keep_the_others_waiting(
     write(folder, "large.md", "x" * 100)
     write(folder, "new\nline.md", "odd name")
     (folder / os.fsdecode(b"caf\xe9.md")).write_text("no text of ours can hold this name")
-    monkeypatch.setattr("weft.capabilities.knowledge.document_content.LARGEST_DOCUMENT_BYTES", 50)
+    monkeypatch.setattr("weft.capabilities.knowledge.document_content.MAX_DOCUMENT_BYTES", 50)
     source = await add(library.admin, "folder", folder=str(folder))
     await look(library)
     seen = await shown(library, source)
-    assert seen["last"] == done(added=2, failed=2)
+    assert seen["last_sync"] == done(added=2, failed=2)
     assert "50 bytes" in seen["failures"]["large.md"]
     await sync(library, source)
     again = await shown(library, source)
-    assert (again["last"], again["failures"].keys()) == (done(unchanged=2, failed=2), seen["failures"].keys())
+    assert (again["last_sync"], again["failures"].keys()) == (done(unchanged=2, failed=2), seen["failures"].keys())
     assert len(await documents(library)) == 2
 
 
@@ -334,7 +340,7 @@ async def test_a_file_that_could_not_be_taken_is_tried_again_until_it_can_be(lib
     library.clock.advance(seconds=240)
     await look(library)
     seen = await shown(library, source)
-    assert (seen["last"], seen["failures"], seen["next_at"]) == (done(added=1), {}, None)
+    assert (seen["last_sync"], seen["failures"], seen["next_sync_at"]) == (done(added=1), {}, None)
     assert await documents(library) == {"own.md": 1}
 
 
@@ -348,7 +354,10 @@ async def test_what_an_address_gave_and_was_not_taken_is_asked_for_again(library
         assert list((await shown(library, source))["failures"]) == ["page.md"]
         await library.admin.call("knowledge.delete_document", domain=DOMAIN, document_id="page.md")
         await sync(library, source)
-        assert ((await shown(library, source))["last"], await documents(library)) == (done(added=1), {"page.md": 1})
+        assert ((await shown(library, source))["last_sync"], await documents(library)) == (
+            done(added=1),
+            {"page.md": 1},
+        )
 
 
 async def test_many_files_go_in_groups_and_one_process_at_a_time_reads(library: World, folder: Path) -> None:
@@ -410,7 +419,7 @@ async def test_a_source_resumes_where_another_process_died(
     library.clock.advance(seconds=61)
     await look(library)
     assert await documents(library) == {f"{number:02}.md": 1 for number in range(45)}
-    assert (await shown(library, source))["last"] == done(added=25, unchanged=20)
+    assert (await shown(library, source))["last_sync"] == done(added=25, unchanged=20)
 
 
 async def test_an_address_is_fetched_and_asked_again_only_for_what_is_new(library: World) -> None:
@@ -422,7 +431,7 @@ async def test_an_address_is_fetched_and_asked_again_only_for_what_is_new(librar
         assert read["bytes"] == len(there.body)
         await sync(library, source)
         assert there.asked[-1]["if-none-match"] == '"one"'
-        assert (await shown(library, source))["last"] == done(unchanged=1)
+        assert (await shown(library, source))["last_sync"] == done(unchanged=1)
         there.body, there.tag = b"# Changed", '"two"'
         library.clock.advance(seconds=61)
         await look(library)
@@ -456,7 +465,7 @@ async def test_an_address_may_say_what_it_likes_of_what_it_gives(library: World,
         await sync(library, source)
         assert "if-none-match" not in there.asked[-1]
         seen = await shown(library, source)
-        assert (seen["error"], seen["last"]) == (None, done(unchanged=1))
+        assert (seen["error"], seen["last_sync"]) == (None, done(unchanged=1))
         read = await library.admin.call("knowledge.get_document", domain=DOMAIN, document_id="start.md")
         assert "script" not in read["media_type"]
 
@@ -533,7 +542,7 @@ async def test_a_signed_call_brings_documents_and_takes_them_away(library: World
     body = b'{"removed": ["a.md", "never"]}'
     assert (await call(library, source["hook"], signed(library, source, body), body)).removed == 1
     assert await documents(library) == {"wiki/b.pdf": 1}
-    assert (await shown(library, source))["last"] == done(removed=1)
+    assert (await shown(library, source))["last_sync"] == done(removed=1)
 
 
 async def test_signatures_of_the_standard_webhooks_library_are_accepted(library: World) -> None:
@@ -640,11 +649,11 @@ async def test_a_hook_changes_only_what_it_brought_itself(library: World) -> Non
     source = await add(library.admin, "hook", prefix="wiki/")
     answer = await push(library, source, bringing(own="another's", new="new"))
     assert (answer.accepted, [each.document_id for each in answer.refused]) == (1, ["own.md"])
-    assert "Someone else" in answer.refused[0].reason
+    assert "by someone else" in answer.refused[0].reason
     assert (await push(library, source, b'{"removed": ["own.md"]}')).removed == 0
     assert await documents(library) == {"wiki/new.md": 1, "wiki/own.md": 1}
     seen = await shown(library, source)
-    assert (seen["last"], seen["failures"]) == (done(), {})
+    assert (seen["last_sync"], seen["failures"]) == (done(), {})
 
 
 async def test_what_a_person_has_put_in_place_of_a_sources_document_is_theirs(library: World) -> None:
@@ -664,12 +673,12 @@ async def test_a_folder_does_not_replace_documents_of_others_and_reports_it(libr
     source = await add(library.admin, "folder", folder=str(folder))
     await look(library)
     seen = await shown(library, source)
-    assert (seen["last"], list(seen["failures"])) == (done(added=1, failed=1), ["own.md"])
+    assert (seen["last_sync"], list(seen["failures"])) == (done(added=1, failed=1), ["own.md"])
     large.write_bytes(b"x" * (16 * 2**20 + 1))
     await sync(library, source)
     large.write_text("small again")
     await sync(library, source)
-    assert (await shown(library, source))["last"] == done(updated=1, failed=1)
+    assert (await shown(library, source))["last_sync"] == done(updated=1, failed=1)
     for file in ("own.md", "large.md"):
         (folder / file).unlink()
     await sync(library, source)
@@ -734,12 +743,12 @@ async def test_a_source_puts_only_with_the_rights_its_maker_still_has(library: W
     await library.admin.call("agent.update", agent_id="keeper", permissions=["read", "write"])
     await sync(library, source)
     seen = await shown(library, source)
-    assert (seen["enabled"], "no admin any more" in seen["error"]) == (False, True)
+    assert (seen["enabled"], "no longer an admin" in seen["error"]) == (False, True)
     body = b'{"documents": [{"document_id": "a", "text": "x"}]}'
     with refused("HOOK_REFUSED"):
         await push(library, pushed, body)
     seen = await shown(library, pushed)
-    assert (seen["enabled"], "no admin any more" in seen["error"]) == (False, True)
+    assert (seen["enabled"], "no longer an admin" in seen["error"]) == (False, True)
     assert await documents(library) == {}
 
 
@@ -865,7 +874,7 @@ async def test_addresses_have_one_document_each_and_only_its_name_is_taken(libra
 
 
 async def test_the_number_of_sources_of_a_tenant_is_limited(library: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.capabilities.knowledge.sources.operations.MOST_SOURCES", 1)
+    monkeypatch.setattr("weft.capabilities.knowledge.sources.operations.MAX_SOURCES", 1)
     await add(library.admin, "hook")
     with refused("TOO_MANY_SOURCES"):
         await add(library.admin, "hook", prefix="more/")
@@ -882,17 +891,22 @@ async def test_an_exceeded_plan_is_reported_and_other_sources_continue(library: 
 
 
 def test_patterns_without_a_slash_are_of_the_name_alone() -> None:
-    assert is_wanted("a/b/c.md", ["*.md"], [])
-    assert not is_wanted("a/b/c.md", ["b/*"], [])
-    assert is_wanted("a/b/c.md", ["a/*"], ["*.txt"])
-    assert not is_wanted("a/b/c.md", ["*"], ["a/*"])
+    assert is_included("a/b/c.md", ["*.md"], [])
+    assert not is_included("a/b/c.md", ["b/*"], [])
+    assert is_included("a/b/c.md", ["a/*"], ["*.txt"])
+    assert not is_included("a/b/c.md", ["*"], ["a/*"])
 
 
 def test_a_folder_looks_otherwise_when_any_file_does() -> None:
-    looks = {look_of([File("a", 1, 1)]), look_of([File("a", 2, 1)]), look_of([File("a", 1, 2)]), look_of([])}
+    looks = {
+        listing_fingerprint([SourceFile("a", 1, 1)]),
+        listing_fingerprint([SourceFile("a", 2, 1)]),
+        listing_fingerprint([SourceFile("a", 1, 2)]),
+        listing_fingerprint([]),
+    }
     assert len(looks) == 4
 
 
 def test_an_address_names_its_document() -> None:
-    assert document_of_url("https://example.com/a/../b.html?x=1") == "example.com/a/b.html"
-    assert document_of_url("https://example.com") == "example.com"
+    assert document_id_of_url("https://example.com/a/../b.html?x=1") == "example.com/a/b.html"
+    assert document_id_of_url("https://example.com") == "example.com"

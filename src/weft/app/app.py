@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from weft.capabilities.events.model import EventFilter
-    from weft.capabilities.knowledge.sources.hooks import HookAnswer
+    from weft.capabilities.knowledge.sources.hooks import HookResponse
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation, Response
@@ -244,7 +244,7 @@ class App:
 
     async def receive_hook(
         self, hook: tuple[str, str, str], headers: Mapping[str, str], body: bytes, context: CallContext
-    ) -> HookAnswer:
+    ) -> HookResponse:
         """Handle a call to the hook of a knowledge source; guesses are limited by address."""
         try:
             source = await self.source_sync.hook(*hook)

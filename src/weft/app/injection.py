@@ -41,7 +41,7 @@ from weft.capabilities.indexing.embeddings.store import TenantModelStore
 from weft.capabilities.indexing.model_migration.model import ModelMigrationStore
 from weft.capabilities.knowledge.audit_filter import DomainAuditFilter
 from weft.capabilities.knowledge.quotas import KnowledgeLimits
-from weft.capabilities.knowledge.sources.store import SourceDesk, SourceStore
+from weft.capabilities.knowledge.sources.store import SourceControl, SourceStore
 from weft.capabilities.knowledge.store import DocumentStore, DomainStore, PlanStore
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.memory.store import MemoryStore
@@ -148,7 +148,7 @@ class Singletons:
     exporter: Exporter
     importer: Importer
     courier: WebhookSender
-    source_desk: SourceDesk
+    source_desk: SourceControl
     embeddings: Embeddings
     retriever: Retriever
     known_sessions: SessionAclCache

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from weft.capabilities.knowledge.document_content import check_size, packed
-from weft.capabilities.knowledge.document_operations import Prepared, about_of, add_document, described
+from weft.capabilities.knowledge.document_content import check_size, pack_content
+from weft.capabilities.knowledge.document_operations import PreparedDocument, add_document, document_meta, put_response
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -47,10 +47,10 @@ class _Upload:
         assert call.actor is not None  # noqa: S101 - uploads need a credential
         if self._content is None:
             self._content = await self._received(call)
-        content = await asyncio.to_thread(packed, self._content)
-        prepared = Prepared(request.document_id, about_of(request), content)
+        content = await asyncio.to_thread(pack_content, self._content)
+        prepared = PreparedDocument(request.document_id, document_meta(request), content)
         put = await self._writes.write(call.actor, lambda tx: tx.put_all(add_document, request.domain, [prepared]))
-        return described(*put)
+        return put_response(*put)
 
     async def _received(self, call: GuardedCall) -> bytes:
         content = bytearray()

@@ -242,7 +242,7 @@ RESPONSES: dict[str, tuple[str, str]] = {
     "knowledge.list_sources": ("weft.capabilities.knowledge.sources.operations", "SourceList"),
     "knowledge.update_source": ("weft.capabilities.knowledge.sources.operations", "SourceInfo"),
     "knowledge.remove_source": ("weft.capabilities.knowledge.sources.operations", "SourceRemoved"),
-    "knowledge.sync_source": ("weft.capabilities.knowledge.sources.operations", "SourceAsked"),
+    "knowledge.sync_source": ("weft.capabilities.knowledge.sources.operations", "SyncRequested"),
     "knowledge.list_models": ("weft.capabilities.indexing.model_migration.operations", "ModelList"),
     "knowledge.allow_models": ("weft.capabilities.indexing.model_migration.operations", "ModelList"),
     "knowledge.start_model_migration": ("weft.capabilities.indexing.model_migration.operations", "ModelMigrationInfo"),

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Unpack
 
-    from weft.capabilities.knowledge.document_operations import DocumentPut, FileTerms
+    from weft.capabilities.knowledge.document_operations import DocumentPut, FileOptions
     from weft.capabilities.transfer.export import ContextExported, ExportOptions
     from weft.capabilities.transfer.importer import ContextImported
     from weft.kernel.correlation import Correlation
@@ -121,7 +121,7 @@ class SyncClient(SyncOperations):
         )
         return imported
 
-    def add_file(self, domain: str, document_id: str, file: BinaryIO, **about: Unpack[FileTerms]) -> DocumentPut:
+    def add_file(self, domain: str, document_id: str, file: BinaryIO, **about: Unpack[FileOptions]) -> DocumentPut:
         """Add a binary file to a domain as a document; further parameters are those of ``knowledge.add_document``."""
         target = UPLOAD.format(domain=quote(domain, safe=""))
         options = query({**about, "document_id": document_id})

@@ -86,10 +86,10 @@ if TYPE_CHECKING:
     from weft.capabilities.knowledge.domain_operations import DomainDeleted, DomainInfo, DomainList
     from weft.capabilities.knowledge.sources.operations import (
         SourceAdded,
-        SourceAsked,
         SourceInfo,
         SourceList,
         SourceRemoved,
+        SyncRequested,
     )
     from weft.capabilities.memory.admin_view import MemoryInspected, MemoryOverview
     from weft.capabilities.memory.operations import MemoryDeleted, MemoryFound, MemoryListed, MemorySet
@@ -895,9 +895,9 @@ class SyncKnowledgeOperations:
         chunking: ChunkingOptions | Mapping[str, Any] | None = None,
         importance: float = 0.5,
     ) -> DomainInfo:
-        """Make a domain of knowledge: documents that are searched together, by those who may look into it.
+        """Create a domain: a set of documents with common access rules, searched together.
 
-        It needs the highest clearance: whether a name is taken, or a plan used up, tells of every domain there is.
+        Needs the highest clearance, since name conflicts and quotas reveal the existence of other domains.
         """
         return self._caller.call(
             "knowledge.create_domain",
@@ -913,11 +913,11 @@ class SyncKnowledgeOperations:
         )
 
     def list_domains(self) -> DomainList:
-        """List the domains you may look into, with what they hold and how much of it can be found already."""
+        """List the domains you can see, with their documents and indexing progress."""
         return self._caller.call("knowledge.list_domains", {})
 
     def show_domain(self, domain: str) -> DomainInfo:
-        """Show a domain: what it is about, who may look into it, and how much of it can be found already."""
+        """Show a domain: description, access rules and indexing progress."""
         return self._caller.call("knowledge.show_domain", {"domain": domain})
 
     def update_domain(
@@ -931,10 +931,10 @@ class SyncKnowledgeOperations:
         chunking: ChunkingOptions | Mapping[str, Any] | None = None,
         importance: float | None = None,
     ) -> DomainInfo:
-        """Change a domain. Who may look into it changes at once, for searches too.
+        """Update a domain. Access rules take effect at once, also for searches.
 
-        Another chunking or importance has every document indexed anew, one after the other; until it is a document's
-        turn, searches find it as it was.
+        A change of chunking or importance reindexes all documents in the background; until a document is done, searches
+        find its previous chunks.
         """
         return self._caller.call(
             "knowledge.update_domain",
@@ -952,7 +952,7 @@ class SyncKnowledgeOperations:
         )
 
     def delete_domain(self, domain: str) -> DomainDeleted:
-        """Delete a domain for good, with its documents and everything that searches find of them."""
+        """Delete a domain permanently, with its documents and chunks."""
         return self._caller.call("knowledge.delete_domain", {"domain": domain})
 
     def add_document(
@@ -969,9 +969,9 @@ class SyncKnowledgeOperations:
         importance: float | None = None,
         timestamp: datetime | None = None,
     ) -> DocumentPut:
-        """Put a document into a domain, in place of the one of that name if there is one.
+        """Add a document to a domain, or replace the one with the same id.
 
-        It is cut, embedded and indexed soon after; until then searches find what was there before.
+        It is chunked, embedded and indexed in the background; until then searches find the previous version.
         """
         return self._caller.call(
             "knowledge.add_document",
@@ -992,7 +992,7 @@ class SyncKnowledgeOperations:
         )
 
     def add_documents(self, domain: str, documents: Sequence[NewDocument | Mapping[str, Any]]) -> DocumentsPut:
-        """Put many small documents into a domain at once: all of them, or none if one cannot be taken."""
+        """Add a batch of documents to a domain, atomically: all of them or none."""
         return self._caller.call("knowledge.add_documents", {"domain": domain, "documents": documents})
 
     def list_documents(
@@ -1003,32 +1003,32 @@ class SyncKnowledgeOperations:
         cursor: str | None = None,
         limit: int = 100,
     ) -> DocumentList:
-        """List the documents of a domain, by name, with how far each is on its way to search."""
+        """List the documents of a domain, by id, with their indexing state."""
         return self._caller.call(
             "knowledge.list_documents", {"domain": domain, "limit": limit, **given(state=state, cursor=cursor)}
         )
 
     def get_document(self, domain: str, document_id: str) -> DocumentInfo:
-        """Show a document: its state, versions and chunks, and why it could not be indexed if so."""
+        """Show a document: its state, versions and chunks, and the error if indexing failed."""
         return self._caller.call("knowledge.get_document", {"domain": domain, "document_id": document_id})
 
     def read_document(
         self, domain: str, document_id: str, *, start: int = 0, end: int | None = None, version: int | None = None
     ) -> DocumentText:
-        """Read a document's text, or the characters from start to end of it: exactly what a search result refers to."""
+        """Read the text of a document, or a range of it, such as the range of a search result."""
         return self._caller.call(
             "knowledge.read_document",
             {"domain": domain, "document_id": document_id, "start": start, **given(end=end, version=version)},
         )
 
     def delete_document(self, domain: str, document_id: str) -> DocumentDeleted:
-        """Delete a document. Searches no longer find it from this moment on."""
+        """Delete a document. Searches no longer find it."""
         return self._caller.call("knowledge.delete_document", {"domain": domain, "document_id": document_id})
 
     def reindex(self, domain: str, *, afresh: bool = False) -> DomainInfo:
-        """Have every document of a domain read, cut and indexed anew, a few at a time; searches find it all meanwhile.
+        """Parse, chunk and index all documents of a domain again, in the background; searches continue to work.
 
-        It goes on by itself, and show_domain tells how far it is. What is the same as before is not embedded again.
+        show_domain shows the progress. Unchanged chunks are not embedded again, unless ``afresh`` is set.
         """
         return self._caller.call("knowledge.reindex", {"domain": domain, "afresh": afresh})
 
@@ -1068,7 +1068,7 @@ class SyncKnowledgeOperations:
         watch: bool = False,
         secret: str | None = None,
     ) -> SourceAdded:
-        """Have a domain take its documents from a folder, an address or signed calls, and keep up with them."""
+        """Add a source to a domain: a folder, a URL or a hook, whose documents are kept in sync."""
         return self._caller.call(
             "knowledge.add_source",
             {
@@ -1083,7 +1083,7 @@ class SyncKnowledgeOperations:
         )
 
     def list_sources(self, domain: str) -> SourceList:
-        """List where a domain takes its documents from, with how the last look at each went."""
+        """List the sources of a domain, with the result of the last sync."""
         return self._caller.call("knowledge.list_sources", {"domain": domain})
 
     def update_source(
@@ -1097,7 +1097,7 @@ class SyncKnowledgeOperations:
         every_seconds: int | None = None,
         watch: bool | None = None,
     ) -> SourceInfo:
-        """Change when a source is looked at, which files are taken from it, or whether it is at all."""
+        """Change the schedule or the files of a source, or enable or disable it."""
         return self._caller.call(
             "knowledge.update_source",
             {
@@ -1108,14 +1108,14 @@ class SyncKnowledgeOperations:
         )
 
     def remove_source(self, domain: str, source_id: str, *, documents: bool = False) -> SourceRemoved:
-        """Stop taking documents from a source; those that came from it stay, unless you say otherwise."""
+        """Remove a source. Its documents stay, unless ``documents`` is set."""
         return self._caller.call(
             "knowledge.remove_source", {"domain": domain, "source_id": source_id, "documents": documents}
         )
 
-    def sync_source(self, domain: str, source_id: str, *, anew: bool = False) -> SourceAsked:
-        """Have a source looked at now, whatever its schedule says: only what has changed is read and indexed again."""
-        return self._caller.call("knowledge.sync_source", {"domain": domain, "source_id": source_id, "anew": anew})
+    def sync_source(self, domain: str, source_id: str, *, full: bool = False) -> SyncRequested:
+        """Sync a source now. Only changed files are read and indexed, unless ``full`` is set."""
+        return self._caller.call("knowledge.sync_source", {"domain": domain, "source_id": source_id, "full": full})
 
     def list_models(self) -> ModelList:
         """List the embedding models that you may use, and which one searches use."""

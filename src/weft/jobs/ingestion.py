@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from weft.capabilities.indexing.text_analysis import index_terms
-from weft.capabilities.knowledge.document_chunks import chunks_of, lay_out
-from weft.capabilities.knowledge.document_content import unpack
-from weft.capabilities.knowledge.ingestion import EmbeddedBatch, Ingest
+from weft.capabilities.knowledge.document_chunks import build_chunks, plan_chunks
+from weft.capabilities.knowledge.document_content import decompress
+from weft.capabilities.knowledge.ingestion import EmbeddedBatch, IngestTransaction
 from weft.capabilities.knowledge.store import QueuedDocument
 from weft.jobs.backfill_vectors import ModelVectors
 from weft.jobs.runner import attempt, renewing
@@ -27,8 +27,8 @@ from weft.storage.sql.unit_of_work import SystemTransactions
 if TYPE_CHECKING:
     from weft.capabilities.indexing.chunking.reader import DocumentReader
     from weft.capabilities.indexing.embeddings.model import Embeddings
-    from weft.capabilities.knowledge.document_chunks import Layout
-    from weft.capabilities.knowledge.ingestion import Taken
+    from weft.capabilities.knowledge.document_chunks import ChunkLayout
+    from weft.capabilities.knowledge.ingestion import ClaimedDocument
     from weft.capabilities.knowledge.model import Document
     from weft.jobs.scheduler import JobQueue
     from weft.kernel.metrics import JobMetrics
@@ -64,7 +64,7 @@ class Ingestion:
         self._reader = reader
         self._metrics = metrics
         self._holder = new_id("worker")
-        self._ingests = SystemTransactions(database, injector, Ingest)
+        self._ingests = SystemTransactions(database, injector, IngestTransaction)
         self._vectors = ModelVectors()
         # One document of a tenant is parsed at a time, so that those of other tenants never all wait for it.
         self._parsing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -93,10 +93,10 @@ class Ingestion:
         found: list[Work] = []
 
         async def look() -> None:
-            for queued in await self._ingests.read(tenant, lambda ingest: ingest.waiting(2 * AT_ONCE)):
+            for queued in await self._ingests.read(tenant, lambda ingest: ingest.queued(2 * AT_ONCE)):
                 # A document whose indexing ended a process before is tried alone: it may end this one as well.
                 item = (queued.domain, queued.document_id)
-                found.append(Work(tenant, item, exclusive=queued.starts > 0))
+                found.append(Work(tenant, item, exclusive=queued.attempts > 0))
 
         # A tenant whose models this process does not know must not hold up the others.
         await attempt("queued documents", look(), tenant=tenant)
@@ -113,7 +113,7 @@ class Ingestion:
         taken = await self._ingests.write(tenant, lambda ingest: ingest.take(queued, self._holder))
         if taken is None:
             return False
-        renew = partial(Ingest.renew, document=taken.document, holder=self._holder)
+        renew = partial(IngestTransaction.renew, document=taken.document, holder=self._holder)
         async with renewing("document lease", tenant, lambda: self._ingests.write(tenant, renew)):
             try:
                 await self._add_all(tenant, taken)
@@ -127,14 +127,14 @@ class Ingestion:
                 await self._fail(tenant, taken.document, "Something went wrong inside Weft; its log says more.")
         return True
 
-    async def _add_all(self, tenant: str, taken: Taken) -> None:
+    async def _add_all(self, tenant: str, taken: ClaimedDocument) -> None:
         layout = await self._laid_out(tenant, taken)
-        start = taken.document.chunks_done if taken.cut == layout.cut else 0
+        start = taken.document.chunks_done if taken.layout_hash == layout.layout_hash else 0
         total = len(layout.pieces)
         while True:
             span = range(start, min(start + _CHUNKS_AT_ONCE, total))
             batch = await self._embedded(tenant, taken, layout, span)
-            write = partial(Ingest.write, taken=taken, holder=self._holder, layout=layout, batch=batch)
+            write = partial(IngestTransaction.write, taken=taken, holder=self._holder, layout=layout, batch=batch)
             outcome = await self._ingests.write(tenant, write)
             if outcome != "written":
                 # If the tenant needs vectors of other models now, it is claimed again with these.
@@ -146,17 +146,17 @@ class Ingestion:
                 self._metrics.count_document("indexed")
                 return
 
-    async def _laid_out(self, tenant: str, taken: Taken) -> Layout:
-        def work() -> Layout:
-            document, content = taken.document, unpack(taken.content)
+    async def _laid_out(self, tenant: str, taken: ClaimedDocument) -> ChunkLayout:
+        def work() -> ChunkLayout:
+            document, content = taken.document, decompress(taken.content)
             reading = self._reader.read(content, document.media_type or None, document.document_id)
-            return lay_out(document, taken.domain, reading, content)
+            return plan_chunks(document, taken.domain, reading, content)
 
         async with self._parsing.setdefault(tenant, asyncio.Lock()):
             return await DOCUMENT_THREADS.run(work)
 
-    async def _embedded(self, tenant: str, taken: Taken, layout: Layout, span: range) -> EmbeddedBatch:
-        chunks = await DOCUMENT_THREADS.run(chunks_of, taken.document, taken.domain, layout, span, index_terms)
+    async def _embedded(self, tenant: str, taken: ClaimedDocument, layout: ChunkLayout, span: range) -> EmbeddedBatch:
+        chunks = await DOCUMENT_THREADS.run(build_chunks, taken.document, taken.domain, layout, span, index_terms)
         texts = [chunk.embedded for chunk in chunks]
         embed = partial(self._embeddings.of_passages, tenant, texts, afresh=taken.afresh)
         return EmbeddedBatch(span, chunks, await self._vectors.compute(taken.models, embed))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.capabilities.knowledge.ingestion import Ingest
+from weft.capabilities.knowledge.ingestion import IngestTransaction
 from weft.jobs.scheduler import Work
 from weft.kernel.ids import new_id
 from weft.kernel.jobs import Progress
@@ -42,7 +42,7 @@ class DomainReindexing:
         self._rate = chunks_per_second
         self._on_queued = on_queued
         self._holder = new_id("worker")
-        self._ingests = SystemTransactions(runner.database, injector, Ingest)
+        self._ingests = SystemTransactions(runner.database, injector, IngestTransaction)
         self.poll_seconds = _POLL_SECONDS
 
     async def due(self, _queue: JobQueue) -> list[Work]:
@@ -69,7 +69,7 @@ class DomainReindexing:
         await jobs.save(REINDEX, Progress(str(now), str(chunks)) if chunks else Progress())
         return not chunks
 
-    async def _pause(self, jobs: SqlJobStore, ingest: Ingest, domain: str, progress: Progress) -> bool:
+    async def _pause(self, jobs: SqlJobStore, ingest: IngestTransaction, domain: str, progress: Progress) -> bool:
         """Set when the next documents are queued, once those before are indexed; return whether that is now."""
         if (await ingest.documents.requeued(domain)).documents:
             return False

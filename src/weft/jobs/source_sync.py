@@ -9,24 +9,30 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from msgspec import structs
 
-from weft.capabilities.knowledge.document_content import check_size, content_of, packed
-from weft.capabilities.knowledge.document_operations import AddDocument, about_of, add_document
-from weft.capabilities.knowledge.documents import About
-from weft.capabilities.knowledge.model import LARGEST_DOCUMENT_BYTES, DocumentTooLarge
+from weft.capabilities.knowledge.document_content import check_size, decode_content, pack_content
+from weft.capabilities.knowledge.document_operations import AddDocument, add_document, document_meta
+from weft.capabilities.knowledge.documents import DocumentMeta
+from weft.capabilities.knowledge.model import MAX_DOCUMENT_BYTES, DocumentTooLarge
 from weft.capabilities.knowledge.quotas import QuotaExceeded
-from weft.capabilities.knowledge.sources.hooks import HookAnswer, is_signed, parsed, signed_call
+from weft.capabilities.knowledge.sources.hooks import HookResponse, is_signed, parse_hook_body, verify_call
 from weft.capabilities.knowledge.sources.model import (
-    ASKED,
+    SYNC_REQUESTED,
     HookRefused,
-    KnownFile,
     Source,
-    Synced,
-    check_name,
-    document_of,
+    SyncCounts,
+    SyncedFile,
+    check_document_name,
+    document_id_of_file,
     is_token_of,
-    look_of,
+    listing_fingerprint,
 )
-from weft.capabilities.knowledge.sources.sync import SourceGone, SourceItem, SourceSync, Supply, planned
+from weft.capabilities.knowledge.sources.sync import (
+    SourceDocuments,
+    SourceItem,
+    SourceSync,
+    SourceUnavailable,
+    plan_sync,
+)
 from weft.jobs.runner import LeaseLost
 from weft.jobs.scheduler import Work
 from weft.kernel.errors import InvalidInput, Unavailable, WeftError
@@ -41,8 +47,8 @@ if TYPE_CHECKING:
 
     from weft.capabilities.knowledge.document_operations import NewDocument
     from weft.capabilities.knowledge.sources.hooks import HookBody, SignedCall
-    from weft.capabilities.knowledge.sources.model import File, Kind
-    from weft.capabilities.knowledge.sources.store import Fetcher, Folders
+    from weft.capabilities.knowledge.sources.model import SourceFile, SourceKind
+    from weft.capabilities.knowledge.sources.store import Fetcher, FolderReader
     from weft.jobs.runner import Lease, LeaseRunner
     from weft.jobs.scheduler import JobQueue
     from weft.kernel.guards import EntryPoint, Guards
@@ -67,8 +73,8 @@ _SECOND = 1_000_000
 class _SyncResult(NamedTuple):
     """The changes a sync made, and the state of the source it saw."""
 
-    done: Synced
-    seen: str
+    done: SyncCounts
+    validator: str
 
 
 class SourceStopped(Exception):
@@ -83,7 +89,7 @@ class SourceSyncJob:
         runner: LeaseRunner,
         injector: Injector,
         guards: Guards,
-        folders: Folders,
+        folders: FolderReader,
         private_hosts: Sequence[str],
     ) -> None:
         self._runner = runner
@@ -98,7 +104,7 @@ class SourceSyncJob:
         # Polls now, instead of at the next interval; set by the application.
         self.wake: Callable[[], None] = lambda: None
 
-    async def check(self, actor: Actor, kind: Kind, location: str) -> None:
+    async def check(self, actor: Actor, kind: SourceKind, location: str) -> None:
         if kind == "folder":
             await self._folders.check(actor.tenant, location)
         elif kind == "url":
@@ -120,7 +126,7 @@ class SourceSyncJob:
 
     async def sync(self, tenant: str, source_id: str) -> None:
         """Bring a domain up to date with a source, unless another process does."""
-        with contextlib.suppress(SourceGone):
+        with contextlib.suppress(SourceUnavailable):
             await self._runner.run(tenant, f"{SYNC} {source_id}", partial(self._sync, source_id=source_id))
 
     async def hook(self, tenant: str, source_id: str, token: str) -> Source:
@@ -132,20 +138,20 @@ class SourceSyncJob:
             raise HookRefused
         return source
 
-    async def call(self, tenant: str, source: Source, headers: Mapping[str, str], body: bytes) -> HookAnswer:
+    async def call(self, tenant: str, source: Source, headers: Mapping[str, str], body: bytes) -> HookResponse:
         """Handle a call of a source's hook: request a sync, or put the documents it carries."""
-        call = signed_call(source, headers, body, self._now()) if is_signed(headers) else None
+        call = verify_call(source, headers, body, self._now()) if is_signed(headers) else None
         if source.kind != "hook":
             await self._sources.write(tenant, partial(_request_sync, source_id=source.source_id))
             self.wake()
-            return HookAnswer(sync=True)
+            return HookResponse(sync=True)
         if call is None:
             raise HookRefused
         try:
-            return await self._take_in(tenant, source, call, parsed(body))
+            return await self._take_in(tenant, source, call, parse_hook_body(body))
         except (InvalidInput, DocumentTooLarge, Unavailable):
             raise
-        except (SourceStopped, SourceGone, WeftError) as error:
+        except (SourceStopped, SourceUnavailable, WeftError) as error:
             await self._note(tenant, source, error)
             # Details of the quota are for those who may read the domain.
             raise (QuotaExceeded() if isinstance(error, QuotaExceeded) else HookRefused()) from None
@@ -163,7 +169,7 @@ class SourceSyncJob:
         if not source.watch or source.error is not None:
             return False
         try:
-            return look_of(await self._folders.files(tenant, source)) != source.seen
+            return listing_fingerprint(await self._folders.files(tenant, source)) != source.validator
         except Exception:  # noqa: BLE001 - the sync meets it again, and notes it
             return True
 
@@ -172,110 +178,118 @@ class SourceSyncJob:
         look = self._look_at_folder if source.kind == "folder" else self._look_at_address
         try:
             done, seen = await look(lease, source)
-        except (LeaseLost, SourceGone, Unavailable):
+        except (LeaseLost, SourceUnavailable, Unavailable):
             raise
         except Exception as error:
             await lease.write(self._sources.doing(partial(_fail, source_id=source_id, error=error)))
             if not isinstance(error, SourceStopped | WeftError | OSError):
                 raise
         else:
-            asked = bool(source.asked)
-            await lease.write(lambda tx: self._sources.within(tx).finish(source_id, done, seen, asked=asked))
+            requested = bool(source.requested)
+            await lease.write(lambda tx: self._sources.within(tx).finish(source_id, done, seen, requested=requested))
 
     async def _look_at_folder(self, lease: Lease, source: Source) -> _SyncResult:
         files = await self._folders.files(lease.tenant, source)
         known = await lease.read(lambda tx: SqlSourceStore(tx).files(source.source_id))
-        plan = planned(source, files, known)
-        done = Synced(unchanged=plan.unchanged)
+        plan = plan_sync(source, files, known)
+        done = SyncCounts(unchanged=plan.unchanged)
         for some in _in_groups(plan.changed):
             items = [await self._read(lease.tenant, source, file) for file in some]
-            put = await self._supplied(lease, source, partial(Supply.put, source=source, items=items))
+            put = await self._supplied(lease, source, partial(SourceDocuments.put, source=source, items=items))
             done += put
         for start in range(0, len(plan.gone), _FILES_AT_ONCE):
             gone = plan.gone[start : start + _FILES_AT_ONCE]
-            removed = await self._supplied(lease, source, partial(Supply.remove, source=source, document_ids=gone))
-            done += Synced(removed=removed)
-        return _SyncResult(done, look_of(files))
+            removed = await self._supplied(
+                lease, source, partial(SourceDocuments.remove, source=source, document_ids=gone)
+            )
+            done += SyncCounts(removed=removed)
+        return _SyncResult(done, listing_fingerprint(files))
 
     async def _look_at_address(self, lease: Lease, source: Source) -> _SyncResult:
-        fetched = await self._fetcher.fetch(source.location, source.seen, LARGEST_DOCUMENT_BYTES)
+        fetched = await self._fetcher.fetch(source.location, source.validator, MAX_DOCUMENT_BYTES)
         if fetched.error is not None:
             raise OSError(0, fetched.error)
         if fetched.gone:
             gone = [source.prefix]
             removed = await self._supplied(lease, source, lambda supply: supply.remove(source, gone))
-            return _SyncResult(Synced(removed=removed), "")
+            return _SyncResult(SyncCounts(removed=removed), "")
         if fetched.content is None:
-            return _SyncResult(Synced(unchanged=1), fetched.seen)
-        file = KnownFile(source.prefix, len(fetched.content), self._now(), "")
-        item = await self._admitted(lease.tenant, source, file, About(media_type=fetched.media_type), fetched.content)
+            return _SyncResult(SyncCounts(unchanged=1), fetched.validator)
+        file = SyncedFile(source.prefix, len(fetched.content), self._now(), "")
+        item = await self._admitted(
+            lease.tenant, source, file, DocumentMeta(media_type=fetched.media_type), fetched.content
+        )
         done = await self._supplied(lease, source, lambda supply: supply.put(source, [item]))
         # A refused document is fetched again.
-        return _SyncResult(done, "" if done.failed else fetched.seen)
+        return _SyncResult(done, "" if done.failed else fetched.validator)
 
-    async def _read(self, tenant: str, source: Source, file: File) -> SourceItem:
+    async def _read(self, tenant: str, source: Source, file: SourceFile) -> SourceItem:
         """Read a file; one that is too large or unreadable is noted and does not stop the others."""
-        name = document_of(source, file.path)
+        name = document_id_of_file(source, file.path)
         try:
-            check_name(name)
+            check_document_name(name)
             check_size(file.size)
-            content = await self._folders.read(tenant, source, file.path, LARGEST_DOCUMENT_BYTES)
+            content = await self._folders.read(tenant, source, file.path, MAX_DOCUMENT_BYTES)
         except (OSError, WeftError) as error:
             reason = error.message if isinstance(error, WeftError) else "It cannot be read."
-            return SourceItem(KnownFile(name, file.size, file.changed_at, "", reason))
-        known = KnownFile(name, file.size, file.changed_at, "")
-        return await self._admitted(tenant, source, known, About(), content)
+            return SourceItem(SyncedFile(name, file.size, file.changed_at, "", reason))
+        known = SyncedFile(name, file.size, file.changed_at, "")
+        return await self._admitted(tenant, source, known, DocumentMeta(), content)
 
-    async def _admitted(self, tenant: str, source: Source, file: KnownFile, about: About, content: bytes) -> SourceItem:
+    async def _admitted(
+        self, tenant: str, source: Source, file: SyncedFile, about: DocumentMeta, content: bytes
+    ) -> SourceItem:
         """Return a document as guards admit it; one that they refuse is noted with the reason."""
         try:
             about, content = await self._guarded(tenant, source, file.document_id, about, content, "sync")
         except WeftError as error:
             return SourceItem(structs.replace(file, error=error.message))
-        made = await asyncio.to_thread(packed, content)
+        made = await asyncio.to_thread(pack_content, content)
         return SourceItem(structs.replace(file, digest=made.digest), about, made)
 
     async def _guarded(
-        self, tenant: str, source: Source, document_id: str, about: About, content: bytes, entry: EntryPoint
-    ) -> tuple[About, bytes]:
+        self, tenant: str, source: Source, document_id: str, about: DocumentMeta, content: bytes, entry: EntryPoint
+    ) -> tuple[DocumentMeta, bytes]:
         if not self._guards:
             return about, content
-        maker = await self._sources.read(tenant, lambda sources: sources.maker(source))
+        maker = await self._sources.read(tenant, lambda sources: sources.owner(source))
         if isinstance(maker, str):
             raise SourceStopped(maker)
         request = AddDocument(domain=source.domain, document_id=document_id, text="", **structs.asdict(about))
         admitted, content = await self._guards.admit(GuardedCall(add_document, request, maker, entry), content)
-        return about_of(admitted), content
+        return document_meta(admitted), content
 
-    async def _supplied(self, lease: Lease, source: Source, work: Callable[[Supply], Awaitable[T]]) -> T:
+    async def _supplied(self, lease: Lease, source: Source, work: Callable[[SourceDocuments], Awaitable[T]]) -> T:
         """Do something with the current rights of the source's creator."""
         return await lease.write(lambda tx: self._as_maker(tx, source, work))
 
-    async def _as_maker(self, transaction: Transaction, source: Source, work: Callable[[Supply], Awaitable[T]]) -> T:
-        maker = await self._sources.within(transaction).maker(source)
+    async def _as_maker(
+        self, transaction: Transaction, source: Source, work: Callable[[SourceDocuments], Awaitable[T]]
+    ) -> T:
+        maker = await self._sources.within(transaction).owner(source)
         if isinstance(maker, str):
             raise SourceStopped(maker)
-        return await work(self._injector.build(Supply, maker, transaction))
+        return await work(self._injector.build(SourceDocuments, maker, transaction))
 
     async def _note(self, tenant: str, source: Source, error: Exception) -> None:
         """Note in the source why a call of its hook was refused, for its owners."""
-        with contextlib.suppress(SourceGone):
+        with contextlib.suppress(SourceUnavailable):
             await self._sources.write(tenant, partial(_fail, source_id=source.source_id, error=error))
 
-    async def _take_in(self, tenant: str, source: Source, call: SignedCall, brought: HookBody) -> HookAnswer:
+    async def _take_in(self, tenant: str, source: Source, call: SignedCall, brought: HookBody) -> HookResponse:
         """Put the documents of a signed call, with the rights of the source's creator."""
         items = [await self._hooked(tenant, source, document) for document in brought.documents]
         removed = [f"{source.prefix}{name}" for name in brought.removed]
-        work = partial(Supply.take_in, source=source, call=call, items=items, removed=removed)
+        work = partial(SourceDocuments.apply_call, source=source, call=call, items=items, removed=removed)
         return await logged_write(self._database, Scope(tenant), lambda tx: self._as_maker(tx, source, work))
 
     async def _hooked(self, tenant: str, source: Source, document: NewDocument) -> SourceItem:
         name = f"{source.prefix}{document.document_id}"
-        check_name(name)
-        content = await asyncio.to_thread(content_of, document.text, document.content)
-        about, content = await self._guarded(tenant, source, name, about_of(document), content, "hook")
-        made = await asyncio.to_thread(packed, content)
-        return SourceItem(KnownFile(name, made.size, 0, made.digest), about, made)
+        check_document_name(name)
+        content = await asyncio.to_thread(decode_content, document.text, document.content)
+        about, content = await self._guarded(tenant, source, name, document_meta(document), content, "hook")
+        made = await asyncio.to_thread(pack_content, content)
+        return SourceItem(SyncedFile(name, made.size, 0, made.digest), about, made)
 
     def _now(self) -> int:
         return self._runner.now
@@ -284,8 +298,8 @@ class SourceSyncJob:
 async def _request_sync(sources: SourceSync, source_id: str) -> None:
     """Request a sync, unless that was done already."""
     source = await sources.sources.find_locked(source_id)
-    if source is not None and not source.asked:
-        await sources.sources.update(structs.replace(source, asked=ASKED))
+    if source is not None and not source.requested:
+        await sources.sources.update(structs.replace(source, requested=SYNC_REQUESTED))
 
 
 async def _fail(sources: SourceSync, source_id: str, error: Exception) -> None:
@@ -309,9 +323,9 @@ def _wait_seconds(source: Source, now: int) -> float:
     return (source.due_at - now) / _SECOND
 
 
-def _in_groups(files: Sequence[File]) -> list[list[File]]:
+def _in_groups(files: Sequence[SourceFile]) -> list[list[SourceFile]]:
     """Return files in groups that are small enough to be put together."""
-    groups: list[list[File]] = []
+    groups: list[list[SourceFile]] = []
     room = 0
     for file in files:
         if not groups or len(groups[-1]) == _FILES_AT_ONCE or file.size > room:

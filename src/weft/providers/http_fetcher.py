@@ -16,7 +16,7 @@ import msgspec
 
 from weft.capabilities.events.webhooks.model import AddressNotAllowed, host_of
 from weft.capabilities.knowledge.model import MediaType
-from weft.capabilities.knowledge.sources.store import Fetched
+from weft.capabilities.knowledge.sources.store import FetchResult
 from weft.providers.webhook_sender import CheckedNetwork, Reach, failure_of
 
 if TYPE_CHECKING:
@@ -64,21 +64,21 @@ class HttpFetcher:
         except AddressNotAllowed as error:
             raise AddressNotAllowed(error.message, hint=_HINT) from None
 
-    async def fetch(self, url: str, seen: str, most_bytes: int) -> Fetched:
-        known = msgspec.json.decode(seen, type=_Seen) if seen else _Seen()
+    async def fetch(self, url: str, validator: str, max_bytes: int) -> FetchResult:
+        known = msgspec.json.decode(validator, type=_Seen) if validator else _Seen()
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
-                answer = await self._get(url, _headers(known), most_bytes)
+                answer = await self._get(url, _headers(known), max_bytes)
         except Exception as error:  # noqa: BLE001 - whatever the server does must not fail the job
-            return Fetched(seen=seen, error=failure_of(error))
-        return _fetched(answer, seen, most_bytes)
+            return FetchResult(validator=validator, error=failure_of(error))
+        return _fetched(answer, validator, max_bytes)
 
-    async def _get(self, url: str, headers: Mapping[str, str], most_bytes: int) -> _Answer:
+    async def _get(self, url: str, headers: Mapping[str, str], max_bytes: int) -> _Answer:
         trusted = self._trusted or httpcore2.default_ssl_context()
         network = CheckedNetwork(self._reach)
         async with httpcore2.AsyncConnectionPool(ssl_context=trusted, network_backend=network) as pool:
             for _ in range(_MAX_REDIRECTS + 1):
-                answer = await _asked(pool, url, headers, most_bytes)
+                answer = await _asked(pool, url, headers, max_bytes)
                 further = _sent_on(url, answer)
                 if further is None:
                     return answer
@@ -95,14 +95,14 @@ def _headers(known: _Seen) -> dict[str, str]:
     return headers
 
 
-async def _asked(pool: httpcore2.AsyncConnectionPool, url: str, headers: Mapping[str, str], most_bytes: int) -> _Answer:
+async def _asked(pool: httpcore2.AsyncConnectionPool, url: str, headers: Mapping[str, str], max_bytes: int) -> _Answer:
     async with pool.stream("GET", url, headers=list(headers.items())) as response:
         told = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
         body = bytearray()
         if response.status == _SUCCESS:
             async for part in response.aiter_stream():
                 body += part
-                if len(body) > most_bytes:
+                if len(body) > max_bytes:
                     break
         return _Answer(response.status, told, bytes(body))
 
@@ -116,20 +116,21 @@ def _sent_on(url: str, answer: _Answer) -> str | None:
     return further if urlsplit(further).scheme in schemes else None
 
 
-def _fetched(answer: _Answer, seen: str, most_bytes: int) -> Fetched:
+def _fetched(answer: _Answer, validator: str, max_bytes: int) -> FetchResult:
     if answer.status == _UNCHANGED:
-        return Fetched(seen=seen)
+        return FetchResult(validator=validator)
     if answer.status in _GONE:
-        return Fetched(gone=True)
+        return FetchResult(gone=True)
     if answer.status != _SUCCESS:
-        return Fetched(
-            seen=seen, error="redirected" if answer.status in _REDIRECT_STATUSES else f"answered {answer.status}"
+        return FetchResult(
+            validator=validator,
+            error="redirected" if answer.status in _REDIRECT_STATUSES else f"answered {answer.status}",
         )
-    if len(answer.body) > most_bytes:
-        return Fetched(seen=seen, error="too_large")
+    if len(answer.body) > max_bytes:
+        return FetchResult(validator=validator, error="too_large")
     headers = answer.headers
     told = _Seen(_shown_again(headers.get("etag", "")), _shown_again(headers.get("last-modified", "")))
-    return Fetched(answer.body, _media_type(headers.get("content-type", "")), msgspec.json.encode(told).decode())
+    return FetchResult(answer.body, _media_type(headers.get("content-type", "")), msgspec.json.encode(told).decode())
 
 
 def _shown_again(told: str) -> str:

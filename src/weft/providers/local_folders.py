@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.knowledge.sources.model import (
-    MOST_ENTRIES,
-    MOST_LEVELS,
-    File,
+    MAX_FOLDER_DEPTH,
+    MAX_FOLDER_ENTRIES,
     FolderRefused,
-    is_left_out,
-    is_wanted,
+    SourceFile,
+    is_excluded_folder,
+    is_included,
 )
 
 if TYPE_CHECKING:
@@ -49,11 +49,11 @@ class NamedFolders:
     async def check(self, tenant: str, folder: str) -> None:
         await asyncio.to_thread(self._place, tenant, folder)
 
-    async def files(self, tenant: str, source: Source) -> Sequence[File]:
+    async def files(self, tenant: str, source: Source) -> Sequence[SourceFile]:
         return await asyncio.to_thread(self._files, tenant, source)
 
-    async def read(self, tenant: str, source: Source, path: str, most_bytes: int) -> bytes:
-        return await asyncio.to_thread(self._read, tenant, source, path, most_bytes)
+    async def read(self, tenant: str, source: Source, path: str, max_bytes: int) -> bytes:
+        return await asyncio.to_thread(self._read, tenant, source, path, max_bytes)
 
     def _place(self, tenant: str, folder: str) -> _Place:
         """Resolve a folder; raises FolderRefused if it is outside the roots or missing."""
@@ -70,11 +70,11 @@ class NamedFolders:
             raise FolderRefused(f"There is no folder '{folder[:200]}'.", hint=_NOT_THERE)
         return _Place(str(root), found.relative_to(root).parts)
 
-    def _files(self, tenant: str, source: Source) -> list[File]:
+    def _files(self, tenant: str, source: Source) -> list[SourceFile]:
         with self._opened(tenant, source) as top:
             return sorted(_walked(top, source))
 
-    def _read(self, tenant: str, source: Source, path: str, most_bytes: int) -> bytes:
+    def _read(self, tenant: str, source: Source, path: str, max_bytes: int) -> bytes:
         *folders, name = path.split("/")
         if _UPWARDS.intersection((*folders, name)):
             raise FileNotFoundError(path)
@@ -83,7 +83,7 @@ class NamedFolders:
             with os.fdopen(descriptor, "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise FileNotFoundError(path)
-                return file.read(most_bytes + 1)
+                return file.read(max_bytes + 1)
 
     @contextmanager
     def _opened(self, tenant: str, source: Source) -> Iterator[int]:
@@ -97,25 +97,25 @@ class NamedFolders:
             os.close(root)
 
 
-def _walked(top: int, source: Source) -> Iterator[File]:
+def _walked(top: int, source: Source) -> Iterator[SourceFile]:
     """Yield the matching files below an open folder, without hidden ones."""
     waiting: list[tuple[str, ...]] = [()]
     entries = 0
     while waiting:
         steps = waiting.pop()
-        if len(steps) > MOST_LEVELS:
-            raise FolderRefused(f"The folder has others in it on more than {MOST_LEVELS} levels.")
+        if len(steps) > MAX_FOLDER_DEPTH:
+            raise FolderRefused(f"The folder has others in it on more than {MAX_FOLDER_DEPTH} levels.")
         for entry in _entries(top, steps):
             entries += 1
-            if entries > MOST_ENTRIES:
-                raise FolderRefused(f"The folder has more than {MOST_ENTRIES} files and folders in it.")
+            if entries > MAX_FOLDER_ENTRIES:
+                raise FolderRefused(f"The folder has more than {MAX_FOLDER_ENTRIES} files and folders in it.")
             path = "/".join((*steps, entry.name))
             if entry.name.startswith(_HIDDEN):
                 continue
             if entry.is_dir(follow_symlinks=False):
-                if not is_left_out(path, source.exclude):
+                if not is_excluded_folder(path, source.exclude):
                     waiting.append((*steps, entry.name))
-            elif is_wanted(path, source.include, source.exclude):
+            elif is_included(path, source.include, source.exclude):
                 yield from _file(path, entry)
 
 
@@ -129,12 +129,12 @@ def _entries(top: int, steps: Sequence[str]) -> Iterator[os.DirEntry[str]]:
             raise
 
 
-def _file(path: str, entry: os.DirEntry[str]) -> Iterator[File]:
+def _file(path: str, entry: os.DirEntry[str]) -> Iterator[SourceFile]:
     """Yield a regular file, unless it is gone."""
     try:
         if entry.is_file(follow_symlinks=False):
             facts = entry.stat(follow_symlinks=False)
-            yield File(path, facts.st_size, facts.st_mtime_ns)
+            yield SourceFile(path, facts.st_size, facts.st_mtime_ns)
     except (FileNotFoundError, PermissionError):
         return
 

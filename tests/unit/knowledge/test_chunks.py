@@ -7,18 +7,20 @@ from msgspec import structs
 
 from weft.capabilities.indexing.chunking.model import ChunkingOptions, Reading
 from weft.capabilities.indexing.collections.model import NewChunk
-from weft.capabilities.knowledge.document_chunks import Layout, chunks_of, lay_out
+from weft.capabilities.knowledge.document_chunks import ChunkLayout, build_chunks, plan_chunks
 from weft.testing.contracts.knowledge import DOCUMENT, DOMAIN
 
 TEXT = "# Leave\n\n" + "Thirty days. " * 40 + "\n\n## Abroad\n\n" + "Ask first. " * 40
 
 
-def laid_out(text: str = TEXT, title: str = "", own_title: str = "Leave") -> tuple[Layout, list[NewChunk]]:
+def laid_out(text: str = TEXT, title: str = "", own_title: str = "Leave") -> tuple[ChunkLayout, list[NewChunk]]:
     document = structs.replace(DOCUMENT, title=title)
     domain = structs.replace(DOMAIN, chunking=ChunkingOptions(chunk_tokens=64, overlap_tokens=8))
     reading = Reading(text=text, media_type="text/markdown", title=own_title)
-    layout = lay_out(document, domain, reading, text.encode())
-    return layout, chunks_of(document, domain, layout, range(len(layout.pieces)), lambda text, heading: heading + text)
+    layout = plan_chunks(document, domain, reading, text.encode())
+    return layout, build_chunks(
+        document, domain, layout, range(len(layout.pieces)), lambda text, heading: heading + text
+    )
 
 
 @pytest.mark.parametrize(
@@ -32,7 +34,7 @@ def test_a_chunk_stands_under_title_and_headings_once(title: str, own: str, firs
 
 def test_the_same_text_is_cut_at_the_same_places() -> None:
     one, two, other = laid_out()[0], laid_out()[0], laid_out(TEXT + " More.")[0]
-    assert one.cut == two.cut != other.cut
+    assert one.layout_hash == two.layout_hash != other.layout_hash
 
 
 def test_a_chunk_takes_its_weight_from_the_domain_unless_the_document_says_otherwise() -> None:

@@ -7,40 +7,48 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.capabilities.history.model import ValueDamaged
-from weft.capabilities.knowledge.document_content import content_of, kept_text, pack, packed, storable, text_of, unpack
-from weft.capabilities.knowledge.model import LARGEST_DOCUMENT_BYTES, DocumentTooLarge, check_document_id
+from weft.capabilities.knowledge.document_content import (
+    compress,
+    compressed_text,
+    decode_content,
+    decode_text,
+    decompress,
+    pack_content,
+    storable_text,
+)
+from weft.capabilities.knowledge.model import MAX_DOCUMENT_BYTES, DocumentTooLarge, check_document_id
 from weft.capabilities.knowledge.quotas import PLANS, QuotaExceeded, check_bytes, check_domains, most_results
 from weft.kernel.errors import InvalidInput
 
 
 @given(st.binary(max_size=2_000))
 def test_what_was_packed_is_unpacked(content: bytes) -> None:
-    assert unpack(pack(content)) == content
-    assert packed(content).size == len(content)
+    assert decompress(compress(content)) == content
+    assert pack_content(content).size == len(content)
 
 
 def test_damaged_content_is_an_error_and_never_something_else() -> None:
-    kept = bytearray(pack(b"word " * 1_000))
+    kept = bytearray(compress(b"word " * 1_000))
     kept[20] ^= 0xFF
     with pytest.raises(ValueDamaged):
-        unpack(bytes(kept))
+        decompress(bytes(kept))
     with pytest.raises(ValueDamaged):
-        text_of(pack(b"\xff\xfe"), None)
+        decode_text(compress(b"\xff\xfe"), None)
 
 
 @given(st.text(st.characters(codec=None), max_size=200))
 def test_every_text_can_be_kept_and_stays_as_long_as_it_was(text: str) -> None:
-    kept = storable(text)
+    kept = storable_text(text)
     assert len(kept) == len(text)
     assert "\x00" not in kept
     assert kept.encode().decode() == kept
 
 
 def test_a_text_is_kept_beside_the_content_only_where_it_differs() -> None:
-    assert kept_text("same", b"same") is None
-    other = kept_text("a\nb", b"a\r\nb")
-    assert text_of(pack(b"a\r\nb"), other) == "a\nb"
-    assert text_of(pack(b"same"), None) == "same"
+    assert compressed_text("same", b"same") is None
+    other = compressed_text("a\nb", b"a\r\nb")
+    assert decode_text(compress(b"a\r\nb"), other) == "a\nb"
+    assert decode_text(compress(b"same"), None) == "same"
 
 
 @pytest.mark.parametrize(
@@ -48,13 +56,13 @@ def test_a_text_is_kept_beside_the_content_only_where_it_differs() -> None:
 )
 def test_a_document_is_given_in_one_way(text: str | None, encoded: str | None) -> None:
     with pytest.raises(InvalidInput):
-        content_of(text, encoded)
+        decode_content(text, encoded)
 
 
 def test_a_document_may_be_so_large_and_no_larger() -> None:
-    assert packed(bytes(LARGEST_DOCUMENT_BYTES)).size == LARGEST_DOCUMENT_BYTES
+    assert pack_content(bytes(MAX_DOCUMENT_BYTES)).size == MAX_DOCUMENT_BYTES
     with pytest.raises(DocumentTooLarge):
-        packed(bytes(LARGEST_DOCUMENT_BYTES + 1))
+        pack_content(bytes(MAX_DOCUMENT_BYTES + 1))
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""Knowledge: domains of documents, put by whoever may, and found by whoever may look into the domain."""
+"""Knowledge: domains of documents, their ingestion into the search index, and their sources."""

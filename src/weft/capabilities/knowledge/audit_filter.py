@@ -1,4 +1,4 @@
-"""What admins are told of domains that they may not look into: that something was done, and by whom."""
+"""Hides details of domains from admins whose clearance does not cover them."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ from weft.capabilities.access.grants import HIGHEST_CLEARANCE
 from weft.capabilities.knowledge.domains import Domains
 from weft.capabilities.knowledge.model import DomainNotFound
 
-_SAYS_NO_MORE = {"domain": "not for you"}
+_HIDDEN = {"domain": "hidden"}
 
 
 class DomainAuditFilter(msgspec.Struct, frozen=True):
-    """Leaves names of domains out of audit rows, and whatever else such rows tell of them."""
+    """Removes target and details from audit rows about domains that the caller cannot see."""
 
     domains: Domains
 
     async def shown(self, rows: list[AuditRow]) -> list[AuditRow]:
         if self.domains.actor.clearance >= HIGHEST_CLEARANCE or not any(map(_is_about_a_domain, rows)):
             return rows
-        known = {domain.domain for domain in await self.domains.admitting()}
-        return [row if not _is_about_a_domain(row) or row.detail.get("domain") in known else _bare(row) for row in rows]
+        known = {domain.domain for domain in await self.domains.visible()}
+        return [
+            row if not _is_about_a_domain(row) or row.detail.get("domain") in known else _redacted(row) for row in rows
+        ]
 
 
 def _is_about_a_domain(row: AuditRow) -> bool:
     return "domain" in row.detail or row.detail.get("code") == DomainNotFound.code
 
 
-def _bare(row: AuditRow) -> AuditRow:
-    return dataclasses.replace(row, target="", detail=_SAYS_NO_MORE)
+def _redacted(row: AuditRow) -> AuditRow:
+    return dataclasses.replace(row, target="", detail=_HIDDEN)

@@ -1,4 +1,4 @@
-"""From a document's text to the chunks that searches find."""
+"""Splits the text of a document into chunks for the search index."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import structs
 
 from weft.capabilities.indexing.chunking.chunker import cut
 from weft.capabilities.indexing.collections.model import NewChunk, digest_of, embedded_text
-from weft.capabilities.knowledge.document_content import kept_text, storable
+from weft.capabilities.knowledge.document_content import compressed_text, storable_text
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
@@ -20,44 +20,46 @@ if TYPE_CHECKING:
 
     Terms = Callable[[str, str], str]
 
-_BETWEEN = " > "
-_LONGEST_TITLE = 200
+_SEPARATOR = " > "
+_MAX_TITLE = 200
 
 
-class Layout(NamedTuple):
-    """A document's text, and where it is to be cut.
+class ChunkLayout(NamedTuple):
+    """The text of a document and the spans of its chunks.
 
-    ``cut`` is the same for the same text cut at the same places. ``kept`` is the text as it is kept, None where it is
-    the content itself; ``size`` is how many bytes it has.
+    ``layout_hash`` is a hash of text and spans. ``kept`` is the compressed text, None if it equals the content.
+    ``size`` is the length of the text in bytes.
     """
 
     text: str
     title: str
     media_type: str
     pieces: Sequence[TextSpan]
-    cut: str
+    layout_hash: str
     kept: bytes | None
     size: int
 
 
-def lay_out(document: Document, domain: Domain, reading: Reading, content: bytes) -> Layout:
-    """Find out where a document is to be cut. Work for a thread: it may be megabytes."""
-    text = storable(reading.text)
+def plan_chunks(document: Document, domain: Domain, reading: Reading, content: bytes) -> ChunkLayout:
+    """Compute the chunks of a document. Run it in a thread: the text may be megabytes."""
+    text = storable_text(reading.text)
     pieces = cut(structs.replace(reading, text=text), domain.chunking, approximate_tokens)
-    title = document.title or storable(" ".join(reading.title.split()))[:_LONGEST_TITLE]
-    kept, size = kept_text(text, content), len(text.encode())
-    return Layout(text, title, reading.media_type, pieces, _fingerprint(text, pieces), kept, size)
+    title = document.title or storable_text(" ".join(reading.title.split()))[:_MAX_TITLE]
+    kept, size = compressed_text(text, content), len(text.encode())
+    return ChunkLayout(text, title, reading.media_type, pieces, _fingerprint(text, pieces), kept, size)
 
 
-def chunks_of(document: Document, domain: Domain, layout: Layout, span: range, terms_of: Terms) -> list[NewChunk]:
-    """Return the chunks of a document whose ordinals are in a span."""
+def build_chunks(
+    document: Document, domain: Domain, layout: ChunkLayout, span: range, terms_of: Terms
+) -> list[NewChunk]:
+    """Build the chunks of a document whose ordinals are in a range."""
     return [_chunk(document, domain, layout, ordinal, terms_of) for ordinal in span]
 
 
-def _chunk(document: Document, domain: Domain, layout: Layout, ordinal: int, terms_of: Terms) -> NewChunk:
+def _chunk(document: Document, domain: Domain, layout: ChunkLayout, ordinal: int, terms_of: Terms) -> NewChunk:
     piece = layout.pieces[ordinal]
     text = layout.text[piece.start : piece.end]
-    heading = _heading(layout.title, storable(piece.heading))
+    heading = _heading(layout.title, storable_text(piece.heading))
     return NewChunk(
         source="document",
         place=document.domain,
@@ -68,7 +70,7 @@ def _chunk(document: Document, domain: Domain, layout: Layout, ordinal: int, ter
         end=piece.end,
         kind=piece.kind,
         heading=heading,
-        speaker=storable(piece.speaker),
+        speaker=storable_text(piece.speaker),
         timestamp=document.timestamp if piece.timestamp is None else piece.timestamp,
         tokens=piece.tokens,
         importance=domain.importance if document.importance is None else document.importance,
@@ -81,10 +83,10 @@ def _chunk(document: Document, domain: Domain, layout: Layout, ordinal: int, ter
 
 
 def _heading(title: str, path: str) -> str:
-    """Return what a chunk stands under: the title first, unless the path of headings begins with it."""
-    if not title or path == title or path.startswith(title + _BETWEEN):
+    """Prepend the title to the heading path, unless the path begins with it."""
+    if not title or path == title or path.startswith(title + _SEPARATOR):
         return path
-    return f"{title}{_BETWEEN}{path}" if path else title
+    return f"{title}{_SEPARATOR}{path}" if path else title
 
 
 def _fingerprint(text: str, pieces: Sequence[TextSpan]) -> str:

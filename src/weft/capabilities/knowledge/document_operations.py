@@ -1,4 +1,4 @@
-"""Putting documents: one, or many small ones at once."""
+"""Operations that add documents: one, or a batch."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
 import msgspec
 
 from weft.capabilities.access.audit import AuditTrail
-from weft.capabilities.knowledge.document_content import PackedContent, content_of, packed
+from weft.capabilities.knowledge.document_content import PackedContent, decode_content, pack_content
 from weft.capabilities.knowledge.document_queries import GetDocument
 from weft.capabilities.knowledge.documents import (
-    About,
+    DocumentMeta,
     Documents,
     Metadata,
+    MetadataValue,
     Pinned,
-    Put,
+    PutResult,
     Timestamp,
     Title,
-    Value,
     Weight,
 )
 from weft.capabilities.knowledge.model import (
     DocumentId,
+    DocumentState,
     DocumentTooLarge,
     DomainName,
     DomainNotFound,
     MediaType,
-    State,
 )
 from weft.capabilities.knowledge.quotas import QuotaExceeded
 from weft.kernel.errors import InvalidInput
@@ -39,18 +39,16 @@ from weft.kernel.transactions import Transactions
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Text = Annotated[str, msgspec.Meta(max_length=16_777_216, description="What it holds, as text.")]
-Encoded = Annotated[
-    str, msgspec.Meta(max_length=22_369_624, description="What it holds, in base64: a PDF, for example.")
-]
+Text = Annotated[str, msgspec.Meta(max_length=16_777_216, description="Content as text.")]
+Encoded = Annotated[str, msgspec.Meta(max_length=22_369_624, description="Content in base64, for example a PDF.")]
 
 
-class FileTerms(TypedDict, total=False):
-    """What may be said of a file that is put as a document."""
+class FileOptions(TypedDict, total=False):
+    """Attributes of a file that is added as a document."""
 
     media_type: str
     title: str
-    metadata: dict[str, Value]
+    metadata: dict[str, MetadataValue]
     pinned: bool
     importance: float
     timestamp: datetime
@@ -78,39 +76,39 @@ class AddDocument(NewDocument, kw_only=False):
 
 
 class AddDocuments(Request):
-    """Several documents, and the domain they belong to."""
+    """A batch of documents and their domain."""
 
     domain: DomainName
     documents: Annotated[
-        tuple[NewDocument, ...], msgspec.Meta(min_length=1, max_length=100, description="The documents.")
+        tuple[NewDocument, ...], msgspec.Meta(min_length=1, max_length=100, description="Documents to add.")
     ]
 
 
 class DocumentPut(Response, omit_defaults=False):
-    """A document that was put. Searches find it once it is indexed; ``unchanged`` tells that nothing had to be done."""
+    """An added document. Searches find it once it is indexed. ``unchanged``: the same document was already there."""
 
     on_record = ("version",)
 
     domain: str
     document_id: str
     version: int
-    state: State
+    state: DocumentState
     unchanged: bool
     bytes: int
     digest: str
 
 
 class DocumentsPut(Response):
-    """What became of each document, in the order in which they were given."""
+    """The added documents, in the order of the request."""
 
     documents: list[DocumentPut]
 
 
-class Prepared(NamedTuple):
-    """A document, ready to be kept."""
+class PreparedDocument(NamedTuple):
+    """A document with compressed content."""
 
     document_id: str
-    about: About
+    about: DocumentMeta
     content: PackedContent
 
 
@@ -120,12 +118,12 @@ class DocumentWrites(msgspec.Struct, frozen=True):
     documents: Documents
     audit: AuditTrail
 
-    async def put_all(self, operation: Operation, domain: str, prepared: Sequence[Prepared]) -> list[Put]:
+    async def put_all(self, operation: Operation, domain: str, prepared: Sequence[PreparedDocument]) -> list[PutResult]:
         puts = [await self.documents.put(domain, each.document_id, each.about, each.content) for each in prepared]
         for put in puts:
             if not put.unchanged:
                 which = GetDocument(domain=domain, document_id=put.document.document_id)
-                await self.audit.record(operation, which, described(put))
+                await self.audit.record(operation, which, put_response(put))
         return puts
 
 
@@ -142,13 +140,13 @@ class DocumentWrites(msgspec.Struct, frozen=True):
     errors=(DomainNotFound, DocumentTooLarge, QuotaExceeded),
 )
 async def add_document(request: AddDocument, actor: Actor, writes: Transactions[DocumentWrites]) -> DocumentPut:
-    """Put a document into a domain, in place of the one of that name if there is one.
+    """Add a document to a domain, or replace the one with the same id.
 
-    It is cut, embedded and indexed soon after; until then searches find what was there before.
+    It is chunked, embedded and indexed in the background; until then searches find the previous version.
     """
     prepared = await asyncio.to_thread(_prepared, request)
     put = await writes.write(actor, lambda tx: tx.put_all(add_document, request.domain, [prepared]))
-    return described(*put)
+    return put_response(*put)
 
 
 @operation(
@@ -164,20 +162,20 @@ async def add_document(request: AddDocument, actor: Actor, writes: Transactions[
     errors=(DomainNotFound, DocumentTooLarge, QuotaExceeded),
 )
 async def add_documents(request: AddDocuments, actor: Actor, writes: Transactions[DocumentWrites]) -> DocumentsPut:
-    """Put many small documents into a domain at once: all of them, or none if one cannot be taken."""
+    """Add a batch of documents to a domain, atomically: all of them or none."""
     names = [document.document_id for document in request.documents]
     if len(set(names)) < len(names):
-        raise InvalidInput("documents: two of them have the same document_id.", field="documents")
+        raise InvalidInput("documents: two have the same document_id.", field="documents")
     prepared = await asyncio.to_thread(lambda: [_prepared(document) for document in request.documents])
     put = await writes.write(actor, lambda tx: tx.put_all(add_documents, request.domain, prepared))
-    return DocumentsPut(documents=[described(each) for each in put])
+    return DocumentsPut(documents=[put_response(each) for each in put])
 
 
-def about_of(request: NewDocument) -> About:
-    return About(**{name: getattr(request, name) for name in About.__struct_fields__})
+def document_meta(request: NewDocument) -> DocumentMeta:
+    return DocumentMeta(**{name: getattr(request, name) for name in DocumentMeta.__struct_fields__})
 
 
-def described(put: Put) -> DocumentPut:
+def put_response(put: PutResult) -> DocumentPut:
     document = put.document
     return DocumentPut(
         domain=document.domain,
@@ -190,6 +188,6 @@ def described(put: Put) -> DocumentPut:
     )
 
 
-def _prepared(request: NewDocument) -> Prepared:
-    content = packed(content_of(request.text, request.content))
-    return Prepared(request.document_id, about_of(request), content)
+def _prepared(request: NewDocument) -> PreparedDocument:
+    content = pack_content(decode_content(request.text, request.content))
+    return PreparedDocument(request.document_id, document_meta(request), content)

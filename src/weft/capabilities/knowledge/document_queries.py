@@ -1,4 +1,4 @@
-"""Looking at documents: which there are, how far each is on its way to search, and what they say."""
+"""Operations that list, show, read and delete documents."""
 
 from __future__ import annotations
 
@@ -6,65 +6,63 @@ from typing import Annotated
 
 import msgspec
 
-from weft.capabilities.knowledge.document_content import text_of
+from weft.capabilities.knowledge.document_content import decode_text
 from weft.capabilities.knowledge.documents import DocumentInfo, Documents, document_info
 from weft.capabilities.knowledge.model import (
     Document,
     DocumentId,
     DocumentNotFound,
     DocumentNotReady,
+    DocumentState,
     DocumentVersionNotFound,
     DomainName,
     DomainNotFound,
-    State,
 )
 from weft.kernel.errors import InvalidInput
 from weft.kernel.fields import Count, Ordinal
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
-_LONGEST = 100_000
+_MAX_CHARACTERS = 100_000
 
 
 class ListDocuments(Request):
-    """Which documents to list."""
+    """Filter and page of a list of documents."""
 
     domain: DomainName
-    state: Annotated[State | None, msgspec.Meta(description="Only those in this state.")] = None
-    cursor: Annotated[DocumentId | None, msgspec.Meta(description="next_cursor of the page before.")] = None
-    limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="At most this many.")] = 100
+    state: Annotated[DocumentState | None, msgspec.Meta(description="Only documents in this state.")] = None
+    cursor: Annotated[DocumentId | None, msgspec.Meta(description="next_cursor of the previous page.")] = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="Maximum number of results.")] = 100
 
 
 class GetDocument(Request):
-    """Which document to show."""
+    """A document."""
 
     domain: DomainName
     document_id: DocumentId
 
 
 class ReadDocument(Request):
-    """Which part of a document to read; offsets are in characters, as chunks and results of searches have them."""
+    """A range of a document, in characters, like the offsets of chunks and search results."""
 
     domain: DomainName
     document_id: DocumentId
-    start: Annotated[Count, msgspec.Meta(description="From this character on.")] = 0
+    start: Annotated[Count, msgspec.Meta(description="First character.")] = 0
     end: Annotated[
-        Count | None, msgspec.Meta(description="Up to this character, which is not in; at most 100,000 at once.")
+        Count | None, msgspec.Meta(description="End of the range, exclusive; at most 100,000 characters are returned.")
     ] = None
-    version: Annotated[Ordinal | None, msgspec.Meta(description="Only if this is the version that searches find.")] = (
-        None
-    )
+    version: Annotated[Ordinal | None, msgspec.Meta(description="Fail unless this is the indexed version.")] = None
 
 
 class DeleteDocument(Request):
-    """Which document to delete."""
+    """A document to delete."""
 
     domain: DomainName
     document_id: DocumentId
 
 
 class DocumentList(Response, omit_defaults=False):
-    """Documents by name."""
+    """Documents, by id."""
 
     documents: list[DocumentInfo]
     has_more: bool
@@ -72,7 +70,7 @@ class DocumentList(Response, omit_defaults=False):
 
 
 class DocumentText(Response, omit_defaults=False):
-    """Characters of a document from start to end, of so many; next_start is where reading goes on, if there is more."""
+    """A range of a document's text. ``characters`` is its total length; ``next_start`` is set if there is more."""
 
     domain: str
     document_id: str
@@ -87,7 +85,7 @@ class DocumentText(Response, omit_defaults=False):
 
 
 class DocumentDeleted(Response):
-    """The document is gone, and searches no longer find it."""
+    """The deleted document."""
 
     domain: str
     document_id: str
@@ -104,7 +102,7 @@ class DocumentDeleted(Response):
     errors=(DomainNotFound,),
 )
 async def list_documents(request: ListDocuments, documents: Documents) -> DocumentList:
-    """List the documents of a domain, by name, with how far each is on its way to search."""
+    """List the documents of a domain, by id, with their indexing state."""
     domain = await documents.domains.find(request.domain)
     found = await documents.documents.page(domain.domain, request.state, request.cursor or "", request.limit + 1)
     shown, has_more = found[: request.limit], len(found) > request.limit
@@ -126,7 +124,7 @@ async def list_documents(request: ListDocuments, documents: Documents) -> Docume
     errors=(DomainNotFound, DocumentNotFound),
 )
 async def get_document(request: GetDocument, documents: Documents) -> DocumentInfo:
-    """Show a document: its state, versions and chunks, and why it could not be indexed if so."""
+    """Show a document: its state, versions and chunks, and the error if indexing failed."""
     domain = await documents.domains.find(request.domain)
     return document_info(await documents.find(domain, request.document_id))
 
@@ -143,7 +141,7 @@ async def get_document(request: GetDocument, documents: Documents) -> DocumentIn
     errors=(DomainNotFound, DocumentNotFound, DocumentNotReady, DocumentVersionNotFound),
 )
 async def read_document(request: ReadDocument, documents: Documents) -> DocumentText:
-    """Read a document's text, or the characters from start to end of it: exactly what a search result refers to."""
+    """Read the text of a document, or a range of it, such as the range of a search result."""
     domain = await documents.domains.find(request.domain)
     document = await documents.find(domain, request.document_id)
     text = await indexed_text(documents, document, request.version)
@@ -174,21 +172,21 @@ async def read_document(request: ReadDocument, documents: Documents) -> Document
     errors=(DomainNotFound, DocumentNotFound),
 )
 async def delete_document(request: DeleteDocument, documents: Documents) -> DocumentDeleted:
-    """Delete a document. Searches no longer find it from this moment on."""
+    """Delete a document. Searches no longer find it."""
     document = await documents.remove(request.domain, request.document_id)
     return DocumentDeleted(domain=document.domain, document_id=document.document_id)
 
 
 async def indexed_text(documents: Documents, document: Document, version: int | None = None) -> str:
-    """Return the text of the version that searches find: what offsets of chunks count in."""
+    """Return the text of the indexed version, to which the offsets of chunks refer."""
     if not document.indexed_version:
-        raise DocumentNotReady(f"'{document.document_id}' has not been indexed yet.", state=document.state)
-    kept = await documents.documents.kept(document.domain, document.document_id, document.indexed_content)
+        raise DocumentNotReady(f"'{document.document_id}' is not indexed yet.", state=document.state)
+    kept = await documents.documents.content(document.domain, document.document_id, document.indexed_content)
     if kept is None or version not in {None, document.indexed_version}:
         raise DocumentVersionNotFound(
-            f"Version {version} of '{document.document_id}' is not kept.", indexed_version=document.indexed_version
+            f"Version {version} of '{document.document_id}' is not stored.", indexed_version=document.indexed_version
         )
-    return text_of(*kept)
+    return decode_text(*kept)
 
 
 def _span(request: ReadDocument, characters: int) -> tuple[int, int]:
@@ -196,4 +194,4 @@ def _span(request: ReadDocument, characters: int) -> tuple[int, int]:
         raise InvalidInput("end: before start", field="end")
     start = min(request.start, characters)
     end = characters if request.end is None else request.end
-    return start, min(end, characters, start + _LONGEST)
+    return start, min(end, characters, start + _MAX_CHARACTERS)

@@ -1,4 +1,4 @@
-"""The documents of a domain: putting them, finding them, taking them away."""
+"""Service for the documents of a domain: find, put and remove."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from weft.capabilities.knowledge.domains import Domains, domain_event
 from weft.capabilities.knowledge.model import (
     Document,
     DocumentNotFound,
+    DocumentState,
     Domain,
     Importance,
-    State,
     check_document_id,
     check_may_pin,
     check_may_write,
@@ -30,45 +30,55 @@ from weft.kernel.fields import ShortText
 from weft.kernel.json_input import metadata_json, raw_json
 from weft.kernel.operation import Response
 
-# What can be asked for by equality.
-Value = str | int | float | bool | None
+# Metadata values that searches can filter by.
+MetadataValue = str | int | float | bool | None
 _encode = msgspec.json.Encoder(order="deterministic").encode
-# What searches find of a document stays while another version of it is being indexed.
-_FOUND = ("indexed_version", "indexed_content", "indexed_at", "indexed_title", "indexed_type", "text_bytes", "chunks")
+# Fields of the indexed version, kept while a new version is being indexed.
+_INDEXED_FIELDS = (
+    "indexed_version",
+    "indexed_content",
+    "indexed_at",
+    "indexed_title",
+    "indexed_type",
+    "text_bytes",
+    "chunks",
+)
 
 
-Title = Annotated[ShortText | None, msgspec.Meta(description="Its title; the one it has itself if left out.")]
-Metadata = Annotated[dict[str, Value] | None, msgspec.Meta(description="Names and values that searches can ask for.")]
-Pinned = Annotated[bool, msgspec.Meta(description="Whatever is asked, it is found; needs clearance 3 or admin.")]
-Weight = Annotated[Importance | None, msgspec.Meta(description="From 0 to 1; as its domain says if left out.")]
-Timestamp = Annotated[datetime | None, msgspec.Meta(description="When it was written; when it was put if left out.")]
+Title = Annotated[ShortText | None, msgspec.Meta(description="Title; default: the one found in the document.")]
+Metadata = Annotated[
+    dict[str, MetadataValue] | None, msgspec.Meta(description="Names and values that searches can filter by.")
+]
+Pinned = Annotated[bool, msgspec.Meta(description="Included in every search; needs clearance 3 or admin.")]
+Weight = Annotated[Importance | None, msgspec.Meta(description="From 0 to 1; default: that of the domain.")]
+Timestamp = Annotated[datetime | None, msgspec.Meta(description="Time it was written; default: now.")]
 
 
-class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said of a document beside what it holds."""
+class DocumentMeta(msgspec.Struct, frozen=True, kw_only=True):
+    """Attributes of a document, without its content."""
 
     media_type: str | None = None
     title: str | None = None
-    metadata: dict[str, Value] | None = None
+    metadata: dict[str, MetadataValue] | None = None
     pinned: bool = False
     importance: float | None = None
     timestamp: datetime | None = None
 
 
 class DocumentInfo(Response, omit_defaults=False):
-    """A document. Searches find indexed_version (0: none yet) of it, in so many chunks.
+    """A document. Searches find its indexed_version (0: none yet), which has ``chunks`` chunks.
 
-    While a later version is being indexed, chunks_done of chunks_total are there.
+    While a later version is being indexed, chunks_done of chunks_total are written.
     """
 
     domain: str
     document_id: str
-    state: State
+    state: DocumentState
     version: int
     indexed_version: int
     media_type: str
     title: str
-    metadata: dict[str, Value]
+    metadata: dict[str, MetadataValue]
     pinned: bool
     importance: float | None
     timestamp: datetime
@@ -84,15 +94,15 @@ class DocumentInfo(Response, omit_defaults=False):
     indexed_at: datetime | None
 
 
-class Put(NamedTuple):
-    """A document after it was put; ``unchanged`` if it was there just so already."""
+class PutResult(NamedTuple):
+    """A stored document; ``unchanged`` if it already had this content and these attributes."""
 
     document: Document
     unchanged: bool
 
 
 class Documents(msgspec.Struct, frozen=True):
-    """Documents of domains, with what searches find of them."""
+    """Documents of the caller's tenant, and their chunks in the search index."""
 
     domains: Domains
     documents: DocumentStore
@@ -104,30 +114,29 @@ class Documents(msgspec.Struct, frozen=True):
             raise _unknown(domain, document_id)
         return found
 
-    async def put(self, domain: str, document_id: str, about: About, content: PackedContent) -> Put:
-        """Keep a document and have it indexed, unless it is there just so. What failed is tried again."""
+    async def put(self, domain: str, document_id: str, about: DocumentMeta, content: PackedContent) -> PutResult:
+        """Store a document and queue it for indexing, unless it is unchanged and indexing did not fail."""
         check_document_id(document_id)
-        # Before anything is made of them.
-        metadata_json(about.metadata)
+        metadata_json(about.metadata)  # rejects invalid metadata before anything is locked
         place = await self._writable(domain)
         if about.pinned:
             check_may_pin(self.domains.actor)
         before = await self.documents.find_locked(domain, document_id)
         fingerprint = _fingerprint(about, content)
         if before is not None and before.fingerprint == fingerprint and before.state != "failed":
-            return Put(before, unchanged=True)
+            return PutResult(before, unchanged=True)
         document = self._next(place, document_id, before, about, content, fingerprint)
         await self.documents.put(document, content.packed, self.domains.now)
         size = document.counted - (before.counted if before else 0)
         await self.domains.domains.count(domain, documents=int(before is None), size=size)
         event = "document.added" if before is None else "document.updated"
-        await self.domains.tell(document_event(event, place, document, self.domains.actor.participant))
-        # Behind the event, for which a tenant's writers wait in line: no two can both be the last that is allowed.
+        await self.domains.publish(document_event(event, place, document, self.domains.actor.participant))
+        # After the event, which serializes the writers of a tenant: two cannot exceed the quota together.
         check_bytes(await self.domains.plan(), sum(each.bytes for each in await self.domains.domains.all()))
-        return Put(document, unchanged=False)
+        return PutResult(document, unchanged=False)
 
     async def remove(self, domain: str, document_id: str) -> Document:
-        """Take a document away, and with it all that searches find of it."""
+        """Delete a document and its chunks."""
         place = await self._writable(domain)
         document = await self.documents.find_locked(domain, document_id)
         if document is None:
@@ -135,7 +144,7 @@ class Documents(msgspec.Struct, frozen=True):
         await self.documents.delete(domain, document_id)
         await self.collections.remove_item(domain_collection(domain), domain, document_id)
         await self.domains.domains.count(domain, documents=-1, size=-document.counted)
-        await self.domains.tell(document_event("document.removed", place, document, self.domains.actor.participant))
+        await self.domains.publish(document_event("document.removed", place, document, self.domains.actor.participant))
         return document
 
     async def _writable(self, domain: str) -> Domain:
@@ -148,12 +157,12 @@ class Documents(msgspec.Struct, frozen=True):
         place: Domain,
         document_id: str,
         before: Document | None,
-        about: About,
+        about: DocumentMeta,
         content: PackedContent,
         fingerprint: str,
     ) -> Document:
         now, version = self.domains.now, before.version + 1 if before else 1
-        found: dict[str, Any] = {name: getattr(before, name) for name in _FOUND} if before else {}
+        found: dict[str, Any] = {name: getattr(before, name) for name in _INDEXED_FIELDS} if before else {}
         return Document(
             domain=place.domain,
             document_id=document_id,
@@ -202,16 +211,16 @@ def document_info(document: Document) -> DocumentInfo:
 
 
 def document_event(event: str, domain: Domain, document: Document, actor: str, /, **data: object) -> NewEvent:
-    """Return what is told of a document: to those who may look into its domain."""
-    told = {"domain": domain.domain, "document_id": document.document_id, "version": document.version, **data}
-    made = domain_event(event, domain, actor, **told)
+    """Return an event about a document, readable by those who can see its domain."""
+    values = {"domain": domain.domain, "document_id": document.document_id, "version": document.version, **data}
+    made = domain_event(event, domain, actor, **values)
     return msgspec.structs.replace(made, subject=f"{domain.domain}/{document.document_id}")
 
 
-def _fingerprint(about: About, content: PackedContent) -> str:
-    """Return what tells whether a document is put just as it is there already."""
-    said = {name: getattr(about, name) for name in About.__struct_fields__}
-    return hashlib.sha256(_encode([content.digest, said])).hexdigest()
+def _fingerprint(about: DocumentMeta, content: PackedContent) -> str:
+    """Return a hash of content and attributes, to detect an unchanged document."""
+    values = {name: getattr(about, name) for name in DocumentMeta.__struct_fields__}
+    return hashlib.sha256(_encode([content.digest, values])).hexdigest()
 
 
 def _micros(timestamp: datetime) -> int:

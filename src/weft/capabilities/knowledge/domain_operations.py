@@ -1,4 +1,4 @@
-"""What can be asked of domains: to make, show, change and delete them."""
+"""Operations on domains: create, list, show, update and delete."""
 
 from __future__ import annotations
 
@@ -30,20 +30,22 @@ from weft.kernel.errors import InvalidInput
 from weft.kernel.identity import ANYONE, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
-Description = Annotated[str, msgspec.Meta(max_length=2_000, description="What it is about; agents choose by it.")]
-Clearance = Annotated[
-    int, msgspec.Meta(ge=1, le=HIGHEST_CLEARANCE, description="Who looks into it must be cleared as high.")
+Description = Annotated[
+    str, msgspec.Meta(max_length=2_000, description="What the domain is about; agents choose by it.")
 ]
+Clearance = Annotated[int, msgspec.Meta(ge=1, le=HIGHEST_CLEARANCE, description="Minimum clearance to see it.")]
 Agents = Annotated[
     tuple[Pattern, ...],
-    msgspec.Meta(min_length=1, max_length=100, description="Who may look into it; to others it does not exist."),
+    msgspec.Meta(min_length=1, max_length=100, description="Agents that can see it; for others it does not exist."),
 ]
 Writers = Annotated[
     tuple[Pattern, ...],
-    msgspec.Meta(min_length=1, max_length=100, description="Who of those who may look into it may write, like admins."),
+    msgspec.Meta(
+        min_length=1, max_length=100, description="Agents that may write, of those that can see it; admins always may."
+    ),
 ]
-Cut = Annotated[ChunkingOptions, msgspec.Meta(description="How its documents are cut.")]
-Weight = Annotated[Importance, msgspec.Meta(description="How important its documents are that say nothing else.")]
+Chunking = Annotated[ChunkingOptions, msgspec.Meta(description="Chunk size and overlap of its documents.")]
+Weight = Annotated[Importance, msgspec.Meta(description="Default importance of its documents.")]
 
 
 class CreateDomain(Request):
@@ -54,42 +56,42 @@ class CreateDomain(Request):
     clearance: Clearance = 1
     agents: Agents = ANYONE
     writers: Writers = ANYONE
-    chunking: Cut = ChunkingOptions()
+    chunking: Chunking = ChunkingOptions()
     importance: Weight = NEUTRAL_IMPORTANCE
 
 
 class ListDomains(Request):
-    """The domains you may look into."""
+    """Lists the domains you can see."""
 
 
 class ShowDomain(Request):
-    """Which domain to show."""
+    """A domain."""
 
     domain: DomainName
 
 
 class UpdateDomain(Request):
-    """A domain, and what shall be different."""
+    """A domain and the fields to change."""
 
     domain: DomainName
     description: Description | None = None
     clearance: Clearance | None = None
     agents: Agents | None = None
     writers: Writers | None = None
-    chunking: Cut | None = None
+    chunking: Chunking | None = None
     importance: Weight | None = None
 
 
 class DeleteDomain(Request):
-    """Which domain to delete."""
+    """A domain to delete."""
 
     domain: DomainName
 
 
 class DomainInfo(Response, omit_defaults=False):
-    """A domain, with what it holds: chunks are what searches find; pending and failed count documents.
+    """A domain with the number of its documents and chunks; pending and failed count documents.
 
-    While it is reindexed, ``to_reindex`` documents are still to be indexed anew.
+    During a reindex, ``to_reindex`` documents are left.
     """
 
     domain: str
@@ -112,21 +114,21 @@ class DomainInfo(Response, omit_defaults=False):
 
 
 class DomainList(Response):
-    """Domains by name, and the plan that says how much there may be."""
+    """Domains, by name, and the tenant's plan."""
 
     domains: list[DomainInfo]
     plan: str
 
 
 class DomainDeleted(Response):
-    """The domain is gone, with its documents and all that searches found of them."""
+    """The deleted domain and the number of its documents."""
 
     domain: str
     documents: int
 
 
-class Shown(msgspec.Struct, frozen=True):
-    """Domains with what they hold."""
+class DomainView(msgspec.Struct, frozen=True):
+    """Builds the description of a domain, with document and chunk counts."""
 
     domains: Domains
     documents: DocumentStore
@@ -159,7 +161,7 @@ class Shown(msgspec.Struct, frozen=True):
         if domain.reindex_after is None:
             return 0
         waiting = await self.documents.requeued(domain.domain)
-        return waiting.documents + await self.documents.count_behind(domain.domain, domain.reindex_after)
+        return waiting.documents + await self.documents.count_after(domain.domain, domain.reindex_after)
 
 
 @operation(
@@ -176,12 +178,12 @@ class Shown(msgspec.Struct, frozen=True):
     off_record=("description",),
     errors=(DomainExists, QuotaExceeded),
 )
-async def create_domain(request: CreateDomain, shown: Shown) -> DomainInfo:
-    """Make a domain of knowledge: documents that are searched together, by those who may look into it.
+async def create_domain(request: CreateDomain, view: DomainView) -> DomainInfo:
+    """Create a domain: a set of documents with common access rules, searched together.
 
-    It needs the highest clearance: whether a name is taken, or a plan used up, tells of every domain there is.
+    Needs the highest clearance, since name conflicts and quotas reveal the existence of other domains.
     """
-    domains = shown.domains
+    domains = view.domains
     check_highest_clearance(domains.actor)
     check_chunking(request.chunking)
     domain = Domain(
@@ -197,11 +199,11 @@ async def create_domain(request: CreateDomain, shown: Shown) -> DomainInfo:
         updated_at=domains.now,
     )
     if not await domains.domains.add(domain):
-        raise DomainExists(f"There is a domain '{domain.domain}' already, or one is still being deleted.")
-    await domains.tell(domain_event("domain.created", domain, domains.actor.participant))
-    # Behind the event, for which a tenant's writers wait in line: no two can both be the last that is allowed.
+        raise DomainExists(f"The domain '{domain.domain}' already exists or is still being deleted.")
+    await domains.publish(domain_event("domain.created", domain, domains.actor.participant))
+    # After the event, which serializes the writers of a tenant: two cannot exceed the quota together.
     check_domains(await domains.plan(), len(await domains.domains.all()))
-    return await shown.info(domain)
+    return await view.info(domain)
 
 
 @operation(
@@ -213,11 +215,11 @@ async def create_domain(request: CreateDomain, shown: Shown) -> DomainInfo:
     rate=RateClass.KNOWLEDGE,
     effect=Effect.READ,
 )
-async def list_domains(request: ListDomains, shown: Shown) -> DomainList:
-    """List the domains you may look into, with what they hold and how much of it can be found already."""
+async def list_domains(request: ListDomains, view: DomainView) -> DomainList:
+    """List the domains you can see, with their documents and indexing progress."""
     del request
-    domains = [await shown.info(domain) for domain in await shown.domains.admitting()]
-    return DomainList(domains=domains, plan=await shown.domains.plan())
+    domains = [await view.info(domain) for domain in await view.domains.visible()]
+    return DomainList(domains=domains, plan=await view.domains.plan())
 
 
 @operation(
@@ -230,9 +232,9 @@ async def list_domains(request: ListDomains, shown: Shown) -> DomainList:
     effect=Effect.READ,
     errors=(DomainNotFound,),
 )
-async def show_domain(request: ShowDomain, shown: Shown) -> DomainInfo:
-    """Show a domain: what it is about, who may look into it, and how much of it can be found already."""
-    return await shown.info(await shown.domains.find(request.domain))
+async def show_domain(request: ShowDomain, view: DomainView) -> DomainInfo:
+    """Show a domain: description, access rules and indexing progress."""
+    return await view.info(await view.domains.find(request.domain))
 
 
 @operation(
@@ -248,17 +250,17 @@ async def show_domain(request: ShowDomain, shown: Shown) -> DomainInfo:
     off_record=("description",),
     errors=(DomainNotFound,),
 )
-async def update_domain(request: UpdateDomain, shown: Shown) -> DomainInfo:
-    """Change a domain. Who may look into it changes at once, for searches too.
+async def update_domain(request: UpdateDomain, view: DomainView) -> DomainInfo:
+    """Update a domain. Access rules take effect at once, also for searches.
 
-    Another chunking or importance has every document indexed anew, one after the other; until it is a document's turn,
-    searches find it as it was.
+    A change of chunking or importance reindexes all documents in the background; until a document is done, searches
+    find its previous chunks.
     """
-    domains = shown.domains
+    domains = view.domains
     before = await domains.lock(request.domain)
     changes = {name: value for name, value in structs.asdict(request).items() if value is not None and name != "domain"}
     if not changes:
-        raise InvalidInput("Say what shall be different.", field="description")
+        raise InvalidInput("Give at least one field to change.", field="description")
     after = structs.replace(before, **changes, updated_at=domains.now)
     check_clearance(domains.actor, after.clearance, "A domain of this clearance")
     check_chunking(after.chunking)
@@ -268,8 +270,8 @@ async def update_domain(request: UpdateDomain, shown: Shown) -> DomainInfo:
     if (after.agents, after.clearance) != (before.agents, before.clearance):
         await domains.readdress(after)
     reindexing = after.reindex_after is not None
-    await domains.tell(domain_event("domain.updated", after, domains.actor.participant, reindexing=reindexing))
-    return await shown.info(after)
+    await domains.publish(domain_event("domain.updated", after, domains.actor.participant, reindexing=reindexing))
+    return await view.info(after)
 
 
 @operation(
@@ -284,11 +286,11 @@ async def update_domain(request: UpdateDomain, shown: Shown) -> DomainInfo:
     audited=True,
     errors=(DomainNotFound,),
 )
-async def delete_domain(request: DeleteDomain, shown: Shown) -> DomainDeleted:
-    """Delete a domain for good, with its documents and everything that searches find of them."""
-    domains = shown.domains
+async def delete_domain(request: DeleteDomain, view: DomainView) -> DomainDeleted:
+    """Delete a domain permanently, with its documents and chunks."""
+    domains = view.domains
     domain = await domains.lock(request.domain)
     await domains.domains.delete(domain.domain)
-    await shown.collections.remove_collection(domain_collection(domain.domain))
-    await domains.tell(domain_event("domain.deleted", domain, domains.actor.participant, documents=domain.documents))
+    await view.collections.remove_collection(domain_collection(domain.domain))
+    await domains.publish(domain_event("domain.deleted", domain, domains.actor.participant, documents=domain.documents))
     return DomainDeleted(domain=domain.domain, documents=domain.documents)

@@ -1,4 +1,4 @@
-"""The domains of a tenant, as one caller finds them."""
+"""Service for the domains that a caller can see."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from weft.capabilities.access.grants import HIGHEST_CLEARANCE
-from weft.capabilities.knowledge.model import Domain, DomainNotFound, may_look_into
+from weft.capabilities.knowledge.model import Domain, DomainNotFound, can_see
 from weft.capabilities.knowledge.quotas import KnowledgeLimits, Plan
 from weft.capabilities.knowledge.store import DomainStore, PlanStore
 from weft.kernel.clock import Clock, to_micros
@@ -17,7 +17,7 @@ from weft.kernel.identity import CLEARANCE, Actor
 
 
 class Domains(msgspec.Struct, frozen=True):
-    """Domains, and what is told of them. One that the caller may not look into does not exist for it."""
+    """Domains of the caller's tenant. A domain that the caller cannot see is reported as not found."""
 
     actor: Actor
     domains: DomainStore
@@ -31,35 +31,35 @@ class Domains(msgspec.Struct, frozen=True):
         return to_micros(self.clock.now())
 
     async def find(self, name: str) -> Domain:
-        return await self._admitted(name, await self.domains.find(name))
+        return await self._require_visible(name, await self.domains.find(name))
 
     async def lock(self, name: str) -> Domain:
-        """Return a domain, before anyone else can change it or what it counts."""
-        return await self._admitted(name, await self.domains.find_locked(name))
+        """Return a domain with a row lock, for changes of the domain or its counts."""
+        return await self._require_visible(name, await self.domains.find_locked(name))
 
-    async def admitting(self) -> Sequence[Domain]:
-        """Return the domains the caller may look into, by name."""
-        return [domain for domain in await self.domains.all() if may_look_into(domain, self.actor)]
+    async def visible(self) -> Sequence[Domain]:
+        """Return the domains that the caller can see, by name."""
+        return [domain for domain in await self.domains.all() if can_see(domain, self.actor)]
 
     async def plan(self) -> Plan:
         return await self.plans.plan() or self.limits.default_plan
 
-    async def tell(self, event: NewEvent) -> None:
+    async def publish(self, event: NewEvent) -> None:
         await self.outbox.publish(event)
 
     async def readdress(self, domain: Domain) -> None:
-        """Have the past of a domain told only to those who may look into it now."""
+        """Update the ACL of past events of a domain to its current one."""
         for family in ("domain", "document"):
             await self.outbox.readdress_family(family, domain.domain, domain.agents, domain.cleared)
 
-    async def _admitted(self, name: str, domain: Domain | None) -> Domain:
-        if domain is None or not may_look_into(domain, self.actor):
-            raise await self._unknown(name, denied=domain is not None)
+    async def _require_visible(self, name: str, domain: Domain | None) -> Domain:
+        if domain is None or not can_see(domain, self.actor):
+            raise await self._not_found(name, denied=domain is not None)
         return domain
 
-    async def _unknown(self, name: str, *, denied: bool) -> DomainNotFound:
+    async def _not_found(self, name: str, *, denied: bool) -> DomainNotFound:
         shown = name[:100]
-        others = [domain.domain for domain in (await self.admitting())[:MAX_COMPARED]]
+        others = [domain.domain for domain in (await self.visible())[:MAX_COMPARED]]
         error = DomainNotFound(
             f"There is no domain '{shown}'.",
             resource_type="domain",
@@ -71,13 +71,13 @@ class Domains(msgspec.Struct, frozen=True):
 
 
 async def cleared_for(name: str, domains: DomainStore) -> tuple[str, ...]:
-    """Return the pattern of those who may be told of a domain; of one that is gone, only those cleared for any."""
+    """Return the read ACL of events about a domain; of a deleted one, the highest clearance."""
     domain = await domains.find(name)
     return (f"{CLEARANCE}{HIGHEST_CLEARANCE}",) if domain is None else domain.cleared
 
 
 def domain_event(event: str, domain: Domain, actor: str, /, **data: object) -> NewEvent:
-    """Return what is told of a domain: to those who may look into it."""
+    """Return an event about a domain, readable by those who can see it."""
     return NewEvent(
         type=event,
         session_id=None,

@@ -1,8 +1,8 @@
-"""Bringing a document to where searches find it, in transactions that each leave it whole.
+"""Indexes a document in several transactions, each of which leaves it consistent.
 
-Chunks of a new version are added a batch at a time, while searches go on finding the old one. The last batch makes the
-new version the one that is found and takes the old one away. How far it got is written with each batch, so whoever goes
-on after a crash neither adds a chunk twice nor leaves one out.
+Chunks of a new version are written in batches, while searches find the old version. The last batch switches to the new
+version and deletes the old chunks. Each batch stores the progress, so that another process can resume after a crash
+without adding a chunk twice or leaving one out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weft.capabilities.indexing.embeddings.model import Embeddings
 from weft.capabilities.indexing.embeddings.model_selection import known_models_to_fill, suffices
 from weft.capabilities.indexing.embeddings.store import TenantModelStore
 from weft.capabilities.indexing.model_migration.migration import models_in_use
-from weft.capabilities.knowledge.document_chunks import Layout
+from weft.capabilities.knowledge.document_chunks import ChunkLayout
 from weft.capabilities.knowledge.documents import document_event
 from weft.capabilities.knowledge.domains import domain_event
 from weft.capabilities.knowledge.model import Document, Domain
@@ -30,44 +30,44 @@ from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
 from weft.kernel.jobs import LEASE_MICROS
 
-# So often a document is taken up without getting any further: whatever ends the process must not do so for ever.
-MOST_STARTS = 2
-_REQUEUED_AT_ONCE = 20
-_LONGEST_REASON = 500
-_ENDED = (
-    "Indexing it was begun twice and never came to an end: Weft stopped or hung while it was at work. "
-    "Put it again to have it tried again; if it fails again, put it in smaller parts or as plain text."
+# Attempts without progress before a document fails: one that crashes the process must not do so forever.
+MAX_ATTEMPTS = 2
+_REQUEUE_BATCH = 20
+_MAX_REASON = 500
+_CRASHED = (
+    "Indexing was started twice and did not finish: the process stopped or hung. "
+    "Add it again to retry. If it fails again, add it in smaller parts or as plain text."
 )
 
-# Another has the document, or it is another by now; or the tenant needs vectors of other models.
-Outcome = Literal["written", "lost", "other_models"]
+# lost: the lease ended or the document changed; other_models: the tenant needs vectors of other models.
+WriteOutcome = Literal["written", "lost", "other_models"]
 
 
-class Taken(NamedTuple):
-    """A document in hand: how far it got, what it holds, and which models its chunks need vectors of."""
+class ClaimedDocument(NamedTuple):
+    """A leased document with its progress and content, and the models that its chunks need vectors of."""
 
     document: Document
     domain: Domain
-    cut: str
+    layout_hash: str
     content: bytes
     models: tuple[str, ...]
 
     @property
     def afresh(self) -> bool:
-        """Tell whether it is to be embedded although it was before."""
+        """Whether cached vectors must not be used."""
         return self.domain.reindex_afresh and self.document.is_reindexed
 
 
 class EmbeddedBatch(NamedTuple):
-    """Chunks that follow each other, with their vectors by model."""
+    """Consecutive chunks with their vectors, by model."""
 
     span: range
     chunks: Sequence[NewChunk]
     vectors: Mapping[str, Sequence[bytes]]
 
 
-class Ingest(msgspec.Struct, frozen=True):
-    """What indexing needs, in one transaction."""
+class IngestTransaction(msgspec.Struct, frozen=True):
+    """The steps of indexing, each in one transaction."""
 
     actor: Actor
     domains: DomainStore
@@ -84,113 +84,114 @@ class Ingest(msgspec.Struct, frozen=True):
     def now(self) -> int:
         return to_micros(self.clock.now())
 
-    async def waiting(self, limit: int) -> Sequence[QueuedDocument]:
-        """Return the next documents to be indexed; refused if that must be left to processes that know other models."""
-        waiting = await self.documents.waiting(self.now, limit)
-        if waiting:
+    async def queued(self, limit: int) -> Sequence[QueuedDocument]:
+        """Return the next queued documents; an error if this process does not have the tenant's models."""
+        queued = await self.documents.queued(self.now, limit)
+        if queued:
             await self._models()
-        return waiting
+        return queued
 
-    async def take(self, waiting: QueuedDocument, holder: str) -> Taken | None:
-        """Take a document in hand; None if there is nothing to do for it, or somebody else has it."""
+    async def take(self, queued: QueuedDocument, holder: str) -> ClaimedDocument | None:
+        """Lease a document; None if another process has it or there is nothing to do."""
         models = await self._models()
-        domain = await self.domains.held(waiting.domain)
+        domain = await self.domains.find_shared(queued.domain)
         now = self.now
-        held = await self.documents.claim(waiting.domain, waiting.document_id, holder, now, now + LEASE_MICROS)
+        held = await self.documents.claim(queued.domain, queued.document_id, holder, now, now + LEASE_MICROS)
         if domain is None or held is None:
             return None
         document = held.document
-        if held.starts >= MOST_STARTS:
-            await self.fail(document, holder, _ENDED)
+        if held.attempts >= MAX_ATTEMPTS:
+            await self.fail(document, holder, _CRASHED)
             return None
-        kept = await self.documents.kept(document.domain, document.document_id, document.content_version)
+        kept = await self.documents.content(document.domain, document.document_id, document.content_version)
         if kept is None:
             return None
-        return Taken(document, domain, held.cut, kept.content, models)
+        return ClaimedDocument(document, domain, held.layout_hash, kept.content, models)
 
     async def renew(self, document: Document, holder: str) -> bool:
-        """Hold on to a document; False if it is in other hands, or another by now."""
-        return await self._held(document, holder) is not None
+        """Extend a lease; False if it is lost or the document has changed."""
+        return await self._leased(document, holder) is not None
 
-    async def write(self, taken: Taken, holder: str, layout: Layout, batch: EmbeddedBatch) -> Outcome:
-        """Add a batch to what is there of the version at work; the last one is what searches find from then on."""
-        total, grown = len(layout.pieces), _growth(taken.document, layout)
+    async def write(
+        self, taken: ClaimedDocument, holder: str, layout: ChunkLayout, batch: EmbeddedBatch
+    ) -> WriteOutcome:
+        """Write a batch of chunks; the last one makes the version the indexed one."""
+        total, growth = len(layout.pieces), _growth(taken.document, layout)
         is_last = batch.span.stop >= total
-        document = await self._held(taken.document, holder, to_count=is_last and grown != 0)
+        document = await self._leased(taken.document, holder, to_count=is_last and growth != 0)
         if document is None:
             return "lost"
-        if batch.span.start == 0 and grown > 0:
-            await self._check_room(grown)
+        if batch.span.start == 0 and growth > 0:
+            await self._check_quota(growth)
         if not suffices(batch.vectors, await models_in_use(self.models, self.embeddings.models(), self.now)):
             return "other_models"
         if document.chunks_done > batch.span.start:
-            await self._begin_anew(document)
+            await self._delete_unfinished(document)
         await self.collections.add(domain_collection(document.domain), batch.chunks, batch.vectors)
         if is_last:
             await self._finish(document, layout)
         else:
             await self.documents.advance(
-                document.domain, document.document_id, done=batch.span.stop, total=total, cut=layout.cut
+                document.domain, document.document_id, done=batch.span.stop, total=total, layout_hash=layout.layout_hash
             )
         return "written"
 
     async def fail(self, document: Document, holder: str, reason: str) -> None:
-        """Note that a document cannot be indexed, and why; what searches found of it before, they still find."""
-        if await self._held(document, holder) is None:
+        """Store that indexing failed, and why; searches still find the previously indexed version."""
+        if await self._leased(document, holder) is None:
             return
-        await self._begin_anew(document)
-        shown = reason.replace("\x00", "")[:_LONGEST_REASON]
+        await self._delete_unfinished(document)
+        shown = reason.replace("\x00", "")[:_MAX_REASON]
         await self.documents.fail(document.domain, document.document_id, shown)
         domain = await self.domains.find(document.domain)
         if domain is not None:
             await self.outbox.publish(document_event("document.failed", domain, document, self.actor.participant))
 
     async def release(self, document: Document, holder: str, rest_micros: int = 0) -> None:
-        """Let go of a document; it rests for so long."""
+        """End a lease; the document is not leased again for ``rest_micros``."""
         await self.documents.release(document.domain, document.document_id, holder, self.now + rest_micros)
 
     async def requeue(self, domain: str) -> int:
-        """Have the next documents of a domain indexed anew once those before are; return in how many chunks they are.
+        """Queue the next documents of a running reindex; return an estimate of the queued work.
 
-        Only a few at a time are put among those that wait, so that whatever is put meanwhile does not wait behind all.
+        Only a few at a time are queued, so that new documents do not wait for the whole domain.
         """
         place = await self.domains.find_locked(domain)
         if place is None or place.reindex_after is None:
             return 0
-        last = await self.documents.requeue(domain, place.reindex_after, _REQUEUED_AT_ONCE, self.now)
+        last = await self.documents.requeue(domain, place.reindex_after, _REQUEUE_BATCH, self.now)
         await self.domains.set_reindexing(domain, last)
         if last is None:
             await self.outbox.publish(domain_event("domain.reindexed", place, self.actor.participant))
             return 0
-        waiting = await self.documents.requeued(domain)
-        return max(waiting)
+        return max(await self.documents.requeued(domain))
 
     async def _models(self) -> tuple[str, ...]:
         return known_models_to_fill(await self.models.listed(), self.embeddings.models())
 
-    async def _held(self, document: Document, holder: str, *, to_count: bool = False) -> Document | None:
-        # Who counts locks the domain before anything else, as everyone does.
-        find = self.domains.find_locked if to_count else self.domains.held
-        # Documents of a domain that was deleted are there for a while, if there are many.
+    async def _leased(self, document: Document, holder: str, *, to_count: bool = False) -> Document | None:
+        # Lock order: the domain first, to update its counts.
+        find = self.domains.find_locked if to_count else self.domains.find_shared
+        # Documents of a deleted domain remain for a while, if there are many.
         if await find(document.domain) is None:
             return None
         until = self.now + LEASE_MICROS
-        held = await self.documents.held(document.domain, document.document_id, document.version, holder, until)
+        held = await self.documents.renew_lease(document.domain, document.document_id, document.version, holder, until)
         return None if held is None else held.document
 
-    async def _begin_anew(self, document: Document) -> None:
-        """Take away all but what searches find: of the version at work, and of others that were never finished."""
+    async def _delete_unfinished(self, document: Document) -> None:
+        """Delete the chunks of all versions but the indexed one."""
         collection = domain_collection(document.domain)
         there = await self.collections.of_item(collection, document.domain, document.document_id)
         unfinished = [chunk.number for chunk in there if chunk.version != document.indexed_version]
         await self.collections.remove(collection, unfinished)
 
-    async def _check_room(self, grown: int) -> None:
-        """Refuse a text that is so much longer than what was counted for it, if the plan does not allow that."""
+    async def _check_quota(self, growth: int) -> None:
+        """Raise QuotaExceeded if the text is longer than what was counted, beyond the plan."""
         plan = await self.plans.plan() or self.limits.default_plan
-        check_bytes(plan, grown + sum(each.bytes for each in await self.domains.all()))
+        check_bytes(plan, growth + sum(each.bytes for each in await self.domains.all()))
 
-    async def _finish(self, document: Document, layout: Layout) -> None:
+    async def _finish(self, document: Document, layout: ChunkLayout) -> None:
         domain = await self.domains.find(document.domain)
         assert domain is not None  # noqa: S101 - a document that is held is in a domain
         done = structs.replace(
@@ -211,6 +212,6 @@ class Ingest(msgspec.Struct, frozen=True):
         await self.outbox.publish(event)
 
 
-def _growth(document: Document, layout: Layout) -> int:
-    """Return how many bytes a document counts for more, or fewer, once its text is known."""
+def _growth(document: Document, layout: ChunkLayout) -> int:
+    """Return how the counted bytes of a document change once its text is known."""
     return structs.replace(document, text_bytes=layout.size).counted - document.counted

@@ -1,4 +1,4 @@
-"""What a domain of knowledge is and who may look into it; what a document is, and when it can be found."""
+"""Domains and documents, with their access rules."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from weft.kernel.identity import ANYONE, CLEARANCE
 if TYPE_CHECKING:
     from weft.kernel.identity import Actor
 
-LARGEST_DOCUMENT_BYTES = 16 * 2**20
+MAX_DOCUMENT_BYTES = 16 * 2**20
 NEUTRAL_IMPORTANCE = 0.5
-# What is pinned comes with every search of everyone: not for any writer to decide.
+# Pinned documents are in the results of every search, so that not every writer may pin.
 PINNING_CLEARANCE = 3
 
-State = Literal["pending", "indexed", "failed"]
+DocumentState = Literal["pending", "indexed", "failed"]
 
 DomainName = Annotated[
     Name,
     msgspec.Meta(
-        description="The domain's name: letters, digits, _ and -.", extra_json_schema={"examples": ["handbook"]}
+        description="Name of the domain: letters, digits, _ and -.", extra_json_schema={"examples": ["handbook"]}
     ),
 ]
 DocumentId = Annotated[
@@ -33,7 +33,7 @@ DocumentId = Annotated[
         min_length=1,
         max_length=500,
         pattern=r"^[^\x00-\x1f\x7f]+\Z",
-        description="What the document is called in its domain: a name, or a relative path such as guides/start.md.",
+        description="Id of the document in its domain: a name or a relative path such as guides/start.md.",
     ),
 ]
 Importance = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -42,65 +42,65 @@ MediaType = Annotated[
     msgspec.Meta(
         max_length=100,
         pattern=r"^[A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+(; ?[A-Za-z0-9-]+=[A-Za-z0-9._-]+)*\Z",
-        description="What kind of document it is, such as text/markdown; told by its name and content if left out.",
+        description="Media type, such as text/markdown; default: detected from id and content.",
     ),
 ]
 
 
 class DomainNotFound(NotFound):
-    """There is no such domain, or not for this caller."""
+    """The domain does not exist, or you cannot see it."""
 
     code = "DOMAIN_NOT_FOUND"
-    hint = "See the domains you may look into with `knowledge.list_domains`."
+    hint = "List the domains you can see with `knowledge.list_domains`."
     related = ("knowledge",)
 
 
 class DomainExists(Conflict):
-    """A domain with this name exists already."""
+    """A domain with this name already exists."""
 
     code = "DOMAIN_EXISTS"
-    hint = "Choose another name, or change the domain there is with `knowledge.update_domain`."
+    hint = "Choose another name, or change the existing domain with `knowledge.update_domain`."
     related = ("knowledge",)
 
 
 class DocumentNotFound(NotFound):
-    """There is no such document in the domain."""
+    """The document does not exist in the domain."""
 
     code = "DOCUMENT_NOT_FOUND"
-    hint = "See the documents there are with `knowledge.list_documents`."
+    hint = "List the documents with `knowledge.list_documents`."
     related = ("knowledge",)
 
 
 class DocumentVersionNotFound(NotFound):
-    """This version of the document is not kept."""
+    """This version of the document is not stored."""
 
     code = "DOCUMENT_VERSION_NOT_FOUND"
-    hint = "Leave the version out to read the one that searches find; older versions are not kept."
+    hint = "Omit version to read the indexed one; older versions are not stored."
     related = ("knowledge",)
 
 
 class DocumentNotReady(Conflict):
-    """The document has not been turned into text yet."""
+    """The document is not indexed yet."""
 
     code = "DOCUMENT_NOT_READY"
-    hint = "Ask again once `knowledge.get_document` shows it as indexed; if it failed, it says why."
+    hint = "Retry when `knowledge.get_document` shows the state indexed; if indexing failed, it shows the error."
     related = ("knowledge",)
 
 
 class DocumentTooLarge(Rejected):
-    """The document is larger than Weft takes."""
+    """The document exceeds the size limit."""
 
     code = "DOCUMENT_TOO_LARGE"
-    hint = "Put it in parts, each a document of its own, such as handbook/part-1.md."
+    hint = "Split it into several documents, such as handbook/part-1.md."
     http_status = 413
     related = ("knowledge",)
 
 
 class Domain(msgspec.Struct, frozen=True, kw_only=True):
-    """A place of knowledge: who may look into it, who of those may write, how its documents are cut and weighed.
+    """A set of documents with common access rules, chunking and importance.
 
-    ``reindex_after`` is the last document that was looked at by a reindexing that is under way, which embeds everything
-    anew if it is ``afresh``.
+    ``reindex_after`` is the cursor of a running reindex: the last document queued, None if none is running.
+    ``reindex_afresh`` makes it embed all texts again.
     """
 
     domain: str
@@ -120,42 +120,42 @@ class Domain(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cleared(self) -> tuple[str, ...]:
-        """Return the pattern of those who are cleared for it."""
+        """Return the read ACL for its clearance."""
         return (f"{CLEARANCE}{self.clearance}",)
 
 
-def may_look_into(domain: Domain, actor: Actor) -> bool:
-    """Tell whether a domain exists for a caller: it is cleared for it, and meant by it or an admin."""
+def can_see(domain: Domain, actor: Actor) -> bool:
+    """Whether a caller can see a domain: by clearance, and by its agents or as admin."""
     return actor.clearance >= domain.clearance and (actor.is_admin or actor.matches(domain.agents))
 
 
 def check_may_write(domain: Domain, actor: Actor) -> None:
-    """Refuse whoever may look into a domain but not write to it; an admin always may."""
+    """Raise PermissionDenied unless the caller is a writer of the domain or an admin."""
     if not (actor.is_admin or actor.matches(domain.writers)):
         raise PermissionDenied(
-            "You may look into this domain, but not write to it.",
+            "You can read this domain, but not write to it.",
             hint="Ask one of its writers (see `knowledge.show_domain`), or ask an admin to add you to them.",
         )
 
 
 def check_may_pin(actor: Actor) -> None:
-    """Refuse to let just anyone decide what comes with every search."""
+    """Raise PermissionDenied unless the caller may pin documents."""
     if not (actor.is_admin or actor.clearance >= PINNING_CLEARANCE):
         raise PermissionDenied(
-            f"To pin a document needs clearance {PINNING_CLEARANCE} or the permission 'admin'.",
-            hint="Put it without pinned, or leave that to someone who may pin.",
+            f"Pinning a document needs clearance {PINNING_CLEARANCE} or the permission 'admin'.",
+            hint="Add it without pinned, or ask someone with the clearance to pin it.",
             required_clearance=PINNING_CLEARANCE,
             your_clearance=actor.clearance,
         )
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """A document as it was put last, and what searches find of it.
+    """The latest version of a document, and the version that is indexed.
 
-    ``version`` rises with whatever is put and with each new chunking; ``content_version`` is the version that brought
-    its content. ``indexed_version`` is the one that searches find, 0 while there is none, of ``chunks`` chunks, made of
-    ``text_bytes`` of text; ``chunks_done`` of ``chunks_total`` are there of the one at work. Digest is the SHA-256 of
-    the content, fingerprint that of everything that was put.
+    ``version`` increases with every put and every reindex; ``content_version`` is the version that last changed the
+    content. ``indexed_version`` is the one searches find (0: none), with ``chunks`` chunks of ``text_bytes`` of text.
+    Of the version being indexed, ``chunks_done`` of ``chunks_total`` are written. ``digest`` is the SHA-256 of the
+    content, ``fingerprint`` that of content and attributes.
     """
 
     domain: str
@@ -174,7 +174,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     added_by: str
     created_at: int
     updated_at: int
-    state: State = "pending"
+    state: DocumentState = "pending"
     indexed_version: int = 0
     indexed_content: int = 0
     indexed_at: int | None = None
@@ -188,25 +188,23 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_reindexed(self) -> bool:
-        """Tell whether its last version brought no other content."""
+        """Whether the latest version is a reindex of the same content."""
         return self.version > self.content_version
 
     @property
     def counted(self) -> int:
-        """Return how many bytes it counts for: a short content can stand for a long text."""
+        """Return the bytes that count towards the quota: compressed content can have a long text."""
         return max(self.bytes, self.text_bytes)
 
 
 def check_document_id(document_id: str) -> None:
-    """Refuse what reads like a path to somewhere else."""
+    """Reject absolute paths and path traversal."""
     parts = document_id.split("/")
     if document_id.startswith("/") or "." in parts or ".." in parts:
-        raise InvalidInput(
-            "document_id: give a name or a relative path, without . and .. as parts of it.", field="document_id"
-        )
+        raise InvalidInput("document_id: must be a name or a relative path without . and ..", field="document_id")
 
 
 def check_chunking(chunking: ChunkingOptions) -> None:
-    """Refuse chunks that would repeat each other wholly."""
+    """Reject an overlap that is as long as a chunk."""
     if chunking.overlap_tokens >= chunking.chunk_tokens:
         raise InvalidInput("chunking: overlap_tokens must be below chunk_tokens.", field="chunking")

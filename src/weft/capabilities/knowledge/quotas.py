@@ -1,4 +1,4 @@
-"""How much a tenant may have of knowledge, by the plan it is on."""
+"""Quotas of a tenant's knowledge, by plan."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _GIBIBYTE = 2**30
 
 
 class QuotaExceeded(Conflict):
-    """The tenant has as much as its plan allows."""
+    """The quota of the tenant's plan is exceeded."""
 
     code = "QUOTA_EXCEEDED"
-    hint = "Remove what is no longer needed, or have whoever runs Weft put the tenant on a larger plan."
+    hint = "Delete documents or domains, or ask the operator for a larger plan."
     related = ("knowledge",)
 
 
 class Allowance(msgspec.Struct, frozen=True):
-    """What a plan allows; None where it sets no limit."""
+    """Limits of a plan; None is unlimited."""
 
     domains: int | None = None
     bytes: int | None = None
@@ -38,7 +38,7 @@ _ALLOWANCES: dict[Plan, Allowance] = {
 
 
 class KnowledgeLimits(msgspec.Struct, frozen=True):
-    """What holds for every tenant of which nothing else was agreed."""
+    """Defaults for tenants without a plan of their own."""
 
     default_plan: Plan = "enterprise"
 
@@ -48,30 +48,30 @@ def allowance_of(plan: Plan) -> Allowance:
 
 
 def most_results(plan: Plan) -> int | None:
-    """Return how many results a search may have; None if the plan sets no limit."""
+    """Return the maximum number of search results; None is unlimited."""
     return _ALLOWANCES[plan].results
 
 
 def check_domains(plan: Plan, domains: int) -> None:
-    """Refuse more domains than the plan allows."""
+    """Raise QuotaExceeded if there are more domains than the plan allows."""
     allowed = _ALLOWANCES[plan].domains
     if allowed is not None and domains > allowed:
         raise QuotaExceeded(
             f"The plan '{plan}' allows {allowed} {'domain' if allowed == 1 else 'domains'}.",
-            hint="Delete a domain, or have whoever runs Weft put the tenant on a larger plan.",
+            hint="Delete a domain, or ask the operator for a larger plan.",
             plan=plan,
             limit_domains=allowed,
         )
 
 
 def check_bytes(plan: Plan, size: int) -> None:
-    """Refuse more bytes of documents than the plan allows."""
+    """Raise QuotaExceeded if there are more bytes of documents than the plan allows."""
     allowed = _ALLOWANCES[plan].bytes
     if allowed is not None and size > allowed:
         raise QuotaExceeded(
-            # Not how many there are: in domains that the caller may not look into, too.
-            f"The plan '{plan}' allows {allowed // _GIBIBYTE} GiB of documents; with this there would be more.",
-            hint="Delete documents, or have whoever runs Weft put the tenant on a larger plan.",
+            # Without the current size, which includes domains that the caller cannot see.
+            f"The plan '{plan}' allows {allowed // _GIBIBYTE} GiB of documents; this would exceed it.",
+            hint="Delete documents, or ask the operator for a larger plan.",
             plan=plan,
             limit_bytes=allowed,
         )

@@ -1,4 +1,4 @@
-"""Having the documents of a domain indexed anew."""
+"""Operation that reindexes the documents of a domain."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ from typing import Annotated
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.knowledge.domain_operations import DomainInfo, Shown
+from weft.capabilities.knowledge.domain_operations import DomainInfo, DomainView
 from weft.capabilities.knowledge.domains import domain_event
 from weft.capabilities.knowledge.model import Domain, DomainName, DomainNotFound
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, operation
 
-Afresh = Annotated[
-    bool, msgspec.Meta(description="Embed everything again, also texts whose vectors are kept: costs the most.")
-]
+Afresh = Annotated[bool, msgspec.Meta(description="Embed all texts again, instead of using cached vectors.")]
 
 
 class ReindexDomain(Request):
-    """Which domain to index anew."""
+    """A domain to reindex."""
 
     domain: DomainName
     afresh: Afresh = False
@@ -38,18 +36,18 @@ class ReindexDomain(Request):
     audited=True,
     errors=(DomainNotFound,),
 )
-async def reindex(request: ReindexDomain, shown: Shown) -> DomainInfo:
-    """Have every document of a domain read, cut and indexed anew, a few at a time; searches find it all meanwhile.
+async def reindex(request: ReindexDomain, view: DomainView) -> DomainInfo:
+    """Parse, chunk and index all documents of a domain again, in the background; searches continue to work.
 
-    It goes on by itself, and show_domain tells how far it is. What is the same as before is not embedded again.
+    show_domain shows the progress. Unchanged chunks are not embedded again, unless ``afresh`` is set.
     """
-    domain = await shown.domains.lock(request.domain)
-    return await shown.info(await begin_anew(domain, shown, afresh=request.afresh))
+    domain = await view.domains.lock(request.domain)
+    return await view.info(await start_reindex(domain, view, afresh=request.afresh))
 
 
-async def begin_anew(domain: Domain, shown: Shown, *, afresh: bool) -> Domain:
-    """Have a domain indexed anew from its first document on, also if that is under way."""
-    begun = structs.replace(domain, reindex_after="", reindex_afresh=afresh)
-    await shown.domains.domains.update(begun)
-    await shown.domains.tell(domain_event("domain.reindexing", domain, shown.domains.actor.participant))
-    return begun
+async def start_reindex(domain: Domain, view: DomainView, *, afresh: bool) -> Domain:
+    """Start the reindexing of a domain; one that is running starts over."""
+    started = structs.replace(domain, reindex_after="", reindex_afresh=afresh)
+    await view.domains.domains.update(started)
+    await view.domains.publish(domain_event("domain.reindexing", domain, view.domains.actor.participant))
+    return started

@@ -1,4 +1,4 @@
-"""What knowledge needs of storage."""
+"""Storage ports of knowledge: plans, domains and documents."""
 
 from __future__ import annotations
 
@@ -6,62 +6,62 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from weft.capabilities.knowledge.model import Document, Domain, State
+    from weft.capabilities.knowledge.model import Document, DocumentState, Domain
     from weft.capabilities.knowledge.quotas import Plan
 
 
 class Backlog(NamedTuple):
-    """How many documents are still to be indexed, and how many could not be."""
+    """Number of documents that wait for indexing, and that failed."""
 
     pending: int
     failed: int
 
 
 class IncompleteDocument(NamedTuple):
-    """A document of which there are chunks that are not to be found: all but those of one version (0: of none)."""
+    """A document with chunks of an unfinished version; searches may use only those of ``found_version`` (0: none)."""
 
     document_id: str
     found_version: int
 
 
 class StoredContent(NamedTuple):
-    """What a document holds, packed; and its text where that is not the content itself."""
+    """Compressed content of a document, and its text if that differs."""
 
     content: bytes
     text: bytes | None
 
 
 class QueuedDocument(NamedTuple):
-    """A document that is to be indexed; it was taken up ``starts`` times without getting any further."""
+    """A document that waits for indexing, after ``attempts`` attempts without progress."""
 
     domain: str
     document_id: str
-    starts: int = 0
+    attempts: int = 0
 
 
 class Requeued(NamedTuple):
-    """How many documents wait to be indexed anew, and in how many chunks they are found now."""
+    """Number of documents that wait for reindexing, and of their current chunks."""
 
     documents: int
     chunks: int
 
 
 class LeasedDocument(NamedTuple):
-    """A document in somebody's hands, and how the version at work was cut, empty if it was not yet.
+    """A leased document, with the layout hash of the version being indexed; empty if none was written yet.
 
-    It was taken up ``starts`` times without getting any further, before this one if it was just claimed.
+    ``attempts`` is the number of attempts without progress, before this one if it was just claimed.
     """
 
     document: Document
-    cut: str
-    starts: int
+    layout_hash: str
+    attempts: int
 
 
 class PlanStore(Protocol):
-    """How much the transaction's tenant may have."""
+    """The plan of the transaction's tenant."""
 
     async def plan(self) -> Plan | None:
-        """Return the plan that was agreed; None if none was."""
+        """Return the plan; None if the default applies."""
         ...
 
     async def set_plan(self, plan: Plan, now: int) -> None: ...
@@ -71,17 +71,17 @@ class DomainStore(Protocol):
     """The domains of the transaction's tenant."""
 
     async def add(self, domain: Domain) -> bool:
-        """Add a domain; False if the name is taken, or what is left of one that had it is still to be deleted."""
+        """Insert a domain; False if the name is in use or a domain with this name is still being deleted."""
         ...
 
     async def find(self, domain: str) -> Domain | None: ...
 
-    async def held(self, domain: str) -> Domain | None:
-        """Return a domain, which nobody changes or deletes until the transaction ends."""
+    async def find_shared(self, domain: str) -> Domain | None:
+        """Return a domain with a shared lock, so that it is not changed or deleted until the transaction ends."""
         ...
 
     async def find_locked(self, domain: str) -> Domain | None:
-        """Return a domain, before anyone else can change it or what it counts."""
+        """Return a domain with a row lock, for changes of the domain or its counts."""
         ...
 
     async def all(self) -> Sequence[Domain]:
@@ -89,107 +89,106 @@ class DomainStore(Protocol):
         ...
 
     async def update(self, domain: Domain) -> None:
-        """Write down what a domain says of itself; what it counts stays as it is."""
+        """Update a domain, except for its counts."""
         ...
 
     async def count(self, domain: str, *, documents: int, size: int) -> None:
-        """Count so many documents and bytes more, or fewer."""
+        """Add to the counts of documents and bytes."""
         ...
 
     async def reindexing(self) -> Sequence[str]:
-        """Return the domains whose documents are being cut anew."""
+        """Return the domains with a running reindex."""
         ...
 
     async def set_reindexing(self, domain: str, after: str | None) -> None:
-        """Note which document was looked at last; None when all were."""
+        """Set the cursor of a reindex; None when it is finished."""
         ...
 
     async def delete(self, domain: str) -> None:
-        """Remove a domain with all its documents, but not what searches find of them."""
+        """Delete a domain with its documents, but not their chunks."""
         ...
 
 
 class DocumentStore(Protocol):
-    """The documents of the transaction's tenant, what they hold, and how far each is on its way to search."""
+    """Documents of the transaction's tenant, their content, and the indexing queue."""
 
     async def put(self, document: Document, content: bytes, now: int) -> None:
-        """Keep a document and what it holds, and have it indexed; whatever was under way for it before ends."""
+        """Store a document and its content, and queue it; a lease on the previous version ends."""
         ...
 
     async def find(self, domain: str, document_id: str) -> Document | None: ...
 
     async def find_all(self, domain: str, document_ids: Iterable[str]) -> Mapping[str, Document]:
-        """Return those of the documents that there are, by their ids."""
+        """Return those of the documents that exist, by id."""
         ...
 
     async def find_locked(self, domain: str, document_id: str) -> Document | None:
-        """Return a document, before anyone else can change it."""
+        """Return a document with a row lock."""
         ...
 
-    async def page(self, domain: str, state: State | None, after: str, limit: int) -> Sequence[Document]:
-        """Return documents behind a name, by name."""
+    async def page(self, domain: str, state: DocumentState | None, after: str, limit: int) -> Sequence[Document]:
+        """Return documents with an id greater than ``after``, by id."""
         ...
 
     async def matching(self, domain: str, metadata: Mapping[str, object], media_types: Sequence[str]) -> Sequence[str]:
-        """Return the names of those whose metadata say all of this, and are of one of these types if any is named.
-
-        What counts is what was said of the version that searches find.
-        """
+        """Return the ids of documents whose indexed version has this metadata and, if given, one of these types."""
         ...
 
     async def backlog(self, domain: str) -> Backlog: ...
 
-    async def unfinished(self, domain: str) -> Sequence[IncompleteDocument]:
-        """Return the documents of which a version is being written, or was never finished."""
+    async def incomplete(self, domain: str) -> Sequence[IncompleteDocument]:
+        """Return the documents with chunks of an unfinished version."""
         ...
 
-    async def kept(self, domain: str, document_id: str, version: int) -> StoredContent | None:
-        """Return what a version holds."""
+    async def content(self, domain: str, document_id: str, version: int) -> StoredContent | None:
+        """Return the content of a version."""
         ...
 
     async def delete(self, domain: str, document_id: str) -> None:
-        """Remove a document with what it holds, but not what searches find of it."""
+        """Delete a document and its content, but not its chunks."""
         ...
 
-    async def waiting(self, now: int, limit: int) -> Sequence[QueuedDocument]:
-        """Return what is to be indexed and in nobody's hands, longest waiting first."""
+    async def queued(self, now: int, limit: int) -> Sequence[QueuedDocument]:
+        """Return queued documents without a lease, oldest first."""
         ...
 
     async def claim(self, domain: str, document_id: str, holder: str, now: int, until: int) -> LeasedDocument | None:
-        """Take a document in hand until a moment; None if another has it, or nothing is to be done.
+        """Lease a document; None if it is leased or not queued.
 
-        It counts as a start, unless the same holder had it last: whoever takes it again has not ended at it.
+        Counts as an attempt, unless the same holder had the last lease: then that process did not crash.
         """
         ...
 
-    async def held(self, domain: str, document_id: str, version: int, holder: str, until: int) -> LeasedDocument | None:
-        """Hold on to a document for longer, and return it locked; None if another has it, or it has changed."""
+    async def renew_lease(
+        self, domain: str, document_id: str, version: int, holder: str, until: int
+    ) -> LeasedDocument | None:
+        """Extend a lease and return the document with a row lock; None if the lease is lost or it has changed."""
         ...
 
     async def release(self, domain: str, document_id: str, holder: str, rests_until: int) -> None:
-        """Let go of a document; nobody takes it before ``rests_until``."""
+        """End a lease; the document is not leased again before ``rests_until``."""
         ...
 
-    async def advance(self, domain: str, document_id: str, *, done: int, total: int, cut: str) -> None:
-        """Note how many chunks of the version at work are there."""
+    async def advance(self, domain: str, document_id: str, *, done: int, total: int, layout_hash: str) -> None:
+        """Store the indexing progress of a version."""
         ...
 
     async def finish(self, document: Document, text: bytes | None) -> None:
-        """Note that a version is the one that searches find, and forget what earlier ones held."""
+        """Make a version the indexed one, and delete the content of earlier versions."""
         ...
 
     async def fail(self, domain: str, document_id: str, reason: str) -> None:
-        """Note that a version cannot be indexed."""
+        """Store that indexing a version failed."""
         ...
 
     async def requeue(self, domain: str, after: str, limit: int, now: int) -> str | None:
-        """Have the next documents behind a name indexed anew, each as a new version; return the last one's name."""
+        """Queue the next documents after an id for reindexing, each as a new version; return the last id."""
         ...
 
     async def requeued(self, domain: str) -> Requeued:
-        """Return what waits to be indexed anew, other content aside."""
+        """Return what waits for reindexing, without documents that have new content."""
         ...
 
-    async def count_behind(self, domain: str, after: str) -> int:
-        """Return how many documents stand behind a name."""
+    async def count_after(self, domain: str, after: str) -> int:
+        """Return the number of documents with an id greater than ``after``."""
         ...

@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from weft.capabilities.indexing.collections.model import SOURCES, Source
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
-from weft.capabilities.knowledge.documents import Value
+from weft.capabilities.knowledge.documents import MetadataValue
 from weft.capabilities.knowledge.model import DomainName, DomainNotFound
 from weft.capabilities.messages.search.by_sender_and_time import TimestampText, parse_timestamp
 from weft.capabilities.messages.search.selection_records import record_selection
@@ -89,7 +89,7 @@ class ScopeFilters(Request):
         msgspec.Meta(description="Only items up to this time; a date such as 2025-01-15 includes that day."),
     ] = None
     metadata: Annotated[
-        Annotated[dict[str, Value], msgspec.Meta(max_length=20)] | None,
+        Annotated[dict[str, MetadataValue], msgspec.Meta(max_length=20)] | None,
         msgspec.Meta(description="Only documents whose metadata contain all of these values."),
     ] = None
     types: Annotated[

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from weft.capabilities.indexing.collections.model import Chunk
-from weft.capabilities.knowledge.document_content import text_of
+from weft.capabilities.knowledge.document_content import decode_text
 from weft.capabilities.memory.model import MemoryScope, scope_of
 from weft.capabilities.messages.model import audiences_of
 from weft.capabilities.records.model import ContextSourceRef
@@ -167,8 +167,8 @@ async def _text_of_document(domain: str, document_id: str, library: SearchStores
     if await visible_domain(domain, library) is None:
         return None
     document = await library.documents.find(domain, document_id)
-    kept = None if document is None else await library.documents.kept(domain, document_id, document.indexed_content)
-    return None if kept is None else text_of(*kept)
+    kept = None if document is None else await library.documents.content(domain, document_id, document.indexed_content)
+    return None if kept is None else decode_text(*kept)
 
 
 async def _messages(session_id: str, chunks: Sequence[Chunk], library: SearchStores) -> list[ChunkPassage]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS, SOURCES, Source, domain_collection
-from weft.capabilities.knowledge.model import may_look_into
+from weft.capabilities.knowledge.model import can_see
 from weft.capabilities.memory.model import KeyRange, MemoryScope
 from weft.capabilities.search.index_view import CollectionQuery, IncompleteItem
 from weft.capabilities.search.items import MemoryKey
@@ -88,13 +88,13 @@ async def resolve_scope(part: RequestedScope, library: SearchStores) -> VisibleS
 
 async def visible_domain(name: str, library: SearchStores) -> Domain | None:
     domain = await library.domains.domains.find(name)
-    return domain if domain is not None and may_look_into(domain, library.actor) else None
+    return domain if domain is not None and can_see(domain, library.actor) else None
 
 
 async def _domains(part: RequestedScope, library: SearchStores) -> Sequence[Domain]:
     if part.domains:
         return [await library.domains.find(name) for name in dict.fromkeys(part.domains)]
-    return await library.domains.admitting()
+    return await library.domains.visible()
 
 
 async def _of_domain(domain: Domain, part: RequestedScope, library: SearchStores) -> CollectionQuery:
@@ -102,7 +102,7 @@ async def _of_domain(domain: Domain, part: RequestedScope, library: SearchStores
     if part.metadata or part.types:
         items = frozenset(await library.documents.matching(domain.domain, part.metadata, part.types))
     unfinished = frozenset(
-        IncompleteItem(domain.domain, *each) for each in await library.documents.unfinished(domain.domain)
+        IncompleteItem(domain.domain, *each) for each in await library.documents.incomplete(domain.domain)
     )
     collection = domain_collection(domain.domain)
     return CollectionQuery(collection, items=items, since=part.since, until=part.until, unfinished=unfinished)

@@ -1,14 +1,14 @@
--- Knowledge domains, their documents, and the indexing state of each document.
+-- Knowledge: domains, their documents, and the indexing queue.
 
--- Plans of tenants; a tenant without a row has the default plan.
+-- Plan of a tenant; without a row the default plan applies.
 CREATE TABLE tenant_plans (
     tenant TEXT NOT NULL PRIMARY KEY,
     plan   TEXT NOT NULL,
     since  {bigint} NOT NULL
 ) {table};
 
--- A domain with its ACL: readers, their clearance, and writers. During a reindex, reindex_after is the cursor, and afresh
--- is set if embeddings are recomputed too.
+-- agents and clearance: who can see a domain; writers: who of them may write. reindex_after is the cursor of a running
+-- reindex; reindex_afresh: without cached vectors.
 CREATE TABLE domains (
     tenant        TEXT NOT NULL,
     domain        TEXT NOT NULL,
@@ -28,11 +28,11 @@ CREATE TABLE domains (
     PRIMARY KEY (tenant, domain)
 ) {table};
 
--- A document. version counts changes of content and of chunking; searches find the indexed version. Several versions may
--- share one content. Only the lease holder indexes; a lease without a holder is a backoff. The chunking options of the version
--- in progress are stored, to detect that they changed meanwhile. starts counts attempts without progress, so that a document
--- that crashes the process is given up. unfinished is 1 while there are chunks of versions that searches must not find. The
--- metadata of the indexed version is stored next to that of the last put; text_bytes is the length of its text.
+-- Documents. version increases with every put and reindex; searches find indexed_version. Several versions may have the
+-- same content. Only the holder of the lease indexes; a lease without a holder is a backoff. layout_hash identifies the
+-- chunks of the version being indexed, so that another process can resume. attempts counts leases without progress, so
+-- that a document that crashes the process fails in the end. incomplete: there are chunks of unfinished versions.
+-- The indexed_ columns describe the indexed version, the others the latest one. text_bytes is the length of the text.
 CREATE TABLE documents (
     tenant          TEXT NOT NULL,
     domain          TEXT NOT NULL,
@@ -63,20 +63,20 @@ CREATE TABLE documents (
     chunks_done     {bigint} NOT NULL,
     chunks_total    {bigint},
     error           TEXT,
-    cut             TEXT NOT NULL,
+    layout_hash     TEXT NOT NULL,
     queued_at       {bigint} NOT NULL,
     holder          TEXT,
     lease_until     {bigint} NOT NULL,
-    starts          {bigint} NOT NULL DEFAULT 0,
-    unfinished      {bigint} NOT NULL DEFAULT 0,
+    attempts        {bigint} NOT NULL DEFAULT 0,
+    incomplete      {bigint} NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant, domain, document_id)
 ) {table};
 
 CREATE INDEX documents_by_state ON documents (tenant, domain, state, document_id);
 CREATE INDEX documents_pending ON documents (tenant, queued_at) WHERE state = 'pending';
-CREATE INDEX documents_unfinished ON documents (tenant, domain) WHERE unfinished = 1;
+CREATE INDEX documents_incomplete ON documents (tenant, domain) WHERE incomplete = 1;
 
--- Document content, compressed, and the extracted text if it differs from the content.
+-- Compressed content of a version, and its text if that differs.
 CREATE TABLE document_contents (
     tenant      TEXT NOT NULL,
     domain      TEXT NOT NULL,

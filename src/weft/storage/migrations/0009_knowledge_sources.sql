@@ -1,7 +1,8 @@
--- Knowledge sources, from which documents are synchronised: folders, URLs, and hooks.
+-- Sources of the documents of a domain: folders, URLs and hooks.
 
--- A source is synchronised when due or on request (asked: 1; with a full re-read: 2). seen: its state at the last sync.
--- error: the last of the consecutive failures. A hook is identified by the digest of its token.
+-- A source is synced when it is due or a sync is requested (requested: 1, a full sync: 2). validator is the state of the
+-- location at the last sync. error is that of the last failure; failures counts consecutive ones. A hook is identified by
+-- the digest of its token.
 CREATE TABLE knowledge_sources (
     tenant        TEXT NOT NULL,
     source_id     TEXT NOT NULL,
@@ -19,19 +20,19 @@ CREATE TABLE knowledge_sources (
     created_at    {bigint} NOT NULL,
     enabled       {bigint} NOT NULL,
     error         TEXT,
-    asked         {bigint} NOT NULL,
+    requested     {bigint} NOT NULL,
     due_at        {bigint},
     synced_at     {bigint},
     failures      {bigint} NOT NULL,
-    seen          TEXT NOT NULL,
-    done          TEXT NOT NULL,
+    validator     TEXT NOT NULL,
+    last_sync     TEXT NOT NULL,
     PRIMARY KEY (tenant, source_id)
 ) {table};
 
 CREATE INDEX knowledge_sources_by_domain ON knowledge_sources (tenant, domain, created_at, source_id);
 -- Starts with a constant column, so that SQLite prefers it to a scan by the primary key.
 CREATE INDEX knowledge_sources_to_look_at ON knowledge_sources (enabled, tenant, source_id)
-    WHERE enabled = 1 AND kind <> 'hook' AND (watch = 1 OR asked > 0 OR due_at IS NOT NULL);
+    WHERE enabled = 1 AND kind <> 'hook' AND (watch = 1 OR requested > 0 OR due_at IS NOT NULL);
 
 -- Documents of a source, with what detects a change of their files. digest: of the content last put, empty if none; a
 -- document with another content is no longer managed by the source.

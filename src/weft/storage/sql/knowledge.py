@@ -26,7 +26,7 @@ from weft.storage.sql.knowledge_sources import erase_sources
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from weft.capabilities.knowledge.model import State
+    from weft.capabilities.knowledge.model import DocumentState
     from weft.capabilities.knowledge.quotas import Plan
     from weft.storage.sql.database import Row, Transaction, Value
 
@@ -38,7 +38,7 @@ FROM domains
 _DOCUMENT = """
 SELECT domain, document_id, version, content_version, digest, fingerprint, bytes, media_type, title, metadata, pinned,
        importance, timestamp, added_by, created_at, updated_at, state, indexed_version, indexed_content, indexed_at,
-       indexed_title, indexed_type, text_bytes, chunks, chunks_done, chunks_total, error, cut, starts
+       indexed_title, indexed_type, text_bytes, chunks, chunks_done, chunks_total, error, layout_hash, attempts
 FROM documents
 """
 _DOCUMENT_FIELDS = Document.__struct_fields__
@@ -111,7 +111,7 @@ class SqlDomainStore:
         row = await self._tx.one(_DOMAIN + "WHERE tenant = $1 AND domain = $2", self._tenant, domain)
         return None if row is None else _domain(row)
 
-    async def held(self, domain: str) -> Domain | None:
+    async def find_shared(self, domain: str) -> Domain | None:
         row = await self._tx.one(_DOMAIN + "WHERE tenant = $1 AND domain = $2 {for_share}", self._tenant, domain)
         return None if row is None else _domain(row)
 
@@ -195,7 +195,7 @@ class SqlDocumentStore:
             INSERT INTO documents (tenant, domain, document_id, version, content_version, digest, fingerprint, bytes,
                                    media_type, title, metadata, pinned, importance, timestamp, added_by, created_at,
                                    updated_at, queued_at, state, indexed_version, indexed_content, chunks, chunks_done,
-                                   cut, lease_until)
+                                   layout_hash, lease_until)
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, 'pending', 0, 0, 0,
                     0, '', 0)
             ON CONFLICT (tenant, domain, document_id) DO UPDATE SET
@@ -204,7 +204,7 @@ class SqlDocumentStore:
                 title = excluded.title, metadata = excluded.metadata, pinned = excluded.pinned,
                 importance = excluded.importance, timestamp = excluded.timestamp, added_by = excluded.added_by,
                 updated_at = excluded.updated_at, queued_at = excluded.queued_at, state = 'pending', chunks_done = 0,
-                chunks_total = NULL, error = NULL, cut = '', holder = NULL, lease_until = 0, starts = 0
+                chunks_total = NULL, error = NULL, layout_hash = '', holder = NULL, lease_until = 0, attempts = 0
             """,
             self._tenant,
             *(_value(getattr(document, name)) for name in _DOCUMENT_FIELDS[:_PUT_FIELDS]),
@@ -257,7 +257,7 @@ class SqlDocumentStore:
         )
         return None if row is None else _document(row)
 
-    async def page(self, domain: str, state: State | None, after: str, limit: int) -> Sequence[Document]:
+    async def page(self, domain: str, state: DocumentState | None, after: str, limit: int) -> Sequence[Document]:
         if state is None:
             rows = await self._tx.all(
                 _DOCUMENT + "WHERE tenant = $1 AND domain = $2 AND document_id > $3 ORDER BY document_id LIMIT $4",
@@ -304,15 +304,15 @@ class SqlDocumentStore:
     async def backlog(self, domain: str) -> Backlog:
         return Backlog(await self._count(domain, "pending"), await self._count(domain, "failed"))
 
-    async def unfinished(self, domain: str) -> Sequence[IncompleteDocument]:
+    async def incomplete(self, domain: str) -> Sequence[IncompleteDocument]:
         rows = await self._tx.all(
-            "SELECT document_id, indexed_version FROM documents WHERE tenant = $1 AND domain = $2 AND unfinished = 1",
+            "SELECT document_id, indexed_version FROM documents WHERE tenant = $1 AND domain = $2 AND incomplete = 1",
             self._tenant,
             domain,
         )
         return [IncompleteDocument(*row) for row in rows]
 
-    async def kept(self, domain: str, document_id: str, version: int) -> StoredContent | None:
+    async def content(self, domain: str, document_id: str, version: int) -> StoredContent | None:
         row = await self._tx.one(
             """
             SELECT content, text FROM document_contents
@@ -334,10 +334,10 @@ class SqlDocumentStore:
         )
         await self._forget_contents(domain, document_id, before=2**62)
 
-    async def waiting(self, now: int, limit: int) -> Sequence[QueuedDocument]:
+    async def queued(self, now: int, limit: int) -> Sequence[QueuedDocument]:
         rows = await self._tx.all(
             """
-            SELECT domain, document_id, starts FROM documents
+            SELECT domain, document_id, attempts FROM documents
             WHERE tenant = $1 AND state = 'pending' AND queued_at > 0 AND lease_until <= $2
             ORDER BY queued_at LIMIT $3
             """,
@@ -362,10 +362,12 @@ class SqlDocumentStore:
         if row is None:
             return None
         lease = RowLease(self._tx, "documents", domain=domain, document_id=document_id)
-        await lease.take(holder, until, also=", starts = starts + CASE WHEN holder = $1 THEN 0 ELSE 1 END")
+        await lease.take(holder, until, also=", attempts = attempts + CASE WHEN holder = $1 THEN 0 ELSE 1 END")
         return _held(row)
 
-    async def held(self, domain: str, document_id: str, version: int, holder: str, until: int) -> LeasedDocument | None:
+    async def renew_lease(
+        self, domain: str, document_id: str, version: int, holder: str, until: int
+    ) -> LeasedDocument | None:
         lease = RowLease(self._tx, "documents", domain=domain, document_id=document_id, version=version)
         if not await lease.renew(holder, until, only_if=" AND state = 'pending'"):
             return None
@@ -376,17 +378,17 @@ class SqlDocumentStore:
 
     async def release(self, domain: str, document_id: str, holder: str, rests_until: int) -> None:
         lease = RowLease(self._tx, "documents", domain=domain, document_id=document_id)
-        await lease.release(holder, rests_until, also=", starts = 0")
+        await lease.release(holder, rests_until, also=", attempts = 0")
 
-    async def advance(self, domain: str, document_id: str, *, done: int, total: int, cut: str) -> None:
+    async def advance(self, domain: str, document_id: str, *, done: int, total: int, layout_hash: str) -> None:
         await self._tx.run(
             """
-            UPDATE documents SET chunks_done = $1, chunks_total = $2, cut = $3, starts = 0, unfinished = 1
+            UPDATE documents SET chunks_done = $1, chunks_total = $2, layout_hash = $3, attempts = 0, incomplete = 1
             WHERE tenant = $4 AND domain = $5 AND document_id = $6
             """,
             done,
             total,
-            cut,
+            layout_hash,
             self._tenant,
             domain,
             document_id,
@@ -398,7 +400,7 @@ class SqlDocumentStore:
             UPDATE documents SET state = 'indexed', indexed_version = $1, indexed_content = $2, indexed_at = $3,
                                  chunks = $4, chunks_done = $4, chunks_total = $4, media_type = $5, title = $6,
                                  indexed_type = $5, indexed_title = $6, indexed_metadata = metadata, text_bytes = $7,
-                                 error = NULL, holder = NULL, lease_until = 0, starts = 0, unfinished = 0
+                                 error = NULL, holder = NULL, lease_until = 0, attempts = 0, incomplete = 0
             WHERE tenant = $8 AND domain = $9 AND document_id = $10
             """,
             document.version,
@@ -428,8 +430,8 @@ class SqlDocumentStore:
     async def fail(self, domain: str, document_id: str, reason: str) -> None:
         await self._tx.run(
             """
-            UPDATE documents SET state = 'failed', error = $1, holder = NULL, lease_until = 0, starts = 0,
-                                 unfinished = 0
+            UPDATE documents SET state = 'failed', error = $1, holder = NULL, lease_until = 0, attempts = 0,
+                                 incomplete = 0
             WHERE tenant = $2 AND domain = $3 AND document_id = $4
             """,
             reason,
@@ -452,8 +454,8 @@ class SqlDocumentStore:
         await self._tx.many(
             """
             UPDATE documents SET version = version + 1, state = 'pending', queued_at = $1, chunks_done = 0,
-                                 chunks_total = NULL, error = NULL, cut = '', holder = NULL, lease_until = 0,
-                                 starts = 0
+                                 chunks_total = NULL, error = NULL, layout_hash = '', holder = NULL, lease_until = 0,
+                                 attempts = 0
             WHERE tenant = $2 AND domain = $3 AND document_id = $4
             """,
             [(now, self._tenant, domain, row[0]) for row in rows],
@@ -472,7 +474,7 @@ class SqlDocumentStore:
         assert row is not None  # noqa: S101 - a count always has its row
         return Requeued(int(row[0]), int(row[1]))
 
-    async def count_behind(self, domain: str, after: str) -> int:
+    async def count_after(self, domain: str, after: str) -> int:
         row = await self._tx.one(
             "SELECT COUNT(*) FROM documents WHERE tenant = $1 AND domain = $2 AND document_id > $3",
             self._tenant,
@@ -481,7 +483,7 @@ class SqlDocumentStore:
         )
         return 0 if row is None else int(row[0])
 
-    async def _count(self, domain: str, state: State) -> int:
+    async def _count(self, domain: str, state: DocumentState) -> int:
         row = await self._tx.one(
             "SELECT COUNT(*) FROM documents WHERE tenant = $1 AND domain = $2 AND state = $3",
             self._tenant,
@@ -540,7 +542,7 @@ async def release_all(transaction: Transaction, holder: str) -> None:
     for tenant in await tenants_with_pending(transaction):
         await transaction.run(
             """
-            UPDATE documents SET holder = NULL, lease_until = 0, starts = 0
+            UPDATE documents SET holder = NULL, lease_until = 0, attempts = 0
             WHERE tenant = $1 AND state = 'pending' AND queued_at > 0 AND holder = $2
             """,
             tenant,

@@ -1,4 +1,4 @@
-"""Sources of knowledge in SQL: where documents come from, and which of their files are known."""
+"""SQL store of knowledge sources, their files and hook calls."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from weft.capabilities.knowledge.sources.model import KnownFile, Source, Synced
+from weft.capabilities.knowledge.sources.model import Source, SyncCounts, SyncedFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 _SOURCE = """
 SELECT source_id, domain, kind, location, prefix, include, exclude, every_seconds, watch, secret, token_digest,
-       principal_id, created_at, enabled, error, asked, due_at, synced_at, failures, seen, done
+       principal_id, created_at, enabled, error, requested, due_at, synced_at, failures, validator, last_sync
 FROM knowledge_sources
 """
 _FIELDS = Source.__struct_fields__
 _encode = msgspec.json.Encoder().encode
 _patterns = msgspec.json.Decoder(tuple[str, ...]).decode
-_done = msgspec.json.Decoder(Synced).decode
-# A file that has none of these was never listed.
+_decode_counts = msgspec.json.Decoder(SyncCounts).decode
+# A modification time that no file has.
 _NEVER = -1
 
 
 class SqlSourceStore:
-    """Sources, as rows of one tenant."""
+    """Knowledge sources of one tenant."""
 
     __slots__ = ("_tenant", "_tx")
 
@@ -41,7 +41,7 @@ class SqlSourceStore:
             """
             INSERT INTO knowledge_sources (tenant, source_id, domain, kind, location, prefix, include, exclude,
                                            every_seconds, watch, secret, token_digest, principal_id, created_at,
-                                           enabled, error, asked, due_at, synced_at, failures, seen, done)
+                                           enabled, error, requested, due_at, synced_at, failures, validator, last_sync)
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)
             """,
             self._tenant,
@@ -71,11 +71,11 @@ class SqlSourceStore:
         await self._tx.run(
             """
             UPDATE knowledge_sources SET include = $1, exclude = $2, every_seconds = $3, watch = $4, enabled = $5,
-                                         error = $6, asked = $7, due_at = $8, synced_at = $9, failures = $10,
-                                         seen = $11, done = $12
+                                         error = $6, requested = $7, due_at = $8, synced_at = $9, failures = $10,
+                                         validator = $11, last_sync = $12
             WHERE tenant = $13 AND source_id = $14
             """,
-            *(values[name] for name in _CHANGING),
+            *(values[name] for name in _MUTABLE_FIELDS),
             self._tenant,
             source.source_id,
         )
@@ -83,7 +83,7 @@ class SqlSourceStore:
     async def delete(self, source_id: str) -> None:
         await _erase(self._tx, source_id)
 
-    async def files(self, source_id: str) -> Mapping[str, KnownFile]:
+    async def files(self, source_id: str) -> Mapping[str, SyncedFile]:
         rows = await self._tx.all(
             """
             SELECT document_id, size, changed_at, digest, error FROM knowledge_source_files
@@ -92,9 +92,9 @@ class SqlSourceStore:
             self._tenant,
             source_id,
         )
-        return {row[0]: KnownFile(*row) for row in rows}
+        return {row[0]: SyncedFile(*row) for row in rows}
 
-    async def file(self, source_id: str, document_id: str) -> KnownFile | None:
+    async def file(self, source_id: str, document_id: str) -> SyncedFile | None:
         row = await self._tx.one(
             """
             SELECT document_id, size, changed_at, digest, error FROM knowledge_source_files
@@ -104,9 +104,9 @@ class SqlSourceStore:
             source_id,
             document_id,
         )
-        return None if row is None else KnownFile(*row)
+        return None if row is None else SyncedFile(*row)
 
-    async def put_file(self, source_id: str, file: KnownFile) -> None:
+    async def put_file(self, source_id: str, file: SyncedFile) -> None:
         await self._tx.run(
             """
             INSERT INTO knowledge_source_files (tenant, source_id, document_id, size, changed_at, digest, error)
@@ -123,7 +123,7 @@ class SqlSourceStore:
             file.error,
         )
 
-    async def forget_file(self, source_id: str, document_id: str) -> None:
+    async def delete_file(self, source_id: str, document_id: str) -> None:
         await self._tx.run(
             "DELETE FROM knowledge_source_files WHERE tenant = $1 AND source_id = $2 AND document_id = $3",
             self._tenant,
@@ -131,7 +131,7 @@ class SqlSourceStore:
             document_id,
         )
 
-    async def distrust_files(self, source_id: str) -> None:
+    async def invalidate_files(self, source_id: str) -> None:
         await self._tx.run(
             "UPDATE knowledge_source_files SET changed_at = $1 WHERE tenant = $2 AND source_id = $3",
             _NEVER,
@@ -139,7 +139,7 @@ class SqlSourceStore:
             source_id,
         )
 
-    async def answer_to(self, source_id: str, call_id: str) -> str | None:
+    async def response_to(self, source_id: str, call_id: str) -> str | None:
         row = await self._tx.one(
             "SELECT answer FROM knowledge_hook_calls WHERE tenant = $1 AND source_id = $2 AND call_id = $3",
             self._tenant,
@@ -162,7 +162,7 @@ class SqlSourceStore:
             answer,
         )
 
-    async def forget_calls(self, source_id: str, before: int) -> None:
+    async def delete_calls(self, source_id: str, before: int) -> None:
         await self._tx.run(
             "DELETE FROM knowledge_hook_calls WHERE tenant = $1 AND source_id = $2 AND signed_at < $3",
             self._tenant,
@@ -171,26 +171,26 @@ class SqlSourceStore:
         )
 
 
-# What of a source may change after it was made.
-_CHANGING = (
-    *("include", "exclude", "every_seconds", "watch", "enabled", "error", "asked", "due_at", "synced_at"),
-    *("failures", "seen", "done"),
+# Fields that may change.
+_MUTABLE_FIELDS = (
+    *("include", "exclude", "every_seconds", "watch", "enabled", "error", "requested", "due_at", "synced_at"),
+    *("failures", "validator", "last_sync"),
 )
 
 
 class DueSource(NamedTuple):
-    """A source that is to be looked at, now or every few seconds."""
+    """A source with a schedule or a requested sync."""
 
     tenant: str
     source: Source
 
 
 async def sources_to_look_at(transaction: Transaction) -> list[DueSource]:
-    """Return the sources of all tenants that are looked at by themselves, or were asked for."""
+    """Return the sources of all tenants that have a schedule, are watched, or have a requested sync."""
     rows = await transaction.all(
         f"""
         SELECT tenant, {_SOURCE.strip().removeprefix("SELECT")}
-        WHERE enabled = 1 AND kind <> 'hook' AND (watch = 1 OR asked > 0 OR due_at IS NOT NULL)
+        WHERE enabled = 1 AND kind <> 'hook' AND (watch = 1 OR requested > 0 OR due_at IS NOT NULL)
         ORDER BY tenant, source_id
         """
     )
@@ -198,7 +198,7 @@ async def sources_to_look_at(transaction: Transaction) -> list[DueSource]:
 
 
 async def erase_sources(transaction: Transaction, domain: str) -> None:
-    """Remove every source of a domain that is deleted."""
+    """Delete all sources of a deleted domain."""
     for source in await SqlSourceStore(transaction).of_domain(domain):
         await _erase(transaction, source.source_id)
 
@@ -212,7 +212,7 @@ async def _erase(transaction: Transaction, source_id: str) -> None:
 
 def _values(source: Source) -> tuple[Value, ...]:
     values = {name: getattr(source, name) for name in _FIELDS}
-    for name in ("include", "exclude", "done"):
+    for name in ("include", "exclude", "last_sync"):
         values[name] = _encode(values[name]).decode()
     for name in ("watch", "enabled"):
         values[name] = int(values[name])
@@ -223,5 +223,5 @@ def _source(row: Row) -> Source:
     values = dict(zip(_FIELDS, row, strict=True))
     values["include"], values["exclude"] = _patterns(values["include"]), _patterns(values["exclude"])
     values["watch"], values["enabled"] = bool(values["watch"]), bool(values["enabled"])
-    values["done"] = _done(values["done"])
+    values["last_sync"] = _decode_counts(values["last_sync"])
     return Source(**values)

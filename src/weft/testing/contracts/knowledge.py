@@ -105,7 +105,7 @@ class DomainStoreContract:
         await stores.domains.delete("handbook")
         assert await stores.domains.find("handbook") is None
         assert await stores.documents.find(*NAMES) is None
-        assert await stores.documents.kept(*NAMES, 1) is None
+        assert await stores.documents.content(*NAMES, 1) is None
         assert await elsewhere.documents.find(*NAMES) == DOCUMENT
 
     async def test_a_plan_is_a_tenant_s_own(self, stores: ContractStores, elsewhere: ContractStores) -> None:
@@ -134,9 +134,9 @@ class DocumentStoreContract:
         await stores.documents.put(DOCUMENT, b"x", 5)
         assert await stores.documents.find(*NAMES) == DOCUMENT
         assert await stores.documents.find_locked(*NAMES) == DOCUMENT
-        assert await stores.documents.kept(*NAMES, 1) == StoredContent(b"x", None)
+        assert await stores.documents.content(*NAMES, 1) == StoredContent(b"x", None)
         assert await elsewhere.documents.find(*NAMES) is None
-        assert await elsewhere.documents.kept(*NAMES, 1) is None
+        assert await elsewhere.documents.content(*NAMES, 1) is None
 
     async def test_documents_come_in_pages_and_by_state(self, stores: ContractStores) -> None:
         for name in ("c", "a", "b"):
@@ -152,17 +152,17 @@ class DocumentStoreContract:
         self, stores: ContractStores
     ) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
-        assert list(await stores.documents.unfinished("handbook")) == []
-        await stores.documents.advance(*NAMES, done=1, total=2, cut="so")
+        assert list(await stores.documents.incomplete("handbook")) == []
+        await stores.documents.advance(*NAMES, done=1, total=2, layout_hash="so")
         await stores.documents.put(structs.replace(DOCUMENT, version=2, content_version=2), b"y", 6)
-        assert list(await stores.documents.unfinished("handbook")) == [IncompleteDocument(DOCUMENT.document_id, 0)]
-        assert list(await stores.documents.unfinished("other")) == []
+        assert list(await stores.documents.incomplete("handbook")) == [IncompleteDocument(DOCUMENT.document_id, 0)]
+        assert list(await stores.documents.incomplete("other")) == []
         await stores.documents.finish(structs.replace(DOCUMENT, version=2, content_version=2, indexed_at=7), None)
-        assert list(await stores.documents.unfinished("handbook")) == []
-        await stores.documents.advance(*NAMES, done=1, total=2, cut="so")
-        assert list(await stores.documents.unfinished("handbook")) == [IncompleteDocument(DOCUMENT.document_id, 2)]
+        assert list(await stores.documents.incomplete("handbook")) == []
+        await stores.documents.advance(*NAMES, done=1, total=2, layout_hash="so")
+        assert list(await stores.documents.incomplete("handbook")) == [IncompleteDocument(DOCUMENT.document_id, 2)]
         await stores.documents.fail(*NAMES, "no text")
-        assert list(await stores.documents.unfinished("handbook")) == []
+        assert list(await stores.documents.incomplete("handbook")) == []
 
     async def test_documents_are_found_by_what_their_metadata_say(self, stores: ContractStores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
@@ -182,12 +182,12 @@ class DocumentStoreContract:
 
     async def test_a_document_has_one_lease_until_it_is_released_or_expires(self, stores: ContractStores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
-        assert list(await stores.documents.waiting(10, 9)) == [QueuedDocument(*NAMES)]
+        assert list(await stores.documents.queued(10, 9)) == [QueuedDocument(*NAMES)]
         assert await stores.documents.claim(*NAMES, "me", 10, 20) == LeasedDocument(DOCUMENT, "", 0)
-        assert list(await stores.documents.waiting(19, 9)) == []
+        assert list(await stores.documents.queued(19, 9)) == []
         assert await stores.documents.claim(*NAMES, "you", 19, 30) is None
-        assert await stores.documents.held(*NAMES, 1, "you", 30) is None
-        assert await stores.documents.held(*NAMES, 1, "me", 25) == LeasedDocument(DOCUMENT, "", 1)
+        assert await stores.documents.renew_lease(*NAMES, 1, "you", 30) is None
+        assert await stores.documents.renew_lease(*NAMES, 1, "me", 25) == LeasedDocument(DOCUMENT, "", 1)
         assert await stores.documents.claim(*NAMES, "you", 24, 40) is None
         assert await stores.documents.claim(*NAMES, "you", 25, 40) == LeasedDocument(DOCUMENT, "", 1)
         await stores.documents.release(*NAMES, "me", 0)
@@ -202,14 +202,14 @@ class DocumentStoreContract:
         async def starts(holder: str, now: int) -> int:
             held = await stores.documents.claim(*NAMES, holder, now, now + 1)
             assert held is not None
-            return held.starts
+            return held.attempts
 
         await stores.documents.put(DOCUMENT, b"x", 5)
         assert [await starts("me", 10), await starts("you", 11)] == [0, 1]
         # Who takes it again has not ended at it.
         assert [await starts("you", 12), await starts("me", 13)] == [2, 2]
-        assert list(await stores.documents.waiting(14, 9)) == [QueuedDocument(*NAMES, 3)]
-        await stores.documents.advance(*NAMES, done=2, total=5, cut="c1")
+        assert list(await stores.documents.queued(14, 9)) == [QueuedDocument(*NAMES, 3)]
+        await stores.documents.advance(*NAMES, done=2, total=5, layout_hash="c1")
         assert [await starts("you", 15), await starts("me", 16)] == [0, 1]
         await stores.documents.release(*NAMES, "me", 0)
         assert await starts("you", 17) == 0
@@ -219,19 +219,19 @@ class DocumentStoreContract:
     async def test_who_waited_longest_comes_first(self, stores: ContractStores) -> None:
         for name, queued in (("a", 30), ("b", 10), ("c", 20)):
             await stores.documents.put(structs.replace(DOCUMENT, document_id=name), b"x", queued)
-        assert [each.document_id for each in await stores.documents.waiting(99, 2)] == ["b", "c"]
+        assert [each.document_id for each in await stores.documents.queued(99, 2)] == ["b", "c"]
 
     async def test_a_new_version_ends_the_indexing_of_the_old_one(self, stores: ContractStores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
         await stores.documents.claim(*NAMES, "me", 10, 20)
-        await stores.documents.advance(*NAMES, done=2, total=5, cut="c1")
-        held = await stores.documents.held(*NAMES, 1, "me", 20)
+        await stores.documents.advance(*NAMES, done=2, total=5, layout_hash="c1")
+        held = await stores.documents.renew_lease(*NAMES, 1, "me", 20)
         assert held == LeasedDocument(structs.replace(DOCUMENT, chunks_done=2, chunks_total=5), "c1", 0)
         second = later(DOCUMENT, 2)
         await stores.documents.put(second, b"y", 11)
-        assert await stores.documents.held(*NAMES, 1, "me", 20) is None
+        assert await stores.documents.renew_lease(*NAMES, 1, "me", 20) is None
         assert await stores.documents.find(*NAMES) == second
-        assert await stores.documents.kept(*NAMES, 1) is None
+        assert await stores.documents.content(*NAMES, 1) is None
         assert await stores.documents.claim(*NAMES, "you", 12, 20) == LeasedDocument(second, "", 0)
 
     async def test_a_finished_version_is_the_one_that_is_found(self, stores: ContractStores) -> None:
@@ -243,16 +243,16 @@ class DocumentStoreContract:
         assert (found.state, found.indexed_version, found.indexed_content, found.indexed_at) == ("indexed", 1, 1, 9)
         assert (found.chunks, found.chunks_done, found.chunks_total, found.title) == (3, 3, 3, "Found")
         assert (found.indexed_title, found.indexed_type, found.text_bytes) == ("Found", "text/markdown", 4)
-        assert await stores.documents.kept(*NAMES, 1) == StoredContent(b"x", b"text")
+        assert await stores.documents.content(*NAMES, 1) == StoredContent(b"x", b"text")
         await stores.documents.put(structs.replace(later(found, 2), state="pending", title="Next"), b"y", 11)
         pending = await stores.documents.find(*NAMES)
         assert pending is not None
         assert (pending.title, pending.indexed_title) == ("Next", "Found")
         # Until the next one is finished, what is found can be read.
-        assert await stores.documents.kept(*NAMES, 1) == StoredContent(b"x", b"text")
+        assert await stores.documents.content(*NAMES, 1) == StoredContent(b"x", b"text")
         await stores.documents.finish(structs.replace(later(found, 2), chunks=1), None)
-        assert await stores.documents.kept(*NAMES, 1) is None
-        assert await stores.documents.kept(*NAMES, 2) == StoredContent(b"y", None)
+        assert await stores.documents.content(*NAMES, 1) is None
+        assert await stores.documents.content(*NAMES, 2) == StoredContent(b"y", None)
 
     async def test_documents_are_requeued_in_small_batches(self, stores: ContractStores) -> None:
         for name in ("a", "b", "c"):
@@ -260,7 +260,7 @@ class DocumentStoreContract:
             await stores.documents.put(document, b"x", 5)
             await stores.documents.finish(structs.replace(document, chunks=1), None)
         assert await stores.documents.requeued("handbook") == (0, 0)
-        assert [await stores.documents.count_behind("handbook", name) for name in ("", "b", "c")] == [3, 1, 0]
+        assert [await stores.documents.count_after("handbook", name) for name in ("", "b", "c")] == [3, 1, 0]
         assert await stores.documents.requeue("handbook", "", 2, 50) == "b"
         assert await stores.documents.requeued("handbook") == (2, 2)
         states = {
@@ -278,4 +278,4 @@ class DocumentStoreContract:
         await stores.documents.put(DOCUMENT, b"x", 5)
         await stores.documents.delete(*NAMES)
         assert await stores.documents.find(*NAMES) is None
-        assert await stores.documents.kept(*NAMES, 1) is None
+        assert await stores.documents.content(*NAMES, 1) is None

@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from weft.capabilities.knowledge.sources.hooks import SignedCall
-from weft.capabilities.knowledge.sources.model import KnownFile, NotTaken, Source, Synced
+from weft.capabilities.knowledge.sources.model import RejectedDocument, Source, SyncCounts, SyncedFile
 from weft.testing.contracts.stores import ContractStores
 
 SOURCE = Source(
@@ -23,9 +23,9 @@ SOURCE = Source(
     token_digest="0a",  # noqa: S106 - likewise
     principal_id="admin",
     created_at=7,
-    asked=1,
+    requested=1,
 )
-FILE = KnownFile("docs/a.md", 3, 5, "0b")
+FILE = SyncedFile("docs/a.md", 3, 5, "0b")
 
 
 class SourceStoreContract:
@@ -54,12 +54,12 @@ class SourceStoreContract:
             watch=False,
             enabled=False,
             error="away",
-            asked=2,
+            requested=2,
             due_at=9,
             synced_at=8,
             failures=6,
-            seen="looks so",
-            done=Synced(added=1, failed=2, failures=(NotTaken("docs/a.md", "too large"),)),
+            validator="looks so",
+            last_sync=SyncCounts(added=1, failed=2, failures=(RejectedDocument("docs/a.md", "too large"),)),
         )
         await stores.sources.update(changed)
         assert await stores.sources.find("source_1") == changed
@@ -75,9 +75,9 @@ class SourceStoreContract:
         assert known["docs/b.md"].error == "too large"
         assert await stores.sources.file("source_1", "docs/b.md") == known["docs/b.md"]
         assert await stores.sources.file("source_1", "docs/c.md") is None
-        await stores.sources.distrust_files("source_1")
+        await stores.sources.invalidate_files("source_1")
         assert {file.changed_at for file in (await stores.sources.files("source_1")).values()} == {-1}
-        await stores.sources.forget_file("source_1", "docs/a.md")
+        await stores.sources.delete_file("source_1", "docs/a.md")
         assert list(await stores.sources.files("source_1")) == ["docs/b.md"]
 
     async def test_calls_are_known_until_they_are_forgotten(self, stores: ContractStores) -> None:
@@ -85,13 +85,13 @@ class SourceStoreContract:
         await stores.sources.put_call("source_1", SignedCall("two", 6), "second")
         for again in (9, 7):
             await stores.sources.put_call("source_1", SignedCall("one", again), "another")
-        assert await stores.sources.answer_to("source_1", "one") == "first"
-        assert await stores.sources.answer_to("source_2", "one") is None
-        await stores.sources.forget_calls("source_1", 9)
-        assert await stores.sources.answer_to("source_1", "one") == "first"
-        assert await stores.sources.answer_to("source_1", "two") is None
-        await stores.sources.forget_calls("source_1", 10)
-        assert await stores.sources.answer_to("source_1", "one") is None
+        assert await stores.sources.response_to("source_1", "one") == "first"
+        assert await stores.sources.response_to("source_2", "one") is None
+        await stores.sources.delete_calls("source_1", 9)
+        assert await stores.sources.response_to("source_1", "one") == "first"
+        assert await stores.sources.response_to("source_1", "two") is None
+        await stores.sources.delete_calls("source_1", 10)
+        assert await stores.sources.response_to("source_1", "one") is None
 
     async def test_a_source_goes_with_what_is_known_of_its_files_and_calls(self, stores: ContractStores) -> None:
         await stores.sources.add(SOURCE)
@@ -100,7 +100,7 @@ class SourceStoreContract:
         await stores.sources.delete("source_1")
         assert await stores.sources.find("source_1") is None
         assert not await stores.sources.files("source_1")
-        assert await stores.sources.answer_to("source_1", "one") is None
+        assert await stores.sources.response_to("source_1", "one") is None
 
     async def test_tenants_have_their_own_sources(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.sources.add(SOURCE)
@@ -109,6 +109,6 @@ class SourceStoreContract:
         assert await elsewhere.sources.count() == 0
         assert not await elsewhere.sources.files("source_1")
         await stores.sources.put_call("source_1", SignedCall("one", 5), "first")
-        assert await elsewhere.sources.answer_to("source_1", "one") is None
+        assert await elsewhere.sources.response_to("source_1", "one") is None
         await elsewhere.sources.delete("source_1")
         assert await stores.sources.find("source_1") == SOURCE

@@ -18,8 +18,8 @@ from weft.transports.cli.progress import POLL_SECONDS, IndexingFailure, wait_unt
 from weft.transports.cli.render import show
 
 if TYPE_CHECKING:
-    from weft.capabilities.knowledge.sources.model import Synced
-    from weft.capabilities.knowledge.sources.operations import SourceAsked, SourceInfo
+    from weft.capabilities.knowledge.sources.model import SyncCounts
+    from weft.capabilities.knowledge.sources.operations import SourceInfo, SyncRequested
     from weft.client import Client
     from weft.open import Weft
     from weft.transports.cli.target import Target
@@ -31,7 +31,7 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
     source_id: str
     location: str
     error: str | None
-    last: Synced
+    last: SyncCounts
     failed: list[IndexingFailure]
 
 
@@ -59,16 +59,16 @@ def watch(
 @click.command("sync-source", cls=Command, params=[JSON], short_help="Synchronise a source now.")
 @click.argument("domain", shell_complete=complete_name, help="Domain of the source.")
 @click.argument("source_id", help="Source id from list-sources.")
-@click.option("--anew", is_flag=True, help="Read everything again, unchanged documents too.")
+@click.option("--full", is_flag=True, help="Read everything again, unchanged documents too.")
 @click.pass_context
-def sync_source(ctx: click.Context, /, *, domain: str, source_id: str, anew: bool, as_json: bool) -> None:
+def sync_source(ctx: click.Context, /, *, domain: str, source_id: str, full: bool, as_json: bool) -> None:
     """Synchronise a source now; only changed documents are read and indexed.
 
     On the data folder the command waits until they are indexed; a server does it in the background. Needs the
     permission 'admin'.
     """
     target: Target = ctx.obj
-    answer = asyncio.run(_sync(target, domain, source_id, anew=anew))
+    answer = asyncio.run(_sync(target, domain, source_id, full=full))
     if not isinstance(answer, SyncResult):
         show(answer, as_json=as_json, formatter=render_sync_requested)
         return
@@ -77,16 +77,16 @@ def sync_source(ctx: click.Context, /, *, domain: str, source_id: str, anew: boo
         ctx.exit(FAILED)
 
 
-async def _sync(target: Target, domain: str, source_id: str, *, anew: bool) -> SourceAsked | SyncResult:
+async def _sync(target: Target, domain: str, source_id: str, *, full: bool) -> SyncRequested | SyncResult:
     async with target.weft(background=True) as weft:
-        requested = await weft.knowledge.sync_source(domain, source_id, anew=anew)
+        requested = await weft.knowledge.sync_source(domain, source_id, full=full)
         if target.url is not None:
             return requested
         source = await _synced(weft, domain, source_id)
-        changed = source.last.added + source.last.updated
+        changed = source.last_sync.added + source.last_sync.updated
         failed = await wait_until_indexed(weft, domain, lambda name: _is_document_of(source, name), changed)
         return SyncResult(
-            source_id=source_id, location=source.location, error=source.error, last=source.last, failed=failed
+            source_id=source_id, location=source.location, error=source.error, last=source.last_sync, failed=failed
         )
 
 
@@ -100,7 +100,7 @@ async def _synced(weft: Client | Weft, domain: str, source_id: str) -> SourceInf
         if source is None:
             raise SourceNotFound(f"The source '{source_id}' was removed in the meantime.", source_id=source_id)
         # It stays due until the synchronisation ends, so that another process resumes it after a crash.
-        if not source.asked and (source.next_at is None or source.next_at > datetime.now(UTC)):
+        if not source.sync_requested and (source.next_sync_at is None or source.next_sync_at > datetime.now(UTC)):
             return source
         await asyncio.sleep(POLL_SECONDS)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from weft.capabilities.knowledge.documents import DocumentInfo
-    from weft.capabilities.knowledge.model import State
+    from weft.capabilities.knowledge.model import DocumentState
     from weft.client import Client
     from weft.open import Weft
 
@@ -46,7 +46,9 @@ async def wait_until_indexed(
     return [IndexingFailure(each.document_id, each.error or "") for each in failed]
 
 
-async def documents_in(weft: Client | Weft, domain: str, state: State, includes: DocumentFilter) -> list[DocumentInfo]:
+async def documents_in(
+    weft: Client | Weft, domain: str, state: DocumentState, includes: DocumentFilter
+) -> list[DocumentInfo]:
     """Return the included documents in a state."""
     found: list[DocumentInfo] = []
     cursor: str | None = None

@@ -1,1 +1,1 @@
-"""Sources."""
+"""Sources of knowledge: folders, URLs and hooks that documents come from."""

@@ -1,4 +1,4 @@
-"""What a source of knowledge is, which of its files are wanted, and when it is to be looked at again."""
+"""Sources of knowledge: their files, their schedule and the names of their documents."""
 
 from __future__ import annotations
 
@@ -18,86 +18,85 @@ from weft.kernel.identity import ANYONE, PERMISSION, Permission
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-MOST_SOURCES = 100
-# A folder with more in it, wanted or not, is not one for a domain; nobody should wait for the listing of a whole disk.
-MOST_ENTRIES = 100_000
-MOST_LEVELS = 64
-# So many failures are told one by one: all that one call to a hook can bring about.
-MOST_FAILURES = 100
-LEAST_SECONDS = 60
+MAX_SOURCES = 100
+# Limits of a folder, included files or not, so that nobody lists a whole disk.
+MAX_FOLDER_ENTRIES = 100_000
+MAX_FOLDER_DEPTH = 64
+# Failures reported individually: as many as one hook call can cause.
+MAX_REPORTED_FAILURES = 100
+MIN_INTERVAL_SECONDS = 60
 SECOND = 1_000_000
 ADMINS = (f"{PERMISSION}{Permission.ADMIN}",)
 _TOKEN_BYTES = 32
-_LONGEST_NAME = 500
+_MAX_NAME_LENGTH = 500
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-# What could not be looked at is looked at again after so long, where somebody watches; after twice as long each time
-# that it fails once more, up to so many times.
+# Exponential backoff of a watched source after a failed sync.
 _RETRY_SECONDS = 60
-_MOST_DOUBLINGS = 6
-# How a source is asked for: to be looked at, or to be read anew as well, as if nothing were known of it.
-ASKED, ASKED_ANEW = 1, 2
+_MAX_DOUBLINGS = 6
+# Requested syncs; a full one reads unchanged files again.
+SYNC_REQUESTED, FULL_SYNC_REQUESTED = 1, 2
 
-Kind = Literal["folder", "url", "hook"]
+SourceKind = Literal["folder", "url", "hook"]
 
-SourceId = Annotated[str, msgspec.Meta(pattern=r"^source_[0-9a-f]{16}\Z", description="As list_sources shows it.")]
+SourceId = Annotated[str, msgspec.Meta(pattern=r"^source_[0-9a-f]{16}\Z", description="Id of the source.")]
 Globs = Annotated[tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=200)], ...], msgspec.Meta(max_length=50)]
 
 
 class SourceNotFound(NotFound):
-    """There is no such source in the domain."""
+    """The source does not exist in the domain."""
 
     code = "SOURCE_NOT_FOUND"
-    hint = "See the sources there are with `knowledge.list_sources`."
+    hint = "List the sources with `knowledge.list_sources`."
     related = ("knowledge",)
 
 
 class TooManySources(Conflict):
-    """The tenant has as many sources as it may have."""
+    """The tenant has the maximum number of sources."""
 
     code = "TOO_MANY_SOURCES"
-    hint = "Remove one that is no longer needed; one folder can hold many documents."
+    hint = "Remove an unused source, or put several documents into one folder."
     related = ("knowledge",)
 
 
 class SourcesOverlap(Conflict):
-    """Another source of the domain could give a document the same name."""
+    """Another source of the domain could create documents with the same ids."""
 
     code = "SOURCES_OVERLAP"
-    hint = "Choose a prefix that neither begins the other source's prefix nor is begun by it, or remove that source."
+    hint = "Choose a prefix that is not a prefix of the other source's, and the other way round; or remove that source."
     related = ("knowledge",)
 
 
 class FolderRefused(Rejected):
-    """Weft does not read this folder."""
+    """This folder is not allowed."""
 
     code = "FOLDER_REFUSED"
-    hint = "Name a folder inside one that whoever runs Weft has listed in WEFT_KNOWLEDGE_FOLDERS."
+    hint = "Choose a folder inside one of those that the operator listed in WEFT_KNOWLEDGE_FOLDERS."
     related = ("knowledge",)
 
 
 class HookRefused(NotFound):
-    """There is no such hook, or the call is not signed as it must be."""
+    """The hook does not exist, or the signature of the call is invalid."""
 
     code = "HOOK_REFUSED"
     hint = "Use the URL from `knowledge.add_source`, sign the body with the source's secret, and send the current time."
 
 
-class NotTaken(msgspec.Struct, frozen=True):
-    """A document that a source could not put, and why."""
+class RejectedDocument(msgspec.Struct, frozen=True):
+    """A document of a source that could not be put, with the reason."""
 
     document_id: str
     reason: str
 
 
-class Synced(msgspec.Struct, frozen=True):
-    """What the last look at a source changed; ``failures`` are the first of those that failed."""
+class SyncCounts(msgspec.Struct, frozen=True):
+    """Result of a sync; ``failures`` are the first of the failed documents."""
 
     added: int = 0
     updated: int = 0
     removed: int = 0
     unchanged: int = 0
     failed: int = 0
-    failures: tuple[NotTaken, ...] = ()
+    failures: tuple[RejectedDocument, ...] = ()
 
     @property
     def changed(self) -> int:
@@ -107,22 +106,22 @@ class Synced(msgspec.Struct, frozen=True):
     def figures(self) -> dict[str, int]:
         return {name: value for name, value in msgspec.structs.asdict(self).items() if name != "failures"}
 
-    def __add__(self, other: Synced) -> Synced:
+    def __add__(self, other: SyncCounts) -> SyncCounts:
         summed = {name: value + other.figures[name] for name, value in self.figures.items()}
-        return Synced(**summed, failures=(*self.failures, *other.failures)[:MOST_FAILURES])
+        return SyncCounts(**summed, failures=(*self.failures, *other.failures)[:MAX_REPORTED_FAILURES])
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Where documents of a domain come from. ``location`` is a folder or an address; a hook has none.
+    """A source of documents of a domain. ``location`` is a folder or a URL; a hook has none.
 
-    ``error`` is why the last look failed; a source that is not enabled says why it was stopped there. ``failures`` is
-    how many looks in a row failed, or could not take everything. ``seen`` is what it looked like when it was last
-    looked at as a whole.
+    ``error`` is why the last sync failed, or why the source was disabled. ``failures`` is the number of consecutive
+    syncs that failed, completely or in part. ``validator`` detects changes: a hash of the folder listing, or the HTTP
+    validators of a URL.
     """
 
     source_id: str
     domain: str
-    kind: Kind
+    kind: SourceKind
     location: str
     prefix: str
     include: tuple[str, ...] = ANYONE
@@ -135,48 +134,48 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     enabled: bool = True
     error: str | None = None
-    asked: int = 0
+    requested: int = 0
     due_at: int | None = None
     synced_at: int | None = None
     failures: int = 0
-    seen: str = ""
-    done: Synced = Synced()
+    validator: str = ""
+    last_sync: SyncCounts = SyncCounts()
 
     def __repr__(self) -> str:
         return f"Source({self.source_id!r})"
 
     @property
     def shown_location(self) -> str:
-        """Return enough of the place to know it by: the query of an address may be as good as a secret."""
+        """Return the location without the query of a URL, which may contain a secret."""
         if self.kind != "url":
             return self.location
         parts = urlsplit(self.location)
         return f"{parts.scheme}://{parts.netloc}{parts.path}{'?...' if parts.query else ''}"
 
     def is_due(self, now: int) -> bool:
-        return self.enabled and self.kind != "hook" and (bool(self.asked) or (self.due_at or now + 1) <= now)
+        return self.enabled and self.kind != "hook" and (bool(self.requested) or (self.due_at or now + 1) <= now)
 
     def next_due(self, now: int) -> int | None:
-        """Return when a source that was looked at just now is to be looked at again."""
+        """Return the time of the next sync after one that ended now."""
         every = self.every_seconds
         if self.failures and self.watch:
-            pause = _RETRY_SECONDS * 2 ** min(self.failures - 1, _MOST_DOUBLINGS)
-            every = min(every or pause, pause)
+            backoff = _RETRY_SECONDS * 2 ** min(self.failures - 1, _MAX_DOUBLINGS)
+            every = min(every or backoff, backoff)
         return None if every is None else now + every * SECOND
 
 
-class File(NamedTuple):
-    """A file of a source as it is listed; ``changed_at`` is when it was last written, in nanoseconds."""
+class SourceFile(NamedTuple):
+    """A file in a folder; ``changed_at`` is its modification time in nanoseconds."""
 
     path: str
     size: int
     changed_at: int
 
 
-class KnownFile(msgspec.Struct, frozen=True):
-    """What is known of a file that was read: enough to tell whether it must be read again.
+class SyncedFile(msgspec.Struct, frozen=True):
+    """A file that was read, to detect whether it has changed.
 
-    ``digest`` is that of what was last put of it, empty if nothing was: by it a source knows a document for its own.
+    ``digest`` is that of the document that was put, empty if none was; it identifies the source's own document.
     """
 
     document_id: str
@@ -186,10 +185,10 @@ class KnownFile(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-def is_wanted(path: str, include: Iterable[str], exclude: Iterable[str]) -> bool:
-    """Tell whether a file is to become a document. A pattern is of the whole path, ``*`` also of several folders.
+def is_included(path: str, include: Iterable[str], exclude: Iterable[str]) -> bool:
+    """Whether a file becomes a document. A pattern matches the whole path, and ``*`` also matches slashes.
 
-    A pattern without a slash is of the name alone.
+    A pattern without a slash matches the file name alone.
     """
     name = path.rpartition("/")[2]
 
@@ -199,49 +198,49 @@ def is_wanted(path: str, include: Iterable[str], exclude: Iterable[str]) -> bool
     return any(map(matches, include)) and not any(map(matches, exclude))
 
 
-def is_left_out(folder: str, exclude: Iterable[str]) -> bool:
-    """Tell whether everything in a folder is left out, whatever it is called: then nobody need look into it."""
+def is_excluded_folder(folder: str, exclude: Iterable[str]) -> bool:
+    """Whether all files of a folder are excluded, so that it need not be listed."""
     return any(pattern.endswith("/*") and fnmatchcase(f"{folder}/", pattern) for pattern in exclude)
 
 
-def look_of(files: Sequence[File]) -> str:
-    """Return what a folder looks like: the same as long as no file came, went or was written."""
+def listing_fingerprint(files: Sequence[SourceFile]) -> str:
+    """Return a hash of a folder listing, which changes if a file is added, removed or written."""
     digest = hashlib.sha256()
     for file in files:
         digest.update(f"{file.path}\0{file.size}\0{file.changed_at}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 
-def document_of_url(url: str) -> str:
-    """Return what the document of an address is called if nobody says."""
+def document_id_of_url(url: str) -> str:
+    """Return the default document id of a URL."""
     parts = urlsplit(url)
     path = "/".join(part for part in parts.path.split("/") if part not in {"", ".", ".."})
     return "/".join(filter(None, (parts.hostname or "", path)))[:500]
 
 
-def document_of(source: Source, path: str) -> str:
-    """Return what the document of a file is called; one whose name no text can hold gets one that can."""
+def document_id_of_file(source: Source, path: str) -> str:
+    """Return the document id of a file; bytes that are not UTF-8 are escaped."""
     name = f"{source.prefix}{path}".encode("utf-8", "backslashreplace").decode()
     return name.replace("\x00", "")
 
 
-def check_name(name: str) -> None:
-    """Refuse what cannot be the name of a document."""
-    if len(name) > _LONGEST_NAME or _CONTROL.search(name):
+def check_document_name(name: str) -> None:
+    """Reject an invalid document id."""
+    if len(name) > _MAX_NAME_LENGTH or _CONTROL.search(name):
         raise InvalidInput(
-            f"document_id: with its source's prefix it may have {_LONGEST_NAME} characters, none of them to control.",
+            f"document_id: at most {_MAX_NAME_LENGTH} characters with the source's prefix, no control characters.",
             field="document_id",
         )
 
 
 def check_prefix(prefix: str) -> None:
-    """Refuse what would not begin the name of a document."""
+    """Reject absolute paths and path traversal."""
     if prefix.startswith("/") or {".", ".."} & set(prefix.split("/")):
-        raise InvalidInput("prefix: give the beginning of a relative path, such as handbook/.", field="prefix")
+        raise InvalidInput("prefix: must be the beginning of a relative path, such as handbook/", field="prefix")
 
 
-def could_name_alike(one: Source, other: Source) -> bool:
-    """Tell whether two sources could call their documents the same. An address has just one, called by its prefix."""
+def names_overlap(one: Source, other: Source) -> bool:
+    """Whether two sources could create the same document id. A URL has one document, whose id is the prefix."""
     shorter, longer = sorted((one, other), key=lambda source: len(source.prefix))
     if shorter.kind == "url":
         return shorter.prefix == longer.prefix
@@ -253,7 +252,7 @@ def new_token() -> str:
 
 
 def token_digest(token: str) -> str:
-    """Return what a token is known by: the token itself is not kept."""
+    """Return the digest of a token; the token itself is not stored."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""What callers can ask of the sources of a domain."""
+"""Operations on the sources of a domain."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from weft.capabilities.events.webhooks.model import AddressNotAllowed, Secret, U
 from weft.capabilities.knowledge.domains import Domains
 from weft.capabilities.knowledge.model import DomainName, DomainNotFound, check_document_id
 from weft.capabilities.knowledge.sources.model import (
-    ASKED,
-    ASKED_ANEW,
-    LEAST_SECONDS,
-    MOST_SOURCES,
+    FULL_SYNC_REQUESTED,
+    MAX_SOURCES,
+    MIN_INTERVAL_SECONDS,
+    SYNC_REQUESTED,
     FolderRefused,
     Globs,
-    Kind,
     Source,
     SourceId,
+    SourceKind,
     SourceNotFound,
     SourcesOverlap,
-    Synced,
+    SyncCounts,
     TooManySources,
     check_prefix,
-    could_name_alike,
-    document_of_url,
+    document_id_of_url,
+    names_overlap,
     new_token,
     token_digest,
 )
-from weft.capabilities.knowledge.sources.store import SourceDesk
-from weft.capabilities.knowledge.sources.sync import SourceSync, Supply
+from weft.capabilities.knowledge.sources.store import SourceControl
+from weft.capabilities.knowledge.sources.sync import SourceDocuments, SourceSync
 from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import InvalidInput
 from weft.kernel.identity import ANYONE, Actor, Permission
@@ -42,96 +42,94 @@ from weft.kernel.operation import Audience, Effect, RateClass, Request, Response
 
 _ONE_PLACE = "With the kind folder give folder, with the kind url give url, with the kind hook neither."
 Include = Annotated[
-    Globs, msgspec.Meta(min_length=1, description="Files to take, such as *.md or guides/*; all if left out.")
+    Globs, msgspec.Meta(min_length=1, description="Files to include, such as *.md or guides/*; default: all.")
 ]
-Exclude = Annotated[Globs, msgspec.Meta(description="Files to leave out, such as drafts/*.")]
+Exclude = Annotated[Globs, msgspec.Meta(description="Files to exclude, such as drafts/*.")]
 Every = Annotated[
-    int, msgspec.Meta(ge=LEAST_SECONDS, le=31_536_000, description="Look at it again after so many seconds.")
+    int, msgspec.Meta(ge=MIN_INTERVAL_SECONDS, le=31_536_000, description="Interval between syncs, in seconds.")
 ]
-Watch = Annotated[bool, msgspec.Meta(description="Of a folder: look at it every few seconds.")]
+Watch = Annotated[bool, msgspec.Meta(description="Watch a folder for changes.")]
 Prefix = Annotated[
     str,
     msgspec.Meta(
         max_length=200,
         pattern=r"^[^\x00-\x1f\x7f]*\Z",
-        description="What the names of its documents begin with, such as handbook/. For an address, the whole name.",
+        description="Prefix of its document ids, such as handbook/. For a URL, the whole id.",
     ),
 ]
 
 
 class AddSource(Request):
-    """A domain, and where documents of it come from: one of folder and url, or neither for a hook."""
+    """A new source of a domain: give folder, url, or neither for a hook."""
 
     domain: DomainName
     kind: Annotated[
-        Kind,
+        SourceKind,
         msgspec.Meta(
-            description="folder: files of a folder on the server; url: what one address gives; hook: what signed calls "
-            "to the hook bring."
+            description="folder: files of a folder on the server; url: the document at a URL; hook: documents in "
+            "signed calls to the hook."
         ),
     ]
     folder: Annotated[
         Annotated[str, msgspec.Meta(min_length=1, max_length=1_000, pattern=r"^[^\x00]+\Z")] | None,
-        msgspec.Meta(description="A folder inside one of those that Weft may read."),
+        msgspec.Meta(description="Folder on the server, inside an allowed one."),
     ] = None
-    url: Annotated[
-        Url | None, msgspec.Meta(description="What gives the document: http or https, without credentials in it.")
-    ] = None
+    url: Annotated[Url | None, msgspec.Meta(description="URL of the document: http or https, without credentials.")] = (
+        None
+    )
     prefix: Prefix = ""
     include: Include = ANYONE
     exclude: Exclude = ()
     every_seconds: Every | None = None
     watch: Watch = False
-    secret: Annotated[
-        Secret | None, msgspec.Meta(description="What calls to the hook are signed with. One is made if left out.")
-    ] = None
+    secret: Annotated[Secret | None, msgspec.Meta(description="Secret that signs hook calls; default: generated.")] = (
+        None
+    )
 
 
 class ListSources(Request):
-    """Whose sources to list."""
+    """A domain."""
 
     domain: DomainName
 
 
 class UpdateSource(Request):
-    """A source, and what shall be different."""
+    """A source and the fields to change."""
 
     domain: DomainName
     source_id: SourceId
-    enabled: Annotated[bool | None, msgspec.Meta(description="True goes on with it; false stops it.")] = None
+    enabled: Annotated[bool | None, msgspec.Meta(description="False disables it.")] = None
     include: Include | None = None
     exclude: Exclude | None = None
     every_seconds: Annotated[
         Annotated[int, msgspec.Meta(ge=0, le=31_536_000)] | None,
-        msgspec.Meta(description=f"Look at it again after so many seconds, at least {LEAST_SECONDS}; 0 for never."),
+        msgspec.Meta(description=f"Interval between syncs, at least {MIN_INTERVAL_SECONDS} seconds; 0: none."),
     ] = None
     watch: Watch | None = None
 
 
 class RemoveSource(Request):
-    """Which source to remove, and what becomes of its documents."""
+    """A source to remove, with or without its documents."""
 
     domain: DomainName
     source_id: SourceId
-    documents: Annotated[
-        bool, msgspec.Meta(description="True removes the documents that came from it as well; else they stay.")
-    ] = False
+    documents: Annotated[bool, msgspec.Meta(description="Also remove its documents.")] = False
 
 
 class SyncSource(Request):
-    """Which source to look at now."""
+    """A source to sync."""
 
     domain: DomainName
     source_id: SourceId
-    anew: Annotated[bool, msgspec.Meta(description="Read everything again, also what seems unchanged.")] = False
+    full: Annotated[bool, msgspec.Meta(description="Read unchanged files again.")] = False
 
 
 class SourceInfo(Response, omit_defaults=False):
-    """A source; its secret is not told. ``last`` is what the last look at it changed, ``error`` why it failed if so."""
+    """A source, without its secret. ``last_sync`` is the result of the last sync, ``error`` why it failed."""
 
     source_id: str
     domain: str
-    kind: Kind
+    kind: SourceKind
     location: str
     prefix: str
     include: tuple[str, ...]
@@ -142,14 +140,14 @@ class SourceInfo(Response, omit_defaults=False):
     created_at: datetime
     enabled: bool
     error: str | None
-    asked: bool
+    sync_requested: bool
     synced_at: datetime | None
-    next_at: datetime | None
-    last: Synced
+    next_sync_at: datetime | None
+    last_sync: SyncCounts
 
 
 class SourceAdded(SourceInfo, omit_defaults=False):
-    """A new source with the path of its hook and the secret that calls to it are signed with: shown this once."""
+    """A new source with the path of its hook and the secret for signing calls, which is only shown once."""
 
     on_record = ("source_id",)
 
@@ -167,26 +165,26 @@ class SourceList(Response):
 
 
 class SourceRemoved(Response):
-    """The source is gone, and with it so many documents."""
+    """The removed source and the number of removed documents."""
 
     source_id: str
     documents: int
 
 
-class SourceAsked(Response):
-    """The source is looked at as soon as can be; list_sources shows how that went."""
+class SyncRequested(Response):
+    """The sync is requested; list_sources shows its result."""
 
     source_id: str
 
 
 class SourceRegistry(msgspec.Struct, frozen=True):
-    """The sources of domains that the caller may look into."""
+    """Sources of the domains that the caller can see."""
 
     sources: SourceSync
     domains: Domains
 
     async def find(self, domain: str, source_id: str, *, lock: bool = False) -> Source:
-        """Return a source; ``lock`` its domain and then the source, for whoever changes it."""
+        """Return a source; ``lock`` locks its domain and then the source."""
         await (self.domains.lock(domain) if lock else self.domains.find(domain))
         store = self.sources.sources
         found = await (store.find_locked(source_id) if lock else store.find(source_id))
@@ -195,10 +193,10 @@ class SourceRegistry(msgspec.Struct, frozen=True):
         return found
 
 
-async def _check_place(request: AddSource, actor: Actor, desk: SourceDesk) -> None:
-    """Refuse what could not be read, before a transaction waits for it."""
-    _check_terms(request)
-    await desk.check(actor, request.kind, _location_of(request))
+async def _check_place(request: AddSource, actor: Actor, control: SourceControl) -> None:
+    """Check the location before the transaction."""
+    _check_kind(request)
+    await control.check(actor, request.kind, _location_of(request))
 
 
 @operation(
@@ -216,19 +214,19 @@ async def _check_place(request: AddSource, actor: Actor, desk: SourceDesk) -> No
     errors=(DomainNotFound, TooManySources, SourcesOverlap, FolderRefused, AddressNotAllowed),
     prepare=_check_place,
 )
-async def add_source(request: AddSource, registered: SourceRegistry, desk: SourceDesk) -> SourceAdded:
-    """Have a domain take its documents from a folder, an address or signed calls, and keep up with them."""
-    sources = registered.sources
-    domain = await registered.domains.lock(request.domain)
-    if await sources.sources.count() >= MOST_SOURCES:
-        raise TooManySources(f"There are {MOST_SOURCES} sources already.")
+async def add_source(request: AddSource, registry: SourceRegistry, control: SourceControl) -> SourceAdded:
+    """Add a source to a domain: a folder, a URL or a hook, whose documents are kept in sync."""
+    sources = registry.sources
+    domain = await registry.domains.lock(request.domain)
+    if await sources.sources.count() >= MAX_SOURCES:
+        raise TooManySources(f"There are already {MAX_SOURCES} sources.")
     token = new_token()
     source = _made(request, sources, token)
-    if any(could_name_alike(source, each) for each in await sources.sources.of_domain(domain.domain)):
-        raise SourcesOverlap("Another source of this domain could name its documents like this.", field="prefix")
+    if any(names_overlap(source, each) for each in await sources.sources.of_domain(domain.domain)):
+        raise SourcesOverlap("Another source of this domain could create the same document ids.", field="prefix")
     await sources.sources.add(source)
-    await sources.tell("knowledge_source.added", source)
-    desk.wake()
+    await sources.publish("knowledge_source.added", source)
+    control.wake()
     hook = f"/v1/knowledge/hooks/{sources.actor.tenant}/{source.source_id}/{token}"
     return SourceAdded(**structs.asdict(_info(source)), hook=hook, secret=source.secret)
 
@@ -244,10 +242,10 @@ async def add_source(request: AddSource, registered: SourceRegistry, desk: Sourc
     audience=Audience.NOT_SUBAGENTS,
     errors=(DomainNotFound,),
 )
-async def list_sources(request: ListSources, registered: SourceRegistry) -> SourceList:
-    """List where a domain takes its documents from, with how the last look at each went."""
-    domain = await registered.domains.find(request.domain)
-    found = await registered.sources.sources.of_domain(domain.domain)
+async def list_sources(request: ListSources, registry: SourceRegistry) -> SourceList:
+    """List the sources of a domain, with the result of the last sync."""
+    domain = await registry.domains.find(request.domain)
+    found = await registry.sources.sources.of_domain(domain.domain)
     return SourceList(sources=[_info(source) for source in found])
 
 
@@ -263,17 +261,17 @@ async def list_sources(request: ListSources, registered: SourceRegistry) -> Sour
     audited=True,
     errors=(DomainNotFound, SourceNotFound),
 )
-async def update_source(request: UpdateSource, registered: SourceRegistry, desk: SourceDesk) -> SourceInfo:
-    """Change when a source is looked at, which files are taken from it, or whether it is at all."""
+async def update_source(request: UpdateSource, registry: SourceRegistry, control: SourceControl) -> SourceInfo:
+    """Change the schedule or the files of a source, or enable or disable it."""
     given = structs.asdict(request).items()
     changes = {name: value for name, value in given if value is not None and name not in {"domain", "source_id"}}
     if not changes:
-        raise InvalidInput("Say what shall be different.", field="enabled")
-    before = await registered.find(request.domain, request.source_id, lock=True)
-    after = _changed(before, changes, registered.sources.now)
-    await registered.sources.sources.update(after)
-    await registered.sources.tell("knowledge_source.updated", after, enabled=after.enabled)
-    desk.wake()
+        raise InvalidInput("Give at least one field to change.", field="enabled")
+    before = await registry.find(request.domain, request.source_id, lock=True)
+    after = _changed(before, changes, registry.sources.now)
+    await registry.sources.sources.update(after)
+    await registry.sources.publish("knowledge_source.updated", after, enabled=after.enabled)
+    control.wake()
     return _info(after)
 
 
@@ -289,14 +287,14 @@ async def update_source(request: UpdateSource, registered: SourceRegistry, desk:
     audited=True,
     errors=(DomainNotFound, SourceNotFound),
 )
-async def remove_source(request: RemoveSource, registered: SourceRegistry, supply: Supply) -> SourceRemoved:
-    """Stop taking documents from a source; those that came from it stay, unless you say otherwise."""
-    source = await registered.find(request.domain, request.source_id, lock=True)
+async def remove_source(request: RemoveSource, registry: SourceRegistry, supply: SourceDocuments) -> SourceRemoved:
+    """Remove a source. Its documents stay, unless ``documents`` is set."""
+    source = await registry.find(request.domain, request.source_id, lock=True)
     removed = 0
     if request.documents:
         removed = await supply.remove_all(source)
-    await registered.sources.sources.delete(source.source_id)
-    await registered.sources.tell("knowledge_source.removed", source, documents=removed)
+    await registry.sources.sources.delete(source.source_id)
+    await registry.sources.publish("knowledge_source.removed", source, documents=removed)
     return SourceRemoved(source_id=source.source_id, documents=removed)
 
 
@@ -312,33 +310,33 @@ async def remove_source(request: RemoveSource, registered: SourceRegistry, suppl
     audience=Audience.NOT_SUBAGENTS,
     errors=(DomainNotFound, SourceNotFound),
 )
-async def sync_source(request: SyncSource, registered: SourceRegistry, desk: SourceDesk) -> SourceAsked:
-    """Have a source looked at now, whatever its schedule says: only what has changed is read and indexed again."""
-    source = await registered.find(request.domain, request.source_id, lock=True)
+async def sync_source(request: SyncSource, registry: SourceRegistry, control: SourceControl) -> SyncRequested:
+    """Sync a source now. Only changed files are read and indexed, unless ``full`` is set."""
+    source = await registry.find(request.domain, request.source_id, lock=True)
     if source.kind == "hook":
-        raise InvalidInput("source_id: documents of a hook come when it is called.", field="source_id")
+        raise InvalidInput("source_id: a hook cannot be synced; it receives documents in calls.", field="source_id")
     if not source.enabled:
-        raise InvalidInput("source_id: this source is stopped; enable it first.", field="source_id")
-    asked = max(source.asked, ASKED_ANEW if request.anew else ASKED)
-    await registered.sources.sources.update(structs.replace(source, asked=asked))
-    desk.wake()
-    return SourceAsked(source_id=source.source_id)
+        raise InvalidInput("source_id: this source is disabled; enable it first.", field="source_id")
+    requested = max(source.requested, FULL_SYNC_REQUESTED if request.full else SYNC_REQUESTED)
+    await registry.sources.sources.update(structs.replace(source, requested=requested))
+    control.wake()
+    return SyncRequested(source_id=source.source_id)
 
 
-def _check_terms(request: AddSource) -> None:
-    """Refuse what does not go with the kind of source."""
+def _check_kind(request: AddSource) -> None:
+    """Reject parameters that do not fit the kind of source."""
     for field in ("folder", "url"):
         is_given, is_meant = getattr(request, field) is not None, request.kind == field
         if is_meant and not is_given:
-            raise InvalidInput(f"{field}: give {field}: where the documents are.", hint=_ONE_PLACE, field=field)
+            raise InvalidInput(f"{field}: required for the kind {field}.", hint=_ONE_PLACE, field=field)
         if is_given and not is_meant:
-            raise InvalidInput(f"{field}: goes only with the kind {field}.", hint=_ONE_PLACE, field=field)
+            raise InvalidInput(f"{field}: only allowed for the kind {field}.", hint=_ONE_PLACE, field=field)
     if request.url is not None:
         check_url(request.url)
     if request.watch and request.kind != "folder":
         raise InvalidInput("watch: only a folder can be watched; give every_seconds.", field="watch")
     if request.kind == "hook" and request.every_seconds is not None:
-        raise InvalidInput("every_seconds: documents of a hook come when it is called.", field="every_seconds")
+        raise InvalidInput("every_seconds: a hook has no schedule.", field="every_seconds")
     check_prefix(request.prefix)
 
 
@@ -357,7 +355,7 @@ def _made(request: AddSource, sources: SourceSync, token: str) -> Source:
         token_digest=token_digest(token),
         principal_id=sources.actor.principal_id,
         created_at=sources.now,
-        asked=0 if request.kind == "hook" else ASKED,
+        requested=0 if request.kind == "hook" else SYNC_REQUESTED,
     )
 
 
@@ -366,31 +364,31 @@ def _location_of(request: AddSource) -> str:
 
 
 def _prefix_of(request: AddSource) -> str:
-    """Return what names of documents begin with; of an address, what its one document is called."""
+    """Return the prefix of document ids; for a URL, the id of its document."""
     if request.url is None:
         return request.prefix
-    name = request.prefix or document_of_url(request.url)
+    name = request.prefix or document_id_of_url(request.url)
     check_document_id(name)
     return name
 
 
 def _check_changes(source: Source, changes: Mapping[str, object]) -> None:
     every = changes.get("every_seconds")
-    if isinstance(every, int) and 0 < every < LEAST_SECONDS:
-        raise InvalidInput(f"every_seconds: at least {LEAST_SECONDS}, or 0 for never.", field="every_seconds")
+    if isinstance(every, int) and 0 < every < MIN_INTERVAL_SECONDS:
+        raise InvalidInput(f"every_seconds: at least {MIN_INTERVAL_SECONDS}, or 0 for never.", field="every_seconds")
     if (changes.get("watch") and source.kind != "folder") or (every and source.kind == "hook"):
-        raise InvalidInput(f"A source of the kind {source.kind} is not looked at like this.", field="watch")
+        raise InvalidInput(f"Not allowed for a source of the kind {source.kind}.", field="watch")
 
 
 def _changed(source: Source, changes: Mapping[str, object], now: int) -> Source:
     _check_changes(source, changes)
     after = structs.replace(source, **changes)
-    # 0 stands for never.
+    # 0 means never.
     after = structs.replace(after, every_seconds=after.every_seconds or None)
     if after.enabled and not source.enabled:
-        after = structs.replace(after, error=None, asked=0 if source.kind == "hook" else ASKED)
+        after = structs.replace(after, error=None, requested=0 if source.kind == "hook" else SYNC_REQUESTED)
     if (after.include, after.exclude) != (source.include, source.exclude):
-        after = structs.replace(after, seen="", asked=max(after.asked, ASKED))
+        after = structs.replace(after, validator="", requested=max(after.requested, SYNC_REQUESTED))
     return structs.replace(after, due_at=after.next_due(now) if "every_seconds" in changes else after.due_at)
 
 
@@ -409,8 +407,8 @@ def _info(source: Source) -> SourceInfo:
         created_at=from_micros(source.created_at),
         enabled=source.enabled,
         error=source.error,
-        asked=bool(source.asked),
+        sync_requested=bool(source.requested),
         synced_at=optional_datetime(source.synced_at),
-        next_at=optional_datetime(source.due_at),
-        last=source.done,
+        next_sync_at=optional_datetime(source.due_at),
+        last_sync=source.last_sync,
     )

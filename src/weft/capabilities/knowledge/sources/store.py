@@ -1,4 +1,4 @@
-"""What sources of knowledge need of storage, of folders and of the network."""
+"""Ports of knowledge sources: storage, folders, HTTP and the sync job."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from weft.capabilities.knowledge.sources.hooks import SignedCall
-    from weft.capabilities.knowledge.sources.model import File, Kind, KnownFile, Source
+    from weft.capabilities.knowledge.sources.model import Source, SourceFile, SourceKind, SyncedFile
     from weft.kernel.identity import Actor
 
 
 class SourceStore(Protocol):
-    """The sources of the transaction's tenant, and what each of them has put."""
+    """Sources of the transaction's tenant, their files and hook calls."""
 
     async def add(self, source: Source) -> None: ...
 
     async def find(self, source_id: str) -> Source | None: ...
 
     async def find_locked(self, source_id: str) -> Source | None:
-        """Return a source, before anyone else can change it."""
+        """Return a source with a row lock."""
         ...
 
     async def of_domain(self, domain: str) -> Sequence[Source]:
@@ -27,94 +27,94 @@ class SourceStore(Protocol):
         ...
 
     async def count(self) -> int:
-        """Return how many sources the tenant has."""
+        """Return the number of sources of the tenant."""
         ...
 
     async def update(self, source: Source) -> None:
-        """Write down how a source stands."""
+        """Update the changeable fields of a source."""
         ...
 
     async def delete(self, source_id: str) -> None:
-        """Remove a source and what is known of its files, but not its documents."""
+        """Delete a source with its files and calls, but not its documents."""
         ...
 
-    async def files(self, source_id: str) -> Mapping[str, KnownFile]:
-        """Return what is known of a source's files, by the documents they became."""
+    async def files(self, source_id: str) -> Mapping[str, SyncedFile]:
+        """Return the files of a source, by document id."""
         ...
 
-    async def file(self, source_id: str, document_id: str) -> KnownFile | None:
-        """Return what is known of the file that became a document."""
+    async def file(self, source_id: str, document_id: str) -> SyncedFile | None:
+        """Return the file of a document."""
         ...
 
-    async def put_file(self, source_id: str, file: KnownFile) -> None: ...
+    async def put_file(self, source_id: str, file: SyncedFile) -> None: ...
 
-    async def forget_file(self, source_id: str, document_id: str) -> None: ...
+    async def delete_file(self, source_id: str, document_id: str) -> None: ...
 
-    async def distrust_files(self, source_id: str) -> None:
-        """Have every file looked like changed, so that it is read again."""
+    async def invalidate_files(self, source_id: str) -> None:
+        """Mark all files as changed, so that they are read again."""
         ...
 
-    async def answer_to(self, source_id: str, call_id: str) -> str | None:
-        """Return what a call to a source's hook was answered, if it was taken and is not forgotten."""
+    async def response_to(self, source_id: str, call_id: str) -> str | None:
+        """Return the stored response to a hook call, if there is one."""
         ...
 
     async def put_call(self, source_id: str, call: SignedCall, answer: str) -> None:
-        """Note a call and its answer; of one that was signed several times, the last of these times."""
+        """Store a call and its response; if it was signed several times, with the latest time."""
         ...
 
-    async def forget_calls(self, source_id: str, before: int) -> None:
-        """Forget the calls that were signed before a moment."""
+    async def delete_calls(self, source_id: str, before: int) -> None:
+        """Delete calls signed before a time."""
         ...
 
 
-class Folders(Protocol):
-    """The folders of this machine that sources may be in: what is a link in them is never followed."""
+class FolderReader(Protocol):
+    """Reads files of allowed folders; symbolic links are not followed."""
 
     async def check(self, tenant: str, folder: str) -> None:
-        """Refuse a folder that a tenant may not have read."""
+        """Raise FolderRefused unless the tenant may use the folder."""
         ...
 
-    async def files(self, tenant: str, source: Source) -> Sequence[File]:
-        """Return the wanted files of a folder, by path."""
+    async def files(self, tenant: str, source: Source) -> Sequence[SourceFile]:
+        """Return the included files of a folder, by path."""
         ...
 
-    async def read(self, tenant: str, source: Source, path: str, most_bytes: int) -> bytes:
-        """Return what a file holds; one byte more than asked for if it holds more."""
+    async def read(self, tenant: str, source: Source, path: str, max_bytes: int) -> bytes:
+        """Return the content of a file; ``max_bytes`` + 1 bytes if it is larger."""
         ...
 
 
-class Fetched(NamedTuple):
-    """What an address gave: something new, the same as before (``content`` is None), or nothing any more (``gone``).
+class FetchResult(NamedTuple):
+    """Result of a fetch: new content, not modified (``content`` is None), ``gone``, or ``error``.
 
-    ``seen`` is what to show it next time, so that it need not give the same again; ``error`` is why it gave nothing.
+    ``validator`` makes the next fetch conditional.
     """
 
     content: bytes | None = None
     media_type: str | None = None
-    seen: str = ""
+    validator: str = ""
     gone: bool = False
     error: str | None = None
 
 
 class Fetcher(Protocol):
-    """Gets documents from addresses, and only from where that is allowed."""
+    """Fetches documents over HTTP, from allowed addresses only."""
 
     async def check(self, url: str) -> None:
-        """Refuse an address that must not be called."""
+        """Raise AddressRefused unless the URL may be fetched."""
         ...
 
-    async def fetch(self, url: str, seen: str, most_bytes: int) -> Fetched:
-        """Get what is there, unless it was seen. Whatever happens is in the answer; nothing is raised."""
+    async def fetch(self, url: str, validator: str, max_bytes: int) -> FetchResult:
+        """Fetch a URL, unless it is not modified. Failures are part of the result; nothing is raised."""
         ...
 
 
-class SourceDesk(Protocol):
-    """Looks at what a source would be read from, before there is one; and looks at one that is there at once."""
+class SourceControl(Protocol):
+    """Controls the sync job: checks locations and starts requested syncs."""
 
-    async def check(self, actor: Actor, kind: Kind, location: str) -> None:
-        """Refuse a place that must not be read."""
+    async def check(self, actor: Actor, kind: SourceKind, location: str) -> None:
+        """Raise an error unless the location may be read."""
         ...
 
     def wake(self) -> None:
-        """Have sources looked at that somebody asked for."""
+        """Wake the job, to run requested syncs."""
         ...

@@ -12,7 +12,7 @@ from weft.capabilities.indexing.chunking.chunker import cut
 from weft.capabilities.indexing.chunking.model import ChunkingOptions, Reading
 from weft.capabilities.indexing.collections.model import WHOLE_PLACE, NewChunk, digest_of, embedded_text
 from weft.capabilities.indexing.text_analysis import index_terms
-from weft.capabilities.knowledge.document_content import storable
+from weft.capabilities.knowledge.document_content import storable_text
 from weft.capabilities.memory.model import MemoryScope
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.store import MessageStore
@@ -135,7 +135,7 @@ def chunks_of(subject: IndexItem, said: ItemText) -> list[NewChunk]:
     pieces = cut(Reading(text=said.text, media_type=_MEDIA_TYPE), _CUTTING, approximate_tokens)
     chunks = []
     for ordinal, piece in enumerate(pieces):
-        text = storable(said.text[piece.start : piece.end])
+        text = storable_text(said.text[piece.start : piece.end])
         chunk = NewChunk(
             source=subject.source,
             place=subject.place,

@@ -7,8 +7,8 @@ import msgspec
 from weft.capabilities.access.grants import check_highest_clearance
 from weft.capabilities.events.model import EventStore
 from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS
-from weft.capabilities.knowledge.domain_operations import Shown
-from weft.capabilities.knowledge.reindex import Afresh, begin_anew
+from weft.capabilities.knowledge.domain_operations import DomainView
+from weft.capabilities.knowledge.reindex import Afresh, start_reindex
 from weft.capabilities.search.session_indexing.cursor import REINDEXING, ReindexRange, go_back, left_of
 from weft.kernel.identity import Permission
 from weft.kernel.jobs import JobStore
@@ -46,7 +46,7 @@ class ReindexingShown(Response, omit_defaults=False):
 class Everything(msgspec.Struct, frozen=True):
     """All that is searched, with how far it is indexed anew."""
 
-    shown: Shown
+    shown: DomainView
     jobs: JobStore
     events: EventStore
 
@@ -55,12 +55,12 @@ class Everything(msgspec.Struct, frozen=True):
         # All of them before anything is told: whoever puts a document locks its domain first and tells then, too.
         locked = [await domains.domains.find_locked(each.domain) for each in await domains.domains.all()]
         for domain in filter(None, locked):
-            await begin_anew(domain, self.shown, afresh=afresh)
+            await start_reindex(domain, self.shown, afresh=afresh)
         sessions, memory = [(await collections.state(collection)).number for collection in (SESSIONS, MEMORY)]
         await go_back(self.jobs, await self.events.last_seq(), ReindexRange(sessions, memory, afresh))
 
     async def left(self) -> ReindexingShown:
-        found = [await self.shown.info(domain) for domain in await self.shown.domains.admitting()]
+        found = [await self.shown.info(domain) for domain in await self.shown.domains.visible()]
         standing = await self.jobs.progress(REINDEXING)
         return ReindexingShown(
             domains=[DomainLeft(domain=each.domain, to_reindex=each.to_reindex) for each in found if each.reindexing],

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from weft.capabilities.indexing.model_migration.operations import ModelMigrationInfo
     from weft.capabilities.knowledge.document_queries import DocumentList
     from weft.capabilities.knowledge.domain_operations import DomainInfo, DomainList
-    from weft.capabilities.knowledge.sources.model import Synced
-    from weft.capabilities.knowledge.sources.operations import SourceAsked, SourceInfo, SourceList
+    from weft.capabilities.knowledge.sources.model import SyncCounts
+    from weft.capabilities.knowledge.sources.operations import SourceInfo, SourceList, SyncRequested
     from weft.capabilities.search.session_indexing.reindex import ReindexingShown
     from weft.transports.cli.knowledge_add import FilesAdded
     from weft.transports.cli.knowledge_sources import SyncResult
@@ -33,7 +33,7 @@ def render_added(added: FilesAdded) -> str:
     return "\n".join(lines)
 
 
-def render_sync_requested(requested: SourceAsked) -> str:
+def render_sync_requested(requested: SyncRequested) -> str:
     return f"{requested.source_id} is queued for synchronisation: weft knowledge list-sources shows the result."
 
 
@@ -108,7 +108,7 @@ def _source_row(source: SourceInfo) -> dict[str, str]:
         "schedule": _schedule(source),
         "state": _state(source),
         "synced at": cell(source.synced_at),
-        "last sync": "" if source.synced_at is None else _changes(source.last),
+        "last sync": "" if source.synced_at is None else _changes(source.last_sync),
     }
 
 
@@ -124,26 +124,26 @@ def _state(source: SourceInfo) -> str:
         return "disabled"
     if source.error is not None:
         return "failed"
-    return "queued" if source.asked else "ok"
+    return "queued" if source.sync_requested else "ok"
 
 
 def _problems(source: SourceInfo) -> Iterator[str]:
     """Yield the errors of a source, each below a line that names it."""
     if source.error is not None:
         yield escape_controls(f"\n{source.source_id} {_state(source)}: {source.error}")
-    if source.last.failed:
-        yield f"\n{source.source_id} could not read {counted(source.last.failed, 'file')}:"
-        yield from _sync_failures(source.last)
+    if source.last_sync.failed:
+        yield f"\n{source.source_id} could not read {counted(source.last_sync.failed, 'file')}:"
+        yield from _sync_failures(source.last_sync)
 
 
-def _sync_failures(last: Synced) -> Iterator[str]:
+def _sync_failures(last: SyncCounts) -> Iterator[str]:
     shown = last.failures[:_MAX_FAILURES]
     yield from (escape_controls(f"  {each.document_id}: {each.reason}") for each in shown)
     if last.failed > len(shown):
         yield f"  and {last.failed - len(shown)} more; --json shows up to a hundred"
 
 
-def _changes(last: Synced) -> str:
+def _changes(last: SyncCounts) -> str:
     return ", ".join(f"{number} {what}" for what, number in last.figures.items() if number) or "no documents"
 
 
