@@ -1,4 +1,4 @@
-"""Whatever only repeats something better stands back for it, so that the best ten tell ten things."""
+"""Penalise near-duplicates of a better result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from weft.capabilities.search.index_view import Floats
     from weft.capabilities.search.scoring import Scores
 
-# Of copies only those near the top can be in the way there.
+# Only duplicates near the top matter.
 _LOOKED_AT = 100
 # From this cosine on two documents say the same: copies of a text, or of a tool under the same name. What is said again
 # in the same document or session may be an answer as well: there it stands beside other things.
@@ -24,7 +24,7 @@ _FEW_PARTS = 5
 
 
 def penalise_duplicates(evidence: Scores) -> None:
-    """Let it count against a candidate that a better one says the same, or is of the same short document."""
+    """Penalise candidates that duplicate a better one or belong to the same short document."""
     order = np.argsort(-evidence.total, kind="stable")
     against = np.zeros(len(order), np.float32)
     if not evidence.view.is_conversation:
@@ -43,7 +43,7 @@ def _seen_before(lines: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def _said_before(vectors: Floats, lines: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell for each whether one before it, of another line and not itself a repetition, says the same."""
+    """Tell for each whether an earlier one of another item, not itself a duplicate, has the same content."""
     alike = np.tril((vectors @ vectors.T >= _SAME) & (lines[:, None] != lines), -1)
     before = np.zeros(len(vectors), np.bool_)
     for place in np.flatnonzero(alike.any(axis=1)):

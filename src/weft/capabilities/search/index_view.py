@@ -1,4 +1,4 @@
-"""A collection as one caller may see it, at one timestamp: what ranking works on.
+"""Read view of a collection for one caller, at one snapshot: the input of ranking.
 
 Rows number the chunks of a replica; they mean nothing outside of the view. Whatever is counted is counted
 over the rows that are visible, so that no score tells anything of what is hidden.
@@ -20,31 +20,31 @@ if TYPE_CHECKING:
 
 
 class Postings(Protocol):
-    """The visible rows that hold a term."""
+    """Posting list of a term, restricted to visible rows."""
 
     @property
     def size(self) -> int:
-        """Return how many these are."""
+        """Return the number of rows."""
         ...
 
     def all(self) -> tuple[Rows, Counts]:
-        """Return these rows, in order, and how often each holds it."""
+        """Return the rows in order, with their term frequencies."""
         ...
 
     def counts(self, rows: Rows) -> Counts:
-        """Return how often each of some visible rows holds it."""
+        """Return the term frequencies of some visible rows."""
         ...
 
 
 class NearestRows(NamedTuple):
-    """Rows whose vectors are nearest, and their cosines, the nearest first."""
+    """Nearest rows and their cosines, nearest first."""
 
     rows: Rows
     cosines: Floats
 
 
 class Columns(NamedTuple):
-    """What is known of some rows, each in an array of its own.
+    """Columns of some rows, one array each.
 
     ``line`` is the same number for rows that follow each other: the chunks of a document, the messages of a session;
     ``position`` is their order in it. ``speaker`` is a number, see View.speakers. ``timestamp`` is in microseconds.
@@ -61,45 +61,45 @@ class Columns(NamedTuple):
 
 
 class View(Protocol):
-    """One collection, as far as its caller may see it and asked for it."""
+    """The rows of a collection that are visible to the caller and match its query."""
 
     collection: str
-    # How many changes of the collection are not in it yet: none, unless a large copy of it is being made anew.
+    # Number of changes that the replica lacks: 0 unless a large one is being rebuilt.
     behind: int
 
     @property
     def size(self) -> int:
-        """Return how many rows are visible."""
+        """Return the number of visible rows."""
         ...
 
     @property
     def total_terms(self) -> int:
-        """Return how many terms the visible rows hold together."""
+        """Return the total number of terms of visible rows."""
         ...
 
     @property
     def is_conversation(self) -> bool:
-        """Tell whether rows that follow each other are turns of a conversation."""
+        """Tell whether consecutive rows are turns of a conversation."""
         ...
 
     def postings(self, term: str) -> Postings: ...
 
     def lengths(self, rows: Rows) -> Floats:
-        """Return how many terms each row holds."""
+        """Return the number of terms of each row."""
         ...
 
     def columns(self, rows: Rows) -> Columns: ...
 
     def speakers(self) -> Sequence[str]:
-        """Return the names that the numbers in Columns.speaker stand for."""
+        """Return the names for the codes in Columns.speaker."""
         ...
 
     def present_speakers(self) -> frozenset[str]:
-        """Return those who said something that is visible."""
+        """Return the speakers of visible rows."""
         ...
 
     def neighbours(self, rows: Rows, offsets: Sequence[int]) -> Rows:
-        """Return for each row the visible rows that stand so far behind it (before it, if negative); -1 for none."""
+        """Return for each row the visible rows at these offsets; -1 for none."""
         ...
 
     def newest(self, limit: int) -> Rows:
@@ -113,16 +113,16 @@ class View(Protocol):
     async def nearest(self, vector: Floats, limit: int) -> NearestRows: ...
 
     async def cosines(self, rows: Rows, questions: Floats) -> Floats:
-        """Return for each question how near its vector is to those of rows; 0 where a row has none."""
+        """Return the cosines of each query vector and each row; 0 where a row has no vector."""
         ...
 
     async def vectors(self, rows: Rows, dimensions: int) -> Floats:
-        """Return the vectors of rows; zeros where one has none of so many dimensions, or none yet."""
+        """Return the vectors of rows; zeros where a row has none of these dimensions."""
         ...
 
 
 class IncompleteItem(NamedTuple):
-    """A document of which only the chunks of one version are to be found (0: of none), though there may be others."""
+    """A document being re-indexed: only chunks of this version are visible (0: none)."""
 
     domain: str
     document_id: str
@@ -130,7 +130,7 @@ class IncompleteItem(NamedTuple):
 
 
 class CollectionQuery(NamedTuple):
-    """Which part of a collection to look at: None and empty mean all.
+    """Filters on a collection; None and empty mean all.
 
     ``places`` are those the caller may look into, ``items`` those that filters left; scopes are looked at as well.
     Moments are in microseconds, ``until`` not in. ``without`` are chunks in the collection that turned out to be gone.
@@ -149,14 +149,14 @@ class CollectionQuery(NamedTuple):
 
 
 class Views(Protocol):
-    """Makes views of collections that are up to date with what was committed."""
+    """Opens views of collections."""
 
     async def open(self, tenant: str, wish: CollectionQuery, audiences: Audiences, model: str) -> View:
-        """Return a view of everything that was committed before this call."""
+        """Return a view that includes everything committed before this call."""
         ...
 
 
 class Audiences(Protocol):
-    """Whoever asks: an Actor."""
+    """The caller, matched against ACL patterns."""
 
     def matches(self, patterns: Sequence[str]) -> bool: ...

@@ -1,4 +1,4 @@
-"""What is asked, and what was found of it before anyone reads it."""
+"""Queries, ranking weights and ranked chunks."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import msgspec
 
 DEFAULT_MIN_SCORE = 0.7
 DEFAULT_TOP_K = 10
-# Newness hardly tells what answers a question, so that by default it only decides between equals.
+# Recency hardly predicts relevance, so by default it only breaks ties.
 DEFAULT_RECENCY_WEIGHT = 0.02
 DEFAULT_IMPORTANCE_WEIGHT = 0.15
-# After so many days something counts as half as new.
 DEFAULT_HALF_LIFE_DAYS = 30.0
 
 
 class RankingWeights(msgspec.Struct, frozen=True, kw_only=True):
-    """What counts beside relevance, and from which relevance on something is a result: tunable by whoever asks."""
+    """Weights of signals other than relevance, and the minimum score of a result."""
 
     min_score: float = DEFAULT_MIN_SCORE
     recency_weight: float = DEFAULT_RECENCY_WEIGHT
@@ -25,7 +24,7 @@ class RankingWeights(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """What is looked for, at which timestamp (microseconds), and how many results are wanted.
+    """A query, its time in microseconds, and the number of results.
 
     There may be more than ``top_k``, in doubt or because they are pinned, but never more than ``most``.
     """
@@ -38,7 +37,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ranked(msgspec.Struct, frozen=True, kw_only=True):
-    """A chunk that was found. ``score`` is its calibrated relevance from 0 to 1; ``signals`` add up to ``evidence``."""
+    """A ranked chunk. ``score`` is its calibrated relevance from 0 to 1; ``signals`` add up to ``evidence``."""
 
     collection: str
     number: int
@@ -48,7 +47,7 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ranking(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found, the best first, and how sure that is.
+    """Ranked chunks, best first, and the confidence in them.
 
     ``widened`` tells that confidence was low, and that more was taken than was asked for, or less relevant;
     ``fallback`` that nothing was relevant and the most recent came instead; ``by_meaning`` whether meaning counted, or

@@ -1,4 +1,4 @@
-"""Ranking what a caller may see by how much it has to do with a question.
+"""Hybrid ranking of visible chunks by relevance to a query.
 
 Candidates come by words and by meaning. What speaks for each is added up (evidence), and the sum stands for a relevance
 from 0 to 1 (calibration). Where it is not likely that the answer is among the best, more is taken, from a lower score;
@@ -15,7 +15,7 @@ import numpy as np
 from weft.capabilities.search.bm25 import Lexicon
 from weft.capabilities.search.dedup import penalise_duplicates
 from weft.capabilities.search.query_parser import parse_query
-from weft.capabilities.search.scoring import add_speaker, add_weighing, evidence_in
+from weft.capabilities.search.scoring import add_recency_and_importance, add_speaker, score_candidates
 from weft.capabilities.search.selection import ScoredCandidates, choose
 from weft.kernel.thread_pools import SEARCH_THREADS
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from weft.capabilities.search.retriever import Embed
     from weft.capabilities.search.scoring import Scores
 
-# Of a question of many parts these are looked for, those that say most in words that are there.
+# Maximum parts of a long query: those with the highest lexical scores.
 _MOST_PARTS = 16
-# Of still more, the longest are looked at for this.
+# Maximum parts considered for that, longest first.
 _MOST_LOOKED_AT = 64
 
 
 class _Asked(NamedTuple):
-    """What is looked for in one view: parts of the question by their places, and whose words are meant."""
+    """Query parts for one view, by index, and the speaker that the query names."""
 
     view: View
     parts: list[int]
@@ -42,13 +42,13 @@ class _Asked(NamedTuple):
 
 
 async def rank(question: Query, views: Sequence[View], embed: Embed) -> Ranking:
-    """Return what has most to do with a question. ``embed`` gives the meaning of texts, or None if it cannot now."""
+    """Rank the rows of views for a query. ``embed`` returns None if the model is unavailable."""
     weighed = await weigh(question, views, embed)
     return await SEARCH_THREADS.run(choose, question, views, weighed)
 
 
 async def weigh(question: Query, views: Sequence[View], embed: Embed) -> ScoredCandidates:
-    """Return everything worth a close look, and what speaks for each of it."""
+    """Return the candidates with their signals."""
     texts, asked, lexicon = await SEARCH_THREADS.run(_understood, question.text, views)
     vectors = await _meanings(texts, {part for each in asked for part in each.parts}, embed)
     found = await asyncio.gather(
@@ -58,7 +58,7 @@ async def weigh(question: Query, views: Sequence[View], embed: Embed) -> ScoredC
 
 
 def _understood(text: str, views: Sequence[View]) -> tuple[list[str], list[_Asked], Lexicon]:
-    """Return all texts that are looked for, which of them in which view, and where their words are."""
+    """Parse the query for each view: all distinct parts, the parts of each view, and their posting lists."""
     texts: dict[str, int] = {}
     asked = []
     for view in views:
@@ -70,31 +70,31 @@ def _understood(text: str, views: Sequence[View]) -> tuple[list[str], list[_Aske
 
 
 async def _evidence(place: int, asked: _Asked, question: Query, lexicon: Lexicon, vectors: Floats | None) -> Scores:
-    evidence = await evidence_in(place, asked.view, lexicon, vectors, asked.parts)
+    evidence = await score_candidates(place, asked.view, lexicon, vectors, asked.parts)
     await SEARCH_THREADS.run(_complete, evidence, asked.speaker, question)
     return evidence
 
 
 def _complete(evidence: Scores, speaker: str | None, question: Query) -> None:
     add_speaker(evidence, speaker)
-    add_weighing(evidence, question.weighing, question.asked_at)
+    add_recency_and_importance(evidence, question.weighing, question.asked_at)
     penalise_duplicates(evidence)
 
 
 def _telling(place: int, asked: _Asked, lexicon: Lexicon) -> _Asked:
-    """Leave out parts of a very long question: those that find least by their words."""
+    """Keep the parts of a long query with the highest lexical scores."""
     if len(asked.parts) <= _MOST_PARTS:
         return asked
 
     def echo(part: int) -> float:
         _, said = lexicon.strongest(place, lexicon.weights(part), 1)
-        return -float(said.max(initial=0.0)) * lexicon.tells(part)
+        return -float(said.max(initial=0.0)) * lexicon.total_idf(part)
 
     return asked._replace(parts=sorted(sorted(asked.parts, key=echo)[:_MOST_PARTS]))
 
 
 async def _meanings(texts: Sequence[str], parts: set[int], embed: Embed) -> Floats | None:
-    """Return a row for each text, zeros for those that no view is asked for."""
+    """Return an embedding for each text, zeros for parts that no view uses."""
     wanted = sorted(parts)
     found = await embed([texts[part] for part in wanted]) if wanted else None
     if found is None:

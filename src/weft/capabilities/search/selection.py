@@ -1,4 +1,4 @@
-"""Choosing what is shown of all that was weighed: the best, more of it in doubt, the newest if nothing is relevant."""
+"""Selection of results: the best, more at low confidence, the newest if nothing is relevant."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _DIGITS = 4
 
 
 class ScoredCandidates(NamedTuple):
-    """Candidates of each view with what speaks for them, and whether meaning counted, or words alone."""
+    """Scored candidates of each view; ``by_meaning`` is False if only keywords were matched."""
 
     found: Sequence[Scores]
     by_meaning: bool
 
 
 class _Best(NamedTuple):
-    """Candidates of all views, the best first: what speaks for each, and where it is (which view, and where in it)."""
+    """Candidates of all views, best first: scores, and positions as (view, index)."""
 
     totals: Floats
     places: NDArray[np.int64]
 
 
 def choose(question: Query, views: Sequence[View], weighed: ScoredCandidates) -> Ranking:
-    """Return the best of what was weighed; more than was asked for, and less relevant, if that may not be enough."""
+    """Return the best candidates; more of them, with a lower minimum score, at low confidence."""
     best = _best_first(weighed.found)
     likely = confidence(best.totals, _beside_words(best, weighed)) * _share_there(views)
     min_score, limit = question.weighing.min_score, question.top_k
@@ -60,12 +60,12 @@ def choose(question: Query, views: Sequence[View], weighed: ScoredCandidates) ->
 
 
 def _share_there(views: Sequence[View]) -> float:
-    """Return how much of everything is there to be found, roughly: how much is not would tell of what is hidden."""
+    """Return the indexed share, roughly: the exact figure would reveal hidden items."""
     return _IN_PART if any(view.behind for view in views) else 1.0
 
 
 def _best_first(found: Sequence[Scores]) -> _Best:
-    """Return all candidates in order; of equals the one on the first collection by name that came first there."""
+    """Return all candidates sorted by score; ties by collection name, then by number."""
     if not found:
         return _Best(np.empty(0, np.float32), np.empty((0, 2), np.int64))
     collections = sorted(range(len(found)), key=lambda view: found[view].view.collection)
@@ -82,7 +82,7 @@ def _places(view: int, count: int) -> NDArray[np.int64]:
 
 
 def _beside_words(best: _Best, weighed: ScoredCandidates) -> float:
-    """Return what speaks for the best candidate beside its words; half of everything if only words are known."""
+    """Return the best candidate's non-lexical score; half of the total if only keywords were matched."""
     if not len(best.totals):
         return 0.0
     if not weighed.by_meaning:
@@ -93,7 +93,7 @@ def _beside_words(best: _Best, weighed: ScoredCandidates) -> float:
 
 
 def _pins(found: Sequence[Scores]) -> list[Ranked]:
-    """Return what is pinned: that for which most speaks, and of equals the newest."""
+    """Return pinned candidates, best first; ties: newest first."""
     pinned = [
         (-evidence.total[place], -evidence.columns.timestamp[place], view, place)
         for view, evidence in enumerate(found)
@@ -103,7 +103,7 @@ def _pins(found: Sequence[Scores]) -> list[Ranked]:
 
 
 def _with_pins(shown: list[Ranked], pins: list[Ranked], most: int | None) -> list[Ranked]:
-    """Return what is shown and what is pinned, whatever speaks for it; the last that are not pinned make room."""
+    """Add pinned results; the last unpinned ones are dropped to keep the maximum."""
     pinned = {_name(pin): pin for pin in pins[:most]}
     others = [each for each in shown if _name(each) not in pinned]
     left_out = {_name(each) for each in others[max(0, most - len(pinned)) :]} if most is not None else set()
@@ -129,7 +129,7 @@ def _ranked(evidence: Scores, place: int) -> Ranked:
 
 
 def _newest(question: Query, views: Sequence[View]) -> list[Ranked]:
-    """Return the most recent of all views, for want of anything relevant."""
+    """Return the most recent rows of all views: the fallback."""
     found = []
     for view in views:
         columns = view.columns(view.newest(question.top_k))
