@@ -102,7 +102,7 @@ class RecordFinder(msgspec.Struct, frozen=True):
     snapshots: SnapshotStore
     records: RecordStore
     events: EventStore
-    timelines: History
+    history: History
 
     async def look(self, session_id: str | None) -> RecordLookup:
         """Start a lookup, which caches lines and sessions. With a session id it sees no other session."""
@@ -265,7 +265,7 @@ class RecordLookup:
         if session_id is not None and await self.session(session_id) is None:
             return None
         try:
-            return await self.finder.timelines.to_read(line_id)
+            return await self.finder.history.to_read(line_id)
         except NotFound:
             return None
 

@@ -228,13 +228,13 @@ async def _current_text(uri: str, look: RecordLookup) -> _SourceText:
 
 async def _entry(session_id: str, key: str, query: dict[str, str], look: RecordLookup) -> VersionId | None:
     """Return the version of a board key: the current one, or the numbered one of its current incarnation."""
-    timelines, lines = look.finder.timelines, look.finder.lines
+    history, lines = look.finder.history, look.finder.lines
     line_id = line_name(line_of(session_id), query.get("branch"))
     with contextlib.suppress(NotFound):
-        await timelines.to_read(line_id)
+        await history.to_read(line_id)
         if "version" not in query:
             found = await lines.latest(line_id, key, LATEST)
-            standing = found is not None and (found.change.meta.expires_at or LATEST) > timelines.now
+            standing = found is not None and (found.change.meta.expires_at or LATEST) > history.now
             return await _named(line_id, found, look) if found is not None and standing else None
         incarnation = await lines.last_incarnation(line_id, key)
         changes = await lines.changes_of_version(line_id, key, incarnation, int(query["version"]))

@@ -375,13 +375,13 @@ class ExportService(msgspec.Struct, frozen=True):
     async def _review(self, request: ExportContext) -> Review | None:
         if request.review_id is None or request.scope != "review":
             return None
-        timelines = self.sources.timelines
-        review = await timelines.reviews.find(request.review_id)
+        history = self.sources.history
+        review = await history.reviews.find(request.review_id)
         missing = ReviewNotFound(f"There is no review '{request.review_id}'.", resource_id=request.review_id)
         if review is None or request.session_id not in {None, _session_of(review)}:
             raise missing
         try:
-            await timelines.to_read(trunk_of(review.line_id))
+            await history.to_read(trunk_of(review.line_id))
         except (NotFound, Forbidden):
             raise missing from None
         return review

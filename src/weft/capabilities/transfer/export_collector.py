@@ -97,7 +97,7 @@ class ExportSources(msgspec.Struct, frozen=True):
     """The stores and services that an export reads, bound to its caller."""
 
     actor: Actor
-    timelines: History
+    history: History
     transcripts: Transcripts
     events: EventStore
     records: RecordStore
@@ -170,7 +170,7 @@ class ExportCollector:
     work_since_yield: int = 0
 
     def __post_init__(self) -> None:
-        self.rules = VersionAcl(self.sources.actor, self.sources.timelines.lines)
+        self.rules = VersionAcl(self.sources.actor, self.sources.history.lines)
 
     async def surface(self) -> None:
         """Write the session's surface and its sources."""
@@ -183,25 +183,24 @@ class ExportCollector:
     async def board(self, session_id: str) -> None:
         """Write every version and deletion of the board and its branches."""
         board = line_of(session_id)
-        branches = await self.sources.timelines.lines.branches(board)
+        branches = await self.sources.history.lines.branches(board)
         for line_id in (board, *(branch.head.line_id for branch in branches)):
-            await self.sources.timelines.to_read(line_id)
+            await self.sources.history.to_read(line_id)
             after = 0
-            while page := await self.sources.timelines.lines.changes_after(line_id, after, PAGE):
+            while page := await self.sources.history.lines.changes_after(line_id, after, PAGE):
                 after = page[-1].seq
                 await self._versions(line_id, page)
 
     async def current_board(self, session_id: str, keys: Collection[str] | None = None) -> None:
         """Write the current board: all keys, or only some."""
-        timelines = self.sources.timelines
+        history = self.sources.history
         line_id = line_of(session_id)
-        await timelines.to_read(line_id)
-        present = await timelines.lines.state_at(line_id, LATEST)
+        await history.to_read(line_id)
+        present = await history.lines.state_at(line_id, LATEST)
         live = [
             version
             for version in present
-            if (version.change.meta.expires_at or LATEST) > timelines.now
-            and (keys is None or version.change.key in keys)
+            if (version.change.meta.expires_at or LATEST) > history.now and (keys is None or version.change.key in keys)
         ]
         await self._versions(line_id, live)
 
@@ -223,7 +222,7 @@ class ExportCollector:
                 created_at=from_micros(tag.created_at),
                 automatic=tag.automatic,
             )
-            for tag in await self.sources.timelines.lines.tags(line_of(session_id))
+            for tag in await self.sources.history.lines.tags(line_of(session_id))
         ]
 
     async def records(self, session_id: str) -> None:
@@ -286,7 +285,7 @@ class ExportCollector:
             line = await self._opened(line_id)
             if line is None:
                 continue
-            lines = self.sources.timelines.lines
+            lines = self.sources.history.lines
             sides = [await entry_at(lines, line_id, sides.key, seq) for sides in review.conflicts]
             for version, readers in await self._readable_versions(
                 line, [version for version in sides if version is not None]
@@ -384,7 +383,7 @@ class ExportCollector:
 
     async def _found(self, line_id: str, origins: Sequence[VersionOrigin]) -> list[Version]:
         """Return the versions that were made on the line itself: inherited ones have other ids."""
-        lines = self.sources.timelines.lines
+        lines = self.sources.history.lines
         base = (await lines.past(line_id, LATEST))[0].after
         spots = [ChangeRef(line_id, at.name.key, at.commit) for at in origins if at.commit is not None]
         found = [version for version in (await lines.versions_at(spots)).values() if version.seq > base]
@@ -407,7 +406,7 @@ class ExportCollector:
 
     async def _opened(self, line_id: str) -> OpenLine | None:
         with contextlib.suppress(NotFound, Forbidden):
-            return await self.sources.timelines.to_read(line_id)
+            return await self.sources.history.to_read(line_id)
         return None
 
     async def _content_of(self, kept: StoredRecord, item: ContextItem) -> str | None:
