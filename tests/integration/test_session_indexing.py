@@ -605,7 +605,7 @@ async def test_what_fails_again_and_again_does_not_keep_the_others_waiting_for_e
     assert await standing(world) == {"s1:2": ["fine"]}
     assert await pending(world) == 0
     assert b"weft_passed_over_items_total 2.0" in world.app.metrics.exposition()
-    logged = [record for record in caplog.records if "cannot be cut" in record.message]
+    logged = [record for record in caplog.records if "cannot be chunked" in record.message]
     assert [record.fields["place"] for record in logged] == [SESSION, SESSION]
     assert not any("poison" in str(vars(record)) for record in logged)
     assert not world.app.session_indexing._tries

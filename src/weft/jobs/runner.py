@@ -98,7 +98,7 @@ class Lease:
         return await self.advance(lambda transaction, _: change(transaction))
 
     async def advance(self, step: Callable[[Transaction, Progress], Awaitable[T]]) -> T:
-        """Do a step from where the work stands, in one transaction with the renewal."""
+        """Do a step from the saved progress, in one transaction with the renewal."""
         if self._runner.stopping.is_set():
             raise LeaseLost
         return await logged_write(self._database, self._scope, partial(self._step, step))

@@ -178,7 +178,7 @@ class _Entry:
         self.polling: asyncio.Task[None] | None = None
         self.failed_polls = 0
         self.tasks: set[asyncio.Task[None]] = set()
-        # Work that ended since the last poll said that there may be more.
+        # Whether work that ended since the last poll reported more.
         self.has_more = False
 
 

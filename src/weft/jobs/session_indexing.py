@@ -82,7 +82,7 @@ class SessionIndexing:
         self._vectors = ModelVectors()
         # When reindexing of a tenant continues.
         self._resume_at: dict[str, float] = {}
-        # Failed tries of the items a tenant's work stands at, by tenant and job.
+        # Failed tries of the items at the cursor, by tenant and job.
         self._tries: dict[tuple[str, str], Mapping[IndexItem, int]] = {}
         self._running = 0
         self.poll_seconds = _POLL_SECONDS
@@ -155,15 +155,15 @@ class SessionIndexing:
             return False
         found = step.found
         async with lease.kept():
-            cut = await self._cut(tenant, job, found)
-            written = await self._written(lease, found, cut, step.models)
+            chunked = await self._chunk_items(tenant, job, found)
+            written = await self._written(lease, found, chunked, step.models)
         if not await lease.write(lambda tx: self._put(tx, job, step, written)):
             return True
         self._tries.pop((tenant, job), None)
         self._metrics.count_followed(len(written))
-        return found.more and (job == FOLLOWING or self._may_go_on(tenant, written))
+        return found.more and (job == FOLLOWING or self._may_continue(tenant, written))
 
-    def _may_go_on(self, tenant: str, written: Sequence[Written]) -> bool:
+    def _may_continue(self, tenant: str, written: Sequence[Written]) -> bool:
         """Return whether reindexing may continue at once; if not, note when."""
         if not self._rate:
             return True
@@ -176,59 +176,59 @@ class SessionIndexing:
         if progress is None and job == REINDEXING:
             return None
         begun = progress or Progress()
-        said = await SqlTenantModelStore(transaction).listed()
-        models = known_models_to_fill(said, self._embeddings.models())
-        follower, position = self._indexers.within(transaction), IndexCursor.of(begun)
-        found = await (follower.look(position) if job == FOLLOWING else follower.look_back(position))
+        listed = await SqlTenantModelStore(transaction).listed()
+        models = known_models_to_fill(listed, self._embeddings.models())
+        indexer, cursor = self._indexers.within(transaction), IndexCursor.of(begun)
+        found = await (indexer.look(cursor) if job == FOLLOWING else indexer.look_back(cursor))
         return _Step(begun, found, models)
 
-    async def _cut(self, tenant: str, job: str, found: IndexingRound) -> list[list[NewChunk]]:
+    async def _chunk_items(self, tenant: str, job: str, found: IndexingRound) -> list[list[NewChunk]]:
         """Chunk the items of a round. A failing item is retried a few times, then skipped."""
         # In a thread: it may be a megabyte of text.
-        cut = await asyncio.to_thread(lambda: [_chunks_or_error(change) for change in found.changes])
-        tried = zip(found.changes, cut, strict=True)
+        chunked = await asyncio.to_thread(lambda: [_chunks_or_error(change) for change in found.changes])
+        tried = zip(found.changes, chunked, strict=True)
         failed = {change.subject: some for change, some in tried if isinstance(some, Exception)}
         before = self._tries.get((tenant, job), {})
         tries = self._tries[tenant, job] = {subject: before.get(subject, 0) + 1 for subject in failed}
         for subject, error in failed.items():
             if tries[subject] < _MAX_TRIES:
                 raise error
-        self._pass_over(tenant, [*failed], "a text cannot be cut and is not searched")
-        return [[] if isinstance(some, Exception) else some for some in cut]
+        self._skip(tenant, [*failed], "a text cannot be chunked and is not searched")
+        return [[] if isinstance(some, Exception) else some for some in chunked]
 
     async def _written(
-        self, lease: Lease, found: IndexingRound, cut: Sequence[list[NewChunk]], models: Sequence[str]
+        self, lease: Lease, found: IndexingRound, chunked: Sequence[list[NewChunk]], models: Sequence[str]
     ) -> list[Written]:
         while True:
             try:
-                return await self._with_vectors(lease, found, cut, models)
+                return await self._with_vectors(lease, found, chunked, models)
             except TextRefused as refusal:
-                cut = self._without_refused(lease.tenant, found, cut, refusal)
+                chunked = self._without_refused(lease.tenant, found, chunked, refusal)
 
     async def _with_vectors(
-        self, lease: Lease, found: IndexingRound, cut: Sequence[list[NewChunk]], models: Sequence[str]
+        self, lease: Lease, found: IndexingRound, chunked: Sequence[list[NewChunk]], models: Sequence[str]
     ) -> list[Written]:
-        anew = found.reached.anew
-        chunks = [chunk for some in cut for chunk in some]
-        embed = partial(self._embedded, lease, chunks, afresh=anew is not None and anew.afresh)
+        reindex = found.reached.anew
+        chunks = [chunk for some in chunked for chunk in some]
+        embed = partial(self._embedded, lease, chunks, afresh=reindex is not None and reindex.afresh)
         vectors = {model: iter(made) for model, made in (await self._vectors.compute(models, embed)).items()}
         return [
             Written(change, some, {model: [next(made) for _ in some] for model, made in vectors.items()})
-            for change, some in zip(found.changes, cut, strict=True)
+            for change, some in zip(found.changes, chunked, strict=True)
         ]
 
     def _without_refused(
-        self, tenant: str, found: IndexingRound, cut: Sequence[list[NewChunk]], refusal: TextRefused
+        self, tenant: str, found: IndexingRound, chunked: Sequence[list[NewChunk]], refusal: TextRefused
     ) -> list[list[NewChunk]]:
         """Skip items with a text that the embedder refuses."""
-        is_refused = [any(chunk.embedded in refusal.texts for chunk in some) for some in cut]
+        is_refused = [any(chunk.embedded in refusal.texts for chunk in some) for some in chunked]
         if not any(is_refused):
             raise refusal
         refused = [change.subject for change, is_one in zip(found.changes, is_refused, strict=True) if is_one]
-        self._pass_over(tenant, refused, "a text is refused by the embedder and not searched")
-        return [[] if is_one else some for some, is_one in zip(cut, is_refused, strict=True)]
+        self._skip(tenant, refused, "a text is refused by the embedder and not searched")
+        return [[] if is_one else some for some, is_one in zip(chunked, is_refused, strict=True)]
 
-    def _pass_over(self, tenant: str, subjects: Sequence[IndexItem], why: str) -> None:
+    def _skip(self, tenant: str, subjects: Sequence[IndexItem], why: str) -> None:
         self._metrics.count_passed_over(len(subjects))
         for subject in subjects:
             _log.warning(why, extra={"fields": {"tenant": tenant, "source": subject.source, "place": subject.place}})
@@ -267,9 +267,9 @@ class SessionIndexing:
 
 async def _long_log(transaction: Transaction) -> int | None:
     """Return the end of a log that was never indexed and takes more than one step; None for any other."""
-    standing = await SqlJobStore(transaction).progress(FOLLOWING)
+    progress = await SqlJobStore(transaction).progress(FOLLOWING)
     last = await SqlEventStore(transaction).last_seq()
-    is_new = standing is None or not standing.cursor
+    is_new = progress is None or not progress.cursor
     return last if is_new and last > EVENTS_AT_ONCE else None
 
 
