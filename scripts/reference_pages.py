@@ -134,7 +134,7 @@ def settings_page() -> str:
 
 
 class Parts:
-    """The schemas of all operations, and the named shapes they refer to."""
+    """The schemas of all operations, and the named types they refer to."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
         types = list(dict.fromkeys(kind for op in operations for kind in (op.request, op.response)))
@@ -146,17 +146,30 @@ class Parts:
         return found
 
     def shared(self) -> Iterator[str]:
-        """Yield a section for each shape that stands inside another."""
+        """Yield a section for each type that another one refers to."""
+        nested = set(_references(list(self._named.values())))
         for name, schema in sorted(self._named.items()):
-            if name not in self._tops.values() and "properties" in schema:
-                yield from ("", f"### {name}", "", str(schema.get("description", "")), "")
-                yield from self._shape(name, schema)
+            if name not in nested:
+                continue
+            yield from ("", f"### {name}", "", str(schema.get("description", "")), "")
+            yield from self._shape(name, schema) if "properties" in schema else (f"Value: {_type(schema)}.",)
 
     def _shape(self, name: str, schema: Schema) -> Iterator[str]:
         answered = {kind.__name__: kind for kind in _below(Response)}
         if name in answered:
             return _table(_FIELD_HEAD, _fields(schema, answered[name]))
         return _table(("field", *_PARAMETER_HEAD), _parameters(schema))
+
+
+def _references(schema: object) -> Iterator[str]:
+    """Yield the names that a schema refers to, at any depth."""
+    if isinstance(schema, dict):
+        if isinstance(schema.get("$ref"), str):
+            yield schema["$ref"]
+        yield from _references(list(schema.values()))
+    elif isinstance(schema, list):
+        for part in schema:
+            yield from _references(part)
 
 
 def _index(operations: Sequence[Operation]) -> Iterator[str]:
@@ -167,7 +180,7 @@ def _index(operations: Sequence[Operation]) -> Iterator[str]:
 def _operation(operation: Operation, parts: Parts) -> Iterator[str]:
     request, response = parts.of(operation.request), parts.of(operation.response)
     yield from (f"### {operation.name}", "", operation.help, "")
-    yield from _table(("face", "how"), _faces(operation))
+    yield from _table(("interface", "call"), _interfaces(operation))
     yield ""
     yield from _table(("rule", "value"), _rules(operation))
     if request.get("properties"):
@@ -179,7 +192,7 @@ def _operation(operation: Operation, parts: Parts) -> Iterator[str]:
         yield from ("", f"Errors: {_codes(operation.errors)}.")
 
 
-def _faces(operation: Operation) -> list[tuple[str, str]]:
+def _interfaces(operation: Operation) -> list[tuple[str, str]]:
     tool = f"`{operation.tool}`" + (f", action `{operation.action}`" if operation.action else "")
     command = f"weft {operation.group} {operation.verb}".replace("_", "-")
     required = [field.name for field in msgspec.structs.fields(operation.request) if field.required]
