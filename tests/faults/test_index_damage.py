@@ -103,9 +103,9 @@ async def test_damage_at_rest_is_detected_reported_and_repaired(
     damage(file)
     alarm = DamageAlarm(world.app.database, world.clock, world.app.metrics)
     async with opened(world, folder, alarm) as collection.indexes:
-        with caplog.at_level(logging.ERROR, "weft.index"):
+        with caplog.at_level(logging.ERROR, "weft.search_index"):
             await collection.check()
-        assert [record.message for record in caplog.records if record.name == "weft.index"] == ["index damaged"]
+        assert [record.message for record in caplog.records if record.name == "weft.search_index"] == ["index damaged"]
         assert await told(world) == [COLLECTION]
         assert b"weft_damaged_indexes_total 1.0" in world.app.metrics.exposition()
         await settle(collection.indexes)

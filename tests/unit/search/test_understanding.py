@@ -54,4 +54,4 @@ def test_a_long_question_is_looked_for_sentence_by_sentence() -> None:
 
 
 def test_data_in_a_question_is_cut_short() -> None:
-    assert parse_query("what is " + "f" * 5_000, ()).parts == ["what is " + "f" * 40]
+    assert parse_query("what is " + "f" * 5_000, ()).parts == ["what is " + "f" * 64]

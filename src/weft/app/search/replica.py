@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     # Told the tenant and the collection whose files were damaged.
     Alarm = Callable[[str, str], Awaitable[None]]
 
-_log = logging.getLogger("weft.index")
+_log = logging.getLogger("weft.search_index")
 _READ_AT_ONCE = 4_096
 # So many are read, and so many removals are taken in, while others wait.
 _FEW = 64
