@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from test_mcp_direct_calls import ENVELOPE, ERAS, LEGACY, MODERN, both
+from test_mcp_fast_path import ENVELOPE, ERAS, LEGACY, MODERN, both
 
 from support.correlation import BAGGAGE, DURING, HEADERS, META, TASK, TRACE, TRACEPARENT, TURN, events_of, the_event
 from support.team import opened
@@ -14,7 +14,7 @@ from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.trace_context import META_KEYS
 
 if TYPE_CHECKING:
-    from test_mcp_direct_calls import Json, Served
+    from test_mcp_fast_path import Json, Served
 
     from conftest import Connect
     from support.team import Team

@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line on standard error, with what happened and to what, never a value."""
+"""Structured logs: one JSON object per line on standard error, without stored values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a record as one line of JSON."""
+    """Formats a log record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -29,9 +29,9 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logging(level: str) -> None:
-    # What a line never shows need not be found out for each: as Python's logging guide advises.
+    # Do not collect what is never logged, as Python's logging guide advises.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    logging._srcfile = None  # noqa: SLF001 - the guide's own words for "not where"
+    logging._srcfile = None  # noqa: SLF001 - the documented way to skip the source location
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     root = logging.getLogger()

@@ -1,10 +1,10 @@
-"""What can be read and watched by URI.
+"""Resources that can be read and subscribed to by URI.
 
 board://{session_id}          the keys of a board
 board://{session_id}/{key}    one entry; with * or ? the keys that match
-session://{session_id}        a session: its state, latest messages and figures
+session://{session_id}        a session: its state, latest messages and counts
 agent://{agent_id}/memory     an agent's own memory
-performance://metrics         how the server is doing
+performance://metrics         metrics of the server
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ABOUT_SESSIONS = (*_ABOUT_BOARDS, "message.*")
 
 
 class Template(NamedTuple):
-    """A family of resources, as clients are shown it."""
+    """URI template of a kind of resource."""
 
     uri: str
     name: str
@@ -45,16 +45,16 @@ class Template(NamedTuple):
 
 
 TEMPLATES = (
-    Template("board://{session_id}", "board", "The keys on a session's board, with sizes and versions, no values."),
+    Template("board://{session_id}", "board", "Keys of a session's board with sizes and versions, without values."),
     Template("board://{session_id}/{key}", "entry", "One entry of a board; with * or ?, the keys that match."),
-    Template("session://{session_id}", "session", "A session's state, its latest messages and figures."),
-    Template("agent://{agent_id}/memory", "memory", "Your own memory: global and by session. Nobody else's."),
+    Template("session://{session_id}", "session", "State of a session with its latest messages and counts."),
+    Template("agent://{agent_id}/memory", "memory", "Your own memory, global and by session."),
 )
-METRICS = Template("performance://metrics", "metrics", "How the server is doing. For admins.")
+METRICS = Template("performance://metrics", "metrics", "Metrics of the server. For admins.")
 
 
 class ResourceNotFound(NotFound):
-    """There is no such resource, or not for you."""
+    """The resource does not exist, or is not visible to you."""
 
     code = "RESOURCE_NOT_FOUND"
     hint = (
@@ -66,10 +66,10 @@ class ResourceNotFound(NotFound):
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What a URI names: the operation that reads it, and the events after which that gives something else.
+    """Resource of a URI: the operation that reads it, and a filter of the events that change it.
 
-    One without such events changes with time. Whoever watches an entry must be able to read its ``board``, not the
-    entry: a key need not exist yet, as its creation is what some wait for.
+    A resource without a filter changes with time. Subscribing to an entry needs access to its ``board`` instead: the
+    key need not exist yet.
     """
 
     uri: str
@@ -91,7 +91,7 @@ def _board(uri: str, session_id: str) -> Resource:
 
 
 def _entry(uri: str, session_id: str, key: str) -> Resource:
-    # What a subscriber is told of is the board itself, so that is what the address means, whoever switched to where.
+    # Always the main branch, which events are about, whatever branch the caller has switched to.
     request = {"session_id": session_id, "branch": MAIN}
     interest = EventFilter(session_id, keys=(key,), types=_ABOUT_BOARDS)
     if "*" in key or "?" in key:
@@ -130,18 +130,18 @@ def parse_uri(uri: str) -> Resource:
 
 
 async def read_resource(app: App, resource: Resource, arrival: CallContext) -> bytes:
-    """Return a resource's content as JSON, through the same operations as any other call."""
+    """Read a resource as JSON by calling its operation."""
     try:
         response = await app.call(app.registry[resource.operation], resource.request, arrival)
     except NotFound as error:
-        # The protocol asks that whoever reads in vain is told what was read.
+        # MCP requires the URI in the error.
         error.context["uri"] = resource.uri
         raise
     return msgspec.json.encode(_matching(response, resource))
 
 
 async def check_may_watch(app: App, resource: Resource, arrival: CallContext) -> None:
-    """Refuse a resource the caller could not read."""
+    """Refuse a resource that the caller may not read."""
     read = resource.board or resource
     await app.call(app.registry[read.operation], read.request, arrival)
 
@@ -149,7 +149,7 @@ async def check_may_watch(app: App, resource: Resource, arrival: CallContext) ->
 async def follow_resource(
     app: App, resource: Resource, arrival: CallContext, after: int
 ) -> AsyncIterator[ResourceChange]:
-    """Yield whenever the resource may have changed, for as long as the caller may read it."""
+    """Yield whenever the resource may have changed, while the caller may read it."""
     if resource.interest is None:
         while True:
             await asyncio.sleep(COLLECTION_INTERVAL)
@@ -160,7 +160,7 @@ async def follow_resource(
 
 
 class ResourceChange(NamedTuple):
-    """How far a resource has been followed, and whether anything happened to it since the last time."""
+    """Position in the event log, and whether the resource may have changed since the last one."""
 
     reached: int
     happened: bool

@@ -1,4 +1,4 @@
-"""``weft serve``: the whole server in one process, started quickly and stopped without dropping a call."""
+"""``weft serve``: the server in one process, with a graceful shutdown."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _HANDLES = 16
 
 
 class DrainingServer(uvicorn.Server):
-    """A uvicorn that, told to stop, lets calls finish first and then ends the streams it would wait for forever."""
+    """Uvicorn server that on shutdown lets calls finish and ends event streams."""
 
-    def __init__(self, config: uvicorn.Config, application: HttpApplication, patience_seconds: float) -> None:
+    def __init__(self, config: uvicorn.Config, application: HttpApplication, grace_seconds: float) -> None:
         super().__init__(config)
         self._application = application
-        self._patience_seconds = patience_seconds
+        self._grace_seconds = grace_seconds
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         with super().capture_signals():
             yield
-            # Raised again, as uvicorn means to, SIGTERM would end the process before the database is closed.
+            # Uvicorn would raise SIGTERM again and end the process before the database is closed.
             self._captured_signals.clear()
 
     async def shutdown(self, sockets: list[Any] | None = None) -> None:
@@ -53,18 +53,18 @@ class DrainingServer(uvicorn.Server):
     async def _drain(self) -> None:
         self._application.streams.end_all()
         self._application.mcp.end_streams()
-        deadline = asyncio.get_running_loop().time() + self._patience_seconds
-        # Every call counts itself, and only the end of a process waits for none: a poll keeps the hot path plain.
+        deadline = asyncio.get_running_loop().time() + self._grace_seconds
+        # Polling keeps the code of each call simple; only a shutdown waits here.
         while self._application.mcp.calls_in_flight and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(_POLL_SECONDS)
         AppStatus.should_exit = True
 
 
 def serve(settings: Settings, *, profile: Profile | None = None) -> None:
-    """Serve until told to stop."""
+    """Serve until SIGTERM or SIGINT."""
     configure_logging(settings.log_level)
-    # Read when numpy is loaded, by the first search. Searches run side by side, each on a core of its own; products of
-    # small matrices that every core takes part in made each of them wait for the others.
+    # Read when the first search loads numpy. Searches run in parallel, one per core; multithreaded products of small
+    # matrices would only make them wait for each other.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(settings, profile))
@@ -84,14 +84,14 @@ async def _serve(settings: Settings, profile: Profile | None) -> None:
 
 
 def _server(settings: Settings, application: HttpApplication) -> DrainingServer:
-    # Left on, sse-starlette would cut answers that are still being made half a second after SIGTERM.
+    # Otherwise sse-starlette would cut off responses half a second after SIGTERM.
     AppStatus.enable_automatic_graceful_drain = False
     config = uvicorn.Config(
         application.asgi,
         host=settings.host,
         port=settings.port,
         http=BoundedHttp,
-        # Believed only from proxies that were named: anyone can write a header.
+        # Trusted only from the configured proxies: anyone can send the header.
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=settings.trusted_proxies.split(),
         log_config=None,
@@ -104,29 +104,29 @@ def _server(settings: Settings, application: HttpApplication) -> DrainingServer:
 
 
 def _handles(listening: socket.socket) -> list[socket.socket]:
-    """Return several handles of one socket: in each turn of a busy loop, one connection is accepted from each."""
+    """Duplicate the listening socket: a busy loop accepts one connection per handle and iteration."""
     return [listening, *(listening.dup() for _ in range(_HANDLES - 1))]
 
 
-def _greet(settings: Settings, made: NewTenant | None) -> None:
-    """Say where Weft is, and on a fresh database the admin's key, which is never shown again."""
+def _greet(settings: Settings, created: NewTenant | None) -> None:
+    """Print the URL, and for a new database the admin's API key, which is shown only once."""
     address = f"http://{settings.host}:{settings.port}"
     lines = [f"Weft is at {address}  (MCP {address}/mcp, REST {address}/v1)"]
-    if made is not None:
+    if created is not None:
         lines += [
             "",
-            f"A tenant '{made.tenant}' was created. Its admin's API key, shown this once:",
-            f"  {made.admin_key}",
+            f"Created the tenant '{created.tenant}'. API key of its admin, shown only once:",
+            f"  {created.admin_key}",
             "",
             f"Try:  export WEFT_URL={address} WEFT_API_KEY=<that key>",
             "      weft agent create planner",
         ]
-    print(*lines, sep="\n", file=sys.stderr, flush=True)  # noqa: T201 - to the person at the terminal
+    print(*lines, sep="\n", file=sys.stderr, flush=True)  # noqa: T201 - shown in the terminal
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
-        import uvloop  # noqa: PLC0415 - not there on Windows
+        import uvloop  # noqa: PLC0415 - not available on Windows
     except ImportError:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
@@ -134,7 +134,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _tune_garbage_collection() -> None:
-    # With a thousand connections open, the default thresholds spend more time looking for garbage than on calls.
+    # With a thousand open connections, the default thresholds spend more time on garbage collection than on calls.
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 50, 1_000)

@@ -1,4 +1,4 @@
-"""MCP over stdio, straight on the data folder: whoever can open it is trusted to say which agent this is."""
+"""MCP over stdio on the data folder; the process that can open it chooses the agent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def run(
     settings: Settings, *, tenant: str, principal: str, session: str | None, correlation: Correlation = NO_CORRELATION
 ) -> None:
-    """Serve one MCP client on standard input and output until it leaves; ``during`` is what all it does is part of."""
+    """Serve one MCP client on standard input and output; its calls carry the correlation ids."""
     configure_logging(settings.log_level)
     asyncio.run(_serve(settings, McpCaller(CallContext(Local(tenant, principal), correlation=correlation), session)))
 

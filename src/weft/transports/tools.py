@@ -1,4 +1,4 @@
-"""Operations as tools: what a caller is shown, and which operation a call by tool name means."""
+"""Operations as MCP tools: the tools a caller sees, and the operation of a tool call."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from weft.kernel.operation import Operation, Registry
 
 _SESSION = "session_id"
-# Where requests name lines of history.
+# Request fields that name a context in history.
 LINE_FIELDS = ("context_id", "from_context_id", "other_context_id")
 
 
 @dataclass(frozen=True, slots=True)
 class ToolView:
-    """A tool as one caller sees it."""
+    """Tool as one caller sees it."""
 
     name: str
     description: str
@@ -34,7 +34,7 @@ class ToolView:
 
 
 class Toolbox:
-    """All tools, and the views of them that differ by what a caller may do."""
+    """All tools, with a cached view for each set of allowed operations."""
 
     def __init__(self, registry: Registry) -> None:
         self._tools = registry.tools()
@@ -53,7 +53,7 @@ class Toolbox:
         return views
 
     def resolve(self, name: str, arguments: Mapping[str, Any]) -> tuple[Operation, Mapping[str, Any]]:
-        """Return the operation a tool call means, and its request as the operation takes it."""
+        """Return the operation of a tool call and its request."""
         operations = self._tools.get(name)
         if operations is None:
             raise UnknownOperation(f"There is no tool named '{name[:100]}'.")
@@ -77,7 +77,7 @@ def _by_action(operations: Sequence[Operation], arguments: Mapping[str, Any]) ->
 
 
 def works_in_session(operation: Operation) -> bool:
-    """Tell whether an operation works in the session it names."""
+    """Return whether an operation works in the session of its session_id."""
     return operation.session is SessionUse.WORKS_IN and _SESSION in operation.request.__struct_fields__
 
 
@@ -98,19 +98,19 @@ def _view(operations: Sequence[Operation], *, in_session: bool) -> ToolView:
 
 
 def _only_reads(operation: Operation) -> bool:
-    """Tell whether an operation changes nothing; one that opens its own transactions does if it is put on record."""
+    """Return whether an operation changes nothing; with its own transactions, only if it is not audited."""
     if operation.effect is Effect.OWN_TRANSACTIONS:
         return not operation.audited and operation.permission is not Permission.WRITE
     return operation.effect is not Effect.WRITE
 
 
 _OWN_BOARD = "The context_id of your session's board is board, or board@BRANCH for a branch of it."
-# What a tool of several operations is for; of a single one the operation says it.
+# Descriptions of tools with several operations; others use the help of their operation.
 GROUPED_HELP = {
     "shared_context": (
-        "The board: working memory shared by every agent of a session. Keep distilled state on it (conclusions, "
-        "decisions, open questions), never raw data or secrets. Call list_keys first, read only what you need, "
-        "update keys rather than adding new ones, delete what is settled."
+        "The board: key-value state shared by all agents of a session. Store conclusions, decisions and open "
+        "questions, never raw data or secrets. Call list_keys first, read only what you need, update keys instead of "
+        "adding new ones, and delete what is settled."
     ),
     "context_history": (
         "The history of boards and of what agents are and know: who changed what and why, how it stood at any version, "
@@ -118,32 +118,31 @@ GROUPED_HELP = {
         "board:SESSION. Begin with log; to go back to a version use rollback_context."
     ),
     "context_records": (
-        "What happened to context, as portable Agent Context records: list them by session, turn, task, item or time, "
-        "show one with what it says, add those of your own framework (selections, budgets, assemblies, compactions), "
+        "Portable Agent Context records of what happened to context: list them by session, turn, task, item or time, "
+        "show one with its content, add those of your own framework (selections, budgets, assemblies, compactions), "
         "set an envelope's lifecycle. Versions of keys and messages are context items with ids such as "
         "board:SESSION/KEY/1.3; read the schema of a type before you add one."
     ),
     "missing_context": (
-        "What is known to be missing: questions whose answers somebody needs. Report what you do not know instead of "
-        "guessing, ask for it (the user, earlier messages, a tool, a peer), list what others miss, and resolve what "
-        "you can answer."
+        "Missing context: questions whose answers somebody needs. Report what you do not know instead of guessing, "
+        "request it (from the user, earlier messages, a tool or a peer), list open questions, and resolve what you can "
+        "answer."
     ),
     "knowledge": (
-        "What is known from documents, in domains: see which there are (list_domains) and what is in them "
-        "(list_documents, get_document, read_document), put documents (add_document, add_documents) and delete them; "
-        "admins make, change and delete domains, and name sources that documents come from by themselves (add_source, "
-        "list_sources, update_source, remove_source, sync_source). To find something, use search. What can be searched "
-        "by meaning, and how: embed turns texts into vectors, list_models names the models there are; admins say which "
-        "may be used (allow_models) and migrate searches to another (start_model_migration, show_model_migration, "
-        "cancel_model_migration), or have all "
-        "of it indexed anew (reindex, reindex_all, show_reindexing)."
+        "Knowledge domains and their documents: list domains (list_domains), list and read documents (list_documents, "
+        "get_document, read_document), add them (add_document, add_documents) and delete them. To find something, use "
+        "search. Admins create, update and delete domains, manage the sources that documents are synchronised from "
+        "(add_source, list_sources, update_source, remove_source, sync_source) and rebuild the index (reindex, "
+        "reindex_all, show_reindexing). Embedding models: embed returns vectors, list_models lists the models; admins "
+        "choose the allowed ones (allow_models) and migrate to another (start_model_migration, show_model_migration, "
+        "cancel_model_migration)."
     ),
     "export_policies": (
-        "What may leave in an export, in which form and by whose hand: list the policies there are, set one, delete "
-        "one. An export names the policy it follows."
+        "Export policies: what an export may contain, in which form, and who may use it. List, set and delete "
+        "policies; an export records the policy it used."
     ),
     "webhooks": (
-        "Events sent to addresses outside, signed and in CloudEvents 1.0: create, list, update (enable, disable), "
-        "delete, test, see what was not delivered, and replay it."
+        "Webhooks: signed delivery of events to URLs as CloudEvents 1.0. Create, list, update (enable, disable), "
+        "delete and test them, list failed deliveries, and replay them."
     ),
 }

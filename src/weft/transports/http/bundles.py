@@ -1,4 +1,4 @@
-"""Bundles as streams: exports of any size out, imports up to the limit in."""
+"""Streaming export and import of bundles."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PROV = ("application/json", "prov.json")
 
 
 class ExportStream(OperationEndpoint):
-    """An export as a file. Takes what bundle.export takes; what it is, is in a header before it comes."""
+    """Export as a file; the request is that of bundle.export, its result is in a header."""
 
     def __init__(self, app: App) -> None:
         super().__init__(app, app.registry["bundle.export"])
@@ -43,7 +43,7 @@ class ExportStream(OperationEndpoint):
 
 
 class ImportStream(OperationEndpoint):
-    """A bundle as the body. What else bundle.import takes is in the query."""
+    """Import of a bundle in the body; other parameters of bundle.import are in the query."""
 
     def __init__(self, app: App) -> None:
         super().__init__(app, app.registry["bundle.import"])
@@ -86,6 +86,6 @@ async def body_of(receive: Receive) -> AsyncIterator[bytes]:
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise InvalidInput("The connection was closed before everything had arrived.")
+            raise InvalidInput("The connection was closed before the body was complete.")
         yield message.get("body", b"")
         more = message.get("more_body", False)

@@ -1,4 +1,4 @@
-"""Hooks of knowledge sources: who knows the address may have a source looked at, who signs may bring documents."""
+"""Webhooks of knowledge sources: a call to the secret URL starts a synchronisation; a signed one adds documents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ACCEPTED = 202
 
 
 class HookEndpoint:
-    """One call to a hook. It comes without a credential, and with everything else that proves it."""
+    """Endpoint of a source's hook; authenticated by its URL and signature instead of a credential."""
 
     def __init__(self, app: App) -> None:
         self._app = app

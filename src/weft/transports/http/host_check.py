@@ -1,4 +1,4 @@
-"""Host and Origin checks on every request, so that no web page can reach a local Weft through a visitor's browser."""
+"""Host and Origin checks against DNS rebinding: a web page must not reach a local server through the browser."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _EVERY_INTERFACE = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - recognised, not bound to
-# Probes address a process by whatever name the platform gave it, and learn nothing here.
+# Health probes may use any host name; these paths reveal nothing.
 _OPEN_PATHS = frozenset({"/health", "/ready"})
 
 
 class HostGuard:
-    """Lets through only requests for names this server goes by, and from pages it trusts."""
+    """Middleware that accepts only known Host headers and trusted origins."""
 
     def __init__(self, app: ASGIApp, settings: Settings, clock: Clock) -> None:
         self._app = app
@@ -46,9 +46,9 @@ class HostGuard:
             elif name == b"origin":
                 origin = value.decode("latin-1").lower()
         if host is None or (host not in self._hosts and _without_port(host) not in self._hosts):
-            return HostNotAllowed(f"This server does not go by the host name '{(host or '')[:100]}'.")
+            return HostNotAllowed(f"The host name '{(host or '')[:100]}' is not allowed.")
         if origin is not None and not self._trusts(origin):
-            return HostNotAllowed(f"Pages from '{origin[:100]}' may not call this server.")
+            return HostNotAllowed(f"The origin '{origin[:100]}' is not allowed.")
         return None
 
     def _trusts(self, origin: str) -> bool:

@@ -1,4 +1,4 @@
-"""HTTP as we read and write it: bodies in, JSON out, errors in one shape."""
+"""Reading of request bodies, and JSON and error responses."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class ClientGone(Exception):
 
 
 def arrival_of(scope: Scope) -> CallContext:
-    """Return the credential a request carries, the address it came from, and what it says it is part of."""
+    """Return the credential, peer address and correlation ids of a request."""
     client = scope.get("client")
     peer = client[0] if client else "local"
     given = [header for header in scope["headers"] if header[0] in _ABOUT_CALLER]
     if len(given) == 1 and given[0][0] == b"authorization":
         return CallContext(_credential(given[0][1]), peer)
     proofs, traces, baggage = ([value for name, value in given if name == wanted] for wanted in _ABOUT_CALLER)
-    # A trace that is named twice is none; baggage may come in pieces.
+    # A repeated traceparent is invalid; baggage may be repeated.
     trace = traces[0].decode("latin-1").strip() if len(traces) == 1 else None
     ids = ids_from_headers(trace, b",".join(baggage).decode("latin-1"))
     proof = _credential(proofs[0]) if len(proofs) == 1 else None
@@ -49,7 +49,7 @@ def _credential(header: bytes) -> str | None:
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """Return the whole body, refusing one that is larger than allowed before it is all here."""
+    """Return the body; refuse it as soon as it exceeds the limit."""
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value) > limit:
             raise _too_large(limit)
@@ -69,7 +69,7 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
-    """Return the JSON object a body holds; an empty body is an empty object."""
+    """Decode a JSON object; an empty body is an empty object."""
     if not body:
         return {}
     try:

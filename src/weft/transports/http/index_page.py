@@ -1,4 +1,4 @@
-"""The page at /: what this server is and how to reach it. It knows nothing of anyone's data."""
+"""Index page at /: how to use this server. It shows no data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PAGE = """<!doctype html>
 <p>The context layer for multi-agent systems. This server speaks MCP at <code>/mcp</code>, REST under
 <code>/v1</code> (<a href="/openapi.json">OpenAPI</a>), and tells <a href="/health">health</a>,
 <a href="/ready">readiness</a> and <a href="/metrics">metrics</a>.</p>
-<pre>weft session list                       # what there is, straight from the data folder
+<pre>weft session list                       # list sessions of the data folder
 weft board list-keys --session ID
 weft init claude-code                   # connect your editor or agent</pre>
 <table>{rows}</table>

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, read off the registry."""
+"""OpenAPI 3.1 document of the registry."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _IN_PATH = re.compile(r"{(\w+)}")
 
 
 def openapi_document(registry: Registry) -> dict[str, Any]:
-    """Describe every route: what it takes, what it answers, and how it refuses."""
+    """Describe every route with its parameters, responses and errors."""
     operations = list(registry)
     types = [kind for operation in operations for kind in (operation.request, operation.response)]
     _, parts = schemas_of([*types, ErrorBody], _REFERENCE)
@@ -49,7 +49,7 @@ def openapi_document(registry: Registry) -> dict[str, Any]:
         "components": {
             "schemas": _referenced(parts, operations),
             "securitySchemes": {
-                "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, or a token got with one."}
+                "bearer": {"type": "http", "scheme": "bearer", "description": "API key, or a token issued for one."}
             },
         },
         "security": [{"bearer": []}],
@@ -108,7 +108,7 @@ def _responses(operation: Operation, parts: dict[str, Any]) -> dict[str, Any]:
     return {
         str(operation.route.status): success,
         **{status: _refusal(", ".join(codes), parts) for status, codes in sorted(by_status.items())},
-        "default": _refusal("Any other refusal, in the same shape.", parts),
+        "default": _refusal("Any other error, in the same format.", parts),
     }
 
 
@@ -129,6 +129,6 @@ def _name_of(kind: type, parts: dict[str, Any]) -> str:
 
 
 def _referenced(parts: dict[str, Any], operations: Iterable[Operation]) -> dict[str, Any]:
-    """Leave out the requests themselves: routes spell out their fields where they belong."""
+    """Remove request schemas: routes list their fields as parameters and bodies."""
     requests = {_name_of(operation.request, parts) for operation in operations}
     return {name: part for name, part in parts.items() if name not in requests}

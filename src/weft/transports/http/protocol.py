@@ -1,4 +1,4 @@
-"""HTTP/1.1 as uvicorn reads it, less the patience for a request whose head never ends."""
+"""HTTP/1.1 protocol of uvicorn with a limit on the size of the headers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _REFUSAL = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r
 
 
 class BoundedHttp(HttpToolsProtocol):
-    """Hangs up on a request line and headers beyond any sensible size; uvicorn would keep collecting them."""
+    """Closes a connection whose request line and headers exceed the limit; uvicorn has none."""
 
     _head_bytes = 0
     _in_head = True
@@ -24,7 +24,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        # Counted afterwards: what just came may hold the end of the head, and a body behind it.
+        # Counted afterwards: the data may contain the end of the headers and part of the body.
         self._head_bytes += len(data)
         if self._in_head and self._head_bytes > _LONGEST_HEAD_BYTES:
             self.transport.write(_REFUSAL)

@@ -1,4 +1,4 @@
-"""A REST route for every operation, read off the registry."""
+"""REST route for each operation in the registry."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from weft.kernel.operation import Operation
 
 _WITHOUT_BODY = frozenset({"GET", "DELETE"})
-# More than any operation takes, lists of a thousand included; fewer than would be any work to refuse.
+# More than any operation has, including lists of a thousand, and few enough to parse quickly.
 _MANY_PARAMETERS = 2_000
 _LONGEST_NUMBER = len(str(MAX_INT))
 
 
 class OperationEndpoint:
-    """One operation over HTTP. A plain ASGI application, because a call should cost little more than its work."""
+    """Endpoint of one operation; plain ASGI, without the overhead of a framework."""
 
     def __init__(self, app: App, operation: Operation) -> None:
         self._app = app
@@ -57,7 +57,7 @@ class OperationEndpoint:
         return {**given, **{name: self._typed(name, text) for name, text in scope["path_params"].items()}}
 
     def _typed(self, name: str, text: str) -> str | int:
-        """Return part of a path as what it stands for; a body, unlike a path, says itself what is a number."""
+        """Convert a path parameter to a number if its field is one."""
         number = name in self._numbers and len(text) <= _LONGEST_NUMBER and text.isascii() and text.isdigit()
         return int(text) if number else text
 
@@ -75,13 +75,13 @@ class OperationEndpoint:
 
 
 class PathEndpoint:
-    """The operations at one path: one route for all, so that a refusal can say which methods there are."""
+    """Endpoint of all operations at one path, so that 405 can list the methods."""
 
     def __init__(self, endpoints: Mapping[str, OperationEndpoint]) -> None:
         self._endpoints = endpoints
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Starlette lets through only these, and HEAD where there is GET.
+        # Starlette passes only these methods, and HEAD for GET.
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         await self._endpoints[method](scope, receive, send)
 

@@ -1,4 +1,4 @@
-"""The JSON Schemas of records, for anyone to read: they say nothing of anyone's data."""
+"""Public JSON Schemas of record types."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 _JSON = "application/json"
-# A version of Agent Context stays what it is; a day is for what a new release of Weft may put in other words.
+# Schemas of a version do not change, but a release may reword descriptions: cache for a day.
 _CACHING = "public, max-age=86400"
 
 
 class _Document:
-    """Something published: a file that stays the same as long as the server runs."""
+    """Published file that does not change while the server runs."""
 
     def __init__(self, body: bytes, media_type: str) -> None:
         self._body = body
@@ -46,14 +46,14 @@ class _Document:
 
 
 def schema_routes() -> Iterator[Route]:
-    # As methods: Starlette takes any other object for an application of its own.
+    # A method, because Starlette takes any other callable object for an ASGI application.
     yield Route(f"/{SCHEMAS}", _Document(msgspec.json.encode(_index()), _JSON).__call__)
     for name in RECORD_TYPES:
         yield Route(schema_url(name), _Document(schema_file(name), MEDIA_TYPE).__call__)
 
 
 def schema_paths(refusal: dict[str, Any]) -> dict[str, Any]:
-    """Return what OpenAPI says of them. ``refusal`` is how this server answers what it does not have."""
+    """Return the OpenAPI paths of the schemas; ``refusal`` is the response for an unknown one."""
     record_type = {"name": "type", "in": "path", "required": True, "schema": {"enum": list(RECORD_TYPES)}}
     return {
         f"/{SCHEMAS}": {"get": _described("schemas_list", "List the schemas of all record types.", _JSON, _INDEX)},

@@ -1,4 +1,4 @@
-"""Live events as a stream (server-sent events), resumable from any offset."""
+"""Live events as server-sent events, resumable from any position."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _HEADERS = [
 
 
 class OpenStreams:
-    """The streams that are open, so that they can be ended before the server stops."""
+    """Open event streams, to be ended on shutdown."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -53,7 +53,7 @@ class OpenStreams:
 
 
 class EventStream(OperationEndpoint):
-    """Follows events for as long as the client listens. Takes what events.read takes, less the waiting."""
+    """Event stream with the parameters of events.read except those for waiting."""
 
     def __init__(self, app: App, streams: OpenStreams) -> None:
         super().__init__(app, app.registry["events.read"])
@@ -78,7 +78,7 @@ class EventStream(OperationEndpoint):
         await asyncio.gather(sending, leaving, return_exceptions=True)
 
     async def _pages(self, request: ReadEvents, arrival: CallContext) -> AsyncIterator[EventPage]:
-        """Ask once without waiting, so that a refusal is a plain error and "from now on" begins before the answer."""
+        """Read once without waiting, so that an error is a plain response and the start position is fixed."""
         whose = {"session_id": request.session_id, "personal": request.personal}
         if request.after is None:
             first = await self._app.call(self._operation, whose, arrival)
@@ -96,11 +96,11 @@ class EventStream(OperationEndpoint):
         if "wait_seconds" in raw:
             raise InvalidInput("wait_seconds: a stream waits for as long as it is open", field="wait_seconds")
         request = self._operation.parse(raw, strict=False)
-        assert isinstance(request, ReadEvents)  # noqa: S101 - what events.read takes
+        assert isinstance(request, ReadEvents)  # noqa: S101 - the request of events.read
         return request
 
     async def _telling(self, request: ReadEvents, arrival: CallContext) -> Callable[[StoredEvent], str]:
-        """Return how an event is put into the words that were asked for."""
+        """Return the encoder of the requested event format."""
         if request.format == "native":
             return _native
         source = await self._app.event_source(arrival)

@@ -1,4 +1,4 @@
-"""The collaboration API's plain HTTP calls: tools and resources by name, beside the real MCP endpoint."""
+"""Plain HTTP calls of the collaboration API: tools and resources by name, without the MCP protocol."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Shim(ABC):
-    """An ASGI endpoint whose errors leave in the one shape."""
+    """ASGI endpoint with JSON error responses."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -42,14 +42,14 @@ class _Shim(ABC):
 
     @abstractmethod
     async def answer(self, scope: Scope, receive: Receive) -> object:
-        """Return what the call is answered with."""
+        """Return the response body."""
 
     async def _object(self, scope: Scope, receive: Receive) -> dict[str, object]:
         return parse_object(await read_body(scope, receive, self._app.settings.max_body_bytes))
 
 
 class ToolShim(_Shim):
-    """POST /mcp/tool/{name}: the arguments as the body, the result as the answer."""
+    """POST /mcp/tool/{name}: arguments in the body, result in the response."""
 
     def __init__(self, app: App) -> None:
         super().__init__(app)
@@ -62,11 +62,11 @@ class ToolShim(_Shim):
 
 
 class ResourceShim(_Shim):
-    """GET /mcp/resource/{uri}: the resource's content."""
+    """GET /mcp/resource/{uri}: content of a resource."""
 
     async def answer(self, scope: Scope, receive: Receive) -> object:
         del receive
-        # Some clients and proxies fold the two slashes of a URI inside a path into one.
+        # Some clients and proxies collapse the two slashes of a URI in a path.
         uri = scope["path_params"]["uri"]
         scheme, _, rest = uri.partition(":/")
         resource = parse_uri(f"{scheme}://{rest.lstrip('/')}")
@@ -74,7 +74,7 @@ class ResourceShim(_Shim):
 
 
 class SubscribeShim(_Shim):
-    """POST /mcp/resource/subscribe: where to follow a resource's changes, beginning now."""
+    """POST /mcp/resource/subscribe: URL of the event stream of a resource."""
 
     async def answer(self, scope: Scope, receive: Receive) -> object:
         uri = (await self._object(scope, receive)).get("uri")

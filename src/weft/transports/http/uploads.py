@@ -1,4 +1,4 @@
-"""Documents as the body of a request: of any kind, and larger than other bodies may be."""
+"""Document upload as a request body, with a larger limit than other bodies."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from weft.app.app import App
 
-# What clients say that do not know what they send.
+# Content types of clients that do not know the type.
 _UNTOLD = frozenset({"", "application/octet-stream", "application/x-www-form-urlencoded"})
 
 
 class Upload(OperationEndpoint):
-    """A document as the body. What else knowledge.add_document takes is in the query, metadata as JSON."""
+    """Upload endpoint: the document is the body; other parameters of knowledge.add_document are in the query."""
 
     def __init__(self, app: App) -> None:
         super().__init__(app, app.registry["knowledge.add_document"])

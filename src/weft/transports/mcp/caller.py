@@ -1,4 +1,4 @@
-"""Who a message came from, and which session it is bound to, whatever the transport."""
+"""Caller of an MCP message and the session its connection is bound to."""
 
 from __future__ import annotations
 
@@ -42,44 +42,44 @@ _RESOURCE_NOT_FOUND = -32002
 
 @dataclass(frozen=True, slots=True)
 class McpCaller:
-    """How a message arrived, and the session its endpoint is for, if it is for one."""
+    """Call context of a message, and the session its endpoint is bound to, if any."""
 
     arrival: CallContext
     session_id: str | None = None
 
-    def telling(self, meta: Mapping[str, Any], request_id: object, connection_id: str | None) -> McpCaller:
-        """Return the caller of one request, with what the request says it is part of beside what is known of it."""
+    def with_ids(self, meta: Mapping[str, Any], request_id: object, connection_id: str | None) -> McpCaller:
+        """Return the caller with the correlation ids of one request."""
         ids: dict[str, str | int] = {**ids_from_meta(meta)}
         known = self.arrival.correlation
         if not ids and known is NO_CORRELATION:
-            # The ids of MCP alone lead nowhere, and would make a small event half as large again.
+            # The ids of MCP alone identify nothing, and would make a small event half as large again.
             return self
         native = {"jsonrpc_request_id": request_id, "mcp_session_id": connection_id}
-        ids |= {name: value for name, value in native.items() if _is_kept(value)}
+        ids |= {name: value for name, value in native.items() if _is_id(value)}
         sampled = is_sampled(meta[TRACEPARENT]) if TRACEPARENT in meta else self.arrival.sampled
         return replace(self, arrival=structs.replace(self.arrival, correlation=with_ids(known, ids), sampled=sampled))
 
     def check(self, session_id: object, **context: Any) -> None:  # noqa: ANN401 - JSON
-        """Refuse every session but the one this connection is bound to, if it is: to it, no other exists."""
+        """Refuse sessions other than the one this connection is bound to, as if they did not exist."""
         if self.session_id not in (None, session_id):
             named = str(session_id)[:100]
             message = f"There is no session '{named}' here: this connection works in '{self.session_id}' only."
             raise SessionNotFound(message, resource_type="session", resource_id=named, **context)
 
     def bound(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a request as it is meant here: it need not name the session the connection is bound to."""
+        """Return a request with the session the connection is bound to."""
         if self.session_id is None:
             return raw
         self.check(raw.get("session_id") or self.session_id)
         return {**raw, "session_id": self.session_id}
 
-    def lined(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a request as it is meant here: ``board`` is the board of the session the connection is bound to."""
+    def with_contexts(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a request in which ``board`` means the board of the session the connection is bound to."""
         if self.session_id is None:
             return raw
-        return {**raw, **{name: self._line(raw[name]) for name in LINE_FIELDS if isinstance(raw.get(name), str)}}
+        return {**raw, **{name: self._context_id(raw[name]) for name in LINE_FIELDS if isinstance(raw.get(name), str)}}
 
-    def _line(self, named: str) -> str:
+    def _context_id(self, named: str) -> str:
         line, mark, branch = named.partition("@")
         kind = line_kinds().get(line)
         if kind is not None and kind.of_session:
@@ -90,7 +90,7 @@ class McpCaller:
         return named
 
     def resource(self, uri: str) -> Resource:
-        """Return what a URI names, if this connection can reach it."""
+        """Return the resource of a URI if this connection can reach it."""
         resource = parse_uri(uri)
         if resource.session_id is not None:
             self.check(resource.session_id, uri=uri)
@@ -99,7 +99,7 @@ class McpCaller:
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """What lives as long as the server: over stdio, the one caller there is."""
+    """Lifespan state of the server: over stdio, its only caller."""
 
     local: McpCaller | None
 
@@ -108,9 +108,9 @@ Context = ServerRequestContext[ServerState, Any]
 
 
 class WeftUser(AuthenticatedUser):
-    """What the SDK binds a connection to, so that nobody can go on with someone else's.
+    """User that the SDK binds a connection to, so that no other user can continue it.
 
-    It must be the SDK's own class: with any other, the session manager compares nothing with nothing.
+    It must be a subclass of the SDK's class: for any other class the session manager compares nothing.
     """
 
     def __init__(self, actor: Actor, caller: McpCaller) -> None:
@@ -127,20 +127,20 @@ class WeftUser(AuthenticatedUser):
         self.caller = caller
         self.principal = authorization_context(self)
 
-    def calling(self, caller: McpCaller) -> WeftUser:
+    def for_message(self, caller: McpCaller) -> WeftUser:
         """Return the same user as the caller of one message."""
         user = copy(self)
         user.caller = caller
         return user
 
 
-def _is_kept(given: object) -> TypeGuard[str | int]:
-    """Tell whether something is an id that is kept as it is: a text, or the number of a JSON-RPC request."""
-    return is_native_id(given) if isinstance(given, str) else isinstance(given, int) and abs(given) <= MAX_INT
+def _is_id(value: object) -> TypeGuard[str | int]:
+    """Return whether a value is a storable id: text, or the number of a JSON-RPC request."""
+    return is_native_id(value) if isinstance(value, str) else isinstance(value, int) and abs(value) <= MAX_INT
 
 
 def caller_of(context: Context) -> McpCaller:
-    """Return the caller of this very message: over HTTP each message carries its own credential."""
+    """Return the caller of a message; over HTTP each message has its own credential."""
     if context.request is not None:
         user = context.request.scope.get("user")
         if isinstance(user, WeftUser):
@@ -153,13 +153,13 @@ def caller_of(context: Context) -> McpCaller:
 
 
 def caller_of_call(context: Context) -> McpCaller:
-    """Return the caller of a request that may change something, with what the request is part of."""
+    """Return the caller of a tool call, with its correlation ids."""
     caller, meta = caller_of(context), context.meta or {}
-    return caller.telling(meta, context.request_id, connection_of(context.session).session_id)
+    return caller.with_ids(meta, context.request_id, connection_of(context.session).session_id)
 
 
 def connection_of(session: ServerSession) -> Connection:
-    # The SDK offers no public way to a connection's own state and end; its minor version is pinned for this.
+    # The SDK has no public access to a connection's state; its minor version is pinned for this.
     return session._connection  # noqa: SLF001
 
 
@@ -168,10 +168,7 @@ def is_modern(context: Context) -> bool:
 
 
 def answering(handler: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
-    """Translate our errors into the protocol's, and keep the text of unexpected ones to ourselves.
-
-    Left to itself the SDK answers an unexpected exception with its message.
-    """
+    """Translate WeftError into MCPError, and hide the text of unexpected exceptions, which the SDK would return."""
 
     @wraps(handler)
     async def run(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,6 +1,6 @@
-"""The direct lane: a plain tools/call over HTTP is answered here; whatever is not exactly that is the SDK's.
+"""Fast path for plain tools/call requests over HTTP, without the SDK's session machinery.
 
-Nothing is refused here. A request the SDK would refuse, or might answer in another way, is handed on as it came.
+Nothing is refused here: a request that the SDK would refuse, or might answer differently, is passed on unchanged.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
     from weft.transports.mcp.server import WeftServer
 
     Headers = Mapping[bytes, bytes]
-    Told = Mapping[str, str]
+    CorrelationMeta = Mapping[str, str]
 
 _METHOD: Literal["tools/call"] = "tools/call"
 _MODERN = "2026-07-28"
 _VERSIONS = frozenset(version.encode() for version in (*HANDSHAKE_PROTOCOL_VERSIONS, _MODERN))
 _ENVELOPE_KEYS = frozenset({PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY})
-_MOST_ENVELOPES = 256
-_LONGEST_ENVELOPE_BYTES = 4_096
+_MAX_ENVELOPES = 256
+_MAX_ENVELOPE_BYTES = 4_096
 _IDLE_PRECISION_SECONDS = 1.0
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -63,7 +63,7 @@ class _Params(Struct, forbid_unknown_fields=True):
 
 
 class _Message(Struct, forbid_unknown_fields=True):
-    """A tools/call with nothing unusual about it; tasks, for one, are unusual."""
+    """A plain tools/call; one with further fields, such as a task, is left to the SDK."""
 
     jsonrpc: Literal["2.0"]
     id: int | str
@@ -90,10 +90,10 @@ class _Answer(Struct):
 
 
 class _Parts(NamedTuple):
-    """An envelope without what its request is part of, and that."""
+    """Envelope without its correlation ids, and the ids."""
 
     envelope: bytes
-    told: Told
+    ids: CorrelationMeta
 
 
 _encode = msgspec.json.Encoder().encode
@@ -101,15 +101,15 @@ _decode = msgspec.json.Decoder(_Message).decode
 _decode_parts = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_texts = msgspec.json.Decoder(dict[str, str]).decode
 _decode_text = msgspec.json.Decoder(str).decode
-_NOTHING: Told = {}
+_NO_IDS: CorrelationMeta = {}
 
 
-class DirectLane:
-    """Stands before the SDK's session manager and takes from it what it can answer as the SDK would, for less."""
+class FastPath:
+    """ASGI application in front of the SDK's session manager that answers plain tool calls itself."""
 
     def __init__(self, app: App, server: WeftServer, manager: StreamableHTTPSessionManager) -> None:
         self._call = ToolCalls(app, Toolbox(app.registry))
-        # A call that waits may be cancelled, which takes the SDK; any other is over before that could matter.
+        # A waiting call may be cancelled, which only the SDK handles.
         self._waiting = {operation.tool for operation in app.registry if operation.effect is Effect.WAIT}
         self._manager = manager
         self._connections: dict[str, Connection] = {}
@@ -129,64 +129,64 @@ class DirectLane:
             await self._manager.handle_request(scope, request, send)
 
     async def _answered(self, message: _Message, headers: Headers, user: WeftUser, send: Send) -> bool:
-        """Answer a call that is in order; one that is not is left alone."""
+        """Answer a plain call and return True; return False for any other."""
         if message.params.name in self._waiting:
             return False
         if headers[b"mcp-protocol-version"] == _MODERN.encode():
             return await self._answered_modern(message, headers, user, send)
-        told = _told(message.params.meta)
+        ids = _ids_in(message.params.meta)
         transport = self._open_connection(headers, user)
-        if transport is None or told is None:
+        if transport is None or ids is None:
             return False
-        caller = user.caller.telling(told, message.id, transport.mcp_session_id)
-        with _held_open(transport):
+        caller = user.caller.with_ids(ids, message.id, transport.mcp_session_id)
+        with _kept_alive(transport):
             answer = await self._perform(message, caller)
             await send_json(send, 200, answer, {b"mcp-session-id": headers[b"mcp-session-id"]})
         return True
 
     async def _answered_modern(self, message: _Message, headers: Headers, user: WeftUser, send: Send) -> bool:
-        told = self._told_in_envelope(message.params, headers)
-        if told is None:
+        ids = self._ids_in_envelope(message.params, headers)
+        if ids is None:
             return False
-        answer = await self._perform(message, user.caller.telling(told, message.id, None))
+        answer = await self._perform(message, user.caller.with_ids(ids, message.id, None))
         answer.result.result_type, answer.result.meta = "complete", self._server_info
         await send_json(send, 200, answer)
         return True
 
     async def _perform(self, message: _Message, caller: McpCaller) -> _Answer:
         answer = await self._call(caller, message.params.name, message.params.arguments)
-        # A tool's text is its structured content once more, so that is encoded once.
+        # The text of a tool result repeats its structured content, so it is encoded once.
         content = _encode(answer.content)
         return _Answer(message.id, _Result((_Text(content.decode()),), Raw(content), answer.is_error))
 
-    def _told_in_envelope(self, params: _Params, headers: Headers) -> Told | None:
-        """Return what a request of the stateless era says it is part of, if its headers and body say the same."""
+    def _ids_in_envelope(self, params: _Params, headers: Headers) -> CorrelationMeta | None:
+        """Return the correlation ids of a stateless-era request if its headers match its body."""
         name = headers.get(b"mcp-name", b"").decode("latin-1")
         in_order = headers.get(b"mcp-method") == _METHOD.encode() and decode_header_value(name) == params.name
         if not in_order or params.meta is UNSET:
             return None
         envelope = bytes(params.meta)
         if envelope in self._envelopes:
-            return _NOTHING
+            return _NO_IDS
         parts = _parts(envelope)
-        return parts.told if parts is not None and self._is_known(parts.envelope) else None
+        return parts.ids if parts is not None and self._is_known(parts.envelope) else None
 
     def _is_known(self, envelope: bytes) -> bool:
-        """Tell whether an envelope is valid, by the SDK's own model; a client sends the same with each request."""
+        """Validate an envelope with the SDK's model, and cache it: a client sends the same with each request."""
         if envelope in self._envelopes:
             return True
-        if len(envelope) > _LONGEST_ENVELOPE_BYTES or not _is_plain_envelope(envelope):
+        if len(envelope) > _MAX_ENVELOPE_BYTES or not _is_plain_envelope(envelope):
             return False
-        if len(self._envelopes) >= _MOST_ENVELOPES:
+        if len(self._envelopes) >= _MAX_ENVELOPES:
             self._envelopes.clear()
         self._envelopes.add(envelope)
         return True
 
     def _open_connection(self, headers: Headers, user: WeftUser) -> StreamableHTTPServerTransport | None:
-        """Return the connection a request of the handshake era continues, if its owner does and it is still open."""
+        """Return the handshake-era connection of a request if the user owns it and it is open."""
         session_id = headers.get(b"mcp-session-id", b"").decode("latin-1")
         connection = self._connections.get(session_id)
-        # The SDK offers no public way to these tables; its minor version is pinned for this.
+        # The SDK has no public access to these tables; its minor version is pinned for this.
         transport = self._manager._server_instances.get(session_id)  # noqa: SLF001
         if transport is None or connection is None:
             return None
@@ -197,7 +197,7 @@ class DirectLane:
         return None if ending else transport
 
     async def _remember_connection(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Remember who shakes hands: only the connection itself knows when that is done."""
+        """Store each connection at its handshake: only the connection knows when that is complete."""
         connection = connection_of(ctx.session)
         session_id = connection.session_id
         if ctx.method == "initialize" and session_id is not None and session_id not in self._connections:
@@ -207,14 +207,14 @@ class DirectLane:
 
 
 class _ReadAhead:
-    """A request's body, to be looked at before whoever answers reads it."""
+    """Request body that is read here and can be read again by the SDK."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._messages: list[Message] = []
 
     async def body(self, limit: int) -> bytes | None:
-        """Return the body; nothing if it is too large, or never came to its end."""
+        """Return the body; None if it is too large or incomplete."""
         size = 0
         while size <= limit:
             message = await self._receive()
@@ -231,12 +231,12 @@ class _ReadAhead:
 
 
 def _plain_headers(scope: Scope, limit: int) -> Headers | None:
-    """Return a request's headers if they are those of a tools/call as clients send it."""
+    """Return the headers of a request if they are those of a plain tools/call."""
     headers = dict(scope["headers"])
     length = headers.get(b"content-length", b"0")
     plain = (
         scope["method"] == "POST"
-        # Of a header that is there twice, who reads the first and who reads the last would disagree.
+        # A repeated header is ambiguous.
         and len(headers) == len(scope["headers"])
         and headers.get(b"content-type", b"").partition(b";")[0] == b"application/json"
         and headers.get(b"accept", b"").partition(b",")[0] in {b"application/json", b"*/*"}
@@ -254,25 +254,25 @@ def _parsed(body: bytes | None) -> _Message | None:
         return None
 
 
-def _told(meta: Raw | UnsetType) -> Told | None:
-    """Return what a request of the handshake era says it is part of, if it says nothing else beside its call."""
+def _ids_in(meta: Raw | UnsetType) -> CorrelationMeta | None:
+    """Return the correlation ids of a handshake-era request; None if its _meta has other keys."""
     if meta is UNSET:
-        return _NOTHING
+        return _NO_IDS
     try:
-        told = _decode_texts(meta)
+        ids = _decode_texts(meta)
     except _UNREADABLE:
         return None
-    return told if told.keys() <= META_KEYS else None
+    return ids if ids.keys() <= META_KEYS else None
 
 
 def _parts(envelope: bytes) -> _Parts | None:
-    """Take what differs from request to request out of an envelope; nothing else in it does."""
+    """Separate the correlation ids, which differ between requests, from the rest of an envelope."""
     try:
-        every = _decode_parts(envelope)
-        told = {name: _decode_text(every.pop(name)) for name in META_KEYS & every.keys()}
+        fields = _decode_parts(envelope)
+        ids = {name: _decode_text(fields.pop(name)) for name in META_KEYS & fields.keys()}
     except _UNREADABLE:
         return None
-    return _Parts(_encode(every) if told else envelope, told)
+    return _Parts(_encode(fields) if ids else envelope, ids)
 
 
 def _is_plain_envelope(envelope: bytes) -> bool:
@@ -285,17 +285,17 @@ def _is_plain_envelope(envelope: bytes) -> bool:
 
 
 @contextmanager
-def _held_open(transport: StreamableHTTPServerTransport) -> Iterator[None]:
-    """Keep a connection from going idle while a call of it is answered, as the SDK does around what it answers."""
+def _kept_alive(transport: StreamableHTTPServerTransport) -> Iterator[None]:
+    """Keep a connection from going idle during a call, as the SDK does for its own calls."""
     idle = transport.idle_scope or anyio.CancelScope()
-    patience = transport._idle_timeout or math.inf  # noqa: SLF001
+    timeout = transport._idle_timeout or math.inf  # noqa: SLF001
     transport._requests_in_flight += 1  # noqa: SLF001
-    # Each move of the deadline is a new timer, so where calls follow each other only one in a second moves it.
-    if idle.deadline < anyio.current_time() + patience - _IDLE_PRECISION_SECONDS:
+    # Each change of the deadline creates a timer, so it changes at most once a second.
+    if idle.deadline < anyio.current_time() + timeout - _IDLE_PRECISION_SECONDS:
         idle.deadline = math.inf
     try:
         yield
     finally:
         transport._requests_in_flight -= 1  # noqa: SLF001
         if not transport._requests_in_flight and idle.deadline == math.inf:  # noqa: SLF001
-            idle.deadline = anyio.current_time() + patience
+            idle.deadline = anyio.current_time() + timeout

@@ -16,7 +16,7 @@ from weft.kernel.ids import is_name
 from weft.transports.http.http_io import arrival_of, send_error
 from weft.transports.mcp.caller import McpCaller, WeftUser
 from weft.transports.mcp.connection_limits import OpenConnections
-from weft.transports.mcp.fast_path import DirectLane
+from weft.transports.mcp.fast_path import FastPath
 from weft.transports.mcp.server import build_server
 from weft.transports.mcp.subscriptions import Subscriptions
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from weft.kernel.identity import Actor
     from weft.transports.mcp.server import WeftServer
 
-    # Adds to what a server answers, and returns where to keep what is sent, for clients that are cut off.
+    # Adds handlers to a server, and returns the store for resuming interrupted streams.
     Profile = Callable[[WeftServer], EventStore]
 
 MCP_PATH = "/mcp"
@@ -40,9 +40,9 @@ _RETRY_MILLISECONDS = 500
 
 
 class McpEndpoint:
-    """Authenticates every message and hands it on: plain calls to the direct lane, all else to the SDK."""
+    """Authenticates every message; plain tool calls go to the fast path, all others to the SDK."""
 
-    def __init__(self, app: App, profile: Profile | None = None, *, direct: bool = True) -> None:
+    def __init__(self, app: App, profile: Profile | None = None, *, fast_path: bool = True) -> None:
         self._app = app
         self._subscriptions = Subscriptions(app)
         self._users: dict[McpCaller, WeftUser] = {}
@@ -53,17 +53,17 @@ class McpEndpoint:
             server,
             event_store=sent,
             retry_interval=_RETRY_MILLISECONDS if sent else None,
-            # Our tools answer at once, and a plain JSON answer costs half of a stream; a profile's may report progress.
+            # Tools answer at once, and a JSON response costs half of a stream; tools of a profile may report progress.
             json_response=profile is None,
             session_idle_timeout=_IDLE_SECONDS,
             max_request_body_size=app.settings.max_body_bytes,
             max_sessions=_MOST_CONNECTIONS,
         )
-        # The SDK does not say which connections it holds; its minor version is pinned for this.
+        # The SDK has no public list of connections; its minor version is pinned for this.
         self._connections = OpenConnections(self._manager._server_instances)  # noqa: SLF001
-        # A profile changes what tools answer, and how.
-        with_lane = direct and profile is None
-        self._answer: ASGIApp = DirectLane(app, server, self._manager) if with_lane else self._manager.handle_request
+        # A profile changes the answers of tools.
+        is_fast = fast_path and profile is None
+        self._answer: ASGIApp = FastPath(app, server, self._manager) if is_fast else self._manager.handle_request
 
     def routes(self) -> Iterator[Route]:
         yield Route(MCP_PATH, endpoint=self)
@@ -80,9 +80,9 @@ class McpEndpoint:
     def _user(self, actor: Actor, caller: McpCaller) -> WeftUser:
         arrival = caller.arrival
         if arrival.correlation is not NO_CORRELATION:
-            # What each message is part of is its own; the user it comes from is not.
+            # Correlation ids belong to one message; the user is the same for all.
             plain = McpCaller(CallContext(arrival.credential, arrival.peer), caller.session_id)
-            return self._user(actor, plain).calling(caller)
+            return self._user(actor, plain).for_message(caller)
         known = self._users.get(caller)
         if known is None or known.actor is not actor:
             if len(self._users) >= _MOST_CONNECTIONS:
@@ -102,7 +102,7 @@ class McpEndpoint:
             await send_error(send, error, self._app.clock)
             return
         scope["user"] = self._user(actor, McpCaller(arrival, session_id))
-        # White space around a header's value is no part of it; httptools leaves it there.
+        # httptools does not strip white space around header values.
         scope["headers"] = [(name, value.strip()) for name, value in scope["headers"]]
         is_call = scope["method"] == "POST"
         self.calls_in_flight += is_call

@@ -1,4 +1,4 @@
-"""The MCP server: tools, resources and prompts, read off the registry."""
+"""MCP server: tools, resources and prompts generated from the registry."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     from weft.transports.tools import ToolView
 
 _INSTRUCTIONS = (
-    "Weft is where the agents of a session share working memory, talk and remember. Use the shared_context tool: "
-    "list_keys first, read what your task needs, write conclusions rather than raw data. Talk with add_message and "
-    "get_messages, find what was said with search_context, keep what is yours alone with set_memory. "
-    "What you know beyond a session you take in with pull_context and save with push_context. context_history shows "
-    "who changed what and why, and how it stood before. "
+    "Weft stores the shared state, messages and memory of the agents of a session. Use the shared_context tool: "
+    "list_keys first, read what your task needs, write conclusions rather than raw data. Send and read messages with "
+    "add_message and get_messages, search them with search_context, store private notes with set_memory. "
+    "Load knowledge from earlier sessions with pull_context and save it with push_context. context_history shows who "
+    "changed what, when and why. "
     "get_usage_guidance tells what you may do; the prompt 'board_guide' says more of the board."
 )
 _JSON = "application/json"
 _PROMPTS = {
-    "board_guide": ("all", "How to use the board: its key conventions, what to write, how to read."),
-    "board_conventions": ("conventions", "The keys this domain's agents agree on."),
+    "board_guide": ("all", "How to use the board: key conventions, writing and reading."),
+    "board_conventions": ("conventions", "Key conventions of this domain."),
     "board_writing": ("writing", "What belongs on the board and what does not."),
-    "board_reading": ("reading", "How to find and weigh what is on the board."),
+    "board_reading": ("reading", "How to find and assess entries of the board."),
 }
 
 
 class Handlers:
-    """What Weft answers to MCP requests."""
+    """Handlers of MCP requests."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -69,7 +69,7 @@ class Handlers:
 
     @answering
     async def list_resources(self, context: Context, params: object) -> types.ListResourcesResult:
-        """List what belongs to the sessions a caller can name, its own memory, and for admins the figures."""
+        """List the resources of the caller's sessions, its own memory, and for admins the metrics."""
         del params
         caller = caller_of(context)
         actor = await self._app.identify(caller.arrival)
@@ -116,7 +116,7 @@ class Handlers:
     async def list_prompts(self, context: Context, params: object) -> types.ListPromptsResult:
         del params
         session = types.PromptArgument(
-            name="session_id", description="Use the conventions this session was created with.", required=False
+            name="session_id", description="Session whose conventions to use.", required=False
         )
         arguments = [session] if caller_of(context).session_id is None else []
         return types.ListPromptsResult(
@@ -139,7 +139,7 @@ class Handlers:
 
     @answering
     async def complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
-        """Complete the ids of sessions a caller can name."""
+        """Complete session ids."""
         values: list[str] = []
         if params.argument.name == "session_id":
             names = await self._session_ids(caller_of(context), limit=1000)
@@ -149,7 +149,7 @@ class Handlers:
         )
 
     async def _session_ids(self, caller: McpCaller, **query: int) -> list[str]:
-        """Return the sessions a caller can name: the one it is bound to, or those it may list."""
+        """Return the session the caller is bound to, or those it may list."""
         actor = await self._app.identify(caller.arrival)
         if caller.session_id is not None:
             return [caller.session_id]
@@ -160,7 +160,7 @@ class Handlers:
 
 
 class WeftServer(Server[ServerState]):
-    """The SDK's server, less a promise: whoever serves subscriptions is taken to announce changed lists as well."""
+    """The SDK's server without the capability listChanged, which it derives from subscriptions."""
 
     announces_lists = False
 
@@ -174,7 +174,7 @@ class WeftServer(Server[ServerState]):
 
 
 def build_server(app: App, subscriptions: Subscriptions, local: McpCaller | None = None) -> WeftServer:
-    """Return a server for any transport; over stdio ``local`` is who it serves."""
+    """Return a server for any transport; over stdio, ``local`` is its caller."""
     handlers = Handlers(app)
 
     @asynccontextmanager
@@ -186,7 +186,7 @@ def build_server(app: App, subscriptions: Subscriptions, local: McpCaller | None
         version=__version__,
         instructions=_INSTRUCTIONS,
         lifespan=lifespan,
-        # Without this the SDK asks for the whole tool list before every call of the stateless era.
+        # Otherwise the SDK requests the whole tool list before every call of the stateless era.
         get_tool_input_schema=lambda _: None,
         on_list_tools=handlers.list_tools,
         on_call_tool=handlers.call_tool,
@@ -200,7 +200,7 @@ def build_server(app: App, subscriptions: Subscriptions, local: McpCaller | None
         on_get_prompt=handlers.get_prompt,
         on_completion=handlers.complete,
     )
-    # Every call is traced by the one dispatch path already.
+    # The dispatcher traces every call already.
     server.middleware.clear()
     return server
 

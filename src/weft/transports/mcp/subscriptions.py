@@ -1,7 +1,7 @@
-"""Telling MCP clients that a resource has changed, in both eras.
+"""Resource subscriptions of both MCP eras.
 
-Every watched URI is one follower of the event feed on the watcher's own credential, so each is authorised, filtered
-and ended like any other reading of events. Changes are level signals: a client too slow for each is told once.
+Each URI follows the event feed with the subscriber's credential, so it is authorised, filtered and ended like any read
+of events. Changes are coalesced: a slow client gets one notification for several changes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from weft.transports.mcp.caller import Context, McpCaller
     from weft.transports.resources import Resource
 
-_MOST_URIS = 256
+_MAX_URIS = 256
 _RETRY_SECONDS = 1.0
 _WATCHER = "weft_watcher"
 
 
 class Watcher:
-    """One client's watched URIs, and which of them have changed since it was last told."""
+    """Subscribed URIs of one client, and those with changes not yet notified."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -44,13 +44,13 @@ class Watcher:
         self._closed = False
 
     async def watch(self, resource: Resource, caller: McpCaller) -> None:
-        """Begin watching; what changes after this returns is told."""
-        # One after the other, so that no two begin to watch the same, or one more than there may be.
+        """Subscribe; changes after this returns are notified."""
+        # One at a time, so that concurrent calls cannot subscribe twice or exceed the limit.
         async with self._beginning:
             if resource.uri in self._followers:
                 return
-            if len(self._followers) >= _MOST_URIS:
-                raise MCPError(types.INVALID_PARAMS, f"At most {_MOST_URIS} resources can be watched at once")
+            if len(self._followers) >= _MAX_URIS:
+                raise MCPError(types.INVALID_PARAMS, f"At most {_MAX_URIS} resources can be subscribed to at once")
             await check_may_watch(self._app, resource, caller.arrival)
             present = await self._app.position(caller.arrival)
             if not self._closed:
@@ -68,14 +68,14 @@ class Watcher:
             self.unwatch(uri)
         self._wake.set()
 
-    async def changes(self, *, to_the_last: bool = False) -> AsyncIterator[str]:
-        """Yield each changed URI once, however often it changed meanwhile; ``to_the_last``: while any is watched."""
+    async def changes(self, *, until_empty: bool = False) -> AsyncIterator[str]:
+        """Yield each changed URI once; with ``until_empty``, stop when nothing is subscribed."""
         while True:
             while self._changed:
                 uri = next(iter(self._changed))
                 del self._changed[uri]
                 yield uri
-            if self._closed or (to_the_last and not self._followers):
+            if self._closed or (until_empty and not self._followers):
                 return
             self._wake.clear()
             await self._wake.wait()
@@ -92,13 +92,13 @@ class Watcher:
                 await asyncio.sleep(_RETRY_SECONDS)
             except WeftError:
                 break
-        # The caller may no longer read this: its key was revoked, or the session is gone.
+        # The caller may no longer read this: its key was revoked, or the session was deleted.
         self._followers.pop(resource.uri, None)
         self._wake.set()
 
 
 class Subscriptions:
-    """The subscription handlers of both eras."""
+    """Subscription handlers of both eras."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -106,13 +106,13 @@ class Subscriptions:
         self._pumps: set[asyncio.Task[None]] = set()
 
     def end_all(self) -> None:
-        """End every watch: streams of the stateless era close with their final result."""
+        """End all subscriptions; streams of the stateless era close with their final result."""
         for watcher in list(self._watchers):
             watcher.close()
 
     @answering
     async def subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
-        """resources/subscribe (2025-11-25): told over the connection's own stream."""
+        """resources/subscribe (2025-11-25): notifications use the connection's stream."""
         connection = connection_of(context.session)
         if not connection.has_standalone_channel:
             raise MCPError(types.INVALID_REQUEST, "Subscribing needs a connection with a session")
@@ -132,7 +132,7 @@ class Subscriptions:
     async def listen(
         self, context: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        """subscriptions/listen (2026-07-28): the answer is the stream. URIs the caller may not read are dropped."""
+        """subscriptions/listen (2026-07-28): the response is the stream. URIs the caller may not read are dropped."""
         watcher = Watcher(self._app)
         self._watchers.add(watcher)
         try:
@@ -144,7 +144,7 @@ class Subscriptions:
             await context.session.send_notification(
                 types.SubscriptionsAcknowledgedNotification(params=acknowledged), related_request_id=context.request_id
             )
-            async for uri in watcher.changes(to_the_last=bool(honoured)):
+            async for uri in watcher.changes(until_empty=bool(honoured)):
                 updated = types.ResourceUpdatedNotificationParams(uri=uri, _meta=meta)
                 await context.session.send_notification(
                     types.ResourceUpdatedNotification(params=updated), related_request_id=context.request_id
@@ -169,7 +169,7 @@ class Subscriptions:
         return honoured
 
     def _attach(self, connection: Connection, session: ServerSession) -> Watcher:
-        """Give a connection its watcher and the task that tells its client; both end with the connection."""
+        """Create the watcher of a connection and its notification task; both end with the connection."""
         watcher = Watcher(self._app)
         connection.state[_WATCHER] = watcher
         self._watchers.add(watcher)
@@ -187,6 +187,6 @@ class Subscriptions:
 
 
 async def _tell(session: ServerSession, watcher: Watcher) -> None:
-    # A client that does not read its stream blocks this task, and nobody else.
+    # A client that does not read its stream blocks only this task.
     async for uri in watcher.changes():
         await session.send_resource_updated(uri)

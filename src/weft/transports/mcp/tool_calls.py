@@ -1,4 +1,4 @@
-"""What a tool call does, whichever way it came in."""
+"""Execution of a tool call, on the fast path and in the SDK."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class ToolAnswer(NamedTuple):
-    """What a tool answers: its result, or the error a model can act on."""
+    """Result of a tool call, or an error that a model can act on."""
 
     content: msgspec.Struct
     is_error: bool
 
 
 class ToolCalls:
-    """Performs the operation a tool call means, in the session its connection is bound to."""
+    """Calls the operation of a tool call, in the session its connection is bound to."""
 
     def __init__(self, app: App, toolbox: Toolbox) -> None:
         self._app = app
@@ -45,12 +45,12 @@ class ToolCalls:
                 raw = caller.bound(raw)
             elif operation.session is SessionUse.MAY_NAME and raw.get("session_id") not in (None, ALL_SESSIONS):
                 caller.check(raw["session_id"])
-            response = await self._app.call(operation, caller.lined(raw), caller.arrival)
+            response = await self._app.call(operation, caller.with_contexts(raw), caller.arrival)
         except WeftError as error:
-            return ToolAnswer(self._told(error), is_error=True)
+            return ToolAnswer(self._error_body(error), is_error=True)
         return ToolAnswer(response, is_error=False)
 
-    def _told(self, error: WeftError) -> ErrorBody:
+    def _error_body(self, error: WeftError) -> ErrorBody:
         """Return an error whose hint names tools."""
         body = error_body(error, self._app.clock)
         hints = [render_hint(hint, self._app.registry, tool_reference) for hint in body.suggestions]

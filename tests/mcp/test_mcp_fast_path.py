@@ -1,4 +1,4 @@
-"""The direct lane answers as the SDK does, to the letter, and leaves to the SDK whatever is not a plain call."""
+"""The fast path answers as the SDK does, to the letter, and leaves to the SDK whatever is not a plain call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from support.world import World
     from weft.app.app import App
-    from weft.transports.mcp.fast_path import DirectLane
+    from weft.transports.mcp.fast_path import FastPath
 
     # Makes something else of a plain call's body and headers.
     Change = Callable[[dict[str, Any], dict[str, str]], tuple[Any, Any]]
@@ -48,7 +48,7 @@ Json = dict[str, Any]
 
 @dataclass(slots=True)
 class Served:
-    """One of two servers on the same App, and which requests its direct lane handed on to the SDK."""
+    """One of two servers on the same App, and which requests its fast path handed on to the SDK."""
 
     application: HttpApplication
     http: httpx2.AsyncClient
@@ -58,7 +58,7 @@ class Served:
     handed_on: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
-    def lane(self) -> DirectLane:
+    def lane(self) -> FastPath:
         return self.application.mcp._answer
 
     async def connection(self, key: str) -> str:
@@ -102,8 +102,8 @@ def message(method: str, **params: Any) -> Json:
 
 
 @asynccontextmanager
-async def serving(app: App, session: str, *, direct: bool) -> AsyncIterator[Served]:
-    application = HttpApplication(app, direct=direct)
+async def serving(app: App, session: str, *, fast_path: bool) -> AsyncIterator[Served]:
+    application = HttpApplication(app, fast_path=fast_path)
     transport = httpx2.ASGITransport(application.asgi)
     async with application.mcp.running(), httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
         served = Served(application, http, session)
@@ -120,15 +120,15 @@ async def serving(app: App, session: str, *, direct: bool) -> AsyncIterator[Serv
 
 @asynccontextmanager
 async def both(world: World) -> AsyncIterator[tuple[Served, Served]]:
-    """Serve the same App with the direct lane and without it, each with a session of its own."""
-    for session in ("with_lane", "sdk_only_"):
+    """Serve the same App with the fast path and without it, each with a session of its own."""
+    for session in ("with_fast", "sdk_only_"):
         inside = await world.planner.create_session(session)
         await inside.write("goal", "ship")
         await inside.write("strange", STRANGE)
         await inside.snapshot("before")
     async with (
-        serving(world.app, "with_lane", direct=True) as lane,
-        serving(world.app, "sdk_only_", direct=False) as sdk,
+        serving(world.app, "with_fast", fast_path=True) as lane,
+        serving(world.app, "sdk_only_", fast_path=False) as sdk,
     ):
         yield lane, sdk
 
@@ -448,9 +448,9 @@ async def test_a_body_may_come_in_parts_and_is_refused_when_too_large(world: Wor
 @ERAS
 async def test_the_rate_limit_and_the_limit_on_connections_hold(world: World, era: str) -> None:
     app = await world.another_app(rate_limits="board=2/minute")
-    async with serving(app, "s1", direct=True) as lane:
+    async with serving(app, "s1", fast_path=True) as lane:
         key = world.planner.credential
-        lane.application.mcp._connections._most = 1
+        lane.application.mcp._connections._limit = 1
         codes = []
         for _ in range(3):
             answer = await lane.call(key, era, {"action": "list_keys", "session_id": "$"})
@@ -463,7 +463,7 @@ async def test_the_rate_limit_and_the_limit_on_connections_hold(world: World, er
 
 
 async def test_a_call_holds_its_connection_open_and_starts_its_idle_time_anew(world: World) -> None:
-    async with serving(world.app, "s1", direct=True) as lane:
+    async with serving(world.app, "s1", fast_path=True) as lane:
         key = world.planner.credential
         transport = lane.application.mcp._manager._server_instances[await lane.connection(key)]
         during = []
@@ -483,7 +483,7 @@ async def test_a_call_holds_its_connection_open_and_starts_its_idle_time_anew(wo
 
 
 async def test_a_connection_that_went_idle_is_left_to_the_sdk(world: World) -> None:
-    async with serving(world.app, "s1", direct=True) as lane:
+    async with serving(world.app, "s1", fast_path=True) as lane:
         key = world.planner.credential
         transport = lane.application.mcp._manager._server_instances[await lane.connection(key)]
         transport.idle_scope.cancel()
@@ -492,7 +492,7 @@ async def test_a_connection_that_went_idle_is_left_to_the_sdk(world: World) -> N
 
 
 async def test_a_call_that_waits_can_be_cancelled(world: World) -> None:
-    async with serving(world.app, "s1", direct=True) as lane:
+    async with serving(world.app, "s1", fast_path=True) as lane:
         key = world.planner.credential
         await lane.connection(key)
         lane.handed_on.clear()
@@ -505,7 +505,7 @@ async def test_a_call_that_waits_can_be_cancelled(world: World) -> None:
 
 
 async def test_few_envelopes_are_remembered_however_many_are_sent(world: World) -> None:
-    async with serving(world.app, "s1", direct=True) as lane:
+    async with serving(world.app, "s1", fast_path=True) as lane:
         key = world.planner.credential
         body, headers = await lane.plain(key, MODERN, "shared_context", {"action": "list_keys", "session_id": "$"})
         for number in range(300):
@@ -517,8 +517,8 @@ async def test_few_envelopes_are_remembered_however_many_are_sent(world: World) 
 
 
 @pytest.mark.parametrize("mode", ["legacy", MODERN])
-async def test_the_real_client_s_calls_take_the_direct_lane(world: World, mode: str) -> None:
-    async with serving(world.app, "s1", direct=True) as lane:
+async def test_the_real_client_s_calls_take_the_fast_path(world: World, mode: str) -> None:
+    async with serving(world.app, "s1", fast_path=True) as lane:
         lane.http.headers["authorization"] = f"Bearer {world.planner.credential}"
         connected = streamable_http_client("http://127.0.0.1/mcp", http_client=lane.http)
         async with Client(connected, mode=mode) as client:
