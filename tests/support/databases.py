@@ -49,6 +49,7 @@ BEGIN
 END $$
 """
 
+_IDLE_POOLS, _IDLE_CONNECTIONS = 2, 3
 # The defaults of asyncpg.create_pool, which the class itself lacks.
 _POOL_DEFAULTS = {
     "max_queries": 50_000,
@@ -175,5 +176,14 @@ class _KeptPool(asyncpg.Pool):  # type: ignore[misc]
         self._idle = idle
 
     async def close(self) -> None:
+        if len(self._idle) >= _IDLE_POOLS:
+            await super().close()
+            return
         await asyncio.gather(*[holder.wait_until_released() for holder in self._holders])
+        kept = self._kept()
+        await asyncio.gather(*[holder.close() for holder in self._holders if holder not in kept])
         self._idle.append(self)
+
+    def _kept(self) -> list[Any]:
+        """Return the connections that stay open: all workers together must not reach the server's limit."""
+        return [holder for holder in self._holders if holder.is_connected()][:_IDLE_CONNECTIONS]

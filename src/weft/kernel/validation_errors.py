@@ -48,9 +48,11 @@ def _with_form(what: str, hint: Any) -> str:  # noqa: ANN401 - any annotation
     found = _PATTERN.search(what)
     if found is None:
         return what
-    meta = next((meta for meta in _metas(hint) if meta.pattern), msgspec.Meta(pattern=found[1]))
-    form = PATTERN_FORMS.get(str(meta.pattern), f"text that matches {str(meta.pattern).replace(chr(92) + 'Z', '$')}")
-    if meta.max_length is not None:
+    meta = next((meta for meta in _metas(hint) if meta.pattern), None)
+    # msgspec quotes the pattern with its backslashes doubled, so that one is only shown, never compiled.
+    pattern = found[1] if meta is None else str(meta.pattern)
+    form = PATTERN_FORMS.get(pattern, f"text that matches {pattern.replace(chr(92) + 'Z', '$')}")
+    if meta is not None and meta.max_length is not None:
         form += f", at most {meta.max_length} characters"
     return what[: found.start()] + form
 
