@@ -502,7 +502,7 @@ async def dies_at(library: World, document_id: str, *others: str) -> None:
     ingestion = app.ingestion
     for name in (document_id, *others):
         waiting = QueuedDocument(HANDBOOK, name)
-        take = partial(IngestTransaction.take, waiting=waiting, holder=ingestion._holder)
+        take = partial(IngestTransaction.take, queued=waiting, holder=ingestion._holder)
         await ingestion._ingests.write(library.tenant, take)
     library.clock.advance(seconds=61)
 
@@ -712,5 +712,5 @@ async def test_a_text_that_is_more_than_the_plan_allows_is_not_indexed(library: 
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     shown = await document(library.planner, "packed.pdf")
     assert (shown["state"], await chunks(library, "packed.pdf")) == ("failed", [])
-    assert "with this there would be more" in shown["error"]
+    assert "this would exceed it" in shown["error"]
     assert await counted(library) == there
