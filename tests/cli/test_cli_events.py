@@ -26,7 +26,7 @@ def test_the_whole_log_comes_as_one_event_to_a_line(launch: CommandLine) -> None
 
 
 def test_the_log_is_read_page_by_page_to_its_end(launch: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.app.event_feed._PAGE", 2)
+    monkeypatch.setattr("weft.app.event_feed._PAGE_SIZE", 2)
     for number in range(5):
         launch.run("board", "write", "goal", str(number))
     read = ("events", "read", "--after", "0", "--types", "context.item.*", "--format", "cloudevents", "--json")

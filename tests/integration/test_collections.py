@@ -343,7 +343,7 @@ async def test_nothing_is_joined_while_others_wait(
 @pytest.fixture
 def short_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.capabilities.indexing.collections.model._MIN_RETAINED_CHANGES", 10)
-    monkeypatch.setattr("weft.app.search.service._WORTH_FORGETTING", 1)
+    monkeypatch.setattr("weft.app.search.service._MIN_DELETED", 1)
     monkeypatch.setattr("weft.storage.sql.collections.CLEARED_AT_ONCE", 7)
 
 

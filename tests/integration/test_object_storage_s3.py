@@ -408,7 +408,7 @@ async def test_the_doctor_tries_the_bucket_and_its_versions(
 async def test_the_doctor_does_not_wait_for_a_bucket_for_long(
     settings_of_bucket: Settings, line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.app.diagnostics.checks._PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("weft.app.diagnostics.checks._TIMEOUT_SECONDS", 0.2)
     line.always = wait_until_the_end(line)
     finding = await check_objects(settings_of_bucket)
     assert (finding.state, finding.detail.endswith("does not answer")) == (CheckStatus.PROBLEM, True)

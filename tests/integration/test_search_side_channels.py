@@ -208,7 +208,7 @@ async def test_however_much_of_others_is_pending_it_does_not_show(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.followed()
-    monkeypatch.setattr("weft.app.search.service._LOOKED_AT", 2)
+    monkeypatch.setattr("weft.app.search.service._MAX_PENDING", 2)
     for _ in range(3):
         await world.planner.remember("note", "Mine alone.")
         assert pending(await search(world.analysis)) == 0
@@ -326,7 +326,7 @@ async def test_the_session_cache_is_rebuilt_after_many_events_or_a_shorter_log(
     await world.planner.say(SECRET)
     await world.followed()
     assert (await search(world.planner))["searched"] == 1
-    monkeypatch.setattr("weft.app.session_acl_cache._FAR", 0)
+    monkeypatch.setattr("weft.app.session_acl_cache._MAX_CATCH_UP", 0)
     await (await world.planner.create_session("more")).say(SECRET)
     await world.followed()
     assert (await search(world.planner))["searched"] == 2
@@ -335,7 +335,7 @@ async def test_the_session_cache_is_rebuilt_after_many_events_or_a_shorter_log(
 async def test_sessions_of_tenants_that_are_not_searched_are_forgotten(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.app.session_acl_cache._MOST_SESSIONS", 1)
+    monkeypatch.setattr("weft.app.session_acl_cache._MAX_SESSIONS", 1)
     agent = await world.stranger.create_agent("agent")
     await agent.create_session("theirs")
     for _ in range(2):

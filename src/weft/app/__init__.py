@@ -1,1 +1,1 @@
-"""The composition root: settings, storage, providers and registry become one App that every face calls."""
+"""The composition root: wires settings, storage, providers and registry into one App for all interfaces."""

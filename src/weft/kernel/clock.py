@@ -29,9 +29,9 @@ class SystemClock:
         return datetime.now(UTC)
 
 
-def to_micros(moment: datetime) -> int:
-    """Return a moment as it is stored; refuse one that could not be read again, for want of a year in UTC."""
-    micros = (moment - _EPOCH) // _MICROSECOND
+def to_micros(time: datetime) -> int:
+    """Return a time as it is stored; raises InvalidInput if its year in UTC is out of range."""
+    micros = (time - _EPOCH) // _MICROSECOND
     if not _FIRST <= micros <= _LAST:
         raise InvalidInput("A time must lie between 0001-01-01T00:00:00Z and 9999-12-31T23:59:59Z.")
     return micros

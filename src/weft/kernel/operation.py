@@ -110,7 +110,7 @@ class Operation:
 
     An ``audited`` one adds a row to the audit log, without the fields in ``off_record`` (values).
     A ``heavy`` request reads so much that it gets its own connection.
-    A connection bound to one session fills in session_id, as ``session`` says.
+    A connection bound to one session fills in session_id, depending on ``session``.
     """
 
     name: str

@@ -35,7 +35,7 @@ _HINT = "Use a public address, or have the operator add the host to WEFT_FETCH_P
 _ACCEPT = "text/markdown, text/html, text/plain, application/pdf, application/json, */*;q=0.5"
 
 
-class _Seen(msgspec.Struct, frozen=True, omit_defaults=True):
+class _Validators(msgspec.Struct, frozen=True, omit_defaults=True):
     """HTTP validators of a response (ETag, Last-Modified), for conditional requests."""
 
     etag: str = ""
@@ -65,7 +65,7 @@ class HttpFetcher:
             raise AddressNotAllowed(error.message, hint=_HINT) from None
 
     async def fetch(self, url: str, validator: str, max_bytes: int) -> FetchResult:
-        known = msgspec.json.decode(validator, type=_Seen) if validator else _Seen()
+        known = msgspec.json.decode(validator, type=_Validators) if validator else _Validators()
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 answer = await self._get(url, _headers(known), max_bytes)
@@ -86,7 +86,7 @@ class HttpFetcher:
         return answer
 
 
-def _headers(known: _Seen) -> dict[str, str]:
+def _headers(known: _Validators) -> dict[str, str]:
     headers = {"user-agent": _USER_AGENT, "accept": _ACCEPT}
     if known.etag:
         headers["if-none-match"] = known.etag
@@ -97,14 +97,14 @@ def _headers(known: _Seen) -> dict[str, str]:
 
 async def _asked(pool: httpcore2.AsyncConnectionPool, url: str, headers: Mapping[str, str], max_bytes: int) -> _Answer:
     async with pool.stream("GET", url, headers=list(headers.items())) as response:
-        told = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
         body = bytearray()
         if response.status == _SUCCESS:
             async for part in response.aiter_stream():
                 body += part
                 if len(body) > max_bytes:
                     break
-        return _Answer(response.status, told, bytes(body))
+        return _Answer(response.status, headers, bytes(body))
 
 
 def _sent_on(url: str, answer: _Answer) -> str | None:
@@ -129,17 +129,19 @@ def _fetched(answer: _Answer, validator: str, max_bytes: int) -> FetchResult:
     if len(answer.body) > max_bytes:
         return FetchResult(validator=validator, error="too_large")
     headers = answer.headers
-    told = _Seen(_shown_again(headers.get("etag", "")), _shown_again(headers.get("last-modified", "")))
-    return FetchResult(answer.body, _media_type(headers.get("content-type", "")), msgspec.json.encode(told).decode())
+    validators = _Validators(_echoable(headers.get("etag", "")), _echoable(headers.get("last-modified", "")))
+    return FetchResult(
+        answer.body, _media_type(headers.get("content-type", "")), msgspec.json.encode(validators).decode()
+    )
 
 
-def _shown_again(told: str) -> str:
+def _echoable(validator: str) -> str:
     """Return a validator, if it can be sent back unchanged."""
-    return told if len(told) <= _MAX_VALIDATOR and told.isascii() and told.isprintable() else ""
+    return validator if len(validator) <= _MAX_VALIDATOR and validator.isascii() and validator.isprintable() else ""
 
 
-def _media_type(told: str) -> str | None:
+def _media_type(content_type: str) -> str | None:
     try:
-        return msgspec.convert(told.partition(";")[0].strip().lower(), MediaType)
+        return msgspec.convert(content_type.partition(";")[0].strip().lower(), MediaType)
     except msgspec.ValidationError:
         return None

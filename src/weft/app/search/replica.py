@@ -1,4 +1,4 @@
-"""One collection's copy, brought up to date before it is looked at: what lies in files, and what came since."""
+"""Replica of one collection's index: segment files plus newer rows in memory, caught up before each search."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
     from weft.search_index.segment_store import Loaded, SegmentStore
     from weft.storage.sql.database import Database, Transaction
 
-    # Told the tenant and the collection whose files were damaged.
+    # Called with the tenant and the collection whose files were damaged.
     Alarm = Callable[[str, str], Awaitable[None]]
 
 _log = logging.getLogger("weft.search_index")
 _READ_AT_ONCE = 4_096
-# So many are read, and so many removals are taken in, while others wait.
+# Rows read, and removals applied, between two yields to the event loop.
 _FEW = 64
-# So many rows in memory are put into a file; while very many are read, more of them at once.
+# Rows in memory that are flushed to a segment file; more at once during a bulk load.
 _ROWS_TO_BUILD = 8_192
 _ROWS_TO_BUILD_AT_ONCE = 65_536
-# A search waits so long for a copy that has much to catch up with, and then sees what is there.
+# How long a search waits for a replica to catch up before it uses what is there.
 _PATIENCE_SECONDS = 5.0
 _PAUSE_SECONDS = 0.1
-# What cannot be written is not tried again for so long.
+# Pause after a failed write.
 _REST_SECONDS = 60.0
-# How often a few blocks of the files that are in use are compared with their checksums again.
+# Interval at which some blocks of the files in use are verified against their checksums.
 _COMPARED_EVERY_SECONDS = 1.0
 
 
 class Name(NamedTuple):
-    """Which collection a copy is of, with the vectors of which model; None where these stay in the database."""
+    """Collection and embedding model of a replica; no model if the vectors stay in the database."""
 
     tenant: str
     collection: str
@@ -51,7 +51,7 @@ class Name(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """What happened to a collection up to a number. Up to the number ``forgotten``, not all of it is known any more."""
+    """Changes of a collection up to a number; those up to ``forgotten`` are no longer retained."""
 
     number: int
     chunks: Sequence[IndexedChunk]
@@ -60,7 +60,7 @@ class _Step(NamedTuple):
 
 
 class _Built(NamedTuple):
-    """What a copy that had this birth and beginning came to in files; None if it was not written."""
+    """Segment files written for a replica with this birth and start; None if not written."""
 
     birth: int
     began: int
@@ -68,7 +68,7 @@ class _Built(NamedTuple):
 
 
 class CollectionReplica:
-    """One collection's copy: a snapshot of it in files and memory, which goes on when the collection does."""
+    """Replica of one collection: a snapshot in files and memory that follows the collection."""
 
     def __init__(
         self, database: Database, name: Name, folder: SegmentStore | None, errands: BackgroundTasks, alarm: Alarm | None
@@ -81,13 +81,13 @@ class CollectionReplica:
         self._alarm = alarm
         self._birth = 0
         self._snapshot = IndexSnapshot()
-        # What happened up to this number, such as removals, was to be seen in the rows that were read.
+        # Changes up to this number are reflected in the rows that were read.
         self._began = 0
         self._is_loaded = False
         self._is_behind = self._is_building = self._is_comparing = False
         self._rests_until = 0.0
         self._compares_at = time.monotonic() + _COMPARED_EVERY_SECONDS
-        # The collection's number when it was last looked at.
+        # Number of the collection at the last check.
         self.goal = 0
         self._turn = asyncio.Lock()
 
@@ -96,7 +96,7 @@ class CollectionReplica:
         return self._snapshot.bytes_in_memory + sum(part.masks.bytes for part in self._snapshot.parts)
 
     async def now(self) -> IndexSnapshot:
-        """Return what is committed; of a copy that is far behind, what it has so far."""
+        """Return the committed state, or what is there if the replica is far behind."""
         if not (self._is_behind and self._turn.locked()):
             async with self._turn:
                 await self._check()
@@ -109,7 +109,7 @@ class CollectionReplica:
         return self._snapshot.intact()
 
     async def whole(self) -> IndexSnapshot:
-        """Return what is committed, however long it takes to catch up with it."""
+        """Return the committed state, however long catching up takes."""
         snapshot = await self.now()
         while self._is_behind:
             await asyncio.sleep(_PAUSE_SECONDS)
@@ -123,7 +123,7 @@ class CollectionReplica:
                 await SEARCH_THREADS.run(self._folder.clear)
 
     async def _check(self) -> None:
-        """Load what lies in files, at first and whenever anyone touched them."""
+        """Load the segment files, at first and whenever they changed."""
         if self._folder is not None and not (self._is_loaded and self._folder.is_untouched(self._snapshot)):
             await self._load(self._folder)
 
@@ -147,7 +147,7 @@ class CollectionReplica:
             await SEARCH_THREADS.run(folder.drop, loaded.birth, snapshot.number)
 
     async def _set_aside(self, folder: SegmentStore, damage: Damaged) -> None:
-        """Do without files that are damaged: what they held is made anew."""
+        """Set damaged files aside; their content is rebuilt."""
         self._birth, self._snapshot = 0, IndexSnapshot()
         await self._report(str(damage))
         await SEARCH_THREADS.run(folder.set_aside)
@@ -161,7 +161,7 @@ class CollectionReplica:
             await attempt("index alarm", self._alarm(self._name.tenant, self._name.collection))
 
     async def _without_removed(self, loaded: Loaded) -> IndexSnapshot:
-        """Take out what was removed between the writing of the oldest file and that of the newest."""
+        """Apply removals between the oldest and the newest file."""
         snapshot, reached = loaded.snapshot, loaded.as_of
         while reached < snapshot.number:
             removals = await self._database.read(self._scope, partial(self._removals, reached), heavy=True)
@@ -176,7 +176,7 @@ class CollectionReplica:
         return await SqlCollectionStore(transaction).removals_after(self._name.collection, after, _READ_AT_ONCE)
 
     async def _catch_up(self, deadline: float) -> bool:
-        """Go on until everything that is committed is there; False if that takes longer than the deadline."""
+        """Catch up with the committed state; False if the deadline passes first."""
         while True:
             state = await self._state()
             if not self._is_part_of(state):
@@ -193,16 +193,16 @@ class CollectionReplica:
 
     @property
     def _seen(self) -> int:
-        """Return the number up to which no removal was missed."""
+        """Return the number up to which all removals are applied."""
         return max(self._snapshot.number, self._began)
 
     def _is_part_of(self, state: CollectionState) -> bool:
-        """Tell whether a collection in that state can be reached from here."""
+        """Tell whether the retained changes lead from here to that state."""
         return self._birth == state.birth and self._snapshot.number <= state.number and self._seen >= state.forgotten
 
     async def _begin_anew(self) -> CollectionState:
         if self._birth and self._folder is not None:
-            # Another process may have begun anew already; otherwise the files are of no use to anyone.
+            # Another process may have rebuilt it already; otherwise the files are useless.
             self._snapshot = IndexSnapshot()
             await self._load(self._folder)
         state = await self._state()
@@ -233,11 +233,11 @@ class CollectionReplica:
 
     async def _after(self, step: _Step) -> IndexSnapshot:
         work = partial(self._snapshot.then, step.number, step.chunks, step.removed)
-        # Taking in a single chunk may join it with thousands.
+        # Adding one chunk may merge it with thousands.
         return await SEARCH_THREADS.run(work) if step.chunks or len(step.removed) > _FEW else work()
 
     async def _finish(self) -> None:
-        """Catch up with very much, putting it into files on the way, so that nothing of it is read twice."""
+        """Bulk load, flushing to files on the way, so that nothing is read twice."""
         async with self._turn:
             while self._errands.is_open and not await self._catch_up(time.monotonic()):
                 if self._snapshot.in_memory >= _ROWS_TO_BUILD_AT_ONCE and time.monotonic() >= self._rests_until:
@@ -252,7 +252,7 @@ class CollectionReplica:
             self._errands.run("index", self._compare())
 
     async def _compare(self) -> None:
-        """Look for damage that nothing else tells of, a few blocks of one file at a time."""
+        """Verify checksums of some blocks of one file, to find silent damage."""
         file = min(self._snapshot.files, key=lambda file: file.rounds, default=None)
         try:
             if file is not None:
@@ -288,16 +288,16 @@ class CollectionReplica:
             if self._folder is not None:
                 built = await self._errands.write(partial(self._folder.build, birth, snapshot))
         except Damaged:
-            # Loading tells what is damaged, and sets it aside.
+            # Loading detects damaged files and sets them aside.
             pass
         except OSError as error:
-            # What is in memory stays there.
+            # The rows stay in memory.
             self._rests_until = time.monotonic() + _REST_SECONDS
             _log.warning("index cannot be written", extra={"fields": {"error": type(error).__name__}})
         return _Built(birth, began, built)
 
     async def _take_over(self, built: _Built) -> None:
-        """Go on from what is in files now, unless this copy began anew. What came meanwhile is read again."""
+        """Continue from the new files, unless the replica was rebuilt; later changes are read again."""
         folder, snapshot = self._folder, built.snapshot
         if folder is None:
             return

@@ -1,4 +1,4 @@
-"""Copies of collections made for searching, and what is told when files of one are damaged."""
+"""Index replicas of this process, and the event for damaged files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Database, Transaction
 
 _MOST_BYTES_IN_MEMORY = 2**30
-# Who may see which of so many rows is told while others wait.
+# Rows whose visibility is computed between two yields to the event loop.
 _SEEN_AT_ONCE = 20_000
 # Collections beyond this size get a vector index in the database (pgvector). Its existence is checked at this interval,
 # sooner while it is missing.
@@ -54,12 +54,12 @@ class Indexes:
         self._folder = folder
         self._alarm = alarm
         self._copies: OrderedDict[Name, CollectionReplica] = OrderedDict()
-        # When it is looked again whether a database that finds vectors itself has an index for them.
+        # When to check again for the vector index of a collection in the database.
         self._prepared_until: dict[Name, float] = {}
         self._errands = BackgroundTasks()
 
     async def open(self, tenant: str, wish: CollectionQuery, audiences: Audiences, model: str) -> View:
-        """Return a view of everything that was committed before this call."""
+        """Return a view of the state committed before this call."""
         search = self._database.vector_search(tenant, wish.collection, model)
         copy = self._copy(Name(tenant, wish.collection, model if search is None else None))
         snapshot = await copy.now()
@@ -74,14 +74,14 @@ class Indexes:
         return view
 
     async def prepare(self, tenant: str, collection: str, model: str) -> None:
-        """Get ready for searches with a model: everything that is committed is there, and found fast."""
+        """Catch up the replica for a model, and build its vector index."""
         search = self._database.vector_search(tenant, collection, model)
         snapshot = await self._copy(Name(tenant, collection, model if search is None else None)).whole()
         if search is not None and snapshot.size > _INDEXED_BEYOND:
             await search.prepare()
 
     async def forget(self, tenant: str, collection: str, model: str) -> None:
-        """Let go of what was made for searches with a model."""
+        """Delete the replica for a model."""
         search = self._database.vector_search(tenant, collection, model)
         if search is not None:
             self._prepared_until.pop(Name(tenant, collection, model), None)
@@ -93,11 +93,11 @@ class Indexes:
         await copy.forget()
 
     async def close(self) -> None:
-        """Finish what is being written."""
+        """Wait for running writes."""
         await self._errands.close()
 
     def _prepare_soon(self, search: VectorSearch, name: Name, snapshot: IndexSnapshot) -> None:
-        """Have a database that finds vectors itself get ready for many of them."""
+        """Have the database build a vector index for a large collection."""
         now = time.monotonic()
         if snapshot.size > _INDEXED_BEYOND and now >= self._prepared_until.get(name, 0.0):
             self._prepared_until[name] = now + _REST_SECONDS
@@ -128,7 +128,7 @@ class Indexes:
 
 
 class DamageAlarm:
-    """Tells whoever runs Weft, and the admins of the tenant, that files of an index were damaged."""
+    """Reports damaged index files: to the log and metrics, and as an event to the admins of the tenant."""
 
     def __init__(self, database: Database, clock: Clock, metrics: Metrics) -> None:
         self._database = database
