@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-# As typing's own; importing typing would take most of the time that importing weft takes.
+# Same as typing.TYPE_CHECKING: importing typing would take most of the time of importing weft.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     __version__: str
 
-# Found when first asked for: importing weft costs nothing, and nobody pays for a face they do not use.
-_HOMES = {
+# Imported on first access, so that importing weft is cheap.
+_MODULES = {
     "Client": "weft.client",
     "Conflict": "weft.kernel.errors",
     "Forbidden": "weft.kernel.errors",
@@ -45,11 +45,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - any exported name
     if name == "__version__":
         value = import_module("importlib.metadata").version("weft")
-    elif name in _HOMES:
-        value = getattr(import_module(_HOMES[name]), name)
+    elif name in _MODULES:
+        value = getattr(import_module(_MODULES[name]), name)
     else:
         raise AttributeError(f"module 'weft' has no attribute {name!r}")
     globals()[name] = value

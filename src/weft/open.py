@@ -7,7 +7,7 @@ import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, Unpack, cast
+from typing import Any, BinaryIO, Unpack, cast
 
 import msgspec
 from msgspec import structs
@@ -26,8 +26,6 @@ from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Event
 from weft.kernel.trace_context import CorrelationIds, in_current_trace, make_correlation
 from weft.settings import Settings
-
-T = TypeVar("T")
 
 _CHUNK_BYTES = 65_536
 _FILE_SUFFIXES = {".db", ".sqlite", ".sqlite3"}
@@ -53,16 +51,18 @@ class Weft(Operations):
         where: str | os.PathLike[str] | None = None,
         *,
         tenant: str = DEFAULT_TENANT,
+        background: bool = True,
         **settings: Any,  # noqa: ANN401 - settings are of several types
     ) -> AsyncIterator[Weft]:
         """Open a data folder, a SQLite file or a postgresql:// address; by default what WEFT_* variables name.
 
         You act as the admin of the default tenant, which an empty database gets. Settings are those of a server, except
         that there are no rate limits unless you set ``rate_limits``.
+        With ``background=False`` no jobs run: no indexing, expiry, webhooks or source synchronisation.
         """
         app = App(_settings(where, settings))
         try:
-            await app.open()
+            await app.open(background=background)
             await app.tenants.ensure_default()
             yield cls(app, Local(tenant, ADMIN))
         finally:

@@ -1,4 +1,4 @@
-"""``weft demo``: an orchestrator and two sub-agents solve a problem over a real server, told as it happens."""
+"""``weft demo``: an orchestrator and two sub-agents solve a problem over a real server, with narration."""
 
 from weft.demo.run import run
 

@@ -1,4 +1,4 @@
-"""The demo's agents: each a separate MCP client with a key of its own."""
+"""Agents of the demo: separate MCP clients, each with its own API key."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from mcp.shared.subscriptions import ResourceUpdated
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from weft.demo.narration import Teller
+    from weft.demo.narration import Narrator
 
-# What is said can be searched a moment later.
+# Messages are indexed shortly after they are written.
 _MOST_LOOKS = 100
 _PAUSE_SECONDS = 0.1
 
 
 class Agent:
-    """An MCP client that tells what it does."""
+    """MCP client that narrates its calls."""
 
-    def __init__(self, name: str, client: Client, teller: Teller) -> None:
+    def __init__(self, name: str, client: Client, narrator: Narrator) -> None:
         self.name = name
         self._client = client
-        self._teller = teller
+        self._narrator = narrator
 
     async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - a tool's arguments
         """Call a tool and return its structured answer."""
         result = await self._client.call_tool(tool, arguments)
         answer: dict[str, Any] = result.structured_content or {}
-        self._teller.does(self.name, tool, arguments, _gist(answer))
+        self._narrator.does(self.name, tool, arguments, _gist(answer))
         return answer
 
     async def board(self, action: str, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - a tool's arguments
@@ -41,7 +41,7 @@ class Agent:
         return await self.call("shared_context", action=action, **arguments)
 
     async def search(self, query: str) -> None:
-        """Search, once everything that was said so far can be found."""
+        """Search after everything written so far has been indexed."""
         arguments = {"query": query, "top_k": 1}
         answer: dict[str, Any] = {}
         for _ in range(_MOST_LOOKS):
@@ -49,10 +49,10 @@ class Agent:
             if not answer.get("pending", {}).get("events"):
                 break
             await asyncio.sleep(_PAUSE_SECONDS)
-        self._teller.does(self.name, "search", {"query": query}, _gist(answer))
+        self._narrator.does(self.name, "search", {"query": query}, _gist(answer))
 
     async def next_change(self, uri: str, cause: Any) -> str:  # noqa: ANN401 - an awaitable of any result
-        """Watch a resource, let something happen, and return the URI the server says has changed."""
+        """Subscribe to a resource, await ``cause``, and return the URI of the notification."""
         async with self._client.listen(resource_subscriptions=[uri]) as changes:
             working = asyncio.ensure_future(cause)
             async for change in changes:
@@ -62,7 +62,7 @@ class Agent:
 
 
 @asynccontextmanager
-async def connected(name: str, url: str, key: str, teller: Teller) -> AsyncIterator[Agent]:
+async def connected(name: str, url: str, key: str, narrator: Narrator) -> AsyncIterator[Agent]:
     """Connect an agent over streamable HTTP."""
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(
@@ -71,10 +71,10 @@ async def connected(name: str, url: str, key: str, teller: Teller) -> AsyncItera
         client = await stack.enter_async_context(
             Client(streamable_http_client(url, http_client=http), mode="2026-07-28")
         )
-        yield Agent(name, client, teller)
+        yield Agent(name, client, narrator)
 
 
-# How an answer reads in one line, by a field that only answers of its kind have.
+# One-line summary of an answer, by a field that only this kind of answer has.
 _GISTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "code": lambda a: f"{a['code']}: {a['error']}",
     "entries": lambda a: " · ".join(f"{entry['key']}: “{entry['value']}”" for entry in a["entries"]),

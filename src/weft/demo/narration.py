@@ -1,4 +1,4 @@
-"""How the demo talks: who does what, in colour on a terminal, plainly elsewhere."""
+"""Output of the demo: who does what, in colour on a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WIDTH = 96
 _ARGUMENT = 58
 
 
-class Teller:
+class Narrator:
     """Prints the story."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Teller:
 
 
 def _short(value: object) -> str:
-    """Return an argument as it fits a line; text is quoted alike, however long it is."""
+    """Return an argument shortened to fit a line."""
     if isinstance(value, str):
         return f'"{textwrap.shorten(value, _ARGUMENT, placeholder="…")}"'
     if isinstance(value, Sequence):

@@ -1,4 +1,4 @@
-"""Setting the stage: a server process, agents with keys, and after the story a Weft to look around in."""
+"""Runs the demo: a server process, agents with keys, and the next steps to try."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from weft.app.authentication import Local
 from weft.app.dispatch import CallContext
 from weft.app.tenants import ADMIN
 from weft.capabilities.access.model import DEFAULT_TENANT, AgentExists
-from weft.demo.narration import Teller
+from weft.demo.narration import Narrator
 from weft.demo.story import FINDER, FIXER, ORCHESTRATOR, Cast, tell
 from weft.kernel.errors import SystemUnavailable
 from weft.settings import Settings
@@ -36,7 +36,7 @@ _DAY_SECONDS = 86_400
 
 
 def run(settings: Settings, *, stay: bool) -> None:
-    """Play the demo on a server of its own: in a folder that is gone afterwards, or, to ``stay``, in the settings'."""
+    """Play the demo on its own server, in a temporary folder or with ``stay`` in the configured one."""
     if stay:
         _play(settings, stay=True)
     else:
@@ -45,20 +45,22 @@ def run(settings: Settings, *, stay: bool) -> None:
 
 
 def _play(settings: Settings, *, stay: bool) -> None:
-    teller = Teller()
-    teller.chapter("Weft: a board that agents share")
-    teller.aside("A real server on your machine, three real MCP clients with keys of their own. No model, no network.")
+    narrator = Narrator()
+    narrator.chapter("Weft: a board that agents share")
+    narrator.aside(
+        "A real server on your machine, three real MCP clients with keys of their own. No model, no network."
+    )
     keys = asyncio.run(_cast_agents(settings))
     with _serving(settings) as url:
-        session_id = asyncio.run(tell(Cast(url, keys), teller))
-        _say_what_next(teller, settings, url, session_id, stay=stay)
+        session_id = asyncio.run(tell(Cast(url, keys), narrator))
+        _show_next_steps(narrator, settings, url, session_id, stay=stay)
         if stay:
             _wait_for_interrupt()
 
 
 @contextlib.contextmanager
 def _serving(settings: Settings) -> Iterator[str]:
-    """Run ``weft serve`` as a process of its own for as long as the story lasts."""
+    """Run ``weft serve`` in a subprocess during the demo."""
     url = f"http://{settings.host}:{settings.port}"
     server = subprocess.Popen(  # noqa: S603 - ourselves
         [sys.executable, "-m", "weft", "serve", "--host", settings.host, "--port", str(settings.port)],
@@ -85,7 +87,7 @@ def _wait_until_ready(url: str, server: subprocess.Popen[bytes]) -> None:
 
 
 async def _cast_agents(settings: Settings) -> dict[str, str]:
-    """Create the agents if they are not there yet, and give each a key that lasts a day."""
+    """Create the agents unless they exist, and an API key for each that expires after a day."""
     app = App(settings)
     await app.open()
     try:
@@ -104,13 +106,13 @@ async def _new_key(app: App, admin: CallContext, name: str) -> str:
     return str(getattr(made, "api_key"))  # noqa: B009 - the response of key.create
 
 
-def _say_what_next(teller: Teller, settings: Settings, url: str, session_id: str, *, stay: bool) -> None:
+def _show_next_steps(narrator: Narrator, settings: Settings, url: str, session_id: str, *, stay: bool) -> None:
     if not stay:
-        teller.aside("Play it again with `weft demo --stay` to keep the server and look around.")
+        narrator.aside("Play it again with `weft demo --stay` to keep the server and look around.")
         return
-    teller.chapter(f"Weft is running at {url} and keeps this session. In another terminal:")
+    narrator.chapter(f"Weft is running at {url} and keeps this session. In another terminal:")
     weft = f"{_command()} {_database_option(settings)}"
-    teller.commands(
+    narrator.commands(
         [
             f"{weft} session list",
             f"{weft} board list-keys --session {session_id}",
@@ -121,17 +123,17 @@ def _say_what_next(teller: Teller, settings: Settings, url: str, session_id: str
             f"{weft} key create admin    # a key for REST and MCP clients",
         ]
     )
-    teller.aside("Ctrl-C stops the server; the data stays.")
+    narrator.aside("Ctrl-C stops the server; the data stays.")
 
 
 def _command() -> str:
-    """Return how to call this very Weft from any folder."""
+    """Return the command that runs this Weft from any folder."""
     beside = shutil.which("weft", path=Path(sys.executable).parent)
     return shlex.quote(beside) if beside else f"{shlex.quote(sys.executable)} -m weft"
 
 
 def _database_option(settings: Settings) -> str:
-    """Return the option that names the demo's database from any folder, with no password in it."""
+    """Return the option for the demo's database that works in any folder, without a password."""
     url = settings.database_url
     if not url:
         return f"--data-dir {shlex.quote(str(Path(settings.data_dir).expanduser().absolute()))}"

@@ -1,4 +1,4 @@
-"""The story: an orchestrator frames a problem, one agent finds the cause, the user decides, another acts."""
+"""Script of the demo: an orchestrator states a problem, one agent finds the cause, the user decides, another acts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from weft.demo.agents import Agent
-    from weft.demo.narration import Teller
+    from weft.demo.narration import Narrator
 
 ORCHESTRATOR = "planner"
 FINDER = "analysis"
@@ -21,32 +21,32 @@ FIXER = "remediation"
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """Where the server is, and each agent's key."""
+    """URL of the server and the API key of each agent."""
 
     url: str
     keys: Mapping[str, str]
 
 
-async def tell(cast: Cast, teller: Teller) -> str:
-    """Play the whole cycle and return the session it happened in."""
+async def tell(cast: Cast, narrator: Narrator) -> str:
+    """Play all scenes and return the session id."""
     async with AsyncExitStack() as stack:
         founder = await stack.enter_async_context(
-            connected(ORCHESTRATOR, f"{cast.url}/mcp", cast.keys[ORCHESTRATOR], teller)
+            connected(ORCHESTRATOR, f"{cast.url}/mcp", cast.keys[ORCHESTRATOR], narrator)
         )
-        teller.chapter("1 · The orchestrator frames the problem")
+        narrator.chapter("1 · The orchestrator frames the problem")
         made = await founder.call("create_session", purpose="Find out why orders became slow")
         session_id = str(made["session_id"])
         planner, analysis, remediation = [
             await stack.enter_async_context(
-                connected(name, f"{cast.url}/mcp/session/{session_id}", cast.keys[name], teller)
+                connected(name, f"{cast.url}/mcp/session/{session_id}", cast.keys[name], narrator)
             )
             for name in (ORCHESTRATOR, FINDER, FIXER)
         ]
         await _frame(planner)
-        await _investigate(planner, analysis, session_id, teller)
-        await _decide(planner, teller)
-        await _remedy(remediation, teller)
-        await _conclude(planner, teller)
+        await _investigate(planner, analysis, session_id, narrator)
+        await _decide(planner, narrator)
+        await _remedy(remediation, narrator)
+        await _conclude(planner, narrator)
         return session_id
 
 
@@ -59,14 +59,14 @@ async def _frame(planner: Agent) -> None:
     await planner.board("write", key="constraints", value="Production is read-only; staging is free to use.")
 
 
-async def _investigate(planner: Agent, analysis: Agent, session_id: str, teller: Teller) -> None:
-    teller.chapter("2 · A sub-agent starts with an empty head, and reads only what it needs")
-    teller.aside("The orchestrator meanwhile watches the board; nobody polls.")
+async def _investigate(planner: Agent, analysis: Agent, session_id: str, narrator: Narrator) -> None:
+    narrator.chapter("2 · A sub-agent starts with an empty head, and reads only what it needs")
+    narrator.aside("The orchestrator meanwhile watches the board; nobody polls.")
 
     async def investigate() -> None:
         await analysis.board("list_keys")
         await analysis.board("read_batch", keys=["problem_summary", "scope", "constraints"])
-        teller.says(analysis.name, "… compares releases, replays Tuesday's traffic on staging …")
+        narrator.says(analysis.name, "… compares releases, replays Tuesday's traffic on staging …")
         await analysis.board(
             "write",
             key="findings_summary",
@@ -81,13 +81,13 @@ async def _investigate(planner: Agent, analysis: Agent, session_id: str, teller:
         await analysis.call("set_memory", key="replayed_until", value={"day": "Tuesday", "orders": 1_204})
 
     changed = await planner.next_change(f"board://{session_id}/open_questions", investigate())
-    teller.says(planner.name, f"is told: {changed} has changed")
+    narrator.says(planner.name, f"is told: {changed} has changed")
 
 
-async def _decide(planner: Agent, teller: Teller) -> None:
-    teller.chapter("3 · The user decides, and the decision replaces the question")
+async def _decide(planner: Agent, narrator: Narrator) -> None:
+    narrator.chapter("3 · The user decides, and the decision replaces the question")
     await planner.board("read", key="open_questions")
-    teller.says("user", "“No, that was a typing error.”")
+    narrator.says("user", "“No, that was a typing error.”")
     await planner.board(
         "write", key="decisions_made", value="The shorter cache was a mistake; the user approves going back to 300 s."
     )
@@ -98,8 +98,8 @@ async def _decide(planner: Agent, teller: Teller) -> None:
     )
 
 
-async def _remedy(remediation: Agent, teller: Teller) -> None:
-    teller.chapter("4 · The next sub-agent knows what to do without investigating anything")
+async def _remedy(remediation: Agent, narrator: Narrator) -> None:
+    narrator.chapter("4 · The next sub-agent knows what to do without investigating anything")
     await remediation.board("list_keys")
     await remediation.board("read", key="findings_summary")
     await remediation.call("search_context", query="what has been aproved?")
@@ -107,17 +107,17 @@ async def _remedy(remediation: Agent, teller: Teller) -> None:
     await remediation.board(
         "write", key="deliverables_status", value="Revert plan drafted and filed as change CHG-118."
     )
-    teller.aside("It also tries what is not for sub-agents:")
+    narrator.aside("It also tries what is not for sub-agents:")
     await remediation.call("archive_session")
 
 
-async def _conclude(planner: Agent, teller: Teller) -> None:
-    teller.chapter("5 · The board now, in fewer tokens than one page of transcript")
+async def _conclude(planner: Agent, narrator: Narrator) -> None:
+    narrator.chapter("5 · The board now, in fewer tokens than one page of transcript")
     board = await planner.board("list_keys")
     rows = [["key", "version", "tokens", "written by"]]
     rows += [
         [key["key"], str(key["version"]), str(key["value_size_tokens"]), key["written_by"]] for key in board["keys"]
     ]
-    teller.table(rows)
-    teller.chapter("6 · Whoever may see it finds it again by asking, in other words")
+    narrator.table(rows)
+    narrator.chapter("6 · Whoever may see it finds it again by asking, in other words")
     await planner.search("what made ordering so sluggish?")
