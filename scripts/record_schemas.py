@@ -1,4 +1,4 @@
-"""The JSON Schemas of all record types, as the package ships them."""
+"""JSON Schemas of all record types as shipped in the package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from weft.capabilities.records.schemas import SCHEMAS, all_schemas, schema_path
 
 
 def schema_files() -> dict[str, str]:
-    """Return the text of each schema by where it belongs."""
+    """Return the text of each schema by path."""
     return {
         f"src/weft/{SCHEMAS}/{schema_path(name)}": json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
         for name, schema in all_schemas().items()

@@ -1,4 +1,4 @@
-"""The reference pages, written from the registry, the error tree and the settings."""
+"""Reference pages generated from the registry, the error tree and the settings."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _RANGES = (
 
 
 def reference_pages(operations: Sequence[Operation]) -> dict[str, str]:
-    """Return every page, by path."""
+    """Return the text of every page by path."""
     return {
         "docs/reference/operations.md": operations_page(operations),
         "docs/reference/errors.md": errors_page(operations),
@@ -71,7 +71,7 @@ def operations_page(operations: Sequence[Operation]) -> str:
         _NOTE,
         "# Operations",
         "",
-        "Each operation is defined once and reached by every face: an MCP tool, a REST route, a command and a Python",
+        "Each operation is defined once for every interface: an MCP tool, a REST route, a command and a Python",
         "method, with the same fields, the same answer and the same errors. `Client`, `SyncClient` and `Weft.open`",
         "share the method names; fields that are not required are keyword arguments.",
         "",
@@ -92,11 +92,11 @@ def errors_page(operations: Sequence[Operation]) -> str:
         _NOTE,
         "# Errors",
         "",
-        "Every face reports an error in one shape:",
+        "Every interface reports errors in one format:",
         "",
         *_table(("field", "type", "meaning"), _error_fields()),
         "",
-        "Python raises the class named here, from `weft.errors`. Its kind decides how each face answers:",
+        "Python raises the class named here, from `weft.errors`. Its kind decides how each interface answers:",
         "the HTTP status, the exit code of a command, and which base class catches it.",
     ]
     for error in all_errors():
