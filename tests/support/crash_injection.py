@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from support.world import World
 
-# What a process that died has in hand is left to it for so long.
+# Longer than any lease, so that work of a dead process is taken over.
 MORE_THAN_A_LEASE = 61
 
 
@@ -25,7 +25,7 @@ class Crash(Exception):
 
 @dataclass
 class CrashPoint:
-    """Blows at one statement: right before it is run, or right after."""
+    """Crashes at one statement, right before or right after it."""
 
     at: int
     after: bool
@@ -43,7 +43,7 @@ class CrashPoint:
 
 
 class ProcessDeath(CrashPoint):
-    """Blows at one statement, and at every one behind it: whoever is dead does not try again."""
+    """Crashes at one statement and at every later one: a dead process does not retry."""
 
     def burn(self, *, done: bool) -> None:
         super().burn(done=done)
@@ -52,7 +52,7 @@ class ProcessDeath(CrashPoint):
 
 
 class CrashingTransaction:
-    """A transaction that dies with the fuse."""
+    """A transaction that crashes at the given statement."""
 
     def __init__(self, transaction: Any, fuse: CrashPoint) -> None:
         object.__setattr__(self, "_parts", (transaction, fuse))
@@ -77,7 +77,7 @@ class CrashingTransaction:
 
 @contextmanager
 def crash_in_writes(world: World, patch: pytest.MonkeyPatch, fuse: Callable[[], CrashPoint]) -> Iterator[None]:
-    """Have every transaction that writes burn the fuse that it is given."""
+    """Apply a crash point to every write transaction."""
     database = world.app.database
     write = database.write
     with patch.context() as patched:
@@ -88,7 +88,7 @@ def crash_in_writes(world: World, patch: pytest.MonkeyPatch, fuse: Callable[[], 
 
 
 async def crashes(world: World, patch: pytest.MonkeyPatch, fuse: CrashPoint, act: Callable[[], Awaitable[Any]]) -> bool:
-    """Do something while the fuse burns; tell whether it blew."""
+    """Run ``act`` with a crash point; return whether it crashed."""
     with crash_in_writes(world, patch, lambda: fuse):
         try:
             await act()
@@ -99,5 +99,5 @@ async def crashes(world: World, patch: pytest.MonkeyPatch, fuse: CrashPoint, act
 
 
 async def dies(world: World, patch: pytest.MonkeyPatch, at: int, act: Callable[[], Awaitable[Any]]) -> bool:
-    """Do something as a process that dies at one statement; tell whether it came that far."""
+    """Run ``act`` as a process that dies at one statement; return whether it was reached."""
     return await crashes(world, patch, ProcessDeath(at, after=at % 2 == 0), act)

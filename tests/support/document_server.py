@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class DocumentServer:
-    """Gives ``body`` under a tag; nothing again to whoever shows the tag."""
+    """Serves ``body`` with an ETag, and 304 to requests that send it."""
 
     body: bytes = b"# Hello\n\nworld"
     tag: str = '"one"'
@@ -42,7 +42,7 @@ class DocumentServer:
 
 @asynccontextmanager
 async def document_server() -> AsyncIterator[DocumentServer]:
-    """Run an address for as long as the block lasts."""
+    """Run the server during the block."""
     given = DocumentServer()
     server = await asyncio.start_server(given.serve, "127.0.0.1", 0)
     given.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/docs/start.md"

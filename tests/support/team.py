@@ -87,7 +87,7 @@ def team_process(data: Path, **settings: str) -> Iterator[Team]:
         team.new_agent(agent_id="planner", agent_type="planning", clearance=3)
         team.new_agent(agent_id="analysis", parent_id="planner")
         team.new_agent(agent_id="reader", permissions=["read"])
-        # In a thread of its own, as tests that are coroutines start servers too.
+        # In a separate thread, because coroutine tests start servers too.
         with ThreadPoolExecutor(1) as thread:
             team.keys["stranger"] = thread.submit(asyncio.run, _new_tenant(data)).result()
         yield team
@@ -100,7 +100,7 @@ async def _new_tenant(data: Path) -> str:
 
 @contextlib.asynccontextmanager
 async def opened(data: Path) -> AsyncIterator[App]:
-    """Open the data folder in this process, beside whichever servers run on it."""
+    """Open the data folder in this process, next to the servers that use it."""
     app = App(Settings(data_dir=str(data)))
     await app.open()
     try:
@@ -113,7 +113,7 @@ async def opened(data: Path) -> AsyncIterator[App]:
 async def over_http(
     team: Team, agent: str, era: str, *, path: str = "/mcp", url: str | None = None, **options: Any
 ) -> AsyncIterator[Client]:
-    # Nothing here is encrypted, and loading certificates for each client would cost more than its work.
+    # No TLS here, and loading certificates for each client would cost more than its calls.
     async with (
         httpx2.AsyncClient(headers=team.headers(agent), timeout=60, verify=False) as http,
         Client(streamable_http_client(f"{url or team.url}{path}", http_client=http), mode=era, **options) as client,
@@ -130,7 +130,7 @@ async def over_stdio(data: Path, agent: str, era: str, *, session: str = "", **o
 
 
 class Board:
-    """The shared_context tool of one session, answering with what the tool said."""
+    """The shared_context tool of one session."""
 
     def __init__(self, client: Client, session_id: str | None) -> None:
         self._client = client
@@ -152,7 +152,7 @@ async def call(client: Client, tool: str, **arguments: Any) -> types.CallToolRes
 
 
 async def refused(client: Client, tool: str, **arguments: Any) -> Any:
-    """Return the error body a call is answered with."""
+    """Return the error body of a call."""
     result = await call(client, tool, **arguments)
     assert result.is_error, result.structured_content
     return result.structured_content

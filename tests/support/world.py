@@ -30,14 +30,14 @@ SESSION = "s1"
 
 @contextlib.contextmanager
 def refused(code: str) -> Iterator[pytest.ExceptionInfo[WeftError]]:
-    """Expect the error with this code; its context can be looked at afterwards."""
+    """Expect the error with this code; the caught error is yielded."""
     with pytest.raises(WeftError) as caught:
         yield caught
     assert caught.value.code == code, f"{caught.value.code}: {caught.value.message}"
 
 
 async def outcome(call: Awaitable[Any]) -> str:
-    """Return the code of the error a call ends with, or ok."""
+    """Return the error code of a call, or ok."""
     try:
         await call
     except WeftError as error:
@@ -51,14 +51,14 @@ def on_the_wire(response: msgspec.Struct) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Someone with a credential. Answers come as they look on the wire."""
+    """A caller with a credential. Responses are decoded from their wire form."""
 
     app: App
     credential: str
     session: str = SESSION
 
     def at(self, app: App) -> Caller:
-        """Return the same caller, calling another process."""
+        """Return the same caller on another App."""
         return Caller(app, self.credential, self.session)
 
     def in_session(self, session: str) -> Caller:
@@ -142,7 +142,7 @@ class Caller:
         return await self.call("message.search", session_id=self.session, query=query, **how)
 
     async def found(self, query: str, **how: Any) -> list[str]:
-        """Return the texts that a search finds, best first."""
+        """Return the texts of search results, best first."""
         return [result["message"]["content"] for result in (await self.search(query, **how))["results"]]
 
     async def remember(self, key: str, value: Any = "text", **terms: Any) -> Any:
@@ -164,7 +164,7 @@ class Caller:
         return [entry["key"] for entry in (await self.memories(**which))["entries"]]
 
     async def memory_events(self, **which: Any) -> list[tuple[str, str]]:
-        """Return what this caller is told of memories, as types and keys."""
+        """Return the memory events visible to this caller, as types and keys."""
         events = (await self.events(**which))["events"]
         return [(event["type"], event["subject"]) for event in events if event["type"].startswith("memory.")]
 
@@ -230,7 +230,7 @@ class World:
             await app.close()
 
     async def another_app(self, **settings: Any) -> App:
-        """Open a further App on the same database, as a second process would."""
+        """Open another App on the same database, like a second process."""
         app = App(replace(self.settings, **settings), clock=self.clock)
         await app.open()
         self._apps.append(app)
@@ -241,7 +241,7 @@ class World:
         await app.close()
 
     async def followed(self) -> None:
-        """Let searches find everything that was said so far."""
+        """Index all sessions now, so that searches find everything."""
         self.app.lease_runner.rest = 0
         await self.app.scheduler.drain("search.index_sessions")
 
@@ -252,7 +252,7 @@ class World:
         return await self.app.database.read(Scope(self.tenant), lambda tx: SqlAccessStore(tx).epoch())
 
     async def sql(self, statement: str, *values: Any) -> None:
-        """Change rows behind Weft's back."""
+        """Change rows directly in the database."""
         await self.app.database.write(Scope(self.tenant), lambda tx: tx.run(statement, *values))
 
     async def rows(self, statement: str, *values: Any) -> Any:
