@@ -276,7 +276,7 @@ async def test_content_is_guarded_on_every_way_in_and_nothing_refused_is_stored(
     with refused("SESSION_NOT_FOUND"):
         await world.planner.in_session("copy").keys()
     listed = (await library.admin.call("knowledge.list_sources", domain=DOMAIN))["sources"]
-    failures = next(each for each in listed if each["source_id"] == source["source_id"])["last"]["failures"]
+    failures = next(each for each in listed if each["source_id"] == source["source_id"])["last_sync"]["failures"]
     assert [(each["document_id"], each["reason"]) for each in failures] == [
         ("docs/bad.txt", "The content carries instructions.")
     ]

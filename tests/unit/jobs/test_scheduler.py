@@ -44,13 +44,13 @@ def backlog(sizes: dict[str, int]) -> list[Work]:
     sizes=st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 30), min_size=2),
     at_once=st.integers(1, 6),
     polls_between=st.integers(1, 5),
-    seed=st.integers(0, 2**32),
+    start=st.integers(0, 2**32),
 )
 def test_a_backlog_of_one_tenant_never_delays_another_by_more_than_a_turn(
-    sizes: dict[str, int], at_once: int, polls_between: int, seed: int
+    sizes: dict[str, int], at_once: int, polls_between: int, start: int
 ) -> None:
     """Simulates a frozen clock: between two starts of a waiting tenant, every other one starts at most once more."""
-    jobs, chance = queue(at_once=at_once, per_tenant=at_once), random.Random(seed)
+    jobs, chance = queue(at_once=at_once, per_tenant=at_once), random.Random(start)
     left = {work.key: work for work in backlog(sizes)}
     order: list[str] = []
     while left or jobs.running:
