@@ -22,6 +22,7 @@ from support.databases import (
     postgres_server,
 )
 from support.full_run import examples
+from support.pgvector import search_in_replicas_if_unusable
 from support.world import World
 from weft.settings import Settings
 from weft.testing.clock import FrozenClock
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 hypothesis.settings.register_profile("weft", max_examples=examples(hypothesis.settings.default.max_examples))
 hypothesis.settings.load_profile("weft")
+search_in_replicas_if_unusable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

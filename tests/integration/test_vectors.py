@@ -11,6 +11,7 @@ import pytest
 
 from support.collection_replicas import ANN, COLLECTION, MODEL, CollectionWriter, changed, new_chunk, opened, settle
 from support.databases import new_postgres_database
+from support.pgvector import needs_pgvector
 from support.plain_collection import DIMENSIONS, made_up, vector_of
 from support.world import refused
 from weft.capabilities.search.index_view import CollectionQuery
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Transaction
     from weft.testing.clock import FrozenClock
 
-pytestmark = [pytest.mark.req("CE-F38"), pytest.mark.parametrize("database_url", ["postgres"], indirect=True)]
+pytestmark = [
+    needs_pgvector,
+    pytest.mark.req("CE-F38"),
+    pytest.mark.parametrize("database_url", ["postgres"], indirect=True),
+]
 
 COUNT = 3_000
 

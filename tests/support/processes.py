@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import weft.storage.sql.dialects.sqlite
 from support.databases import connect_without_fsync
+from support.pgvector import search_in_replicas_if_unusable
 from support.webhooks import until
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def _live(
     make: Callable[[str, str, ClockAhead], App], url: str, data: str, ahead_seconds: int, opened: Connection
 ) -> None:
     weft.storage.sql.dialects.sqlite._connect = connect_without_fsync
+    search_in_replicas_if_unusable()
     asyncio.run(_stay(make(url, data, ClockAhead(ahead_seconds)), opened))
 
 
