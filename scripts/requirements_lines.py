@@ -166,8 +166,11 @@ LINES = {
 
 # Requirements whose tests all carry a ``part``: what no test shows yet.
 MISSING = {
+    "AC-06": "all eight reasons for omission in selections that Weft makes",
     "AC-07": "windows and budgets of Weft's own",
+    "AC-08": "prompts that Weft assembles",
     "AC-09": "compaction by Weft itself: methods, validation and refresh of summaries",
+    "AC-15": "windows, assembly and compaction",
     "CE-A": "AssembleContext, IngestEvent, Compact, ValidatePrompt, EmitMetrics",
     "CE-E": "a compaction model that fails, a summary that loses a fact, context beyond the model's limit; "
     "ending the session of an agent that tries to change itself",

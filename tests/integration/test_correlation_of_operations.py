@@ -67,7 +67,7 @@ async def events_after(world: World, seq: int) -> list[StoredEvent]:
 
 
 @pytest.mark.req("AC-12")
-@pytest.mark.req("AC-15")
+@pytest.mark.req("AC-15", part="operations that exist")
 async def test_every_event_of_every_operation_is_part_of_the_turn_of_its_call(world: World) -> None:
     for operation, raw in STEPS:
         before = await world.last_event()

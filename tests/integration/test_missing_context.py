@@ -382,7 +382,7 @@ async def test_a_task_is_only_for_those_who_take_part(world: World) -> None:
     await request(closed, missing_id, "peer_task", agent_id="analysis")
 
 
-@pytest.mark.req("AC-06")
+@pytest.mark.req("AC-06", part="selections of searches and of frameworks")
 async def test_retrieval_finds_messages_and_records_omissions(world: World) -> None:
     near = await world.review.say("Customer data may be stored in the region Frankfurt only.")
     for name in ("Winifred", "Philippa", "Gwendolyn"):
@@ -682,7 +682,7 @@ async def test_after_a_restart_everything_is_as_it_was(world: World) -> None:
 
 
 @pytest.mark.req("AC-13")
-@pytest.mark.req("AC-15")
+@pytest.mark.req("AC-15", part="operations that exist")
 async def test_each_step_is_published_without_the_question(world: World) -> None:
     interest = EventFilter(SESSION, types=("context.missing.*",))
     missing_id = await report(world.planner, severity="high")
@@ -703,7 +703,7 @@ async def test_each_step_is_published_without_the_question(world: World) -> None
     ]
 
 
-@pytest.mark.req("AC-15")
+@pytest.mark.req("AC-15", part="operations that exist")
 async def test_a_request_that_fails_leaves_nothing_behind(world: World) -> None:
     missing_id = await report(world.planner)
     await world.admin.write(question_key(missing_id), "taken", writable_by=["human:*"])

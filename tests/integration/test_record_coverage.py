@@ -53,7 +53,7 @@ def rows(first: str) -> dict[str, list[str]]:
     return {name: told for names, *told in cells for name in NAME.findall(names)}
 
 
-@pytest.mark.req("AC-15")
+@pytest.mark.req("AC-15", part="operations that exist")
 def test_the_page_documents_the_records_of_every_operation() -> None:
     recorded, unrecorded = rows("event"), rows("why")
     assert recorded.keys() | unrecorded.keys() == writing()
@@ -144,7 +144,7 @@ async def on_records(do: Callable[..., Awaitable[Any]], world: World) -> None:
     await do(planner, "missing.resolve", missing_id=gap["missing_id"], answer="Dana")
 
 
-@pytest.mark.req("AC-15")
+@pytest.mark.req("AC-15", part="operations that exist")
 async def test_every_operation_leaves_the_events_that_the_page_names(world: World) -> None:
     doings = Doings(world)
     for part in (on_boards, on_contexts, on_records, on_history):

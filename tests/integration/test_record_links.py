@@ -163,7 +163,7 @@ async def test_content_by_a_person_is_trusted_as_such_everywhere(world: World) -
     assert "null" not in str([entry["record"] for entry in found])
 
 
-@pytest.mark.req("AC-06")
+@pytest.mark.req("AC-06", part="selections of searches and of frameworks")
 @pytest.mark.req("AC-07", part="record types and their fields; the budget of a search")
 async def test_a_search_is_recorded_on_request(world: World) -> None:
     for number in range(4):

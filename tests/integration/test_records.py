@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SEVERAL = ("one", "two", "three")
 
 
-@pytest.mark.req("AC-15")
+@pytest.mark.req("AC-15", part="operations that exist")
 async def test_every_version_and_the_deletion_of_a_key_are_items(world: World) -> None:
     for value in SEVERAL[:2]:
         await world.planner.write("goal", value)
@@ -42,7 +42,7 @@ async def test_every_version_and_the_deletion_of_a_key_are_items(world: World) -
     assert entries[0]["digest"] == f"sha256:{blob_hash('one').hex()}"
 
 
-@pytest.mark.req("AC-15")
+@pytest.mark.req("AC-15", part="operations that exist")
 async def test_records_are_listed_in_log_order(world: World) -> None:
     await world.planner.write("goal", "ship")
     await world.analysis.say("done")
@@ -107,7 +107,7 @@ async def test_small_public_content_is_inline_and_other_content_is_a_digest(worl
     assert records["board:s1/open/1.1"]["content"] == "for all"
 
 
-@pytest.mark.req("AC-08")
+@pytest.mark.req("AC-08", part="record types, and pulls")
 async def test_a_pull_is_an_assembly_of_versions_and_an_injection_of_their_hash(world: World) -> None:
     await world.admin.call("agent.define", agent_id="planner", role="Plans")
     await world.planner.call("context.push", knowledge=[{"key": "limit", "value": 5}], if_version=1)

@@ -46,7 +46,7 @@ async def test_a_record_is_kept_unchanged(world: World) -> None:
     assert (one["record"], one["recorded_by"], one["seq"]) == (said[0], "orchestrator", added[0]["seq"])
 
 
-@pytest.mark.req("AC-06")
+@pytest.mark.req("AC-06", part="selections of searches and of frameworks")
 @pytest.mark.req("AC-09", part="record types and their fields; compactions recorded by frameworks")
 async def test_a_framework_records_its_own_selection_assembly_injection_and_compaction(world: World) -> None:
     await world.planner.write("goal", "ship")

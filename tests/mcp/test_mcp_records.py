@@ -11,7 +11,7 @@ from support.team import call, refused
 if TYPE_CHECKING:
     from conftest import Connect
 
-pytestmark = pytest.mark.req("AC-15")
+pytestmark = pytest.mark.req("AC-15", part="operations that exist")
 
 TOOL = "context_records"
 WORDS = "words of elsewhere"

@@ -64,9 +64,9 @@ def test_only_the_order_of_two_numbers_is_beyond_json_schema() -> None:
 
 
 @pytest.mark.req("AC-02")
-@pytest.mark.req("AC-06")
+@pytest.mark.req("AC-06", part="selections of searches and of frameworks")
 @pytest.mark.req("AC-07", part="record types and their fields; the budget of a search")
-@pytest.mark.req("AC-08")
+@pytest.mark.req("AC-08", part="record types, and pulls")
 @pytest.mark.req("AC-09", part="record types and their fields; compactions recorded by frameworks")
 @pytest.mark.req("AC-11")
 def test_the_examples_together_use_every_field_and_every_word() -> None:
