@@ -41,7 +41,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("words", "expected"), CASES, ids=" ".join)
+@pytest.mark.parametrize(("words", "expected"), CASES, ids=[" ".join(words) for words, _ in CASES])
 def test_names_are_completed_on_a_data_folder(filled: CommandLine, words: tuple[str, ...], expected: set[str]) -> None:
     assert expected <= set(completed(filled, *words))
 
