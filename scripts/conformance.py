@@ -117,7 +117,7 @@ def install_packages(node: Node) -> None:
 def run_suite(node: Node) -> list[EraResult]:
     with (
         tempfile.TemporaryDirectory() as folder,
-        server_process(Path(folder), profile="weft.testing.conformance", rate_limits="off") as server,
+        server_process(Path(folder), profile=SOURCE / "fixtures.py", rate_limits="off") as server,
     ):
         check_authentication(server)
         return [run_era(node, server, era, Path(folder) / era) for era in EXPECTED]

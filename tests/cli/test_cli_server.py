@@ -85,11 +85,10 @@ def test_serve_takes_its_options_before_the_environment(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     seen = {}
-    monkeypatch.setattr("weft.transports.server.serve", lambda settings, profile: seen.update(s=settings, p=profile))
+    monkeypatch.setattr("weft.transports.server.serve", lambda settings: seen.update(s=settings))
     cli.env["WEFT_HOST"] = "0.0.0.0"
-    cli.run("serve", "--port", "9000", "--data-dir", str(tmp_path / "other"), "--profile", "conformance")
+    cli.run("serve", "--port", "9000", "--data-dir", str(tmp_path / "other"))
     assert (seen["s"].host, seen["s"].port) == ("0.0.0.0", 9000)
     assert seen["s"].storage_url == str(tmp_path / "other" / "weft.db")
-    assert seen["p"].__module__ == "weft.testing.conformance"
     cli.run("serve")
-    assert (seen["s"].data_dir, seen["p"]) == (str(cli.data), None)
+    assert seen["s"].data_dir == str(cli.data)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 REGISTRY = all_operations()
 ERRORS = [kind for kind in vars(weft.errors).values() if isinstance(kind, type) and issubclass(kind, WeftError)]
+TOOLS = set(REGISTRY.tools())
 
 
 def _command(operation: Operation) -> str:
@@ -42,3 +43,8 @@ def test_what_names_no_operation_stays(hint: str) -> None:
 def test_every_operation_that_a_hint_names_exists(kind: type[WeftError]) -> None:
     known = {operation.name for operation in REGISTRY}
     assert set(re.findall(r"`([a-z_]+\.[a-z_]+)`", kind.hint)) <= known
+
+
+@pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
+def test_no_hint_names_a_tool(kind: type[WeftError]) -> None:
+    assert not TOOLS & set(re.findall(r"[a-z]+(?:_[a-z]+)+", kind.hint))

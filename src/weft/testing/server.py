@@ -24,9 +24,15 @@ _STOP_SECONDS = 30.0
 _POLL_SECONDS = 0.05
 _KEY = re.compile(r"^  (weft\.\S+)$", re.MULTILINE)
 _PROGRAM = """
+import sys
+from importlib import import_module
+from pathlib import Path
 from weft.settings import Settings
 from weft.transports.server import serve
-{profile}
+profile = None
+for path in map(Path, sys.argv[1:]):
+    sys.path.insert(0, str(path.parent))
+    profile = import_module(path.stem).install
 serve(Settings.from_environment(), profile=profile)
 """
 
@@ -60,16 +66,18 @@ class ServerProcess:
 
 
 @contextmanager
-def server_process(data: Path, *, profile: str | None = None, **settings: str) -> Iterator[ServerProcess]:
-    """Run a server on a data folder; keyword arguments are settings."""
+def server_process(data: Path, *, profile: Path | None = None, **settings: str) -> Iterator[ServerProcess]:
+    """Run a server on a data folder; keyword arguments are settings.
+
+    ``profile`` is a Python file with a function ``install`` that changes the MCP server.
+    """
     port = _free_port()
     log = data / f"server-{port}.log"
     # Settings in the environment of the tests must not reach the server.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
     environment |= {"WEFT_DATA_DIR": str(data), "WEFT_PORT": str(port)}
     environment |= {f"WEFT_{name.upper()}": value for name, value in settings.items()}
-    chosen = "profile = None" if profile is None else f"from {profile} import install as profile"
-    command = [sys.executable, "-c", _PROGRAM.format(profile=chosen)]
+    command = [sys.executable, "-c", _PROGRAM, *([] if profile is None else [str(profile)])]
     with log.open("wb") as errors:
         process = subprocess.Popen(command, env=environment, stdout=errors, stderr=errors)  # noqa: S603 - our own
     server = ServerProcess(process, f"http://127.0.0.1:{port}", log)

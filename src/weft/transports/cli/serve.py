@@ -15,7 +15,6 @@ from weft.transports.cli.completion import complete_name
 if TYPE_CHECKING:
     from weft.settings import Settings
     from weft.transports.cli.target import Target
-    from weft.transports.mcp.http import Profile
 
 
 class CannotListen(Unavailable):
@@ -30,17 +29,8 @@ class CannotListen(Unavailable):
 @click.option("--port", type=click.IntRange(0, 65_535), help="Port to listen on.  [env var: WEFT_PORT; default: 8787]")
 @click.option("--data-dir", help="Data folder.  [env var: WEFT_DATA_DIR; default: ~/.weft]")
 @click.option("--database-url", help="SQLite file or postgresql:// URL instead.  [env var: WEFT_DATABASE_URL]")
-@click.option(
-    "--profile",
-    type=click.Choice(["default", "conformance"]),
-    default="default",
-    show_default=True,
-    help="Serve the product, or the fixtures of the MCP conformance suite.",
-)
 @click.pass_obj
-def serve(
-    target: Target, host: str | None, port: int | None, data_dir: str | None, database_url: str | None, profile: str
-) -> None:
+def serve(target: Target, host: str | None, port: int | None, data_dir: str | None, database_url: str | None) -> None:
     """Run the server: MCP and REST on one port.
 
     On Ctrl-C or SIGTERM, calls in flight finish first. Other settings come from WEFT_ variables.
@@ -49,13 +39,7 @@ def serve(
 
     settings = target.settings(host=host, port=port, data_dir=data_dir, database_url=database_url)
     _check_port(settings)
-    run(settings, profile=_conformance() if profile == "conformance" else None)
-
-
-def _conformance() -> Profile:
-    from weft.testing.conformance import install  # noqa: PLC0415 - only for the suite
-
-    return install
+    run(settings)
 
 
 @click.command(cls=Command)

@@ -1,7 +1,7 @@
-"""What the MCP conformance suite calls by name, put in front of Weft's own tools, resources and prompts.
+"""Fixtures of the MCP conformance suite: tools, resources and prompts that it calls by name.
 
-Names, arguments and texts are the suite's (npm: @modelcontextprotocol/conformance). Nothing of this is reachable
-unless a server is started with ``weft serve --profile conformance``.
+Names, arguments and texts are the suite's (npm: @modelcontextprotocol/conformance). scripts/conformance.py starts a
+server that lists them before Weft's own.
 """
 
 from __future__ import annotations
