@@ -9,7 +9,6 @@ from weft.capabilities.access.operations import (
     ApiKeyCreated,
     ApiKeyInfo,
     ApiKeyList,
-    Success,
     TokenIssued,
 )
 from weft.capabilities.agent_context.copy_context import ContextCopied
@@ -143,13 +142,13 @@ from weft.capabilities.metrics.model import (
     SystemPerformance,
 )
 from weft.capabilities.metrics.operations import Performance, PerformanceTargets, ResourceInfo
+from weft.capabilities.missing_context.answers import GapRequest
 from weft.capabilities.missing_context.operations import (
     MissingInfo,
     MissingListed,
     MissingReported,
     MissingResolved,
     PossibleSource,
-    RequestInfo,
 )
 from weft.capabilities.missing_context.requests import MissingRequested
 from weft.capabilities.record_log.add import AddedRecord, LifecycleSet, RecordsAdded
@@ -198,6 +197,7 @@ from weft.capabilities.transfer.importer import ContextImported
 from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
 from weft.capabilities.transfer.policy_filter import PolicyDefinition
 from weft.kernel.events import Event
+from weft.kernel.operation import Success
 
 __all__ = [
     "A2aMapping",
@@ -276,6 +276,7 @@ __all__ = [
     "EntryWritten",
     "Event",
     "Events",
+    "GapRequest",
     "Guidance",
     "HistoryPruned",
     "InspectedEntry",
@@ -359,7 +360,6 @@ __all__ = [
     "ReindexingShown",
     "RejectedDocument",
     "RemovedKey",
-    "RequestInfo",
     "ResourceInfo",
     "RetentionCleared",
     "RetentionRule",

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         AgentList,
         ApiKeyCreated,
         ApiKeyList,
-        Success,
         TokenIssued,
     )
     from weft.capabilities.agent_context.copy_context import ContextCopied
@@ -119,6 +118,7 @@ if TYPE_CHECKING:
     from weft.capabilities.transfer.importer import ContextImported
     from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
     from weft.capabilities.transfer.policy_filter import PolicyDefinition
+    from weft.kernel.operation import Success
 
 
 class AgentOperations:

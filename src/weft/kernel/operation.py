@@ -10,7 +10,7 @@ import inspect
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform, get_type_hints
 
 import msgspec
 
@@ -42,6 +42,12 @@ class Response(msgspec.Struct, metaclass=Wire, omit_defaults=True):
     """
 
     on_record: ClassVar[tuple[str, ...]] = ()
+
+
+class Success(Response, omit_defaults=False):
+    """The change was made."""
+
+    success: Literal[True] = True
 
 
 class Effect(Enum):

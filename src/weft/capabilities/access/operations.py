@@ -39,7 +39,7 @@ from weft.kernel.errors import AuthenticationError, InvalidApiKey, PermissionDen
 from weft.kernel.fields import Fraction, ShortText
 from weft.kernel.identity import Actor, Permission, PrincipalKind, participant_name
 from weft.kernel.ids import new_id
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, Success, operation
 
 MinScore = Annotated[
     Fraction | None,
@@ -93,12 +93,6 @@ class RevokeToken(Request):
     """The token to revoke; by default the one of this call."""
 
     token_id: Annotated[ShortText | None, msgspec.Meta(description="The token's jti claim.")] = None
-
-
-class Success(Response, kw_only=True, omit_defaults=False):
-    """The change was made."""
-
-    success: Literal[True] = True
 
 
 class CreateAgent(Request):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -32,7 +32,7 @@ from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.fields import Reason, Step
 from weft.kernel.identity import Permission
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Effect, RateClass, Request, Success, operation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,12 +60,11 @@ class CopyContext(Request):
     step: Step = None
 
 
-class ContextCopied(Response, kw_only=True, omit_defaults=False):
+class ContextCopied(Success, kw_only=True):
     """The result of a copy. ``snapshot_before`` labels the version that was replaced."""
 
     on_record = ("from_version", "version", "snapshot_before")
 
-    success: Literal[True] = True
     agent_id: str
     from_agent_id: str
     from_version: int

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 
 from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.agent_context.diff import count_changes
-from weft.capabilities.agent_context.model import DEFINITION, ContextLine, SelfModification
+from weft.capabilities.agent_context.model import DEFINITION, ContextLine, NewValue, SelfModification, inline
 from weft.capabilities.agent_context.permissions import check_may_define, find_agent, may_know_definition, unknown_agent
 from weft.capabilities.agent_context.service import Contexts
-from weft.capabilities.agent_context.values import NewValue, inline
 from weft.capabilities.agent_context.views import AgentDefinition, definition_at
 from weft.capabilities.history.composite_lines import PartVersion
 from weft.capabilities.history.line_backend import CommitMeta
@@ -23,7 +22,7 @@ from weft.kernel.errors import ContentTooLarge, PermissionDenied
 from weft.kernel.fields import Count, Reason, Step
 from weft.kernel.identity import Permission
 from weft.kernel.json_input import encode_json_field
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Effect, RateClass, Request, Success, operation
 
 _MAX_BYTES = 262_144
 
@@ -49,12 +48,11 @@ class DefineAgent(Request):
     step: Step = None
 
 
-class AgentDefined(Response, kw_only=True, omit_defaults=False):
+class AgentDefined(Success, kw_only=True):
     """The new definition. Running sessions get it with their next pull."""
 
     on_record = ("version", "changed")
 
-    success: Literal[True] = True
     agent_id: str
     context_id: str
     previous_version: int
@@ -72,7 +70,7 @@ class ReadDefinition(Request):
     version: VersionName = "head"
 
 
-class DefinitionRead(AgentDefinition, kw_only=True, omit_defaults=False):
+class DefinitionRead(AgentDefinition, kw_only=True):
     """A version of an agent's definition. Version 0: the agent has no definition."""
 
     agent_id: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
@@ -46,7 +46,7 @@ from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.hints import MAX_COMPARED, close_names
 from weft.kernel.identity import Actor
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Effect, RateClass, Request, Response, Success, operation
 from weft.kernel.transactions import Transactions
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class EntryDifference(Response):
     workflow_id: str | None = None
 
 
-class ContextChanges(Response, kw_only=True, omit_defaults=False):
+class ContextChanges(Response, omit_defaults=False):
     """What a pull changed. ``has_more`` if the list is truncated."""
 
     added: list[EntryDifference]
@@ -85,17 +85,16 @@ class ContextChanges(Response, kw_only=True, omit_defaults=False):
     has_more: bool
 
 
-class PulledContext(AgentDefinition, kw_only=True, omit_defaults=False):
+class PulledContext(AgentDefinition, kw_only=True):
     """The agent's definition, and its memory by type. ``has_more`` if the list is truncated."""
 
     memory: dict[MemoryTypeName, list[ContextEntry]]
     has_more: bool
 
 
-class ContextPulled(Response, kw_only=True, omit_defaults=False):
+class ContextPulled(Success, kw_only=True):
     """The session's new snapshot, which replaces the previous one."""
 
-    success: Literal[True] = True
     agent_id: str
     session_id: str
     context_id: str
@@ -121,10 +120,9 @@ class ReadContext(Request):
     ] = None
 
 
-class ContextRead(Response, kw_only=True, omit_defaults=False):
+class ContextRead(Success, kw_only=True):
     """Your snapshot in this session, as you pulled it."""
 
-    success: Literal[True] = True
     agent_id: str
     session_id: str
     context_id: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -15,16 +15,20 @@ from weft.capabilities.agent_context.diff import changes_between, count_changes
 from weft.capabilities.agent_context.model import (
     ContextLimitExceeded,
     EntryAddress,
+    EntryText,
     MemoryTypeName,
+    NewValue,
     SelfModification,
+    as_object,
+    belongs_in_object_storage,
     check_key,
     check_value_size,
+    inline,
     is_learning_cycle,
     part_of,
 )
 from weft.capabilities.agent_context.permissions import check_own
 from weft.capabilities.agent_context.service import ContextAt, Contexts, OpenContext
-from weft.capabilities.agent_context.values import EntryText, NewValue, as_object, belongs_in_object_storage, inline
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import BranchNotFound, ChangeMeta, Point, VersionConflict, metadata_key
 from weft.capabilities.object_storage.model import ObjectBusy, ObjectMissing, ObjectStorageUnavailable
@@ -35,7 +39,7 @@ from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
 from weft.kernel.fields import Count, Name, Reason, Step
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.json_input import Metadata, encode_json_field, metadata_json
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Effect, RateClass, Request, Response, Success, operation
 from weft.kernel.transactions import Transactions
 
 if TYPE_CHECKING:
@@ -125,7 +129,7 @@ class ChangedEntry(Response):
     workflow_id: str | None = None
 
 
-class ContextPushed(Response, kw_only=True, omit_defaults=False):
+class ContextPushed(Success, kw_only=True):
     """The new version of your context; the same version if nothing changed.
 
     ``snapshot_before`` is the label of an automatic snapshot, taken before a push with many changes.
@@ -133,7 +137,6 @@ class ContextPushed(Response, kw_only=True, omit_defaults=False):
 
     on_record = ("version", "changed")
 
-    success: Literal[True] = True
     agent_id: str
     context_id: str
     previous_version: int

@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.agent_context.model import DEFINITION, ContextLine, check_value_size, is_overdue
-from weft.capabilities.agent_context.values import EntryText, text_of_version
+from weft.capabilities.agent_context.model import (
+    DEFINITION,
+    ContextLine,
+    EntryText,
+    check_value_size,
+    is_overdue,
+    text_of_version,
+)
 from weft.capabilities.history.composite_lines import PART_MARK, PartVersion, part_states_apart
 from weft.capabilities.history.model import ChangeMeta, LineNotFound, VersionPruned, is_metadata, metadata_key
 from weft.capabilities.history.three_way import same_content

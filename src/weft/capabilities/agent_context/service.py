@@ -51,7 +51,7 @@ from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from weft.capabilities.agent_context.values import EntryText
+    from weft.capabilities.agent_context.model import EntryText
     from weft.capabilities.history.model import Version
     from weft.capabilities.sessions.model import Session
 

@@ -26,7 +26,7 @@ class GetContextStatus(Request):
     branch: Branch = None
 
 
-class ContextStatus(Response, kw_only=True, omit_defaults=False):
+class ContextStatus(Response, omit_defaults=False):
     """The version your context is at, the one a session pulled, and the one it knows: that, or what it pushed since."""
 
     agent_id: str

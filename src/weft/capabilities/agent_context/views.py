@@ -29,7 +29,7 @@ _MAX_INLINE_BYTES = 262_144
 _PARTS_AT_ONCE = 200
 
 
-class AgentDefinition(Response, kw_only=True, omit_defaults=False):
+class AgentDefinition(Response, omit_defaults=False):
     """An agent's definition, which the agent itself cannot change."""
 
     role: str | None = None

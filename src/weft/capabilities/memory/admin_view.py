@@ -10,12 +10,12 @@ import msgspec
 from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.memory.model import START, KeyRange, MemoryCursor, MemoryEntry, ScopeSize
+from weft.capabilities.memory.operations import Cursor, Limit, ValueView, next_cursor, parse_cursor, value_fields
 from weft.capabilities.memory.service import AllMemoryReader, Memories
-from weft.capabilities.memory.views import Cursor, Limit, ValueView, next_cursor, parse_cursor, value_fields
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.identity import Permission
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, Success, operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,14 +34,14 @@ class OverviewEntry(ValueView):
     """One entry of a memory."""
 
 
-class MemoryByScope(Response, kw_only=True, omit_defaults=False):
+class MemoryByScope(Response, omit_defaults=False):
     """Entries by key: the global ones, and those of each session."""
 
     everywhere: dict[str, OverviewEntry] = msgspec.field(name="global")
     sessions: dict[str, dict[str, OverviewEntry]]
 
 
-class MemoryStatistics(Response, kw_only=True, omit_defaults=False):
+class MemoryStatistics(Response, omit_defaults=False):
     """Totals of the memory, including entries left out of the answer."""
 
     global_keys: int
@@ -87,10 +87,9 @@ class InspectedMemory(ValueView):
     version: int
 
 
-class MemoryInspected(Response, kw_only=True, omit_defaults=False):
+class MemoryInspected(Success, kw_only=True):
     """A page of an agent's memory."""
 
-    success: Literal[True] = True
     agent_id: str
     entries: list[InspectedMemory]
     count: int

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
 from weft.capabilities.history.model import VersionConflict
 from weft.capabilities.memory.model import (
+    START,
     KeyExists,
     KeyRange,
+    MemoryCursor,
     MemoryEntry,
     MemoryLimitExceeded,
     MemoryNotFound,
@@ -18,26 +21,30 @@ from weft.capabilities.memory.model import (
     scope_name,
 )
 from weft.capabilities.memory.service import Memories, MemoryWriteOptions
-from weft.capabilities.memory.views import (
-    KEY_CHARACTER,
-    Cursor,
-    EntryView,
-    Limit,
-    ValueView,
-    entry_fields,
-    next_cursor,
-    parse_cursor,
-    value_fields,
-)
 from weft.capabilities.sessions.model import ALL_SESSIONS, SessionArchived, SessionId, SessionNotFound
 from weft.kernel.clock import from_micros, to_seconds
 from weft.kernel.errors import ContentTooLarge
 from weft.kernel.fields import Count
 from weft.kernel.identity import Permission
-from weft.kernel.json_input import NO_METADATA, Metadata, encode_json_field, metadata_json
-from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
+from weft.kernel.json_input import NO_METADATA, Metadata, encode_json_field, metadata_json, raw_json
+from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, Success, operation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+KEY_CHARACTER = r"[A-Za-z0-9_-]"
+Limit = Annotated[int, msgspec.Meta(ge=1, le=200, description="Maximum entries.")]
+Cursor = Annotated[
+    Annotated[str, msgspec.Meta(max_length=400, pattern=rf"^{KEY_CHARACTER}{{0,100}}\.{KEY_CHARACTER}{{1,255}}\Z")]
+    | None,
+    msgspec.Meta(description="next_cursor of the previous page."),
+]
+
 
 YEAR_SECONDS = 31_536_000
+_memory_operation = partial(operation, rate=RateClass.MEMORY, session=SessionUse.MAY_NAME)
+_read_operation = partial(_memory_operation, permission=Permission.READ, effect=Effect.READ)
+_write_operation = partial(_memory_operation, permission=Permission.WRITE, effect=Effect.WRITE)
 
 MemoryKey = Annotated[
     str,
@@ -55,6 +62,22 @@ IfVersion = Annotated[
 ]
 
 
+class EntryView(Response, omit_defaults=False):
+    """Fields of every entry. ``created_at`` and ``expires_at`` are seconds since 1970."""
+
+    scope: ScopeName
+    created_at: float
+    updated_at: datetime
+    expires_at: float | None
+
+
+class ValueView(EntryView):
+    """An entry with its value."""
+
+    value: Any
+    metadata: dict[str, Any]
+
+
 class SetMemory(Request):
     """An entry to write."""
 
@@ -70,10 +93,9 @@ class SetMemory(Request):
     if_version: IfVersion = None
 
 
-class MemorySet(Response, kw_only=True, omit_defaults=False):
+class MemorySet(Success, kw_only=True):
     """The written entry."""
 
-    success: Literal[True] = True
     key: str
     session_scoped: bool
     expires_at: float | None
@@ -89,7 +111,7 @@ class GetMemory(Request):
     session_id: OfSession = None
 
 
-class MemoryFound(ValueView, kw_only=True, omit_defaults=False):
+class MemoryFound(ValueView, kw_only=True):
     """One entry. ``created_at`` and ``expires_at`` are seconds since 1970."""
 
     success: Literal[True] = True
@@ -115,7 +137,7 @@ class ListMemory(Request):
     cursor: Cursor = None
 
 
-class MemoryInfo(EntryView, kw_only=True, omit_defaults=False):
+class MemoryInfo(EntryView):
     """An entry without its value."""
 
     key: str
@@ -124,10 +146,9 @@ class MemoryInfo(EntryView, kw_only=True, omit_defaults=False):
     version: int
 
 
-class MemoryListed(Response, kw_only=True, omit_defaults=False):
+class MemoryListed(Success, kw_only=True):
     """Entries without values, ordered by key: global ones first, then session by session."""
 
-    success: Literal[True] = True
     entries: list[MemoryInfo]
     count: int
     scope_filter: Literal["global", "session", "all"]
@@ -143,23 +164,18 @@ class DeleteMemory(Request):
     if_version: IfVersion = None
 
 
-class MemoryDeleted(Response, kw_only=True, omit_defaults=False):
+class MemoryDeleted(Success, kw_only=True):
     """The deleted entry."""
 
-    success: Literal[True] = True
     key: str
     scope: ScopeName
     previous_version: int
 
 
-@operation(
+@_write_operation(
     "memory.set",
     tool="set_memory",
     http="PUT /v1/memory/{key}",
-    permission=Permission.WRITE,
-    rate=RateClass.MEMORY,
-    effect=Effect.WRITE,
-    session=SessionUse.MAY_NAME,
     errors=(SessionNotFound, SessionArchived, ContentTooLarge, KeyExists, VersionConflict, MemoryLimitExceeded),
 )
 async def set_memory(request: SetMemory, memories: Memories) -> MemorySet:
@@ -187,16 +203,7 @@ async def set_memory(request: SetMemory, memories: Memories) -> MemorySet:
     )
 
 
-@operation(
-    "memory.get",
-    tool="get_memory",
-    http="GET /v1/memory/{key}",
-    permission=Permission.READ,
-    rate=RateClass.MEMORY,
-    effect=Effect.READ,
-    session=SessionUse.MAY_NAME,
-    errors=(SessionNotFound, MemoryNotFound),
-)
+@_read_operation("memory.get", tool="get_memory", http="GET /v1/memory/{key}", errors=(SessionNotFound, MemoryNotFound))
 async def get_memory(request: GetMemory, memories: Memories) -> MemoryFound:
     """Read an entry of your private memory."""
     memory = await memories.to_read(request.session_id)
@@ -204,16 +211,7 @@ async def get_memory(request: GetMemory, memories: Memories) -> MemoryFound:
     return MemoryFound(key=entry.key, version=entry.version, **value_fields(entry, text))
 
 
-@operation(
-    "memory.list",
-    tool="list_memory",
-    http="GET /v1/memory",
-    permission=Permission.READ,
-    rate=RateClass.MEMORY,
-    effect=Effect.READ,
-    session=SessionUse.MAY_NAME,
-    errors=(SessionNotFound,),
-)
+@_read_operation("memory.list", tool="list_memory", http="GET /v1/memory", errors=(SessionNotFound,))
 async def list_memory(request: ListMemory, memories: Memories) -> MemoryListed:
     """List your private memory with sizes, without values."""
     after, prefix, limit = parse_cursor(request.cursor), request.prefix or "", request.limit + 1
@@ -232,14 +230,10 @@ async def list_memory(request: ListMemory, memories: Memories) -> MemoryListed:
     )
 
 
-@operation(
+@_write_operation(
     "memory.delete",
     tool="delete_memory",
     http="DELETE /v1/memory/{key}",
-    permission=Permission.WRITE,
-    rate=RateClass.MEMORY,
-    effect=Effect.WRITE,
-    session=SessionUse.MAY_NAME,
     errors=(SessionNotFound, SessionArchived, MemoryNotFound, VersionConflict),
 )
 async def delete_memory(request: DeleteMemory, memories: Memories) -> MemoryDeleted:
@@ -247,6 +241,39 @@ async def delete_memory(request: DeleteMemory, memories: Memories) -> MemoryDele
     memory = await memories.to_write(request.session_id)
     entry = await memory.delete(request.key, request.if_version)
     return MemoryDeleted(key=entry.key, scope=scope_name(entry.session_id), previous_version=entry.version)
+
+
+def entry_fields(entry: MemoryEntry) -> dict[str, Any]:
+    """Return the fields of an EntryView."""
+    return {
+        "scope": scope_name(entry.session_id),
+        "created_at": to_seconds(entry.created_at),
+        "updated_at": from_micros(entry.updated_at),
+        "expires_at": None if entry.expires_at is None else to_seconds(entry.expires_at),
+    }
+
+
+def value_fields(entry: MemoryEntry, text: str) -> dict[str, Any]:
+    """Return the fields of a ValueView."""
+    return {
+        **entry_fields(entry),
+        "value": raw_json(text),
+        "metadata": raw_json(entry.metadata or NO_METADATA),
+    }
+
+
+def parse_cursor(cursor: str | None) -> MemoryCursor:
+    if cursor is None:
+        return START
+    session_id, _, key = cursor.partition(".")
+    return MemoryCursor(session_id or None, key)
+
+
+def next_cursor(found: Sequence[MemoryEntry], shown: Sequence[MemoryEntry]) -> str | None:
+    """Return the cursor of the next page, if there is one."""
+    if len(found) <= len(shown):
+        return None
+    return f"{shown[-1].session_id or ''}.{shown[-1].key}"
 
 
 def _info(entry: MemoryEntry) -> MemoryInfo:

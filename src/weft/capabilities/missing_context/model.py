@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
 import msgspec
@@ -9,6 +10,8 @@ import msgspec
 from weft.capabilities.missing_context.answers import GapNotes, GapRequest, answer_key, gap_notes
 from weft.capabilities.records.vocabulary import Severity
 from weft.kernel.errors import Conflict, NotFound
+from weft.kernel.identity import Permission
+from weft.kernel.operation import Effect, RateClass, operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from weft.capabilities.sessions.model import Session
 
 TOOL = "missing_context"
+read_operation = partial(operation, tool=TOOL, permission=Permission.READ, rate=RateClass.BOARD, effect=Effect.READ)
+write_operation = partial(operation, tool=TOOL, permission=Permission.WRITE, rate=RateClass.BOARD, effect=Effect.WRITE)
 MAX_REQUESTS = 100
 # Most severe first.
 _RANKS = {severity: rank for rank, severity in enumerate(reversed(get_args(Severity)))}

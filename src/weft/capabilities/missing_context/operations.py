@@ -8,15 +8,16 @@ from typing import Annotated, Literal, get_args
 import msgspec
 from msgspec import UNSET
 
-from weft.capabilities.missing_context.answers import GapNotes, with_notes
+from weft.capabilities.missing_context.answers import GapNotes, GapRequest, with_notes
 from weft.capabilities.missing_context.model import (
-    TOOL,
     AlreadyResolved,
     Gap,
     GapQuery,
     MissingContextLimit,
     MissingContextNotFound,
     cursor_of,
+    read_operation,
+    write_operation,
 )
 from weft.capabilities.missing_context.service import Gaps
 from weft.capabilities.records.model import CandidateSource, MissingContext
@@ -28,10 +29,9 @@ from weft.kernel.clock import from_micros
 from weft.kernel.correlation import NativeId
 from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
 from weft.kernel.fields import Name
-from weft.kernel.identity import Permission
 from weft.kernel.ids import new_id
 from weft.kernel.json_input import METADATA_BYTES, encode_json_field
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Request, Response
 
 _MAX_CHARACTERS = 2_000
 _STATES: dict[str, frozenset[str]] = {
@@ -102,20 +102,6 @@ class ListMissing(Request):
     after: Annotated[Id | None, msgspec.Meta(description="next_after of the previous page.")] = None
 
 
-class RequestInfo(Response):
-    """A request: its form, who was asked, and where the question or the search result is."""
-
-    form: str
-    requested_from: str
-    requested_by: str
-    requested_at: datetime
-    key: str | None = None
-    message_id: int | None = None
-    selection_id: str | None = None
-    tool: str | None = None
-    detail: str | None = None
-
-
 class MissingInfo(Response):
     """A gap with its status, requests and resolution."""
 
@@ -131,7 +117,7 @@ class MissingInfo(Response):
     needed_for: str | None = None
     blocked_actions: tuple[str, ...] = ()
     candidate_sources: tuple[CandidateSource, ...] = ()
-    requests: tuple[RequestInfo, ...] = ()
+    requests: tuple[GapRequest, ...] = ()
     resolution_refs: tuple[Ref, ...] = ()
     resolved_by: str | None = None
     resolved_at: datetime | None = None
@@ -170,15 +156,11 @@ class MissingResolved(Response):
     already_resolved: bool = False
 
 
-@operation(
+@write_operation(
     "missing.report",
-    tool=TOOL,
     action="report",
     http="POST /v1/missing",
     status=201,
-    permission=Permission.WRITE,
-    rate=RateClass.BOARD,
-    effect=Effect.WRITE,
     errors=(SessionNotFound, SessionArchived, RecordExists, MissingContextLimit, ContentTooLarge),
 )
 async def report_missing(request: ReportMissing, gaps: Gaps) -> MissingReported:
@@ -205,14 +187,10 @@ def _scans_many(request: ListMissing) -> bool:
     return request.session_id is None or "resolved" in _STATES[request.status]
 
 
-@operation(
+@read_operation(
     "missing.list",
-    tool=TOOL,
     action="list",
     http="GET /v1/missing",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.READ,
     heavy=_scans_many,
     errors=(SessionNotFound, MissingContextNotFound, PermissionDenied),
 )
@@ -236,14 +214,10 @@ async def list_missing(request: ListMissing, gaps: Gaps) -> MissingListed:
     return MissingListed(missing=shown, next_after=shown[-1].missing_id if len(found) > request.limit else None)
 
 
-@operation(
+@write_operation(
     "missing.resolve",
-    tool=TOOL,
     action="resolve",
     http="POST /v1/missing/{missing_id}/resolve",
-    permission=Permission.WRITE,
-    rate=RateClass.BOARD,
-    effect=Effect.WRITE,
     errors=(MissingContextNotFound, AlreadyResolved, SessionNotFound, SessionArchived),
 )
 async def resolve_missing(request: ResolveMissing, gaps: Gaps) -> MissingResolved:
@@ -285,7 +259,7 @@ def missing_info(gap: Gap) -> MissingInfo:
         needed_for=None if record.needed_for is UNSET else record.needed_for,
         blocked_actions=record.blocked_actions,
         candidate_sources=record.candidate_sources,
-        requests=tuple(RequestInfo(**msgspec.structs.asdict(each)) for each in notes.requests),
+        requests=notes.requests,
         resolution_refs=record.resolution_refs,
         resolved_by=notes.resolved_by,
         resolved_at=notes.resolved_at,

@@ -12,7 +12,8 @@ from weft.capabilities.access.model import AgentId, AgentNotFound, actor_for
 from weft.capabilities.board.board_writer import WriteOptions
 from weft.capabilities.board.model import StoreFull, ValueTooLarge
 from weft.capabilities.history.model import MAIN
-from weft.capabilities.messages.search.searcher import Searcher
+from weft.capabilities.messages.search.searcher import MessageQuery, Searcher
+from weft.capabilities.messages.search.selection_records import Choice, item_of, record_choice
 from weft.capabilities.messages.transcript import MessageDraft
 from weft.capabilities.missing_context.answers import (
     TASK_MESSAGE_TYPE,
@@ -22,15 +23,14 @@ from weft.capabilities.missing_context.answers import (
     question_key,
     with_notes,
 )
-from weft.capabilities.missing_context.lookup import merge_candidates, record_search, search_answers
 from weft.capabilities.missing_context.model import (
     MAX_REQUESTS,
-    TOOL,
     AlreadyResolved,
     MissingContextLimit,
     MissingContextNotFound,
     question_text,
     task_text,
+    write_operation,
 )
 from weft.capabilities.missing_context.operations import MissingId, OfSession, Prose
 from weft.capabilities.missing_context.service import Gaps, restricted_readers, session_of
@@ -39,17 +39,19 @@ from weft.capabilities.records.refs import Id
 from weft.capabilities.records.vocabulary import MissingStatus
 from weft.capabilities.sessions.model import SessionArchived, SessionNotFound
 from weft.kernel.errors import InvalidInput, PermissionDenied
-from weft.kernel.identity import Actor, Permission
+from weft.kernel.identity import Actor
 from weft.kernel.json_input import encode_json_field, metadata_json
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Effect, Request, Response
 from weft.kernel.transactions import Transactions
 
 if TYPE_CHECKING:
     from weft.capabilities.access.model import Principal
-    from weft.capabilities.messages.search.selection_records import Choice
+    from weft.capabilities.messages.search.searcher import MessageSearchResult, Searcher
     from weft.capabilities.missing_context.model import Gap
-    from weft.capabilities.records.model import MissingContext
+    from weft.capabilities.records.model import ContextSelection, MissingContext
+    from weft.capabilities.records.recorder import Recorder
     from weft.capabilities.sessions.model import Session
+    from weft.kernel.identity import Actor
 
 _USER = "user"
 # Parameter that each form requires.
@@ -58,6 +60,10 @@ _REQUIRED: dict[RequestForm, str] = {
     "tool_invocation": "tool",
     "policy_request": "requested_from",
 }
+# Results with at least this score are candidates; others are recorded as omitted.
+_MIN_CANDIDATE_SCORE, _MIN_SCORE = 60.0, 0.0
+_MAX_CANDIDATES, _MAX_RESULTS = 10, 30
+_MAX_QUERY_CHARACTERS = 500
 
 
 class RequestMissing(Request):
@@ -109,13 +115,10 @@ class _PendingRequest(NamedTuple):
     request: GapRequest
 
 
-@operation(
+@write_operation(
     "missing.request",
-    tool=TOOL,
     action="request",
     http="POST /v1/missing/{missing_id}/request",
-    permission=Permission.WRITE,
-    rate=RateClass.BOARD,
     effect=Effect.OWN_TRANSACTIONS,
     errors=(
         MissingContextNotFound,
@@ -291,3 +294,51 @@ def _response(request: GapRequest, gap: MissingContext) -> MissingRequested:
         selection_id=request.selection_id,
         candidate_sources=gap.candidate_sources,
     )
+
+
+async def search_answers(gap: Gap, session_id: str, actor: Actor, searcher: Searcher) -> Choice:
+    """Search the session's messages for the question of a gap."""
+    query = gap.record.question[:_MAX_QUERY_CHARACTERS]
+    # Only public messages: the results are visible to everyone who can see the gap.
+    wanted = MessageQuery(query, _MIN_SCORE, _MAX_RESULTS, False, ("public",))  # noqa: FBT003 - not their metadata
+    return _split_results(query, await searcher.find(actor, session_id, wanted), gap)
+
+
+async def record_search(
+    choice: Choice, gap: Gap, session: Session, recorder: Recorder, readable_by: tuple[str, ...] | None
+) -> ContextSelection:
+    """Record the search for a gap: selected and omitted messages."""
+    missing_id = gap.record.missing_id
+    return await record_choice(
+        choice,
+        session,
+        recorder,
+        readable_by=readable_by,
+        intent=f"resolve {missing_id}",
+        rationale=f"The best matches among {choice.searched} public messages.",
+        metadata={"weft": {"missing_id": missing_id}},
+    )
+
+
+def merge_candidates(choice: Choice, gap: Gap, session_id: str) -> tuple[CandidateSource, ...]:
+    """Return the candidate sources of a gap, with those that the search added."""
+    known = {source.ref for source in gap.record.candidate_sources if source.ref}
+    found = (
+        CandidateSource(
+            kind="message",
+            hint=f"message {result.message.id} of {result.message.sender}, score {result.score}",
+            uri=f"session://{session_id}#message-{result.message.id}",
+            ref=item_of(result, session_id),
+        )
+        for result in choice.taken
+    )
+    return (*gap.record.candidate_sources, *(source for source in found if source.ref not in known))
+
+
+def _split_results(query: str, found: MessageSearchResult, gap: Gap) -> Choice:
+    # A message that asks the question is not an answer.
+    questions = {request.message_id for request in gap.notes.requests}
+    results = [result for result in found.results if result.message.id not in questions]
+    taken = [result for result in results if result.score >= _MIN_CANDIDATE_SCORE][:_MAX_CANDIDATES]
+    left = [result for result in results if result not in taken]
+    return Choice(query, found.searched, taken, left, _MIN_CANDIDATE_SCORE, _MAX_CANDIDATES)

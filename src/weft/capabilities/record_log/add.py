@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, structs
 
 from weft.capabilities.record_log.engine_items import INLINE_BYTES
-from weft.capabilities.record_log.model import JSON_CONTENT, TEXT_CONTENT, TOOL, OfSession, RecordId
+from weft.capabilities.record_log.model import JSON_CONTENT, TEXT_CONTENT, OfSession, RecordId, write_operation
 from weft.capabilities.records.model import ContextEnvelope, ContextItem, MissingContext, Record
 from weft.capabilities.records.record_ids import is_reserved
 from weft.capabilities.records.recorder import Recorder, RecordExists, RecordNotFound
@@ -28,9 +28,9 @@ from weft.capabilities.sessions.model import (
 )
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
-from weft.kernel.identity import PRINCIPAL, Permission
+from weft.kernel.identity import PRINCIPAL
 from weft.kernel.json_input import encode_json_field
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Request, Response, Success
 
 if TYPE_CHECKING:
     from weft.capabilities.records.store import StoredRecord
@@ -70,10 +70,9 @@ class AddedRecord(Response):
     known: bool = False
 
 
-class RecordsAdded(Response, kw_only=True, omit_defaults=False):
+class RecordsAdded(Success, kw_only=True):
     """The added records."""
 
-    success: Literal[True] = True
     records: list[AddedRecord]
 
 
@@ -85,10 +84,9 @@ class SetLifecycle(Request):
     session_id: OfSession = None
 
 
-class LifecycleSet(Response, kw_only=True, omit_defaults=False):
+class LifecycleSet(Success, kw_only=True):
     """The envelope's previous and new state."""
 
-    success: Literal[True] = True
     record_id: str
     previous: Lifecycle
     lifecycle: Lifecycle
@@ -102,15 +100,11 @@ class _NewRecord(NamedTuple):
     content: bytes | None = None
 
 
-@operation(
+@write_operation(
     "records.add",
-    tool=TOOL,
     action="add",
     http="POST /v1/records",
     status=201,
-    permission=Permission.WRITE,
-    rate=RateClass.BOARD,
-    effect=Effect.WRITE,
     errors=(SessionNotFound, SessionArchived, RecordExists, ContentTooLarge),
 )
 async def add_records(request: AddRecords, recorder: Recorder, sessions: SessionStore) -> RecordsAdded:
@@ -132,14 +126,10 @@ async def add_records(request: AddRecords, recorder: Recorder, sessions: Session
     )
 
 
-@operation(
+@write_operation(
     "records.set_lifecycle",
-    tool=TOOL,
     action="set_lifecycle",
     http="POST /v1/records/lifecycle",
-    permission=Permission.WRITE,
-    rate=RateClass.BOARD,
-    effect=Effect.WRITE,
     errors=(RecordNotFound, IllegalTransition, PermissionDenied, SessionNotFound, SessionArchived),
 )
 async def set_lifecycle(request: SetLifecycle, recorder: Recorder, sessions: SessionStore) -> LifecycleSet:

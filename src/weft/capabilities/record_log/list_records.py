@@ -13,7 +13,7 @@ from weft.capabilities.access.store import AccessStore
 from weft.capabilities.events.model import EventQuery
 from weft.capabilities.messages.search.by_sender_and_time import TimestampText, parse_timestamp
 from weft.capabilities.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
-from weft.capabilities.record_log.model import TOOL, RecordId
+from weft.capabilities.record_log.model import RecordId, read_operation
 from weft.capabilities.records.record_ids import (
     EventOrigin,
     MessageItemId,
@@ -27,8 +27,8 @@ from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.kernel.clock import to_micros
 from weft.kernel.correlation import NativeId
 from weft.kernel.errors import InvalidInput, PermissionDenied
-from weft.kernel.identity import Permission, participant_name
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.identity import participant_name
+from weft.kernel.operation import Request, Response
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +96,7 @@ class ListedRecord(Response):
     digest: str | None = None
 
 
-class Records(Response, kw_only=True, omit_defaults=False):
+class Records(Response, omit_defaults=False):
     """Records in log order. There may be more while next_after is set, even after an empty page.
 
     A record with a lifecycle is listed once for every change of it, each time in its current state.
@@ -137,17 +137,7 @@ class _ListEntry(NamedTuple):
     ref: RecordRef
 
 
-@operation(
-    "records.list",
-    tool=TOOL,
-    action="list",
-    http="GET /v1/records",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.READ,
-    errors=(SessionNotFound,),
-    heavy=True,
-)
+@read_operation("records.list", action="list", http="GET /v1/records", errors=(SessionNotFound,), heavy=True)
 async def list_records(request: ListRecords, finder: RecordFinder, access: AccessStore) -> Records:
     """List what happened as portable records, in log order: by session, agent, turn, task, item or time.
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from weft.capabilities.records.refs import Link
 from weft.capabilities.sessions.model import SessionId
+from weft.kernel.identity import Permission
+from weft.kernel.operation import Effect, RateClass, operation
 
 if TYPE_CHECKING:
     from weft.capabilities.records.model import ContextItem
     from weft.capabilities.records.store import RecordStore
 
 TOOL = "context_records"
+read_operation = partial(operation, tool=TOOL, permission=Permission.READ, rate=RateClass.BOARD, effect=Effect.READ)
+write_operation = partial(operation, tool=TOOL, permission=Permission.WRITE, rate=RateClass.BOARD, effect=Effect.WRITE)
 RecordId = Annotated[
     str,
     msgspec.Meta(

@@ -15,7 +15,7 @@ from weft.capabilities.board.read_acl import later_acls
 from weft.capabilities.history.line_kinds import SESSION, line_kinds, name_in, prefix_of
 from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.record_log.lookup import RecordFinder
-from weft.capabilities.record_log.model import TOOL, OfSession, RecordId
+from weft.capabilities.record_log.model import OfSession, RecordId, write_operation
 from weft.capabilities.record_log.redacted_records import QUOTING
 from weft.capabilities.records.model import ContextItem
 from weft.capabilities.records.record_ids import MessageItemId, RecordRef, StoredRecordId, VersionId, parse_item_id
@@ -27,9 +27,9 @@ from weft.kernel.clock import Clock, from_micros, to_micros
 from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.events import NewEvent, Outbox
 from weft.kernel.fields import ShortText
-from weft.kernel.identity import ANYONE, PRINCIPAL, Actor, Permission
+from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
 from weft.kernel.json_input import encode_json_field
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Request, Response
 
 if TYPE_CHECKING:
     from weft.capabilities.record_log.lookup import FoundRecord
@@ -196,14 +196,10 @@ class Redactions(msgspec.Struct, frozen=True):
         return readers if readers == ANYONE else tuple(dict.fromkeys((*readers, own)))
 
 
-@operation(
+@write_operation(
     "records.redact",
-    tool=TOOL,
     action="redact",
     http="POST /v1/records/redact",
-    permission=Permission.WRITE,
-    rate=RateClass.BOARD,
-    effect=Effect.WRITE,
     audited=True,
     off_record=("replacement",),
     errors=(RecordNotFound, SessionNotFound, PermissionDenied),

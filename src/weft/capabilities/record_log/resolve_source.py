@@ -15,7 +15,7 @@ from msgspec import UNSET, structs
 from weft.capabilities.history.model import LATEST, line_name
 from weft.capabilities.record_log.engine_items import digest_of
 from weft.capabilities.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
-from weft.capabilities.record_log.model import TOOL, OfSession, RecordId
+from weft.capabilities.record_log.model import OfSession, RecordId, read_operation
 from weft.capabilities.records.model import ContextItem, ContextSourceRef
 from weft.capabilities.records.record_ids import (
     EngineSourceId,
@@ -36,9 +36,9 @@ from weft.capabilities.search.passages import is_address_of_document, text_at
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.sessions.model import SessionNotFound, line_of
 from weft.kernel.errors import InvalidInput, NotFound, Rejected
-from weft.kernel.identity import Actor, Permission
+from weft.kernel.identity import Actor
 from weft.kernel.json_input import encode_json_field
-from weft.kernel.operation import Effect, RateClass, Request, operation
+from weft.kernel.operation import Effect, Request
 from weft.kernel.transactions import Transactions
 
 if TYPE_CHECKING:
@@ -111,13 +111,10 @@ class _ResolutionInput(NamedTuple):
     source: _SourceText
 
 
-@operation(
+@read_operation(
     "records.resolve",
-    tool=TOOL,
     action="resolve",
     http="POST /v1/records/resolve",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
     effect=Effect.OWN_TRANSACTIONS,
     errors=(RecordNotFound, SourceElsewhere, SessionNotFound),
 )

@@ -9,7 +9,7 @@ import msgspec
 
 from weft.capabilities.events.model import EventQuery
 from weft.capabilities.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
-from weft.capabilities.record_log.model import JSON_CONTENT, TOOL, OfSession, RecordId, stored_content
+from weft.capabilities.record_log.model import JSON_CONTENT, OfSession, RecordId, read_operation, stored_content
 from weft.capabilities.records.model import RECORD_TYPES, ContextItem
 from weft.capabilities.records.record_ids import (
     PullId,
@@ -27,8 +27,8 @@ from weft.capabilities.records.vocabulary import RecordType
 from weft.capabilities.sessions.model import SessionNotFound
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import InvalidInput
-from weft.kernel.identity import Actor, Permission
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.identity import Actor
+from weft.kernel.operation import Request, Response
 
 if TYPE_CHECKING:
     from weft.capabilities.records.store import Redaction
@@ -87,16 +87,7 @@ class RecordShown(Response):
     seq: int | None = None
 
 
-@operation(
-    "records.show",
-    tool=TOOL,
-    action="show",
-    http="GET /v1/records/show",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.READ,
-    errors=(RecordNotFound, SessionNotFound),
-)
+@read_operation("records.show", action="show", http="GET /v1/records/show", errors=(RecordNotFound, SessionNotFound))
 async def show_record(request: ShowRecord, finder: RecordFinder) -> RecordShown:
     """Show one record by its id: a stored one, or one derived from the board, messages, sessions or events.
 

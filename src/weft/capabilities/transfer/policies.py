@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
 
 import msgspec
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TOOL = "export_policies"
+_admin_operation = partial(
+    operation,
+    tool=TOOL,
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.WRITE,
+    audience=Audience.NOT_SUBAGENTS,
+    audited=True,
+)
 STANDARD, DEFAULT = "standard", "default"
 BUILT_IN = {
     STANDARD: PolicyDefinition(description="Everything you may read, without secrets.", who=ANYONE),
@@ -151,18 +161,7 @@ class PolicyDeleted(Response):
     default: str
 
 
-@operation(
-    "policy.set",
-    tool=TOOL,
-    action="set",
-    http="PUT /v1/export-policies/{name}",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
-    errors=(PolicyBuiltIn,),
-)
+@_admin_operation("policy.set", action="set", http="PUT /v1/export-policies/{name}", errors=(PolicyBuiltIn,))
 async def set_policy(request: SetPolicy, actor: Actor, policies: PolicyStore, clock: Clock) -> PolicyInfo:
     """Add or replace an export policy: what an export may contain, in which form, and who may use the policy.
 
@@ -197,17 +196,8 @@ async def list_policies(request: ListPolicies, actor: Actor, policies: PolicySto
     return PolicyList(policies=known if actor.is_admin else shown)
 
 
-@operation(
-    "policy.delete",
-    tool=TOOL,
-    action="delete",
-    http="DELETE /v1/export-policies/{name}",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
-    errors=(PolicyNotFound, PolicyBuiltIn),
+@_admin_operation(
+    "policy.delete", action="delete", http="DELETE /v1/export-policies/{name}", errors=(PolicyNotFound, PolicyBuiltIn)
 )
 async def delete_policy(request: DeletePolicy, policies: PolicyStore) -> PolicyDeleted:
     """Delete an export policy. Exports made with it still refer to it, with the digest of its definition."""

@@ -11,12 +11,12 @@ from weft.transports.cli.render import block, cell, escape_controls, indent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from weft.capabilities.missing_context.answers import GapRequest
     from weft.capabilities.missing_context.operations import (
         MissingInfo,
         MissingListed,
         MissingReported,
         MissingResolved,
-        RequestInfo,
     )
     from weft.capabilities.missing_context.requests import MissingRequested
     from weft.capabilities.records.model import CandidateSource
@@ -57,7 +57,7 @@ def _source(source: CandidateSource) -> str:
     return escape_controls(source.kind) + "".join(f", {place}" for place in places)
 
 
-def _request(sent: RequestInfo) -> str:
+def _request(sent: GapRequest) -> str:
     where = [sent.key and f"key {sent.key}", sent.message_id and f"message {sent.message_id}", sent.selection_id]
     found = "".join(f" ({place})" for place in where if place)
     return escape_controls(f"{cell(sent.requested_at)} {sent.form} from {sent.requested_from}{found}")
