@@ -39,7 +39,7 @@ from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.indexing.embeddings.model import Embeddings
 from weft.capabilities.indexing.embeddings.store import TenantModelStore
 from weft.capabilities.indexing.model_migration.model import ModelMigrationStore
-from weft.capabilities.knowledge.audit_filter import DomainAuditFilter
+from weft.capabilities.knowledge.domains import DomainAuditFilter
 from weft.capabilities.knowledge.quotas import KnowledgeLimits
 from weft.capabilities.knowledge.sources.store import SourceControl, SourceStore
 from weft.capabilities.knowledge.store import DocumentStore, DomainStore, PlanStore

@@ -27,7 +27,6 @@ _MODULES = (
     "knowledge.domain_operations",
     "knowledge.document_operations",
     "knowledge.document_queries",
-    "knowledge.reindex",
     "search.session_indexing.reindex",
     "memory.operations",
     "memory.admin_view",

@@ -965,6 +965,13 @@ class KnowledgeOperations:
         """Delete a domain permanently, with its documents and chunks."""
         return await self._caller.call("knowledge.delete_domain", {"domain": domain})
 
+    async def reindex(self, domain: str, *, afresh: bool = False) -> DomainInfo:
+        """Parse, chunk and index all documents of a domain again, in the background; searches continue to work.
+
+        show_domain shows the progress. Unchanged chunks are not embedded again, unless ``afresh`` is set.
+        """
+        return await self._caller.call("knowledge.reindex", {"domain": domain, "afresh": afresh})
+
     async def add_document(
         self,
         domain: str,
@@ -1034,13 +1041,6 @@ class KnowledgeOperations:
     async def delete_document(self, domain: str, document_id: str) -> DocumentDeleted:
         """Delete a document. Searches no longer find it."""
         return await self._caller.call("knowledge.delete_document", {"domain": domain, "document_id": document_id})
-
-    async def reindex(self, domain: str, *, afresh: bool = False) -> DomainInfo:
-        """Parse, chunk and index all documents of a domain again, in the background; searches continue to work.
-
-        show_domain shows the progress. Unchanged chunks are not embedded again, unless ``afresh`` is set.
-        """
-        return await self._caller.call("knowledge.reindex", {"domain": domain, "afresh": afresh})
 
     async def reindex_all(self, *, afresh: bool = False) -> ReindexingShown:
         """Have everything that searches find indexed anew: documents, messages, boards and memories.

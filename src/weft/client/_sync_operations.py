@@ -955,6 +955,13 @@ class SyncKnowledgeOperations:
         """Delete a domain permanently, with its documents and chunks."""
         return self._caller.call("knowledge.delete_domain", {"domain": domain})
 
+    def reindex(self, domain: str, *, afresh: bool = False) -> DomainInfo:
+        """Parse, chunk and index all documents of a domain again, in the background; searches continue to work.
+
+        show_domain shows the progress. Unchanged chunks are not embedded again, unless ``afresh`` is set.
+        """
+        return self._caller.call("knowledge.reindex", {"domain": domain, "afresh": afresh})
+
     def add_document(
         self,
         domain: str,
@@ -1024,13 +1031,6 @@ class SyncKnowledgeOperations:
     def delete_document(self, domain: str, document_id: str) -> DocumentDeleted:
         """Delete a document. Searches no longer find it."""
         return self._caller.call("knowledge.delete_document", {"domain": domain, "document_id": document_id})
-
-    def reindex(self, domain: str, *, afresh: bool = False) -> DomainInfo:
-        """Parse, chunk and index all documents of a domain again, in the background; searches continue to work.
-
-        show_domain shows the progress. Unchanged chunks are not embedded again, unless ``afresh`` is set.
-        """
-        return self._caller.call("knowledge.reindex", {"domain": domain, "afresh": afresh})
 
     def reindex_all(self, *, afresh: bool = False) -> ReindexingShown:
         """Have everything that searches find indexed anew: documents, messages, boards and memories.

@@ -50,6 +50,11 @@ class Success(Response, omit_defaults=False):
     success: Literal[True] = True
 
 
+def shared_fields(source: object, target: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the values of the fields of ``target`` that ``source`` has under the same names."""
+    return {name: getattr(source, name) for name in target.__struct_fields__ if hasattr(source, name)}
+
+
 class Effect(Enum):
     """What an operation does to storage; decides the transaction it runs in."""
 

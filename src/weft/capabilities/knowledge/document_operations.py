@@ -29,11 +29,12 @@ from weft.capabilities.knowledge.model import (
     DomainName,
     DomainNotFound,
     MediaType,
+    write_operation,
 )
 from weft.capabilities.knowledge.quotas import QuotaExceeded
 from weft.kernel.errors import InvalidInput
-from weft.kernel.identity import Actor, Permission
-from weft.kernel.operation import Effect, Operation, RateClass, Request, Response, operation
+from weft.kernel.identity import Actor
+from weft.kernel.operation import Effect, Operation, Request, Response, shared_fields
 from weft.kernel.transactions import Transactions
 
 if TYPE_CHECKING:
@@ -127,15 +128,11 @@ class DocumentWrites(msgspec.Struct, frozen=True):
         return puts
 
 
-@operation(
+@write_operation(
     "knowledge.add_document",
-    tool="knowledge",
     action="add_document",
     http="POST /v1/domains/{domain}/documents",
-    permission=Permission.WRITE,
-    rate=RateClass.KNOWLEDGE,
     effect=Effect.OWN_TRANSACTIONS,
-    audited=True,
     off_record=("text", "content", "title", "metadata"),
     errors=(DomainNotFound, DocumentTooLarge, QuotaExceeded),
 )
@@ -149,15 +146,11 @@ async def add_document(request: AddDocument, actor: Actor, writes: Transactions[
     return put_response(*put)
 
 
-@operation(
+@write_operation(
     "knowledge.add_documents",
-    tool="knowledge",
     action="add_documents",
     http="POST /v1/domains/{domain}/documents/batch",
-    permission=Permission.WRITE,
-    rate=RateClass.KNOWLEDGE,
     effect=Effect.OWN_TRANSACTIONS,
-    audited=True,
     off_record=("documents",),
     errors=(DomainNotFound, DocumentTooLarge, QuotaExceeded),
 )
@@ -172,20 +165,11 @@ async def add_documents(request: AddDocuments, actor: Actor, writes: Transaction
 
 
 def document_meta(request: NewDocument) -> DocumentMeta:
-    return DocumentMeta(**{name: getattr(request, name) for name in DocumentMeta.__struct_fields__})
+    return DocumentMeta(**shared_fields(request, DocumentMeta))
 
 
 def put_response(put: PutResult) -> DocumentPut:
-    document = put.document
-    return DocumentPut(
-        domain=document.domain,
-        document_id=document.document_id,
-        version=document.version,
-        state=document.state,
-        unchanged=put.unchanged,
-        bytes=document.bytes,
-        digest=document.digest,
-    )
+    return DocumentPut(**shared_fields(put.document, DocumentPut), unchanged=put.unchanged)
 
 
 def _prepared(request: NewDocument) -> PreparedDocument:

@@ -17,11 +17,12 @@ from weft.capabilities.knowledge.model import (
     DocumentVersionNotFound,
     DomainName,
     DomainNotFound,
+    read_operation,
+    write_operation,
 )
 from weft.kernel.errors import InvalidInput
 from weft.kernel.fields import Count, Ordinal
-from weft.kernel.identity import Permission
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Request, Response
 
 _MAX_CHARACTERS = 100_000
 
@@ -91,14 +92,10 @@ class DocumentDeleted(Response):
     document_id: str
 
 
-@operation(
+@read_operation(
     "knowledge.list_documents",
-    tool="knowledge",
     action="list_documents",
     http="GET /v1/domains/{domain}/documents",
-    permission=Permission.READ,
-    rate=RateClass.KNOWLEDGE,
-    effect=Effect.READ,
     errors=(DomainNotFound,),
 )
 async def list_documents(request: ListDocuments, documents: Documents) -> DocumentList:
@@ -113,14 +110,10 @@ async def list_documents(request: ListDocuments, documents: Documents) -> Docume
     )
 
 
-@operation(
+@read_operation(
     "knowledge.get_document",
-    tool="knowledge",
     action="get_document",
     http="GET /v1/domains/{domain}/document",
-    permission=Permission.READ,
-    rate=RateClass.KNOWLEDGE,
-    effect=Effect.READ,
     errors=(DomainNotFound, DocumentNotFound),
 )
 async def get_document(request: GetDocument, documents: Documents) -> DocumentInfo:
@@ -129,14 +122,10 @@ async def get_document(request: GetDocument, documents: Documents) -> DocumentIn
     return document_info(await documents.find(domain, request.document_id))
 
 
-@operation(
+@read_operation(
     "knowledge.read_document",
-    tool="knowledge",
     action="read_document",
     http="GET /v1/domains/{domain}/document/text",
-    permission=Permission.READ,
-    rate=RateClass.KNOWLEDGE,
-    effect=Effect.READ,
     heavy=True,
     errors=(DomainNotFound, DocumentNotFound, DocumentNotReady, DocumentVersionNotFound),
 )
@@ -160,15 +149,10 @@ async def read_document(request: ReadDocument, documents: Documents) -> Document
     )
 
 
-@operation(
+@write_operation(
     "knowledge.delete_document",
-    tool="knowledge",
     action="delete_document",
     http="DELETE /v1/domains/{domain}/document",
-    permission=Permission.WRITE,
-    rate=RateClass.KNOWLEDGE,
-    effect=Effect.WRITE,
-    audited=True,
     errors=(DomainNotFound, DocumentNotFound),
 )
 async def delete_document(request: DeleteDocument, documents: Documents) -> DocumentDeleted:

@@ -28,7 +28,7 @@ from weft.kernel.clock import from_micros, optional_datetime, to_micros
 from weft.kernel.events import NewEvent
 from weft.kernel.fields import ShortText
 from weft.kernel.json_input import metadata_json, raw_json
-from weft.kernel.operation import Response
+from weft.kernel.operation import Response, shared_fields
 
 # Metadata values that searches can filter by.
 MetadataValue = str | int | float | bool | None
@@ -185,29 +185,14 @@ class Documents(msgspec.Struct, frozen=True):
 
 
 def document_info(document: Document) -> DocumentInfo:
-    return DocumentInfo(
-        domain=document.domain,
-        document_id=document.document_id,
-        state=document.state,
-        version=document.version,
-        indexed_version=document.indexed_version,
-        media_type=document.media_type,
-        title=document.title,
-        metadata=raw_json(document.metadata),
-        pinned=document.pinned,
-        importance=document.importance,
-        timestamp=from_micros(document.timestamp),
-        bytes=document.bytes,
-        digest=document.digest,
-        chunks=document.chunks,
-        chunks_done=document.chunks_done,
-        chunks_total=document.chunks_total,
-        error=document.error,
-        added_by=document.added_by,
-        created_at=from_micros(document.created_at),
-        updated_at=from_micros(document.updated_at),
-        indexed_at=optional_datetime(document.indexed_at),
-    )
+    encoded = {
+        "metadata": raw_json(document.metadata),
+        "timestamp": from_micros(document.timestamp),
+        "created_at": from_micros(document.created_at),
+        "updated_at": from_micros(document.updated_at),
+        "indexed_at": optional_datetime(document.indexed_at),
+    }
+    return DocumentInfo(**shared_fields(document, DocumentInfo) | encoded)
 
 
 def document_event(event: str, domain: Domain, document: Document, actor: str, /, **data: object) -> NewEvent:

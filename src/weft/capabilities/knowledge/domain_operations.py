@@ -20,15 +20,17 @@ from weft.capabilities.knowledge.model import (
     DomainName,
     DomainNotFound,
     Importance,
+    admin_operation,
     check_chunking,
+    read_operation,
 )
 from weft.capabilities.knowledge.quotas import QuotaExceeded, check_domains
 from weft.capabilities.knowledge.store import DocumentStore
 from weft.capabilities.sessions.model import Pattern
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import InvalidInput
-from weft.kernel.identity import ANYONE, Permission
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.identity import ANYONE
+from weft.kernel.operation import Request, Response, shared_fields
 
 Description = Annotated[
     str, msgspec.Meta(max_length=2_000, description="What the domain is about; agents choose by it.")
@@ -137,19 +139,12 @@ class DomainView(msgspec.Struct, frozen=True):
     async def info(self, domain: Domain) -> DomainInfo:
         backlog = await self.documents.backlog(domain.domain)
         collection = await self.collections.state(domain_collection(domain.domain))
+        fields = shared_fields(domain, DomainInfo) | {
+            "created_at": from_micros(domain.created_at),
+            "updated_at": from_micros(domain.updated_at),
+        }
         return DomainInfo(
-            domain=domain.domain,
-            description=domain.description,
-            clearance=domain.clearance,
-            agents=domain.agents,
-            writers=domain.writers,
-            chunking=domain.chunking,
-            importance=domain.importance,
-            created_by=domain.created_by,
-            created_at=from_micros(domain.created_at),
-            updated_at=from_micros(domain.updated_at),
-            documents=domain.documents,
-            bytes=domain.bytes,
+            **fields,
             chunks=collection.chunks,
             pending=backlog.pending,
             failed=backlog.failed,
@@ -164,17 +159,11 @@ class DomainView(msgspec.Struct, frozen=True):
         return waiting.documents + await self.documents.count_after(domain.domain, domain.reindex_after)
 
 
-@operation(
+@admin_operation(
     "knowledge.create_domain",
-    tool="knowledge",
     action="create_domain",
     http="POST /v1/domains",
     status=201,
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
     off_record=("description",),
     errors=(DomainExists, QuotaExceeded),
 )
@@ -187,13 +176,7 @@ async def create_domain(request: CreateDomain, view: DomainView) -> DomainInfo:
     check_highest_clearance(domains.actor)
     check_chunking(request.chunking)
     domain = Domain(
-        domain=request.domain,
-        description=request.description,
-        clearance=request.clearance,
-        agents=request.agents,
-        writers=request.writers,
-        chunking=request.chunking,
-        importance=request.importance,
+        **shared_fields(request, Domain),
         created_by=domains.actor.principal_id,
         created_at=domains.now,
         updated_at=domains.now,
@@ -206,15 +189,7 @@ async def create_domain(request: CreateDomain, view: DomainView) -> DomainInfo:
     return await view.info(domain)
 
 
-@operation(
-    "knowledge.list_domains",
-    tool="knowledge",
-    action="list_domains",
-    http="GET /v1/domains",
-    permission=Permission.READ,
-    rate=RateClass.KNOWLEDGE,
-    effect=Effect.READ,
-)
+@read_operation("knowledge.list_domains", action="list_domains", http="GET /v1/domains")
 async def list_domains(request: ListDomains, view: DomainView) -> DomainList:
     """List the domains you can see, with their documents and indexing progress."""
     del request
@@ -222,31 +197,18 @@ async def list_domains(request: ListDomains, view: DomainView) -> DomainList:
     return DomainList(domains=domains, plan=await view.domains.plan())
 
 
-@operation(
-    "knowledge.show_domain",
-    tool="knowledge",
-    action="show_domain",
-    http="GET /v1/domains/{domain}",
-    permission=Permission.READ,
-    rate=RateClass.KNOWLEDGE,
-    effect=Effect.READ,
-    errors=(DomainNotFound,),
+@read_operation(
+    "knowledge.show_domain", action="show_domain", http="GET /v1/domains/{domain}", errors=(DomainNotFound,)
 )
 async def show_domain(request: ShowDomain, view: DomainView) -> DomainInfo:
     """Show a domain: description, access rules and indexing progress."""
     return await view.info(await view.domains.find(request.domain))
 
 
-@operation(
+@admin_operation(
     "knowledge.update_domain",
-    tool="knowledge",
     action="update_domain",
     http="PATCH /v1/domains/{domain}",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
     off_record=("description",),
     errors=(DomainNotFound,),
 )
@@ -274,17 +236,8 @@ async def update_domain(request: UpdateDomain, view: DomainView) -> DomainInfo:
     return await view.info(after)
 
 
-@operation(
-    "knowledge.delete_domain",
-    tool="knowledge",
-    action="delete_domain",
-    http="DELETE /v1/domains/{domain}",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
-    errors=(DomainNotFound,),
+@admin_operation(
+    "knowledge.delete_domain", action="delete_domain", http="DELETE /v1/domains/{domain}", errors=(DomainNotFound,)
 )
 async def delete_domain(request: DeleteDomain, view: DomainView) -> DomainDeleted:
     """Delete a domain permanently, with its documents and chunks."""
@@ -294,3 +247,37 @@ async def delete_domain(request: DeleteDomain, view: DomainView) -> DomainDelete
     await view.collections.remove_collection(domain_collection(domain.domain))
     await domains.publish(domain_event("domain.deleted", domain, domains.actor.participant, documents=domain.documents))
     return DomainDeleted(domain=domain.domain, documents=domain.documents)
+
+
+Afresh = Annotated[bool, msgspec.Meta(description="Embed all texts again, instead of using cached vectors.")]
+
+
+class ReindexDomain(Request):
+    """A domain to reindex."""
+
+    domain: DomainName
+    afresh: Afresh = False
+
+
+@admin_operation(
+    "knowledge.reindex",
+    action="reindex",
+    http="POST /v1/domains/{domain}/reindex",
+    status=202,
+    errors=(DomainNotFound,),
+)
+async def reindex(request: ReindexDomain, view: DomainView) -> DomainInfo:
+    """Parse, chunk and index all documents of a domain again, in the background; searches continue to work.
+
+    show_domain shows the progress. Unchanged chunks are not embedded again, unless ``afresh`` is set.
+    """
+    domain = await view.domains.lock(request.domain)
+    return await view.info(await start_reindex(domain, view, afresh=request.afresh))
+
+
+async def start_reindex(domain: Domain, view: DomainView, *, afresh: bool) -> Domain:
+    """Start the reindexing of a domain; one that is running starts over."""
+    started = structs.replace(domain, reindex_after="", reindex_afresh=afresh)
+    await view.domains.domains.update(started)
+    await view.domains.publish(domain_event("domain.reindexing", domain, view.domains.actor.participant))
+    return started

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
@@ -9,11 +10,24 @@ import msgspec
 from weft.capabilities.indexing.chunking.model import ChunkingOptions
 from weft.kernel.errors import Conflict, InvalidInput, NotFound, PermissionDenied, Rejected
 from weft.kernel.fields import Name
-from weft.kernel.identity import ANYONE, CLEARANCE
+from weft.kernel.identity import ANYONE, CLEARANCE, Permission
+from weft.kernel.operation import Audience, Effect, RateClass, operation
 
 if TYPE_CHECKING:
     from weft.kernel.identity import Actor
 
+_knowledge_operation = partial(operation, tool="knowledge", rate=RateClass.KNOWLEDGE)
+read_operation = partial(_knowledge_operation, permission=Permission.READ, effect=Effect.READ)
+write_operation = partial(_knowledge_operation, permission=Permission.WRITE, effect=Effect.WRITE, audited=True)
+admin_operation = partial(
+    operation,
+    tool="knowledge",
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.WRITE,
+    audience=Audience.NOT_SUBAGENTS,
+    audited=True,
+)
 MAX_DOCUMENT_BYTES = 16 * 2**20
 NEUTRAL_IMPORTANCE = 0.5
 # Pinned documents are in the results of every search, so that not every writer may pin.

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from weft.capabilities.events.webhooks.model import AddressNotAllowed, Secret, Url, check_url, secret_of
 from weft.capabilities.knowledge.domains import Domains
-from weft.capabilities.knowledge.model import DomainName, DomainNotFound, check_document_id
+from weft.capabilities.knowledge.model import DomainName, DomainNotFound, admin_operation, check_document_id
 from weft.capabilities.knowledge.sources.model import (
     FULL_SYNC_REQUESTED,
     MAX_SOURCES,
@@ -36,9 +36,9 @@ from weft.capabilities.knowledge.sources.store import SourceControl
 from weft.capabilities.knowledge.sources.sync import SourceDocuments, SourceSync
 from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import InvalidInput
-from weft.kernel.identity import ANYONE, Actor, Permission
+from weft.kernel.identity import ANYONE, Actor
 from weft.kernel.ids import new_id
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Effect, Request, Response, shared_fields
 
 _ONE_PLACE = "With the kind folder give folder, with the kind url give url, with the kind hook neither."
 Include = Annotated[
@@ -199,17 +199,11 @@ async def _check_place(request: AddSource, actor: Actor, control: SourceControl)
     await control.check(actor, request.kind, _location_of(request))
 
 
-@operation(
+@admin_operation(
     "knowledge.add_source",
-    tool="knowledge",
     action="add_source",
     http="POST /v1/domains/{domain}/sources",
     status=201,
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
     off_record=("url", "secret"),
     errors=(DomainNotFound, TooManySources, SourcesOverlap, FolderRefused, AddressNotAllowed),
     prepare=_check_place,
@@ -231,15 +225,12 @@ async def add_source(request: AddSource, registry: SourceRegistry, control: Sour
     return SourceAdded(**structs.asdict(_info(source)), hook=hook, secret=source.secret)
 
 
-@operation(
+@admin_operation(
     "knowledge.list_sources",
-    tool="knowledge",
     action="list_sources",
     http="GET /v1/domains/{domain}/sources",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
     effect=Effect.READ,
-    audience=Audience.NOT_SUBAGENTS,
+    audited=False,
     errors=(DomainNotFound,),
 )
 async def list_sources(request: ListSources, registry: SourceRegistry) -> SourceList:
@@ -249,16 +240,10 @@ async def list_sources(request: ListSources, registry: SourceRegistry) -> Source
     return SourceList(sources=[_info(source) for source in found])
 
 
-@operation(
+@admin_operation(
     "knowledge.update_source",
-    tool="knowledge",
     action="update_source",
     http="PATCH /v1/domains/{domain}/sources/{source_id}",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
     errors=(DomainNotFound, SourceNotFound),
 )
 async def update_source(request: UpdateSource, registry: SourceRegistry, control: SourceControl) -> SourceInfo:
@@ -275,16 +260,10 @@ async def update_source(request: UpdateSource, registry: SourceRegistry, control
     return _info(after)
 
 
-@operation(
+@admin_operation(
     "knowledge.remove_source",
-    tool="knowledge",
     action="remove_source",
     http="DELETE /v1/domains/{domain}/sources/{source_id}",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
     errors=(DomainNotFound, SourceNotFound),
 )
 async def remove_source(request: RemoveSource, registry: SourceRegistry, supply: SourceDocuments) -> SourceRemoved:
@@ -298,17 +277,13 @@ async def remove_source(request: RemoveSource, registry: SourceRegistry, supply:
     return SourceRemoved(source_id=source.source_id, documents=removed)
 
 
-@operation(
+@admin_operation(
     "knowledge.sync_source",
-    tool="knowledge",
     action="sync_source",
     http="POST /v1/domains/{domain}/sources/{source_id}/sync",
     status=202,
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
     errors=(DomainNotFound, SourceNotFound),
+    audited=False,
 )
 async def sync_source(request: SyncSource, registry: SourceRegistry, control: SourceControl) -> SyncRequested:
     """Sync a source now. Only changed files are read and indexed, unless ``full`` is set."""
@@ -343,15 +318,8 @@ def _check_kind(request: AddSource) -> None:
 def _made(request: AddSource, sources: SourceSync, token: str) -> Source:
     return Source(
         source_id=new_id("source"),
-        domain=request.domain,
-        kind=request.kind,
+        **shared_fields(request, Source) | {"prefix": _prefix_of(request), "secret": secret_of(request.secret)},
         location=_location_of(request),
-        prefix=_prefix_of(request),
-        include=request.include,
-        exclude=request.exclude,
-        every_seconds=request.every_seconds,
-        watch=request.watch,
-        secret=secret_of(request.secret),
         token_digest=token_digest(token),
         principal_id=sources.actor.principal_id,
         created_at=sources.now,
@@ -393,22 +361,14 @@ def _changed(source: Source, changes: Mapping[str, object], now: int) -> Source:
 
 
 def _info(source: Source) -> SourceInfo:
+    shown = {
+        "location": source.shown_location,
+        "created_at": from_micros(source.created_at),
+        "synced_at": optional_datetime(source.synced_at),
+    }
     return SourceInfo(
-        source_id=source.source_id,
-        domain=source.domain,
-        kind=source.kind,
-        location=source.shown_location,
-        prefix=source.prefix,
-        include=source.include,
-        exclude=source.exclude,
-        every_seconds=source.every_seconds,
-        watch=source.watch,
+        **shared_fields(source, SourceInfo) | shown,
         agent_id=source.principal_id,
-        created_at=from_micros(source.created_at),
-        enabled=source.enabled,
-        error=source.error,
         sync_requested=bool(source.requested),
-        synced_at=optional_datetime(source.synced_at),
         next_sync_at=optional_datetime(source.due_at),
-        last_sync=source.last_sync,
     )

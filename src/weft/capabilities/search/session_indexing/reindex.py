@@ -7,8 +7,7 @@ import msgspec
 from weft.capabilities.access.grants import check_highest_clearance
 from weft.capabilities.events.model import EventStore
 from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS
-from weft.capabilities.knowledge.domain_operations import DomainView
-from weft.capabilities.knowledge.reindex import Afresh, start_reindex
+from weft.capabilities.knowledge.domain_operations import Afresh, DomainView, start_reindex
 from weft.capabilities.search.session_indexing.cursor import REINDEXING, ReindexRange, go_back, left_of
 from weft.kernel.identity import Permission
 from weft.kernel.jobs import JobStore
