@@ -227,7 +227,7 @@ async def script(weft: Any, face: str, admin_key: str) -> dict[str, list[Any]]: 
     await note("knowledge.list_sources", weft.knowledge.list_sources("nowhere"))
     await note("knowledge.update_source", weft.knowledge.update_source(collection, feed.source_id, enabled=False))
     await note("knowledge.update_source", weft.knowledge.update_source(collection, feed.source_id))
-    await note("knowledge.sync_source", weft.knowledge.sync_source(collection, feed.source_id, anew=True))
+    await note("knowledge.sync_source", weft.knowledge.sync_source(collection, feed.source_id, full=True))
     await note("knowledge.remove_source", weft.knowledge.remove_source(collection, feed.source_id, documents=True))
     await note("knowledge.remove_source", weft.knowledge.remove_source(collection, feed.source_id))
     await weft.knowledge.delete_domain(collection)

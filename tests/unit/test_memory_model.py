@@ -40,7 +40,7 @@ def test_an_entry_weighs_its_key_its_value_and_its_metadata_in_bytes() -> None:
 
 def test_an_entry_is_gone_at_the_very_moment_it_expires() -> None:
     entry = MemoryEntry(None, "key", 1, 1, b"", 10, None, 0, 0, 5)
-    assert (entry.lives_at(4), entry.lives_at(5)) == (True, False)
+    assert (entry.is_live(4), entry.is_live(5)) == (True, False)
 
 
 def deep(levels: int, wrap: Any) -> Any:

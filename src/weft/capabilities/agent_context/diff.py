@@ -45,7 +45,7 @@ def count_changes(changes: Iterable[Change]) -> dict[str, int]:
 async def changed_entries(
     lines: LineStore, before: Mapping[str, PartVersion], after: Mapping[str, PartVersion]
 ) -> list[EntryDiff]:
-    """Return the entries in which two moments differ, part by part. Only parts that differ are looked at."""
+    """Return the entries in which two versions differ, part by part. Unchanged parts are not read."""
     found: list[EntryDiff] = []
     for part in sorted(before.keys() | after.keys()):
         then, now = before.get(part), after.get(part)

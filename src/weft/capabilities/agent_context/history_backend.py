@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 _ROLLBACK_CLEARANCE = 4
 _DEFINITION_CLEARANCE = 3
-# Under which name history keeps what a root's snapshots, and its branches, still refer to.
-_NAMED_BY_ROOT = "root:"
+# Holder of the pins for versions that snapshots and branches of the root refer to.
+_PINNED_BY_ROOT = "root:"
 
 
 class ContextLines(msgspec.Struct, frozen=True):
@@ -55,11 +55,11 @@ class ContextLines(msgspec.Struct, frozen=True):
         found = await self.contexts.lines.find(line_id)
         if (found is None and line.branch is not None) or not await self._is_part_of_a_context(line):
             raise no_line(line_id)
-        # What nobody has written yet is as empty as a new board.
+        # A line without commits reads as empty.
         return OpenContextLine(self.contexts, line, found.head if found else Head.of_new_line(line_id))
 
     async def to_write(self, line_id: str) -> LockedContextLine:
-        """Open a line for its owner or for those above it; a definition only for those above."""
+        """Open a line for its owner or for those who may edit the owner; a definition only for the latter."""
         line = await self._known(line_id)
         await self._check_may_change(line)
         if not await self._is_part_of_a_context(line):
@@ -92,37 +92,37 @@ class ContextLines(msgspec.Struct, frozen=True):
     async def pin_referenced(self, line_id: str) -> None:
         """Pin the versions of a part that snapshots and branches of the whole context refer to."""
         lines, line = self.contexts.lines, ContextLine.parse(line_id)
-        holder = f"{_NAMED_BY_ROOT}{line_id}"
+        holder = f"{_PINNED_BY_ROOT}{line_id}"
         await lines.unpin(holder)
         if line.part is None:
             return
-        for root, seq in sorted(await self._moments_named(line)):
+        for root, seq in sorted(await self._referenced_points(line)):
             named = await lines.latest(root, line.part, seq)
             if named is not None and PartVersion.named_by(named).line == line_id:
                 await lines.pin(line_id, PartVersion.named_by(named).seq, holder)
 
     async def _erase_left_over(self, line: ContextLine) -> None:
-        # Whoever begins a branch holds the lock of the whole context, so behind it a branch that is gone stays gone.
+        # Creating a branch needs the root lock too, so a branch that is missing now stays missing.
         await self.contexts.open(line.owner)
         if not await self._is_part_of_a_context(line):
             await self.contexts.lines.erase(line.line_id)
 
-    async def _moments_named(self, line: ContextLine) -> set[tuple[str, int]]:
-        """Return the moments of the whole context that have a name, are held, or are where branches begin or stand."""
+    async def _referenced_points(self, line: ContextLine) -> set[tuple[str, int]]:
+        """Return the versions of the whole context that are tagged, pinned, or the base or head of a branch."""
         lines, trunk = self.contexts.lines, ContextLine(line.owner, None, None).line_id
         branches = await lines.branches(trunk)
-        moments = {(branch.head.line_id, branch.head.seq) for branch in branches}
-        moments |= {(branch.base_line or trunk, branch.base_seq) for branch in branches}
+        points = {(branch.head.line_id, branch.head.seq) for branch in branches}
+        points |= {(branch.base_line or trunk, branch.base_seq) for branch in branches}
         rules = await self.contexts.retention.rules()
         for root in (trunk, *(branch.head.line_id for branch in branches)):
             tags = retained_tags(await lines.tags(root), line, rules, self.contexts.now)
-            moments |= {(root, tag.seq) for tag in tags}
-            # A review that is open, or an agent in a session, needs the parts as much as the root that names them.
-            moments |= {(root, pin.seq) for pin in await lines.pinned(root)}
-        return moments
+            points |= {(root, tag.seq) for tag in tags}
+            # Open reviews and sessions pin the root; they need its parts too.
+            points |= {(root, pin.seq) for pin in await lines.pinned(root)}
+        return points
 
     async def _known(self, line_id: str) -> ContextLine:
-        """Return what a line's name says, if its owner is there for the caller."""
+        """Parse a line id; LineNotFound if the caller may not see its owner."""
         line = ContextLine.parse(line_id)
         owner = await self.contexts.access.principal(line.owner)
         if owner is None or not await may_look_into(self.contexts.actor, owner, self.contexts.access):
@@ -139,7 +139,7 @@ class ContextLines(msgspec.Struct, frozen=True):
             check_clearance(actor, EDITOR_CLEARANCE)
 
     async def _is_part_of_a_context(self, line: ContextLine) -> bool:
-        """Tell whether a part's branch is still one of its context."""
+        """Tell whether the branch of a part still exists."""
         if line.branch is None or line.part is None:
             return True
         root = await self.contexts.lines.find(line.root.line_id)
@@ -158,9 +158,9 @@ class OpenContextLine:
     head: Head
 
     async def visible(self, versions: Iterable[Version]) -> list[Version]:
-        """Return the entries; what retention has ended says nothing any more, unless a snapshot still names it."""
+        """Return the entries; those beyond retention without values, unless a snapshot still refers to them."""
         rules = await self.contexts.retention.rules()
-        named: dict[ContextLine, list[PartVersion]] = {}
+        tagged: dict[ContextLine, list[PartVersion]] = {}
         found: list[Version] = []
         for version in versions:
             if is_metadata(version.change.key):
@@ -169,42 +169,42 @@ class OpenContextLine:
             is_ended = version.value is not None and is_overdue(
                 version, retention_cutoff(line, rules, self.contexts.now)
             )
-            if is_ended and line not in named:
-                named[line] = await self._named(line, rules)
-            is_gone = is_ended and not await self._stood_at_any(version, named[line])
+            if is_ended and line not in tagged:
+                tagged[line] = await self._tagged(line, rules)
+            is_gone = is_ended and not await self._was_current_at_any(version, tagged[line])
             found.append(structs.replace(version, value=None) if is_gone else version)
         return found
 
     def _line_of(self, version: Version) -> ContextLine:
-        """Return the line that a version is of: where a whole context shows its entries, a part's."""
+        """Return the line of a version: in a listing of the whole context, that of its part."""
         part, mark, _ = version.change.key.partition(PART_MARK)
         return self.line._replace(part=part) if mark and self.line.part is None else self.line
 
-    async def _named(self, line: ContextLine, rules: Mapping[str, Rule]) -> list[PartVersion]:
-        """Return the moments of a part that snapshots of it, or of the whole context, name; the first ones first."""
+    async def _tagged(self, line: ContextLine, rules: Mapping[str, Rule]) -> list[PartVersion]:
+        """Return the versions of a part that tags of it, or of the whole context, refer to; oldest first."""
         lines, now = self.contexts.lines, self.contexts.now
         of_part = retained_tags(await lines.tags(line.line_id), line, rules, now)
-        moments = [PartVersion(line.line_id, tag.seq, "") for tag in of_part]
+        versions = [PartVersion(line.line_id, tag.seq, "") for tag in of_part]
         for tag in retained_tags(await lines.tags(line.root.line_id), line, rules, now):
             named = await lines.latest(line.root.line_id, line.part or "", tag.seq)
-            moments += [PartVersion.named_by(named)] if named else []
-        return sorted(moments, key=lambda moment: moment.seq)
+            versions += [PartVersion.named_by(named)] if named else []
+        return sorted(versions, key=lambda at: at.seq)
 
-    async def _stood_at_any(self, version: Version, moments: Iterable[PartVersion]) -> bool:
-        """Tell whether a version was what its key said at some of these moments, which are in order."""
-        # Of each line the first moment behind a version is enough: what was replaced by then stood at no later one.
-        behind = {at.line: at for at in reversed([*moments]) if at.seq >= version.seq}
+    async def _was_current_at_any(self, version: Version, parts: Iterable[PartVersion]) -> bool:
+        """Tell whether an entry version was the current one in any of these part versions, which are in order."""
+        # The first one after the entry version is enough for each line: later ones cannot have it if that has not.
+        first = {at.line: at for at in reversed([*parts]) if at.seq >= version.seq}
         key = version.change.key.partition(PART_MARK)[2] if self.line.part is None else version.change.key
-        for at in behind.values():
-            stood = await self.contexts.lines.latest(at.line, key, at.seq)
-            if stood is not None and stood.seq == version.seq:
+        for at in first.values():
+            current = await self.contexts.lines.latest(at.line, key, at.seq)
+            if current is not None and current.seq == version.seq:
                 return True
         return False
 
 
 @dataclass(slots=True)
 class LockedContextLine:
-    """A line of a context whose root is locked: nobody else changes any part of it until the transaction ends."""
+    """A line of a context whose root is locked: no other transaction changes any part until this one ends."""
 
     contexts: Contexts
     line: ContextLine
@@ -219,7 +219,7 @@ class LockedContextLine:
         if any(part.line.part == DEFINITION and part.changes for part in parts):
             owner = await find_agent(self.line.owner, self.contexts.access)
             await check_may_define(self.contexts.actor, owner, self.contexts.access)
-        # The root takes note of a merge only if it was the root that was merged.
+        # The root commit records the merge only if the root itself was merged.
         await self.context.commit(parts, why if self.line.part is None else why._replace(merged=None))
         await self._announce_definition(parts)
         self.head = self.context.root if self.line.part is None else await self._part_head()
@@ -230,12 +230,12 @@ class LockedContextLine:
         await self.contexts.outbox.publish(structs.replace(event, subject=subject))
 
     async def note_branches(self, change: int) -> None:
-        """Refuse to branch a part by itself: a context branches as a whole, and its parts as they are changed."""
+        """Reject a branch of a single part: a context branches as a whole, and its parts when they are changed."""
         del change
         if self.line.part is not None:
             root = self.line.root.line_id
             raise InvalidInput(
-                f"context_id: a part has no branches of its own; name the whole context, {root}", field="context_id"
+                f"context_id: a part cannot be branched; use the whole context, {root}", field="context_id"
             )
 
     async def _parts(self, state: Mapping[str, Version | None], why: CommitMeta) -> list[OpenPart]:
@@ -259,7 +259,7 @@ class LockedContextLine:
 AGENT_DEFINITION = LineKind(
     prefix="agent",
     names=("agent",),
-    description="Definition of an agent: role, instructions and limits, set by those above it.",
+    description="Definition of an agent: role, instructions and limits, set by its parent agents and by humans.",
     backend=ContextLines,
     retention={"agent": Rule(None, None)},
     size_errors=(ContextLimitExceeded,),

@@ -74,7 +74,7 @@ class SelfModification(Forbidden):
     """An agent cannot change its own definition."""
 
     code = "SELF_MODIFICATION"
-    hint = "Choose another key for what you learned. Those above an agent change what it is, with `agent.define`."
+    hint = "Choose another key. Only parent agents and humans change a definition, with `agent.define`."
     related = ("push_context",)
     recoverable = False
 
@@ -83,7 +83,7 @@ class ContextLimitExceeded(Conflict):
     """The write would exceed the size limit of the context."""
 
     code = "CONTEXT_LIMIT_EXCEEDED"
-    hint = "Remove what is no longer needed with `context.push` and its field remove, then push again."
+    hint = "Remove entries you no longer need with `context.push` and its field remove, then push again."
     related = ("push_context", "read_context")
 
 
@@ -91,7 +91,7 @@ class ContextNotPulled(Conflict):
     """You have not pulled a context in this session."""
 
     code = "CONTEXT_NOT_PULLED"
-    hint = "Call `context.pull` with this session_id first: it gives the session a snapshot of your context."
+    hint = "Call `context.pull` with this session_id first; it pins a snapshot of your context in the session."
     related = ("pull_context",)
 
 
@@ -99,7 +99,7 @@ class ContextKeyNotFound(NotFound):
     """The context has no such entry."""
 
     code = "CONTEXT_KEY_NOT_FOUND"
-    hint = "See the entries there are with `context.read` and no key; `context.pull` gives you the latest ones."
+    hint = "List the entries with `context.read` without a key; get the latest ones with `context.pull`."
     related = ("read_context", "pull_context")
 
 
@@ -139,9 +139,9 @@ class ContextLine(NamedTuple):
     @classmethod
     def parse(cls, line_id: str) -> ContextLine:
         """Parse a line id; LineNotFound if it is not one of a context."""
-        sort, _, rest = trunk_of(line_id).partition(":")
+        prefix, _, rest = trunk_of(line_id).partition(":")
         owner, _, part = rest.partition(":")
-        found = cls(owner, DEFINITION if sort == _AGENT else part or None, branch_of(line_id))
+        found = cls(owner, DEFINITION if prefix == _AGENT else part or None, branch_of(line_id))
         if found.line_id != line_id or not found.is_well_formed:
             raise no_line(line_id)
         return found
@@ -225,27 +225,27 @@ def retention_cutoff(line: ContextLine, rules: Mapping[str, Rule], now: int) -> 
 
 def is_learning_cycle(entries: int, line: ContextLine, rules: Mapping[str, Rule]) -> bool:
     """Tell whether a push changes enough entries for an automatic snapshot of the part before it."""
-    said = [rule.snapshot_from for rule in _rules_for(line, rules) if rule.snapshot_from is not None]
-    return bool(said) and 0 < said[0] <= entries
+    thresholds = [rule.snapshot_from for rule in _rules_for(line, rules) if rule.snapshot_from is not None]
+    return bool(thresholds) and 0 < thresholds[0] <= entries
 
 
 def retained_tags(tags: Iterable[Tag], line: ContextLine, rules: Mapping[str, Rule], now: int) -> list[Tag]:
-    """Leave out those names that came by themselves for which a part keeps nothing: too old, or too many by its rule.
+    """Return the tags that retention keeps: all manual ones, and automatic ones within the age and number of its rule.
 
-    A whole context has no rule of its own, and what it was named for by itself must not outlive its parts' rules.
+    The whole context has no retention rule, so its automatic tags follow the rule of the part.
     """
     rule = _rules_for(line, rules)[0]
     since = 0 if rule.days is None else now - rule.days * DAY_MICROS
     newest = sorted(tags, key=lambda tag: (-tag.created_at, tag.label))
-    by_themselves = [tag for tag in newest if tag.automatic and tag.created_at >= since]
-    return [tag for tag in newest if not tag.automatic] + by_themselves[: rule.versions]
+    automatic = [tag for tag in newest if tag.automatic and tag.created_at >= since]
+    return [tag for tag in newest if not tag.automatic] + automatic[: rule.versions]
 
 
 def _rules_for(line: ContextLine, rules: Mapping[str, Rule]) -> list[Rule]:
-    """Return the rules for a part, the closest first: its own, its trunk's, its sort's, what holds else."""
-    sort = _AGENT if line.part == DEFINITION else EntryAddress(line.part or "", "").memory_type
-    subjects = (line.line_id, trunk_of(line.line_id), sort)
-    return [*(rules[subject] for subject in subjects if subject in rules), MEMORY_RULES.get(sort, Rule(None, None))]
+    """Return the rules for a part, most specific first: its line's, its trunk's, its memory type's, the default."""
+    kind = _AGENT if line.part == DEFINITION else EntryAddress(line.part or "", "").memory_type
+    subjects = (line.line_id, trunk_of(line.line_id), kind)
+    return [*(rules[subject] for subject in subjects if subject in rules), MEMORY_RULES.get(kind, Rule(None, None))]
 
 
 def is_overdue(version: Version, since: int | None) -> bool:

@@ -64,6 +64,6 @@ def check_own(actor: Actor, agent_id: str | None) -> None:
     if agent_id not in {None, actor.principal_id}:
         raise PermissionDenied(
             "You can push and pull your own context only.",
-            hint="Leave agent_id out. Those cleared for it can use `context.copy`, and read with `history.state`.",
+            hint="Omit agent_id. With the clearance for it, use `context.copy`, or read with `history.state`.",
             related=("copy_context",),
         )

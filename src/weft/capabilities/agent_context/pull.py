@@ -137,7 +137,7 @@ class ContextRead(Success, kw_only=True):
 
 
 class _ReadResult(NamedTuple):
-    """An answer, and where the one value it still lacks is to be had."""
+    """An answer, and the pointer to the value it still lacks, if that is in object storage."""
 
     answer: ContextRead
     pointer: Pointer | None = None
@@ -276,29 +276,29 @@ async def _read(request: ReadContext, contexts: Contexts) -> _ReadResult:
     held = await contexts.snapshots.find(session.session_id, contexts.actor.principal_id)
     if held is None:
         raise ContextNotPulled(resource_id=session.session_id)
-    moment = ContextAt(contexts.lines, held.held)
-    await moment.check_is_there()
+    at_pull = ContextAt(contexts.lines, held.held)
+    await at_pull.check_is_there()
     if request.key is not None:
-        entry = await _entry(request, request.key, moment)
-        return _ReadResult(await _answer(held, moment, contexts, [entry], None), _pointer(entry))
-    entries = await _listed(request, moment)
+        entry = await _entry(request, request.key, at_pull)
+        return _ReadResult(await _answer(held, at_pull, contexts, [entry], None), _pointer(entry))
+    entries = await _listed(request, at_pull)
     page = entries[: request.limit]
     more = f"{page[-1].place.part}|{page[-1].place.key}" if len(entries) > len(page) else None
-    return _ReadResult(await _answer(held, moment, contexts, page, more))
+    return _ReadResult(await _answer(held, at_pull, contexts, page, more))
 
 
-async def _entry(request: ReadContext, key: str, moment: ContextAt) -> StoredEntry:
+async def _entry(request: ReadContext, key: str, at_pull: ContextAt) -> StoredEntry:
     place = EntryAddress(_part(request), key)
-    at = await moment.part(place.part) if is_well_formed(key) else None
-    version = await moment.lines.latest(at.line, key, at.seq) if at else None
+    at = await at_pull.part(place.part) if is_well_formed(key) else None
+    version = await at_pull.lines.latest(at.line, key, at.seq) if at else None
     if at is None or version is None:
-        known = [] if at is None else [entry.place.key for entry in await entries_of(moment.lines, place.part, at)]
+        known = [] if at is None else [entry.place.key for entry in await entries_of(at_pull.lines, place.part, at)]
         raise ContextKeyNotFound(
             f"Your snapshot has no entry '{key[:200]}' in {place.part}.",
             resource_id=key[:200],
             available_alternatives=close_names(key, known[:MAX_COMPARED]),
         )
-    return StoredEntry(place, version, await moment.lines.latest(at.line, metadata_key(key), at.seq))
+    return StoredEntry(place, version, await at_pull.lines.latest(at.line, metadata_key(key), at.seq))
 
 
 def _part(request: ReadContext) -> str:
@@ -311,14 +311,14 @@ def _pointer(entry: StoredEntry) -> Pointer | None:
     return Pointer.decode(value) if entry.version.change.meta.outside and value is not None else None
 
 
-async def _listed(request: ReadContext, moment: ContextAt) -> list[StoredEntry]:
+async def _listed(request: ReadContext, at_pull: ContextAt) -> list[StoredEntry]:
     """Return the selected entries after the cursor, ordered by part and key."""
     part, _, key = (request.cursor or "").partition("|")
     found: list[StoredEntry] = []
-    for name, at in (await moment.parts()).items():
+    for name, at in (await at_pull.parts()).items():
         if name < part or not _is_selected(name, request):
             continue
-        entries = await entries_of(moment.lines, name, at)
+        entries = await entries_of(at_pull.lines, name, at)
         found += [entry for entry in entries if name > part or entry.place.key > key]
         if len(found) > request.limit:
             break
@@ -333,7 +333,7 @@ def _is_selected(part: str, request: ReadContext) -> bool:
 
 
 async def _answer(
-    held: PinnedContext, moment: ContextAt, contexts: Contexts, entries: Sequence[StoredEntry], more: str | None
+    held: PinnedContext, at_pull: ContextAt, contexts: Contexts, entries: Sequence[StoredEntry], more: str | None
 ) -> ContextRead:
     return ContextRead(
         agent_id=held.principal_id,
@@ -342,7 +342,7 @@ async def _answer(
         version=held.version,
         snapshot=held.hash.hex(),
         pulled_at=from_micros(held.pulled_at),
-        definition=await definition_at(moment.lines, await moment.part(DEFINITION)),
+        definition=await definition_at(at_pull.lines, await at_pull.part(DEFINITION)),
         entries=await render_entries(entries, contexts.snapshots),
         count=len(entries),
         has_more=more is not None,

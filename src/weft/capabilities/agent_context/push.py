@@ -84,7 +84,7 @@ class Knowledge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     workflow_id: OfWorkflow = None
     media_type: Annotated[
         Annotated[str, msgspec.Meta(max_length=100, pattern=r"^[A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+\Z")] | None,
-        msgspec.Meta(description=f"What the bytes are, such as image/png; {_BINARY} if left out."),
+        msgspec.Meta(description=f"Media type of the bytes, such as image/png. Default: {_BINARY}."),
     ] = None
     metadata: Metadata = None
 
@@ -149,10 +149,10 @@ class ContextPushed(Success, kw_only=True):
 
 
 class _Entry(NamedTuple):
-    """A planned write, or a removal without ``said``. ``outside`` goes to object storage."""
+    """A planned write, or a removal without ``value``. ``outside`` goes to object storage."""
 
     place: EntryAddress
-    said: EntryText | None = None
+    value: EntryText | None = None
     metadata: str | None = None
     outside: bytes | None = None
 
@@ -217,7 +217,9 @@ async def push_context(request: PushContext, contexts: Contexts) -> ContextPushe
     previous = context.root.seq
     parts, changed = await _planned(request, entries, context)
     # Unchanged entries too: their objects may have been lost, and were just uploaded again.
-    await keep_staged([entry.said.pointer for entry in entries if entry.said and entry.said.pointer], contexts.objects)
+    await keep_staged(
+        [entry.value.pointer for entry in entries if entry.value and entry.value.pointer], contexts.objects
+    )
     _snapshot_learning_cycles(changed, parts, context)
     label = await context.commit(parts.values(), CommitMeta(request.reason or "push", request.step))
     if session is not None and context.root.seq > previous:
@@ -244,7 +246,7 @@ def _values(request: PushContext) -> list[tuple[EntryAddress, NewValue | None]]:
     given += [(_place(item, f"remove[{place}]"), None) for place, item in enumerate(request.remove)]
     twice = [place.key for place, times in Counter(place for place, _ in given).items() if times > 1]
     if twice:
-        raise InvalidInput(f"knowledge: the key '{twice[0]}' is named twice", field="knowledge")
+        raise InvalidInput(f"knowledge: the key '{twice[0]}' occurs twice", field="knowledge")
     return given
 
 
@@ -362,18 +364,18 @@ async def _changed_since(context: OpenContext, version: int) -> list[dict[str, A
 async def _apply(entry: _Entry, part: OpenPart, *, may_renew: bool) -> bool:
     """Write or remove an entry; False if nothing changes."""
     key = entry.place.key
-    if entry.said is None:
+    if entry.value is None:
         await part.delete(metadata_key(key))
         return await part.delete(key)
     # Under retention by age, writing the same value again renews the entry.
-    if not await part.write(key, entry.said, anew=may_renew and part.ended_before is not None):
+    if not await part.write(key, entry.value, force=may_renew and part.ended_before is not None):
         return False
     if entry.metadata is None:
         await part.delete(metadata_key(key))
     else:
         # Written again, so that it expires with its value.
         about = EntryText(entry.metadata, ChangeMeta(size=len(entry.metadata.encode())))
-        await part.write(metadata_key(key), about, anew=True)
+        await part.write(metadata_key(key), about, force=True)
     return True
 
 

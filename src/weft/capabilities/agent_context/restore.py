@@ -38,15 +38,15 @@ async def restore_entries(part: OpenPart, state: Mapping[str, Version | None]) -
             await part.delete(metadata_key(key))
             await part.delete(key)
             continue
-        said = text_of_version(version)
-        if said is None:
+        value = text_of_version(version)
+        if value is None:
             raise _pruned(key)
-        check_value_size(said.meta.size, key)
-        if await part.write(key, said):
-            await _take_over_metadata(part, key, said.meta.metadata_hash)
+        check_value_size(value.meta.size, key)
+        if await part.write(key, value):
+            await _restore_metadata(part, key, value.meta.metadata_hash)
 
 
-async def _take_over_metadata(part: OpenPart, key: str, metadata_hash: str | None) -> None:
+async def _restore_metadata(part: OpenPart, key: str, metadata_hash: str | None) -> None:
     if metadata_hash is None:
         await part.delete(metadata_key(key))
         return
@@ -55,7 +55,7 @@ async def _take_over_metadata(part: OpenPart, key: str, metadata_hash: str | Non
         raise _pruned(key)
     (text,) = texts.values()
     # Written again, so that it expires with its value.
-    await part.write(metadata_key(key), EntryText(text, ChangeMeta(size=len(text.encode()))), anew=True)
+    await part.write(metadata_key(key), EntryText(text, ChangeMeta(size=len(text.encode()))), force=True)
 
 
 def _pruned(key: str) -> VersionPruned:
@@ -75,13 +75,13 @@ async def restore_parts(
     parts = [await context.part(name) for name in sorted(names) if name != DEFINITION or with_definition]
     for part in parts:
         if part.name in state:
-            await _take_over_whole(part, state[part.name])
+            await _restore_part(part, state[part.name])
         await restore_entries(part, _entries_of(part.name, state))
         part.merged = None if merged is None else await _named_at(part, merged)
     return parts
 
 
-async def _take_over_whole(part: OpenPart, named: Version | None) -> None:
+async def _restore_part(part: OpenPart, named: Version | None) -> None:
     target = None if named is None else await _checked(part, named)
     ours, theirs = await part_states_apart(part.context.needs.lines, part.at, target, values=True)
     keys = ours.keys() | theirs.keys()

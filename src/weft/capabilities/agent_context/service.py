@@ -118,14 +118,14 @@ class Contexts(msgspec.Struct, frozen=True):
         self, event_type: str, owner: str, data: Mapping[str, object], session: Session | None = None
     ) -> NewEvent:
         """Return an event for the owner of a context and the caller."""
-        told = dict.fromkeys((f"{PRINCIPAL}{owner}", f"{PRINCIPAL}{self.actor.principal_id}"))
+        readers = dict.fromkeys((f"{PRINCIPAL}{owner}", f"{PRINCIPAL}{self.actor.principal_id}"))
         return NewEvent(
             type=event_type,
             session_id=session.session_id if session else None,
             subject=owner,
             actor=self.actor.participant,
             participants=session.audience if session else ANYONE,
-            readable_by=tuple(told),
+            readable_by=tuple(readers),
             data=dict(data),
         )
 
@@ -266,13 +266,13 @@ class OpenContext:
 
     async def _keep_values(self, parts: Sequence[OpenPart]) -> Collection[bytes]:
         """Store the new values of parts and return their hashes."""
-        said = {each.hash: each for part in parts for each in part.said}
-        await keep_staged([each.pointer for each in said.values() if each.pointer], self.needs.objects)
+        new = {each.hash: each for part in parts for each in part.new_values}
+        await keep_staged([each.pointer for each in new.values() if each.pointer], self.needs.objects)
         # A fixed lock order prevents deadlocks.
-        for value_hash, each in sorted(said.items()):
+        for value_hash, each in sorted(new.items()):
             path = each.pointer.object if each.pointer else None
             await self.needs.lines.put_blob(value_hash, each.text, outside=path)
-        return said.keys()
+        return new.keys()
 
     async def _names(self, part: OpenPart) -> Change:
         """Return the change of the root that refers to the new version of a part."""
@@ -310,7 +310,7 @@ class OpenPart:
     at: PartVersion | None
     named_times: int
     changes: dict[str, Change] = field(default_factory=dict)
-    said: list[EntryText] = field(default_factory=list)
+    new_values: list[EntryText] = field(default_factory=list)
     growth: int = 0
     merged: Point | None = None
     # Label prefix of an automatic snapshot before the next commit, if there is to be one.
@@ -336,18 +336,18 @@ class OpenPart:
         since = self.ended_before
         return [] if since is None else [version for version in await self.state() if is_overdue(version, since)]
 
-    async def write(self, key: str, said: EntryText, *, anew: bool = False) -> bool:
-        """Write an entry; False if it has this value already, unless ``anew`` forces a new version."""
+    async def write(self, key: str, value: EntryText, *, force: bool = False) -> bool:
+        """Write an entry; False if it has this value already, unless ``force`` asks for a new version anyway."""
         current = await self.current(key)
         is_live = current is not None and not is_overdue(current, self.ended_before)
         if current is not None and is_live:
-            if (current.change.blob_hash, current.change.meta) == (said.hash, said.meta) and not anew:
+            if (current.change.blob_hash, current.change.meta) == (value.hash, value.meta) and not force:
                 return False
             incarnation, number = current.change.incarnation, current.change.version + 1
         else:
             incarnation, number = await self._last_incarnation(key, current) + 1, 1
-        self._change(Change(key, incarnation, number, ChangeKind.WRITE, said.hash, said.meta), current)
-        self.said.append(said)
+        self._change(Change(key, incarnation, number, ChangeKind.WRITE, value.hash, value.meta), current)
+        self.new_values.append(value)
         return True
 
     async def delete(self, key: str) -> bool:

@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 
 class PinnedContext(msgspec.Struct, frozen=True):
-    """What an agent holds in a session: one version of its context, which never changes.
+    """The context version that a session has pulled for an agent; it never changes.
 
-    ``line_id`` is the line that was pulled, and ``held_line`` the one that the version is really on: what a branch has
-    from the line it came from stays there when the branch goes. ``known`` is the version that the session knows of:
-    the one it pulled, or what it has made of it by pushing since.
+    ``line_id`` is the line that was pulled, ``held_line`` the line of the commit: a branch inherits commits of its
+    parent, which remain when the branch is deleted. ``known`` is the latest version that the session has seen: the one
+    it pulled, or one that it pushed since.
     """
 
     session_id: str

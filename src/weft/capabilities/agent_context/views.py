@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Limit of inlined values; larger entries are read one by one.
 _MAX_INLINE_BYTES = 262_144
-_PARTS_AT_ONCE = 200
+_PART_BATCH = 200
 
 
 class AgentDefinition(Response, omit_defaults=False):
@@ -41,8 +41,8 @@ class AgentDefinition(Response, omit_defaults=False):
 class ContextEntry(Response):
     """One entry of an agent's memory. ``hash`` is the SHA-256 of the value.
 
-    ``truncated`` if the value, or what was said about it, is not shown here: read the entry by its key.
-    ``pruned`` if history keeps the value no longer.
+    ``truncated`` if the value or its metadata is too large for this answer: read the entry by its key.
+    ``pruned`` if history no longer has the value.
     """
 
     key: str
@@ -66,44 +66,44 @@ class StoredEntry(NamedTuple):
 
     place: EntryAddress
     version: Version
-    about: Version | None = None
+    metadata: Version | None = None
 
     @property
-    def said(self) -> tuple[Version, ...]:
+    def versions(self) -> tuple[Version, ...]:
         """The version of the value, then that of the metadata."""
-        return (self.version,) if self.about is None else (self.version, self.about)
+        return (self.version,) if self.metadata is None else (self.version, self.metadata)
 
     def place_of(self, version: Version) -> EntryAddress:
         return EntryAddress(self.place.part, version.change.key)
 
 
 class _Shown(NamedTuple):
-    """The text of a version in an answer, or why it is missing: left out, or pruned."""
+    """The text of a version in an answer, or why it is missing: too large, or pruned."""
 
     text: str | None
-    is_left_out: bool
+    is_omitted: bool
     is_pruned: bool
 
 
 async def entries_of(lines: LineStore, part: str, at: PartVersion) -> list[StoredEntry]:
     """Return every entry of a part, by key, without values."""
-    return _held(part, await lines.state_at(at.line, at.seq, values=False))
+    return _stored_entries(part, await lines.state_at(at.line, at.seq, values=False))
 
 
 async def first_entries(snapshots: SnapshotStore, parts: Mapping[str, PartVersion], at_most: int) -> list[StoredEntry]:
     """Return entries of parts without values, ordered by part and key; stops after ``at_most`` are exceeded."""
     found: list[StoredEntry] = []
     names = list(parts)
-    for start in range(0, len(names), _PARTS_AT_ONCE):
-        some = names[start : start + _PARTS_AT_ONCE]
+    for start in range(0, len(names), _PART_BATCH):
+        some = names[start : start + _PART_BATCH]
         states = await snapshots.states([parts[name] for name in some])
-        found += [entry for name, state in zip(some, states, strict=True) for entry in _held(name, state)]
+        found += [entry for name, state in zip(some, states, strict=True) for entry in _stored_entries(name, state)]
         if len(found) > at_most:
             break
     return found
 
 
-def _held(part: str, versions: Sequence[Version]) -> list[StoredEntry]:
+def _stored_entries(part: str, versions: Sequence[Version]) -> list[StoredEntry]:
     state = state_by_key(versions)
     keys = sorted(key for key in state if not is_metadata(key))
     return [StoredEntry(EntryAddress(part, key), state[key], state.get(metadata_key(key))) for key in keys]
@@ -112,13 +112,13 @@ def _held(part: str, versions: Sequence[Version]) -> list[StoredEntry]:
 async def definition_at(lines: LineStore, at: PartVersion | None) -> AgentDefinition:
     if at is None:
         return AgentDefinition()
-    said = state_by_key(await lines.state_at(at.line, at.seq))
-    return msgspec.convert({key: _decoded(version) for key, version in said.items()}, AgentDefinition)
+    fields = state_by_key(await lines.state_at(at.line, at.seq))
+    return msgspec.convert({key: _decoded(version) for key, version in fields.items()}, AgentDefinition)
 
 
 def _decoded(version: Version) -> Any:  # noqa: ANN401 - any JSON
     if version.value is None:
-        raise VersionPruned(f"What the agent's {version.change.key} was then is no longer kept.")
+        raise VersionPruned(f"The agent's {version.change.key} of that version was pruned.")
     return msgspec.json.decode(version.value)
 
 
@@ -127,58 +127,58 @@ async def render_entries(entries: Sequence[StoredEntry], snapshots: SnapshotStor
     fitting = _fitting(entries)
     texts = await snapshots.values(
         version.change.blob_hash
-        for held in entries
-        for version in held.said
-        # What lies outside is small in here: it is what points there.
-        if version.change.blob_hash and (held.place_of(version) in fitting or version.change.meta.outside)
+        for entry in entries
+        for version in entry.versions
+        # A value in object storage is a small pointer here.
+        if version.change.blob_hash and (entry.place_of(version) in fitting or version.change.meta.outside)
     )
-    return [_entry(held, texts, fitting) for held in entries]
+    return [_entry(each, texts, fitting) for each in entries]
 
 
 def _fitting(entries: Iterable[StoredEntry]) -> set[EntryAddress]:
     """Return the addresses of the values and metadata that fit in an answer."""
     room, fitting = _MAX_INLINE_BYTES, set()
-    for held in entries:
-        for version in held.said:
+    for entry in entries:
+        for version in entry.versions:
             meta = version.change.meta
             if not meta.outside and meta.size <= room:
                 room -= meta.size
-                fitting.add(held.place_of(version))
+                fitting.add(entry.place_of(version))
     return fitting
 
 
 def with_value(entry: ContextEntry, content: bytes) -> ContextEntry:
-    """Return an entry that was shown without its value together with it."""
+    """Return an entry with the value that it was shown without."""
     if entry.media_type is None:
         return msgspec.structs.replace(entry, value=raw_json(content.decode()), truncated=False)
     return msgspec.structs.replace(entry, base64=content, truncated=False)
 
 
-def _entry(held: StoredEntry, texts: Mapping[bytes, str], fitting: AbstractSet[EntryAddress]) -> ContextEntry:
-    change = held.version.change
-    said, *about = (_shown(version, texts, is_wanted=held.place_of(version) in fitting) for version in held.said)
+def _entry(entry: StoredEntry, texts: Mapping[bytes, str], fitting: AbstractSet[EntryAddress]) -> ContextEntry:
+    change = entry.version.change
+    value, *metadata = (_shown(each, texts, is_wanted=entry.place_of(each) in fitting) for each in entry.versions)
     return ContextEntry(
-        key=held.place.key,
-        memory_type=held.place.memory_type,
-        workflow_id=held.place.workflow_id,
+        key=entry.place.key,
+        memory_type=entry.place.memory_type,
+        workflow_id=entry.place.workflow_id,
         version=change.version,
         size=change.meta.size,
-        hash=_hash(held.version, texts),
-        written_by=held.version.author,
-        written_at=from_micros(held.version.committed_at),
+        hash=_hash(entry.version, texts),
+        written_by=entry.version.author,
+        written_at=from_micros(entry.version.committed_at),
         media_type=change.meta.media_type,
-        value=msgspec.UNSET if said.text is None else raw_json(said.text),
-        metadata=next((raw_json(each.text) for each in about if each.text is not None), {}),
-        truncated=not said.is_pruned and any(each.is_left_out for each in (said, *about)),
-        pruned=said.is_pruned,
+        value=msgspec.UNSET if value.text is None else raw_json(value.text),
+        metadata=next((raw_json(each.text) for each in metadata if each.text is not None), {}),
+        truncated=not value.is_pruned and any(each.is_omitted for each in (value, *metadata)),
+        pruned=value.is_pruned,
     )
 
 
 def _shown(version: Version, texts: Mapping[bytes, str], *, is_wanted: bool) -> _Shown:
     text = texts.get(version.change.blob_hash or b"")
     if version.change.meta.outside:
-        return _Shown(None, is_left_out=True, is_pruned=text is None)
-    return _Shown(text if is_wanted else None, is_left_out=not is_wanted, is_pruned=is_wanted and text is None)
+        return _Shown(None, is_omitted=True, is_pruned=text is None)
+    return _Shown(text if is_wanted else None, is_omitted=not is_wanted, is_pruned=is_wanted and text is None)
 
 
 def _hash(version: Version, texts: Mapping[bytes, str]) -> str:
