@@ -57,7 +57,6 @@ _MODULES = (
     "indexing.embeddings.operations",
     "knowledge.sources.operations",
     "indexing.model_migration.operations",
-    "records.operations",
     "missing_context.operations",
     "missing_context.requests",
     "events.operations",

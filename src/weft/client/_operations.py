@@ -108,8 +108,7 @@ if TYPE_CHECKING:
     from weft.capabilities.record_log.list_records import Records
     from weft.capabilities.record_log.redact import ItemRedacted
     from weft.capabilities.record_log.resolve_source import SourceResolved
-    from weft.capabilities.record_log.show import RecordShown
-    from weft.capabilities.records.operations import RecordSchema
+    from weft.capabilities.record_log.show import RecordSchema, RecordShown
     from weft.capabilities.search.operations import ContextResponse, SearchResponse, SimilarResponse
     from weft.capabilities.search.session_indexing.reindex import ReindexingShown
     from weft.capabilities.sessions.model import SessionConfig
@@ -1621,6 +1620,27 @@ class RecordsOperations:
             {"record_id": record_id, "with_content": with_content, **given(type=type, session_id=session_id)},
         )
 
+    async def schema(
+        self,
+        type: Literal[
+            "context_envelope",
+            "context_surface",
+            "context_item",
+            "context_source_ref",
+            "context_selection",
+            "context_budget",
+            "context_window",
+            "context_assembly",
+            "context_injection",
+            "context_compaction",
+            "context_summary",
+            "missing_context",
+            "context_event",
+        ],
+    ) -> RecordSchema:
+        """Return the JSON Schema of a record type and the path at which this server publishes it."""
+        return await self._caller.call("records.schema", {"type": type})
+
     async def redact(
         self,
         item_id: str,
@@ -1670,27 +1690,6 @@ class RecordsOperations:
                 session_id=session_id,
             ),
         )
-
-    async def schema(
-        self,
-        type: Literal[
-            "context_envelope",
-            "context_surface",
-            "context_item",
-            "context_source_ref",
-            "context_selection",
-            "context_budget",
-            "context_window",
-            "context_assembly",
-            "context_injection",
-            "context_compaction",
-            "context_summary",
-            "missing_context",
-            "context_event",
-        ],
-    ) -> RecordSchema:
-        """Return the JSON Schema of a record type and the path at which this server publishes it."""
-        return await self._caller.call("records.schema", {"type": type})
 
 
 class SearchOperations:

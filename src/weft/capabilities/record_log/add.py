@@ -12,7 +12,7 @@ from weft.capabilities.record_log.engine_items import INLINE_BYTES
 from weft.capabilities.record_log.model import JSON_CONTENT, TEXT_CONTENT, OfSession, RecordId, write_operation
 from weft.capabilities.records.model import ContextEnvelope, ContextItem, MissingContext, Record
 from weft.capabilities.records.record_ids import is_reserved
-from weft.capabilities.records.recorder import Recorder, RecordExists, RecordNotFound
+from weft.capabilities.records.recorder import Recorder, RecordExists, RecordNotFound, no_record
 from weft.capabilities.records.refs import Link
 from weft.capabilities.records.validation import check_record
 from weft.capabilities.records.validation_errors import InvalidRecord
@@ -173,24 +173,19 @@ async def _lock_envelope(
     record_id = request.record_id
     found = await recorder.records.find(ContextEnvelope.type, record_id)
     if found is None or not recorder.actor.matches(found.readable_by):
-        raise _no_envelope(record_id)
+        raise no_record("envelope", record_id)
     if request.session_id is not None and found.session_id not in (None, request.session_id):
-        raise _no_envelope(record_id)
+        raise no_record("envelope", record_id)
     session = None
     if found.session_id is not None:
         try:
             session, _ = await lock_active_session(found.session_id, recorder.actor, sessions)
         except SessionNotFound as error:
-            raise _no_envelope(record_id) from error
+            raise no_record("envelope", record_id) from error
     locked = await recorder.records.find_locked(ContextEnvelope.type, record_id)
     if locked is None:
-        raise _no_envelope(record_id)
+        raise no_record("envelope", record_id)
     return locked, session
-
-
-def _no_envelope(record_id: str) -> RecordNotFound:
-    shown = record_id[:100]
-    return RecordNotFound(f"There is no envelope '{shown}'.", resource_type="record", resource_id=shown)
 
 
 def _validated(raw: dict[str, Any], path: str) -> _NewRecord:

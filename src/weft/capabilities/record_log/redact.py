@@ -18,8 +18,8 @@ from weft.capabilities.record_log.lookup import RecordFinder
 from weft.capabilities.record_log.model import OfSession, RecordId, write_operation
 from weft.capabilities.record_log.redacted_records import QUOTING
 from weft.capabilities.records.model import ContextItem
-from weft.capabilities.records.record_ids import MessageItemId, RecordRef, StoredRecordId, VersionId, parse_item_id
-from weft.capabilities.records.recorder import RecordNotFound
+from weft.capabilities.records.record_ids import MessageItemId, RecordRef, VersionId, parse_item_id
+from weft.capabilities.records.recorder import RecordNotFound, no_record
 from weft.capabilities.records.store import RecordStore, Redaction
 from weft.capabilities.search.session_indexing.cursor import standing_of
 from weft.capabilities.sessions.model import SessionNotFound, lock_session
@@ -112,10 +112,10 @@ class Redactions(msgspec.Struct, frozen=True):
     async def _found(self, item_id: str, session_id: str | None) -> FoundRecord:
         """Return the item with this id or, if there is none, the summary or assembly."""
         look = await self.finder.look(session_id)
-        named = [parse_item_id(item_id), *(RecordRef(kind, item_id, StoredRecordId(kind, item_id)) for kind in QUOTING)]
+        named = [parse_item_id(item_id), *(RecordRef.stored(kind, item_id) for kind in QUOTING)]
         found = next((each for each in await look.records(named) if each is not None), None)
         if found is None:
-            raise _not_found(item_id)
+            raise no_record("item", item_id)
         return found
 
     async def _lock(self, found: FoundRecord) -> Session | None:
@@ -126,7 +126,7 @@ class Redactions(msgspec.Struct, frozen=True):
         try:
             session, _ = await lock_session(session_id, self.actor, self.finder.sessions)
         except SessionNotFound as error:
-            raise _not_found(found.ref.id) from error
+            raise no_record("item", found.ref.id) from error
         return session
 
     def check(self, request: RedactItem, target: _Redactable) -> None:
@@ -189,8 +189,8 @@ class Redactions(msgspec.Struct, frozen=True):
         if version is not None and not line_kinds()[prefix_of(version.line_id)].private:
             name = (version.line_id, version.key, version.incarnation, version.version)
             versions = (await self.finder.lines.changes_of_version(*name))[:1]
-            words = await later_acls(self.finder.lines, version.line_id, versions)
-            readers = intersect_acls(readers, *(said for of_version in words for said in of_version))
+            acls = await later_acls(self.finder.lines, version.line_id, versions)
+            readers = intersect_acls(readers, *(acl for of_version in acls for acl in of_version))
         elif version is not None:
             readers = (f"{PRINCIPAL}{_owner_of(version.line_id)}",)
         return readers if readers == ANYONE else tuple(dict.fromkeys((*readers, own)))
@@ -234,11 +234,6 @@ async def redact_item(request: RedactItem, redactions: Redactions) -> ItemRedact
         redacted_by=redaction.redacted_by,
         redacted_at=from_micros(redaction.redacted_at),
     )
-
-
-def _not_found(item_id: str) -> RecordNotFound:
-    shown = item_id[:100]
-    return RecordNotFound(f"There is no item '{shown}'.", resource_type="record", resource_id=shown)
 
 
 def _session_of(found: FoundRecord, item_id: str) -> str | None:

@@ -26,7 +26,7 @@ from weft.capabilities.records.record_ids import (
     is_engine_item,
     parse_item_id,
 )
-from weft.capabilities.records.recorder import RecordNotFound
+from weft.capabilities.records.recorder import RecordNotFound, no_record
 from weft.capabilities.records.resolution import PassageResolution, lost, resolve
 from weft.capabilities.records.store import MarkupReader
 from weft.capabilities.records.validation import check_record
@@ -198,11 +198,9 @@ def _is_weft_uri(source_id: str) -> bool:
 
 
 async def _recorded_ref(source_id: str, look: RecordLookup) -> ContextSourceRef:
-    kind = ContextSourceRef.type
-    found = await look.record(RecordRef(kind, source_id, StoredRecordId(kind, source_id)))
+    found = await look.record(RecordRef.stored(ContextSourceRef.type, source_id))
     if found is None:
-        shown = source_id[:100]
-        raise RecordNotFound(f"There is no source ref '{shown}'.", resource_type="record", resource_id=shown)
+        raise no_record("source ref", source_id)
     return _source_ref(found.body)
 
 

@@ -1,15 +1,15 @@
-"""Operation records.show: one record with its content, the records that reference it, and its redaction."""
+"""Operations records.show (a record with its content, references and redaction) and records.schema."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
 from weft.capabilities.events.model import EventQuery
 from weft.capabilities.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
-from weft.capabilities.record_log.model import JSON_CONTENT, OfSession, RecordId, read_operation, stored_content
+from weft.capabilities.record_log.model import JSON_CONTENT, TOOL, OfSession, RecordId, read_operation, stored_content
 from weft.capabilities.records.model import RECORD_TYPES, ContextItem
 from weft.capabilities.records.record_ids import (
     PullId,
@@ -21,14 +21,15 @@ from weft.capabilities.records.record_ids import (
     parse_surface_id,
     records_of_event,
 )
-from weft.capabilities.records.recorder import RecordNotFound
+from weft.capabilities.records.recorder import RecordNotFound, no_record
 from weft.capabilities.records.refs import Link
-from weft.capabilities.records.vocabulary import RecordType
+from weft.capabilities.records.schemas import published_schema, schema_id, schema_url
+from weft.capabilities.records.vocabulary import SCHEMA_VERSION, RecordType
 from weft.capabilities.sessions.model import SessionNotFound
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import InvalidInput
 from weft.kernel.identity import Actor
-from weft.kernel.operation import Request, Response
+from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
 if TYPE_CHECKING:
     from weft.capabilities.records.store import Redaction
@@ -117,8 +118,7 @@ async def _find(request: ShowRecord, look: RecordLookup) -> FoundRecord:
             types=[each.ref.type for each in found],
         )
     if not found:
-        shown = request.record_id[:100]
-        raise RecordNotFound(f"There is no record '{shown}'.", resource_type="record", resource_id=shown)
+        raise no_record("record", request.record_id)
     return found[0]
 
 
@@ -131,7 +131,7 @@ async def _derived(record_id: str, look: RecordLookup) -> list[RecordRef]:
 
 def _stored(record_id: str) -> list[RecordRef]:
     """Return candidates of every type: imported records keep ids that Weft would otherwise derive."""
-    return [RecordRef(kind, record_id, StoredRecordId(kind, record_id)) for kind in RECORD_TYPES]
+    return [RecordRef.stored(kind, record_id) for kind in RECORD_TYPES]
 
 
 async def _of_events(record_id: str, look: RecordLookup) -> list[RecordRef]:
@@ -200,3 +200,40 @@ def _decoded(content: bytes, item: ContextItem) -> dict[str, Any]:
         return {"content": content.decode()}
     except UnicodeDecodeError:
         return {"base64": content}
+
+
+class GetRecordSchema(Request):
+    """A record type."""
+
+    type: Annotated[RecordType, msgspec.Meta(description="Record type.")]
+
+
+class RecordSchema(Response, kw_only=True):
+    """The JSON Schema of a record type."""
+
+    success: Literal[True] = True
+    type: str
+    schema_version: str
+    schema_id: str
+    url: str
+    schema: dict[str, Any]
+
+
+@operation(
+    "records.schema",
+    tool=TOOL,
+    action="schema",
+    http="GET /v1/records/schema",
+    permission=None,
+    rate=RateClass.BOARD,
+    effect=Effect.OWN_TRANSACTIONS,
+)
+async def get_record_schema(request: GetRecordSchema) -> RecordSchema:
+    """Return the JSON Schema of a record type and the path at which this server publishes it."""
+    return RecordSchema(
+        type=request.type,
+        schema_version=SCHEMA_VERSION,
+        schema_id=schema_id(request.type),
+        url=schema_url(request.type),
+        schema=published_schema(request.type),
+    )

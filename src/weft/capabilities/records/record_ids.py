@@ -193,6 +193,10 @@ class RecordRef(NamedTuple):
     id: str
     origin: RecordOrigin
 
+    @classmethod
+    def stored(cls, record_type: str, record_id: str) -> RecordRef:
+        return cls(record_type, record_id, StoredRecordId(record_type, record_id))
+
 
 class BulkCommit(NamedTuple):
     """A commit whose changed entries are items without events of their own."""
@@ -211,7 +215,7 @@ def records_of_event(recorded: StoredEvent) -> list[RecordRef]:
     event = recorded.event
     stored = event.data.get("record_type")
     if isinstance(stored, str) and stored in RECORD_TYPES:
-        return [RecordRef(stored, event.subject, StoredRecordId(stored, event.subject))]
+        return [RecordRef.stored(stored, event.subject)]
     if event.type == "context.redaction.applied":
         return [_redacted(event)]
     if event.type == "context.pulled" and event.session_id is not None:
@@ -260,22 +264,21 @@ def parse_item_id(item_id: str) -> RecordRef:
     version = VersionId.parse(item_id)
     if version is not None:
         return _item(VersionOrigin(version))
-    message = MessageItemId.parse(item_id)
-    return RecordRef("context_item", item_id, message or StoredRecordId("context_item", item_id))
+    stored = RecordRef.stored("context_item", item_id)
+    return stored._replace(origin=MessageItemId.parse(item_id) or stored.origin)
 
 
 def parse_surface_id(surface_id: str) -> RecordRef:
     """Resolve a surface id."""
-    kind = "context_surface"
-    if surface_id.startswith(_SURFACE):
-        return RecordRef(kind, surface_id, SurfaceId(surface_id.removeprefix(_SURFACE)))
-    return RecordRef(kind, surface_id, StoredRecordId(kind, surface_id))
+    stored = RecordRef.stored("context_surface", surface_id)
+    is_session = surface_id.startswith(_SURFACE)
+    return stored._replace(origin=SurfaceId(surface_id.removeprefix(_SURFACE))) if is_session else stored
 
 
 def parse_source_id(source_id: str) -> RecordRef:
     """Resolve the id of a source ref."""
-    kind = "context_source_ref"
-    return RecordRef(kind, source_id, EngineSourceId.parse(source_id) or StoredRecordId(kind, source_id))
+    stored = RecordRef.stored("context_source_ref", source_id)
+    return stored._replace(origin=EngineSourceId.parse(source_id) or stored.origin)
 
 
 def is_reserved(record_id: str) -> bool:
@@ -316,11 +319,7 @@ def _item(about: VersionOrigin | MessageItemId) -> RecordRef:
 
 def _redacted(event: Event) -> RecordRef:
     kind = event.data.get("redacted_type", "context_item")
-    return (
-        parse_item_id(event.subject)
-        if kind == "context_item"
-        else RecordRef(kind, event.subject, StoredRecordId(kind, event.subject))
-    )
+    return parse_item_id(event.subject) if kind == "context_item" else RecordRef.stored(kind, event.subject)
 
 
 def _pulled(event: Event) -> list[RecordRef]:

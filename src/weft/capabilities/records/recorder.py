@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET, structs
@@ -37,26 +37,19 @@ if TYPE_CHECKING:
 _encode = msgspec.json.Encoder().encode
 
 
-class _EventTypes(NamedTuple):
-    added: str
-    changed: str
-
-
-# Event types of records that have no Agent Context event class.
-_DEFAULT_EVENTS = _EventTypes("record.added", "record.changed")
-_EVENTS = {
-    "context_surface": _EventTypes("context.surface.created", "context.surface.updated"),
-    "context_item": _EventTypes("context.item.added", "context.item.updated"),
-    "context_selection": _EventTypes("context.selection.completed", "context.selection.completed"),
-    "context_budget": _EventTypes("context.budget.applied", "context.budget.applied"),
-    "context_window": _EventTypes("context.budget.applied", "context.budget.applied"),
-    "context_assembly": _EventTypes("context.assembly.created", "context.assembly.created"),
-    "context_injection": _EventTypes("context.injection.applied", "context.injection.applied"),
-    "context_compaction": _EventTypes("context.compaction.completed", "context.compaction.completed"),
-    "context_summary": _EventTypes("context.summary.created", "context.summary.created"),
+# Event types of the record types that have an Agent Context event class.
+_ADDED = {
+    "context_surface": "context.surface.created",
+    "context_item": "context.item.added",
+    "context_selection": "context.selection.completed",
+    "context_budget": "context.budget.applied",
+    "context_window": "context.budget.applied",
+    "context_assembly": "context.assembly.created",
+    "context_injection": "context.injection.applied",
+    "context_compaction": "context.compaction.completed",
+    "context_summary": "context.summary.created",
 }
-
-
+_CHANGED = {**_ADDED, "context_surface": "context.surface.updated", "context_item": "context.item.updated"}
 # Event types of operations that take time, published when they start.
 _STARTED = {
     "context_selection": "context.selection.started",
@@ -78,6 +71,11 @@ class RecordNotFound(NotFound):
     code = "RECORD_NOT_FOUND"
     hint = "List the records with `records.list`."
     related = ("context_records",)
+
+
+def no_record(kind: str, record_id: str) -> RecordNotFound:
+    shown = record_id[:100]
+    return RecordNotFound(f"There is no {kind} '{shown}'.", resource_type="record", resource_id=shown)
 
 
 class Recorder(msgspec.Struct, frozen=True):
@@ -106,7 +104,7 @@ class Recorder(msgspec.Struct, frozen=True):
         if known is not None:
             if known.body == body and self._may_read(known, session):
                 return known
-            raise RecordExists(f"There is a {record.type} '{record.id[:100]}' already.", resource_id=record.id[:100])
+            raise _exists(record)
         readers = readable_by or self._default_readers(session)
         now = to_micros(self.clock.now())
         kept = StoredRecord(
@@ -123,7 +121,7 @@ class Recorder(msgspec.Struct, frozen=True):
             body=body,
         )
         if not await self.records.add(kept, referenced_item_ids(record)):
-            raise RecordExists(f"There is a {record.type} '{record.id[:100]}' already.", resource_id=record.id[:100])
+            raise _exists(record)
         return kept
 
     async def begin(
@@ -177,14 +175,17 @@ class Recorder(msgspec.Struct, frozen=True):
         return kept.session_id == (session.session_id if session else None) and self.actor.matches(kept.readable_by)
 
 
+def _exists(record: Record) -> RecordExists:
+    return RecordExists(f"There is a {record.type} '{record.id[:100]}' already.", resource_id=record.id[:100])
+
+
 def event_type_of(record: Record, *, changed: bool) -> str:
     """Return the event type for adding or changing a record."""
     if isinstance(record, ContextEvent):
         return record.event_type
     if isinstance(record, MissingContext):
         return f"context.missing.{record.status}"
-    types = _EVENTS.get(record.type, _DEFAULT_EVENTS)
-    return types.changed if changed else types.added
+    return _CHANGED.get(record.type, "record.changed") if changed else _ADDED.get(record.type, "record.added")
 
 
 def status_of(record: Record) -> str | None:

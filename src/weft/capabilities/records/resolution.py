@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from weft.capabilities.records.json_pointer import pointer_tokens, value_text, walk_values
 from weft.capabilities.records.refs import (
     ByteRange,
     Css,
@@ -31,9 +30,12 @@ from weft.capabilities.records.selectors import (
     SelectedPassage,
     SourceContent,
     passage_digest,
+    pointer_tokens,
     select_passage,
     selectors_for,
     selectors_of,
+    value_text,
+    walk_values,
 )
 from weft.capabilities.records.store import MAX_MARKUP_BYTES, MarkupResult
 from weft.capabilities.records.text_quote import context_score, find_quote, find_similar, similarity

@@ -148,9 +148,9 @@ COMMANDS: dict[str, dict[str, str]] = {
         "set-lifecycle": "Set the lifecycle state of an envelope. For the principal that recorded it, and for admins.",
         "list": "List what happened as portable records, in log order: by session, agent, turn, task, item or time.",
         "show": "Show one record by its id: a stored one, or one derived from the board, messages, sessions or events.",
+        "schema": "Return the JSON Schema of a record type and the path at which this server publishes it.",
         "redact": "Redact the content of an item in records, exports and events. The stored content stays.",
         "resolve": "Find the cited passage in the current content of its source.",
-        "schema": "Return the JSON Schema of a record type and the path at which this server publishes it.",
     },
     "bundle": {
         "export": "Export a session, turn, task, tool call, review or handoff as one bundle of records.",

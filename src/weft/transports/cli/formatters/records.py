@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.record_log.add import LifecycleSet, RecordsAdded
     from weft.capabilities.record_log.list_records import ListedRecord, Records
-    from weft.capabilities.record_log.show import RecordShown
-    from weft.capabilities.records.operations import RecordSchema
+    from weft.capabilities.record_log.show import RecordSchema, RecordShown
     from weft.capabilities.records.resolution import PassageResolution
     from weft.transports.cli.records import FileProblem, FileReport, ValidationSummary
 
