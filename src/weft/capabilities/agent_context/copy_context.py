@@ -25,8 +25,8 @@ from weft.capabilities.agent_context.service import ContextAt, Contexts
 from weft.capabilities.history.commits import tag_automatically
 from weft.capabilities.history.composite_lines import PartVersion, part_states_apart
 from weft.capabilities.history.line_backend import CommitMeta
-from weft.capabilities.history.model import EMPTY, Point, VersionNotFound, VersionPruned, is_metadata
-from weft.capabilities.history.revisions import VersionName, resolve_revision
+from weft.capabilities.history.model import VersionNotFound, VersionPruned, is_metadata
+from weft.capabilities.history.revisions import VersionName
 from weft.capabilities.object_storage.model import ObjectBusy, ObjectMissing
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied
@@ -141,10 +141,8 @@ async def _publish(context: OpenContext, previous: int, request: CopyContext, co
 
 
 async def _source(request: CopyContext, contexts: Contexts) -> ContextAt:
-    line_id = ContextLine(request.from_agent_id, None, None).line_id
-    line = await contexts.lines.find(line_id)
-    head = Point(line_id, line.head.seq, line.head.hash) if line else Point(line_id, 0, EMPTY)
-    return ContextAt(contexts.lines, await resolve_revision(contexts.lines, head, request.version))
+    line = ContextLine(request.from_agent_id, None, None)
+    return ContextAt(contexts.lines, await contexts.resolve(line, request.version))
 
 
 async def _copied_parts(request: CopyContext, context: OpenContext, source: ContextAt) -> list[OpenPart]:

@@ -15,8 +15,8 @@ from weft.capabilities.agent_context.service import Contexts
 from weft.capabilities.agent_context.views import AgentDefinition, definition_at
 from weft.capabilities.history.composite_lines import PartVersion
 from weft.capabilities.history.line_backend import CommitMeta
-from weft.capabilities.history.model import EMPTY, Point, VersionConflict, VersionNotFound, VersionPruned
-from weft.capabilities.history.revisions import VersionName, resolve_revision
+from weft.capabilities.history.model import EMPTY, VersionConflict, VersionNotFound, VersionPruned
+from weft.capabilities.history.revisions import VersionName
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import ContentTooLarge, PermissionDenied
 from weft.kernel.fields import Count, Reason, Step
@@ -138,15 +138,13 @@ async def read_definition(request: ReadDefinition, contexts: Contexts) -> Defini
         error = unknown_agent(request.agent_id)
         error.denial = True
         raise error
-    line_id = ContextLine(agent.principal_id, DEFINITION, None).line_id
-    line = await contexts.lines.find(line_id)
-    head = Point(line_id, line.head.seq, line.head.hash) if line else Point(line_id, 0, EMPTY)
-    point = await resolve_revision(contexts.lines, head, request.version)
+    line = ContextLine(agent.principal_id, DEFINITION, None)
+    point = await contexts.resolve(line, request.version)
     definition = await definition_at(contexts.lines, PartVersion.of(point))
     return DefinitionRead(
         **msgspec.structs.asdict(definition),
         agent_id=agent.principal_id,
-        context_id=line_id,
+        context_id=line.line_id,
         version=point.seq,
         hash=point.hash.hex(),
     )

@@ -40,6 +40,7 @@ from weft.capabilities.history.model import (
     no_branch,
     trunk_of,
 )
+from weft.capabilities.history.revisions import resolve_revision
 from weft.capabilities.history.store import CheckoutStore, LineStore, RetentionStore, Rule
 from weft.capabilities.object_storage.staging import keep_staged
 from weft.capabilities.object_storage.store import ObjectIndex
@@ -108,11 +109,19 @@ class Contexts(msgspec.Struct, frozen=True):
     async def look_at_own(self, branch: str | None) -> OpenContext:
         """Open the caller's own context without a lock, for a dry run."""
         line = ContextLine(self.actor.principal_id, None, await self.own_branch(branch))
+        return OpenContext(self, line, self.now, await self.retention.rules(), await self.head(line))
+
+    async def head(self, line: ContextLine) -> Head:
+        """Return the head of a line, which is empty if nothing was written; BranchNotFound if the branch is missing."""
         found = await self.lines.find(line.line_id)
         if found is None and line.branch is not None:
             raise no_branch(line.branch)
-        root = found.head if found else Head.of_new_line(line.line_id)
-        return OpenContext(self, line, self.now, await self.retention.rules(), root)
+        return found.head if found else Head.of_new_line(line.line_id)
+
+    async def resolve(self, line: ContextLine, version: str | int) -> Point:
+        """Return the point of a line with this version name."""
+        head = await self.head(line)
+        return await resolve_revision(self.lines, Point(head.line_id, head.seq, head.hash), version)
 
     def event(
         self, event_type: str, owner: str, data: Mapping[str, object], session: Session | None = None

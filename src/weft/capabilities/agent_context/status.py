@@ -11,7 +11,7 @@ from weft.capabilities.agent_context.model import ContextLine
 from weft.capabilities.agent_context.permissions import check_own
 from weft.capabilities.agent_context.push import Branch, OwnAgentId, is_known_context
 from weft.capabilities.agent_context.service import Contexts
-from weft.capabilities.history.model import MAIN, BranchNotFound, Head, no_branch
+from weft.capabilities.history.model import MAIN, BranchNotFound
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session
 from weft.kernel.clock import optional_datetime
 from weft.kernel.errors import PermissionDenied
@@ -59,7 +59,7 @@ async def get_context_status(request: GetContextStatus, contexts: Contexts) -> C
     if request.session_id is not None:
         session = await find_session(request.session_id, contexts.actor, contexts.sessions)
         held = await contexts.snapshots.find(session.session_id, owner)
-    root = await _root(line, contexts)
+    root = await contexts.head(line)
     is_known = held is not None and await is_known_context(held, line.line_id, contexts.lines)
     return ContextStatus(
         agent_id=owner,
@@ -73,10 +73,3 @@ async def get_context_status(request: GetContextStatus, contexts: Contexts) -> C
         known_version=held.known if held and is_known else None,
         pulled_at=optional_datetime(held.pulled_at if held else None),
     )
-
-
-async def _root(line: ContextLine, contexts: Contexts) -> Head:
-    found = await contexts.lines.find(line.line_id)
-    if found is None and line.branch is not None:
-        raise no_branch(line.branch)
-    return found.head if found else Head.of_new_line(line.line_id)

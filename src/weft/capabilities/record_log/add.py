@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
@@ -13,7 +12,7 @@ from weft.capabilities.record_log.model import JSON_CONTENT, TEXT_CONTENT, OfSes
 from weft.capabilities.records.model import ContextEnvelope, ContextItem, MissingContext, Record
 from weft.capabilities.records.record_ids import is_reserved
 from weft.capabilities.records.recorder import Recorder, RecordExists, RecordNotFound, no_record
-from weft.capabilities.records.refs import Link
+from weft.capabilities.records.refs import Link, content_digest
 from weft.capabilities.records.validation import check_record
 from weft.capabilities.records.validation_errors import InvalidRecord
 from weft.capabilities.records.vocabulary import IllegalTransition, Lifecycle, check_transition
@@ -222,12 +221,13 @@ def _externalised(item: ContextItem, path: str) -> _NewRecord:
     content = item.content.encode() if is_text else _encode(item.content)
     if len(content) <= INLINE_BYTES:
         return _NewRecord(item)
-    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
     named = structs.replace(
         item,
         content_mode="ref" if item.content_mode == "inline" else item.content_mode,
         content=UNSET,
-        content_ref=Link(kind=TEXT_CONTENT if is_text else JSON_CONTENT, id=item.item_id, digest=digest),
+        content_ref=Link(
+            kind=TEXT_CONTENT if is_text else JSON_CONTENT, id=item.item_id, digest=content_digest(content)
+        ),
         byte_size=len(content) if item.byte_size is UNSET else item.byte_size,
     )
     return _NewRecord(named, content)

@@ -6,7 +6,6 @@ They are built on demand and never stored. An item is one immutable version, ide
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import UNSET, structs
@@ -15,7 +14,7 @@ from weft.capabilities.history.line_kinds import line_kinds, names_in, prefix_of
 from weft.capabilities.history.model import ChangeKind, Version
 from weft.capabilities.records.model import ContextItem, ContextSourceRef, ContextSurface, Freshness, Producer
 from weft.capabilities.records.record_ids import EngineSourceId, MessageItemId, VersionId
-from weft.capabilities.records.refs import Link
+from weft.capabilities.records.refs import Link, content_digest
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 from weft.kernel.clock import from_micros
 from weft.kernel.identity import ANYONE, EVERYONE, PRINCIPAL
@@ -37,10 +36,6 @@ class EngineItem(NamedTuple):
 
     record: ContextItem
     text: str | None
-
-
-def digest_of(text: str) -> str:
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def version_item(line_id: str, version: Version) -> EngineItem:
@@ -145,7 +140,7 @@ def by_reference(item: ContextItem, text: str) -> ContextItem:
         item,
         content_mode="ref",
         content=UNSET,
-        content_ref=Link(kind="content", id=item.item_id, digest=digest_of(text)),
+        content_ref=Link(kind="content", id=item.item_id, digest=content_digest(text)),
     )
 
 

@@ -26,7 +26,6 @@ from weft.capabilities.messages.model import audiences_of
 from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.record_log.engine_items import (
     EngineItem,
-    digest_of,
     message_item,
     session_surface,
     source_record,
@@ -35,7 +34,7 @@ from weft.capabilities.record_log.engine_items import (
 from weft.capabilities.record_log.redacted_items import redacted_item
 from weft.capabilities.record_log.redacted_records import redact_quotes, redactions_of
 from weft.capabilities.records.event_classes import to_context_event
-from weft.capabilities.records.model import Block, ContextAssembly, ContextInjection, ContextItem, Record
+from weft.capabilities.records.model import Block, ContextAssembly, ContextInjection, ContextItem, Record, decode_item
 from weft.capabilities.records.record_ids import (
     BulkCommit,
     EngineSourceId,
@@ -50,7 +49,7 @@ from weft.capabilities.records.record_ids import (
     bulk_commit_of,
     records_of_event,
 )
-from weft.capabilities.records.refs import Link
+from weft.capabilities.records.refs import Link, content_digest
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 from weft.capabilities.redaction.masker import Masker
@@ -71,7 +70,6 @@ if TYPE_CHECKING:
     from weft.kernel.events import StoredEvent
 
 _encode = msgspec.json.Encoder().encode
-_item = msgspec.json.Decoder(ContextItem).decode
 
 
 class FoundRecord(NamedTuple):
@@ -339,7 +337,7 @@ def _shown(
 def _stored_record(named: RecordRef, kept: StoredRecord, redaction: Redaction | None) -> FoundRecord:
     if kept.type != ContextItem.type:
         return FoundRecord(named, kept.body, stored=kept, redaction=redaction)
-    item = _item(kept.body)
+    item = decode_item(kept.body)
     if redaction is not None:
         return _shown(named, EngineItem(item, None), redaction, kept)
     return FoundRecord(named, kept.body, _digest(item), stored=kept)
@@ -353,7 +351,7 @@ def _digest(record: ContextItem) -> str | None:
     """Return the digest of an item's content, if it has any."""
     if isinstance(record.content_ref, Link):
         return record.content_ref.digest or None
-    return digest_of(record.content) if isinstance(record.content, str) else None
+    return content_digest(record.content) if isinstance(record.content, str) else None
 
 
 def _is_version(version: Version, wanted: VersionOrigin) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from weft.capabilities.records.refs import Link
+from weft.capabilities.records.refs import Link, content_digest
 from weft.capabilities.sessions.model import SessionId
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, operation
@@ -46,5 +45,5 @@ async def stored_content(item: ContextItem, session_id: str | None, records: Rec
     if not isinstance(ref, Link) or not isinstance(ref.digest, str):
         return None
     content = await records.content(session_id, item.item_id)
-    matches = content is not None and ref.digest == f"sha256:{hashlib.sha256(content).hexdigest()}"
+    matches = content is not None and ref.digest == content_digest(content)
     return content if matches else None

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
 import msgspec
 from msgspec import NODEFAULT, UNSET, structs
 
-from weft.capabilities.record_log.engine_items import digest_of
 from weft.capabilities.records.model import Block, ContextAssembly, ContextItem, ContextSourceRef, ContextSummary
-from weft.capabilities.records.refs import Link, RecordPart
+from weft.capabilities.records.refs import Link, RecordPart, content_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -113,7 +112,7 @@ def replace_quotes(record: R, which: Callable[[Block | ContextSummary], bool], *
 def _ref_to(part: Block | ContextSummary, name: str, *, digests: bool) -> dict[str, Any]:
     """Return the changes that replace a part's content by a reference."""
     if part.content is not UNSET:
-        link = Link(kind="content", id=name[:_MAX_ID], digest=digest_of(part.content) if digests else UNSET)
+        link = Link(kind="content", id=name[:_MAX_ID], digest=content_digest(part.content) if digests else UNSET)
         return {"content": UNSET, "content_ref": part.content_ref or link, "token_estimate": UNSET}
     if digests or not isinstance(part.content_ref, Link):
         return {}

@@ -17,7 +17,7 @@ from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.record_log.lookup import RecordFinder
 from weft.capabilities.record_log.model import OfSession, RecordId, write_operation
 from weft.capabilities.record_log.redacted_records import QUOTING
-from weft.capabilities.records.model import ContextItem
+from weft.capabilities.records.model import decode_item
 from weft.capabilities.records.record_ids import MessageItemId, RecordRef, VersionId, parse_item_id
 from weft.capabilities.records.recorder import RecordNotFound, no_record
 from weft.capabilities.records.store import RecordStore, Redaction
@@ -45,7 +45,6 @@ _METHODS = {
 }
 # States that reveal nothing of the content.
 _HIDE_ALL = frozenset({"removed", "policy_blocked"})
-_item = msgspec.json.Decoder(ContextItem).decode
 
 
 class RedactItem(Request):
@@ -179,13 +178,13 @@ class Redactions(msgspec.Struct, frozen=True):
     def _is_author(self, found: FoundRecord) -> bool:
         if found.stored is not None:
             return found.stored.is_by(self.actor)
-        native = _item(found.body).metadata.get("weft", {})
+        native = decode_item(found.body).metadata.get("weft", {})
         return bool(native.get("principal_id", native.get("sender")) == self.actor.principal_id)
 
     async def _readers(self, found: FoundRecord, item_id: str) -> tuple[str, ...]:
         """Return the readers of the event: the current readers of the item, and the caller."""
         own, version = f"{PRINCIPAL}{self.actor.principal_id}", VersionId.parse(item_id)
-        readers = found.stored.readable_by if found.stored is not None else _item(found.body).visibility
+        readers = found.stored.readable_by if found.stored is not None else decode_item(found.body).visibility
         if version is not None and not line_kinds()[prefix_of(version.line_id)].private:
             name = (version.line_id, version.key, version.incarnation, version.version)
             versions = (await self.finder.lines.changes_of_version(*name))[:1]

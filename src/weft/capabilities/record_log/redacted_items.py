@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import UNSET, structs
 
 from weft.capabilities.record_log import record_text
-from weft.capabilities.record_log.engine_items import EngineItem, digest_of, with_content
+from weft.capabilities.record_log.engine_items import EngineItem, with_content
 from weft.capabilities.records.model import ContextItem
 from weft.capabilities.records.record_ids import is_engine_item
-from weft.capabilities.records.refs import Link
+from weft.capabilities.records.refs import Link, content_digest
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _replaced(item: EngineItem, replacement: str) -> EngineItem:
 def _by_digest(item: EngineItem) -> ContextItem:
     """Replace the content by its digest, for readers who have the content and want to compare."""
     record, text = item
-    digest = digest_of(text) if text is not None else _digest(record)
+    digest = content_digest(text) if text is not None else _digest(record)
     if digest is None:
         return without_content(record)
     return structs.replace(
@@ -129,7 +129,7 @@ def _set_content(record: ContextItem, text: str) -> ContextItem:
     if isinstance(record.content, str):
         return structs.replace(sized, content=text, content_ref=_without_digest(record.content_ref))
     kind = record.content_ref.kind if isinstance(record.content_ref, Link) else "content"
-    return structs.replace(sized, content_ref=Link(kind=kind, id=record.item_id, digest=digest_of(text)))
+    return structs.replace(sized, content_ref=Link(kind=kind, id=record.item_id, digest=content_digest(text)))
 
 
 def _without_digest(ref: Maybe[Ref]) -> Maybe[Ref]:

@@ -13,10 +13,9 @@ import msgspec
 from msgspec import UNSET, structs
 
 from weft.capabilities.history.model import LATEST, line_name
-from weft.capabilities.record_log.engine_items import digest_of
 from weft.capabilities.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
 from weft.capabilities.record_log.model import OfSession, RecordId, read_operation
-from weft.capabilities.records.model import ContextItem, ContextSourceRef
+from weft.capabilities.records.model import ContextSourceRef, decode_item
 from weft.capabilities.records.record_ids import (
     EngineSourceId,
     MessageItemId,
@@ -27,6 +26,7 @@ from weft.capabilities.records.record_ids import (
     parse_item_id,
 )
 from weft.capabilities.records.recorder import RecordNotFound, no_record
+from weft.capabilities.records.refs import content_digest
 from weft.capabilities.records.resolution import PassageResolution, lost, resolve
 from weft.capabilities.records.store import MarkupReader
 from weft.capabilities.records.validation import check_record
@@ -55,8 +55,6 @@ _GONE = "The source does not exist (any more), or you may not read it."
 # A separate pool: the shared threads are for short work.
 _RESOLVE_POOL = ThreadPoolExecutor(max_workers=2, thread_name_prefix="weft-resolve")
 _NO_TEXT = "This source holds many items and has no text: name one of them, as in board://SESSION/KEY."
-_item = msgspec.json.Decoder(ContextItem).decode
-_source_ref = msgspec.json.Decoder(ContextSourceRef).decode
 
 
 class SourceElsewhere(Rejected):
@@ -184,7 +182,7 @@ async def _uri_input(request: ResolveSource, look: RecordLookup) -> _ResolutionI
         source_id=uri,
         uri=uri,
         source_kind="weft_item",
-        digest=UNSET if source.text is None else digest_of(source.text),
+        digest=UNSET if source.text is None else content_digest(source.text),
     )
     if request.against is None or source.text is None:
         return _ResolutionInput(ref, source)
@@ -201,7 +199,7 @@ async def _recorded_ref(source_id: str, look: RecordLookup) -> ContextSourceRef:
     found = await look.record(RecordRef.stored(ContextSourceRef.type, source_id))
     if found is None:
         raise no_record("source ref", source_id)
-    return _source_ref(found.body)
+    return msgspec.json.decode(found.body, type=ContextSourceRef)
 
 
 async def _current_text(uri: str, look: RecordLookup) -> _SourceText:
@@ -253,7 +251,7 @@ def _of_item(found: FoundRecord | None) -> _SourceText:
         return _SourceText(
             None, missing_reason="Its content is not stored (any more); if you have it, send it as 'against'."
         )
-    media_type = _item(found.body).mime_type
+    media_type = decode_item(found.body).mime_type
     return _SourceText(found.text, media_type if isinstance(media_type, str) else None)
 
 

@@ -10,7 +10,7 @@ import msgspec
 from weft.capabilities.events.model import EventQuery
 from weft.capabilities.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
 from weft.capabilities.record_log.model import JSON_CONTENT, TOOL, OfSession, RecordId, read_operation, stored_content
-from weft.capabilities.records.model import RECORD_TYPES, ContextItem
+from weft.capabilities.records.model import RECORD_TYPES, ContextItem, decode_item
 from weft.capabilities.records.record_ids import (
     PullId,
     RecordRef,
@@ -33,8 +33,6 @@ from weft.kernel.operation import Effect, RateClass, Request, Response, operatio
 
 if TYPE_CHECKING:
     from weft.capabilities.records.store import Redaction
-
-_item = msgspec.json.Decoder(ContextItem).decode
 
 
 class ShowRecord(Request):
@@ -188,7 +186,7 @@ async def _content(found: FoundRecord, finder: RecordFinder) -> dict[str, Any]:
     is_redacted = found.redaction is not None and found.redaction.state != "none"
     if found.stored is None or is_redacted:
         return {} if found.text is None else {"content": found.text}
-    item = _item(found.body)
+    item = decode_item(found.body)
     content = await stored_content(item, found.stored.session_id, finder.records)
     return {} if content is None else _decoded(content, item)
 

@@ -6,8 +6,9 @@ out, never null.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
+import msgspec
 from msgspec import UNSET, Meta, field
 
 from weft.capabilities.records.constraints import Ordered, RequiresAny
@@ -448,21 +449,12 @@ class ContextEvent(Record, kw_only=True):
     data: dict[str, Any] = field(default_factory=dict)
 
 
-RECORD_TYPES: dict[str, type[Record]] = {
-    kind.type: kind
-    for kind in (
-        ContextEnvelope,
-        ContextSurface,
-        ContextItem,
-        ContextSourceRef,
-        ContextSelection,
-        ContextBudget,
-        ContextWindow,
-        ContextAssembly,
-        ContextInjection,
-        ContextCompaction,
-        ContextSummary,
-        MissingContext,
-        ContextEvent,
-    )
-}
+_by_type: dict[str, type[Record]] = {kind.type: kind for kind in Record.__subclasses__()}
+RECORD_TYPES: dict[str, type[Record]] = {name: _by_type[name] for name in get_args(RecordType)}
+_decoders = {name: msgspec.json.Decoder(kind) for name, kind in RECORD_TYPES.items()}
+decode_item = msgspec.json.Decoder(ContextItem).decode
+
+
+def decode_record(record_type: str, body: bytes | msgspec.Raw) -> Record:
+    """Decode the JSON of a record; msgspec.ValidationError if it is not of this type."""
+    return _decoders[record_type].decode(body)

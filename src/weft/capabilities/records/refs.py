@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, TypeVar, Union
 
@@ -23,6 +24,12 @@ TIME_PATTERN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+
 RecordTime = Annotated[datetime, Meta(tz=True, extra_json_schema={"pattern": TIME_PATTERN})]
 Count = Annotated[int, Meta(ge=0, le=MAX_INT)]
 NonNegative = Annotated[float, Meta(ge=0)]
+
+
+def content_digest(content: bytes | str) -> str:
+    """Return the SHA-256 digest of content as records write it; text is hashed as UTF-8."""
+    raw = content.encode(errors="surrogatepass") if isinstance(content, str) else content
+    return f"sha256:{hashlib.sha256(raw).hexdigest()}"
 
 
 class RecordPart(Struct, metaclass=Wire, omit_defaults=True, forbid_unknown_fields=True):

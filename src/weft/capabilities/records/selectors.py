@@ -6,7 +6,6 @@ part of it. Byte offsets refer to the source as it is; a source given as text is
 
 from __future__ import annotations
 
-import hashlib
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import msgspec
 from msgspec import UNSET
 
 from weft.capabilities.records.model import ContextSourceRef
-from weft.capabilities.records.refs import ByteRange, JsonPointer, LineRange, TextPosition, TextQuote
+from weft.capabilities.records.refs import ByteRange, JsonPointer, LineRange, TextPosition, TextQuote, content_digest
 from weft.capabilities.records.text_quote import find_quote
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 
@@ -81,7 +80,7 @@ class SourceContent:
 
     @cached_property
     def digest(self) -> str:
-        return _digest(self.raw)
+        return content_digest(self.raw)
 
     @cached_property
     def lines(self) -> list[CharSpan]:
@@ -104,7 +103,7 @@ class SourceContent:
 
 def passage_digest(text: str) -> str:
     """Return the digest of a passage, as stored in ``metadata.weft.passage_digest`` of a source ref."""
-    return _digest(text.encode(errors="surrogatepass"))
+    return content_digest(text)
 
 
 def select_passage(selector: Selector, source: SourceContent) -> SelectedPassage | None:
@@ -181,7 +180,7 @@ def _select_bytes(selector: ByteRange, source: SourceContent) -> SelectedPassage
         start, end = map(source.characters_before, (selector.start, selector.end))
         if start is not None and end is not None:
             return source.passage(start, end)
-    return SelectedPassage(None, _digest(source.raw[selector.start : selector.end]))
+    return SelectedPassage(None, content_digest(source.raw[selector.start : selector.end]))
 
 
 def _select_lines(selector: LineRange, source: SourceContent) -> SelectedPassage | None:
@@ -221,10 +220,6 @@ def _lines_of(text: str, start: int, end: int) -> tuple[Selector, ...]:
 def _charset(media_type: str | None) -> str:
     named = _CHARSET.search(media_type or "")
     return named[1] if named and _CHARSETS.match(named[1]) else "utf-8"
-
-
-def _digest(raw: bytes) -> str:
-    return f"sha256:{hashlib.sha256(raw).hexdigest()}"
 
 
 def value_at(document: str, pointer: str) -> Any:  # noqa: ANN401 - any JSON

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from weft.capabilities.records.model import RECORD_TYPES, ContextEnvelope, ContextItem, Producer, Record
-from weft.capabilities.records.refs import Digest, Id, Link, Maybe, RecordTime, Uri
+from weft.capabilities.records.refs import Digest, Id, Link, Maybe, RecordTime, Uri, content_digest
 from weft.capabilities.records.vocabulary import RecordType, Scope
 from weft.capabilities.sessions.model import Pattern, SessionConfig
 from weft.kernel.errors import ContentTooLarge, Rejected
@@ -113,7 +113,7 @@ class BundleContent(BundleEntry, frozen=True, kw_only=True, tag="content"):
     @classmethod
     def of(cls, content: bytes) -> BundleContent:
         """Return an entry with text if the bytes are UTF-8, else with base64."""
-        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        digest = content_digest(content)
         try:
             return cls(digest=digest, text=content.decode())
         except UnicodeDecodeError:
@@ -332,10 +332,10 @@ class BundleReader:
         if (content.text is UNSET) == (content.base64 is UNSET):
             raise self._damaged("a content entry has either text or base64")
         try:
-            digest = hashlib.sha256(content.bytes()).hexdigest()
+            digest = content_digest(content.bytes())
         except (binascii.Error, UnicodeEncodeError, ValueError) as error:
             raise self._damaged("the content cannot be decoded") from error
-        if content.digest != f"sha256:{digest}":
+        if content.digest != digest:
             raise self._damaged("the content does not match its digest")
 
     def _check_seal(self, seal: BundleSeal) -> None:

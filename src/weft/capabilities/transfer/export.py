@@ -14,10 +14,9 @@ from weft.capabilities.events.model import EventQuery
 from weft.capabilities.history.line_kinds import SESSION, name_in
 from weft.capabilities.history.model import trunk_of
 from weft.capabilities.history.reviews import ReviewNotFound
-from weft.capabilities.record_log.engine_items import digest_of
 from weft.capabilities.records.model import Block, ContextAssembly, ContextEnvelope, ContextInjection, Producer
 from weft.capabilities.records.recorder import Recorder
-from weft.capabilities.records.refs import Id, Link
+from weft.capabilities.records.refs import Id, Link, content_digest
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session, lock_session
 from weft.capabilities.sessions.store import SessionStore
@@ -362,7 +361,7 @@ class ExportService(msgspec.Struct, frozen=True):
             target=target,
             injection_point="peer_agent_message",
             final_ref=Link(kind="bundle", id=export.bundle_id),
-            hash=digest_of(_encode(assembly).decode()),
+            hash=content_digest(_encode(assembly)),
             created_at=now,
         )
         # It contains ids of keys and messages, which may be restricted.

@@ -31,7 +31,7 @@ from weft.capabilities.record_log.model import stored_content
 from weft.capabilities.record_log.redacted_items import without_content
 from weft.capabilities.record_log.redacted_records import redact_quotes
 from weft.capabilities.records.event_classes import to_context_event
-from weft.capabilities.records.model import RECORD_TYPES, ContextItem, Record
+from weft.capabilities.records.model import ContextItem, Record, decode_record
 from weft.capabilities.records.record_ids import (
     MessageItemId,
     PullOrigin,
@@ -73,7 +73,6 @@ _CHARACTERS_PER_ITEM = 2_048
 _BOARD = "board:"
 # Events about the private data of an agent, which only that agent may see.
 _PRIVATE_EVENTS = ("context.pulled", "context.pushed", "memory.", "agent.")
-_decoders = {name: msgspec.json.Decoder(kind) for name, kind in RECORD_TYPES.items()}
 
 
 class ExportSink(Protocol):
@@ -264,7 +263,7 @@ class ExportCollector:
         """Write what events are about: items, stored records, and the items and sources these refer to."""
         first = await self.kept(subjects)
         for kept in first:
-            for item_id in referenced_item_ids(_record(kept)):
+            for item_id in referenced_item_ids(decode_record(kept.type, kept.body)):
                 subjects.add_item(item_id)
         for source_id in _sources_of(await self.kept(subjects)):
             subjects.stored.setdefault(("context_source_ref", source_id))
@@ -310,7 +309,7 @@ class ExportCollector:
     async def stored(self, kept: Iterable[StoredRecord]) -> None:
         """Write stored records that the caller may read, with redactions applied."""
         for each in await redact_quotes([each for each in kept if self._readable(each)], self.sources.records):
-            record = _record(each)
+            record = decode_record(each.type, each.body)
             made = StoredInfo(each.recorded_by, from_micros(each.recorded_at), from_micros(each.changed_at))
             if isinstance(record, ContextItem):
                 await self.items(
@@ -368,7 +367,7 @@ class ExportCollector:
         for (each, readers), found in zip(named, await look.records([each for each, _ in named]), strict=True):
             if found is None:
                 continue
-            record: Record = _decoders[each.type].decode(found.body)
+            record = decode_record(each.type, found.body)
             if isinstance(record, ContextItem):
                 await self.items([ExportItem(EngineItem(without_content(record), None), readers)])
             else:
@@ -451,14 +450,9 @@ def add_event(recorded: StoredEvent, source: str, applied: AppliedPolicy, sink: 
         sink.add_record(exported, recorded.readable_by)
 
 
-def _record(kept: StoredRecord) -> Record:
-    record: Record = _decoders[kept.type].decode(kept.body)
-    return record
-
-
 def _sources_of(kept: Iterable[StoredRecord]) -> Iterable[str]:
     """Yield the sources that stored items refer to."""
     for each in kept:
-        record = _record(each)
+        record = decode_record(each.type, each.body)
         if isinstance(record, ContextItem):
             yield from (ref for ref in record.source_refs if isinstance(ref, str))

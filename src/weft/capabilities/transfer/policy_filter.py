@@ -9,11 +9,11 @@ from msgspec import UNSET, structs
 
 from weft.capabilities.messages.model import ADMINS
 from weft.capabilities.record_log import record_text, redacted_items
-from weft.capabilities.record_log.engine_items import EngineItem, Sensitivity, by_reference, digest_of, sensitivity_of
+from weft.capabilities.record_log.engine_items import EngineItem, Sensitivity, by_reference, sensitivity_of
 from weft.capabilities.record_log.redacted_records import without_hash
 from weft.capabilities.records.model import RECORD_TYPES, Block, ContextAssembly, ContextEvent, ContextInjection
 from weft.capabilities.records.recorder import referenced_item_ids
-from weft.capabilities.records.refs import Link
+from weft.capabilities.records.refs import Link, content_digest
 from weft.capabilities.redaction.masker import ALL_CATEGORIES, DetectorCategory, Masker
 from weft.capabilities.sessions.model import Pattern
 from weft.kernel.fields import ShortText
@@ -80,7 +80,7 @@ class PolicyDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     @property
     def digest(self) -> str:
-        return digest_of(msgspec.json.encode(self, order="sorted").decode())
+        return content_digest(msgspec.json.encode(self, order="sorted"))
 
 
 class AppliedPolicy:

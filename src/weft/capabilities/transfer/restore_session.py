@@ -15,7 +15,7 @@ from weft.capabilities.events.model import EventImport, EventStore
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.messages.model import Message
 from weft.capabilities.messages.store import MessageStore
-from weft.capabilities.records.model import RECORD_TYPES, ContextEvent, ContextItem
+from weft.capabilities.records.model import RECORD_TYPES, ContextEvent, ContextItem, decode_record
 from weft.capabilities.records.recorder import RecordExists, referenced_item_ids, status_of
 from weft.capabilities.records.store import RecordStore, Redaction, StoredRecord
 from weft.capabilities.sessions.model import line_of
@@ -48,7 +48,6 @@ _ID_FIELDS = frozenset(kind.id_field for kind in RECORD_TYPES.values())
 _REF_SUFFIXES = ("_ref", "_refs")
 _CONTENT_FIELD = "content"
 _SESSION_EVENTS = "session."
-_decoders = {name: msgspec.json.Decoder(kind) for name, kind in RECORD_TYPES.items()}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -330,8 +329,7 @@ class SessionRename:
         fields = self._rewritten(msgspec.json.decode(_encode(record)), "")
         if isinstance(record, ContextEvent) and record.subject is not msgspec.UNSET:
             fields["subject"] = self._subject(record, record.subject)
-        renamed: Record = _decoders[record.type].decode(_encode(fields))
-        return renamed
+        return decode_record(record.type, _encode(fields))
 
     def _subject(self, event: ContextEvent, subject: str) -> str:
         """Rewrite the subject of an event: the id of a session or a record; keys and messages have other subjects."""
