@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -136,13 +136,6 @@ class ContextRead(Success, kw_only=True):
     next_cursor: str | None
 
 
-class _ReadResult(NamedTuple):
-    """An answer, and the pointer to the value it still lacks, if that is in object storage."""
-
-    answer: ContextRead
-    pointer: Pointer | None = None
-
-
 @operation(
     "context.pull",
     tool="pull_context",
@@ -205,12 +198,11 @@ async def read_context(
 
     With a key, the answer has that entry with its full value, even if it is in object storage.
     """
-    found = await reads.read(actor, lambda contexts: _read(request, contexts), heavy=True)
-    if found.pointer is None:
-        return found.answer
-    content = await staging.fetch(actor.tenant, found.pointer)
-    entries = [with_value(entry, content) for entry in found.answer.entries]
-    return msgspec.structs.replace(found.answer, entries=entries)
+    answer, pointer = await reads.read(actor, lambda contexts: _read(request, contexts), heavy=True)
+    if pointer is None:
+        return answer
+    content = await staging.fetch(actor.tenant, pointer)
+    return msgspec.structs.replace(answer, entries=[with_value(entry, content) for entry in answer.entries])
 
 
 async def _pin(context: OpenContext, session: Session, parts: Mapping[str, PartVersion]) -> None:
@@ -271,7 +263,8 @@ async def _publish(context: OpenContext, session: Session, before: PinnedContext
     await context.needs.outbox.publish(context.needs.event("context.pulled", context.owner, data, session))
 
 
-async def _read(request: ReadContext, contexts: Contexts) -> _ReadResult:
+async def _read(request: ReadContext, contexts: Contexts) -> tuple[ContextRead, Pointer | None]:
+    """Return the answer, and the pointer to the value it still lacks, if that is in object storage."""
     session = await find_session(request.session_id, contexts.actor, contexts.sessions)
     held = await contexts.snapshots.find(session.session_id, contexts.actor.principal_id)
     if held is None:
@@ -280,11 +273,11 @@ async def _read(request: ReadContext, contexts: Contexts) -> _ReadResult:
     await at_pull.check_is_there()
     if request.key is not None:
         entry = await _entry(request, request.key, at_pull)
-        return _ReadResult(await _answer(held, at_pull, contexts, [entry], None), _pointer(entry))
+        return await _answer(held, at_pull, contexts, [entry], None), _pointer(entry)
     entries = await _listed(request, at_pull)
     page = entries[: request.limit]
     more = f"{page[-1].place.part}|{page[-1].place.key}" if len(entries) > len(page) else None
-    return _ReadResult(await _answer(held, at_pull, contexts, page, more))
+    return await _answer(held, at_pull, contexts, page, more), None
 
 
 async def _entry(request: ReadContext, key: str, at_pull: ContextAt) -> StoredEntry:

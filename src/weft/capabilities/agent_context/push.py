@@ -157,13 +157,6 @@ class _Entry(NamedTuple):
     outside: bytes | None = None
 
 
-class _Plan(NamedTuple):
-    """The parts that a push touches, and the entries that it changes."""
-
-    parts: Mapping[str, OpenPart]
-    changed: Sequence[_Entry]
-
-
 # Parsed requests by the preparation step, so that the transaction need not encode and hash again.
 _parsed: WeakKeyDictionary[PushContext, list[_Entry]] = WeakKeyDictionary()
 
@@ -290,12 +283,14 @@ async def _check_push(request: PushContext, entries: Sequence[_Entry], contexts:
     """Raise the errors that the transaction would raise in the current state."""
     await _session(request, contexts)
     context = await contexts.look_at_own(request.branch)
-    plan = await _planned(request, entries, context)
-    await context.check_limit(plan.parts.values())
+    parts, _ = await _planned(request, entries, context)
+    await context.check_limit(parts.values())
 
 
-async def _planned(request: PushContext, entries: Sequence[_Entry], context: OpenContext) -> _Plan:
-    """Apply the entries to their parts; VersionConflict if the expected version differs.
+async def _planned(
+    request: PushContext, entries: Sequence[_Entry], context: OpenContext
+) -> tuple[Mapping[str, OpenPart], Sequence[_Entry]]:
+    """Apply the entries; return their parts and the changed ones. VersionConflict if the expected version differs.
 
     A retried push has the previous version and changes nothing, so it is accepted.
     """
@@ -305,7 +300,7 @@ async def _planned(request: PushContext, entries: Sequence[_Entry], context: Ope
     changed = [entry for entry in entries if await _apply(entry, parts[entry.place.part], may_renew=is_current)]
     if changed and not is_current:
         raise await _version_conflict(context, expected)
-    return _Plan(parts, changed)
+    return parts, changed
 
 
 async def _expected(request: PushContext, context: OpenContext) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import structs
@@ -106,15 +106,6 @@ class MissingRequested(Response):
     already_requested: bool = False
 
 
-class _PendingRequest(NamedTuple):
-    """A request to carry out in a transaction; ``found`` is the search result of a retrieval."""
-
-    gaps: Gaps
-    gap: Gap
-    found: Choice | None
-    request: GapRequest
-
-
 @write_operation(
     "missing.request",
     action="request",
@@ -133,7 +124,7 @@ class _PendingRequest(NamedTuple):
     ),
 )
 async def request_missing(
-    request: RequestMissing, actor: Actor, errands: Transactions[Gaps], searcher: Searcher
+    request: RequestMissing, actor: Actor, transactions: Transactions[Gaps], searcher: Searcher
 ) -> MissingRequested:
     """Request missing context from the user, earlier messages, a tool, a policy or a peer.
 
@@ -144,9 +135,9 @@ async def request_missing(
     found: Choice | None = None
     if request.form == "retrieval":
         # A search opens its own transactions and would hold the write lock for too long.
-        gap = await errands.read(actor, lambda gaps: gaps.find(request.missing_id, request.session_id))
+        gap = await transactions.read(actor, lambda gaps: gaps.find(request.missing_id, request.session_id))
         found = await search_answers(gap, session_of(gap).session_id, actor, searcher)
-    return await errands.write(actor, lambda gaps: _ask(request, gaps, found))
+    return await transactions.write(actor, lambda gaps: _ask(request, gaps, found))
 
 
 async def _ask(request: RequestMissing, gaps: Gaps, found: Choice | None) -> MissingRequested:
@@ -157,7 +148,7 @@ async def _ask(request: RequestMissing, gaps: Gaps, found: Choice | None) -> Mis
         return structs.replace(_response(before, gap.record), already_requested=True)
     if len(notes.requests) >= MAX_REQUESTS:
         raise MissingContextLimit(f"This gap already has {MAX_REQUESTS} requests.", limit=MAX_REQUESTS)
-    made = await _carry_out(_PendingRequest(gaps, gap, found, pending))
+    made = await _carry_out(pending, gap, gaps, found)
     sources = gap.record.candidate_sources
     if found is not None:
         sources = merge_candidates(found, gap, session_of(gap).session_id)
@@ -185,22 +176,21 @@ def _identity(request: GapRequest) -> tuple[str | None, ...]:
     return request.form, request.requested_from, request.tool, request.detail
 
 
-async def _carry_out(pending: _PendingRequest) -> GapRequest:
+async def _carry_out(request: GapRequest, gap: Gap, gaps: Gaps, found: Choice | None) -> GapRequest:
     """Carry out a request; return it with the key, message or selection it created."""
-    match pending.request.form:
+    match request.form:
         case "user_question":
-            return await _write_question(pending)
+            return await _write_question(request, gap, gaps)
         case "peer_task":
-            return await _send_task(pending)
+            return await _send_task(request, gap, gaps)
         case "retrieval":
-            return await _record_selection(pending)
+            return await _record_selection(request, gap, gaps, found)
         case "tool_invocation" | "policy_request":
             # Weft calls no tools and decides no policies: it only records the request.
-            return pending.request
+            return request
 
 
-async def _write_question(pending: _PendingRequest) -> GapRequest:
-    gaps, gap, _, request = pending
+async def _write_question(request: GapRequest, gap: Gap, gaps: Gaps) -> GapRequest:
     key = question_key(gap.record.missing_id)
     board = await gaps.boards.to_write(session_of(gap).session_id, MAIN)
     await board.write(
@@ -209,8 +199,7 @@ async def _write_question(pending: _PendingRequest) -> GapRequest:
     return structs.replace(request, key=key)
 
 
-async def _send_task(pending: _PendingRequest) -> GapRequest:
-    gaps, gap, _, request = pending
+async def _send_task(request: GapRequest, gap: Gap, gaps: Gaps) -> GapRequest:
     session = session_of(gap)
     if restricted_readers(gap) is not None:
         raise InvalidInput("form: a task message is public, and not every participant may see this gap", field="form")
@@ -243,8 +232,7 @@ def _task(gap: MissingContext, request: GapRequest) -> MessageDraft:
     )
 
 
-async def _record_selection(pending: _PendingRequest) -> GapRequest:
-    gaps, gap, found, request = pending
+async def _record_selection(request: GapRequest, gap: Gap, gaps: Gaps, found: Choice | None) -> GapRequest:
     assert found is not None  # noqa: S101 - the search ran before this transaction
     selection = await record_search(found, gap, session_of(gap), gaps.recorder, restricted_readers(gap))
     return structs.replace(request, selection_id=selection.selection_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import UNSET, structs
@@ -92,13 +92,6 @@ class LifecycleSet(Success, kw_only=True):
     seq: int
 
 
-class _NewRecord(NamedTuple):
-    """A record to store, and its content if that is stored separately."""
-
-    record: Record
-    content: bytes | None = None
-
-
 @write_operation(
     "records.add",
     action="add",
@@ -154,14 +147,15 @@ async def set_lifecycle(request: SetLifecycle, recorder: Recorder, sessions: Ses
 
 
 async def _store(
-    new: _NewRecord, recorder: Recorder, session: Session | None, readers: tuple[str, ...] | None
+    new: tuple[Record, bytes | None], recorder: Recorder, session: Session | None, readers: tuple[str, ...] | None
 ) -> StoredRecord:
     if readers is not None and not recorder.actor.matches(readers):
         # The author can always read a record.
         readers = (*readers, f"{PRINCIPAL}{recorder.actor.principal_id}")
-    stored = await recorder.add(new.record, session, readable_by=readers)
-    if new.content is not None:
-        await recorder.records.put_content(stored.session_id, stored.record_id, new.content)
+    record, content = new
+    stored = await recorder.add(record, session, readable_by=readers)
+    if content is not None:
+        await recorder.records.put_content(stored.session_id, stored.record_id, content)
     return stored
 
 
@@ -187,8 +181,8 @@ async def _lock_envelope(
     return locked, session
 
 
-def _validated(raw: dict[str, Any], path: str) -> _NewRecord:
-    """Parse and validate a record of the request."""
+def _validated(raw: dict[str, Any], path: str) -> tuple[Record, bytes | None]:
+    """Parse and validate a record of the request; return it with its content if that is stored separately."""
     encoded = encode_json_field(path, raw)
     if len(encoded) > MAX_RECORD_BYTES:
         raise ContentTooLarge(
@@ -206,21 +200,21 @@ def _validated(raw: dict[str, Any], path: str) -> _NewRecord:
     if is_reserved(record.id):
         hint = "Choose an id without a prefix that Weft uses, such as board:, message: or session:."
         raise _invalid(f"{path}.{record.id_field}", "ids of this form are reserved for Weft", hint=hint)
-    return _externalised(record, path) if isinstance(record, ContextItem) else _NewRecord(record)
+    return _externalised(record, path) if isinstance(record, ContextItem) else (record, None)
 
 
-def _externalised(item: ContextItem, path: str) -> _NewRecord:
+def _externalised(item: ContextItem, path: str) -> tuple[Record, bytes | None]:
     """Move large content out of an item, to be stored separately and referenced by digest."""
     ref = item.content_ref
     if isinstance(ref, Link) and ref.kind in {TEXT_CONTENT, JSON_CONTENT}:
         hint = "Send the content inline, and Weft stores it; or use a kind of your own, such as file."
         raise _invalid(f"{path}.content_ref.kind", "reserved for content that Weft stores", hint=hint)
     if item.content_mode not in {"inline", "summary"} or item.content is UNSET:
-        return _NewRecord(item)
+        return item, None
     is_text = isinstance(item.content, str)
     content = item.content.encode() if is_text else _encode(item.content)
     if len(content) <= INLINE_BYTES:
-        return _NewRecord(item)
+        return item, None
     named = structs.replace(
         item,
         content_mode="ref" if item.content_mode == "inline" else item.content_mode,
@@ -230,7 +224,7 @@ def _externalised(item: ContextItem, path: str) -> _NewRecord:
         ),
         byte_size=len(content) if item.byte_size is UNSET else item.byte_size,
     )
-    return _NewRecord(named, content)
+    return named, content
 
 
 def _invalid(path: str, reason: str, **more: Any) -> InvalidInput:  # noqa: ANN401 - what errors take

@@ -102,13 +102,6 @@ class _SourceText(NamedTuple):
     missing_reason: str = _GONE
 
 
-class _ResolutionInput(NamedTuple):
-    """A source ref and the text to resolve it against."""
-
-    ref: ContextSourceRef
-    source: _SourceText
-
-
 @read_operation(
     "records.resolve",
     action="resolve",
@@ -162,18 +155,18 @@ def _request_ref(request: ResolveSource) -> ContextSourceRef | None:
 
 async def _resolution_input(
     request: ResolveSource, given: ContextSourceRef | None, finder: RecordFinder
-) -> _ResolutionInput:
+) -> tuple[ContextSourceRef, _SourceText]:
     look = await finder.look(request.session_id)
     if given is None and _is_weft_uri(request.source_id or ""):
         return await _uri_input(request, look)
     ref = given or await _recorded_ref(request.source_id or "", look)
     if request.against is not None:
-        return _ResolutionInput(ref, _SourceText(request.against, request.media_type))
+        return ref, _SourceText(request.against, request.media_type)
     source = await _current_text(ref.uri, look)
-    return _ResolutionInput(ref, source._replace(media_type=request.media_type or source.media_type))
+    return ref, source._replace(media_type=request.media_type or source.media_type)
 
 
-async def _uri_input(request: ResolveSource, look: RecordLookup) -> _ResolutionInput:
+async def _uri_input(request: ResolveSource, look: RecordLookup) -> tuple[ContextSourceRef, _SourceText]:
     """Resolve a URI of Weft itself: it has no digest, so its current text counts as exact."""
     uri = request.source_id or ""
     source = await _current_text(uri, look)
@@ -185,8 +178,8 @@ async def _uri_input(request: ResolveSource, look: RecordLookup) -> _ResolutionI
         digest=UNSET if source.text is None else content_digest(source.text),
     )
     if request.against is None or source.text is None:
-        return _ResolutionInput(ref, source)
-    return _ResolutionInput(ref, _SourceText(request.against, request.media_type))
+        return ref, source
+    return ref, _SourceText(request.against, request.media_type)
 
 
 def _is_weft_uri(source_id: str) -> bool:

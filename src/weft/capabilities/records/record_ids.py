@@ -236,13 +236,13 @@ def record_ids_of_event(recorded: StoredEvent) -> dict[str, str]:
 def item_of_event(recorded: StoredEvent) -> VersionOrigin | MessageItemId | None:
     """Return the item that an event of a key or a message refers to."""
     event = recorded.event
-    sort, _, done = event.type.partition(".")
-    if sort == "message":
+    family, _, done = event.type.partition(".")
+    if family == "message":
         return MessageItemId.parse(f"message:{event.session_id}/{event.subject}")
     incarnation, version, commit = (_number_in(event, name) for name in ("incarnation", "version", "commit"))
-    if sort not in {"board", "branch", "memory"} or incarnation is None or version is None:
+    if family not in {"board", "branch", "memory"} or incarnation is None or version is None:
         return None
-    name = VersionId(_line_of(recorded, sort), event.subject, incarnation, version, done in _REMOVALS)
+    name = VersionId(_line_of(recorded, family), event.subject, incarnation, version, done in _REMOVALS)
     return VersionOrigin(name, commit, to_micros(event.at), recorded.origin is not None)
 
 
@@ -300,11 +300,10 @@ def event_subject_of(item: RecordRef) -> tuple[str, str | None]:
     if isinstance(origin, MessageItemId):
         return str(origin.message_id), origin.session_id
     if isinstance(origin, VersionOrigin):
-        sort, _, owner = origin.name.line_id.partition(":")
-        of_agent = sort in {"context", "agent"}
-        if of_agent:
+        prefix, _, owner = origin.name.line_id.partition(":")
+        if prefix in {"context", "agent"}:
             return owner.partition("@")[0].partition(":")[0], None
-        return origin.name.key, session_of(origin.name.line_id) if sort == "board" else None
+        return origin.name.key, session_of(origin.name.line_id) if prefix == "board" else None
     return item.id, None
 
 
@@ -336,9 +335,9 @@ def _pulled(event: Event) -> list[RecordRef]:
     ]
 
 
-def _line_of(recorded: StoredEvent, sort: str) -> str:
+def _line_of(recorded: StoredEvent, family: str) -> str:
     event = recorded.event
-    if sort == "memory":
+    if family == "memory":
         owner = next(iter(recorded.readable_by)).removeprefix(PRINCIPAL)
         return memory_line(owner, event.session_id)
     branch = event.data.get("branch")

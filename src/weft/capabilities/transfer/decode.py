@@ -6,7 +6,7 @@ A record that is none of these, or lacks the data to restore it, stays a record.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, structs
@@ -23,6 +23,7 @@ from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Event, Origin, StoredEvent
 from weft.kernel.fields import Count, Name, Ordinal, ShortText
 from weft.kernel.json_input import NO_METADATA
+from weft.kernel.operation import shared_fields
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
@@ -94,18 +95,7 @@ class _EventFields(Struct, frozen=True, kw_only=True):
     record_type: RecordType | None = None
 
 
-class BoardVersion(NamedTuple):
-    """A version of a key of the session's board."""
-
-    version: Version
-
-    @property
-    def lacks_value(self) -> bool:
-        """Tell whether the value is missing, so that the version cannot be restored; a deletion needs none."""
-        return self.version.change.act is ChangeKind.WRITE and self.version.value is None
-
-
-def decode_board_version(item: ContextItem, text: str | None, session_id: str) -> BoardVersion | None:
+def decode_board_version(item: ContextItem, text: str | None, session_id: str) -> Version | None:
     """Decode a version of the session's board; None if the item is something else."""
     native = _native(item, _NativeVersion)
     if native is None or native.line != line_of(session_id):
@@ -120,7 +110,12 @@ def decode_board_version(item: ContextItem, text: str | None, session_id: str) -
         native.key, native.incarnation, native.version, native.act, None if value is None else blob_hash(value), meta
     )
     commit_fields = (native.reason, native.step, native.principal_id)
-    return BoardVersion(Version(change, native.seq, native.author, native.committed_at, value, *commit_fields))
+    return Version(change, native.seq, native.author, native.committed_at, value, *commit_fields)
+
+
+def lacks_value(version: Version) -> bool:
+    """Tell whether the value is missing, so that the version cannot be restored; a deletion needs none."""
+    return version.change.act is ChangeKind.WRITE and version.value is None
 
 
 def decode_message(item: ContextItem, text: str | None, session_id: str) -> Message | None:
@@ -130,21 +125,9 @@ def decode_message(item: ContextItem, text: str | None, session_id: str) -> Mess
         return None
     if native.audience != audience_for(native.visibility, native.sender, native.sender_type):
         return None
-    return Message(
-        message_id=native.message_id,
-        audience=native.audience,
-        visibility=native.visibility,
-        sender=native.sender,
-        sender_type=native.sender_type,
-        recipient_id=native.recipient_id,
-        message_type=native.message_type,
-        category=native.category,
-        parent_id=native.parent_message_id,
-        sent_at=native.sent_at,
-        content=text,
-        metadata=_encode(native.metadata).decode() if native.metadata else NO_METADATA,
-        author=native.author,
-    )
+    metadata = _encode(native.metadata).decode() if native.metadata else NO_METADATA
+    fields = shared_fields(native, Message) | {"metadata": metadata}
+    return Message(**fields, parent_id=native.parent_message_id, content=text)
 
 
 def decode_event(
@@ -175,15 +158,15 @@ def decode_event(
 
 def _is_of_session(event: Event, fields: _EventFields) -> bool:
     """Tell whether an event can be about a session, its board or its transcript."""
-    sort, line = event.type, line_of(event.session_id or "")
-    if sort in EVENT_CLASSES or sort in _OF_SESSION or sort.startswith(_RECORD):
+    name, line = event.type, line_of(event.session_id or "")
+    if name in EVENT_CLASSES or name in _OF_SESSION or name.startswith(_RECORD):
         return True
-    if sort.startswith(_MESSAGE):
+    if name.startswith(_MESSAGE):
         return MessageItemId.parse(f"message:{event.session_id}/{event.subject}") is not None
-    if sort.startswith(_OF_KEYS):
-        has_branch = (fields.branch is not None) is sort.startswith("branch.")
-        return has_branch and (sort.endswith(_OF_LABELS) or _is_version(event.data))
-    return sort.startswith(_HISTORY) and (fields.context_id is None or trunk_of(fields.context_id) == line)
+    if name.startswith(_OF_KEYS):
+        has_branch = (fields.branch is not None) is name.startswith("branch.")
+        return has_branch and (name.endswith(_OF_LABELS) or _is_version(event.data))
+    return name.startswith(_HISTORY) and (fields.context_id is None or trunk_of(fields.context_id) == line)
 
 
 def _is_version(data: dict[str, Any]) -> bool:

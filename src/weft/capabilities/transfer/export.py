@@ -169,13 +169,13 @@ class Exporter(Protocol):
     audited=True,
     errors=(SessionNotFound, ReviewNotFound, ContentTooLarge),
 )
-async def export_context(request: ExportContext, actor: Actor, desk: Exporter) -> ContextExported:
+async def export_context(request: ExportContext, actor: Actor, exporter: Exporter) -> ContextExported:
     """Export a session, turn, task, tool call, review or handoff as one bundle of records.
 
     It contains what you may read and the export policy allows. The export itself is recorded. Another Weft imports the
     bundle with ``import_context``, under the same ids. Up to 1 MiB; stream larger exports with ``weft export``.
     """
-    return await desk.export_text(actor, request)
+    return await exporter.export_text(actor, request)
 
 
 @dataclass(slots=True)
@@ -432,11 +432,7 @@ def _header(
         producer=_producer(),
         source=source,
         session_id=_id(session) or UNSET,
-        turn_id=request.turn_id or UNSET,
-        task_id=request.task_id or UNSET,
-        tool_call_id=request.tool_call_id or UNSET,
-        review_id=request.review_id or UNSET,
-        recipient=request.recipient or UNSET,
+        **{name: getattr(request, name) or UNSET for name in _REQUIRED_FIELD.values()},
         policy=applied.ref,
         history=request.with_history,
     )

@@ -98,14 +98,14 @@ class Importer(Protocol):
     session=SessionUse.CREATES,
     errors=(BundleDamaged, SessionExists, RecordExists, ContentTooLarge),
 )
-async def import_context(request: ImportContext, actor: Actor, desk: Importer) -> ContextImported:
+async def import_context(request: ImportContext, actor: Actor, importer: Importer) -> ContextImported:
     """Import a bundle that this or another Weft exported: all of it, or nothing.
 
     A session is restored with its id, all board versions, messages and events, under the names of their authors; this
     is why only admins may import. An altered bundle is rejected with the line of the first change. If the session id
     is taken, such as by an earlier handoff, pass another ``session_id``.
     """
-    return await desk.import_text(actor, request)
+    return await importer.import_text(actor, request)
 
 
 class ImportService(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from msgspec import structs
 from weft.capabilities.board.model import Entry
 from weft.capabilities.history.model import SYSTEM, Author, Change, ChangeKind, ChangeMeta, Commit, Head, Tag
 from weft.capabilities.sessions.model import line_of
+from weft.capabilities.transfer.decode import lacks_value
 from weft.kernel.clock import to_micros
 from weft.kernel.identity import ANYONE
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from weft.capabilities.history.model import Version
     from weft.capabilities.history.store import LineStore
     from weft.capabilities.transfer.bundle_format import BundleSnapshot
-    from weft.capabilities.transfer.decode import BoardVersion
 
 T = TypeVar("T")
 # Limits of one batch.
@@ -79,16 +79,16 @@ class BoardRestore:
         self._seq = 0
         self._tokens = 0
         self._current: dict[str, Entry] = {}
-        self._versions: list[BoardVersion] = []
+        self._versions: list[Version] = []
         self._pending = RowBatch[_PendingCommit](self._append)
 
-    async def add(self, made: BoardVersion) -> None:
+    async def add(self, version: Version) -> None:
         """Add a version; consecutive versions with one seq form one commit."""
-        if self._versions and self._versions[0].version.seq != made.version.seq:
+        if self._versions and self._versions[0].seq != version.seq:
             await self._commit()
         if not self._versions:
-            await self._fill_up_to(made.version.seq - 1, made.version.committed_at)
-        self._versions.append(made)
+            await self._fill_up_to(version.seq - 1, version.committed_at)
+        self._versions.append(version)
 
     async def add_snapshot(self, snapshot: BundleSnapshot) -> None:
         await self._commit()
@@ -119,15 +119,13 @@ class BoardRestore:
         versions, self._versions = self._versions, []
         if not versions:
             return
-        first = versions[0].version
+        first = versions[0]
         info = _CommitInfo(Author(first.author, first.principal_id), first.committed_at, first.reason, first.step)
-        if all(made.lacks_value for made in versions):
+        if all(map(lacks_value, versions)):
             info = _CommitInfo(SYSTEM, first.committed_at, _NOT_IN_BUNDLE, first.step)
-        for made in versions:
-            self._set_current(made.version)
-        changes = tuple(
-            _tombstone(made.version.change) if made.lacks_value else made.version.change for made in versions
-        )
+        for version in versions:
+            self._set_current(version)
+        changes = tuple(_tombstone(each.change) if lacks_value(each) else each.change for each in versions)
         await self._add_commit(info, changes, _values(versions))
 
     async def _add_commit(
@@ -169,8 +167,7 @@ class BoardRestore:
         )
 
 
-def _values(restored: Sequence[BoardVersion]) -> dict[bytes, str]:
-    versions = [made.version for made in restored]
+def _values(versions: Sequence[Version]) -> dict[bytes, str]:
     return {each.change.blob_hash: each.value for each in versions if each.change.blob_hash and each.value is not None}
 
 

@@ -12,6 +12,7 @@ from msgspec import UNSET, structs
 
 from weft.capabilities.board.store import EntryStore
 from weft.capabilities.events.model import EventImport, EventStore
+from weft.capabilities.history.model import Version
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.messages.model import Message
 from weft.capabilities.messages.store import MessageStore
@@ -130,7 +131,7 @@ class SessionRestore:
         async for piece in self._entries(file):
             made = None if isinstance(piece.line.record, ContextEvent) else self._decoded(piece)
             match made:
-                case decode.BoardVersion():
+                case Version():
                     await board.add(made)
                 case Message():
                     sent_at = max(made.sent_at, sent_at or 0)
@@ -148,8 +149,8 @@ class SessionRestore:
     def _redaction(self, piece: EntryWithContent, made: Restorable | None) -> Redaction | None:
         """Return the redaction of a restored version or message; a record carries its own."""
         item = piece.line.record
-        lacks_value = isinstance(made, decode.BoardVersion) and made.lacks_value
-        if made is None or lacks_value or not isinstance(item, ContextItem):
+        is_lost = isinstance(made, Version) and decode.lacks_value(made)
+        if made is None or is_lost or not isinstance(item, ContextItem):
             return None
         return decode.decode_redaction(item, self.session.session_id, to_micros(self.stores.clock.now()))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET
 
-from weft.capabilities.history.model import ChangeKind
+from weft.capabilities.history.model import ChangeKind, Version
 from weft.capabilities.messages.model import Message
 from weft.capabilities.records.model import ContextEvent, ContextItem
 from weft.capabilities.records.record_ids import MessageItemId, VersionId
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from weft.capabilities.transfer.bundle_format import AnyBundleEntry, BundleLine
 
-Restorable = decode.BoardVersion | Message | StoredEvent | BundleSnapshot
+Restorable = Version | Message | StoredEvent | BundleSnapshot
 _NO_VERSION = (0, 0, False)
-_COUNTED = ("versions", "messages", "events", "snapshots")
+_COUNTERS = {Version: "versions", Message: "messages", StoredEvent: "events", BundleSnapshot: "snapshots"}
 # Missing commits are filled in one by one, so their number is limited.
 _MAX_MISSING_COMMITS = 100_000
 # Content modes under which the content is the original text, unlike a summary.
@@ -55,7 +55,7 @@ class BundleReport:
     header: BundleHeader
     session: BundleSession | None = None
     digest: str = ""
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0))
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTERS.values(), 0))
     last_message: int = 0
     record_lines: dict[int, int | None] = field(default_factory=dict)
     lost: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -190,7 +190,7 @@ class _OrderCheck:
     def note(self, piece: EntryWithContent) -> None:
         made = decode_entry(piece, self.report.header, self.session_id)
         match made:
-            case decode.BoardVersion():
+            case Version():
                 self._check_version(made, piece)
             case Message():
                 self._check_message(made.message_id, piece)
@@ -198,10 +198,10 @@ class _OrderCheck:
                 self._note_event(made)
             case BundleSnapshot():
                 self._check_snapshot(made, piece)
-        if made is None or _lacks_value(made):
+        if made is None or (isinstance(made, Version) and decode.lacks_value(made)):
             self._note_record(piece, made)
         else:
-            self.report.counts[_counter(made)] += 1
+            self.report.counts[_COUNTERS[type(made)]] += 1
 
     def finish(self, file: BinaryIO) -> None:
         """Read the bundle again to find items that occur both as a record and as a restorable version."""
@@ -216,8 +216,8 @@ class _OrderCheck:
                 raise piece.line.damaged("two items have one id")
             seen.add(item.item_id)
 
-    def _check_version(self, made: decode.BoardVersion, piece: EntryWithContent) -> None:
-        version, change = made.version, made.version.change
+    def _check_version(self, version: Version, piece: EntryWithContent) -> None:
+        change = version.change
         number = (change.incarnation, change.version, change.act is not ChangeKind.WRITE)
         if version.seq != self.seq:
             self.changed.clear()
@@ -274,19 +274,3 @@ class _OrderCheck:
                 return
             self.unrestorable.add(item_id)
             self.report.last_message = max(message.message_id, self.report.last_message)
-
-
-def _lacks_value(made: Restorable) -> bool:
-    return isinstance(made, decode.BoardVersion) and made.lacks_value
-
-
-def _counter(made: Restorable) -> str:
-    match made:
-        case decode.BoardVersion():
-            return "versions"
-        case Message():
-            return "messages"
-        case StoredEvent():
-            return "events"
-        case BundleSnapshot():
-            return "snapshots"
