@@ -137,7 +137,7 @@ async def _publish(context: OpenContext, previous: int, request: CopyContext, co
         "copied_from": request.from_agent_id,
         **counts,
     }
-    await context.needs.outbox.publish(context.needs.event("context.pushed", context.owner, data))
+    await context.service.outbox.publish(context.service.event("context.pushed", context.owner, data))
 
 
 async def _source(request: CopyContext, contexts: Contexts) -> ContextAt:
@@ -160,7 +160,7 @@ async def _copied_parts(request: CopyContext, context: OpenContext, source: Cont
 
 async def _copy_part(part: OpenPart, source: PartVersion | None) -> None:
     context = part.context
-    ours, theirs = await part_states_apart(context.needs.lines, part.at, source, values=True)
+    ours, theirs = await part_states_apart(context.service.lines, part.at, source, values=True)
     if source is not None:
         # Entries beyond retention are not copied, even if an old version still has them.
         since = retention_cutoff(ContextLine.parse(source.line), context.rules, context.now)

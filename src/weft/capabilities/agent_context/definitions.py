@@ -10,7 +10,7 @@ import msgspec
 from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.agent_context.diff import count_changes
 from weft.capabilities.agent_context.model import DEFINITION, ContextLine, NewValue, SelfModification, inline
-from weft.capabilities.agent_context.permissions import check_may_define, find_agent, may_know_definition, unknown_agent
+from weft.capabilities.agent_context.permissions import check_may_define, find_agent, may_read_definition, unknown_agent
 from weft.capabilities.agent_context.service import Contexts
 from weft.capabilities.agent_context.views import AgentDefinition, definition_at
 from weft.capabilities.history.composite_lines import PartVersion
@@ -134,7 +134,7 @@ async def define_agent(request: DefineAgent, contexts: Contexts) -> AgentDefined
 async def read_definition(request: ReadDefinition, contexts: Contexts) -> DefinitionRead:
     """Read a version of the definition of an agent: your own, or that of an agent you may edit."""
     agent = await find_agent(request.agent_id, contexts.access)
-    if not await may_know_definition(contexts.actor, agent, contexts.access):
+    if not await may_read_definition(contexts.actor, agent, contexts.access):
         error = unknown_agent(request.agent_id)
         error.denial = True
         raise error

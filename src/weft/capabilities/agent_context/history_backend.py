@@ -22,7 +22,7 @@ from weft.capabilities.agent_context.permissions import (
     EDITOR_CLEARANCE,
     check_may_define,
     find_agent,
-    may_look_into,
+    may_read_context,
 )
 from weft.capabilities.agent_context.restore import restore_entries, restore_parts
 from weft.capabilities.agent_context.service import Contexts, OpenContext
@@ -51,18 +51,18 @@ class ContextLines(msgspec.Struct, frozen=True):
     contexts: Contexts
 
     async def to_read(self, line_id: str) -> OpenContextLine:
-        line = await self._known(line_id)
+        line = await self._parse_visible(line_id)
         found = await self.contexts.lines.find(line_id)
-        if (found is None and line.branch is not None) or not await self._is_part_of_a_context(line):
+        if (found is None and line.branch is not None) or not await self._branch_exists(line):
             raise no_line(line_id)
         # A line without commits reads as empty.
         return OpenContextLine(self.contexts, line, found.head if found else Head.of_new_line(line_id))
 
     async def to_write(self, line_id: str) -> LockedContextLine:
         """Open a line for its owner or for those who may edit the owner; a definition only for the latter."""
-        line = await self._known(line_id)
+        line = await self._parse_visible(line_id)
         await self._check_may_change(line)
-        if not await self._is_part_of_a_context(line):
+        if not await self._branch_exists(line):
             raise no_line(line_id)
         context = await self.contexts.open(line.owner, line.branch)
         head = context.root if line.part is None else await self.contexts.lines.lock(line_id)
@@ -78,8 +78,8 @@ class ContextLines(msgspec.Struct, frozen=True):
         line = ContextLine.parse(line_id)
         if line.part is None:
             return False
-        if not await self._is_part_of_a_context(line):
-            await self._erase_left_over(line)
+        if not await self._branch_exists(line):
+            await self._erase_orphan(line)
             return False
         context = await self.contexts.open(line.owner, line.branch)
         part = await context.part(line.part)
@@ -101,10 +101,10 @@ class ContextLines(msgspec.Struct, frozen=True):
             if named is not None and PartVersion.named_by(named).line == line_id:
                 await lines.pin(line_id, PartVersion.named_by(named).seq, holder)
 
-    async def _erase_left_over(self, line: ContextLine) -> None:
+    async def _erase_orphan(self, line: ContextLine) -> None:
         # Creating a branch needs the root lock too, so a branch that is missing now stays missing.
         await self.contexts.open(line.owner)
-        if not await self._is_part_of_a_context(line):
+        if not await self._branch_exists(line):
             await self.contexts.lines.erase(line.line_id)
 
     async def _referenced_points(self, line: ContextLine) -> set[tuple[str, int]]:
@@ -121,11 +121,11 @@ class ContextLines(msgspec.Struct, frozen=True):
             points |= {(root, pin.seq) for pin in await lines.pinned(root)}
         return points
 
-    async def _known(self, line_id: str) -> ContextLine:
+    async def _parse_visible(self, line_id: str) -> ContextLine:
         """Parse a line id; LineNotFound if the caller may not see its owner."""
         line = ContextLine.parse(line_id)
         owner = await self.contexts.access.principal(line.owner)
-        if owner is None or not await may_look_into(self.contexts.actor, owner, self.contexts.access):
+        if owner is None or not await may_read_context(self.contexts.actor, owner, self.contexts.access):
             raise no_line(line_id, denied=owner is not None)
         return line
 
@@ -138,7 +138,7 @@ class ContextLines(msgspec.Struct, frozen=True):
             await check_may_edit(actor, owner, access)
             check_clearance(actor, EDITOR_CLEARANCE)
 
-    async def _is_part_of_a_context(self, line: ContextLine) -> bool:
+    async def _branch_exists(self, line: ContextLine) -> bool:
         """Tell whether the branch of a part still exists."""
         if line.branch is None or line.part is None:
             return True

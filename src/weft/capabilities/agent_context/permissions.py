@@ -38,14 +38,14 @@ async def may_edit(actor: Actor, owner: Principal, access: AccessStore) -> bool:
     return True
 
 
-async def may_look_into(actor: Actor, owner: Principal, access: AccessStore) -> bool:
+async def may_read_context(actor: Actor, owner: Principal, access: AccessStore) -> bool:
     """Tell whether the caller owns the context, is an admin, or may edit its owner."""
     if actor.principal_id == owner.principal_id or actor.is_admin:
         return True
     return actor.clearance >= EDITOR_CLEARANCE and await may_edit(actor, owner, access)
 
 
-async def may_know_definition(actor: Actor, owner: Principal, access: AccessStore) -> bool:
+async def may_read_definition(actor: Actor, owner: Principal, access: AccessStore) -> bool:
     """Tell whether the caller may read a definition: its own, as an admin, or as an editor of the agent."""
     return actor.principal_id == owner.principal_id or actor.is_admin or await may_edit(actor, owner, access)
 

@@ -156,7 +156,7 @@ async def pull_context(request: PullContext, contexts: Contexts) -> ContextPulle
     context = await contexts.open_own(request.branch)
     await context.follow_definition()
     await context.expire_overdue()
-    parts = await context.present.parts()
+    parts = await context.current_version.parts()
     await _pin(context, session, parts)
     await _publish(context, session, before)
     root = context.root
@@ -207,13 +207,13 @@ async def read_context(
 
 async def _pin(context: OpenContext, session: Session, parts: Mapping[str, PartVersion]) -> None:
     """Pin the current version for the session, so that history keeps every part of it."""
-    needs, root = context.needs, context.root
-    await needs.snapshots.put(
+    service, root = context.service, context.root
+    await service.snapshots.put(
         PinnedContext(
             session_id=session.session_id,
             principal_id=context.owner,
             line_id=root.line_id,
-            held_line=(await needs.lines.past(root.line_id, root.seq))[0].line_id,
+            held_line=(await service.lines.past(root.line_id, root.seq))[0].line_id,
             version=root.seq,
             hash=root.hash,
             known=root.seq,
@@ -229,7 +229,7 @@ async def _changes(
 ) -> ContextChanges:
     then = None if before is None else ContextAt(contexts.lines, before.held)
     # A snapshot of a deleted branch cannot be compared with a new branch of the same name.
-    if then is not None and await then.is_there():
+    if then is not None and await then.exists():
         found = await changed_entries(contexts.lines, await then.parts(), parts)
     else:
         entries = await first_entries(contexts.snapshots, parts, _MAX_ENTRIES)
@@ -260,7 +260,7 @@ async def _publish(context: OpenContext, session: Session, before: PinnedContext
         "version": context.root.seq,
         "hash": context.root.hash.hex(),
     }
-    await context.needs.outbox.publish(context.needs.event("context.pulled", context.owner, data, session))
+    await context.service.outbox.publish(context.service.event("context.pulled", context.owner, data, session))
 
 
 async def _read(request: ReadContext, contexts: Contexts) -> tuple[ContextRead, Pointer | None]:
@@ -270,7 +270,7 @@ async def _read(request: ReadContext, contexts: Contexts) -> tuple[ContextRead, 
     if held is None:
         raise ContextNotPulled(resource_id=session.session_id)
     at_pull = ContextAt(contexts.lines, held.held)
-    await at_pull.check_is_there()
+    await at_pull.check_exists()
     if request.key is not None:
         entry = await _entry(request, request.key, at_pull)
         return await _answer(held, at_pull, contexts, [entry], None), _pointer(entry)

@@ -216,7 +216,7 @@ async def push_context(request: PushContext, contexts: Contexts) -> ContextPushe
     _snapshot_learning_cycles(changed, parts, context)
     label = await context.commit(parts.values(), CommitMeta(request.reason or "push", request.step))
     if session is not None and context.root.seq > previous:
-        await contexts.snapshots.learn(session.session_id, context.owner, context.present.point)
+        await contexts.snapshots.learn(session.session_id, context.owner, context.current_version.point)
     changes = [(entry.place, parts[entry.place.part].changes[entry.place.key]) for entry in changed]
     if changes:
         await _publish(context, session, previous, changes)
@@ -282,7 +282,7 @@ async def _session(request: PushContext, contexts: Contexts) -> Session | None:
 async def _check_push(request: PushContext, entries: Sequence[_Entry], contexts: Contexts) -> None:
     """Raise the errors that the transaction would raise in the current state."""
     await _session(request, contexts)
-    context = await contexts.look_at_own(request.branch)
+    context = await contexts.open_own_unlocked(request.branch)
     parts, _ = await _planned(request, entries, context)
     await context.check_limit(parts.values())
 
@@ -309,8 +309,8 @@ async def _expected(request: PushContext, context: OpenContext) -> int:
         return request.if_version
     held = None
     if request.session_id is not None:
-        held = await context.needs.snapshots.find(request.session_id, context.owner)
-    if held is None or not await is_known_context(held, context.root.line_id, context.needs.lines):
+        held = await context.service.snapshots.find(request.session_id, context.owner)
+    if held is None or not await is_known_context(held, context.root.line_id, context.service.lines):
         raise InvalidInput(
             "if_version: required, unless session_id is a session where you pulled this context",
             hint="Call `context.pull` and pass its to_version as if_version; 0 if nothing was pushed yet.",
@@ -321,7 +321,7 @@ async def _expected(request: PushContext, context: OpenContext) -> int:
 
 async def is_known_context(held: PinnedContext, line_id: str, lines: LineStore) -> bool:
     """Tell whether the session pulled this context, not a deleted branch of the same name."""
-    return held.line_id == line_id and await ContextAt(lines, held.known_point).is_there()
+    return held.line_id == line_id and await ContextAt(lines, held.known_point).exists()
 
 
 async def _version_conflict(context: OpenContext, expected: int) -> VersionConflict:
@@ -337,11 +337,11 @@ async def _version_conflict(context: OpenContext, expected: int) -> VersionConfl
 
 
 async def _changed_since(context: OpenContext, version: int) -> list[dict[str, Any]]:
-    lines, root = context.needs.lines, context.root
+    lines, root = context.service.lines, context.root
     if version > root.seq:
         return []
     then = await ContextAt(lines, Point(root.line_id, version, b"")).parts()
-    steps = await changes_between(lines, then, await context.present.parts(), _MAX_LISTED_CHANGES)
+    steps = await changes_between(lines, then, await context.current_version.parts(), _MAX_LISTED_CHANGES)
     return [
         {
             "memory_type": step.place.memory_type,
@@ -363,7 +363,7 @@ async def _apply(entry: _Entry, part: OpenPart, *, may_renew: bool) -> bool:
         await part.delete(metadata_key(key))
         return await part.delete(key)
     # Under retention by age, writing the same value again renews the entry.
-    if not await part.write(key, entry.value, force=may_renew and part.ended_before is not None):
+    if not await part.write(key, entry.value, force=may_renew and part.expired_before is not None):
         return False
     if entry.metadata is None:
         await part.delete(metadata_key(key))
@@ -378,7 +378,7 @@ def _snapshot_learning_cycles(changed: Sequence[_Entry], parts: Mapping[str, Ope
     """Request a snapshot of each part with enough changes, so that the push can be rolled back."""
     for name, entries in Counter(entry.place.part for entry in changed).items():
         if is_learning_cycle(entries, parts[name].line, context.rules):
-            parts[name].occasion = _BEFORE_LEARNING
+            parts[name].snapshot_prefix = _BEFORE_LEARNING
 
 
 def _changed_entry(place: EntryAddress, change: Change) -> ChangedEntry:
@@ -402,4 +402,4 @@ async def _publish(
         "entries": len(changes),
         **count_changes(change for _, change in changes),
     }
-    await context.needs.outbox.publish(context.needs.event("context.pushed", context.owner, data, session))
+    await context.service.outbox.publish(context.service.event("context.pushed", context.owner, data, session))

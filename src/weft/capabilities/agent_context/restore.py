@@ -34,7 +34,7 @@ async def restore_entries(part: OpenPart, state: Mapping[str, Version | None]) -
     for key, version in sorted(state.items()):
         if is_metadata(key):
             continue
-        if version is None or is_overdue(version, part.ended_before):
+        if version is None or is_overdue(version, part.expired_before):
             await part.delete(metadata_key(key))
             await part.delete(key)
             continue
@@ -50,7 +50,7 @@ async def _restore_metadata(part: OpenPart, key: str, metadata_hash: str | None)
     if metadata_hash is None:
         await part.delete(metadata_key(key))
         return
-    texts = await part.context.needs.snapshots.values([bytes.fromhex(metadata_hash)])
+    texts = await part.context.service.snapshots.values([bytes.fromhex(metadata_hash)])
     if not texts:
         raise _pruned(key)
     (text,) = texts.values()
@@ -83,7 +83,7 @@ async def restore_parts(
 
 async def _restore_part(part: OpenPart, named: Version | None) -> None:
     target = None if named is None else await _checked(part, named)
-    ours, theirs = await part_states_apart(part.context.needs.lines, part.at, target, values=True)
+    ours, theirs = await part_states_apart(part.context.service.lines, part.at, target, values=True)
     keys = ours.keys() | theirs.keys()
     await restore_entries(
         part, {key: theirs.get(key) for key in keys if not same_content(ours.get(key), theirs.get(key))}
@@ -97,7 +97,7 @@ def _entries_of(part: str, state: Mapping[str, Version | None]) -> dict[str, Ver
 
 async def _named_at(part: OpenPart, root: Point) -> Point | None:
     """Return the version of a part in a version of the whole context, if it has the part."""
-    named = await part.context.needs.lines.latest(root.line_id, part.name, root.seq)
+    named = await part.context.service.lines.latest(root.line_id, part.name, root.seq)
     return None if named is None else PartVersion.named_by(named).point
 
 
@@ -108,7 +108,7 @@ async def _checked(part: OpenPart, named: Version) -> PartVersion:
         line, point = ContextLine.parse(target.line), target.point
     except (msgspec.MsgspecError, ValueError, LineNotFound) as error:
         raise _not_of(part) from error
-    commit = await part.context.needs.lines.commit_at(point.line_id, point.seq)
+    commit = await part.context.service.lines.commit_at(point.line_id, point.seq)
     if (line.owner, line.part) != (part.line.owner, part.name) or commit is None or commit.hash != point.hash:
         raise _not_of(part)
     return target

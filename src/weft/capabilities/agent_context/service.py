@@ -106,7 +106,7 @@ class Contexts(msgspec.Struct, frozen=True):
             root = await self.lines.lock(line.line_id) or Head.of_new_line(line.line_id)
         return OpenContext(self, line, self.now, await self.retention.rules(), root)
 
-    async def look_at_own(self, branch: str | None) -> OpenContext:
+    async def open_own_unlocked(self, branch: str | None) -> OpenContext:
         """Open the caller's own context without a lock, for a dry run."""
         line = ContextLine(self.actor.principal_id, None, await self.own_branch(branch))
         return OpenContext(self, line, self.now, await self.retention.rules(), await self.head(line))
@@ -154,11 +154,11 @@ class ContextAt(NamedTuple):
         version = await self.lines.latest(self.point.line_id, name, self.point.seq)
         return None if version is None else PartVersion.named_by(version)
 
-    async def check_is_there(self) -> None:
-        if not await self.is_there():
+    async def check_exists(self) -> None:
+        if not await self.exists():
             raise no_branch(branch_of(self.point.line_id) or MAIN)
 
-    async def is_there(self) -> bool:
+    async def exists(self) -> bool:
         """Tell whether this version still exists; its branch may have been deleted and created again."""
         if self.point.seq == 0:
             return True
@@ -170,7 +170,7 @@ class ContextAt(NamedTuple):
 class OpenContext:
     """An agent's context whose root is locked until the transaction ends."""
 
-    needs: Contexts
+    service: Contexts
     line: ContextLine
     now: int
     rules: Mapping[str, Rule]
@@ -181,15 +181,15 @@ class OpenContext:
         return self.line.owner
 
     @property
-    def present(self) -> ContextAt:
-        return ContextAt(self.needs.lines, Point(self.root.line_id, self.root.seq, self.root.hash))
+    def current_version(self) -> ContextAt:
+        return ContextAt(self.service.lines, Point(self.root.line_id, self.root.seq, self.root.hash))
 
     async def part(self, name: str) -> OpenPart:
-        named = await self.needs.lines.latest(self.root.line_id, name, self.root.seq)
+        named = await self.service.lines.latest(self.root.line_id, name, self.root.seq)
         return self._opened(name, named)
 
     async def parts(self) -> list[OpenPart]:
-        named = await self.needs.lines.state_at(self.root.line_id, self.root.seq)
+        named = await self.service.lines.state_at(self.root.line_id, self.root.seq)
         return [self._opened(version.change.key, version) for version in sorted(named, key=_key)]
 
     async def commit(self, parts: Iterable[OpenPart], why: CommitMeta, author: Author | None = None) -> str | None:
@@ -201,27 +201,27 @@ class OpenContext:
         if not changed and why.merged is None:
             return None
         growth = await self.check_limit(changed)
-        author = author or self.needs.author
+        author = author or self.service.author
         kept = await self._keep_values(changed)
-        occasion = next((part.occasion for part in changed if part.occasion), None)
-        label = await self.tag_if_occasion(self.root, occasion, author)
+        snapshot_prefix = next((part.snapshot_prefix for part in changed if part.snapshot_prefix), None)
+        label = await self.snapshot_before_commit(self.root, snapshot_prefix, author)
         for part in changed:
             await part.commit(why, author, kept)
         await self._commit_root([await self._names(part) for part in changed], why, author, growth)
         return label
 
-    async def tag_if_occasion(self, head: Head, occasion: str | None, author: Author) -> str | None:
-        """Tag the state of a line if there is an occasion, unless the line is empty."""
-        if occasion is None or head.seq == 0:
+    async def snapshot_before_commit(self, head: Head, snapshot_prefix: str | None, author: Author) -> str | None:
+        """Tag the head of a line if a label prefix is given, unless the line is empty."""
+        if snapshot_prefix is None or head.seq == 0:
             return None
-        return await tag_automatically(self.needs.lines, head, occasion, author.participant, self.now)
+        return await tag_automatically(self.service.lines, head, snapshot_prefix, author.participant, self.now)
 
     async def follow_definition(self) -> None:
         """Update a branch to the current definition, which has no branches."""
         if self.line.branch is None:
             return
-        trunk = await self.needs.lines.find(trunk_of(self.root.line_id))
-        today = trunk and await self.needs.lines.latest(trunk.head.line_id, DEFINITION, trunk.head.seq)
+        trunk = await self.service.lines.find(trunk_of(self.root.line_id))
+        today = trunk and await self.service.lines.latest(trunk.head.line_id, DEFINITION, trunk.head.seq)
         held = await self.part(DEFINITION)
         if today and held.at != PartVersion.named_by(today):
             held.at = PartVersion.named_by(today)
@@ -237,14 +237,14 @@ class OpenContext:
     async def _overdue(self) -> list[tuple[OpenPart, Version]]:
         """Return the entries beyond retention, with their parts."""
         ending = [
-            (part, part.at) for part in await self.parts() if part.at is not None and part.ended_before is not None
+            (part, part.at) for part in await self.parts() if part.at is not None and part.expired_before is not None
         ]
-        states = await self.needs.snapshots.states([at for _, at in ending])
+        states = await self.service.snapshots.states([at for _, at in ending])
         return [
             (part, version)
             for (part, _), state in zip(ending, states, strict=True)
             for version in state
-            if is_overdue(version, part.ended_before)
+            if is_overdue(version, part.expired_before)
         ]
 
     async def check_limit(self, parts: Iterable[OpenPart]) -> int:
@@ -254,7 +254,7 @@ class OpenContext:
         """
         of_memory = [part for part in parts if part.name != DEFINITION]
         growth = sum(part.growth for part in of_memory)
-        limit = self.needs.limits.total_bytes
+        limit = self.service.limits.total_bytes
         if growth > 0 and self.root.weight + growth > limit:
             await self._check_live(growth, limit, of_memory)
         return growth
@@ -276,19 +276,19 @@ class OpenContext:
     async def _keep_values(self, parts: Sequence[OpenPart]) -> Collection[bytes]:
         """Store the new values of parts and return their hashes."""
         new = {each.hash: each for part in parts for each in part.new_values}
-        await keep_staged([each.pointer for each in new.values() if each.pointer], self.needs.objects)
+        await keep_staged([each.pointer for each in new.values() if each.pointer], self.service.objects)
         # A fixed lock order prevents deadlocks.
         for value_hash, each in sorted(new.items()):
             path = each.pointer.object if each.pointer else None
-            await self.needs.lines.put_blob(value_hash, each.text, outside=path)
+            await self.service.lines.put_blob(value_hash, each.text, outside=path)
         return new.keys()
 
     async def _names(self, part: OpenPart) -> Change:
         """Return the change of the root that refers to the new version of a part."""
         assert part.at is not None  # noqa: S101 - it has just been committed to
         text = part.at.encode()
-        await self.needs.lines.put_blob(blob_hash(text), text)
-        return Change(part.name, 1, part.named_times + 1, ChangeKind.WRITE, blob_hash(text), ChangeMeta())
+        await self.service.lines.put_blob(blob_hash(text), text)
+        return Change(part.name, 1, part.ref_version + 1, ChangeKind.WRITE, blob_hash(text), ChangeMeta())
 
     async def _commit_root(self, changes: Sequence[Change], why: CommitMeta, author: Author, growth: int) -> None:
         commit = Commit(
@@ -301,7 +301,7 @@ class OpenContext:
             changes=tuple(changes),
             merged=why.merged,
         )
-        self.root = await record(self.needs.lines, self.root, commit, weight=self.root.weight + growth)
+        self.root = await record(self.service.lines, self.root, commit, weight=self.root.weight + growth)
 
     def _opened(self, name: str, named: Version | None) -> OpenPart:
         # The definition has no branches: a change applies to all of them.
@@ -317,20 +317,20 @@ class OpenPart:
     context: OpenContext
     line: ContextLine
     at: PartVersion | None
-    named_times: int
+    ref_version: int
     changes: dict[str, Change] = field(default_factory=dict)
     new_values: list[EntryText] = field(default_factory=list)
     growth: int = 0
     merged: Point | None = None
     # Label prefix of an automatic snapshot before the next commit, if there is to be one.
-    occasion: str | None = None
+    snapshot_prefix: str | None = None
 
     @property
     def name(self) -> str:
         return self.line.part or ""
 
     @property
-    def ended_before(self) -> int | None:
+    def expired_before(self) -> int | None:
         return retention_cutoff(self.line, self.context.rules, self.context.now)
 
     async def current(self, key: str) -> Version | None:
@@ -342,13 +342,13 @@ class OpenPart:
         return [] if self.at is None else await self._lines.state_at(self.at.line, self.at.seq, values=False)
 
     async def overdue(self) -> list[Version]:
-        since = self.ended_before
+        since = self.expired_before
         return [] if since is None else [version for version in await self.state() if is_overdue(version, since)]
 
     async def write(self, key: str, value: EntryText, *, force: bool = False) -> bool:
         """Write an entry; False if it has this value already, unless ``force`` asks for a new version anyway."""
         current = await self.current(key)
-        is_live = current is not None and not is_overdue(current, self.ended_before)
+        is_live = current is not None and not is_overdue(current, self.expired_before)
         if current is not None and is_live:
             if (current.change.blob_hash, current.change.meta) == (value.hash, value.meta) and not force:
                 return False
@@ -374,7 +374,7 @@ class OpenPart:
     async def commit(self, why: CommitMeta, author: Author, kept: Collection[bytes]) -> None:
         """Commit the changes to the line of the part; ``kept`` are the hashes of its new values."""
         head = await self._locked(kept)
-        await self.context.tag_if_occasion(head, self.occasion, author)
+        await self.context.snapshot_before_commit(head, self.snapshot_prefix, author)
         commit = Commit(
             line_id=head.line_id,
             seq=head.seq + 1,
@@ -390,7 +390,7 @@ class OpenPart:
 
     @property
     def _lines(self) -> LineStore:
-        return self.context.needs.lines
+        return self.context.service.lines
 
     def _change(self, change: Change, replaced: Version | None) -> None:
         self.changes[change.key] = change

@@ -101,7 +101,7 @@ class ExportSources(msgspec.Struct, frozen=True):
     events: EventStore
     records: RecordStore
     finder: RecordFinder
-    turns: Cooperative
+    cooperative: Cooperative
 
 
 @dataclass(slots=True)
@@ -165,11 +165,11 @@ class ExportCollector:
     session: Session | None
     exported: list[ExportedItem] = field(default_factory=list)
     remember: bool = False
-    rules: VersionAcl = field(init=False)
+    acl: VersionAcl = field(init=False)
     work_since_yield: int = 0
 
     def __post_init__(self) -> None:
-        self.rules = VersionAcl(self.sources.actor, self.sources.history.lines)
+        self.acl = VersionAcl(self.sources.actor, self.sources.history.lines)
 
     async def surface(self) -> None:
         """Write the session's surface and its sources."""
@@ -321,7 +321,7 @@ class ExportCollector:
     async def _versions(self, line_id: str, versions: Sequence[Version]) -> None:
         # A version whose value was missing in an import has a stored record instead.
         here = [version for version in versions if not version.change.meta.not_imported]
-        seen = await self.rules.readable(line_id, here)
+        seen = await self.acl.readable(line_id, here)
         seen.sort(key=lambda each: (each[0].seq, each[0].change.key))
         await self.items([ExportItem(version_item(line_id, version), readers) for version, readers in seen])
 
@@ -331,7 +331,7 @@ class ExportCollector:
         """Return the versions that the caller may read, with their ACL; except for boards, lines are private."""
         line_id = line.head.line_id
         if line_id.startswith(_BOARD):
-            return await self.rules.readable(line_id, versions)
+            return await self.acl.readable(line_id, versions)
         own = (f"{PRINCIPAL}{self.sources.actor.principal_id}",)
         return [(version, own) for version in await line.visible(versions)]
 
@@ -345,7 +345,7 @@ class ExportCollector:
                 by_line[about.name.line_id].append((recorded.event.seq, version))
         closed: set[int] = set()
         for line_id, pairs in by_line.items():
-            known = await self.rules.may_know(line_id, [version for _, version in pairs])
+            known = await self.acl.may_know(line_id, [version for _, version in pairs])
             closed |= {seq for (seq, _), is_open in zip(pairs, known, strict=True) if not is_open}
         return [recorded for recorded in events if recorded.event.seq not in closed]
 
@@ -428,7 +428,7 @@ class ExportCollector:
         self.work_since_yield += 1 + characters // _CHARACTERS_PER_ITEM
         if self.work_since_yield >= _ITEMS_PER_YIELD:
             self.work_since_yield = 0
-            await self.sources.turns.yield_to_loop()
+            await self.sources.cooperative.yield_to_loop()
 
     def _readable(self, kept: StoredRecord) -> bool:
         return kept.readable_by == ANYONE or self.sources.actor.matches(kept.readable_by)

@@ -154,7 +154,7 @@ class ImportService(msgspec.Struct, frozen=True):
         return await count_new_records(self._records_in(file), self.stores.records)
 
     async def _records_in(self, file: BinaryIO) -> AsyncIterator[EntryWithContent]:
-        async for piece in read_cooperatively(file, self.stores.turns):
+        async for piece in read_cooperatively(file, self.stores.cooperative):
             if piece.line.record is not None:
                 yield piece
 

@@ -62,10 +62,10 @@ class RestoreStores(msgspec.Struct, frozen=True):
     messages: MessageStore
     records: RecordStore
     events: EventStore
-    past: EventImport
+    event_import: EventImport
     outbox: Outbox
     clock: Clock
-    turns: Cooperative
+    cooperative: Cooperative
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ class SessionRestore:
 
     async def _entries(self, file: BinaryIO) -> AsyncIterator[EntryWithContent]:
         """Yield the entries of the bundle, renamed if needed."""
-        async for piece in read_cooperatively(file, self.stores.turns):
+        async for piece in read_cooperatively(file, self.stores.cooperative):
             yield piece if self.rename is None else self.rename.entry(piece)
 
     async def _record_entries(self, file: BinaryIO) -> AsyncIterator[EntryWithContent]:
@@ -156,8 +156,8 @@ class SessionRestore:
 
     async def _restore_events(self, file: BinaryIO) -> dict[str, int]:
         """Append events and records; a record refers to the last event about it."""
-        first = number = await self.stores.past.reserve(self.bundle.counts["events"])
-        events = RowBatch[StoredEvent](self.stores.past.republish)
+        first = number = await self.stores.event_import.reserve(self.bundle.counts["events"])
+        events = RowBatch[StoredEvent](self.stores.event_import.republish)
         counts = {"records": 0, "skipped": 0}
         records = RowBatch[EntryWithContent](partial(self._store_records, first, counts))
         async for piece in self._entries(file):
@@ -182,11 +182,11 @@ class SessionRestore:
         rows = [self._row(piece, first) for piece in new]
         without_event = [index for index, row in enumerate(rows) if row.seq < first]
         if without_event:
-            number = await stores.past.reserve(len(without_event))
+            number = await stores.event_import.reserve(len(without_event))
             for index in without_event:
                 rows[index] = structs.replace(rows[index], seq=number)
                 number += 1
-            await stores.past.republish([self._added_event(rows[index]) for index in without_event])
+            await stores.event_import.republish([self._added_event(rows[index]) for index in without_event])
         await stores.records.add_all(
             [(row, referenced_item_ids(record_of(piece))) for row, piece in zip(rows, new, strict=True)]
         )
@@ -242,11 +242,11 @@ class SessionRestore:
         )
 
 
-async def read_cooperatively(file: BinaryIO, turns: Cooperative) -> AsyncIterator[EntryWithContent]:
+async def read_cooperatively(file: BinaryIO, cooperative: Cooperative) -> AsyncIterator[EntryWithContent]:
     """Yield the entries of a bundle, and regularly yield to the event loop."""
     for number, piece in enumerate(entries_with_content(open_bundle(file)), 1):
         if number % _ENTRIES_PER_YIELD == 0:
-            await turns.yield_to_loop()
+            await cooperative.yield_to_loop()
         yield piece
 
 
