@@ -17,11 +17,11 @@ from weft.capabilities.agent_context.pull import (
     ContextChanges,
     ContextPulled,
     ContextRead,
+    ContextStatus,
     EntryDifference,
     PulledContext,
 )
 from weft.capabilities.agent_context.push import ChangedEntry, ContextPushed, Knowledge, RemovedKey
-from weft.capabilities.agent_context.status import ContextStatus
 from weft.capabilities.agent_context.views import AgentDefinition, ContextEntry
 from weft.capabilities.board.admin_view import InspectedEntry, Inspection
 from weft.capabilities.board.check import BoardCheck, BoardFinding

@@ -58,7 +58,7 @@ MODULES: dict[str, str] = {
     "context.push": "agent_context.push",
     "context.pull": "agent_context.pull",
     "context.read": "agent_context.pull",
-    "context.status": "agent_context.status",
+    "context.status": "agent_context.pull",
     "context.copy": "agent_context.copy_context",
     "agent.define": "agent_context.definitions",
     "agent.read_definition": "agent_context.definitions",

@@ -32,7 +32,6 @@ _MODULES = (
     "memory.admin_view",
     "agent_context.push",
     "agent_context.pull",
-    "agent_context.status",
     "agent_context.copy_context",
     "agent_context.definitions",
     "board.admin_view",

@@ -195,7 +195,7 @@ RESPONSES: dict[str, tuple[str, str]] = {
     "context.push": ("weft.capabilities.agent_context.push", "ContextPushed"),
     "context.pull": ("weft.capabilities.agent_context.pull", "ContextPulled"),
     "context.read": ("weft.capabilities.agent_context.pull", "ContextRead"),
-    "context.status": ("weft.capabilities.agent_context.status", "ContextStatus"),
+    "context.status": ("weft.capabilities.agent_context.pull", "ContextStatus"),
     "context.copy": ("weft.capabilities.agent_context.copy_context", "ContextCopied"),
     "agent.define": ("weft.capabilities.agent_context.definitions", "AgentDefined"),
     "agent.read_definition": ("weft.capabilities.agent_context.definitions", "DefinitionRead"),

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     )
     from weft.capabilities.agent_context.copy_context import ContextCopied
     from weft.capabilities.agent_context.definitions import AgentDefined, DefinitionRead
-    from weft.capabilities.agent_context.pull import ContextPulled, ContextRead
+    from weft.capabilities.agent_context.pull import ContextPulled, ContextRead, ContextStatus
     from weft.capabilities.agent_context.push import ContextPushed, Knowledge, RemovedKey
-    from weft.capabilities.agent_context.status import ContextStatus
     from weft.capabilities.board.admin_view import Inspection
     from weft.capabilities.board.check import BoardCheck
     from weft.capabilities.board.guidance import ConventionGroup, ConventionNames, ConventionsDefined, Guidance

@@ -17,7 +17,7 @@ from weft.capabilities.knowledge.document_content import (
     storable_text,
 )
 from weft.capabilities.knowledge.model import MAX_DOCUMENT_BYTES, DocumentTooLarge, check_document_id
-from weft.capabilities.knowledge.quotas import PLANS, QuotaExceeded, check_bytes, check_domains, most_results
+from weft.capabilities.knowledge.quotas import PLANS, QuotaExceeded, check_bytes, check_domains, max_results
 from weft.kernel.errors import InvalidInput
 
 
@@ -80,7 +80,7 @@ def test_a_path_to_somewhere_else_names_none(name: str) -> None:
 
 @pytest.mark.req("CE-T", part="domains, bytes and search results")
 def test_plans_say_what_a_tenant_may_have() -> None:
-    assert [most_results(plan) for plan in PLANS] == [5, 20, None]
+    assert [max_results(plan) for plan in PLANS] == [5, 20, None]
     check_domains("free", 1)
     check_domains("pro", 10)
     check_domains("enterprise", 10**6)

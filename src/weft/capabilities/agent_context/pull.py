@@ -1,8 +1,9 @@
-"""Operations context.pull and context.read: pin the latest context version in a session, and read it there."""
+"""Operations context.pull, context.read and context.status: pin a context version in a session and read it there."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -11,6 +12,7 @@ from weft.capabilities.agent_context.diff import EntryDiff, changed_entries
 from weft.capabilities.agent_context.model import (
     DEFINITION,
     ContextKeyNotFound,
+    ContextLine,
     ContextNotPulled,
     EntryAddress,
     MemoryType,
@@ -18,7 +20,7 @@ from weft.capabilities.agent_context.model import (
     is_well_formed,
 )
 from weft.capabilities.agent_context.permissions import check_own
-from weft.capabilities.agent_context.push import Branch, EntryKey, OfWorkflow, OwnAgentId
+from weft.capabilities.agent_context.push import Branch, EntryKey, OfWorkflow, OwnAgentId, is_known_context
 from weft.capabilities.agent_context.service import ContextAt, Contexts, OpenContext
 from weft.capabilities.agent_context.store import PinnedContext
 from weft.capabilities.agent_context.views import (
@@ -31,7 +33,7 @@ from weft.capabilities.agent_context.views import (
     render_entries,
     with_value,
 )
-from weft.capabilities.history.model import BranchNotFound, VersionPruned, metadata_key
+from weft.capabilities.history.model import MAIN, BranchNotFound, VersionPruned, metadata_key
 from weft.capabilities.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
 from weft.capabilities.object_storage.staging import Staging
 from weft.capabilities.sessions.model import (
@@ -42,7 +44,7 @@ from weft.capabilities.sessions.model import (
     find_session,
     lock_active_session,
 )
-from weft.kernel.clock import from_micros
+from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.hints import MAX_COMPARED, close_names
 from weft.kernel.identity import Actor
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.history.composite_lines import PartVersion
 
+_own_context_operation = partial(operation, permission=None, rate=RateClass.MEMORY)
 _MAX_ENTRIES = 1_000
 _CURSOR = r"^[A-Za-z0-9_:-]{1,200}\|[A-Za-z0-9_.:/-]{1,200}\Z"
 
@@ -136,12 +139,33 @@ class ContextRead(Success, kw_only=True):
     next_cursor: str | None
 
 
-@operation(
+class GetContextStatus(Request):
+    """The branch and the session to report on."""
+
+    session_id: Annotated[SessionId | None, msgspec.Meta(description="Include the versions of this session.")] = None
+    agent_id: OwnAgentId = None
+    branch: Branch = None
+
+
+class ContextStatus(Response, omit_defaults=False):
+    """The current version of your context, the one a session pulled, and the latest it has seen (pulled or pushed)."""
+
+    agent_id: str
+    context_id: str
+    branch: str
+    version: int
+    snapshot: str
+    used_bytes: int
+    limit_bytes: int
+    pulled_version: int | None
+    known_version: int | None
+    pulled_at: datetime | None
+
+
+@_own_context_operation(
     "context.pull",
     tool="pull_context",
     http="POST /v1/context/pull",
-    permission=None,
-    rate=RateClass.MEMORY,
     effect=Effect.WRITE,
     errors=(SessionNotFound, SessionArchived, PermissionDenied, BranchNotFound, VersionPruned),
 )
@@ -173,12 +197,10 @@ async def pull_context(request: PullContext, contexts: Contexts) -> ContextPulle
     )
 
 
-@operation(
+@_own_context_operation(
     "context.read",
     tool="read_context",
     http="GET /v1/context",
-    permission=None,
-    rate=RateClass.MEMORY,
     effect=Effect.OWN_TRANSACTIONS,
     errors=(
         SessionNotFound,
@@ -203,6 +225,38 @@ async def read_context(
         return answer
     content = await staging.fetch(actor.tenant, pointer)
     return msgspec.structs.replace(answer, entries=[with_value(entry, content) for entry in answer.entries])
+
+
+@_own_context_operation(
+    "context.status",
+    tool="get_context_status",
+    http="GET /v1/context/status",
+    effect=Effect.READ,
+    errors=(SessionNotFound, BranchNotFound, PermissionDenied),
+)
+async def get_context_status(request: GetContextStatus, contexts: Contexts) -> ContextStatus:
+    """Return the current version of your context, and the one that your session pulled."""
+    check_own(contexts.actor, request.agent_id)
+    owner = contexts.actor.principal_id
+    line = ContextLine(owner, None, await contexts.own_branch(request.branch))
+    held = None
+    if request.session_id is not None:
+        session = await find_session(request.session_id, contexts.actor, contexts.sessions)
+        held = await contexts.snapshots.find(session.session_id, owner)
+    root = await contexts.head(line)
+    is_known = held is not None and await is_known_context(held, line.line_id, contexts.lines)
+    return ContextStatus(
+        agent_id=owner,
+        context_id=line.line_id,
+        branch=line.branch or MAIN,
+        version=root.seq,
+        snapshot=root.hash.hex(),
+        used_bytes=root.weight,
+        limit_bytes=contexts.limits.total_bytes,
+        pulled_version=held.version if held else None,
+        known_version=held.known if held and is_known else None,
+        pulled_at=optional_datetime(held.pulled_at if held else None),
+    )
 
 
 async def _pin(context: OpenContext, session: Session, parts: Mapping[str, PartVersion]) -> None:

@@ -43,11 +43,7 @@ class KnowledgeLimits(msgspec.Struct, frozen=True):
     default_plan: Plan = "enterprise"
 
 
-def allowance_of(plan: Plan) -> Allowance:
-    return _ALLOWANCES[plan]
-
-
-def most_results(plan: Plan) -> int | None:
+def max_results(plan: Plan) -> int | None:
     """Return the maximum number of search results; None is unlimited."""
     return _ALLOWANCES[plan].results
 

@@ -31,8 +31,7 @@ from weft.capabilities.record_log.engine_items import (
     source_record,
     version_item,
 )
-from weft.capabilities.record_log.redacted_items import redacted_item
-from weft.capabilities.record_log.redacted_records import redact_quotes, redactions_of
+from weft.capabilities.record_log.redacted_records import redact_quotes, redacted_item, redactions_of
 from weft.capabilities.records.event_classes import to_context_event
 from weft.capabilities.records.model import Block, ContextAssembly, ContextInjection, ContextItem, Record, decode_item
 from weft.capabilities.records.record_ids import (

@@ -31,7 +31,7 @@ ABSENT: Final = object()
 _MAX_WALK_DEPTH = 64
 _INDEX = re.compile(r"(0|[1-9][0-9]{0,15})\Z")
 # A longer passage gets no quote selector, only positions and a digest.
-LONGEST_QUOTE = 100_000
+MAX_QUOTE_LENGTH = 100_000
 # Lengths of prefix and suffix: the first with which the quote is unique is used, otherwise the last.
 _CONTEXT_LENGTHS = (32, 64, 128, 256)
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
@@ -198,7 +198,7 @@ def _select_value(selector: JsonPointer, source: SourceContent) -> SelectedPassa
 
 
 def _quotes(text: str, start: int, end: int) -> tuple[Selector, ...]:
-    if not 0 < end - start <= LONGEST_QUOTE:
+    if not 0 < end - start <= MAX_QUOTE_LENGTH:
         return ()
     for around in _CONTEXT_LENGTHS:
         quote = TextQuote(

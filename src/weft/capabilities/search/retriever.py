@@ -13,7 +13,7 @@ from msgspec import structs
 
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, Embeddings, TextRefused
 from weft.capabilities.indexing.embeddings.model_selection import serving_model
-from weft.capabilities.knowledge.quotas import most_results
+from weft.capabilities.knowledge.quotas import max_results
 from weft.capabilities.messages.model import ADMINS
 from weft.capabilities.search.model import Query, Ranked, Ranking, RankingWeights
 from weft.capabilities.search.passages import ChunkPassage, read_numbers, read_siblings
@@ -148,7 +148,7 @@ class Retriever:
     async def _outlook(self, part: RequestedScope, library: SearchStores) -> SearchScope:
         sight = await resolve_scope(part, library)
         model = serving_model(await library.models.listed(), self.embeddings.models())
-        most = most_results(await library.domains.plan())
+        most = max_results(await library.domains.plan())
         return SearchScope(
             sight.wishes, model.name, most, sight.pending_documents, await library.lag.events(library.actor, part)
         )

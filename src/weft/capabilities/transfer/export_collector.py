@@ -28,8 +28,7 @@ from weft.capabilities.record_log.engine_items import (
 )
 from weft.capabilities.record_log.lookup import RecordFinder, numbered_here
 from weft.capabilities.record_log.model import stored_content
-from weft.capabilities.record_log.redacted_items import without_content
-from weft.capabilities.record_log.redacted_records import redact_quotes
+from weft.capabilities.record_log.redacted_records import redact_quotes, without_content
 from weft.capabilities.records.event_classes import to_context_event
 from weft.capabilities.records.model import ContextItem, Record, decode_record
 from weft.capabilities.records.record_ids import (

@@ -8,9 +8,8 @@ import msgspec
 from msgspec import UNSET, structs
 
 from weft.capabilities.messages.model import ADMINS
-from weft.capabilities.record_log import record_text, redacted_items
+from weft.capabilities.record_log import record_text, redacted_records
 from weft.capabilities.record_log.engine_items import EngineItem, Sensitivity, by_reference, sensitivity_of
-from weft.capabilities.record_log.redacted_records import without_hash
 from weft.capabilities.records.model import RECORD_TYPES, Block, ContextAssembly, ContextEvent, ContextInjection
 from weft.capabilities.records.recorder import referenced_item_ids
 from weft.capabilities.records.refs import Link, content_digest
@@ -104,7 +103,7 @@ class AppliedPolicy:
         Redactions apply under every policy. Call this for items before the records that refer to them.
         """
         if redaction is not None:
-            item = redacted_items.redacted_item(item, redaction, self._redaction_masker)
+            item = redacted_records.redacted_item(item, redaction, self._redaction_masker)
         if item.record.redaction_state not in {UNSET, "none"}:
             self._redacted.add(item.record.item_id)
         exported = (
@@ -171,23 +170,23 @@ class AppliedPolicy:
         self._redacted.add(item.record.item_id)
         if self._definition.on_block == "omit":
             return None
-        return self._without_content(redacted_items.without_content(item.record), "blocked")
+        return self._without_content(redacted_records.without_content(item.record), "blocked")
 
     def _without_content(self, record: ContextItem, how: str) -> EngineItem:
-        blocked = redacted_items.with_redaction_state(
+        blocked = redacted_records.with_redaction_state(
             record, "policy_blocked", f"{how} by the policy {self.ref.id}", self._redacted_by
         )
         return EngineItem(structs.replace(blocked, policy_refs=(*blocked.policy_refs, self.ref)), None)
 
     def _masked(self, item: EngineItem) -> EngineItem:
-        masked = redacted_items.masked_item(item, self._mask)
+        masked = redacted_records.masked_item(item, self._mask)
         if masked == item:
             return item
         self._redacted.add(item.record.item_id)
         record = structs.replace(masked.record, policy_refs=(*masked.record.policy_refs, self.ref))
         if record.redaction_state in {UNSET, "none"}:
             how = f"{' and '.join(self._definition.mask)} masked by the policy {self.ref.id}"
-            record = redacted_items.with_redaction_state(record, "masked", how, self._redacted_by)
+            record = redacted_records.with_redaction_state(record, "masked", how, self._redacted_by)
         return EngineItem(record, masked.text)
 
     def _reduced(self, item: EngineItem) -> EngineItem:
@@ -197,7 +196,9 @@ class AppliedPolicy:
             return item
         if self._definition.content == "none":
             sizes = structs.replace(
-                redacted_items.without_content(record), byte_size=record.byte_size, token_estimate=record.token_estimate
+                redacted_records.without_content(record),
+                byte_size=record.byte_size,
+                token_estimate=record.token_estimate,
             )
             return self._without_content(sizes, "contents left out")
         if record.content is not UNSET:
@@ -221,7 +222,7 @@ class AppliedPolicy:
     def _without_hash(self, record: R) -> R:
         if not isinstance(record, ContextInjection) or record.assembly_id not in self._redacted:
             return record
-        return cast("R", without_hash(record))
+        return cast("R", redacted_records.without_hash(record))
 
     def _may_export_field(self, name: str, value: Any) -> bool:  # noqa: ANN401 - JSON of any shape
         """Tell whether an event field may be exported: without contents, only fields without free text."""

@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from weft.capabilities.record_log import record_text
 from weft.capabilities.record_log.engine_items import EngineItem
-from weft.capabilities.record_log.redacted_items import redacted_item
+from weft.capabilities.record_log.redacted_records import redacted_item
 from weft.capabilities.records.model import RECORD_TYPES, ContextItem, MissingContext
 from weft.capabilities.records.refs import Link
 from weft.capabilities.records.store import Redaction
