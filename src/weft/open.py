@@ -22,9 +22,8 @@ from weft.capabilities.knowledge.document_operations import DocumentPut, FileOpt
 from weft.capabilities.transfer.export import ContextExported, ExportOptions
 from weft.capabilities.transfer.importer import ContextImported
 from weft.client._operations import Operations
-from weft.kernel.correlation import NO_CORRELATION, Correlation
+from weft.kernel.correlation import NO_CORRELATION, Correlation, CorrelationIds, in_current_trace, make_correlation
 from weft.kernel.events import Event
-from weft.kernel.trace_context import CorrelationIds, in_current_trace, make_correlation
 from weft.settings import Settings
 
 _CHUNK_BYTES = 65_536

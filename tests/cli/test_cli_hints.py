@@ -10,8 +10,7 @@ import click
 import pytest
 
 from weft.app.registry import all_operations
-from weft.kernel.errors import WeftError
-from weft.kernel.hints import render_hint, tool_reference
+from weft.kernel.errors import WeftError, render_hint, tool_reference
 from weft.transports.cli.errors import report
 from weft.transports.cli.main import weft
 

@@ -15,7 +15,7 @@ from support.full_run import FULL
 from support.team import Team, team_process
 from weft.app.registry import all_operations
 from weft.capabilities.messages.model import MOST_CHARACTERS
-from weft.kernel.ids import is_name
+from weft.kernel.fields import is_name
 from weft.transports.http.openapi import openapi_document
 
 if TYPE_CHECKING:

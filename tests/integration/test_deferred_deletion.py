@@ -11,7 +11,7 @@ from support.jobs import pause_jobs
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, put
 from support.world import SESSION, refused
 from weft.capabilities.board.branch_entries import BranchEntries
-from weft.jobs.deferred_deletion import _delete_batch
+from weft.jobs.cleanup import _delete_batch
 from weft.storage.sql.database import Scope
 from weft.storage.sql.history import SqlLineStore
 
@@ -120,7 +120,7 @@ async def test_deferred_deletion_resumes_where_it_stopped(world: World, monkeypa
     await world.admin.call("knowledge.delete_domain", domain=HANDBOOK)
     left = await rows(world, "chunks")
     with monkeypatch.context() as patched:
-        patched.setattr("weft.jobs.deferred_deletion._delete_batch", _ending_after(2))
+        patched.setattr("weft.jobs.cleanup._delete_batch", _ending_after(2))
         await world.app.scheduler.drain("collections.delete")
     assert 0 < await rows(world, "chunks") < left
     other = await world.another_app()

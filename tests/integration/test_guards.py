@@ -19,8 +19,8 @@ from weft.capabilities.events.operations import Events, ReadEvents
 from weft.capabilities.events.webhooks.model import signed_headers
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import PermissionDenied, Rejected
+from weft.kernel.fields import new_id
 from weft.kernel.guards import ContentPiece, Guard, GuardedCall
-from weft.kernel.ids import new_id
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,7 +12,7 @@ from weft.jobs.history_pruning import HistoryPruner
 from weft.jobs.runner import LeaseRunner
 from weft.kernel.clock import DAY_MICROS
 from weft.kernel.identity import system_actor
-from weft.kernel.jobs import LEASE_MICROS, Progress
+from weft.kernel.ports import LEASE_MICROS, Progress
 from weft.storage.sql import pruning
 from weft.storage.sql.jobs import SqlJobStore
 from weft.testing.clock import FrozenClock

@@ -26,7 +26,7 @@ from weft.capabilities.knowledge.sources.model import (
     listing_fingerprint,
 )
 from weft.kernel.clock import to_micros
-from weft.kernel.ids import new_id
+from weft.kernel.fields import new_id
 from weft.providers.http_fetcher import HttpFetcher
 from weft.providers.local_folders import NamedFolders
 

@@ -10,8 +10,7 @@ from test_mcp_fast_path import ENVELOPE, ERAS, LEGACY, MODERN, both
 
 from support.correlation import BAGGAGE, DURING, HEADERS, META, TASK, TRACE, TRACEPARENT, TURN, events_of, the_event
 from support.team import opened
-from weft.kernel.correlation import NO_CORRELATION, Correlation
-from weft.kernel.trace_context import META_KEYS
+from weft.kernel.correlation import META_KEYS, NO_CORRELATION, Correlation
 
 if TYPE_CHECKING:
     from test_mcp_fast_path import Json, Served

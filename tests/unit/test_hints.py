@@ -9,8 +9,7 @@ import pytest
 
 import weft.errors
 from weft.app.registry import all_operations
-from weft.kernel.errors import WeftError
-from weft.kernel.hints import render_hint, tool_reference
+from weft.kernel.errors import WeftError, render_hint, tool_reference
 
 if TYPE_CHECKING:
     from weft.kernel.operation import Operation

@@ -8,26 +8,23 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from weft.app.allowed_operations import RegisteredOperations
 from weft.app.audit_writer import Auditor
 from weft.app.authentication import Authenticator
 from weft.app.background_jobs import background_jobs
-from weft.app.caches import Cache, CacheRegistry
-from weft.app.dispatch import CallContext, Dispatcher, authorise
+from weft.app.caches import BufferedReadCounts, Cache, CacheRegistry
+from weft.app.dispatch import CallContext, Dispatcher, RegisteredOperations, authorise
 from weft.app.event_feed import LiveFeed
 from weft.app.injection import Container, Singletons
 from weft.app.metrics import Metrics
 from weft.app.metrics_snapshot import MetricsSnapshot
 from weft.app.objects import Objects
 from weft.app.rate_limits import RateLimits
-from weft.app.read_counts import BufferedReadCounts
 from weft.app.registry import all_operations
 from weft.app.search.embedding_cache import CachedEmbeddings
 from weft.app.search.service import LowRelevanceReporter, SearchIndexes, rank
 from weft.app.session_acl_cache import SessionAclCache
 from weft.app.tenants import Tenants, default_plan
-from weft.app.transfer import Transfers
-from weft.app.uploads import Uploads
+from weft.app.transfer import Transfers, Uploads
 from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.agent_context.model import ContextLimits
 from weft.capabilities.events.model import SESSION_END_EVENTS, EventPage
@@ -41,8 +38,7 @@ from weft.capabilities.messages.transcript import Transcripts
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.stores import SearchStores
 from weft.jobs.backfill_vectors import VectorBackfill
-from weft.jobs.deferred_deletion import DeferredDeletion
-from weft.jobs.expiry import EXPIRE, EXPIRE_EVERY_SECONDS, Expiry
+from weft.jobs.cleanup import EXPIRE, EXPIRE_EVERY_SECONDS, DeferredDeletion, Expiry
 from weft.jobs.history_pruning import HistoryPruner
 from weft.jobs.ingestion import INGEST, Ingestion
 from weft.jobs.model_migration import ModelMigrations

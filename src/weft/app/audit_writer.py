@@ -9,7 +9,7 @@ import msgspec
 
 from weft.capabilities.access.audit import AuditRow
 from weft.kernel.clock import to_micros
-from weft.kernel.ids import new_ordered_id
+from weft.kernel.fields import new_ordered_id
 from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weft.storage.sql.database import Scope
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from weft.capabilities.metrics.operations import COLLECTION_INTERVAL
 from weft.jobs import ingestion, session_indexing, source_sync, webhook_delivery
 from weft.jobs.backfill_vectors import BACKFILL
-from weft.jobs.deferred_deletion import DELETE
-from weft.jobs.expiry import EXPIRE, EXPIRE_EVERY_SECONDS, EXPIRE_SOON_SECONDS
+from weft.jobs.cleanup import DELETE, EXPIRE, EXPIRE_EVERY_SECONDS, EXPIRE_SOON_SECONDS
 from weft.jobs.history_pruning import PRUNE
 from weft.jobs.model_migration import MIGRATE
 from weft.jobs.reindex import REINDEX

@@ -1,4 +1,4 @@
-"""In-process LRU caches with TTL and hit statistics."""
+"""In-process LRU caches with TTL and hit statistics, and buffered read counts."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 from weft.app.trends import CacheTotals
 from weft.capabilities.metrics.model import CacheStats
+from weft.storage.sql.board import SqlEntryStore
+from weft.storage.sql.database import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from weft.kernel.clock import Clock
+    from weft.storage.sql.database import Database, Transaction
 
 V = TypeVar("V")
 Level = Literal[1, 2]
+_MAX_BUFFERED = 50_000
 
 
 class CacheCounts(NamedTuple):
@@ -114,3 +118,33 @@ class CacheRegistry:
             cache_misses=totals.lookups - totals.hits,
             evictions=sum(count.evictions for _, count in counts),
         )
+
+
+class BufferedReadCounts:
+    """Read counts of board keys, buffered in memory and flushed periodically; a crash may lose a few."""
+
+    def __init__(self) -> None:
+        self._reads: dict[tuple[str, str, str], list[int]] = {}
+
+    def note(self, tenant: str, session_id: str, key: str, at: int) -> None:
+        noted = self._reads.get((tenant, session_id, key))
+        if noted is not None:
+            noted[0] += 1
+            noted[1] = at
+        elif len(self._reads) < _MAX_BUFFERED:
+            self._reads[tenant, session_id, key] = [1, at]
+
+    async def flush(self, database: Database) -> None:
+        reads, self._reads = self._reads, {}
+        for tenant in {tenant for tenant, _, _ in reads}:
+            of_tenant = [(s, k, count, at) for (t, s, k), (count, at) in reads.items() if t == tenant]
+
+            async def write_counts(
+                transaction: Transaction, of_tenant: list[tuple[str, str, int, int]] = of_tenant
+            ) -> None:
+                entries = SqlEntryStore(transaction)
+                # Sorted, so that two processes lock rows in the same order.
+                for session_id, key, count, at in sorted(of_tenant):
+                    await entries.add_reads(session_id, key, count, at)
+
+            await database.write(Scope(tenant), write_counts)

@@ -62,9 +62,8 @@ from weft.kernel.clock import Clock
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
-from weft.kernel.jobs import JobStore
+from weft.kernel.ports import Cooperative, JobStore, Transactions
 from weft.kernel.tokens import TokenCounters
-from weft.kernel.transactions import Cooperative, Transactions
 from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weft.storage.sql.agent_context import SqlSnapshotStore
 from weft.storage.sql.board import SqlConventionStore, SqlEntryStore

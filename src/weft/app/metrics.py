@@ -98,15 +98,15 @@ class Metrics(Collector):
         self._embeddings["hit"] += hits
         self._embeddings["miss"] += misses
 
-    def count_followed(self, items: int) -> None:
+    def count_indexed_items(self, items: int) -> None:
         """Count messages, keys and memories whose index entries were updated."""
         self._followed += items
 
-    def count_passed_over(self, items: int) -> None:
+    def count_skipped_items(self, items: int) -> None:
         """Count messages, keys and memories that cannot be chunked or embedded."""
         self._passed_over += items
 
-    def note_behind(self, events: int) -> None:
+    def set_index_lag(self, events: int) -> None:
         """Set the index lag in events, of the tenant with the largest."""
         self._behind = events
 
@@ -118,7 +118,7 @@ class Metrics(Collector):
         """Count document chunks that were added."""
         self._chunks += chunks
 
-    def note_pending_documents(self, documents: int) -> None:
+    def set_pending_documents(self, documents: int) -> None:
         """Set the number of documents waiting to be indexed."""
         self._pending_documents = documents
 

@@ -9,8 +9,8 @@ from weft.capabilities.access.model import DEFAULT_TENANT, Principal, new_key, n
 from weft.capabilities.knowledge.quotas import PLANS
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import Conflict, InvalidInput, NotFound
+from weft.kernel.fields import is_name
 from weft.kernel.identity import HIGHEST_CLEARANCE, Permission, PrincipalKind
-from weft.kernel.ids import is_name
 from weft.settings import InvalidSetting
 from weft.storage.sql.access import SqlAccessStore
 from weft.storage.sql.database import SYSTEM, Scope

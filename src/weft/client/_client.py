@@ -33,10 +33,9 @@ from weft.client._wire import (
     stream_target,
     unreachable,
 )
-from weft.kernel.correlation import NO_CORRELATION
+from weft.kernel.correlation import NO_CORRELATION, make_correlation, trace_headers
 from weft.kernel.errors import RateLimited, Unavailable
 from weft.kernel.events import Event
-from weft.kernel.trace_context import make_correlation, trace_headers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,8 +45,7 @@ if TYPE_CHECKING:
     from weft.capabilities.knowledge.document_operations import DocumentPut, FileOptions
     from weft.capabilities.transfer.export import ContextExported, ExportOptions
     from weft.capabilities.transfer.importer import ContextImported
-    from weft.kernel.correlation import Correlation
-    from weft.kernel.trace_context import CorrelationIds
+    from weft.kernel.correlation import Correlation, CorrelationIds
 
 
 class Client(Operations):

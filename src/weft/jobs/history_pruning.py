@@ -16,7 +16,7 @@ from weft.jobs.runner import LeaseLost
 from weft.kernel.clock import DAY_MICROS
 from weft.kernel.errors import WeftError
 from weft.kernel.identity import system_actor
-from weft.kernel.jobs import Progress
+from weft.kernel.ports import Progress
 from weft.storage.sql.jobs import SqlJobStore
 
 if TYPE_CHECKING:

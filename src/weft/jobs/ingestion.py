@@ -18,7 +18,7 @@ from weft.jobs.backfill_vectors import ModelVectors
 from weft.jobs.runner import attempt, renewing
 from weft.jobs.scheduler import Work
 from weft.kernel.errors import Unavailable, WeftError
-from weft.kernel.ids import new_id
+from weft.kernel.fields import new_id
 from weft.kernel.thread_pools import DOCUMENT_THREADS
 from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.knowledge import documents_pending, release_all, tenants_with_pending
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from weft.capabilities.knowledge.ingestion import ClaimedDocument
     from weft.capabilities.knowledge.model import Document
     from weft.jobs.scheduler import JobQueue
-    from weft.kernel.metrics import JobMetrics
+    from weft.kernel.ports import JobMetrics
     from weft.storage.sql.database import Database
     from weft.storage.sql.unit_of_work import Injector
 
@@ -106,7 +106,7 @@ class Ingestion:
         now = asyncio.get_running_loop().time()
         if now >= self._count_at:
             self._count_at = now + _COUNT_EVERY_SECONDS
-            self._metrics.note_pending_documents(await self._database.read(SYSTEM, documents_pending, heavy=True))
+            self._metrics.set_pending_documents(await self._database.read(SYSTEM, documents_pending, heavy=True))
 
     async def _index(self, tenant: str, queued: QueuedDocument) -> bool:
         self._has_claimed = True

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from weft.capabilities.knowledge.ingestion import IngestTransaction
 from weft.jobs.scheduler import Work
-from weft.kernel.ids import new_id
-from weft.kernel.jobs import Progress
+from weft.kernel.fields import new_id
+from weft.kernel.ports import Progress
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.jobs import SqlJobStore
 from weft.storage.sql.knowledge import tenants_reindexing

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import WeftError
-from weft.kernel.ids import new_id
-from weft.kernel.jobs import LEASE_MICROS, Progress
+from weft.kernel.fields import new_id
+from weft.kernel.ports import LEASE_MICROS, Progress
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.jobs import SqlJobStore, tenants_with_due
 from weft.storage.sql.unit_of_work import logged_write

@@ -18,7 +18,7 @@ from weft.capabilities.search.session_indexing.indexer import EVENTS_AT_ONCE, TE
 from weft.capabilities.search.session_indexing.item_text import chunks_of
 from weft.jobs.backfill_vectors import ModelVectors
 from weft.jobs.scheduler import Work
-from weft.kernel.jobs import Progress
+from weft.kernel.ports import Progress
 from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.embeddings import SqlTenantModelStore
 from weft.storage.sql.events import SqlEventStore
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from weft.capabilities.search.session_indexing.indexer import IndexingRound, ItemChange
     from weft.jobs.runner import Lease, LeaseRunner
     from weft.jobs.scheduler import JobQueue
-    from weft.kernel.metrics import JobMetrics
+    from weft.kernel.ports import JobMetrics
     from weft.storage.sql.database import Transaction
     from weft.storage.sql.unit_of_work import Injector
 
@@ -90,7 +90,7 @@ class SessionIndexing:
     async def due(self, _queue: JobQueue) -> list[Work]:
         """Return the tenants with unindexed events, and those that are reindexed."""
         database, now = self._runner.database, self._runner.now
-        self._metrics.note_behind(await database.read(SYSTEM, most_behind))
+        self._metrics.set_index_lag(await database.read(SYSTEM, most_behind))
         behind = await database.read(SYSTEM, lambda tx: tenants_behind(tx, now))
         reindexed = await database.read(SYSTEM, lambda tx: tenants_reindexing(tx, now))
         self.poll_seconds = _POLL_SOON_SECONDS if reindexed else _POLL_SECONDS
@@ -160,7 +160,7 @@ class SessionIndexing:
         if not await lease.write(lambda tx: self._put(tx, job, step, written)):
             return True
         self._tries.pop((tenant, job), None)
-        self._metrics.count_followed(len(written))
+        self._metrics.count_indexed_items(len(written))
         return found.more and (job == FOLLOWING or self._may_continue(tenant, written))
 
     def _may_continue(self, tenant: str, written: Sequence[Written]) -> bool:
@@ -229,7 +229,7 @@ class SessionIndexing:
         return [[] if is_one else some for some, is_one in zip(chunked, is_refused, strict=True)]
 
     def _skip(self, tenant: str, subjects: Sequence[IndexItem], why: str) -> None:
-        self._metrics.count_passed_over(len(subjects))
+        self._metrics.count_skipped_items(len(subjects))
         for subject in subjects:
             _log.warning(why, extra={"fields": {"tenant": tenant, "source": subject.source, "place": subject.place}})
 

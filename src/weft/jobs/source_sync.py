@@ -36,8 +36,8 @@ from weft.capabilities.knowledge.sources.sync import (
 from weft.jobs.runner import LeaseLost
 from weft.jobs.scheduler import Work
 from weft.kernel.errors import InvalidInput, Unavailable, WeftError
+from weft.kernel.fields import is_name
 from weft.kernel.guards import GuardedCall
-from weft.kernel.ids import is_name
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.knowledge_sources import SqlSourceStore, sources_to_look_at
 from weft.storage.sql.unit_of_work import SystemTransactions, logged_write

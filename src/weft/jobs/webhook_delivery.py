@@ -21,7 +21,7 @@ from weft.capabilities.records.event_classes import CloudEvent
 from weft.jobs.scheduler import Work
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import WeftError
-from weft.kernel.ids import new_id
+from weft.kernel.fields import new_id
 from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.unit_of_work import CallerTransactions, SystemTransactions
 from weft.storage.sql.webhooks import release_all, webhooks_waiting
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from weft.jobs.scheduler import JobQueue
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
-    from weft.kernel.metrics import JobMetrics
+    from weft.kernel.ports import JobMetrics
     from weft.storage.sql.database import Database
     from weft.storage.sql.unit_of_work import Injector
 

@@ -1,4 +1,4 @@
-"""Base classes of all errors.
+"""Base classes of all errors, and their hints.
 
 WeftError
 ├── NotFound      404  the resource does not exist, or is not visible to this caller
@@ -8,16 +8,31 @@ WeftError
 └── Unavailable   503  Weft cannot answer now; a retry may succeed
 
 The five kinds decide how each transport answers. Their subclasses are defined in the capability that raises them and
-carry a stable ``code``, a ``hint`` for the next step (see kernel/hints.py) and ``related`` tools.
+carry a stable ``code``, a ``hint`` for the next step and ``related`` tools.
+
+A hint names operations in backticks: "List them with `session.list`." That is the name of the method of the Python
+client and of the operation in the OpenAPI document. Other interfaces replace it: MCP with tool and action, the command
+line with the command.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+import re
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from weft.kernel.operation import Operation, Registry
+
 Severity = Literal["warning", "error", "critical"]
+# Above this number of names a list is more useful than a guess, and comparing them takes too long.
+MAX_COMPARED = 200
+_MAX_MATCHES = 5
+_MIN_SIMILARITY = 0.5
+_REFERENCE = re.compile(r"`([a-z_]+\.[a-z_]+)`")
 
 
 class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,3 +231,23 @@ class InternalError(WeftError):
 
     severity = "critical"
     recoverable = False
+
+
+def render_hint(hint: str, registry: Registry, name: Callable[[Operation], str]) -> str:
+    """Return a hint in which operations are called by ``name``; what names no operation stays as it is."""
+    if "`" not in hint:
+        return hint
+    known = {operation.name: operation for operation in registry}
+    return _REFERENCE.sub(lambda found: name(known[found[1]]) if found[1] in known else found[0], hint)
+
+
+def tool_reference(operation: Operation) -> str:
+    """Return what agents call: the tool, with its action if it has several."""
+    return operation.tool if operation.action is None else f"{operation.tool} (action {operation.action})"
+
+
+def close_names(name: str, known: Sequence[str]) -> list[str]:
+    """Return the known names that are most similar to a mistyped one, best first."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only for errors
+
+    return get_close_matches(name, known, n=_MAX_MATCHES, cutoff=_MIN_SIMILARITY)

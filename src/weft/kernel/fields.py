@@ -1,12 +1,36 @@
-"""Field types that many requests share."""
+"""Field types that many requests share, and new ids: random where they must not be guessable, else time-ordered."""
 
 from __future__ import annotations
 
+import re
+import secrets
+import time
 from typing import Annotated
 
 import msgspec
 
-from weft.kernel.ids import NAME_PATTERN
+# Names are used in paths, keys and URIs: no separators, no dots, nothing that a shell or file system interprets.
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z"
+_NAME = re.compile(NAME_PATTERN)
+
+
+def is_name(text: str) -> bool:
+    return _NAME.match(text) is not None
+
+
+def new_session_id() -> str:
+    return f"session_{secrets.token_hex(8)}"
+
+
+def new_id(prefix: str) -> str:
+    """Return an unguessable id, such as a key id or a token id."""
+    return f"{prefix}_{secrets.token_hex(8)}"
+
+
+def new_ordered_id() -> str:
+    """Return an id that sorts by creation time and never repeats."""
+    return f"{time.time_ns():016x}{secrets.token_hex(6)}"
+
 
 ONE_LINE = r"^[^\x00-\x1f\x7f]*\Z"
 # What a text must be to match a pattern, in the words of an error message.

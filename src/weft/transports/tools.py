@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from weft.app.allowed_operations import may_use
+from weft.app.dispatch import may_use
 from weft.kernel.errors import InvalidInput, UnknownOperation
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, SessionUse

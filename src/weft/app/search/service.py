@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from weft.kernel.clock import Clock
     from weft.kernel.events import NewEvent
     from weft.kernel.identity import Actor
-    from weft.kernel.transactions import Transactions
+    from weft.kernel.ports import Transactions
     from weft.storage.sql.database import Database, Transaction
 
 # Every search checks at most this many unindexed events for its caller.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from weft.capabilities.access.model import actor_for, parse_key
 from weft.kernel.errors import AuthenticationError, InvalidApiKey, TokenExpired
-from weft.kernel.ids import is_name
+from weft.kernel.fields import is_name
 
 if TYPE_CHECKING:
     from weft.capabilities.access.model import PresentedKey, Principal, StoredKey

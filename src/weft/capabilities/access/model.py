@@ -11,8 +11,8 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from weft.kernel.errors import Conflict, NotFound, Rejected
+from weft.kernel.fields import NAME_PATTERN, is_name, new_id
 from weft.kernel.identity import Actor, Permission, PrincipalKind
-from weft.kernel.ids import NAME_PATTERN, is_name, new_id
 
 DEFAULT_TENANT = "default"
 KEY_PREFIX = "weft"

@@ -36,9 +36,8 @@ from weft.capabilities.access.model import (
 from weft.capabilities.access.store import AccessStore, TokenCodec
 from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weft.kernel.errors import AuthenticationError, InvalidApiKey, PermissionDenied
-from weft.kernel.fields import Fraction, ShortText
+from weft.kernel.fields import Fraction, ShortText, new_id
 from weft.kernel.identity import Actor, Permission, PrincipalKind, participant_name
-from weft.kernel.ids import new_id
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, Success, operation
 
 MinScore = Annotated[

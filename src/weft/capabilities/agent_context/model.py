@@ -20,7 +20,7 @@ from weft.capabilities.history.store import SESSION_HOLDER, Rule
 from weft.capabilities.object_storage.model import Pointer
 from weft.kernel.clock import DAY_MICROS
 from weft.kernel.errors import Conflict, ContentTooLarge, Forbidden, InvalidInput, NotFound
-from weft.kernel.ids import is_name
+from weft.kernel.fields import is_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -45,11 +45,10 @@ from weft.capabilities.sessions.model import (
     lock_active_session,
 )
 from weft.kernel.clock import from_micros, optional_datetime
-from weft.kernel.errors import PermissionDenied
-from weft.kernel.hints import MAX_COMPARED, close_names
+from weft.kernel.errors import MAX_COMPARED, PermissionDenied, close_names
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Effect, RateClass, Request, Response, Success, operation
-from weft.kernel.transactions import Transactions
+from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -40,7 +40,7 @@ from weft.kernel.fields import Count, Name, Reason, Step
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.json_input import Metadata, encode_json_field, metadata_json
 from weft.kernel.operation import Effect, RateClass, Request, Response, Success, operation
-from weft.kernel.transactions import Transactions
+from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

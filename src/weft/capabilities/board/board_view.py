@@ -12,9 +12,9 @@ from weft.capabilities.history.model import LATEST, SnapshotNotFound, VersionPru
 from weft.capabilities.history.revisions import find_snapshot, snapshots_of
 from weft.capabilities.history.three_way import state_by_key
 from weft.capabilities.sessions.model import line_of
-from weft.kernel.hints import MAX_COMPARED, close_names
+from weft.kernel.errors import MAX_COMPARED, close_names
+from weft.kernel.fields import is_name
 from weft.kernel.identity import ANYONE
-from weft.kernel.ids import is_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

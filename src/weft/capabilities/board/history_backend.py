@@ -14,7 +14,7 @@ from weft.capabilities.history.line_kinds import LineKind
 from weft.capabilities.history.model import MAIN, branch_of, line_name, no_line
 from weft.capabilities.history.store import Rule
 from weft.capabilities.sessions.model import SessionArchived, SessionNotFound, line_of, session_of
-from weft.kernel.ids import is_name
+from weft.kernel.fields import is_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,8 +14,8 @@ from weft.capabilities.history.store import CheckoutStore, LineStore
 from weft.capabilities.sessions.model import Session, find_session, line_of, lock_active_session
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, to_micros
+from weft.kernel.errors import close_names
 from weft.kernel.events import Outbox
-from weft.kernel.hints import close_names
 from weft.kernel.identity import Actor
 from weft.kernel.tokens import TokenCounters
 

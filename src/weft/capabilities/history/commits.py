@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from weft.capabilities.history.model import SnapshotExists, Tag
 from weft.kernel.errors import InvalidInput
-from weft.kernel.ids import is_name
+from weft.kernel.fields import is_name
 
 if TYPE_CHECKING:
     from weft.capabilities.history.model import Commit, Head

@@ -18,7 +18,7 @@ from weft.capabilities.history.service import History, visible_state
 from weft.capabilities.history.three_way import same_content
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
-from weft.kernel.transactions import Transactions
+from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

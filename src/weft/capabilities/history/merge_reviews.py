@@ -40,7 +40,7 @@ from weft.kernel.errors import Forbidden, InvalidInput, NotFound, PermissionDeni
 from weft.kernel.fields import Name, Reason
 from weft.kernel.identity import Actor, Permission, PrincipalKind
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
-from weft.kernel.transactions import Transactions
+from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

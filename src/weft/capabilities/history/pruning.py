@@ -14,8 +14,8 @@ from weft.capabilities.history.retention_rules import Pruning, describe_rule, pr
 from weft.capabilities.history.store import Limits, LineStore, PruneCursor, PruningLog, RetentionRules
 from weft.kernel.clock import DAY_MICROS, Clock, to_micros
 from weft.kernel.events import NewEvent, Outbox
+from weft.kernel.fields import new_ordered_id
 from weft.kernel.identity import PERMISSION, Permission
-from weft.kernel.ids import new_ordered_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

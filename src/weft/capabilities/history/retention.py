@@ -24,7 +24,7 @@ from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import InvalidInput
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
-from weft.kernel.transactions import Transactions
+from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import structs
 
 from weft.kernel.errors import Conflict, NotFound
-from weft.kernel.ids import new_ordered_id
+from weft.kernel.fields import new_ordered_id
 
 if TYPE_CHECKING:
     from weft.capabilities.history.line_backend import LockedLine

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from weft.capabilities.history.model import EMPTY, LATEST, Point, VersionNotFound
-from weft.kernel.fields import MAX_INT
-from weft.kernel.ids import is_name
+from weft.kernel.fields import MAX_INT, is_name
 
 if TYPE_CHECKING:
     from weft.capabilities.history.model import Tag

@@ -16,7 +16,7 @@ from weft.capabilities.object_storage.model import ObjectDamaged, ObjectMissing,
 from weft.capabilities.object_storage.staging import Staging
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
-from weft.kernel.transactions import Transactions
+from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -35,7 +35,7 @@ from weft.capabilities.knowledge.quotas import QuotaExceeded
 from weft.kernel.errors import InvalidInput
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Effect, Operation, Request, Response, shared_fields
-from weft.kernel.transactions import Transactions
+from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

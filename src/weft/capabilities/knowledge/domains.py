@@ -13,8 +13,8 @@ from weft.capabilities.knowledge.model import Domain, DomainNotFound, can_see
 from weft.capabilities.knowledge.quotas import KnowledgeLimits, Plan
 from weft.capabilities.knowledge.store import DomainStore, PlanStore
 from weft.kernel.clock import Clock, to_micros
+from weft.kernel.errors import MAX_COMPARED, close_names
 from weft.kernel.events import NewEvent, Outbox
-from weft.kernel.hints import MAX_COMPARED, close_names
 from weft.kernel.identity import CLEARANCE, Actor
 
 

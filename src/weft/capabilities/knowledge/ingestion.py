@@ -28,7 +28,7 @@ from weft.capabilities.knowledge.store import DocumentStore, DomainStore, PlanSt
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
-from weft.kernel.jobs import LEASE_MICROS
+from weft.kernel.ports import LEASE_MICROS
 
 # Attempts without progress before a document fails: one that crashes the process must not do so forever.
 MAX_ATTEMPTS = 2

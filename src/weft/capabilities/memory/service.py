@@ -40,8 +40,8 @@ from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.sessions.model import Session, find_session, lock_active_session
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, to_micros
+from weft.kernel.errors import MAX_COMPARED, close_names
 from weft.kernel.events import NewEvent, Outbox
-from weft.kernel.hints import MAX_COMPARED, close_names
 from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from weft.capabilities.messages.model import MOST_CHARACTERS, Message, MessageNo
 from weft.capabilities.messages.store import MessagePages
 from weft.capabilities.messages.transcript import MessageDraft, MessagePage, Transcripts, TranscriptWriter
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
-from weft.kernel.caching import memory_size
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import ContentTooLarge, PermissionDenied
 from weft.kernel.fields import Count, Name, Ordinal
 from weft.kernel.identity import Permission
 from weft.kernel.json_input import Metadata, metadata_json, raw_json
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.ports import memory_size
 
 _FAR = 5_000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from weft.kernel.caching import ValueCache
+from weft.kernel.ports import ValueCache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -28,8 +28,7 @@ from weft.capabilities.sessions.model import SessionArchived, SessionId, Session
 from weft.kernel.clock import from_micros
 from weft.kernel.correlation import NativeId
 from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
-from weft.kernel.fields import Name
-from weft.kernel.ids import new_id
+from weft.kernel.fields import Name, new_id
 from weft.kernel.json_input import METADATA_BYTES, encode_json_field
 from weft.kernel.operation import Request, Response
 

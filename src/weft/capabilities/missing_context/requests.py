@@ -42,7 +42,7 @@ from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.identity import Actor
 from weft.kernel.json_input import encode_json_field, metadata_json
 from weft.kernel.operation import Effect, Request, Response
-from weft.kernel.transactions import Transactions
+from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
     from weft.capabilities.access.model import Principal

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from weft.kernel.errors import Conflict, NotFound, Unavailable
-from weft.kernel.ids import is_name
+from weft.kernel.fields import is_name
 
 _PLACE = re.compile(r"(?P<tenant>[^/]+)/(?P<owner>[^/]+)/(?P<sha256>[0-9a-f]{64})\Z")
 _MICROSECONDS: Final = 1_000_000

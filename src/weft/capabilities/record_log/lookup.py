@@ -56,8 +56,8 @@ from weft.capabilities.sessions.model import find_session
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import from_micros, to_micros
 from weft.kernel.errors import NotFound
+from weft.kernel.fields import is_name
 from weft.kernel.identity import PRINCIPAL, Actor
-from weft.kernel.ids import is_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -39,7 +39,7 @@ from weft.kernel.errors import InvalidInput, NotFound, Rejected
 from weft.kernel.identity import Actor
 from weft.kernel.json_input import encode_json_field
 from weft.kernel.operation import Effect, Request
-from weft.kernel.transactions import Transactions
+from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
     from weft.capabilities.history.model import Version

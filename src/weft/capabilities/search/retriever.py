@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from weft.capabilities.search.scope import RequestedScope
     from weft.capabilities.search.stores import SearchStores
     from weft.kernel.identity import Actor
-    from weft.kernel.transactions import Transactions
+    from weft.kernel.ports import Transactions
 
 # Expired items, and those of a session being deleted, stay in the collection for a short time. So many of what is
 # nearest to a question are read to tell what is gone, so often.

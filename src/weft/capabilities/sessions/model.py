@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 
 from weft.capabilities.history.model import trunk_of
-from weft.kernel.errors import Conflict, NotFound
-from weft.kernel.fields import Name
-from weft.kernel.hints import MAX_COMPARED, close_names
+from weft.kernel.errors import MAX_COMPARED, Conflict, NotFound, close_names
+from weft.kernel.fields import Name, is_name
 from weft.kernel.identity import ANYONE, PRINCIPAL
-from weft.kernel.ids import is_name
 
 if TYPE_CHECKING:
     from weft.capabilities.history.model import Head

@@ -24,9 +24,8 @@ from weft.capabilities.sessions.store import SessionCursor, SessionStore
 from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weft.kernel.errors import InvalidInput
 from weft.kernel.events import NewEvent, Outbox
-from weft.kernel.fields import Name, ShortText
+from weft.kernel.fields import Name, ShortText, new_session_id
 from weft.kernel.identity import Actor, Permission
-from weft.kernel.ids import new_session_id
 from weft.kernel.json_input import Metadata, checked_metadata
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
 

@@ -34,9 +34,8 @@ from weft.capabilities.transfer.policies import TenantPolicies
 from weft.kernel.clock import Clock, from_micros
 from weft.kernel.correlation import NativeId
 from weft.kernel.errors import ContentTooLarge, Forbidden, InvalidInput, NotFound
-from weft.kernel.fields import Name
+from weft.kernel.fields import Name, new_id
 from weft.kernel.identity import ANYONE, PRINCIPAL, Actor, Permission
-from weft.kernel.ids import new_id
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
 if TYPE_CHECKING:

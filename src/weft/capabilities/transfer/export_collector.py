@@ -47,7 +47,7 @@ from weft.capabilities.transfer.bundle_format import BundleContent, BundleSnapsh
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import Forbidden, NotFound
 from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
-from weft.kernel.transactions import Cooperative
+from weft.kernel.ports import Cooperative
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterable, Sequence

@@ -28,7 +28,7 @@ from weft.capabilities.transfer.validate_bundle import EntryWithContent, decode_
 from weft.kernel.clock import Clock, from_micros, to_micros
 from weft.kernel.events import Event, NewEvent, Outbox, StoredEvent
 from weft.kernel.identity import Actor
-from weft.kernel.transactions import Cooperative
+from weft.kernel.ports import Cooperative
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Sequence

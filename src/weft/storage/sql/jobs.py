@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.kernel.jobs import Progress
+from weft.kernel.ports import Progress
 
 if TYPE_CHECKING:
     from weft.storage.sql.database import Transaction

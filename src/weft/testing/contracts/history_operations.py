@@ -9,7 +9,7 @@ from weft.capabilities.history.model import Tag
 from weft.capabilities.history.retention_rules import Pruning, StoredRule
 from weft.capabilities.history.reviews import ConflictHashes, Review, ReviewState
 from weft.capabilities.history.store import Rule, SnapshotPosition
-from weft.kernel.jobs import Progress
+from weft.kernel.ports import Progress
 from weft.testing.contracts.stores import ContractStores
 
 LINE, SOURCE = "board:s1", "board:s1@try"

@@ -30,7 +30,7 @@ from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.transfer.policies import PolicyStore
 from weft.kernel.events import Outbox
-from weft.kernel.jobs import JobStore
+from weft.kernel.ports import JobStore
 
 
 class ContractStores(Protocol):

@@ -9,8 +9,7 @@ import click
 import msgspec
 
 from weft.kernel.clock import SystemClock
-from weft.kernel.errors import Forbidden, Unavailable, WeftError
-from weft.kernel.hints import render_hint
+from weft.kernel.errors import Forbidden, Unavailable, WeftError, render_hint
 from weft.transports.cli.render import cell, escape_controls
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 
 import click
 
-from weft.kernel.ids import is_name
+from weft.kernel.fields import is_name
 from weft.transports.cli.base import Command
 from weft.transports.cli.completion import complete_name
 

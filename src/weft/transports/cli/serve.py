@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from weft.kernel.correlation import make_correlation
 from weft.kernel.errors import Unavailable
-from weft.kernel.trace_context import make_correlation
 from weft.transports.cli.base import Command
 from weft.transports.cli.completion import complete_name
 

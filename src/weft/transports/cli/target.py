@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from weft.kernel.trace_context import is_traceparent, make_correlation
+from weft.kernel.correlation import is_traceparent, make_correlation
 from weft.settings import Settings
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from weft.app.app import App
     from weft.app.authentication import Credential
     from weft.client import Client
+    from weft.kernel.correlation import CorrelationIds
     from weft.kernel.operation import Operation, Response
-    from weft.kernel.trace_context import CorrelationIds
     from weft.open import Weft
 
 # Operations whose results depend on a job: on a data folder without a server, searching is what keeps the index fresh.

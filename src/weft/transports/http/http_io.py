@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from weft.app.dispatch import CallContext
-from weft.kernel.correlation import NO_CORRELATION
+from weft.kernel.correlation import BAGGAGE, NO_CORRELATION, TRACEPARENT, ids_from_headers, is_sampled, with_ids
 from weft.kernel.errors import AuthenticationError, ContentTooLarge, InvalidInput, RateLimited, WeftError
-from weft.kernel.trace_context import BAGGAGE, TRACEPARENT, ids_from_headers, is_sampled, with_ids
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -20,10 +20,9 @@ from msgspec import structs
 from weft.app.dispatch import CallContext
 from weft.capabilities.history.line_kinds import SESSION, line_kinds, name_in
 from weft.capabilities.sessions.model import SessionNotFound
-from weft.kernel.correlation import NO_CORRELATION
+from weft.kernel.correlation import NO_CORRELATION, TRACEPARENT, ids_from_meta, is_native_id, is_sampled, with_ids
 from weft.kernel.errors import NotFound, WeftError
 from weft.kernel.fields import MAX_INT
-from weft.kernel.trace_context import TRACEPARENT, ids_from_meta, is_native_id, is_sampled, with_ids
 from weft.transports.resources import Resource, parse_uri
 from weft.transports.tools import LINE_FIELDS
 

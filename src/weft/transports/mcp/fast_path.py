@@ -23,8 +23,8 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from msgspec import UNSET, Raw, Struct, UnsetType
 from pydantic import ValidationError
 
+from weft.kernel.correlation import META_KEYS
 from weft.kernel.operation import Effect
-from weft.kernel.trace_context import META_KEYS
 from weft.transports.http.http_io import send_json
 from weft.transports.mcp.caller import connection_of
 from weft.transports.mcp.tool_calls import ToolCalls

@@ -12,7 +12,7 @@ from weft.app.dispatch import CallContext
 from weft.capabilities.sessions.model import SessionNotFound
 from weft.kernel.correlation import NO_CORRELATION
 from weft.kernel.errors import WeftError
-from weft.kernel.ids import is_name
+from weft.kernel.fields import is_name
 from weft.transports.http.http_io import arrival_of, send_error
 from weft.transports.mcp.caller import McpCaller, WeftUser
 from weft.transports.mcp.connection_limits import OpenConnections

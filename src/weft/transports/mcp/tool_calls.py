@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import structs
 
 from weft.capabilities.sessions.model import ALL_SESSIONS
-from weft.kernel.errors import WeftError
-from weft.kernel.hints import render_hint, tool_reference
+from weft.kernel.errors import WeftError, render_hint, tool_reference
 from weft.kernel.operation import SessionUse
 from weft.transports.http.http_io import error_body
 from weft.transports.tools import works_in_session

@@ -19,7 +19,7 @@ from weft.capabilities.records.event_classes import to_cloud_event
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import NewEvent, Outbox
 from weft.kernel.identity import PERMISSION, Actor, Permission
-from weft.kernel.jobs import LEASE_MICROS
+from weft.kernel.ports import LEASE_MICROS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -33,9 +33,8 @@ from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weft.kernel.errors import InvalidInput
 from weft.kernel.events import NewEvent, Outbox
-from weft.kernel.fields import Count, Ordinal, ShortText
+from weft.kernel.fields import Count, Ordinal, ShortText, new_id
 from weft.kernel.identity import ANYONE, Actor, Permission
-from weft.kernel.ids import new_id
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
 
 

@@ -36,8 +36,8 @@ from weft.capabilities.knowledge.sources.store import SourceControl
 from weft.capabilities.knowledge.sources.sync import SourceDocuments, SourceSync
 from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import InvalidInput
+from weft.kernel.fields import new_id
 from weft.kernel.identity import ANYONE, Actor
-from weft.kernel.ids import new_id
 from weft.kernel.operation import Effect, Request, Response, shared_fields
 
 _ONE_PLACE = "With the kind folder give folder, with the kind url give url, with the kind hook neither."

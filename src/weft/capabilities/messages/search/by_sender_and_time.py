@@ -14,9 +14,8 @@ from weft.capabilities.messages.transcript import MessagePage, Transcripts
 from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import InvalidInput
-from weft.kernel.fields import Count
+from weft.kernel.fields import Count, is_name
 from weft.kernel.identity import Permission
-from weft.kernel.ids import is_name
 from weft.kernel.json_input import encode_json_field
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 

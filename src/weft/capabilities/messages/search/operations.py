@@ -16,7 +16,7 @@ from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.json_input import encode_json_field
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
-from weft.kernel.transactions import Transactions
+from weft.kernel.ports import Transactions
 
 _SCOPES: dict[str, tuple[Visibility, ...]] = {
     "all": (),

@@ -25,10 +25,9 @@ from weft.capabilities.messages.search.inverted_index import Index, metadata_tex
 from weft.capabilities.messages.search.snippets import Previews
 from weft.capabilities.messages.search.time_slices import Pace, TimeSlices
 from weft.capabilities.messages.transcript import Transcripts
-from weft.kernel.caching import ValueCache, memory_size
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Response
-from weft.kernel.transactions import Transactions
+from weft.kernel.ports import Transactions, ValueCache, memory_size
 
 if TYPE_CHECKING:
     from weft.capabilities.messages.model import AudienceCount

@@ -11,8 +11,8 @@ from weft.capabilities.records.record_ids import MessageItemId, SurfaceId
 from weft.capabilities.records.recorder import Recorder
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 from weft.capabilities.sessions.store import SessionStore
+from weft.kernel.fields import new_id
 from weft.kernel.identity import ANYONE, PRINCIPAL
-from weft.kernel.ids import new_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

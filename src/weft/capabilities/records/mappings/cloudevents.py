@@ -15,8 +15,8 @@ from weft.capabilities.records.refs import CloudEventsMapping, OpenTelemetryMapp
 from weft.capabilities.records.validation import parse_record
 from weft.capabilities.records.validation_errors import InvalidRecord
 from weft.capabilities.records.vocabulary import EVENT_CLASSES, SCHEMA_VERSION, EventClass
+from weft.kernel.correlation import is_traceparent
 from weft.kernel.errors import InvalidInput
-from weft.kernel.trace_context import is_traceparent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping as Object

@@ -8,8 +8,8 @@ from msgspec import UNSET
 
 from weft.capabilities.records.mappings.natives import build_part
 from weft.capabilities.records.refs import Link, OpenTelemetryMapping
+from weft.kernel.correlation import ids_from_headers
 from weft.kernel.errors import InvalidInput
-from weft.kernel.trace_context import ids_from_headers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping as Object

@@ -12,11 +12,11 @@ from weft.capabilities.records.record_ids import MessageItemId, VersionId
 from weft.capabilities.search.items import VERSION_OF_MESSAGES, MemoryKey, item_of_key, version_of
 from weft.capabilities.sessions.model import line_of, session_of
 from weft.kernel.identity import PRINCIPAL
-from weft.kernel.jobs import Progress
+from weft.kernel.ports import Progress
 
 if TYPE_CHECKING:
     from weft.kernel.events import StoredEvent
-    from weft.kernel.jobs import JobStore
+    from weft.kernel.ports import JobStore
 
 # The names of this work among the jobs of a tenant: going on with the log, and going back through what it told before.
 FOLLOWING = "sessions.follow"

@@ -10,8 +10,8 @@ from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS
 from weft.capabilities.knowledge.domain_operations import Afresh, DomainView, start_reindex
 from weft.capabilities.search.session_indexing.cursor import REINDEXING, ReindexRange, go_back, left_of
 from weft.kernel.identity import Permission
-from weft.kernel.jobs import JobStore
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.ports import JobStore
 
 
 class ReindexAll(Request):

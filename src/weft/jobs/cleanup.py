@@ -1,34 +1,43 @@
-"""Expiry of board keys and memories: writes tombstones for expired keys, so that subscribers get an event.
+"""Cleanup: expiry of board keys and memories, and deferred deletion of collections.
 
-Reads and writes do not depend on it: an expired key is hidden from the moment it expires.
+Expiry writes tombstones, so that subscribers get an event; reads hide a key from the time it expires. Deferred deletion
+removes rows in small batches, so that writers never wait for long.
 """
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
 from weft.capabilities.board.service import Boards
 from weft.capabilities.history.model import MAIN, branch_of
+from weft.capabilities.indexing.collections.model import collection_domain
 from weft.capabilities.memory.model import scope_of
 from weft.capabilities.memory.service import Memories
 from weft.capabilities.sessions.model import session_of
 from weft.jobs.runner import attempt
 from weft.kernel.clock import to_micros
 from weft.kernel.identity import system_actor
+from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import Scope
+from weft.storage.sql.deferred_deletions import SqlClearings
 from weft.storage.sql.history import SqlLineStore
+from weft.storage.sql.knowledge import SqlDomainStore
 from weft.storage.sql.tenants import lines_to_expire
 from weft.storage.sql.unit_of_work import logged_write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from weft.jobs.runner import Lease, LeaseRunner
     from weft.kernel.clock import Clock
     from weft.kernel.events import NewEvent
     from weft.storage.sql.database import Database, Transaction
+    from weft.storage.sql.deferred_deletions import Deleted
     from weft.storage.sql.unit_of_work import Injector
 
+DELETE = "collections.delete"
 EXPIRE = "keys.expire"
 # While a subscriber waits for events.
 EXPIRE_SOON_SECONDS = 0.5
@@ -73,3 +82,40 @@ class Expiry:
         else:
             await self._injector.build(Memories, actor, transaction).expire_entries(memory)
         return transaction.published
+
+
+class DeferredDeletion:
+    """Deletes what a tenant has deleted, batch by batch."""
+
+    def __init__(self, runner: LeaseRunner) -> None:
+        self._runner = runner
+
+    async def run(self, tenant: str) -> None:
+        await self._runner.run(tenant, DELETE, self._delete_all)
+
+    async def _delete_all(self, lease: Lease) -> None:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        while await lease.write(_delete_batch):
+            await lease.rest(started)
+            started = loop.time()
+
+
+async def _delete_batch(transaction: Transaction) -> bool:
+    """Delete some rows; False if there were none."""
+    pending = SqlClearings(transaction)
+    deleted = await pending.next()
+    if deleted is None:
+        return False
+    if not await _has_more(transaction, deleted):
+        await pending.drop(deleted)
+    return True
+
+
+async def _has_more(transaction: Transaction, deleted: Deleted) -> bool:
+    collections = SqlCollectionStore(transaction)
+    if deleted.place:
+        return await collections.clear_place(*deleted)
+    domain = collection_domain(deleted.collection)
+    documents = domain is not None and await SqlDomainStore(transaction).clear(domain)
+    return await collections.clear(deleted.collection) or documents

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.correlation import BAGGAGE, DURING, META, SPAN, TASK, TRACE, TRACEPARENT, TURN
-from weft.kernel.correlation import NO_CORRELATION, Correlation, NativeId
-from weft.kernel.errors import InvalidInput
-from weft.kernel.trace_context import (
+from weft.kernel.correlation import (
+    NO_CORRELATION,
+    Correlation,
+    NativeId,
     ids_from_headers,
     ids_from_meta,
     is_native_id,
@@ -19,6 +20,7 @@ from weft.kernel.trace_context import (
     trace_headers,
     with_ids,
 )
+from weft.kernel.errors import InvalidInput
 
 pytestmark = pytest.mark.req("AC-12")
 NAMES = [name for name in Correlation.__struct_fields__ if not name.startswith(("trace_", "span_", "mcp_", "jsonrpc_"))]

@@ -1,0 +1,124 @@
+"""Ports that several slices share: transactions, jobs, caches and counters of background work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Hashable
+
+    from weft.kernel.identity import Actor
+
+T = TypeVar("T")
+N_co = TypeVar("N_co", covariant=True)
+
+# A process that does not renew a lease for this long is taken for dead, and another takes the work over.
+LEASE_MICROS = 60_000_000
+# Memory of Python objects relative to the size of their JSON, measured with many small values.
+_OBJECT_OVERHEAD = 8
+_encode = msgspec.json.Encoder().encode
+
+
+class Transactions(Protocol[N_co]):
+    """Opens transactions on behalf of a caller and hands ``N``, built for each of them, to the work.
+
+    Declare ``Transactions[N]`` as a parameter of an operation whose effect is ``OWN_TRANSACTIONS``.
+    """
+
+    async def read(self, actor: Actor, work: Callable[[N_co], Awaitable[T]], *, heavy: bool = False) -> T:
+        """Run ``work`` on one snapshot; ``heavy`` work on a connection that short reads do not wait for."""
+        ...
+
+    async def write(self, actor: Actor, work: Callable[[N_co], Awaitable[T]]) -> T:
+        """Run ``work`` and commit. It may run again after a serialization failure."""
+        ...
+
+
+class Cooperative(Protocol):
+    """Lets long work inside a transaction yield to other work of the same thread."""
+
+    async def yield_to_loop(self) -> None: ...
+
+
+class Progress(NamedTuple):
+    """How far a job got (``cursor``, empty at its beginning), and what it did on the way (``done``)."""
+
+    cursor: str = ""
+    done: str = ""
+
+
+class JobStore(Protocol):
+    """The jobs of a tenant. Until its lease ends, only the holder of a job may continue it."""
+
+    async def claim(self, job: str, holder: str, now: int, until: int, *, due_by: int) -> Progress | None:
+        """Take the lease of a job that is due by then and return its progress; None if it is not due or leased."""
+        ...
+
+    async def renew(self, job: str, holder: str, until: int) -> Progress | None:
+        """Extend a lease and lock the job until the transaction ends; return its progress, None if it is lost."""
+        ...
+
+    async def progress(self, job: str) -> Progress | None:
+        """Return the progress of a job, leased or not; None if it was never claimed."""
+        ...
+
+    async def save(self, job: str, progress: Progress) -> None: ...
+
+    async def release(self, job: str, due_at: int) -> None:
+        """End a lease; the job resumes from its progress when it is due."""
+        ...
+
+    async def finish(self, job: str, due_at: int) -> None:
+        """End a lease and reset the progress: the job starts over when it is due."""
+        ...
+
+    async def drop(self, job: str) -> None:
+        """Delete a job that is not repeated."""
+        ...
+
+
+class ValueCache(Protocol):
+    """A cache. A key contains everything its value depends on, so values are never stale."""
+
+    def get(self, key: Hashable) -> Any | None: ...  # noqa: ANN401 - values of any type
+
+    def put(self, key: Hashable, value: Any, weight: int) -> None: ...  # noqa: ANN401 - likewise
+
+
+def memory_size(answer: object) -> int:
+    """Estimate the bytes that an answer occupies in memory."""
+    return len(_encode(answer)) * _OBJECT_OVERHEAD
+
+
+class JobMetrics(Protocol):
+    """Counters and gauges of background work, of all tenants together."""
+
+    def count_delivery(self, outcome: str, times: int = 1) -> None:
+        """Count webhook requests by outcome; ``dead`` counts events that were given up."""
+        ...
+
+    def count_indexed_items(self, items: int) -> None:
+        """Count messages, keys and memories whose index entries were updated."""
+        ...
+
+    def count_skipped_items(self, items: int) -> None:
+        """Count messages, keys and memories that cannot be chunked or embedded, so searches do not find them."""
+        ...
+
+    def set_index_lag(self, events: int) -> None:
+        """Set the index lag in events, of the tenant with the largest."""
+        ...
+
+    def count_document(self, outcome: str) -> None:
+        """Count a document by how indexing it ended."""
+        ...
+
+    def count_chunks(self, chunks: int) -> None:
+        """Count document chunks that were added."""
+        ...
+
+    def set_pending_documents(self, documents: int) -> None:
+        """Set the number of documents waiting to be indexed."""
+        ...
