@@ -1,7 +1,6 @@
-"""A task goes from an agent in one installation to an agent in another, with everything it takes to go on.
+"""Hand over a task to an agent in another installation, as one bundle.
 
-Ada works in Berlin, Bob in Lisbon; nothing connects the two installations but a file. Run it as often as you like; it
-works in a folder of its own:
+Ada works in Berlin, Bob in Lisbon; only a file connects the two installations. The example uses a temporary folder:
 
     python examples/hand_over_a_task.py
 """
@@ -25,14 +24,14 @@ async def main() -> None:
         async with Weft.open(here / "berlin") as berlin, Weft.open(here / "lisbon") as lisbon:
             await ada_works(berlin)
             digest = await ada_hands_over(berlin, bundle)
-            await nobody_can_alter_it(lisbon, bundle)
-            await lisbon_takes_it(lisbon, bundle, digest)
-            await bob_goes_on(lisbon)
+            await altered_bundle_is_refused(lisbon, bundle)
+            await lisbon_imports(lisbon, bundle, digest)
+            await bob_continues(lisbon)
 
 
 async def ada_works(berlin: Weft) -> None:
-    """Whatever Ada does is part of the task, and she says what she does not know."""
-    heading("Berlin: Ada looks into slow orders")
+    """Ada's calls carry the task id; she also reports what she does not know."""
+    heading("Berlin: Ada investigates slow orders")
     await berlin.session.create("Why are orders slow?", session_id=SESSION)
     await berlin.agent.create("ada")
     ada = berlin.acting_as("ada").with_correlation(task_id=TASK)
@@ -46,24 +45,24 @@ async def ada_works(berlin: Weft) -> None:
         blocked_actions=["restore the cache"],
         missing_id=QUESTION,
     )
-    done = await ada.records.list(session_id=SESSION, task_id=TASK)
-    print("on record for the task:", ", ".join(f"{entry.type} {entry.id}" for entry in done.records))
+    listed = await ada.records.list(session_id=SESSION, task_id=TASK)
+    print("records of the task:", ", ".join(f"{entry.type} {entry.id}" for entry in listed.records))
 
 
 async def ada_hands_over(berlin: Weft, bundle: Path) -> str:
-    """One file holds the board, what was said and what is open; with its history, so that Lisbon can look back too."""
+    """Export the board, messages and open gaps, with their history."""
     heading("Berlin: Ada hands over")
     with bundle.open("wb") as file:
-        told = await berlin.acting_as("ada").export_to(
+        exported = await berlin.acting_as("ada").export_to(
             file, scope="handoff", session_id=SESSION, task_id=TASK, recipient="bob", history=True
         )
-    print(f"{told.bundle_id}: {told.records} records for bob")
-    return told.digest
+    print(f"{exported.bundle_id}: {exported.records} records for bob")
+    return exported.digest
 
 
-async def nobody_can_alter_it(lisbon: Weft, bundle: Path) -> None:
-    """A file that was changed on the way is refused, with the line that was touched."""
-    heading("On the way: somebody makes nine seconds of three")
+async def altered_bundle_is_refused(lisbon: Weft, bundle: Path) -> None:
+    """An altered bundle is refused; the error names the line."""
+    heading("In transit: somebody changes three seconds to nine")
     try:
         with altered_copy(bundle).open("rb") as file:
             await lisbon.import_from(file)
@@ -71,31 +70,31 @@ async def nobody_can_alter_it(lisbon: Weft, bundle: Path) -> None:
         print("refused:", refused.message)
 
 
-async def lisbon_takes_it(lisbon: Weft, bundle: Path, digest: str) -> None:
-    """Lisbon was told the digest by another way, so it knows that this is Ada's file and no other."""
-    heading("Lisbon: the admin takes it in")
+async def lisbon_imports(lisbon: Weft, bundle: Path, digest: str) -> None:
+    """Import the bundle; the digest came on another channel and proves that this is Ada's file."""
+    heading("Lisbon: the admin imports the bundle")
     with bundle.open("rb") as file:
-        told = await lisbon.import_from(file, expected_digest=digest)
-    print(f"the session {told.session_id}: {told.versions} versions, {told.messages} message, {told.records} records")
+        done = await lisbon.import_from(file, expected_digest=digest)
+    print(f"session {done.session_id}: {done.versions} versions, {done.messages} message, {done.records} records")
 
 
-async def bob_goes_on(lisbon: Weft) -> None:
-    """Bob finds the board, what was said and the open question; he answers it and goes on with the same task."""
-    heading("Lisbon: Bob goes on")
+async def bob_continues(lisbon: Weft) -> None:
+    """Bob reads the board, the messages and the open question; he answers it and continues the task."""
+    heading("Lisbon: Bob continues")
     await lisbon.agent.create("bob")
     bob = lisbon.acting_as("bob").with_correlation(task_id=TASK)
     for key in (await bob.board.list_keys(SESSION)).keys:
         print(f"{key.key}: {(await bob.board.read(SESSION, key.key)).value}")
     for message in (await bob.message.list(SESSION)).messages:
-        print(f"{message.sender} said: {message.content}")
+        print(f"{message.sender} wrote: {message.content}")
     (gap,) = (await bob.missing.list(session_id=SESSION)).missing
     print(f"open, {gap.severity}: {gap.question}")
 
-    answered = await bob.missing.resolve(gap.missing_id, answer="The release script did: it took seconds for minutes.")
+    answered = await bob.missing.resolve(gap.missing_id, answer="The release script: it reads minutes as seconds.")
     print(f"{answered.status} by {answered.resolution_refs[0]}")
-    await bob.board.write(SESSION, "findings", "The release script reads the cache's minutes as seconds.")
-    done = await bob.records.list(session_id=SESSION, task_id=TASK, types=["context_item"])
-    print("one task, two installations:", ", ".join(entry.id for entry in done.records))
+    await bob.board.write(SESSION, "findings", "The release script reads minutes as seconds.")
+    listed = await bob.records.list(session_id=SESSION, task_id=TASK, types=["context_item"])
+    print("one task, two installations:", ", ".join(entry.id for entry in listed.records))
 
 
 def altered_copy(bundle: Path) -> Path:

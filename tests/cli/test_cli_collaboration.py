@@ -94,7 +94,7 @@ def test_what_was_said_is_found_again_by_command(desk: Desk) -> None:
 
 @pytest.mark.req("MS-07")
 def test_memory_is_kept_as_the_guide_shows(desk: Desk) -> None:
-    follow("remember-between-calls.md", desk)
+    follow("use-private-memory.md", desk)
     assert desk.planner.json("memory", "get", "user_preferences")["value"] == {"theme": "dark", "language": "en"}
     desk.planner.run("memory", "set", "next_step", "Ask Dana")
     assert "Ask Dana" in desk.planner.run("memory", "get", "next_step").stdout

@@ -1,4 +1,4 @@
-"""The page on events names every event there is."""
+"""The page on events documents every event type and class."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from weft.capabilities.records.vocabulary import EVENT_CLASSES
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "concepts" / "events.md"
-# Types stand where events are made; those of boards are put together from what was done and where.
-WHOLE = re.compile(r'(?:announce|event|type)(?:=|\(\s*)"([a-z]+\.[a-z_]+)"')
-DONE_TO_BOARDS = re.compile(r'_(?:named|key_event)\("([a-z_]+)"')
+# Event types as literals where events are published; those of boards are composed of place and action.
+LITERAL = re.compile(r'(?:announce|event|type)(?:=|\(\s*)"([a-z]+\.[a-z_]+)"')
+BOARD_ACTION = re.compile(r'_(?:named|key_event)\("([a-z_]+)"')
 
 
 CLASSES = re.compile(r"`(context\.[a-z]+\.[a-z]+|context\.exported)`")
@@ -21,8 +21,8 @@ CLASSES = re.compile(r"`(context\.[a-z]+\.[a-z]+|context\.exported)`")
 
 def published() -> set[str]:
     source = "\n".join(path.read_text("utf-8") for path in (ROOT / "src" / "weft" / "capabilities").rglob("*.py"))
-    done = {*DONE_TO_BOARDS.findall(source), "expired"}
-    return {*WHOLE.findall(source), *(f"{where}.{act}" for where in ("board", "branch") for act in done)}
+    actions = {*BOARD_ACTION.findall(source), "expired"}
+    return {*LITERAL.findall(source), *(f"{place}.{act}" for place in ("board", "branch") for act in actions)}
 
 
 @pytest.mark.req("AC-13")

@@ -1,4 +1,4 @@
-"""Every Python example in the documentation runs, page by page, against a server of its own."""
+"""Every Python example in the documentation runs, page by page, each with its own server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_examples_of_a_page_run_in_order(page: Path, tmp_path: Path) -> None
         run(page, tmp_path, environment)
 
 
-def test_what_the_readme_shows_can_be_done_again(tmp_path: Path) -> None:
+def test_the_example_of_the_readme_can_be_repeated(tmp_path: Path) -> None:
     for _ in range(2):
         run(ROOT / "README.md", tmp_path, {})
 
@@ -46,60 +46,44 @@ def test_what_the_readme_shows_can_be_done_again(tmp_path: Path) -> None:
 @pytest.mark.req("CE-U3")
 @pytest.mark.req("CE-U4")
 @pytest.mark.req("CE-U5")
-def test_the_stories_of_persistent_memory_run_and_end_well(tmp_path: Path) -> None:
-    told = subprocess.run(
-        [sys.executable, ROOT / "examples" / "remember_and_go_back.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    ).stdout
-    assert "the next session knows: The price cache went" in told
-    assert "Context pulled: snapshot v2 -> v3" in told
-    assert "rolled back: v2 -> v3" in told
-    assert told.endswith("every hash matches: True\n")
+def test_the_example_of_persistent_memory_runs(tmp_path: Path) -> None:
+    output = run_example("persistent_memory", tmp_path)
+    assert "the next session knows: The price cache went" in output
+    assert "Context pulled: snapshot v2 -> v3" in output
+    assert "rolled back: v2 -> v3" in output
+    assert output.endswith("every hash matches: True\n")
 
 
 @pytest.mark.req("AC-14")
-def test_a_task_is_handed_over_between_two_installations(tmp_path: Path) -> None:
-    told = subprocess.run(
-        [sys.executable, ROOT / "examples" / "hand_over_a_task.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    ).stdout
-    assert "refused: The bundle is damaged at line" in told
-    assert "findings: The price cache was shortened from 300 s to 3 s." in told
-    assert "open, blocking: Who shortened the price cache, and why?" in told
-    assert "resolved by board:slow-orders/answer_" in told
-    both = told.splitlines()[-1]
-    assert "board:slow-orders/findings/1.1, message:slow-orders/1" in both
-    assert both.endswith("board:slow-orders/findings/1.2")
+def test_the_example_hands_over_a_task_between_two_installations(tmp_path: Path) -> None:
+    output = run_example("hand_over_a_task", tmp_path)
+    assert "refused: The bundle is damaged at line" in output
+    assert "findings: The price cache was shortened from 300 s to 3 s." in output
+    assert "open, blocking: Who shortened the price cache, and why?" in output
+    assert "resolved by board:slow-orders/answer_" in output
+    items = output.splitlines()[-1]
+    assert "board:slow-orders/findings/1.1, message:slow-orders/1" in items
+    assert items.endswith("board:slow-orders/findings/1.2")
 
 
 @pytest.mark.req("CE-F39")
 @pytest.mark.req("CE-F40")
 @pytest.mark.req("CE-F41")
-def test_a_knowledge_base_answers_those_who_may_look_into_it(tmp_path: Path) -> None:
-    told = subprocess.run(
-        [sys.executable, ROOT / "examples" / "knowledge_base.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    ).stdout
-    assert "found in leave.md, under 'Leave'\nsays: Everyone has thirty days" in told
-    assert "leave.md is at version 2 now\nsays: Everyone has thirty-two days" in told
-    assert "an admin finds: The salary bands" in told
-    assert told.endswith("finds something of it: False\nand if it asks there: There is no domain 'salaries'.\n")
+def test_the_example_of_a_knowledge_base_respects_access(tmp_path: Path) -> None:
+    output = run_example("knowledge_base", tmp_path)
+    assert "found in leave.md, under 'Leave'\ntext: Everyone has thirty days" in output
+    assert "leave.md is at version 2 now\ntext: Everyone has thirty-two days" in output
+    assert "the admin finds: The salary bands" in output
+    assert output.endswith("the assistant finds it: False\na search in the domain: There is no domain 'salaries'.\n")
+
+
+def run_example(name: str, folder: Path) -> str:
+    example = [sys.executable, ROOT / "examples" / f"{name}.py"]
+    return subprocess.run(example, cwd=folder, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
 def run(page: Path, folder: Path, environment: dict[str, str]) -> None:
-    """Run the examples of a page in a process of their own."""
+    """Run the examples of a page in a separate process."""
     example = subprocess.run(
         [sys.executable, __file__, page],
         cwd=folder,
@@ -119,7 +103,7 @@ def without_server() -> Iterator[dict[str, str]]:
 
 @contextmanager
 def serving(folder: Path) -> Iterator[dict[str, str]]:
-    """Run the product and yield what a client must know, as the environment would say it."""
+    """Run a server and yield the environment of a client."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     settings = {"WEFT_DATA_DIR": str(folder), "WEFT_PORT": str(port)}
@@ -144,7 +128,7 @@ def wait_for(port: int) -> None:
 
 
 def run_page(page: Path) -> None:
-    """Run a page's blocks as one program that may await at the top, each error showing its line of the page."""
+    """Run a page's blocks as one program with top-level await; tracebacks show lines of the page."""
     text = page.read_text("utf-8")
     names: dict[str, object] = {"__name__": "__main__"}
 

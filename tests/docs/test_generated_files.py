@@ -1,4 +1,4 @@
-"""What is derived from the product is what the product is now."""
+"""Generated files are current and complete."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_generated_files_are_current() -> None:
 
 
 @pytest.mark.parametrize("operation", list(all_operations()), ids=lambda operation: operation.name)
-def test_every_operation_is_documented_with_its_faces(operation: Operation) -> None:
+def test_every_operation_is_documented_with_its_interfaces(operation: Operation) -> None:
     section = page("operations").partition(f"\n### {operation.name}\n")[2].partition("\n### ")[0]
     command = f"weft {operation.group} {operation.verb}".replace("_", "-")
     assert f"`{operation.route.method} {operation.route.path}`" in section

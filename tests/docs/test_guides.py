@@ -1,4 +1,4 @@
-"""Every command in the guides runs as it stands there, guide by guide, each in an empty folder with its own data."""
+"""Every shell command of the guides runs, guide by guide, each in an empty folder with its own data."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from weft.testing.server import server_process
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LAUNCH = 'weft session create "Plan the launch" --session-id launch\n'
-# Guides for agents, who have a key and a session already.
-FOR_AGENTS = {"exchange-messages", "remember-between-calls"}
+# Guides for agents that already have a key and a session.
+FOR_AGENTS = {"exchange-messages", "use-private-memory"}
 PLANNER = LAUNCH + (
     "export WEFT_SESSION=launch\n"
     "key_of() { python -c 'import json, sys; print(json.load(sys.stdin)[\"api_key\"])'; }\n"
     "export WEFT_API_KEY=$(weft agent create planner --json | key_of)\n"
 )
-# What the guides write where everybody has something else.
+# Placeholders of the guides for the server's URL and key.
 USUAL_URL, ADMIN_KEY = "http://127.0.0.1:8787", "the-key-that-weft-serve-printed"
-# Needs the network, or goes on until it is stopped.
-LEFT_OUT = ("pip install", "weft serve")
+# Blocks that need the network or run until they are stopped.
+SKIPPED = ("pip install", "weft serve")
 
 
 def guides() -> list[Path]:
@@ -37,12 +37,12 @@ def guides() -> list[Path]:
 
 
 def commands(text: str) -> str:
-    """Return what there is to run in a text."""
-    return "".join(block for block in BLOCK.findall(text) if not any(word in block for word in LEFT_OUT))
+    """Return the commands of a text."""
+    return "".join(block for block in BLOCK.findall(text) if not any(word in block for word in SKIPPED))
 
 
 def script_of(guide: Path) -> str:
-    """Return a guide's commands in order, after what it takes for granted; an admin's are given as one."""
+    """Return a guide's commands in order, after those it presupposes; sections for admins use the admin's key."""
     sections = guide.read_text("utf-8").split("\n## ")
     as_admin = f"export WEFT_API_KEY={ADMIN_KEY}\n"
     parts = [(as_admin if "as an admin" in part.partition("\n")[0] else "") + commands(part) for part in sections]
@@ -53,45 +53,45 @@ def script_of(guide: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def commands_first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return where commands are found: Weft's, as the guides call it, and those beside the Python that runs this."""
+def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return a PATH with the command weft and the commands of this Python environment."""
     with forked_cli(tmp_path_factory.mktemp("commands")) as folder:
         yield os.pathsep.join([str(folder), str(Path(sys.executable).parent), os.environ["PATH"]])
 
 
 @contextmanager
-def surroundings(script: str, folder: Path) -> Iterator[dict[str, str]]:
-    """Yield where commands find what they work on: a server for those that speak of one, else a data folder."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
+def environment_of(script: str, folder: Path) -> Iterator[dict[str, str]]:
+    """Yield the environment of a script: a server if the script uses one, otherwise a data folder."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
     data = folder / "weft-data"
     if "WEFT_URL" in script or "WEFT_API_KEY" in script:
         data.mkdir()
         with server_process(data) as server:
-            yield {**own, "WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key}
+            yield {**inherited, "WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key}
     else:
-        yield {**own, "WEFT_DATA_DIR": str(data)}
+        yield {**inherited, "WEFT_DATA_DIR": str(data)}
 
 
 @pytest.mark.parametrize("guide", guides(), ids=lambda guide: guide.stem)
-def test_the_commands_of_a_guide_run_in_order(guide: Path, tmp_path: Path, commands_first: str) -> None:
+def test_the_commands_of_a_guide_run_in_order(guide: Path, tmp_path: Path, path: str) -> None:
     script = script_of(guide)
     if "curl" in script and shutil.which("curl") is None:
-        pytest.skip("the guide uses curl, which is not here")
+        pytest.skip("the guide uses curl, which is not installed")
     work = tmp_path / "work"
     work.mkdir()
-    with surroundings(script, work) as environment:
-        for usual, here in ((USUAL_URL, "WEFT_URL"), (ADMIN_KEY, "WEFT_API_KEY")):
-            script = script.replace(usual, environment.get(here, usual))
-        ran = subprocess.run(
+    with environment_of(script, work) as environment:
+        for placeholder, name in ((USUAL_URL, "WEFT_URL"), (ADMIN_KEY, "WEFT_API_KEY")):
+            script = script.replace(placeholder, environment.get(name, placeholder))
+        run = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script.replace("curl ", "curl --fail --silent --show-error ")],
             cwd=work,
-            env={**environment, "PATH": commands_first},
+            env={**environment, "PATH": path},
             capture_output=True,
             text=True,
             timeout=300,
             check=False,
         )
-    assert ran.returncode == 0, ran.stdout[-1_000:] + ran.stderr
+    assert run.returncode == 0, run.stdout[-1_000:] + run.stderr
 
 
 def test_every_guide_that_shows_commands_is_run() -> None:

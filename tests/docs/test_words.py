@@ -1,4 +1,4 @@
-"""The product speaks of itself in its own words."""
+"""No file contains the names of internal working documents."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-# Names of our own working papers, which mean nothing to anyone who uses the product.
-# An address of knowledge that is read or removed is none of them.
+# Names of internal working documents; the lookbehind permits KnowledgeRead and similar.
 FOREIGN = re.compile(r"seed|(?<!know)ledger", re.IGNORECASE)
 
 
 def listed() -> set[Path]:
-    """Return the files that are or will be under version control; none where there is no git."""
+    """Return the files under version control or to be added; none without git."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
         names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -25,7 +24,7 @@ def listed() -> set[Path]:
 
 
 def walked() -> set[Path]:
-    """Return every file but what git is told to ignore."""
+    """Return every file that .gitignore does not exclude."""
     ignored = [".git", *(ROOT / ".gitignore").read_text("utf-8").replace("/", "").split()]
     found: set[Path] = set()
     for folder, below, names in os.walk(ROOT):
@@ -34,14 +33,14 @@ def walked() -> set[Path]:
     return found
 
 
-def test_no_file_speaks_of_our_working_papers() -> None:
-    spoken = [
+def test_no_file_names_an_internal_document() -> None:
+    matches = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for path in sorted((listed() or walked()) - {Path(__file__)})
         for number, line in enumerate(path.read_text("utf-8", errors="replace").splitlines(), 1)
         if FOREIGN.search(line)
     ]
-    assert spoken == []
+    assert matches == []
 
 
 def test_without_git_no_file_is_overlooked() -> None:

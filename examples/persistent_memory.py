@@ -1,8 +1,8 @@
-"""What a session learned is kept, taken up by the next one, and taken back when it turns out to be wrong.
+"""Persistent memory of an agent: push, pull, conflicts, and rollback.
 
-Three stories of one agent, each a function. Run it as often as you like; it works in a folder of its own:
+The example uses a temporary folder:
 
-    python examples/remember_and_go_back.py
+    python examples/persistent_memory.py
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ async def main() -> None:
             await weft.agent.create("researcher")
             await weft.agent.define("researcher", role="Finds out why orders are slow.")
             researcher = weft.acting_as("researcher")
-            await push_what_was_learned(weft, researcher)
-            await pull_without_breaking_the_session(weft, researcher)
-            await go_back_to_a_known_good_state(weft, researcher)
+            await push_and_pull(weft, researcher)
+            await change_the_definition(weft, researcher)
+            await roll_back(weft, researcher)
 
 
-async def push_what_was_learned(weft: Weft, researcher: Weft) -> None:
-    """An agent keeps what it found out, and a later session does not have to find it again."""
-    heading("A session learns something, and keeps it")
+async def push_and_pull(weft: Weft, researcher: Weft) -> None:
+    """One session pushes what it learned; the next one pulls it."""
+    heading("Push and pull")
     await weft.session.create("Why did orders become slow?", session_id="monday")
     print((await researcher.context.pull("monday")).message)
     pushed = await researcher.context.push(
@@ -52,29 +52,29 @@ async def push_what_was_learned(weft: Weft, researcher: Weft) -> None:
     try:
         await researcher.context.push(knowledge=[{"key": "guardrails", "value": "none"}], session_id="tuesday")
     except SelfModification as refused:
-        print("and cannot change what it is:", refused.code)
+        print("a push cannot change the definition:", refused.code)
 
 
-async def pull_without_breaking_the_session(weft: Weft, researcher: Weft) -> None:
-    """A session keeps what it pulled until it pulls again; then it has all of the new and nothing of the old."""
-    heading("The agent is changed while it works")
+async def change_the_definition(weft: Weft, researcher: Weft) -> None:
+    """A session keeps its snapshot until it pulls again; versions are never mixed."""
+    heading("Change the definition while a session is running")
     await weft.agent.define("researcher", role="Finds out why orders are slow, and proposes one remedy.")
-    held = await researcher.context.read("tuesday")
-    print("still at work as:", held.definition.role)
+    snapshot = await researcher.context.read("tuesday")
+    print("role before the pull:", snapshot.definition.role)
     pulled = await researcher.context.pull("tuesday")
     print(pulled.message)
-    print("now at work as:", pulled.context.role)
+    print("role after the pull:", pulled.context.role)
 
     try:
         await researcher.context.push(knowledge=[{"key": "cause", "value": "Unknown"}], if_version=1)
     except VersionConflict as conflict:
         changed = [entry["key"] for entry in conflict.context["changed_since"]]
-        print(f"made for v1, but it is at v{conflict.context['current_version']}: {changed} changed since")
+        print(f"conflict: based on v1, current v{conflict.context['current_version']}, changed since: {changed}")
 
 
-async def go_back_to_a_known_good_state(weft: Weft, researcher: Weft) -> None:
-    """A lead sees who changed what, when and why, and returns to a state that is known to be good."""
-    heading("Wrong knowledge is found and taken back")
+async def roll_back(weft: Weft, researcher: Weft) -> None:
+    """An admin finds a wrong change by blame and diff, and rolls it back."""
+    heading("Roll back wrong knowledge")
     await weft.history.snapshot(KNOWLEDGE, "reviewed")
     await researcher.context.push(
         knowledge=[{"key": "cause", "value": "It was the weather."}], session_id="tuesday", reason="Heard it somewhere"
@@ -87,11 +87,11 @@ async def go_back_to_a_known_good_state(weft: Weft, researcher: Weft) -> None:
     try:
         await researcher.history.rollback(KNOWLEDGE, "reviewed")
     except PermissionDenied as refused:
-        print("the agent itself:", refused.message)
-    back = await weft.history.rollback(KNOWLEDGE, "reviewed", reason="Not the weather")
-    print(f"rolled back: v{back.from_version} -> v{back.version}, keys {back.written}")
-    intact = await weft.history.verify(KNOWLEDGE, deep=True)
-    print("every hash matches:", intact.intact)
+        print("the agent itself is refused:", refused.message)
+    rolled_back = await weft.history.rollback(KNOWLEDGE, "reviewed", reason="Not the weather")
+    print(f"rolled back: v{rolled_back.from_version} -> v{rolled_back.version}, keys {rolled_back.written}")
+    verified = await weft.history.verify(KNOWLEDGE, deep=True)
+    print("every hash matches:", verified.intact)
 
 
 def heading(text: str) -> None:
