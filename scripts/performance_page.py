@@ -12,10 +12,10 @@ RESULTS = ROOT / ".results"
 PAGE = ROOT / "docs" / "reference" / "performance.md"
 
 GROWTH = {
-    "get_messages": "`get_messages`, 50 of them",
+    "get_messages": "`get_messages`, 50 messages",
     "add_message": "`add_message`",
     "search_warm": "`search_context`, index in memory",
-    "search_cold": "`search_context`, index to be built",
+    "search_cold": "`search_context`, index not built",
     "set_memory": "`set_memory`",
     "get_memory": "`get_memory`",
     "list_memory": "`list_memory`, 50 keys",
@@ -23,22 +23,22 @@ GROWTH = {
 SESSION = {
     "public.first_page": "first page of 50",
     "public.last_page": "last page, by `offset`",
-    "public.after_id": "what came after a message, by `after_id`",
+    "public.after_id": "messages after another, by `after_id`",
     "mixed.first_page": "first page, one message in ten private to another",
     "mixed.last_page": "last page by `offset`, likewise",
     "mixed.after_id": "`after_id`, likewise",
     "search_cold": "first search, which builds the index",
-    "search_warm": "another search",
-    "search_cold.resident": "memory the first search takes, MB",
+    "search_warm": "later search",
+    "search_cold.resident": "memory of the first search, MB",
 }
 AGENTS = {
     "calls": "calls",
     "errors": "errors",
     "rate_limited": "refused by a rate limit",
     "lost": "acknowledged writes lost",
-    "rate": "calls a second",
-    "server_cpu": "server's CPU, % of a core",
-    "cost": "ms of CPU a call",
+    "rate": "calls per second",
+    "server_cpu": "server CPU, % of a core",
+    "cost": "ms of CPU per call",
     "resident": "resident memory, MB",
     "p50": "p50, ms",
     "p95": "p95, ms",
@@ -53,7 +53,7 @@ LATENCY = {
     "add_message": ("`add_message`", 20),
     "get_messages": ("`get_messages`, 50 of 1,000", 30),
     "search": ("`search_context` over 1,000 messages", 100),
-    "search_cold": ("the same, index to be built", 100),
+    "search_cold": ("the same, index not built", 100),
     "set_memory": ("`set_memory`", 10),
     "get_memory": ("`get_memory`", 10),
 }
@@ -78,7 +78,7 @@ RECORDS = {
 }
 EXCHANGE = {
     "export.10000_events": "seconds to export",
-    "export_cpu.10000_events": "of these, of CPU",
+    "export_cpu.10000_events": "of these, CPU",
     "import.10000_events": "seconds to import",
     "lines.10000_events": "lines of the bundle",
     "export_peak": "memory to export, KiB",
@@ -88,13 +88,13 @@ SEARCHING = {
     "1_callers.p50": "a search, end to end: p50, ms",
     "1_callers.p95": "p95, ms",
     "cpu": "of CPU, ms",
-    "8_callers.p50": "eight callers at once: p50, ms",
+    "8_callers.p50": "eight concurrent callers: p50, ms",
     "8_callers.p95": "p95, ms",
-    "nearest": "finding the ten nearest vectors alone, ms",
-    "recall": "of those that exact search finds",
-    "build": "making the index, s",
+    "nearest": "ten nearest neighbours alone, ms",
+    "recall": "recall against exact search",
+    "build": "building the index, s",
     "memory": "resident memory, MB",
-    "files": "files of the index, MB",
+    "files": "index files, MB",
 }
 IN_FILES = {
     "1000": "1,000",
@@ -109,7 +109,7 @@ IN_POSTGRES = {
     "1000000": "1,000,000",
     "1000000_in_10_tenants": "1,000,000 in ten tenants",
 }
-BARE = {"nearest": "numpy scan over all, ms", "nearest_to_graph": "usearch, HNSW over halves, ms"}
+BARE = {"nearest": "full scan with numpy, ms", "nearest_to_graph": "usearch, HNSW over float16, ms"}
 INGESTION = {"long_documents": "long documents", "short_documents": "documents of one chunk"}
 PEER = ("create_session", "add_message", "get_messages", "search_context", "set_memory", "get_memory")
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
@@ -117,7 +117,7 @@ SESSION_SIZES = (1_000, 10_000, 100_000, 300_000, 1_000_000)
 
 
 class Results:
-    """What was measured, by name."""
+    """Rows of the benchmark results, by name."""
 
     def __init__(self) -> None:
         rows = json.loads((RESULTS / "bench.json").read_text("utf-8"))
@@ -147,7 +147,12 @@ def _growth(results: Results, database: str, sizes: tuple[int, ...]) -> str:
         rows = [results.row(f"collaboration_growth.{database}.{name}.{size}") for size in sizes[1:]]
         cells = [rows[-1]["baseline"]["value"], *(row["value"] for row in rows)]
         body.append([title, *map(_number, cells), f"{rows[-1]['ratio']:.2f}"])
-    head = ["µs of CPU a call", f"{sizes[0]:,} messages", *(f"{size:,}" for size in sizes[1:]), "ratio at the end"]
+    head = [
+        "µs of CPU per call",
+        f"{sizes[0]:,} messages",
+        *(f"{size:,}" for size in sizes[1:]),
+        "ratio of last to first",
+    ]
     return _table(head, body)
 
 
@@ -156,7 +161,7 @@ def _session(results: Results) -> str:
         [title, *(results.value(f"collaboration_growth.one_session.{name}.{size}") for size in SESSION_SIZES)]
         for name, title in SESSION.items()
     ]
-    return _table(["ms of CPU a call", *(f"{size:,}" for size in SESSION_SIZES)], body)
+    return _table(["ms of CPU per call", *(f"{size:,}" for size in SESSION_SIZES)], body)
 
 
 def _agents(results: Results) -> str:
@@ -164,7 +169,7 @@ def _agents(results: Results) -> str:
         [title, *(results.value(f"thousand_agents.{pace}.{name}") for pace in ("paced", "burst"))]
         for name, title in AGENTS.items()
     ]
-    return _table(["", "at the pace of agents", "as fast as answered"], body)
+    return _table(["", "one call in two seconds", "without pauses"], body)
 
 
 def _latency(results: Results) -> str:
@@ -194,7 +199,7 @@ def _storage(results: Results) -> str:
     for name, title in STORAGE.items():
         row = results.row(f"history_storage.{name}.history")
         body.append([title, _number(row["value"]), _number(row["baseline"]["value"]), f"{row['ratio']:.2f}"])
-    return _table(["", "bytes a write", "its value and commit as they are", "ratio"], body)
+    return _table(["", "bytes per write", "value and commit uncompressed", "ratio"], body)
 
 
 def _records(results: Results) -> str:
@@ -227,11 +232,11 @@ def _searching(results: Results, benchmark: str, sizes: dict[str, str]) -> str:
 
 def _ten_millions(results: Results) -> str:
     figures = {name: results.value(f"search_scale.10000000.by_a_line.{name}") for name in ("cpu", "files", "build")}
-    said = (
-        f"Ten million chunks, by a line through the last two sizes: {figures['cpu']} ms of CPU a search, "
-        f"{figures['files']} MB of files, {figures['build']} s to make them."
+    text = (
+        f"Ten million chunks, extrapolated linearly from the last two sizes: {figures['cpu']} ms of CPU per search, "
+        f"{figures['files']} MB of files, {figures['build']} s to build them."
     )
-    return textwrap.fill(said, 120)
+    return textwrap.fill(text, 120)
 
 
 def _ingestion(results: Results) -> str:
@@ -239,7 +244,7 @@ def _ingestion(results: Results) -> str:
     for name, title in INGESTION.items():
         rows = [results.row(f"ingestion.{name}_{database}") for database in ("sqlite", "postgres")]
         body.append([title, *(f"{_number(row['value'])} ({row['ratio']:.2f})" for row in rows), rows[0]["target"]])
-    return _table(["chunks a second (of the embedder alone)", "SQLite", "PostgreSQL", "target"], body)
+    return _table(["chunks per second (ratio to the embedder alone)", "SQLite", "PostgreSQL", "target"], body)
 
 
 def _times(row: dict[str, Any]) -> str:
@@ -265,12 +270,12 @@ def _peer(results: Results) -> str:
 
 def _peer_words(results: Results) -> str:
     rate, memory = results.row("peer.throughput"), results.row("peer.resident")
-    said = (
-        f"Twenty writers at once: {_number(rate['value'])} messages a second against "
-        f"{_number(rate['baseline']['value'])}, none of Weft's failed or lost. Memory after the run: "
-        f"{_number(memory['value'])} MB against {_number(memory['baseline']['value'])} MB."
+    text = (
+        f"Twenty concurrent writers: {_number(rate['value'])} messages per second, against "
+        f"{_number(rate['baseline']['value'])} on the other server; no write to Weft failed or was lost. Memory after "
+        f"the run: {_number(memory['value'])} MB against {_number(memory['baseline']['value'])} MB."
     )
-    return textwrap.fill(said, 120)
+    return textwrap.fill(text, 120)
 
 
 def page(results: Results) -> str:
