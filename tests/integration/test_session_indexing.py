@@ -438,11 +438,11 @@ async def test_the_lag_is_reported(world: World, embeddings: ScriptedEmbeddings)
         await world.planner.say(f"message {number}")
     assert await pending(world) == 3
     await world.app.session_indexing.due(None)  # type: ignore[arg-type]
-    assert b"weft_follow_lag_events 3.0" in world.app.metrics.exposition()
+    assert b"weft_index_lag_events 3.0" in world.app.metrics.exposition()
     await world.app.scheduler.drain("search.index_sessions")
     assert await pending(world) == 0
-    assert b"weft_follow_lag_events 0.0" in world.app.metrics.exposition()
-    assert b"weft_followed_items_total 3.0" in world.app.metrics.exposition()
+    assert b"weft_index_lag_events 0.0" in world.app.metrics.exposition()
+    assert b"weft_indexed_items_total 3.0" in world.app.metrics.exposition()
 
 
 async def test_an_embedder_that_is_away_delays_and_loses_nothing(
@@ -483,7 +483,7 @@ async def test_a_text_that_is_refused_for_good_does_not_keep_the_others_waiting(
     await world.followed()
     assert await standing(world) == {"s1:1": ["fine"], "s1:3": ["fine too"]}
     assert await pending(world) == 0
-    assert b"weft_passed_over_items_total 2.0" in world.app.metrics.exposition()
+    assert b"weft_skipped_items_total 2.0" in world.app.metrics.exposition()
     logged = [record for record in caplog.records if "refused by the embedder" in record.message]
     assert [record.fields["source"] for record in logged] == ["board", "message"]
     assert not any("poison" in str(vars(record)) for record in logged)
@@ -587,7 +587,7 @@ async def test_items_that_fail_for_external_reasons_are_retried(
     ]
     await world.app.scheduler.drain("search.index_sessions")
     assert await standing(world) == {"s1:1": ["poison today, none tomorrow"], "s1:2": ["fine"]}
-    assert b"weft_passed_over_items_total 0.0" in world.app.metrics.exposition()
+    assert b"weft_skipped_items_total 0.0" in world.app.metrics.exposition()
     assert not world.app.session_indexing._tries
 
 
@@ -604,7 +604,7 @@ async def test_what_fails_again_and_again_does_not_keep_the_others_waiting_for_e
     await world.app.session_indexing.run(world.tenant)
     assert await standing(world) == {"s1:2": ["fine"]}
     assert await pending(world) == 0
-    assert b"weft_passed_over_items_total 2.0" in world.app.metrics.exposition()
+    assert b"weft_skipped_items_total 2.0" in world.app.metrics.exposition()
     logged = [record for record in caplog.records if "cannot be chunked" in record.message]
     assert [record.fields["place"] for record in logged] == [SESSION, SESSION]
     assert not any("poison" in str(vars(record)) for record in logged)

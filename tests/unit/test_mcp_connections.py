@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from weft.kernel.identity import Actor, PrincipalKind
-from weft.transports.mcp.connection_limits import OpenConnections, TooManyConnections
+from weft.transports.mcp.http import OpenConnections, TooManyConnections
 
 if TYPE_CHECKING:
     from starlette.types import Message

@@ -52,7 +52,7 @@ def background_jobs(app: App) -> list[Job]:
             every=lambda: EXPIRE_SOON_SECONDS if app.feed.is_followed else EXPIRE_EVERY_SECONDS,
             due=tenants(lambda tx: tenants_to_expire(tx, runner.now)),
             run=lambda work: app.expiry.expire(work.tenant),
-            at_once=2,
+            concurrency=2,
         ),
         Job(
             name=SWEEP_VALUES,
@@ -89,7 +89,7 @@ def background_jobs(app: App) -> list[Job]:
             every=5.0,
             due=app.model_migrations.due,
             run=lambda work: app.model_migrations.run(work.tenant),
-            at_once=4,
+            concurrency=4,
         ),
         Job(
             name=REINDEX,
@@ -104,7 +104,7 @@ def background_jobs(app: App) -> list[Job]:
             on_events=lambda _: _DOCUMENT_DELAY_SECONDS,
             due=app.ingestion.due,
             run=app.ingestion.run,
-            at_once=ingestion.AT_ONCE,
+            concurrency=ingestion.CONCURRENCY,
             per_tenant=ingestion.PER_TENANT,
         ),
         Job(
@@ -112,7 +112,7 @@ def background_jobs(app: App) -> list[Job]:
             every=lambda: sources.poll_seconds,
             due=sources.due,
             run=sources.run,
-            at_once=source_sync.AT_ONCE,
+            concurrency=source_sync.CONCURRENCY,
             per_tenant=source_sync.PER_TENANT,
         ),
         Job(
@@ -121,7 +121,7 @@ def background_jobs(app: App) -> list[Job]:
             on_events=app.webhooks.poll_after,
             due=app.webhooks.due,
             run=app.webhooks.run,
-            at_once=webhook_delivery.AT_ONCE,
+            concurrency=webhook_delivery.CONCURRENCY,
             per_tenant=webhook_delivery.PER_TENANT,
             per_group=webhook_delivery.PER_HOST,
         ),
@@ -131,7 +131,7 @@ def background_jobs(app: App) -> list[Job]:
             on_events=lambda _: session_indexing.EVENT_DELAY_SECONDS,
             due=sessions.due,
             run=lambda work: sessions.run(work.tenant),
-            at_once=session_indexing.AT_ONCE,
+            concurrency=session_indexing.CONCURRENCY,
         ),
     ]
 

@@ -43,7 +43,7 @@ class LiveFeed:
 
     @property
     def is_followed(self) -> bool:
-        """Tell whether anybody is waiting for events."""
+        """Return whether a subscriber is waiting for events."""
         return self._waiting > 0
 
     def start(self) -> None:

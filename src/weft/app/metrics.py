@@ -19,7 +19,7 @@ from weft.capabilities.metrics.model import OperationMetrics
 from weft.kernel.operation import Effect, RateClass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from datetime import datetime
 
     from prometheus_client.core import Metric
@@ -49,9 +49,9 @@ class Metrics(Collector):
         self._embeddings: defaultdict[str, int] = defaultdict(int)
         self._damaged_indexes = 0
         self._low_relevance = 0
-        self._followed = 0
-        self._passed_over = 0
-        self._behind = 0
+        self._indexed_items = 0
+        self._skipped_items = 0
+        self._index_lag = 0
         self._documents: defaultdict[str, int] = defaultdict(int)
         self._chunks = 0
         self._pending_documents = 0
@@ -100,15 +100,15 @@ class Metrics(Collector):
 
     def count_indexed_items(self, items: int) -> None:
         """Count messages, keys and memories whose index entries were updated."""
-        self._followed += items
+        self._indexed_items += items
 
     def count_skipped_items(self, items: int) -> None:
         """Count messages, keys and memories that cannot be chunked or embedded."""
-        self._passed_over += items
+        self._skipped_items += items
 
     def set_index_lag(self, events: int) -> None:
         """Set the index lag in events, of the tenant with the largest."""
-        self._behind = events
+        self._index_lag = events
 
     def count_document(self, outcome: str) -> None:
         """Count a document by how indexing it ended."""
@@ -152,37 +152,28 @@ class Metrics(Collector):
         for name, within in self._within.items():
             times.add_metric([name], list(zip(_BOUNDS, accumulate(within), strict=True)), self._seconds[name])
         yield times
-        deliveries = CounterMetricFamily(
-            "weft_webhook_deliveries", "Webhook requests by outcome, and events given up", labels=["outcome"]
-        )
-        for outcome, count in self._deliveries.items():
-            deliveries.add_metric([outcome], count)
-        yield deliveries
-        yield CounterMetricFamily(
-            "weft_followed_items", "Messages, keys and memories whose index entries were updated", value=self._followed
+        yield _by_outcome(
+            "weft_webhook_deliveries", "Webhook requests by outcome, and events given up", self._deliveries
         )
         yield CounterMetricFamily(
-            "weft_passed_over_items", "Messages, keys and memories that cannot be searched", value=self._passed_over
+            "weft_indexed_items",
+            "Messages, keys and memories whose index entries were updated",
+            value=self._indexed_items,
+        )
+        yield CounterMetricFamily(
+            "weft_skipped_items", "Messages, keys and memories that cannot be searched", value=self._skipped_items
         )
         yield GaugeMetricFamily(
-            "weft_follow_lag_events", "Index lag in events, of the tenant with the largest", value=self._behind
+            "weft_index_lag_events", "Index lag in events, of the tenant with the largest", value=self._index_lag
         )
-        embeddings = CounterMetricFamily(
-            "weft_embedding_cache", "Texts to embed, by whether their vectors were in the cache", labels=["outcome"]
-        )
-        for outcome, count in self._embeddings.items():
-            embeddings.add_metric([outcome], count)
-        yield embeddings
+        yield _by_outcome("weft_embedding_cache", "Lookups of the embedding cache", self._embeddings)
         yield CounterMetricFamily(
             "weft_low_relevance", "Searches that found nothing relevant", value=self._low_relevance
         )
         yield CounterMetricFamily(
             "weft_damaged_indexes", "Indexes rebuilt because their files were damaged", value=self._damaged_indexes
         )
-        documents = CounterMetricFamily("weft_documents", "Documents by outcome of indexing", labels=["outcome"])
-        for outcome, count in self._documents.items():
-            documents.add_metric([outcome], count)
-        yield documents
+        yield _by_outcome("weft_documents", "Documents by outcome of indexing", self._documents)
         yield CounterMetricFamily("weft_chunks", "Document chunks that were added", value=self._chunks)
         yield GaugeMetricFamily(
             "weft_documents_pending", "Documents waiting to be indexed", value=self._pending_documents
@@ -198,6 +189,13 @@ class Metrics(Collector):
     def _new_tenant(self) -> TenantCalls:
         # An unknown tenant has made no calls since the start, unless it was evicted.
         return TenantCalls(self._clock.now() if self._has_evicted else self._started)
+
+
+def _by_outcome(name: str, help_text: str, counts: Mapping[str, int]) -> Metric:
+    family = CounterMetricFamily(name, help_text, labels=["outcome"])
+    for outcome, count in counts.items():
+        family.add_metric([outcome], count)
+    return family
 
 
 class TenantCalls:

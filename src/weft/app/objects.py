@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-_TRANSFERS_AT_ONCE = 4
-_SWEPT_AT_ONCE = 200
+_MAX_TRANSFERS = 4
+_SWEEP_BATCH = 200
 # Retries while a value is being removed.
 _RETRY_SECONDS = (0.0, 0.05, 0.1, 0.2, 0.4)
 
@@ -75,8 +75,8 @@ class Objects:
         # Checked before each claim: an object that is doomed after a hold began is due for removal minutes later.
         if await self._database.read(SYSTEM, lambda tx: removals_are_held(tx, now)):
             return 0
-        claimed = await self._database.write(scope, lambda tx: SqlObjectIndex(tx).claim(now, _SWEPT_AT_ONCE))
-        removed = await _few_at_once(lambda path: self._remove(path, now), claimed)
+        claimed = await self._database.write(scope, lambda tx: SqlObjectIndex(tx).claim(now, _SWEEP_BATCH))
+        removed = await _gather_limited(lambda path: self._remove(path, now), claimed)
         gone = [path for path, is_gone in zip(claimed, removed, strict=True) if is_gone]
         if gone:
             await self._database.write(scope, lambda tx: _forget(tx, gone, now))
@@ -87,7 +87,7 @@ class Objects:
         now = self._now()
         begun = await self._database.write(scope, lambda tx: _begin(tx, waiting, now))
         left = {path for path, stage in begun.items() if stage.decision is UploadDecision.LEAVING}
-        results = await _few_at_once(
+        results = await _gather_limited(
             lambda path: self._store_one(path, waiting[path], begun[path]), begun.keys() - left
         )
         uploads = {upload.path: upload.version for upload in results if upload is not None}
@@ -102,7 +102,7 @@ class Objects:
         return _Upload(path, await self._store.put(path, content))
 
     async def _is_whole(self, path: str, content: bytes, version: str | None) -> bool:
-        """Return whether a value is where the index says. The check costs as much as an upload.
+        """Return whether a value is stored as the index has it. The check costs as much as an upload.
 
         A value reported as stored must be readable, and writing it again repairs it.
         """
@@ -150,9 +150,9 @@ async def _forget(transaction: Transaction, paths: Iterable[str], claimed_at: in
         await index.cleared(path, claimed_at)
 
 
-async def _few_at_once(work: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:
+async def _gather_limited(work: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:
     """Do the same for every item with limited concurrency; the first failure cancels the rest."""
-    free = asyncio.Semaphore(_TRANSFERS_AT_ONCE)
+    free = asyncio.Semaphore(_MAX_TRANSFERS)
 
     async def one(item: T) -> R:
         async with free:

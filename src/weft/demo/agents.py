@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from weft.demo.narration import Narrator
 
 # Messages are indexed shortly after they are written.
-_MOST_LOOKS = 100
-_PAUSE_SECONDS = 0.1
+_MAX_POLLS = 100
+_POLL_SECONDS = 0.1
 
 
 class Agent:
@@ -44,11 +44,11 @@ class Agent:
         """Search after everything written so far has been indexed."""
         arguments = {"query": query, "top_k": 1}
         answer: dict[str, Any] = {}
-        for _ in range(_MOST_LOOKS):
+        for _ in range(_MAX_POLLS):
             answer = (await self._client.call_tool("search", arguments)).structured_content or {}
             if not answer.get("pending", {}).get("events"):
                 break
-            await asyncio.sleep(_PAUSE_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
         self._narrator.does(self.name, "search", {"query": query}, _gist(answer))
 
     async def next_change(self, uri: str, cause: Any) -> str:  # noqa: ANN401 - an awaitable of any result

@@ -24,7 +24,7 @@ from weft.app.dispatch import CallContext
 from weft.app.tenants import ADMIN
 from weft.capabilities.access.model import DEFAULT_TENANT, AgentExists
 from weft.demo.narration import Narrator
-from weft.demo.story import FINDER, FIXER, ORCHESTRATOR, Cast, tell
+from weft.demo.story import FINDER, FIXER, ORCHESTRATOR, Cast, play
 from weft.kernel.errors import SystemUnavailable
 from weft.settings import Settings
 
@@ -52,7 +52,7 @@ def _play(settings: Settings, *, stay: bool) -> None:
     )
     keys = asyncio.run(_cast_agents(settings))
     with _serving(settings) as url:
-        session_id = asyncio.run(tell(Cast(url, keys), narrator))
+        session_id = asyncio.run(play(Cast(url, keys), narrator))
         _show_next_steps(narrator, settings, url, session_id, stay=stay)
         if stay:
             _wait_for_interrupt()
@@ -128,8 +128,8 @@ def _show_next_steps(narrator: Narrator, settings: Settings, url: str, session_i
 
 def _command() -> str:
     """Return the command that runs this Weft from any folder."""
-    beside = shutil.which("weft", path=Path(sys.executable).parent)
-    return shlex.quote(beside) if beside else f"{shlex.quote(sys.executable)} -m weft"
+    installed = shutil.which("weft", path=Path(sys.executable).parent)
+    return shlex.quote(installed) if installed else f"{shlex.quote(sys.executable)} -m weft"
 
 
 def _database_option(settings: Settings) -> str:

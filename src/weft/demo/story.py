@@ -27,7 +27,7 @@ class Cast:
     keys: Mapping[str, str]
 
 
-async def tell(cast: Cast, narrator: Narrator) -> str:
+async def play(cast: Cast, narrator: Narrator) -> str:
     """Play all scenes and return the session id."""
     async with AsyncExitStack() as stack:
         founder = await stack.enter_async_context(
@@ -81,7 +81,7 @@ async def _investigate(planner: Agent, analysis: Agent, session_id: str, narrato
         await analysis.call("set_memory", key="replayed_until", value={"day": "Tuesday", "orders": 1_204})
 
     changed = await planner.next_change(f"board://{session_id}/open_questions", investigate())
-    narrator.says(planner.name, f"is told: {changed} has changed")
+    narrator.says(planner.name, f"is notified: {changed} has changed")
 
 
 async def _decide(planner: Agent, narrator: Narrator) -> None:
@@ -119,5 +119,5 @@ async def _conclude(planner: Agent, narrator: Narrator) -> None:
         [key["key"], str(key["version"]), str(key["value_size_tokens"]), key["written_by"]] for key in board["keys"]
     ]
     narrator.table(rows)
-    narrator.chapter("6 · Whoever may see it finds it again by asking, in other words")
+    narrator.chapter("6 · Search finds it again, in other words, for those who may read it")
     await planner.search("what made ordering so sluggish?")

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 INGEST = "knowledge.ingest"
 # Documents at work in this process, and of one tenant: enough to keep the embedder busy, few enough texts in memory,
 # and always room for another tenant.
-AT_ONCE = 6
+CONCURRENCY = 6
 PER_TENANT = 4
 _COUNT_EVERY_SECONDS = 5.0
 _RELEASE_SECONDS = 5.0
@@ -93,7 +93,7 @@ class Ingestion:
         found: list[Work] = []
 
         async def look() -> None:
-            for queued in await self._ingests.read(tenant, lambda ingest: ingest.queued(2 * AT_ONCE)):
+            for queued in await self._ingests.read(tenant, lambda ingest: ingest.queued(2 * CONCURRENCY)):
                 # A document whose indexing ended a process before is tried alone: it may end this one as well.
                 item = (queued.domain, queued.document_id)
                 found.append(Work(tenant, item, exclusive=queued.attempts > 0))

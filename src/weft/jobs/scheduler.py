@@ -65,7 +65,7 @@ class Job:
     due: DueSource | None = None
     # Seconds until a poll after events of these tenants (of any, if the set is empty).
     on_events: Callable[[set[str]], float] | None = None
-    at_once: int = 1
+    concurrency: int = 1
     per_tenant: int = 1
     per_group: int = 1_000
 
@@ -78,7 +78,7 @@ DueSource: TypeAlias = "Callable[[JobQueue], Awaitable[Sequence[Work]]]"
 
 
 def backoff_seconds(failures: int, jitter: float) -> float:
-    """Return how long to wait after so many failures in a row: exponential, with up to half of it cut by jitter."""
+    """Return the seconds to wait after failures in a row: exponential, with up to half of it cut by jitter."""
     return min(_MAX_BACKOFF_SECONDS, _BACKOFF_SECONDS * 2.0 ** min(failures - 1, 30)) * (1 - jitter / 2)
 
 
@@ -156,13 +156,13 @@ class JobQueue:
         self.running[work.key] = work
         del self._ready[work.tenant]
         if queue:
-            # At the end of the line: tenants are kept in the order of their turns.
+            # Last: tenants are kept in the order of their turns.
             self._ready[work.tenant] = queue
 
     def _room(self) -> int:
         if any(work.exclusive for work in self.running.values()):
             return 0
-        return self.job.at_once - len(self.running)
+        return self.job.concurrency - len(self.running)
 
     def _turn(self, key: str | Key) -> int:
         return self._turns.get(key, 0)
@@ -238,7 +238,7 @@ class Scheduler:
                 self._schedule(entry, entry.job.on_events(tenants))
 
     async def drain(self, *names: str) -> None:
-        """Run everything of these jobs that is due, whatever the schedule says; what fails is not retried."""
+        """Run everything of these jobs that is due, regardless of the schedule; what fails is not retried."""
         entries = [self._entries[name] for name in names]
         for entry in entries:
             entry.queue.retry_now()
@@ -268,7 +268,7 @@ class Scheduler:
                     await self._wake.wait()
 
     def _schedule(self, entry: _Entry, seconds: float) -> None:
-        """Poll a job after so many seconds, unless it is polled sooner anyway."""
+        """Poll a job after this many seconds, unless it is polled sooner anyway."""
         at = asyncio.get_running_loop().time() + seconds
         if at < entry.poll_at:
             entry.poll_at = at

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 INDEX = "search.index_sessions"
 # Tenants indexed at the same time: one with a slow embedder delays only a few others.
-AT_ONCE = 3
+CONCURRENCY = 3
 # Changes in quick succession are read and embedded together, and a key that is overwritten is indexed once.
 EVENT_DELAY_SECONDS = 1.0
 _POLL_SECONDS = 30.0

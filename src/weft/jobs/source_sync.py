@@ -60,13 +60,13 @@ T = TypeVar("T")
 
 SYNC = "knowledge.sync"
 # Sources synced at the same time, and of one tenant, so that a slow source delays only a few others.
-AT_ONCE = 8
+CONCURRENCY = 8
 PER_TENANT = 2
 _POLL_SECONDS = 5.0
 _WATCH_SECONDS = 2.0
-# Files, and bytes of files, that are put in one transaction.
-_FILES_AT_ONCE = 20
-_BYTES_AT_ONCE = 4 * 2**20
+# Maximum files, and bytes of files, in one transaction.
+_BATCH_FILES = 20
+_BATCH_BYTES = 4 * 2**20
 _SECOND = 1_000_000
 
 
@@ -148,11 +148,11 @@ class SourceSyncJob:
         if call is None:
             raise HookRefused
         try:
-            return await self._take_in(tenant, source, call, parse_hook_body(body))
+            return await self._apply_hook_call(tenant, source, call, parse_hook_body(body))
         except (InvalidInput, DocumentTooLarge, Unavailable):
             raise
         except (SourceStopped, SourceUnavailable, WeftError) as error:
-            await self._note(tenant, source, error)
+            await self._note_refusal(tenant, source, error)
             # Details of the quota are for those who may read the domain.
             raise (QuotaExceeded() if isinstance(error, QuotaExceeded) else HookRefused()) from None
 
@@ -175,9 +175,9 @@ class SourceSyncJob:
 
     async def _sync(self, lease: Lease, source_id: str) -> None:
         source = await lease.write(lambda tx: self._sources.within(tx).begin(source_id))
-        look = self._look_at_folder if source.kind == "folder" else self._look_at_address
+        sync = self._sync_folder if source.kind == "folder" else self._sync_url
         try:
-            done, seen = await look(lease, source)
+            done, seen = await sync(lease, source)
         except (LeaseLost, SourceUnavailable, Unavailable):
             raise
         except Exception as error:
@@ -188,30 +188,30 @@ class SourceSyncJob:
             requested = bool(source.requested)
             await lease.write(lambda tx: self._sources.within(tx).finish(source_id, done, seen, requested=requested))
 
-    async def _look_at_folder(self, lease: Lease, source: Source) -> _SyncResult:
+    async def _sync_folder(self, lease: Lease, source: Source) -> _SyncResult:
         files = await self._folders.files(lease.tenant, source)
         known = await lease.read(lambda tx: SqlSourceStore(tx).files(source.source_id))
         plan = plan_sync(source, files, known)
         done = SyncCounts(unchanged=plan.unchanged)
-        for some in _in_groups(plan.changed):
+        for some in _batches(plan.changed):
             items = [await self._read(lease.tenant, source, file) for file in some]
-            put = await self._supplied(lease, source, partial(SourceDocuments.put, source=source, items=items))
+            put = await self._write_as_owner(lease, source, partial(SourceDocuments.put, source=source, items=items))
             done += put
-        for start in range(0, len(plan.gone), _FILES_AT_ONCE):
-            gone = plan.gone[start : start + _FILES_AT_ONCE]
-            removed = await self._supplied(
+        for start in range(0, len(plan.gone), _BATCH_FILES):
+            gone = plan.gone[start : start + _BATCH_FILES]
+            removed = await self._write_as_owner(
                 lease, source, partial(SourceDocuments.remove, source=source, document_ids=gone)
             )
             done += SyncCounts(removed=removed)
         return _SyncResult(done, listing_fingerprint(files))
 
-    async def _look_at_address(self, lease: Lease, source: Source) -> _SyncResult:
+    async def _sync_url(self, lease: Lease, source: Source) -> _SyncResult:
         fetched = await self._fetcher.fetch(source.location, source.validator, MAX_DOCUMENT_BYTES)
         if fetched.error is not None:
             raise OSError(0, fetched.error)
         if fetched.gone:
             gone = [source.prefix]
-            removed = await self._supplied(lease, source, lambda supply: supply.remove(source, gone))
+            removed = await self._write_as_owner(lease, source, lambda supply: supply.remove(source, gone))
             return _SyncResult(SyncCounts(removed=removed), "")
         if fetched.content is None:
             return _SyncResult(SyncCounts(unchanged=1), fetched.validator)
@@ -219,7 +219,7 @@ class SourceSyncJob:
         item = await self._admitted(
             lease.tenant, source, file, DocumentMeta(media_type=fetched.media_type), fetched.content
         )
-        done = await self._supplied(lease, source, lambda supply: supply.put(source, [item]))
+        done = await self._write_as_owner(lease, source, lambda supply: supply.put(source, [item]))
         # A refused document is fetched again.
         return _SyncResult(done, "" if done.failed else fetched.validator)
 
@@ -252,38 +252,38 @@ class SourceSyncJob:
     ) -> tuple[DocumentMeta, bytes]:
         if not self._guards:
             return about, content
-        maker = await self._sources.read(tenant, lambda sources: sources.owner(source))
-        if isinstance(maker, str):
-            raise SourceStopped(maker)
+        owner = await self._sources.read(tenant, lambda sources: sources.owner(source))
+        if isinstance(owner, str):
+            raise SourceStopped(owner)
         request = AddDocument(domain=source.domain, document_id=document_id, text="", **structs.asdict(about))
-        admitted, content = await self._guards.admit(GuardedCall(add_document, request, maker, entry), content)
+        admitted, content = await self._guards.admit(GuardedCall(add_document, request, owner, entry), content)
         return document_meta(admitted), content
 
-    async def _supplied(self, lease: Lease, source: Source, work: Callable[[SourceDocuments], Awaitable[T]]) -> T:
-        """Do something with the current rights of the source's creator."""
-        return await lease.write(lambda tx: self._as_maker(tx, source, work))
+    async def _write_as_owner(self, lease: Lease, source: Source, work: Callable[[SourceDocuments], Awaitable[T]]) -> T:
+        """Change documents with the current rights of the source's creator."""
+        return await lease.write(lambda tx: self._as_owner(tx, source, work))
 
-    async def _as_maker(
+    async def _as_owner(
         self, transaction: Transaction, source: Source, work: Callable[[SourceDocuments], Awaitable[T]]
     ) -> T:
-        maker = await self._sources.within(transaction).owner(source)
-        if isinstance(maker, str):
-            raise SourceStopped(maker)
-        return await work(self._injector.build(SourceDocuments, maker, transaction))
+        owner = await self._sources.within(transaction).owner(source)
+        if isinstance(owner, str):
+            raise SourceStopped(owner)
+        return await work(self._injector.build(SourceDocuments, owner, transaction))
 
-    async def _note(self, tenant: str, source: Source, error: Exception) -> None:
+    async def _note_refusal(self, tenant: str, source: Source, error: Exception) -> None:
         """Note in the source why a call of its hook was refused, for its owners."""
         with contextlib.suppress(SourceUnavailable):
             await self._sources.write(tenant, partial(_fail, source_id=source.source_id, error=error))
 
-    async def _take_in(self, tenant: str, source: Source, call: SignedCall, brought: HookBody) -> HookResponse:
+    async def _apply_hook_call(self, tenant: str, source: Source, call: SignedCall, body: HookBody) -> HookResponse:
         """Put the documents of a signed call, with the rights of the source's creator."""
-        items = [await self._hooked(tenant, source, document) for document in brought.documents]
-        removed = [f"{source.prefix}{name}" for name in brought.removed]
+        items = [await self._hook_item(tenant, source, document) for document in body.documents]
+        removed = [f"{source.prefix}{name}" for name in body.removed]
         work = partial(SourceDocuments.apply_call, source=source, call=call, items=items, removed=removed)
-        return await logged_write(self._database, Scope(tenant), lambda tx: self._as_maker(tx, source, work))
+        return await logged_write(self._database, Scope(tenant), lambda tx: self._as_owner(tx, source, work))
 
-    async def _hooked(self, tenant: str, source: Source, document: NewDocument) -> SourceItem:
+    async def _hook_item(self, tenant: str, source: Source, document: NewDocument) -> SourceItem:
         name = f"{source.prefix}{document.document_id}"
         check_document_name(name)
         content = await asyncio.to_thread(decode_content, document.text, document.content)
@@ -323,14 +323,14 @@ def _wait_seconds(source: Source, now: int) -> float:
     return (source.due_at - now) / _SECOND
 
 
-def _in_groups(files: Sequence[SourceFile]) -> list[list[SourceFile]]:
-    """Return files in groups that are small enough to be put together."""
+def _batches(files: Sequence[SourceFile]) -> list[list[SourceFile]]:
+    """Return files in batches, each for one transaction."""
     groups: list[list[SourceFile]] = []
     room = 0
     for file in files:
-        if not groups or len(groups[-1]) == _FILES_AT_ONCE or file.size > room:
+        if not groups or len(groups[-1]) == _BATCH_FILES or file.size > room:
             groups.append([])
-            room = _BYTES_AT_ONCE
+            room = _BATCH_BYTES
         groups[-1].append(file)
         room -= file.size
     return groups

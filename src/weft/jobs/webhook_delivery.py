@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 DELIVER = "webhooks.deliver"
 POLL_SECONDS = 30.0
 # Webhooks served at the same time: a slow receiver delays only itself.
-AT_ONCE = 128
+CONCURRENCY = 128
 PER_TENANT = 16
 PER_HOST = 4
 # Events written together are delivered together.

@@ -96,7 +96,7 @@ class Actor(msgspec.Struct, frozen=True):
         return frozenset({EVERYONE, f"{PRINCIPAL}{self.principal_id}", f"{AGENT_TYPE}{self.agent_type}", *held})
 
     def matches(self, patterns: Iterable[str]) -> bool:
-        """Tell whether any of the ACL patterns matches this caller (``*`` is a wildcard)."""
+        """Return whether any of the ACL patterns matches this caller (``*`` is a wildcard)."""
         name, audiences = self.participant, self.audiences
         return any(
             pattern in audiences or fnmatchcase(name, pattern) or self._is_cleared_for(pattern) for pattern in patterns

@@ -52,12 +52,12 @@ class IsolatedDocumentReader:
 
     def read(self, content: bytes, media_type: str | None, name: str) -> Reading:
         """Return a document as text; raises DocumentUnreadable. Blocks: call it from a thread."""
-        said = said_type(media_type, name)
-        if said == "application/pdf" or b"%PDF-" in content[:_PDF_HEADER_WITHIN]:
+        declared = said_type(media_type, name)
+        if declared == "application/pdf" or b"%PDF-" in content[:_PDF_HEADER_WITHIN]:
             return self._parsed("pdf", content, "application/pdf")
         _reject_binary(content)
         text = decoded(content, media_type)
-        kind = said or type_of_text(text)
+        kind = declared or type_of_text(text)
         if kind == "text/html":
             return self._parsed("html", text.encode(), kind)
         title = title_of_markdown(text) if kind == "text/markdown" else ""

@@ -141,7 +141,7 @@ class ObjectFolder:
 class Bucket:
     """Objects in an S3 bucket. If ``versioned``, the bucket must return a version for every upload.
 
-    A bucket with versions keeps the old ones of what is deleted for as long as its own lifecycle rules say.
+    A bucket with versions keeps old versions of deleted objects for as long as its lifecycle rules define.
     """
 
     def __init__(

@@ -140,7 +140,7 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
 
 
 def is_public(address: str) -> bool:
-    """Tell whether an address is globally routable unicast."""
+    """Return whether an address is globally routable unicast."""
     return all(map(_is_public, _meant_by(ipaddress.ip_address(address.partition("%")[0]))))
 
 

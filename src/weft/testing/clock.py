@@ -1,4 +1,4 @@
-"""A clock that stands still until it is moved."""
+"""A clock for tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _START = datetime(2026, 2, 20, 14, 30, tzinfo=UTC)
 
 
 class FrozenClock:
-    """Tells the same time until ``advance`` is called."""
+    """Clock that changes only when ``advance`` is called."""
 
     def __init__(self, at: datetime = _START) -> None:
         self._now = at

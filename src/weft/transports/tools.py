@@ -113,8 +113,8 @@ GROUPED_HELP = {
         "adding new ones, and delete what is settled."
     ),
     "context_history": (
-        "The history of boards and of what agents are and know: who changed what and why, how it stood at any version, "
-        "what differs between two; snapshots, branches and merges. Every line is named by a context_id such as "
+        "The history of boards and agent contexts: who changed what and why, the state at any version, "
+        "what differs between two; snapshots, branches and merges. Each has a context_id such as "
         "board:SESSION. Begin with log; to go back to a version use rollback_context."
     ),
     "context_records": (

@@ -42,15 +42,15 @@ def backlog(sizes: dict[str, int]) -> list[Work]:
 
 @given(
     sizes=st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 30), min_size=2),
-    at_once=st.integers(1, 6),
+    concurrency=st.integers(1, 6),
     polls_between=st.integers(1, 5),
     start=st.integers(0, 2**32),
 )
 def test_a_backlog_of_one_tenant_never_delays_another_by_more_than_a_turn(
-    sizes: dict[str, int], at_once: int, polls_between: int, start: int
+    sizes: dict[str, int], concurrency: int, polls_between: int, start: int
 ) -> None:
     """Simulates a frozen clock: between two starts of a waiting tenant, every other one starts at most once more."""
-    jobs, chance = queue(at_once=at_once, per_tenant=at_once), random.Random(start)
+    jobs, chance = queue(concurrency=concurrency, per_tenant=concurrency), random.Random(start)
     left = {work.key: work for work in backlog(sizes)}
     order: list[str] = []
     while left or jobs.running:
@@ -80,19 +80,19 @@ def test_a_backlog_of_one_tenant_never_delays_another_by_more_than_a_turn(
         ),
         unique_by=lambda work: work.key,
     ),
-    at_once=st.integers(1, 8),
+    concurrency=st.integers(1, 8),
     per_tenant=st.integers(1, 4),
     per_group=st.integers(1, 3),
 )
 def test_limits_hold_and_everything_is_done(
-    works: Sequence[Work], at_once: int, per_tenant: int, per_group: int
+    works: Sequence[Work], concurrency: int, per_tenant: int, per_group: int
 ) -> None:
-    jobs = queue(at_once=at_once, per_tenant=per_tenant, per_group=per_group)
+    jobs = queue(concurrency=concurrency, per_tenant=per_tenant, per_group=per_group)
     jobs.offer(works, now=0.0)
     done: list[Work] = []
     while started(jobs) or jobs.running:
         running = list(jobs.running.values())
-        assert len(running) <= at_once
+        assert len(running) <= concurrency
         assert max(Counter(work.tenant for work in running).values()) <= per_tenant
         assert max(Counter(work.group for work in running).values()) <= per_group
         assert len(running) == 1 or not any(work.exclusive for work in running)
@@ -102,7 +102,7 @@ def test_limits_hold_and_everything_is_done(
 
 
 def test_tenants_are_asked_for_items_in_the_order_of_their_turns() -> None:
-    jobs = queue(at_once=3, per_tenant=1)
+    jobs = queue(concurrency=3, per_tenant=1)
     jobs.offer([Work("a"), Work("b")], now=0.0)
     for work in started(jobs):
         jobs.finish(work, 0.0, failed=False)
@@ -113,7 +113,7 @@ def test_tenants_are_asked_for_items_in_the_order_of_their_turns() -> None:
 
 
 def test_failed_work_is_retried_ever_more_rarely_and_holds_up_nothing_else() -> None:
-    jobs, now, delays = queue(at_once=2), 0.0, []
+    jobs, now, delays = queue(concurrency=2), 0.0, []
     bad, good = Work("a", ("bad",)), Work("b", ("good",))
     for _ in range(8):
         jobs.offer([bad, good], now)
@@ -243,7 +243,7 @@ async def test_a_failure_is_logged_retried_and_ends_nothing_else(
         if work.tenant == "unavailable" and tries["unavailable"] < 3:
             raise Unavailable("away")
 
-    scheduler.add(Job(name="work", every=0.01, run=run, due=due, at_once=3))
+    scheduler.add(Job(name="work", every=0.01, run=run, due=due, concurrency=3))
     scheduler.start()
     await until(lambda: min(tries["broken"], tries["unavailable"], tries["fine"]) >= 4)
     logged = Counter((record.message, record.fields["tenant"]) for record in caplog.records)
@@ -314,7 +314,7 @@ async def test_stopping_lets_work_reach_its_next_step_and_cancels_the_rest(sched
             ended.append(f"{work.tenant} cancelled")
             raise
 
-    scheduler.add(Job(name="work", every=60.0, run=run, due=due, at_once=2))
+    scheduler.add(Job(name="work", every=60.0, run=run, due=due, concurrency=2))
     scheduler.start()
     scheduler.wake("work")
     loop = asyncio.get_running_loop()

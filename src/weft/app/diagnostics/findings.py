@@ -1,4 +1,4 @@
-"""What looking an installation over comes to."""
+"""Results of the checks of weft doctor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class CheckStatus(StrEnum):
-    """How a check turned out."""
+    """Result of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -16,7 +16,7 @@ class CheckStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found, and what to do about it."""
+    """What one check found, and how to fix it."""
 
     check: str
     state: CheckStatus

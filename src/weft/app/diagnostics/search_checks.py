@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Database
 
 _HOUR_MICROS = 3_600_000_000
-# A running server is rarely that far behind, and never for long.
+# A running server rarely lags that much, and never for long.
 _MANY_EVENTS = 1_000
 # A process that does not know a model that is in use leaves the work to those that do.
 _NOTHING_NEW = "and nothing new of theirs is indexed here"
@@ -45,11 +45,11 @@ async def check_documents(database: Database, now: datetime) -> list[Finding]:
 
 async def check_following(database: Database) -> list[Finding]:
     """Check the lag of session indexing."""
-    behind = await database.read(SYSTEM, most_behind)
-    if behind < _MANY_EVENTS:
+    lag = await database.read(SYSTEM, most_behind)
+    if lag < _MANY_EVENTS:
         return []
     step = "It catches up while a server runs: start one, or look for its warnings in the log."
-    return [Finding("Sessions", CheckStatus.WARNING, f"searches are up to {behind} events behind what was said", step)]
+    return [Finding("Sessions", CheckStatus.WARNING, f"the search index lags up to {lag} events", step)]
 
 
 async def check_models(database: Database, configured: Sequence[str], now: datetime) -> list[Finding]:
@@ -83,5 +83,5 @@ async def check_vector_indexes(database: Database) -> list[Finding]:
     unfinished = await database.read(SYSTEM, unfinished_indexes)
     if not unfinished:
         return []
-    step = "Searches are slower without them. One that is not being built now is built anew by a server that starts."
+    step = "Searches are slower without them. One that is not being built now is rebuilt when a server starts."
     return [Finding("Vector indexes", CheckStatus.WARNING, f"{unfinished} are not finished", step)]

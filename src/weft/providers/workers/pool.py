@@ -88,7 +88,7 @@ class _Worker:
         self._kill()
 
     def _was_idle(self) -> bool:
-        """Tell whether the process ended by itself, as it does when idle: then the content is not the cause."""
+        """Return whether the process ended by itself, as it does when idle: then the content is not the cause."""
         process = self._process
         return process is not None and not self._timed_out and not self._closed and process.wait() == 0
 

@@ -1,1 +1,1 @@
-"""Weft on the command line: every operation as a command, and the few acts of whoever runs it."""
+"""Weft on the command line: every operation as a command, and the commands of the operator."""

@@ -13,8 +13,6 @@ from starlette.routing import Route
 
 from weft import __version__
 from weft.kernel.errors import MethodNotAllowed, NotFound, WeftError
-from weft.transports.http.bundles import bundle_routes
-from weft.transports.http.hooks import hook_routes
 from weft.transports.http.host_check import HostGuard
 from weft.transports.http.http_io import error_body
 from weft.transports.http.index_page import landing_page
@@ -23,7 +21,7 @@ from weft.transports.http.rest import rest_routes
 from weft.transports.http.schemas import schema_routes
 from weft.transports.http.streams import OpenStreams, stream_route
 from weft.transports.http.tool_http_api import shim_routes
-from weft.transports.http.uploads import upload_route
+from weft.transports.http.transfer import transfer_routes
 from weft.transports.mcp.http import MCP_PATH, McpEndpoint
 
 if TYPE_CHECKING:
@@ -57,9 +55,7 @@ class HttpApplication:
                 *self.mcp.routes(),
                 *rest_routes(self._app),
                 stream_route(self._app, self.streams),
-                *bundle_routes(self._app),
-                upload_route(self._app),
-                *hook_routes(self._app),
+                *transfer_routes(self._app),
                 *shim_routes(self._app),
                 *schema_routes(),
                 Route("/", self._landing),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-_LONGEST_HEAD_BYTES = 65_536
+_MAX_HEAD_BYTES = 65_536
 _REFUSAL = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
@@ -26,6 +26,6 @@ class BoundedHttp(HttpToolsProtocol):
         super().data_received(data)
         # Counted afterwards: the data may contain the end of the headers and part of the body.
         self._head_bytes += len(data)
-        if self._in_head and self._head_bytes > _LONGEST_HEAD_BYTES:
+        if self._in_head and self._head_bytes > _MAX_HEAD_BYTES:
             self.transport.write(_REFUSAL)
             self.transport.close()

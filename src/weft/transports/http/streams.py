@@ -64,12 +64,12 @@ class EventStream(OperationEndpoint):
         try:
             request = self._request(scope)
             pages = await self._pages(request, arrival)
-            told = await self._telling(request, arrival)
+            encode = await self._encoder(request, arrival)
         except WeftError as error:
             await send_error(send, error, self._app.clock)
             return
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-        sending = asyncio.create_task(self._send_pages(pages, told, send))
+        sending = asyncio.create_task(self._send_pages(pages, encode, send))
         leaving = asyncio.create_task(_until_gone(receive))
         with self._streams.tracking(sending):
             await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -99,7 +99,7 @@ class EventStream(OperationEndpoint):
         assert isinstance(request, ReadEvents)  # noqa: S101 - the request of events.read
         return request
 
-    async def _telling(self, request: ReadEvents, arrival: CallContext) -> Callable[[StoredEvent], str]:
+    async def _encoder(self, request: ReadEvents, arrival: CallContext) -> Callable[[StoredEvent], str]:
         """Return the encoder of the requested event format."""
         if request.format == "native":
             return _native
@@ -107,12 +107,12 @@ class EventStream(OperationEndpoint):
         return lambda recorded: _event_text(recorded.event.seq, to_cloud_event(recorded, source))
 
     async def _send_pages(
-        self, pages: AsyncIterator[EventPage], told: Callable[[StoredEvent], str], send: Send
+        self, pages: AsyncIterator[EventPage], encode: Callable[[StoredEvent], str], send: Send
     ) -> None:
         await _send_text(send, ": open\n\n")
         try:
             async for page in pages:
-                text = "".join(map(told, page.recorded)) or ": still here\n\n"
+                text = "".join(map(encode, page.recorded)) or ": still here\n\n"
                 await _send_text(send, text)
         except WeftError as error:
             body = msgspec.json.encode(error_body(error, self._app.clock)).decode()

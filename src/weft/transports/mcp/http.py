@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -11,20 +12,19 @@ from starlette.routing import Route
 from weft.app.dispatch import CallContext
 from weft.capabilities.sessions.model import SessionNotFound
 from weft.kernel.correlation import NO_CORRELATION
-from weft.kernel.errors import WeftError
+from weft.kernel.errors import Unavailable, WeftError
 from weft.kernel.fields import is_name
 from weft.transports.http.http_io import arrival_of, send_error
 from weft.transports.mcp.caller import McpCaller, WeftUser
-from weft.transports.mcp.connection_limits import OpenConnections
 from weft.transports.mcp.fast_path import FastPath
 from weft.transports.mcp.server import build_server
 from weft.transports.mcp.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Container, Iterator
 
     from mcp.server.streamable_http import EventStore
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from weft.app.app import App
     from weft.kernel.identity import Actor
@@ -35,8 +35,44 @@ if TYPE_CHECKING:
 
 MCP_PATH = "/mcp"
 _IDLE_SECONDS = 1_800
-_MOST_CONNECTIONS = 20_000
+_MAX_CONNECTIONS = 20_000
 _RETRY_MILLISECONDS = 500
+MAX_PER_PRINCIPAL = 2_000
+_SESSION_HEADER = b"mcp-session-id"
+
+
+class TooManyConnections(Unavailable):
+    """Too many MCP connections are open."""
+
+    code = "TOO_MANY_CONNECTIONS"
+    hint = "Close unused connections with DELETE on the MCP endpoint; idle ones are closed after half an hour."
+    http_status = 429
+
+
+class OpenConnections:
+    """Limits the open connections of each principal; ``living`` holds those that are still open."""
+
+    def __init__(self, living: Container[str], limit: int = MAX_PER_PRINCIPAL) -> None:
+        self._living = living
+        self._limit = limit
+        self._opened: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+
+    def watch(self, scope: Scope, actor: Actor, send: Send) -> Send:
+        """Return a ``send`` that records the connection a response opens; raise if the limit is reached."""
+        if any(name == _SESSION_HEADER for name, _ in scope["headers"]):
+            return send
+        opened = self._opened[actor.tenant, actor.principal_id]
+        if len(opened) >= self._limit:
+            opened.intersection_update({session for session in opened if session in self._living})
+        if len(opened) >= self._limit:
+            raise TooManyConnections(f"You have {len(opened)} MCP connections open.", limit=self._limit)
+
+        async def recording(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                opened.update(value.decode() for name, value in message["headers"] if name == _SESSION_HEADER)
+            await send(message)
+
+        return recording
 
 
 class McpEndpoint:
@@ -57,7 +93,7 @@ class McpEndpoint:
             json_response=profile is None,
             session_idle_timeout=_IDLE_SECONDS,
             max_request_body_size=app.settings.max_body_bytes,
-            max_sessions=_MOST_CONNECTIONS,
+            max_sessions=_MAX_CONNECTIONS,
         )
         # The SDK has no public list of connections; its minor version is pinned for this.
         self._connections = OpenConnections(self._manager._server_instances)  # noqa: SLF001
@@ -85,7 +121,7 @@ class McpEndpoint:
             return self._user(actor, plain).for_message(caller)
         known = self._users.get(caller)
         if known is None or known.actor is not actor:
-            if len(self._users) >= _MOST_CONNECTIONS:
+            if len(self._users) >= _MAX_CONNECTIONS:
                 self._users.clear()
             known = self._users[caller] = WeftUser(actor, caller)
         return known

@@ -30,7 +30,7 @@ _INSTRUCTIONS = (
     "add_message and get_messages, search them with search_context, store private notes with set_memory. "
     "Load knowledge from earlier sessions with pull_context and save it with push_context. context_history shows who "
     "changed what, when and why. "
-    "get_usage_guidance tells what you may do; the prompt 'board_guide' says more of the board."
+    "get_usage_guidance lists what you may do; the prompt 'board_guide' explains the board."
 )
 _JSON = "application/json"
 _PROMPTS = {

@@ -14,7 +14,7 @@ _MAX_CHARACTERS = 32_000_000
 
 def answer(content: bytes, _question: dict[str, Any]) -> dict[str, Any]:
     """Return the text and title of a PDF, or the problem."""
-    # pypdf logs what is wrong with a damaged file; the answer says it.
+    # pypdf logs what is wrong with a damaged file; the answer contains it.
     logging.disable(logging.CRITICAL)
     try:
         document = pypdf.PdfReader(io.BytesIO(content))

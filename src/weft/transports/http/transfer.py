@@ -1,10 +1,12 @@
-"""Streaming export and import of bundles."""
+"""Content that streams in and out: bundles, document uploads and the hooks of knowledge sources."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from starlette.datastructures import Headers
 from starlette.routing import Route
 
 from weft.capabilities.transfer.export import FACTS_HEADER
@@ -60,11 +62,6 @@ class ImportStream(OperationEndpoint):
             await send_json(send, self._operation.route.status, imported)
 
 
-def bundle_routes(app: App) -> Iterator[Route]:
-    yield Route("/v1/export/stream", endpoint=ExportStream(app), methods=["POST"], name="bundle.export.stream")
-    yield Route("/v1/import/stream", endpoint=ImportStream(app), methods=["POST"], name="bundle.import.stream")
-
-
 async def _send_file(send: Send, export: ExportFile) -> None:
     media_type, ending = _TYPES.get(export.format, _PROV)
     headers = {
@@ -89,3 +86,69 @@ async def body_of(receive: Receive) -> AsyncIterator[bytes]:
             raise InvalidInput("The connection was closed before the body was complete.")
         yield message.get("body", b"")
         more = message.get("more_body", False)
+
+
+# Content types of clients that do not know the type.
+_GENERIC_TYPES = frozenset({"", "application/octet-stream", "application/x-www-form-urlencoded"})
+
+
+class Upload(OperationEndpoint):
+    """Upload endpoint: the document is the body; other parameters of knowledge.add_document are in the query."""
+
+    def __init__(self, app: App) -> None:
+        super().__init__(app, app.registry["knowledge.add_document"])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            put = await self._app.uploads.receive(self._described(scope), arrival_of(scope), body_of(receive))
+        except WeftError as error:
+            await send_error(send, error, self._app.clock)
+        else:
+            await send_json(send, self._operation.route.status, put)
+
+    def _described(self, scope: Scope) -> dict[str, Any]:
+        raw = self._from_query(scope["query_string"])
+        for name in ("text", "content"):
+            if name in raw:
+                raise InvalidInput(f"{name}: it is the body of the request", field=name)
+        if "metadata" in raw:
+            raw["metadata"] = _object(raw["metadata"])
+        sent_as = Headers(scope=scope).get("content-type", "")
+        declared = {} if sent_as in _GENERIC_TYPES else {"media_type": sent_as}
+        return {**declared, **raw, **scope["path_params"]}
+
+
+def _object(text: str) -> Any:  # noqa: ANN401 - checked by the request's own type
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        raise InvalidInput("metadata: not JSON", field="metadata") from None
+
+
+class HookEndpoint:
+    """Endpoint of a source's hook; authenticated by its URL and signature instead of a credential."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            body = await read_body(scope, receive, self._app.settings.max_body_bytes)
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+            named = scope["path_params"]
+            hook = (named["tenant"], named["source_id"], named["token"])
+            answer = await self._app.receive_hook(hook, headers, body, arrival_of(scope))
+        except WeftError as error:
+            await send_error(send, error, self._app.clock)
+        except ClientGone:
+            return
+        else:
+            await send_json(send, HTTPStatus.ACCEPTED, answer)
+
+
+def transfer_routes(app: App) -> Iterator[Route]:
+    yield Route("/v1/export/stream", endpoint=ExportStream(app), methods=["POST"], name="bundle.export.stream")
+    yield Route("/v1/import/stream", endpoint=ImportStream(app), methods=["POST"], name="bundle.import.stream")
+    yield Route("/v1/domains/{domain}/uploads", endpoint=Upload(app), methods=["PUT"], name="knowledge.upload")
+    hook = "/v1/knowledge/hooks/{tenant}/{source_id}/{token}"
+    yield Route(hook, endpoint=HookEndpoint(app), methods=["POST"], name="knowledge.hook")
