@@ -138,7 +138,7 @@ async def test_a_refusal_for_the_rate_is_waited_out(connect: Connect, script: Sc
 
 async def test_a_wait_longer_than_allowed_is_left_to_the_caller(connect: Connect, script: Script) -> None:
     script.will(says(429, error_body("RATE_LIMITED"), retry_after="3600"))
-    async with connect(script.url, longest_wait_seconds=5) as weft:
+    async with connect(script.url, max_wait_seconds=5) as weft:
         with pytest.raises(RateLimited) as caught:
             await weft.board.write("s", "goal", "ship")
     assert caught.value.context["retry_after_seconds"] == 3600

@@ -14,7 +14,7 @@ import pytest
 from support.correlation import BAGGAGE, DURING, HEADERS, SPAN, TRACE, TRACEPARENT, events_of, the_event
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.transports.http.application import HttpApplication
-from weft.transports.http.http_io import arrival_of
+from weft.transports.http.http_io import context_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -125,15 +125,15 @@ async def test_what_a_call_is_part_of_lets_nobody_in(world: World) -> None:
 
 def test_a_request_without_any_of_it_is_part_of_nothing() -> None:
     scope = {"headers": [(b"host", b"x"), (b"authorization", b"Bearer key")], "client": ("10.0.0.1", 5)}
-    arrival = arrival_of(scope)
-    assert (arrival.credential, arrival.peer, arrival.sampled) == ("key", "10.0.0.1", True)
-    assert arrival.correlation is NO_CORRELATION
+    context = context_of(scope)
+    assert (context.credential, context.peer, context.sampled) == ("key", "10.0.0.1", True)
+    assert context.correlation is NO_CORRELATION
 
 
 def test_whether_a_trace_is_kept_is_known() -> None:
     scope = {"headers": [(b"traceparent", TRACEPARENT[:-2].encode() + b"00")]}
-    arrival = arrival_of(scope)
-    assert (arrival.correlation.trace_id, arrival.sampled, arrival.credential) == (TRACE, False, None)
+    context = context_of(scope)
+    assert (context.correlation.trace_id, context.sampled, context.credential) == (TRACE, False, None)
 
 
 def test_a_real_server_answers_whatever_the_headers_hold(team: Team, session: str) -> None:

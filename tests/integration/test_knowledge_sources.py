@@ -28,7 +28,7 @@ from weft.capabilities.knowledge.sources.model import (
 from weft.kernel.clock import to_micros
 from weft.kernel.fields import new_id
 from weft.providers.http_fetcher import HttpFetcher
-from weft.providers.local_folders import NamedFolders
+from weft.providers.local_folders import AllowedFolders
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -211,7 +211,7 @@ async def test_no_link_leads_out_of_the_folder(library: World, folder: Path, tmp
     await add(library.admin, "folder", folder=str(folder))
     await look(library)
     assert await documents(library) == {"own.md": 1}
-    folders = NamedFolders([str(folder.parent)])
+    folders = AllowedFolders([str(folder.parent)])
     source = made(folder)
     for path in ("file.md", "inside/passwords.md", "../../secret/passwords.md"):
         with pytest.raises(OSError, match=r"passwords|levels|directory|file\.md"):
@@ -238,7 +238,7 @@ async def test_something_that_is_no_file_is_left_alone(library: World, folder: P
     await look(library)
     assert await documents(library) == {}
     with pytest.raises(FileNotFoundError):
-        await NamedFolders([str(folder.parent)]).read(library.tenant, made(folder), "pipe.md", 100)
+        await AllowedFolders([str(folder.parent)]).read(library.tenant, made(folder), "pipe.md", 100)
 
 
 async def test_a_missing_folder_and_one_not_allowed_give_different_errors(library: World, folder: Path) -> None:

@@ -152,7 +152,7 @@ async def test_times_were_taken_of_every_operation(world: World) -> None:
 async def test_nothing_of_another_tenant_is_counted(world: World) -> None:
     before = await figures(world.stranger)
     await world.planner.write("key")
-    world.app.measuring.sample()
+    world.app.metrics_snapshot.sample()
     after = await figures(world.stranger)
     assert before["operations"] == {}
     assert after["operations"].keys() == {"performance.read"}
@@ -165,7 +165,7 @@ async def test_recent_callers_count_as_active(world: World, clock: FrozenClock) 
     system = (await figures(world.admin))["system_performance"]
     assert (system["active_agents"], system["active_sessions"]) == (3, 1)  # the admin made the others
     clock.advance(minutes=6)
-    world.app.measuring.sample()
+    world.app.metrics_snapshot.sample()
     await world.planner.value("key")
     system = (await figures(world.admin))["system_performance"]
     assert (system["active_agents"], system["active_sessions"]) == (1, 1)  # the call that asks is not over yet
@@ -263,7 +263,7 @@ async def test_a_database_that_cannot_be_reached_is_counted(tmp_path: Path) -> N
 
 async def test_samples_are_taken_by_themselves(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = asyncio.Event()
-    monkeypatch.setattr(world.app.measuring, "sample", taken.set)
+    monkeypatch.setattr(world.app.metrics_snapshot, "sample", taken.set)
     world.app.scheduler.wake("metrics.sample")
     async with asyncio.timeout(10):
         await taken.wait()

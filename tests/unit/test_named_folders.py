@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from weft.capabilities.knowledge.sources.model import FolderRefused, Source
-from weft.providers.local_folders import NamedFolders
+from weft.providers.local_folders import AllowedFolders
 
 pytestmark = pytest.mark.req("CE-F43")
 
@@ -23,8 +23,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def folders(folder: Path) -> NamedFolders:
-    return NamedFolders([str(folder.parent)])
+def folders(folder: Path) -> AllowedFolders:
+    return AllowedFolders([str(folder.parent)])
 
 
 def source(folder: Path, **what: Any) -> Source:
@@ -53,11 +53,11 @@ def deepened(folder: Path, levels: int) -> Path:
     return folder
 
 
-async def listed(folders: NamedFolders, source: Source) -> list[str]:
+async def listed(folders: AllowedFolders, source: Source) -> list[str]:
     return [file.path for file in await folders.files("tenant", source)]
 
 
-async def test_files_are_found_down_to_a_depth_that_nobody_needs(folders: NamedFolders, folder: Path) -> None:
+async def test_files_are_found_down_to_a_depth_that_nobody_needs(folders: AllowedFolders, folder: Path) -> None:
     write(deepened(folder, 64) / "deep.md")
     assert await listed(folders, source(folder)) == ["d/" * 64 + "deep.md"]
     deepened(folder, 65).mkdir()
@@ -65,7 +65,7 @@ async def test_files_are_found_down_to_a_depth_that_nobody_needs(folders: NamedF
         await folders.files("tenant", source(folder))
 
 
-async def test_few_descriptors_do_for_many_levels(folders: NamedFolders, folder: Path) -> None:
+async def test_few_descriptors_do_for_many_levels(folders: AllowedFolders, folder: Path) -> None:
     write(deepened(folder, 60) / "deep.md")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest_free = os.dup(0)
@@ -78,7 +78,7 @@ async def test_few_descriptors_do_for_many_levels(folders: NamedFolders, folder:
 
 
 async def test_files_that_nobody_wants_are_counted_too(
-    folders: NamedFolders, folder: Path, monkeypatch: pytest.MonkeyPatch
+    folders: AllowedFolders, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("weft.providers.local_folders.MOST_ENTRIES", 10)
     for number in range(10):
@@ -90,7 +90,7 @@ async def test_files_that_nobody_wants_are_counted_too(
 
 
 async def test_what_is_left_out_as_a_whole_is_not_looked_into(
-    folders: NamedFolders, folder: Path, monkeypatch: pytest.MonkeyPatch
+    folders: AllowedFolders, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("weft.providers.local_folders.MOST_ENTRIES", 10)
     for number in range(20):
@@ -101,7 +101,7 @@ async def test_what_is_left_out_as_a_whole_is_not_looked_into(
 
 @pytest.mark.parametrize("swapped", ["docs", "docs/inner"])
 async def test_a_folder_that_becomes_a_link_at_the_wrong_moment_is_not_followed(
-    tmp_path: Path, folders: NamedFolders, folder: Path, swapped: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, folders: AllowedFolders, folder: Path, swapped: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "secret" / "inner" / "passwords.md", "secret")
     write(folder / "inner" / "passwords.md", "harmless")
@@ -125,7 +125,7 @@ async def test_a_folder_that_becomes_a_link_at_the_wrong_moment_is_not_followed(
 
 
 async def test_a_folder_that_was_moved_away_is_told_from_one_that_is_not_allowed(
-    tmp_path: Path, folders: NamedFolders, folder: Path
+    tmp_path: Path, folders: AllowedFolders, folder: Path
 ) -> None:
     folder.rename(folder.with_name("elsewhere"))  # noqa: ASYNC240 - a moment
     with pytest.raises(FolderRefused, match="There is no folder") as gone:
@@ -137,7 +137,7 @@ async def test_a_folder_that_was_moved_away_is_told_from_one_that_is_not_allowed
 
 
 async def test_what_is_outside_of_named_folders_is_told_alike_whether_it_is_there_or_not(
-    tmp_path: Path, folders: NamedFolders, folder: Path
+    tmp_path: Path, folders: AllowedFolders, folder: Path
 ) -> None:
     (tmp_path / "secret" / "inner").mkdir(parents=True)
     (folder / "link").symlink_to(tmp_path / "secret")

@@ -37,7 +37,7 @@ class Watched:
         self.clock = FrozenClock()
         self.metrics = Metrics(self.clock)
         self.caches = CacheRegistry()
-        self.measuring = MetricsSnapshot(connect("never-opened.db"), self.metrics, self.caches, self.clock)
+        self.metrics_snapshot = MetricsSnapshot(connect("never-opened.db"), self.metrics, self.caches, self.clock)
 
     def call(
         self, times: int = 1, seconds: float = 0.001, outcome: str = "ok", operation: Operation = READ, **who: str
@@ -50,7 +50,7 @@ class Watched:
         for _ in range(int(minutes * 60 / INTERVAL)):
             self.call(calls, **what)
             self.clock.advance(seconds=INTERVAL)
-            self.measuring.sample()
+            self.metrics_snapshot.sample()
 
     @property
     def now(self) -> float:
@@ -58,11 +58,11 @@ class Watched:
 
     @property
     def trends(self) -> PerformanceTrends:
-        return self.measuring._trends(self.metrics.of_tenant("home"), self.now)
+        return self.metrics_snapshot._trends(self.metrics.of_tenant("home"), self.now)
 
     @property
     def system(self) -> SystemPerformance:
-        return self.measuring._system_performance(self.metrics.of_tenant("home"), self.now)
+        return self.metrics_snapshot._system_performance(self.metrics.of_tenant("home"), self.now)
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ from weft.providers.document_reader import IsolatedDocumentReader
 from weft.providers.embedders.factory import configured_embedders
 from weft.providers.html_xml import IsolatedMarkupReader
 from weft.providers.jwt import JwtCodec
-from weft.providers.local_folders import NamedFolders
+from weft.providers.local_folders import AllowedFolders
 from weft.providers.object_storage import connect_objects
 from weft.providers.tokenizers import TokenizerRegistry
 from weft.storage.migrations.runner import migrate
@@ -94,11 +94,11 @@ class App:
         self.metrics = Metrics(self.clock)
         self.caches = CacheRegistry()
         self.database = connect(settings.storage_url)
-        self.measuring = MetricsSnapshot(self.database, self.metrics, self.caches, self.clock)
+        self.metrics_snapshot = MetricsSnapshot(self.database, self.metrics, self.caches, self.clock)
         self.tenants = Tenants(self.database, self.clock)
         self.ready = False
         self._rates = RateLimits(settings.rates(), settings.valkey_url)
-        self._tally = BufferedReadCounts()
+        self._read_counts = BufferedReadCounts()
         self.feed = LiveFeed(self.database)
         self._auditor = Auditor(self.database, self.clock)
         self.guards = Guards(self._auditor)
@@ -155,7 +155,7 @@ class App:
             runner,
             container,
             self.guards,
-            NamedFolders(settings.readable_folders),
+            AllowedFolders(settings.readable_folders),
             settings.fetch_private_hosts.split(),
         )
         self.collections = SearchIndexes(self.database, settings.index_folder, self.clock, self.metrics)
@@ -251,7 +251,7 @@ class App:
             raise
 
     async def flush_read_counts(self) -> None:
-        await self._tally.flush(self.database)
+        await self._read_counts.flush(self.database)
 
     def _singletons(self) -> Singletons:
         settings = self.settings
@@ -262,17 +262,17 @@ class App:
                 token=timedelta(minutes=settings.token_minutes), proof=timedelta(hours=settings.token_max_age_hours)
             ),
             counters=TokenizerRegistry(),
-            tally=self._tally,
+            read_counts=self._read_counts,
             feed=self.feed,
-            measurements=self.measuring,
+            metrics_source=self.metrics_snapshot,
             memory_limits=MemoryLimits(settings.memory_limit_mb, cleanup_interval_seconds=EXPIRE_EVERY_SECONDS),
             knowledge_limits=KnowledgeLimits(default_plan(settings)),
             context_limits=ContextLimits(settings.context_limit_mb),
             staging=self.objects,
             exporter=self.transfers,
             importer=self.transfers,
-            courier=self.webhooks,
-            source_desk=self.source_sync,
+            webhook_sender=self.webhooks,
+            source_control=self.source_sync,
             embeddings=self.embeddings,
             retriever=Retriever(
                 self._search_stores,
@@ -286,7 +286,7 @@ class App:
             known_sessions=SessionAclCache(),
             markup=self._markup,
             pruner=self.pruner,
-            offers=RegisteredOperations(self.registry, settings.rates(), self.database),
+            allowed_operations=RegisteredOperations(self.registry, settings.rates(), self.database),
             pages=self._cache("message_pages", 1, megabytes=16, seconds=300),
             searcher=Searcher(
                 reads=CallerTransactions(self.database, self._container, Transcripts),

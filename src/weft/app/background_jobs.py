@@ -44,7 +44,7 @@ def background_jobs(app: App) -> list[Job]:
 
     return [
         Job(name=FLUSH_READ_COUNTS, every=5.0, run=lambda _: app.flush_read_counts()),
-        Job(name=SAMPLE_METRICS, every=COLLECTION_INTERVAL, run=lambda _: app.measuring.collect()),
+        Job(name=SAMPLE_METRICS, every=COLLECTION_INTERVAL, run=lambda _: app.metrics_snapshot.collect()),
         Job(name=SWEEP_INDEXES, every=_HOUR, run=lambda _: app.collections.sweep()),
         Job(name=SWEEP_EMBEDDINGS, every=_HOUR, run=lambda _: app.embeddings.sweep()),
         Job(

@@ -132,22 +132,22 @@ class Singletons:
     codec: TokenCodec
     lifetimes: TokenLifetimes
     counters: TokenCounters
-    tally: ReadTally
+    read_counts: ReadTally
     feed: Feed
-    measurements: MetricsSource
+    metrics_source: MetricsSource
     memory_limits: MemoryLimits
     knowledge_limits: KnowledgeLimits
     context_limits: ContextLimits
     pages: MessagePages
     searcher: Searcher
-    offers: AllowedOperations
+    allowed_operations: AllowedOperations
     markup: MarkupReader
     pruner: Pruner
     staging: Staging
     exporter: Exporter
     importer: Importer
-    courier: WebhookSender
-    source_desk: SourceControl
+    webhook_sender: WebhookSender
+    source_control: SourceControl
     embeddings: Embeddings
     retriever: Retriever
     known_sessions: SessionAclCache

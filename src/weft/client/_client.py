@@ -17,8 +17,8 @@ from weft.client._wire import (
     CHUNK_BYTES,
     EXPORT_STREAM,
     IMPORT_STREAM,
-    LONG_SECONDS,
-    SILENCE_SECONDS,
+    STREAM_SILENCE_SECONDS,
+    TRANSFER_SECONDS,
     UPLOAD,
     Address,
     Outgoing,
@@ -62,11 +62,11 @@ class Client(Operations):
         *,
         timeout_seconds: float = 30.0,
         retries: int = 2,
-        longest_wait_seconds: float = 30.0,
+        max_wait_seconds: float = 30.0,
         reconnects: int = 10,
     ) -> None:
         self._connection = _Connection(
-            Address.resolve(url, api_key), timeout_seconds, Retries(retries, longest_wait_seconds)
+            Address.resolve(url, api_key), timeout_seconds, Retries(retries, max_wait_seconds)
         )
         self._reconnects = reconnects
         super().__init__(self._connection)
@@ -206,7 +206,7 @@ class _Connection:
 
     async def stream(self, target: str) -> AsyncGenerator[Event | None, None]:
         """Yield None when the stream is open, then events until it ends."""
-        timeout = httpx2.Timeout(self._timeout_seconds, read=SILENCE_SECONDS)
+        timeout = httpx2.Timeout(self._timeout_seconds, read=STREAM_SILENCE_SECONDS)
         try:
             async with self._http.sse(target, timeout=timeout) as source:
                 if not source.response.is_success:
@@ -225,7 +225,7 @@ class _Connection:
         from weft.capabilities.transfer.export import FACTS_HEADER  # noqa: PLC0415 - only an export needs the slice
 
         headers = {**trace_headers(self.correlation), "Content-Type": "application/json"}
-        timeout = httpx2.Timeout(self._timeout_seconds, read=LONG_SECONDS)
+        timeout = httpx2.Timeout(self._timeout_seconds, read=TRANSFER_SECONDS)
         try:
             async with self._http.stream(
                 "POST", EXPORT_STREAM, content=request.content, headers=headers, timeout=timeout
@@ -243,7 +243,7 @@ class _Connection:
 
     async def upload(self, method: str, target: str, file: BinaryIO, operation: str) -> Any:  # noqa: ANN401 - its response
         """Stream a file, and return the response of the operation."""
-        timeout = httpx2.Timeout(self._timeout_seconds, read=LONG_SECONDS)
+        timeout = httpx2.Timeout(self._timeout_seconds, read=TRANSFER_SECONDS)
         try:
             reply = await self._http.request(
                 method, target, content=_chunks(file), headers=trace_headers(self.correlation), timeout=timeout

@@ -37,17 +37,17 @@ T = TypeVar("T")
 
 DEFAULT_URL = "http://127.0.0.1:8787"
 # The server sends a heartbeat every 15 seconds; after four missed ones the connection is considered lost.
-SILENCE_SECONDS = 60.0
+STREAM_SILENCE_SECONDS = 60.0
 # Read timeout of large exports and imports.
-LONG_SECONDS = 600.0
+TRANSFER_SECONDS = 600.0
 CHUNK_BYTES = 65_536
 EXPORT_STREAM, IMPORT_STREAM = "/v1/export/stream", "/v1/import/stream"
 UPLOAD = "/v1/domains/{domain}/uploads"
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 _ANY_JSON = {"metadata", "value"}
 _PLACEHOLDER = re.compile(r"\{(\w+)(:int)?\}")
-_FIRST_PAUSE_SECONDS = 0.1
-_LONGEST_PAUSE_SECONDS = 5.0
+_MIN_BACKOFF_SECONDS = 0.1
+_MAX_BACKOFF_SECONDS = 5.0
 _KINDS: dict[int, type[WeftError]] = {
     401: AuthenticationError,
     403: Forbidden,
@@ -187,7 +187,7 @@ def refusal(reply: httpx2.Response, content: bytes) -> WeftError:
     except msgspec.DecodeError:
         error = _kind(reply.status_code)(f"{reply.url.host} answered with status {reply.status_code}.")
     else:
-        error = _restored(body, _class_of(body.code) or _kind(reply.status_code))
+        error = _to_error(body, _class_of(body.code) or _kind(reply.status_code))
         vars(error)["http_status"] = reply.status_code
     seconds = reply.headers.get("retry-after", "")
     if seconds.isdecimal():
@@ -198,10 +198,10 @@ def refusal(reply: httpx2.Response, content: bytes) -> WeftError:
 def reported(content: str, address: Address) -> WeftError:
     """Return the error that ended a stream."""
     body = decoded(content, ErrorBody, address)
-    return _restored(body, _class_of(body.code) or InternalError)
+    return _to_error(body, _class_of(body.code) or InternalError)
 
 
-def _restored(body: ErrorBody, kind: type[WeftError]) -> WeftError:
+def _to_error(body: ErrorBody, kind: type[WeftError]) -> WeftError:
     error = kind(body.error, **body.context)
     # The server may be newer than this client: its text takes precedence over that of the class.
     vars(error).update(
@@ -253,7 +253,7 @@ class Retries:
     """Retry policy: a bounded number of times, and only where it is safe."""
 
     limit: int
-    longest_wait_seconds: float
+    max_wait_seconds: float
 
     def pause(self, method: str, error: Unavailable, attempts: int) -> float | None:
         """Return the backoff before the next attempt; None for no further attempt."""
@@ -261,11 +261,11 @@ class Retries:
             return None
         if isinstance(error, RateLimited):
             wait = float(error.context.get("retry_after_seconds", 1.0))
-            return wait if wait <= self.longest_wait_seconds else None
+            return wait if wait <= self.max_wait_seconds else None
         unanswered = isinstance(error.__cause__, httpx2.TransportError)
         return pause_after(attempts) if unanswered and method == "GET" else None
 
 
 def pause_after(failures: int) -> float:
     """Return the exponential backoff after a number of consecutive failures."""
-    return float(min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(failures, 10)))
+    return float(min(_MAX_BACKOFF_SECONDS, _MIN_BACKOFF_SECONDS * 2 ** min(failures, 10)))

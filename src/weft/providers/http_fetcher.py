@@ -71,18 +71,18 @@ class HttpFetcher:
                 answer = await self._get(url, _headers(known), max_bytes)
         except Exception as error:  # noqa: BLE001 - whatever the server does must not fail the job
             return FetchResult(validator=validator, error=failure_of(error))
-        return _fetched(answer, validator, max_bytes)
+        return _to_result(answer, validator, max_bytes)
 
     async def _get(self, url: str, headers: Mapping[str, str], max_bytes: int) -> _Answer:
         trusted = self._trusted or httpcore2.default_ssl_context()
         network = CheckedNetwork(self._reach)
         async with httpcore2.AsyncConnectionPool(ssl_context=trusted, network_backend=network) as pool:
             for _ in range(_MAX_REDIRECTS + 1):
-                answer = await _asked(pool, url, headers, max_bytes)
-                further = _sent_on(url, answer)
-                if further is None:
+                answer = await _request(pool, url, headers, max_bytes)
+                target = _redirect_target(url, answer)
+                if target is None:
                     return answer
-                url = further
+                url = target
         return answer
 
 
@@ -95,7 +95,9 @@ def _headers(known: _Validators) -> dict[str, str]:
     return headers
 
 
-async def _asked(pool: httpcore2.AsyncConnectionPool, url: str, headers: Mapping[str, str], max_bytes: int) -> _Answer:
+async def _request(
+    pool: httpcore2.AsyncConnectionPool, url: str, headers: Mapping[str, str], max_bytes: int
+) -> _Answer:
     async with pool.stream("GET", url, headers=list(headers.items())) as response:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
         body = bytearray()
@@ -107,16 +109,16 @@ async def _asked(pool: httpcore2.AsyncConnectionPool, url: str, headers: Mapping
         return _Answer(response.status, headers, bytes(body))
 
 
-def _sent_on(url: str, answer: _Answer) -> str | None:
+def _redirect_target(url: str, answer: _Answer) -> str | None:
     """Return the target of a redirect, if any; never from https to http."""
     if answer.status not in _REDIRECT_STATUSES or "location" not in answer.headers:
         return None
-    further = urljoin(url, answer.headers["location"])
+    target = urljoin(url, answer.headers["location"])
     schemes = {"https"} if urlsplit(url).scheme == "https" else {"http", "https"}
-    return further if urlsplit(further).scheme in schemes else None
+    return target if urlsplit(target).scheme in schemes else None
 
 
-def _fetched(answer: _Answer, validator: str, max_bytes: int) -> FetchResult:
+def _to_result(answer: _Answer, validator: str, max_bytes: int) -> FetchResult:
     if answer.status == _UNCHANGED:
         return FetchResult(validator=validator)
     if answer.status in _GONE:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _TENANT = "{tenant}"
 _HIDDEN = "."
 _UPWARDS = frozenset({"", ".", ".."})
-_NOT_THERE = "Make it, or bring it back to where it was; until then its documents stay as they are."
+_MISSING_HINT = "Make it, or bring it back to where it was; until then its documents stay as they are."
 # Links are refused; O_NONBLOCK, because opening a FIFO would block.
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -40,7 +40,7 @@ class _Place(NamedTuple):
     steps: tuple[str, ...]
 
 
-class NamedFolders:
+class AllowedFolders:
     """Reads folders inside the configured roots."""
 
     def __init__(self, roots: Sequence[str]) -> None:
@@ -67,18 +67,18 @@ class NamedFolders:
         if root is None:
             raise FolderRefused(f"'{folder[:200]}' is not a folder that Weft may read.")
         if not found.is_dir():
-            raise FolderRefused(f"There is no folder '{folder[:200]}'.", hint=_NOT_THERE)
+            raise FolderRefused(f"There is no folder '{folder[:200]}'.", hint=_MISSING_HINT)
         return _Place(str(root), found.relative_to(root).parts)
 
     def _files(self, tenant: str, source: Source) -> list[SourceFile]:
         with self._opened(tenant, source) as top:
-            return sorted(_walked(top, source))
+            return sorted(_walk(top, source))
 
     def _read(self, tenant: str, source: Source, path: str, max_bytes: int) -> bytes:
         *folders, name = path.split("/")
         if _UPWARDS.intersection((*folders, name)):
             raise FileNotFoundError(path)
-        with self._opened(tenant, source) as top, _beneath(top, folders) as folder:
+        with self._opened(tenant, source) as top, _open_below(top, folders) as folder:
             descriptor = os.open(name, _FILE, dir_fd=folder)
             with os.fdopen(descriptor, "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -91,13 +91,13 @@ class NamedFolders:
         place = self._place(tenant, source.location)
         root = os.open(place.root, _FOLDER)
         try:
-            with _beneath(root, place.steps) as folder:
+            with _open_below(root, place.steps) as folder:
                 yield folder
         finally:
             os.close(root)
 
 
-def _walked(top: int, source: Source) -> Iterator[SourceFile]:
+def _walk(top: int, source: Source) -> Iterator[SourceFile]:
     """Yield the matching files below an open folder, without hidden ones."""
     waiting: list[tuple[str, ...]] = [()]
     entries = 0
@@ -122,7 +122,7 @@ def _walked(top: int, source: Source) -> Iterator[SourceFile]:
 def _entries(top: int, steps: Sequence[str]) -> Iterator[os.DirEntry[str]]:
     """Yield the entries of a folder; none if a subfolder is gone or not readable."""
     try:
-        with _beneath(top, steps) as folder, os.scandir(folder) as entries:
+        with _open_below(top, steps) as folder, os.scandir(folder) as entries:
             yield from entries
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         if not steps:
@@ -140,7 +140,7 @@ def _file(path: str, entry: os.DirEntry[str]) -> Iterator[SourceFile]:
 
 
 @contextmanager
-def _beneath(top: int, steps: Sequence[str]) -> Iterator[int]:
+def _open_below(top: int, steps: Sequence[str]) -> Iterator[int]:
     """Open a folder below another step by step, so that no component can be a link."""
     folder = os.dup(top)
     try:

@@ -100,10 +100,10 @@ class ObjectFolder:
 
     def _put(self, file: Path, content: bytes) -> None:
         part = self._folder / _INCOMING / secrets.token_hex(16)
-        with _disk_troubles_translated():
+        with _translate_disk_errors():
             self._make_private(part.parent)
             self._make_private(file.parent)
-            _drop_given_up(part.parent)
+            _remove_abandoned(part.parent)
             try:
                 _write_durably(part, content)
                 part.replace(file)
@@ -113,7 +113,7 @@ class ObjectFolder:
             _sync_folder(file.parent)
 
     def _get(self, file: Path, size: int) -> bytes:
-        with _disk_troubles_translated():
+        with _translate_disk_errors():
             try:
                 with file.open("rb") as opened:
                     _check_size(os.fstat(opened.fileno()).st_size, size)
@@ -122,7 +122,7 @@ class ObjectFolder:
                 raise ObjectMissing from error
 
     def _delete(self, file: Path) -> None:
-        with _disk_troubles_translated(), suppress(FileNotFoundError):
+        with _translate_disk_errors(), suppress(FileNotFoundError):
             file.unlink()
             _sync_folder(file.parent)
 
@@ -155,7 +155,7 @@ class Bucket:
         self._timeout_seconds = timeout_seconds
 
     async def put(self, path: str, content: bytes) -> str | None:
-        with self._troubles_translated():
+        with self._translate_errors():
             async with asyncio.timeout(self._timeout_seconds):
                 # In one request, so that an aborted upload leaves no parts in the bucket.
                 stored = await self._store.put_async(path, content, use_multipart=False)
@@ -170,7 +170,7 @@ class Bucket:
 
     async def get(self, path: str, version: str | None, size: int) -> bytes:
         try:
-            with self._troubles_translated():
+            with self._translate_errors():
                 async with asyncio.timeout(self._timeout_seconds):
                     found = await self._store.get_async(path, options={"version": version} if version else None)
                     _check_size(found.meta["size"], size)
@@ -179,7 +179,7 @@ class Bucket:
             raise ObjectMissing from error
 
     async def delete(self, path: str) -> None:
-        with suppress(FileNotFoundError), self._troubles_translated():
+        with suppress(FileNotFoundError), self._translate_errors():
             async with asyncio.timeout(self._timeout_seconds):
                 await self._store.delete_async(path)
 
@@ -187,7 +187,7 @@ class Bucket:
     def _store(self) -> S3Store:
         from obstore.store import S3Store  # noqa: PLC0415 - only if it is used
 
-        patience = timedelta(seconds=self._timeout_seconds)
+        timeout = timedelta(seconds=self._timeout_seconds)
         # Not all S3 services support bulk delete; credentials come from AWS_* variables.
         config: S3Config = {"disable_bulk_delete": True}
         if self._endpoint:
@@ -198,12 +198,12 @@ class Bucket:
             self._bucket,
             prefix=self._prefix or None,
             config=config,
-            client_options={"timeout": patience, "allow_http": self._endpoint.startswith("http://")},
-            retry_config={"max_retries": _RETRIES, "retry_timeout": patience},
+            client_options={"timeout": timeout, "allow_http": self._endpoint.startswith("http://")},
+            retry_config={"max_retries": _RETRIES, "retry_timeout": timeout},
         )
 
     @contextmanager
-    def _troubles_translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Translate obstore's exceptions, except for a missing object."""
         from obstore.exceptions import BaseError  # noqa: PLC0415 - only if it is used
 
@@ -245,7 +245,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _drop_given_up(incoming: Path) -> None:
+def _remove_abandoned(incoming: Path) -> None:
     """Remove temporary files of processes that died."""
     for part in incoming.iterdir():
         with suppress(FileNotFoundError):
@@ -254,7 +254,7 @@ def _drop_given_up(incoming: Path) -> None:
 
 
 @contextmanager
-def _disk_troubles_translated() -> Iterator[None]:
+def _translate_disk_errors() -> Iterator[None]:
     """Translate OSError."""
     try:
         yield

@@ -141,7 +141,7 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
 
 def is_public(address: str) -> bool:
     """Return whether an address is globally routable unicast."""
-    return all(map(_is_public, _meant_by(ipaddress.ip_address(address.partition("%")[0]))))
+    return all(map(_is_public, _effective_addresses(ipaddress.ip_address(address.partition("%")[0]))))
 
 
 def _is_public(address: Address) -> bool:
@@ -149,7 +149,7 @@ def _is_public(address: Address) -> bool:
     return address.is_global and not special and not any(address in network for network in _NOT_PUBLIC)
 
 
-def _meant_by(address: Address) -> list[Address]:
+def _effective_addresses(address: Address) -> list[Address]:
     """Return the addresses that a connection would reach, with embedded IPv4 addresses."""
     if isinstance(address, ipaddress.IPv4Address):
         return [address]

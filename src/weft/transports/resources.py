@@ -129,10 +129,10 @@ def parse_uri(uri: str) -> Resource:
     raise ResourceNotFound(f"'{uri[:_LONGEST_URI]}' is not a resource of Weft.", uri=uri[:_LONGEST_URI])
 
 
-async def read_resource(app: App, resource: Resource, arrival: CallContext) -> bytes:
+async def read_resource(app: App, resource: Resource, context: CallContext) -> bytes:
     """Read a resource as JSON by calling its operation."""
     try:
-        response = await app.call(app.registry[resource.operation], resource.request, arrival)
+        response = await app.call(app.registry[resource.operation], resource.request, context)
     except NotFound as error:
         # MCP requires the URI in the error.
         error.context["uri"] = resource.uri
@@ -140,22 +140,22 @@ async def read_resource(app: App, resource: Resource, arrival: CallContext) -> b
     return msgspec.json.encode(_matching(response, resource))
 
 
-async def check_may_watch(app: App, resource: Resource, arrival: CallContext) -> None:
+async def check_may_watch(app: App, resource: Resource, context: CallContext) -> None:
     """Refuse a resource that the caller may not read."""
     read = resource.board or resource
-    await app.call(app.registry[read.operation], read.request, arrival)
+    await app.call(app.registry[read.operation], read.request, context)
 
 
 async def follow_resource(
-    app: App, resource: Resource, arrival: CallContext, after: int
+    app: App, resource: Resource, context: CallContext, after: int
 ) -> AsyncIterator[ResourceChange]:
     """Yield whenever the resource may have changed, while the caller may read it."""
     if resource.interest is None:
         while True:
             await asyncio.sleep(COLLECTION_INTERVAL)
-            await check_may_watch(app, resource, arrival)
+            await check_may_watch(app, resource, context)
             yield ResourceChange(after, happened=True)
-    async for page in app.follow(arrival, resource.interest, after):
+    async for page in app.follow(context, resource.interest, after):
         yield ResourceChange(page.reached, happened=bool(page.recorded))
 
 

@@ -34,7 +34,7 @@ async def _serve(settings: Settings, caller: McpCaller) -> None:
     await app.open()
     try:
         await app.tenants.ensure_default()
-        await app.identify(caller.arrival)
+        await app.identify(caller.call_context)
         subscriptions = Subscriptions(app)
         server = build_server(app, subscriptions, local=caller)
         async with stdio_server() as (reading, writing):

@@ -27,7 +27,7 @@ class ClientGone(Exception):
     """The client closed the connection before its request was complete."""
 
 
-def arrival_of(scope: Scope) -> CallContext:
+def context_of(scope: Scope) -> CallContext:
     """Return the credential, peer address and correlation ids of a request."""
     client = scope.get("client")
     peer = client[0] if client else "local"

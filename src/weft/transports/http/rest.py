@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from weft.kernel.errors import InvalidInput, WeftError
 from weft.kernel.fields import MAX_INT
-from weft.transports.http.http_io import ClientGone, arrival_of, parse_object, read_body, send_error, send_json
+from weft.transports.http.http_io import ClientGone, context_of, parse_object, read_body, send_error, send_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ class OperationEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             raw = await self._raw(scope, receive)
-            response = await self._app.call(self._operation, raw, arrival_of(scope), strict=self._in_body)
+            response = await self._app.call(self._operation, raw, context_of(scope), strict=self._in_body)
         except WeftError as error:
             await send_error(send, error, self._app.clock)
         except ClientGone:

@@ -13,7 +13,7 @@ from weft.capabilities.events.operations import Events, ReadEvents
 from weft.capabilities.records.event_classes import CloudEvent, to_cloud_event
 from weft.kernel.errors import InvalidInput, WeftError
 from weft.kernel.fields import MAX_INT
-from weft.transports.http.http_io import arrival_of, error_body, send_error
+from weft.transports.http.http_io import context_of, error_body, send_error
 from weft.transports.http.rest import OperationEndpoint
 
 if TYPE_CHECKING:
@@ -60,11 +60,11 @@ class EventStream(OperationEndpoint):
         self._streams = streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        arrival = arrival_of(scope)
+        context = context_of(scope)
         try:
             request = self._request(scope)
-            pages = await self._pages(request, arrival)
-            encode = await self._encoder(request, arrival)
+            pages = await self._pages(request, context)
+            encode = await self._encoder(request, context)
         except WeftError as error:
             await send_error(send, error, self._app.clock)
             return
@@ -77,16 +77,16 @@ class EventStream(OperationEndpoint):
             task.cancel()
         await asyncio.gather(sending, leaving, return_exceptions=True)
 
-    async def _pages(self, request: ReadEvents, arrival: CallContext) -> AsyncIterator[EventPage]:
+    async def _pages(self, request: ReadEvents, context: CallContext) -> AsyncIterator[EventPage]:
         """Read once without waiting, so that an error is a plain response and the start position is fixed."""
         whose = {"session_id": request.session_id, "personal": request.personal}
         if request.after is None:
-            first = await self._app.call(self._operation, whose, arrival)
+            first = await self._app.call(self._operation, whose, context)
             after = first.next_after if isinstance(first, Events) else None
         else:
-            await self._app.call(self._operation, {**whose, "after": MAX_INT}, arrival)
+            await self._app.call(self._operation, {**whose, "after": MAX_INT}, context)
             after = request.after
-        return self._app.follow(arrival, request.interest, after)
+        return self._app.follow(context, request.interest, after)
 
     def _request(self, scope: Scope) -> ReadEvents:
         raw = self._from_query(scope["query_string"])
@@ -99,11 +99,11 @@ class EventStream(OperationEndpoint):
         assert isinstance(request, ReadEvents)  # noqa: S101 - the request of events.read
         return request
 
-    async def _encoder(self, request: ReadEvents, arrival: CallContext) -> Callable[[StoredEvent], str]:
+    async def _encoder(self, request: ReadEvents, context: CallContext) -> Callable[[StoredEvent], str]:
         """Return the encoder of the requested event format."""
         if request.format == "native":
             return _native
-        source = await self._app.event_source(arrival)
+        source = await self._app.event_source(context)
         return lambda recorded: _event_text(recorded.event.seq, to_cloud_event(recorded, source))
 
     async def _send_pages(

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from weft.capabilities.metrics.operations import COLLECTION_INTERVAL
 from weft.kernel.errors import InvalidInput, WeftError
-from weft.transports.http.http_io import ClientGone, arrival_of, parse_object, read_body, send_error, send_json
+from weft.transports.http.http_io import ClientGone, context_of, parse_object, read_body, send_error, send_json
 from weft.transports.resources import check_may_watch, parse_uri, read_resource
 from weft.transports.tools import Toolbox
 
@@ -58,7 +58,7 @@ class ToolShim(_Shim):
     async def answer(self, scope: Scope, receive: Receive) -> object:
         arguments = await self._object(scope, receive)
         operation, raw = self._toolbox.resolve(scope["path_params"]["name"], arguments)
-        return await self._app.call(operation, raw, arrival_of(scope))
+        return await self._app.call(operation, raw, context_of(scope))
 
 
 class ResourceShim(_Shim):
@@ -70,7 +70,7 @@ class ResourceShim(_Shim):
         uri = scope["path_params"]["uri"]
         scheme, _, rest = uri.partition(":/")
         resource = parse_uri(f"{scheme}://{rest.lstrip('/')}")
-        return msgspec.Raw(await read_resource(self._app, resource, arrival_of(scope)))
+        return msgspec.Raw(await read_resource(self._app, resource, context_of(scope)))
 
 
 class SubscribeShim(_Shim):
@@ -81,12 +81,12 @@ class SubscribeShim(_Shim):
         if not isinstance(uri, str):
             raise InvalidInput("uri: required, as text", field="uri")
         resource = parse_uri(uri)
-        arrival = arrival_of(scope)
-        await check_may_watch(self._app, resource, arrival)
+        context = context_of(scope)
+        await check_may_watch(self._app, resource, context)
         where = {"success": True, "uri": uri, "resource": f"/mcp/resource/{uri}"}
         if resource.interest is None:
             return {**where, "poll_seconds": COLLECTION_INTERVAL}
-        after = await self._app.position(arrival)
+        after = await self._app.position(context)
         query = urlencode(_query(resource.interest, after), doseq=True)
         return {
             **where,

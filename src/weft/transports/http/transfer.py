@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from weft.capabilities.transfer.export import FACTS_HEADER
 from weft.kernel.errors import InvalidInput, WeftError
-from weft.transports.http.http_io import ClientGone, arrival_of, parse_object, read_body, send_error, send_json
+from weft.transports.http.http_io import ClientGone, context_of, parse_object, read_body, send_error, send_json
 from weft.transports.http.rest import OperationEndpoint
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class ExportStream(OperationEndpoint):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             raw = parse_object(await read_body(scope, receive, self._app.settings.max_body_bytes))
-            async with self._app.transfers.send(raw, arrival_of(scope)) as export:
+            async with self._app.transfers.send(raw, context_of(scope)) as export:
                 await _send_file(send, export)
         except WeftError as error:
             await send_error(send, error, self._app.clock)
@@ -55,7 +55,7 @@ class ImportStream(OperationEndpoint):
             raw = self._from_query(scope["query_string"])
             if "bundle" in raw:
                 raise InvalidInput("bundle: it is the body of the request", field="bundle")
-            imported = await self._app.transfers.receive(raw, arrival_of(scope), body_of(receive), strict=False)
+            imported = await self._app.transfers.receive(raw, context_of(scope), body_of(receive), strict=False)
         except WeftError as error:
             await send_error(send, error, self._app.clock)
         else:
@@ -100,7 +100,7 @@ class Upload(OperationEndpoint):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            put = await self._app.uploads.receive(self._described(scope), arrival_of(scope), body_of(receive))
+            put = await self._app.uploads.receive(self._described(scope), context_of(scope), body_of(receive))
         except WeftError as error:
             await send_error(send, error, self._app.clock)
         else:
@@ -137,7 +137,7 @@ class HookEndpoint:
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
             named = scope["path_params"]
             hook = (named["tenant"], named["source_id"], named["token"])
-            answer = await self._app.receive_hook(hook, headers, body, arrival_of(scope))
+            answer = await self._app.receive_hook(hook, headers, body, context_of(scope))
         except WeftError as error:
             await send_error(send, error, self._app.clock)
         except ClientGone:

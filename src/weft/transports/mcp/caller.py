@@ -43,20 +43,22 @@ _RESOURCE_NOT_FOUND = -32002
 class McpCaller:
     """Call context of a message, and the session its endpoint is bound to, if any."""
 
-    arrival: CallContext
+    call_context: CallContext
     session_id: str | None = None
 
     def with_ids(self, meta: Mapping[str, Any], request_id: object, connection_id: str | None) -> McpCaller:
         """Return the caller with the correlation ids of one request."""
         ids: dict[str, str | int] = {**ids_from_meta(meta)}
-        known = self.arrival.correlation
+        known = self.call_context.correlation
         if not ids and known is NO_CORRELATION:
             # The ids of MCP alone identify nothing, and would make a small event half as large again.
             return self
         native = {"jsonrpc_request_id": request_id, "mcp_session_id": connection_id}
         ids |= {name: value for name, value in native.items() if _is_id(value)}
-        sampled = is_sampled(meta[TRACEPARENT]) if TRACEPARENT in meta else self.arrival.sampled
-        return replace(self, arrival=structs.replace(self.arrival, correlation=with_ids(known, ids), sampled=sampled))
+        sampled = is_sampled(meta[TRACEPARENT]) if TRACEPARENT in meta else self.call_context.sampled
+        return replace(
+            self, call_context=structs.replace(self.call_context, correlation=with_ids(known, ids), sampled=sampled)
+        )
 
     def check(self, session_id: object, **context: Any) -> None:  # noqa: ANN401 - JSON
         """Refuse sessions other than the one this connection is bound to, as if they did not exist."""

@@ -14,7 +14,7 @@ from weft.capabilities.sessions.model import SessionNotFound
 from weft.kernel.correlation import NO_CORRELATION
 from weft.kernel.errors import Unavailable, WeftError
 from weft.kernel.fields import is_name
-from weft.transports.http.http_io import arrival_of, send_error
+from weft.transports.http.http_io import context_of, send_error
 from weft.transports.mcp.caller import McpCaller, WeftUser
 from weft.transports.mcp.fast_path import FastPath
 from weft.transports.mcp.server import build_server
@@ -114,10 +114,10 @@ class McpEndpoint:
         self._subscriptions.end_all()
 
     def _user(self, actor: Actor, caller: McpCaller) -> WeftUser:
-        arrival = caller.arrival
-        if arrival.correlation is not NO_CORRELATION:
+        context = caller.call_context
+        if context.correlation is not NO_CORRELATION:
             # Correlation ids belong to one message; the user is the same for all.
-            plain = McpCaller(CallContext(arrival.credential, arrival.peer), caller.session_id)
+            plain = McpCaller(CallContext(context.credential, context.peer), caller.session_id)
             return self._user(actor, plain).for_message(caller)
         known = self._users.get(caller)
         if known is None or known.actor is not actor:
@@ -127,17 +127,17 @@ class McpEndpoint:
         return known
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        arrival = arrival_of(scope)
+        context = context_of(scope)
         session_id = scope["path_params"].get("session_id")
         try:
-            actor = await self._app.identify(arrival)
+            actor = await self._app.identify(context)
             if session_id is not None and not is_name(session_id):
                 raise SessionNotFound
             send = self._connections.watch(scope, actor, send)
         except WeftError as error:
             await send_error(send, error, self._app.clock)
             return
-        scope["user"] = self._user(actor, McpCaller(arrival, session_id))
+        scope["user"] = self._user(actor, McpCaller(context, session_id))
         # httptools does not strip white space around header values.
         scope["headers"] = [(name, value.strip()) for name, value in scope["headers"]]
         is_call = scope["method"] == "POST"

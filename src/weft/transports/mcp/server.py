@@ -53,7 +53,7 @@ class Handlers:
     async def list_tools(self, context: Context, params: object) -> types.ListToolsResult:
         del params
         caller = caller_of(context)
-        actor = await self._app.identify(caller.arrival)
+        actor = await self._app.identify(caller.call_context)
         views = self._toolbox.visible_to(actor, in_session=caller.session_id is not None)
         return types.ListToolsResult(tools=[_tool(view) for view in views])
 
@@ -72,7 +72,7 @@ class Handlers:
         """List the resources of the caller's sessions, its own memory, and for admins the metrics."""
         del params
         caller = caller_of(context)
-        actor = await self._app.identify(caller.arrival)
+        actor = await self._app.identify(caller.call_context)
         named = [
             (f"{kind}://{session_id}", f"{kind} {session_id}")
             for session_id in await self._session_ids(caller)
@@ -107,7 +107,7 @@ class Handlers:
     ) -> types.ReadResourceResult:
         uri = str(params.uri)
         caller = caller_of(context)
-        content = await read_resource(self._app, caller.resource(uri), caller.arrival)
+        content = await read_resource(self._app, caller.resource(uri), caller.call_context)
         return types.ReadResourceResult(
             contents=[types.TextResourceContents(uri=uri, mime_type=_JSON, text=content.decode())]
         )
@@ -133,7 +133,7 @@ class Handlers:
         part, description = _PROMPTS[params.name]
         caller = caller_of(context)
         raw = caller.bound({"part": part, **(params.arguments or {})})
-        guidance = await self._app.call(self._app.registry["board.guidance"], raw, caller.arrival)
+        guidance = await self._app.call(self._app.registry["board.guidance"], raw, caller.call_context)
         text = types.TextContent(text=msgspec.to_builtins(guidance)["text"])
         return types.GetPromptResult(description=description, messages=[types.PromptMessage(role="user", content=text)])
 
@@ -150,12 +150,12 @@ class Handlers:
 
     async def _session_ids(self, caller: McpCaller, **query: int) -> list[str]:
         """Return the session the caller is bound to, or those it may list."""
-        actor = await self._app.identify(caller.arrival)
+        actor = await self._app.identify(caller.call_context)
         if caller.session_id is not None:
             return [caller.session_id]
         if actor.is_subagent:
             return []
-        listed = await self._app.call(self._app.registry["session.list"], query, caller.arrival)
+        listed = await self._app.call(self._app.registry["session.list"], query, caller.call_context)
         return [session["id"] for session in msgspec.to_builtins(listed)["sessions"]]
 
 

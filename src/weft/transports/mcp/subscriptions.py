@@ -51,8 +51,8 @@ class Watcher:
                 return
             if len(self._followers) >= _MAX_URIS:
                 raise MCPError(types.INVALID_PARAMS, f"At most {_MAX_URIS} resources can be subscribed to at once")
-            await check_may_watch(self._app, resource, caller.arrival)
-            present = await self._app.position(caller.arrival)
+            await check_may_watch(self._app, resource, caller.call_context)
+            present = await self._app.position(caller.call_context)
             if not self._closed:
                 self._followers[resource.uri] = asyncio.create_task(self._follow(resource, caller, present))
 
@@ -83,7 +83,7 @@ class Watcher:
     async def _follow(self, resource: Resource, caller: McpCaller, after: int) -> None:
         while True:
             try:
-                async for change in follow_resource(self._app, resource, caller.arrival, after):
+                async for change in follow_resource(self._app, resource, caller.call_context, after):
                     after = change.reached
                     if change.happened:
                         self._changed[resource.uri] = None

@@ -44,7 +44,7 @@ class ToolCalls:
                 raw = caller.bound(raw)
             elif operation.session is SessionUse.MAY_NAME and raw.get("session_id") not in (None, ALL_SESSIONS):
                 caller.check(raw["session_id"])
-            response = await self._app.call(operation, caller.with_contexts(raw), caller.arrival)
+            response = await self._app.call(operation, caller.with_contexts(raw), caller.call_context)
         except WeftError as error:
             return ToolAnswer(self._error_body(error), is_error=True)
         return ToolAnswer(response, is_error=False)
