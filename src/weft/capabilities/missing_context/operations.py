@@ -30,7 +30,7 @@ from weft.kernel.correlation import NativeId
 from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
 from weft.kernel.fields import Name, new_id
 from weft.kernel.json_input import METADATA_BYTES, encode_json_field
-from weft.kernel.operation import Request, Response
+from weft.kernel.operation import Request, Response, shared_fields
 
 _MAX_CHARACTERS = 2_000
 _STATES: dict[str, frozenset[str]] = {
@@ -171,11 +171,8 @@ async def report_missing(request: ReportMissing, gaps: Gaps) -> MissingReported:
     session, _ = await lock_active_session(request.session_id, gaps.actor, gaps.sessions)
     gap, was_open = await gaps.report(_gap(request, gaps), session)
     return MissingReported(
-        missing_id=gap.record.missing_id,
+        **shared_fields(gap.record, MissingReported),
         session_id=session.session_id,
-        status=gap.record.status,
-        severity=gap.record.severity,
-        scope=gap.record.scope,
         reported_by=gap.stored.recorded_by,
         reported_at=gap.record.created_at,
         already_open=was_open,
@@ -233,35 +230,18 @@ async def resolve_missing(request: ResolveMissing, gaps: Gaps) -> MissingResolve
         gap, was_resolved = await gaps.resolve(gap, request.resolution_refs)
     else:
         gap, was_resolved = await gaps.answer(gap, request.answer)
-    return MissingResolved(
-        missing_id=gap.record.missing_id,
-        status=gap.record.status,
-        resolution_refs=gap.record.resolution_refs,
-        resolved_by=gap.notes.resolved_by,
-        resolved_at=gap.notes.resolved_at,
-        already_resolved=was_resolved,
-    )
+    fields = shared_fields(gap.record, MissingResolved) | shared_fields(gap.notes, MissingResolved)
+    return MissingResolved(**fields, already_resolved=was_resolved)
 
 
 def missing_info(gap: Gap) -> MissingInfo:
-    record, notes = gap.record, gap.notes
+    needed_for = None if gap.record.needed_for is UNSET else gap.record.needed_for
+    fields = shared_fields(gap.record, MissingInfo) | shared_fields(gap.notes, MissingInfo)
     return MissingInfo(
-        missing_id=record.missing_id,
-        severity=record.severity,
-        status=record.status,
-        question=record.question,
-        scope=record.scope,
+        **fields | {"needed_for": needed_for},
+        session_id=gap.stored.session_id,
         reported_by=gap.stored.recorded_by,
         reported_at=from_micros(gap.stored.recorded_at),
-        session_id=gap.stored.session_id,
-        task_id=notes.task_id,
-        needed_for=None if record.needed_for is UNSET else record.needed_for,
-        blocked_actions=record.blocked_actions,
-        candidate_sources=record.candidate_sources,
-        requests=notes.requests,
-        resolution_refs=record.resolution_refs,
-        resolved_by=notes.resolved_by,
-        resolved_at=notes.resolved_at,
     )
 
 

@@ -41,7 +41,7 @@ from weft.capabilities.sessions.model import SessionArchived, SessionNotFound
 from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.identity import Actor
 from weft.kernel.json_input import encode_json_field, metadata_json
-from weft.kernel.operation import Effect, Request, Response
+from weft.kernel.operation import Effect, Request, Response, shared_fields
 from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
@@ -271,16 +271,8 @@ def _recipient(request: RequestMissing, gap: Gap) -> str:
 
 def _response(request: GapRequest, gap: MissingContext) -> MissingRequested:
     return MissingRequested(
-        missing_id=gap.missing_id,
-        status=gap.status,
-        form=request.form,
-        requested_from=request.requested_from,
-        requested_at=request.requested_at,
-        key=request.key,
+        **shared_fields(gap, MissingRequested) | shared_fields(request, MissingRequested),
         answer_key=answer_key(gap.missing_id) if request.key else None,
-        message_id=request.message_id,
-        selection_id=request.selection_id,
-        candidate_sources=gap.candidate_sources,
     )
 
 
