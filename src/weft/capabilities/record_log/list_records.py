@@ -272,7 +272,7 @@ class _PageBuilder:
 async def _of_item(item: RecordRef, query: EventQuery, page: _PageBuilder) -> list[_ListEntry]:
     """Return an item and the records that reference it, with their events, in log order."""
     finder = page.look.finder
-    referencing = {(kept.type, kept.record_id): kept.seq for kept in await finder.records.of_item(item.id)}
+    referencing = {(row.type, row.record_id): row.seq for row in await finder.records.of_item(item.id)}
     events = [*await _about(item, page.look), *await finder.events.numbered(list(referencing.values()))]
     matching = {recorded.event.seq: recorded for recorded in events if _matches(recorded, query)}
     listed = await page.listed([matching[seq] for seq in sorted(matching)])

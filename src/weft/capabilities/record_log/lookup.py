@@ -160,10 +160,10 @@ class RecordLookup:
             self._sessions[session_id] = found if found is not None and found.admits(self.finder.actor) else None
         return self._sessions[session_id]
 
-    async def may_read(self, kept: StoredRecord) -> bool:
-        if not self.finder.actor.matches(kept.readable_by):
+    async def may_read(self, row: StoredRecord) -> bool:
+        if not self.finder.actor.matches(row.readable_by):
             return False
-        return kept.session_id is None or await self.session(kept.session_id) is not None
+        return row.session_id is None or await self.session(row.session_id) is not None
 
     def may_see_event(self, recorded: StoredEvent) -> bool:
         is_here = self.only_session is None or recorded.event.session_id in (None, self.only_session)
@@ -202,8 +202,8 @@ class RecordLookup:
                 item = items.get(named.origin)
                 return _shown(named, item, redaction) if isinstance(item, EngineItem) else None
             case StoredRecordId():
-                kept = stored.get(named.origin)
-                return None if kept is None else _stored_record(named, kept, redaction)
+                row = stored.get(named.origin)
+                return None if row is None else _stored_record(named, row, redaction)
             case SurfaceId(session_id):
                 session = await self.session(session_id)
                 return None if session is None else _derived(named, session_surface(session))
@@ -281,8 +281,8 @@ class RecordLookup:
 
     async def _stored(self, wanted: set[StoredRecordId]) -> dict[StoredRecordId, StoredRecord]:
         found = await self.finder.records.find_several(sorted(wanted)) if wanted else ()
-        shown = await redact_quotes([kept for kept in found if await self.may_read(kept)], self.finder.records)
-        return {StoredRecordId(kept.type, kept.record_id): kept for kept in shown}
+        shown = await redact_quotes([row for row in found if await self.may_read(row)], self.finder.records)
+        return {StoredRecordId(row.type, row.record_id): row for row in shown}
 
     async def _parts(self, pulls: set[PullOrigin]) -> dict[PullOrigin, Mapping[str, PartVersion]]:
         """Return the parts that each pull read; none if its branch was deleted since."""
@@ -327,19 +327,19 @@ async def numbered_here(name: VersionId, lines: LineStore) -> list[Version]:
 
 
 def _shown(
-    named: RecordRef, item: EngineItem, redaction: Redaction | None, kept: StoredRecord | None = None
+    named: RecordRef, item: EngineItem, redaction: Redaction | None, row: StoredRecord | None = None
 ) -> FoundRecord:
     record, text = item if redaction is None else redacted_item(item, redaction, Masker())
-    return FoundRecord(named, _encode(record), _digest(record), text, kept, redaction)
+    return FoundRecord(named, _encode(record), _digest(record), text, row, redaction)
 
 
-def _stored_record(named: RecordRef, kept: StoredRecord, redaction: Redaction | None) -> FoundRecord:
-    if kept.type != ContextItem.type:
-        return FoundRecord(named, kept.body, stored=kept, redaction=redaction)
-    item = decode_item(kept.body)
+def _stored_record(named: RecordRef, row: StoredRecord, redaction: Redaction | None) -> FoundRecord:
+    if row.type != ContextItem.type:
+        return FoundRecord(named, row.body, stored=row, redaction=redaction)
+    item = decode_item(row.body)
     if redaction is not None:
-        return _shown(named, EngineItem(item, None), redaction, kept)
-    return FoundRecord(named, kept.body, _digest(item), stored=kept)
+        return _shown(named, EngineItem(item, None), redaction, row)
+    return FoundRecord(named, row.body, _digest(item), stored=row)
 
 
 def _derived(named: RecordRef, record: Record) -> FoundRecord:

@@ -49,10 +49,10 @@ _decoders: dict[str, Callable[[bytes], Quoting]] = {
 QUOTING = tuple(_decoders)
 
 
-async def redact_quotes(kept: Sequence[StoredRecord], records: RecordStore) -> list[StoredRecord]:
+async def redact_quotes(rows: Sequence[StoredRecord], records: RecordStore) -> list[StoredRecord]:
     """Apply redactions to stored records: their own, and those of the items they quote."""
-    injected = {_injection(each.body).assembly_id for each in kept if each.type == ContextInjection.type}
-    quoting = [each for each in kept if each.type in _decoders]
+    injected = {_injection(each.body).assembly_id for each in rows if each.type == ContextInjection.type}
+    quoting = [each for each in rows if each.type in _decoders]
     wanted = {(ContextAssembly.type, name) for name in injected} - {(each.type, each.record_id) for each in quoting}
     if wanted:
         quoting += await records.find_several(sorted(wanted))
@@ -61,7 +61,7 @@ async def redact_quotes(kept: Sequence[StoredRecord], records: RecordStore) -> l
     redacted = (await records.redactions(sorted(items))).keys() if items else frozenset()
     touched = {name for name, of_record in named.items() if not redacted.isdisjoint(of_record)}
     redactions = _QuoteRedactions(redacted, touched, await redactions_of(named, records))
-    return [redactions.apply(each) for each in kept] if touched or redactions.of_records else list(kept)
+    return [redactions.apply(each) for each in rows] if touched or redactions.of_records else list(rows)
 
 
 class _QuoteRedactions(NamedTuple):
@@ -71,16 +71,16 @@ class _QuoteRedactions(NamedTuple):
     touched: Collection[Key]
     of_records: Mapping[Key, Redaction]
 
-    def apply(self, kept: StoredRecord) -> StoredRecord:
-        key = (kept.type, kept.record_id)
+    def apply(self, row: StoredRecord) -> StoredRecord:
+        key = (row.type, row.record_id)
         if key in self.touched or key in self.of_records:
-            return structs.replace(kept, body=_encode(self._redacted(_decoders[kept.type](kept.body), key)))
-        if kept.type == ContextInjection.type:
-            injection = _injection(kept.body)
+            return structs.replace(row, body=_encode(self._redacted(_decoders[row.type](row.body), key)))
+        if row.type == ContextInjection.type:
+            injection = _injection(row.body)
             assembly = (ContextAssembly.type, injection.assembly_id)
             if assembly in self.touched or assembly in self.of_records:
-                return structs.replace(kept, body=_encode(without_hash(injection)))
-        return kept
+                return structs.replace(row, body=_encode(without_hash(injection)))
+        return row
 
     def _redacted(self, record: Quoting, key: Key) -> Quoting:
         shown = without_quotes(record, self.items) if key in self.touched else record

@@ -149,17 +149,17 @@ async def _of_events(record_id: str, look: RecordLookup) -> list[RecordRef]:
 
 
 def _shown(found: FoundRecord, actor: Actor) -> RecordShown:
-    kept = found.stored
+    row = found.stored
     return RecordShown(
         type=found.ref.type,
         id=found.ref.id,
         record=msgspec.json.decode(found.body),
         digest=found.digest,
         redaction=None if found.redaction is None else _redaction(found.redaction, actor),
-        recorded_by=None if kept is None else kept.recorded_by,
-        recorded_at=None if kept is None else from_micros(kept.recorded_at),
-        changed_at=None if kept is None or kept.changed_at == kept.recorded_at else from_micros(kept.changed_at),
-        seq=None if kept is None else kept.seq,
+        recorded_by=None if row is None else row.recorded_by,
+        recorded_at=None if row is None else from_micros(row.recorded_at),
+        changed_at=None if row is None or row.changed_at == row.recorded_at else from_micros(row.changed_at),
+        seq=None if row is None else row.seq,
     )
 
 
@@ -176,9 +176,9 @@ def _redaction(redaction: Redaction, actor: Actor) -> RedactionInfo:
 async def _referencing(found: FoundRecord, look: RecordLookup) -> tuple[ReferencingRecord, ...]:
     """Return the other records that reference an item and that the caller may read."""
     referencing = await look.finder.records.of_item(found.ref.id)
-    others = [kept for kept in referencing if (kept.type, kept.record_id) != (found.ref.type, found.ref.id)]
-    shown = [kept for kept in others if await look.may_read(kept)]
-    return tuple(ReferencingRecord(type=kept.type, id=kept.record_id, seq=kept.seq) for kept in shown)
+    others = [row for row in referencing if (row.type, row.record_id) != (found.ref.type, found.ref.id)]
+    shown = [row for row in others if await look.may_read(row)]
+    return tuple(ReferencingRecord(type=row.type, id=row.record_id, seq=row.seq) for row in shown)
 
 
 async def _content(found: FoundRecord, finder: RecordFinder) -> dict[str, Any]:

@@ -107,7 +107,7 @@ class Recorder(msgspec.Struct, frozen=True):
             raise _exists(record)
         readers = readable_by or self._default_readers(session)
         now = to_micros(self.clock.now())
-        kept = StoredRecord(
+        row = StoredRecord(
             type=record.type,
             record_id=record.id,
             session_id=session.session_id if session else None,
@@ -120,9 +120,9 @@ class Recorder(msgspec.Struct, frozen=True):
             readable_by=readers,
             body=body,
         )
-        if not await self.records.add(kept, referenced_item_ids(record)):
+        if not await self.records.add(row, referenced_item_ids(record)):
             raise _exists(record)
-        return kept
+        return row
 
     async def begin(
         self,
@@ -135,13 +135,13 @@ class Recorder(msgspec.Struct, frozen=True):
         readers = readable_by or self._default_readers(session)
         await self._publish(_STARTED[record.type], record, session, readers, {record.id_field: record.id})
 
-    async def change(self, kept: StoredRecord, record: Record, session: Session | None) -> StoredRecord:
+    async def change(self, row: StoredRecord, record: Record, session: Session | None) -> StoredRecord:
         """Replace a record that has a lifecycle, and publish the change."""
         changed = structs.replace(
-            kept,
+            row,
             status=status_of(record),
             changed_at=to_micros(self.clock.now()),
-            seq=await self._announce(record, session, kept.readable_by, event_type_of(record, changed=True)),
+            seq=await self._announce(record, session, row.readable_by, event_type_of(record, changed=True)),
             body=_encode(record),
         )
         await self.records.replace(changed, referenced_item_ids(record))
@@ -171,8 +171,8 @@ class Recorder(msgspec.Struct, frozen=True):
     def _default_readers(self, session: Session | None) -> tuple[str, ...]:
         return ANYONE if session else (f"{PRINCIPAL}{self.actor.principal_id}",)
 
-    def _may_read(self, kept: StoredRecord, session: Session | None) -> bool:
-        return kept.session_id == (session.session_id if session else None) and self.actor.matches(kept.readable_by)
+    def _may_read(self, row: StoredRecord, session: Session | None) -> bool:
+        return row.session_id == (session.session_id if session else None) and self.actor.matches(row.readable_by)
 
 
 def _exists(record: Record) -> RecordExists:

@@ -280,7 +280,7 @@ class ExportService(msgspec.Struct, frozen=True):
         session = await self._lock_session(export)
         envelope = await self.recorder.add(export.envelope, session, event_type=EXPORTED)
         shown = [await self.recorder.add(record, session, readable_by=export.shown_to) for record in export.shown]
-        return await self.sources.events.numbered([kept.seq for kept in (envelope, *shown)])
+        return await self.sources.events.numbered([row.seq for row in (envelope, *shown)])
 
     async def _lock_session(self, export: PreparedExport) -> Session | None:
         """Lock the session; SessionNotFound if it was deleted since it was read."""
@@ -339,7 +339,7 @@ class ExportService(msgspec.Struct, frozen=True):
         self._record_shown(export, collector)
         for gap in await self.sources.records.open_missing(session.session_id, _MAX_OPEN_GAPS):
             subjects.stored.setdefault((gap.type, gap.record_id))
-        await collector.stored(await collector.kept(subjects))
+        await collector.add_stored(await collector.stored_rows(subjects))
 
     def _record_shown(self, export: PreparedExport, collector: ExportCollector) -> None:
         """Write the assembly and the injection that record what the recipient is shown."""

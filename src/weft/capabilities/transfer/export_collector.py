@@ -228,7 +228,7 @@ class ExportCollector:
         after = 0
         while page := await self.sources.records.of_session(session_id, after, PAGE):
             after = page[-1].seq
-            await self.stored(page)
+            await self.add_stored(page)
 
     def add_made(self, record: Record, readable_by: tuple[str, ...], at: datetime) -> None:
         """Write a record that the export itself creates."""
@@ -260,17 +260,17 @@ class ExportCollector:
 
     async def about(self, subjects: EventSubjects) -> None:
         """Write what events are about: items, stored records, and the items and sources these refer to."""
-        first = await self.kept(subjects)
-        for kept in first:
-            for item_id in referenced_item_ids(decode_record(kept.type, kept.body)):
+        first = await self.stored_rows(subjects)
+        for row in first:
+            for item_id in referenced_item_ids(decode_record(row.type, row.body)):
                 subjects.add_item(item_id)
-        for source_id in _sources_of(await self.kept(subjects)):
+        for source_id in _sources_of(await self.stored_rows(subjects)):
             subjects.stored.setdefault(("context_source_ref", source_id))
         await self._named_versions(
             [at for at in subjects.versions.values() if self._in_scope(session_of(at.name.line_id))]
         )
         await self.named_messages([name for name in subjects.messages.values() if self._in_scope(name.session_id)])
-        await self.stored(await self.kept(subjects))
+        await self.add_stored(await self.stored_rows(subjects))
 
     async def review(self, review: Review) -> None:
         """Write the base and both sides of every conflict of a merge review."""
@@ -305,9 +305,9 @@ class ExportCollector:
             if self.remember:
                 self.exported.append(ExportedItem.of(exported.record, readable_by))
 
-    async def stored(self, kept: Iterable[StoredRecord]) -> None:
+    async def add_stored(self, rows: Iterable[StoredRecord]) -> None:
         """Write stored records that the caller may read, with redactions applied."""
-        for each in await redact_quotes([each for each in kept if self._readable(each)], self.sources.records):
+        for each in await redact_quotes([each for each in rows if self._readable(each)], self.sources.records):
             record = decode_record(each.type, each.body)
             made = StoredInfo(each.recorded_by, from_micros(each.recorded_at), from_micros(each.changed_at))
             if isinstance(record, ContextItem):
@@ -407,20 +407,20 @@ class ExportCollector:
             return await self.sources.history.to_read(line_id)
         return None
 
-    async def _content_of(self, kept: StoredRecord, item: ContextItem) -> str | None:
+    async def _content_of(self, row: StoredRecord, item: ContextItem) -> str | None:
         """Return the content of a stored item, inline or stored separately."""
         if isinstance(item.content, str):
             return item.content
-        content = await stored_content(item, kept.session_id, self.sources.records)
+        content = await stored_content(item, row.session_id, self.sources.records)
         try:
             return None if content is None else content.decode()
         except UnicodeDecodeError:
             return None
 
-    async def kept(self, subjects: EventSubjects) -> list[StoredRecord]:
+    async def stored_rows(self, subjects: EventSubjects) -> list[StoredRecord]:
         """Return the stored records among the subjects that belong to this session or to none."""
         found = await self.sources.records.find_several([*subjects.stored])
-        return [kept for kept in found if self._readable(kept) and self._in_scope(kept.session_id)]
+        return [row for row in found if self._readable(row) and self._in_scope(row.session_id)]
 
     async def _yield_to_loop(self, characters: int = 0) -> None:
         """Yield to the event loop regularly: a page of an export takes as long as hundreds of calls."""
@@ -429,8 +429,8 @@ class ExportCollector:
             self.work_since_yield = 0
             await self.sources.cooperative.yield_to_loop()
 
-    def _readable(self, kept: StoredRecord) -> bool:
-        return kept.readable_by == ANYONE or self.sources.actor.matches(kept.readable_by)
+    def _readable(self, row: StoredRecord) -> bool:
+        return row.readable_by == ANYONE or self.sources.actor.matches(row.readable_by)
 
     def _in_scope(self, session_id: str | None) -> bool:
         return session_id is None or (self.session is not None and self.session.session_id == session_id)
@@ -449,9 +449,9 @@ def add_event(recorded: StoredEvent, source: str, applied: AppliedPolicy, sink: 
         sink.add_record(exported, recorded.readable_by)
 
 
-def _sources_of(kept: Iterable[StoredRecord]) -> Iterable[str]:
+def _sources_of(rows: Iterable[StoredRecord]) -> Iterable[str]:
     """Yield the sources that stored items refer to."""
-    for each in kept:
+    for each in rows:
         record = decode_record(each.type, each.body)
         if isinstance(record, ContextItem):
             yield from (ref for ref in record.source_refs if isinstance(ref, str))

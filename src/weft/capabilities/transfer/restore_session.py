@@ -215,17 +215,17 @@ class SessionRestore:
             body=_encode(record),
         )
 
-    def _added_event(self, kept: StoredRecord) -> StoredEvent:
+    def _added_event(self, row: StoredRecord) -> StoredEvent:
         event = Event(
-            seq=kept.seq,
+            seq=row.seq,
             type=_RECORD_ADDED,
             session_id=self.session.session_id,
-            subject=kept.record_id,
-            actor=kept.recorded_by,
-            at=from_micros(kept.recorded_at),
-            data={"record_type": kept.type},
+            subject=row.record_id,
+            actor=row.recorded_by,
+            at=from_micros(row.recorded_at),
+            data={"record_type": row.type},
         )
-        return StoredEvent(event, self.session.audience, kept.readable_by)
+        return StoredEvent(event, self.session.audience, row.readable_by)
 
     async def _announce(self) -> None:
         header, session = self.bundle.header, self.session
