@@ -1,5 +1,5 @@
-// Loaded before the conformance suite, which has no way to send a header of ours: adds the API key to every request
-// to the server under test, whichever HTTP stack the suite makes it with. The suite itself is left as it is.
+// Preloaded before the conformance suite, which cannot send custom headers: adds the API key to every request to the
+// server under test, for each HTTP stack that the suite uses. The suite itself is unchanged.
 import http from 'node:http';
 import { createRequire, syncBuiltinESMExports } from 'node:module';
 
@@ -26,7 +26,7 @@ const suite = createRequire(createRequire(import.meta.url).resolve('@modelcontex
 const undici = suite('undici');
 undici.setGlobalDispatcher(
   new undici.Agent().compose((dispatch) => (options, handler) => {
-    const ours = String(options.origin) === origin;
-    return dispatch(ours ? { ...options, headers: { authorization, ...options.headers } } : options, handler);
+    const isServer = String(options.origin) === origin;
+    return dispatch(isServer ? { ...options, headers: { authorization, ...options.headers } } : options, handler);
   })
 );

@@ -1,14 +1,14 @@
-// A TypeScript client at work: lists tools, writes and reads the board, and waits to be told of someone else's write.
+// A TypeScript client: lists tools, writes and reads the board, and waits for a notification of another client's write.
 // Takes CLIENT (sdk: @modelcontextprotocol/sdk 1.x, client: @modelcontextprotocol/client 2.x), ERA, WEFT_URL,
-// WEFT_API_KEY and SESSION. Says {"watching": true} when it is time to write, and in the end what it saw.
+// WEFT_API_KEY and SESSION. Prints {"watching": true} when it is subscribed, and its results at the end.
 const { CLIENT, ERA, WEFT_URL, WEFT_API_KEY, SESSION } = process.env;
 const identity = { name: `weft-${CLIENT}`, version: '0.0.0' };
 const options = { requestInit: { headers: { Authorization: `Bearer ${WEFT_API_KEY}` } } };
 const uri = `board://${SESSION}/watched`;
-const say = (what) => console.log(JSON.stringify(what));
+const print = (value) => console.log(JSON.stringify(value));
 
-let told;
-const updated = new Promise((resolve) => (told = (notification) => resolve(notification.params.uri)));
+let onUpdated;
+const updated = new Promise((resolve) => (onUpdated = (notification) => resolve(notification.params.uri)));
 
 async function sdk() {
   const { Client } = await import('@modelcontextprotocol/sdk/client/index.js');
@@ -16,7 +16,7 @@ async function sdk() {
   const { ResourceUpdatedNotificationSchema } = await import('@modelcontextprotocol/sdk/types.js');
   const client = new Client(identity);
   const transport = new StreamableHTTPClientTransport(new URL(WEFT_URL), options);
-  client.setNotificationHandler(ResourceUpdatedNotificationSchema, told);
+  client.setNotificationHandler(ResourceUpdatedNotificationSchema, onUpdated);
   await client.connect(transport);
   const watch = () => client.subscribeResource({ uri });
   return { client, protocol: transport.protocolVersion, watch, leave: () => transport.terminateSession() };
@@ -27,7 +27,7 @@ async function client() {
   const mode = ERA === 'auto' || ERA === 'legacy' ? ERA : { pin: ERA };
   const client = new Client(identity, { versionNegotiation: { mode } });
   const transport = new StreamableHTTPClientTransport(new URL(WEFT_URL), options);
-  client.setNotificationHandler('notifications/resources/updated', told);
+  client.setNotificationHandler('notifications/resources/updated', onUpdated);
   await client.connect(transport);
   const protocol = client.getNegotiatedProtocolVersion();
   if (client.getProtocolEra() === 'legacy') {
@@ -46,8 +46,8 @@ const board = async (args) =>
 const written = await board({ action: 'write', key: `by_${CLIENT}`, value: 'from TypeScript' });
 const read = await board({ action: 'read', key: `by_${CLIENT}` });
 await watch();
-say({ watching: true });
+print({ watching: true });
 const uriUpdated = await updated;
 await leave();
 await weft.close();
-say({ protocol, tools: tools.length, written: written.version, read: read.value, updated: uriUpdated });
+print({ protocol, tools: tools.length, written: written.version, read: read.value, updated: uriUpdated });

@@ -1,1 +1,1 @@
-"""Quality on data: each evaluation is a data set, a task and a score."""
+"""Quality evaluations: each has a data set, a task and a score."""

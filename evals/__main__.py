@@ -27,7 +27,7 @@ RESULTS = Path(".results/evals.json")
 
 
 def data_folder() -> Path | None:
-    """Return where the evaluation data is: WEFT_EVAL_DATA, else beside the checkout."""
+    """Return the folder of the evaluation data: WEFT_EVAL_DATA, else next to the checkout; None if there is none."""
     for candidate in (os.environ.get("WEFT_EVAL_DATA"), "../shared/eval-data"):
         if candidate and Path(candidate).is_dir():
             return Path(candidate)
@@ -37,11 +37,11 @@ def data_folder() -> Path | None:
 def main(names: list[str]) -> int:
     unknown = [name for name in names if name not in EVALUATIONS]
     if unknown:
-        print(f"No evaluation is named {unknown[0]}; there are: {', '.join(EVALUATIONS)}.")
+        print(f"Unknown evaluation {unknown[0]}; choose from: {', '.join(EVALUATIONS)}.")
         return 2
     folder = data_folder()
     if folder is None:
-        print("No evaluation data here: set WEFT_EVAL_DATA to its folder. Only the built-in texts are measured.")
+        print("No evaluation data found: set WEFT_EVAL_DATA to its folder. Only the built-in texts are evaluated.")
     rows: list[Row] = [row for name in names or EVALUATIONS for row in EVALUATIONS[name](folder)]
     _save(rows)
     print(as_table(rows))
@@ -49,7 +49,7 @@ def main(names: list[str]) -> int:
 
 
 def _save(rows: list[Row]) -> None:
-    """Write results down, keeping those of evaluations that were not run this time."""
+    """Save the results; those of evaluations that were not run stay."""
     RESULTS.parent.mkdir(exist_ok=True)
     before = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else []
     ran = {row.name.partition(".")[0] for row in rows}

@@ -1,10 +1,10 @@
-"""Whether texts are cut so that what answers a question is found, and little else.
+"""Quality of chunking: recall and precision of gold characters in the ten best chunks.
 
-Each text is cut alone and its pieces are ranked by plain BM25, so that only the cutting differs. Beside our pieces, in
-the same run: windows of 1,000 characters. Pieces end where a sentence or turn does, so they are shorter than allowed;
-with 285 tokens their mean length is that of the windows. Pieces of the default size stand beside windows of 1,800
-characters, their mean length. Of the ten best pieces, recall is how much of the gold they hold, and precision how much
-of them is gold.
+Each text is chunked alone and its chunks are ranked by plain BM25, so that only the chunking differs. The baseline, in
+the same run, is windows of 1,000 characters. Chunks end with a sentence or turn, so they are shorter than allowed; with
+285 tokens their mean length equals that of the windows. Chunks of the default size are compared with windows of 1,800
+characters, their mean length. Recall is the share of gold characters in the ten best chunks, precision the share of
+their characters that is gold.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Span = tuple[int, int]
-    Way = Callable[[str], list[Span]]
+    Splitter = Callable[[str], list[Span]]
 
 _COLLECTIONS = ("qmsum", "chunkeval")
 _WINDOW = 1_000
-_AS_LONG_AS_DEFAULT = 1_800
+_DEFAULT_MEAN_LENGTH = 1_800
 _DIGITS = 3
 _SAME_LENGTH = ChunkingOptions(chunk_tokens=285, overlap_tokens=0)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """How well the ten best pieces match the gold characters, over all questions."""
+class ChunkingScore:
+    """Scores of the ten best chunks against the gold characters, averaged over all questions."""
 
     recall: float
     precision: float
@@ -50,41 +50,41 @@ def chunking(folder: Path | None) -> Iterator[Row]:
     for name in _COLLECTIONS:
         texts = {line["doc_id"]: line["text"] for line in _lines(folder, f"{name}_docs")}
         questions = _lines(folder, f"{name}_queries")
-        windows = _measured(_windows(_WINDOW), texts, questions)
-        same = _measured(_ours(_SAME_LENGTH), texts, questions)
+        windows = _measure(_windows(_WINDOW), texts, questions)
+        same = _measure(_weft(_SAME_LENGTH), texts, questions)
         yield _row(f"{name}.recall_same_length", same.recall, windows.recall, "gold characters in ten")
         yield _row(f"{name}.precision_same_length", same.precision, windows.precision, "share of ten that is gold")
         yield _row(f"{name}.iou_same_length", same.overlap, windows.overlap, "intersection over union")
-        default = _measured(_ours(ChunkingOptions()), texts, questions).recall
-        as_long = _measured(_windows(_AS_LONG_AS_DEFAULT), texts, questions).recall
+        default = _measure(_weft(ChunkingOptions()), texts, questions).recall
+        as_long = _measure(_windows(_DEFAULT_MEAN_LENGTH), texts, questions).recall
         yield Row(f"chunking.{name}.recall_default", default, "gold characters in ten", as_long, None, None)
 
 
-def _windows(length: int) -> Way:
+def _windows(length: int) -> Splitter:
     return lambda text: [(at, min(at + length, len(text))) for at in range(0, len(text), length)]
 
 
-def _ours(cutting: ChunkingOptions) -> Way:
-    def way(text: str) -> list[Span]:
+def _weft(options: ChunkingOptions) -> Splitter:
+    def split(text: str) -> list[Span]:
         reading = Reading(text=text, media_type=type_of_text(text))
-        return [(piece.start, piece.end) for piece in cut(reading, cutting, approximate_tokens)]
+        return [(chunk.start, chunk.end) for chunk in cut(reading, options, approximate_tokens)]
 
-    return way
+    return split
 
 
-def _measured(way: Way, texts: dict[str, str], questions: list[dict[str, Any]]) -> Found:
-    spans = {name: way(text) for name, text in texts.items()}
+def _measure(split: Splitter, texts: dict[str, str], questions: list[dict[str, Any]]) -> ChunkingScore:
+    spans = {name: split(text) for name, text in texts.items()}
     ranked = {name: Bm25([texts[name][start:end] for start, end in spans[name]]) for name in texts}
-    found = []
+    scores = []
     for question in questions:
         document = question["doc_id"]
         best = [spans[document][place] for place in ranked[document].best(question["query"])]
         gold = [(span["start"], span["end"]) for span in question["gold_spans"]]
-        found.append(_matched(_characters(best), _characters(gold)))
-    return Found(*(fmean(figures) for figures in zip(*found, strict=True)))
+        scores.append(_score(_characters(best), _characters(gold)))
+    return ChunkingScore(*(fmean(figures) for figures in zip(*scores, strict=True)))
 
 
-def _matched(best: set[int], gold: set[int]) -> tuple[float, float, float]:
+def _score(best: set[int], gold: set[int]) -> tuple[float, float, float]:
     both = len(best & gold)
     return both / len(gold), both / max(len(best), 1), both / len(best | gold)
 

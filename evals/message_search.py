@@ -1,8 +1,8 @@
-"""Whether searching a conversation finds the message that answers a question.
+"""Quality of message search: recall of the messages that answer a question, misspelt words, false alarms.
 
 Each conversation is a session and each turn a message, searched with the defaults of search_context: threshold 60,
-limit 10. Beside it, in the same run: RapidFuzz over whole texts at the same threshold, and BM25 without any threshold.
-Questions that were made to mislead are left out.
+limit 10. The baselines, in the same run, are RapidFuzz over whole texts at the same threshold, and BM25 without a
+threshold. Adversarial questions are excluded.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 _COLLECTIONS = ("locomo", "bfcl_memory")
 _THRESHOLD = 60
 _LIMIT = 10
-_LEAST_TYPOS_FOUND = 0.9
-_LETTERS_TO_MISSPELL = 5
+_MIN_TYPOS_FOUND = 0.9
+_MIN_LETTERS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The turns of one conversation, searchable in each of the compared ways; a turn is known by its place."""
+    """The turns of one conversation by position, searchable with each of the compared methods."""
 
     places: dict[str, int]
-    said: list[str]
+    turn_texts: list[str]
     texts: list[str]
     index: Index
     bm25: Bm25
 
-    def ours(self, query: str) -> list[int]:
+    def weft(self, query: str) -> list[int]:
         hits = search([self.index], query, threshold=_THRESHOLD, limit=_LIMIT, with_metadata=True)
         return [hit.message_id for hit in hits]
 
@@ -57,7 +57,7 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of one conversation, and where the answers stand in it."""
+    """A question about one conversation, and the positions of its answers."""
 
     conversation: Conversation
     query: str
@@ -65,11 +65,11 @@ class Question:
 
 
 class Bm25:
-    """BM25 as in the textbook, without everyday words."""
+    """Textbook BM25 without stop words."""
 
     def __init__(self, texts: list[str]) -> None:
         self._counts = [Counter(_content_words(text)) for text in texts]
-        self._held = Counter(word for counts in self._counts for word in counts)
+        self._document_frequencies = Counter(word for counts in self._counts for word in counts)
         self._mean = fmean(counts.total() for counts in self._counts)
 
     def best(self, query: str) -> list[int]:
@@ -82,8 +82,8 @@ class Bm25:
         return sum(self._weight(word) * counts[word] * 2.2 / (counts[word] + length) for word in words & counts.keys())
 
     def _weight(self, word: str) -> float:
-        held = self._held[word]
-        return math.log(1 + (len(self._counts) - held + 0.5) / (held + 0.5))
+        frequency = self._document_frequencies[word]
+        return math.log(1 + (len(self._counts) - frequency + 0.5) / (frequency + 0.5))
 
 
 def _content_words(text: str) -> list[str]:
@@ -102,59 +102,59 @@ def message_search(folder: Path | None) -> Iterator[Row]:
 
 
 def _recall(name: str, questions: list[Question]) -> Iterator[Row]:
-    def recall(way: Callable[[Conversation, str], list[int]]) -> float:
+    def recall(method: Callable[[Conversation, str], list[int]]) -> float:
         return fmean(
-            len(asked.answers.intersection(way(asked.conversation, asked.query))) / len(asked.answers)
+            len(asked.answers.intersection(method(asked.conversation, asked.query))) / len(asked.answers)
             for asked in questions
         )
 
-    ours, bm25 = recall(Conversation.ours), recall(Conversation.by_bm25)
+    weft, bm25 = recall(Conversation.weft), recall(Conversation.by_bm25)
     whole = recall(Conversation.by_whole_text)
-    yield _row(f"{name}.recall_vs_bm25", ours, bm25, "recall@10", "BM25's", met=ours >= bm25)
-    yield _row(f"{name}.recall_vs_rapidfuzz", ours, whole, "recall@10", "RapidFuzz's", met=ours >= whole)
+    yield _row(f"{name}.recall_vs_bm25", weft, bm25, "recall@10", "BM25's", met=weft >= bm25)
+    yield _row(f"{name}.recall_vs_rapidfuzz", weft, whole, "recall@10", "RapidFuzz's", met=weft >= whole)
 
 
 def _typos(name: str, questions: list[Question]) -> Row:
-    """Ask for a message by two of its words, both misspelt."""
-    chance = random.Random(7)  # noqa: S311 - the same mistakes in every run
-    asked = [typo for question in questions if (typo := _misspelt(question, chance))]
-    ours = fmean(min(typo.answers) in typo.conversation.ours(typo.query) for typo in asked)
+    """Search for a message by two of its words, both misspelt."""
+    rng = random.Random(7)  # noqa: S311 - the same typos in every run
+    asked = [typo for question in questions if (typo := _misspelt(question, rng))]
+    weft = fmean(min(typo.answers) in typo.conversation.weft(typo.query) for typo in asked)
     bm25 = fmean(min(typo.answers) in typo.conversation.by_bm25(typo.query) for typo in asked)
-    target = f">= {_LEAST_TYPOS_FOUND}"
-    return _row(f"{name}.typos_found", ours, bm25, "share in the top 10", target, met=ours >= _LEAST_TYPOS_FOUND)
+    target = f">= {_MIN_TYPOS_FOUND}"
+    return _row(f"{name}.typos_found", weft, bm25, "share in the top 10", target, met=weft >= _MIN_TYPOS_FOUND)
 
 
-def _misspelt(question: Question, chance: random.Random) -> Question | None:
+def _misspelt(question: Question, rng: random.Random) -> Question | None:
     place = min(question.answers)
     words = sorted(
         {
             word
-            for word in _content_words(question.conversation.said[place])
-            if word.isalpha() and len(word) >= _LETTERS_TO_MISSPELL
+            for word in _content_words(question.conversation.turn_texts[place])
+            if word.isalpha() and len(word) >= _MIN_LETTERS
         }
     )
     if len(words) < 2:
         return None
-    query = " ".join(_with_a_slip(word, chance) for word in chance.sample(words, 2))
+    query = " ".join(_with_typo(word, rng) for word in rng.sample(words, 2))
     return Question(question.conversation, query, {place})
 
 
-def _with_a_slip(word: str, chance: random.Random) -> str:
-    at = chance.randrange(1, len(word) - 1)
-    if chance.random() < 0.5:
+def _with_typo(word: str, rng: random.Random) -> str:
+    at = rng.randrange(1, len(word) - 1)
+    if rng.random() < 0.5:
         return word[:at] + word[at + 1 :]
     return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
 
 
 def _false_alarms(name: str, questions: list[Question], conversations: list[Conversation]) -> Row:
-    """Ask the next conversation, of the same kind, what only this one can answer."""
+    """Search the next conversation of the set for the answer to a question that only this one can answer."""
 
-    def alarms(way: Callable[[Conversation, str], list[int]]) -> float:
+    def alarms(method: Callable[[Conversation, str], list[int]]) -> float:
         others = dict(zip(map(id, conversations), conversations[1:] + conversations[:1], strict=True))
-        return fmean(bool(way(others[id(asked.conversation)], asked.query)) for asked in questions)
+        return fmean(bool(method(others[id(asked.conversation)], asked.query)) for asked in questions)
 
-    ours, whole = alarms(Conversation.ours), alarms(Conversation.by_whole_text)
-    return _row(f"{name}.false_alarms", ours, whole, "share with any result", "below RapidFuzz's", met=ours < whole)
+    weft, whole = alarms(Conversation.weft), alarms(Conversation.by_whole_text)
+    return _row(f"{name}.false_alarms", weft, whole, "share with any result", "below RapidFuzz's", met=weft < whole)
 
 
 def _row(name: str, value: float, baseline: float, unit: str, target: str, *, met: bool) -> Row:
@@ -170,17 +170,17 @@ def _conversations(turns: list[dict[str, Any]]) -> dict[str, Conversation]:
     grouped: dict[str, list[dict[str, Any]]] = {}
     for turn in turns:
         grouped.setdefault(turn["conv"], []).append(turn)
-    return {name: _conversation(of_one) for name, of_one in grouped.items()}
+    return {name: _conversation(members) for name, members in grouped.items()}
 
 
 def _conversation(turns: list[dict[str, Any]]) -> Conversation:
-    said = [turn["text"] for turn in turns]
-    # As messages are searched: with who sent them.
+    turn_texts = [turn["text"] for turn in turns]
+    # Message search includes the sender.
     texts = [f"{turn['speaker']} {turn['text']}" for turn in turns]
     index = Index()
     for place, text in enumerate(texts):
         index.add(place, text, "")
-    return Conversation({turn["id"]: place for place, turn in enumerate(turns)}, said, texts, index, Bm25(texts))
+    return Conversation({turn["id"]: place for place, turn in enumerate(turns)}, turn_texts, texts, index, Bm25(texts))
 
 
 def _questions(queries: list[dict[str, Any]], conversations: dict[str, Conversation]) -> Iterator[Question]:

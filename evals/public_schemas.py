@@ -1,8 +1,8 @@
-"""Whether Weft's records are valid by the public schemas of Agent Context, and the public examples by ours.
+"""Validity of Weft's records by the public schemas of Agent Context, and of the public examples by Weft's schemas.
 
-The public schemas cover ten of the thirteen types. Tests know them by a table of their own, which is held against the
-files here; then all example records of the tests and the export of a session that tells of every type are checked.
-Of each public example: whether Weft accepts it, beside whether the public schema does, and if not, why.
+The public schemas cover ten of the thirteen types. The tests have a table of them, which is compared with the files
+here. Then all example records of the tests, and the export of a session with every record type, are validated. For each
+public example: whether Weft accepts it, whether the public schema does, and if Weft does not, why.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ if TYPE_CHECKING:
 
 _TESTS = Path("tests")
 _FOLDER = "agentcontext"
-# What the schemas are called, where that is not the type of record.
+# File names of schemas that differ from the record type.
 _FILES = {
     "context_envelope": "context-envelope",
     "context_surface": "context-surface",
     "context_item": "context-item",
     "missing_context": "missing-context",
 }
-# Recorded by operations of their own, or not at all: a session is its own surface.
-_OWN_WAYS = ("missing_context", "context_surface")
-_SHOWN = 80
+# Not added with records.add: missing context has its own operation, and a session is its own surface.
+_NOT_ADDED = ("missing_context", "context_surface")
+_MAX_REASON = 80
 
-Told = tuple[str, dict[str, Any]]
+TypedRecord = tuple[str, dict[str, Any]]
 
 
 def public_schemas(folder: Path | None) -> Iterator[Row]:
     place = _public_folder(folder)
     if place is None:
-        print("No public schemas of Agent Context here; they are looked for beside the evaluation data.")
+        print("No public schemas of Agent Context found next to the evaluation data.")
         return
     table = runpy.run_path(str(_TESTS / "unit" / "records" / "public_shapes.py"))
     schemas = {name: _public_schema(place, name) for name in table["PUBLIC"]}
-    same = [name for name, schema in schemas.items() if _nameless(schema) == table["public_schema"](name)]
-    yield _row("table", len(same), len(list(place.glob("*.schema.json"))), "schemas the table of the tests equals")
+    same = [name for name, schema in schemas.items() if _normalised(schema) == table["public_schema"](name)]
+    yield _row("table", len(same), len(list(place.glob("*.schema.json"))), "schemas equal to the table of the tests")
     examples, exported = list(_valid_examples()), asyncio.run(_exported())
     yield _accepted("examples_of_tests", examples, schemas)
     yield _accepted("export", exported, schemas)
-    yield _row("export_types", len({kind for kind, _ in exported}), 13, "record types the export has")
+    yield _row("export_types", len({kind for kind, _ in exported}), 13, "record types in the export")
     yield from _public_examples(place, schemas)
 
 
 def _public_folder(folder: Path | None) -> Path | None:
-    beside = folder.parent if folder else Path("../shared")
-    return beside / _FOLDER if (beside / _FOLDER).is_dir() else None
+    public = (folder.parent if folder else Path("../shared")) / _FOLDER
+    return public if public.is_dir() else None
 
 
 def _public_schema(place: Path, name: str) -> dict[str, Any]:
@@ -68,8 +68,8 @@ def _public_schema(place: Path, name: str) -> dict[str, Any]:
     return schema
 
 
-def _nameless(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema without what it is called, and with lists in order: it accepts the same."""
+def _normalised(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return an equivalent schema without names and with sorted lists, for comparison."""
     return {key: _sorted(value) for key, value in schema.items() if key not in {"$schema", "$id", "title"}}
 
 
@@ -79,14 +79,14 @@ def _sorted(part: Any) -> Any:  # noqa: ANN401 - any part of a JSON Schema
     return sorted(part) if isinstance(part, list) else part
 
 
-def _valid_examples() -> Iterator[Told]:
+def _valid_examples() -> Iterator[TypedRecord]:
     for path in sorted((_TESTS / "data" / "records").glob("*/valid-*.json")):
-        told = json.loads(path.read_text("utf-8"))
-        yield from ((path.parent.name, record) for record in (told if isinstance(told, list) else [told]))
+        content = json.loads(path.read_text("utf-8"))
+        yield from ((path.parent.name, record) for record in (content if isinstance(content, list) else [content]))
 
 
-async def _exported() -> list[Told]:
-    """Return the records of an export: of a session that was worked in, and told every type of record."""
+async def _exported() -> list[TypedRecord]:
+    """Return the records of the export of a session with board changes, a message and every type of record."""
     with tempfile.TemporaryDirectory() as folder:
         async with Weft.open(folder) as weft:
             await weft.session.create("Try the export", session_id="launch")
@@ -94,43 +94,43 @@ async def _exported() -> list[Told]:
                 await weft.board.write("launch", "plan", value)
             await weft.board.delete("launch", "plan")
             await weft.message.add("launch", "Ready for review.")
-            await weft.records.add(list(_told_to_weft()), session_id="launch")
+            await weft.records.add(list(_records_to_add()), session_id="launch")
             await weft.missing.report("launch", question="Which invoice is open?", severity="high")
             bundle = (await weft.bundle.export(session_id="launch")).bundle or ""
     entries = [json.loads(line)["entry"] for line in bundle.splitlines()]
     return [(entry["type"], entry["record"]) for entry in entries if entry["kind"] == "record"]
 
 
-def _told_to_weft() -> Iterator[dict[str, Any]]:
-    """Yield examples of the tests, each under an id of its own and none under one that Weft gives."""
+def _records_to_add() -> Iterator[dict[str, Any]]:
+    """Yield the examples of the tests that records.add accepts, each with a unique id."""
     for number, (kind, record) in enumerate(_valid_examples()):
-        if kind not in _OWN_WAYS:
+        if kind not in _NOT_ADDED:
             yield {**record, RECORD_TYPES[kind].id_field: f"example-{number}"}
 
 
-def _accepted(name: str, told: Iterable[Told], schemas: dict[str, Any]) -> Row:
-    """Count the records that the public schema of their type and our own accept."""
-    known = [(kind, record) for kind, record in told if kind in schemas]
-    fine = sum(_fits(record, schemas[kind]) and _fits(record, published_schema(kind)) for kind, record in known)
-    return _row(name, fine, len(known), "records valid by the public schema and by ours")
+def _accepted(name: str, records: Iterable[TypedRecord], schemas: dict[str, Any]) -> Row:
+    """Count the records that both the public schema of their type and Weft's accept."""
+    known = [(kind, record) for kind, record in records if kind in schemas]
+    fine = sum(_is_valid(record, schemas[kind]) and _is_valid(record, published_schema(kind)) for kind, record in known)
+    return _row(name, fine, len(known), "records valid by the public schema and by Weft's")
 
 
-def _fits(record: dict[str, Any], schema: dict[str, Any]) -> bool:
+def _is_valid(record: dict[str, Any], schema: dict[str, Any]) -> bool:
     return Draft202012Validator(schema, format_checker=FormatChecker()).is_valid(record)
 
 
 def _public_examples(place: Path, schemas: dict[str, Any]) -> Iterator[Row]:
-    accepted = by_themselves = 0
+    accepted = by_public_schema = 0
     for path in sorted((place / "examples").glob("*.json")):
         document = path.read_bytes()
         kind = next(name for name in schemas if RECORD_TYPES[name].id_field in json.loads(document))
-        ours, theirs = check_document(document).problems, _fits(json.loads(document), schemas[kind])
-        accepted, by_themselves = accepted + (not ours), by_themselves + theirs
-        said = f"refused: {ours[0].path} {ours[0].reason}"[:_SHOWN] if ours else "accepted"
-        yield Row(f"public_schemas.example.{path.stem}", float(not ours), said, float(theirs), None, None)
+        ours, theirs = check_document(document).problems, _is_valid(json.loads(document), schemas[kind])
+        accepted, by_public_schema = accepted + (not ours), by_public_schema + theirs
+        verdict = f"refused: {ours[0].path} {ours[0].reason}"[:_MAX_REASON] if ours else "accepted"
+        yield Row(f"public_schemas.example.{path.stem}", float(not ours), verdict, float(theirs), None, None)
     name, unit = "public_schemas.public_examples", "public examples Weft accepts; baseline: their own schemas"
-    yield Row(name, accepted, unit, by_themselves, "their own schemas'", met=accepted >= by_themselves)
+    yield Row(name, accepted, unit, by_public_schema, "their own schemas'", met=accepted >= by_public_schema)
 
 
-def _row(name: str, value: int, wanted: int, unit: str) -> Row:
-    return Row(f"public_schemas.{name}", value, unit, wanted, f"all {wanted}", value == wanted)
+def _row(name: str, value: int, expected: int, unit: str) -> Row:
+    return Row(f"public_schemas.{name}", value, unit, expected, f"all {expected}", value == expected)

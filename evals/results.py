@@ -1,4 +1,4 @@
-"""One figure of an evaluation, and how figures are shown."""
+"""Result rows of evaluations, and their table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A figure beside what it is compared with and what it should be."""
+    """One figure, with its baseline and target."""
 
     name: str
     value: float

@@ -1,8 +1,7 @@
-"""Whether what answers a question is among the ten best, over every kind of thing that is searched.
+"""Quality of retrieval: recall@10 for all kinds of sources, and an ablation of each signal.
 
-One configuration for all sets: the product's own cutting, vectors, words and ranking with its defaults; the questions
-of LoCoMo that were made to mislead are left out. Floors are those of plain BM25. Then what each part of the ranking
-brings: the same questions, with that part left out.
+One configuration for all sets: the product's chunking, embeddings, terms and ranking with their defaults. Adversarial
+questions of LoCoMo are excluded. The baseline is plain BM25.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from evals.retrieval_runs import Answer, Runs
-    from evals.retrieval_sets import Asked, Corpus
+    from evals.retrieval_sets import Corpus, EvalQuestion
     from weft.capabilities.search.index_view import View
     from weft.search_index.view import CollectionView
 
-# What plain BM25 reaches, and what is wanted.
-_WANTED: dict[str, tuple[float | None, float | None]] = {
+# Recall of plain BM25, and the target.
+_TARGETS: dict[str, tuple[float | None, float | None]] = {
     "locomo": (0.57, 0.80),
     "bfcl_memory": (None, 0.99),
     "scifact": (0.81, 0.88),
@@ -43,16 +42,16 @@ _WANTED: dict[str, tuple[float | None, float | None]] = {
     "livemcp": (0.40, 0.55),
     "bfcl_live": (0.88, 0.96),
 }
-_WINDOW, _WINDOWS_FLOOR = 6, 0.86
-_CONTEXT_TOKENS, _CONTEXT_WANTED = 2_000, 0.92
-# As get_context has it.
-_SHORTEST_PASSAGE, _REACH = 20, 2
+_WINDOW, _WINDOWS_BASELINE = 6, 0.86
+_CONTEXT_TOKENS, _CONTEXT_TARGET = 2_000, 0.92
+# Like get_context.
+_MIN_PASSAGE_TOKENS, _REACH = 20, 2
 _DIGITS = 3
-_WORDS, _MEANING = ("lexical", "lexical_around"), ("semantic", "semantic_around")
-# Which signals a part of the ranking gives, and the sets on which it has something to do.
+_LEXICAL, _SEMANTIC = ("lexical", "lexical_around"), ("semantic", "semantic_around")
+# Signals of each part of the ranking, and the sets on which it matters.
 _PARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "words": (_WORDS, ("locomo", "scifact", "qmsum", "metatool", "bfcl_live")),
-    "meaning": (_MEANING, ("locomo", "scifact", "qmsum", "metatool", "bfcl_live")),
+    "words": (_LEXICAL, ("locomo", "scifact", "qmsum", "metatool", "bfcl_live")),
+    "meaning": (_SEMANTIC, ("locomo", "scifact", "qmsum", "metatool", "bfcl_live")),
     "windows": (("lexical_around", "semantic_around"), ("locomo", "bfcl_memory", "qmsum", "chunkeval")),
     "references": (("speaker",), ("locomo",)),
     "importance": (("importance",), ("locomo", "bfcl_memory")),
@@ -65,13 +64,13 @@ def retrieval(folder: Path | None) -> Iterator[Row]:
     if folder is None:
         return
     runs = runs_over(folder)
-    for name, (floor, wanted) in _WANTED.items():
+    for name, (floor, wanted) in _TARGETS.items():
         value = fmean(answer.recall(answer.shown[:BEST]) for answer in runs.answers(name))
         unit = "gold characters in ten" if runs.dataset(name).measure == "characters" else "recall@10"
         yield _row(name, value, unit, floor, wanted)
-    yield _row("locomo.windows", _in_windows(runs), "recall@10 of six turns", _WINDOWS_FLOOR, _WINDOWS_FLOOR)
-    yield _row("locomo.context", _in_context(runs), f"gold in {_CONTEXT_TOKENS:,} tokens", None, _CONTEXT_WANTED)
-    yield from _lifts(runs)
+    yield _row("locomo.windows", _in_windows(runs), "recall@10 of six turns", _WINDOWS_BASELINE, _WINDOWS_BASELINE)
+    yield _row("locomo.context", _in_context(runs), f"gold in {_CONTEXT_TOKENS:,} tokens", None, _CONTEXT_TARGET)
+    yield from _ablations(runs)
     yield Row(
         "retrieval.configuration.recency_weight", RankingWeights().recency_weight, "for all sets", None, None, None
     )
@@ -80,36 +79,36 @@ def retrieval(folder: Path | None) -> Iterator[Row]:
     )
 
 
-def _lifts(runs: Runs) -> Iterator[Row]:
+def _ablations(runs: Runs) -> Iterator[Row]:
     for part, (signals, names) in _PARTS.items():
         for name in names:
             answers = runs.answers(name)
             without = fmean(answer.recall(answer.best(answer.without(signals))) for answer in answers)
-            yield _lift(part, name, answers, without)
-    nameless = runs.ask(runs.dataset("locomo"), _without_names(runs))
-    without = fmean(answer.recall(answer.best(answer.total)) for answer in nameless)
-    yield _lift("entities", "locomo", runs.answers("locomo"), without)
+            yield _ablation(part, name, answers, without)
+    unnamed = runs.ask(runs.dataset("locomo"), _without_names(runs))
+    without = fmean(answer.recall(answer.best(answer.total)) for answer in unnamed)
+    yield _ablation("entities", "locomo", runs.answers("locomo"), without)
 
 
-def _lift(part: str, name: str, answers: Sequence[Answer], without: float) -> Row:
+def _ablation(part: str, name: str, answers: Sequence[Answer], without: float) -> Row:
     everything = fmean(answer.recall(answer.best(answer.total)) for answer in answers)
     value, baseline = round(everything, _DIGITS), round(without, _DIGITS)
-    return Row(f"retrieval.with_{part}.{name}", value, "beside without it", baseline, None, None)
+    return Row(f"retrieval.with_{part}.{name}", value, "baseline: without it", baseline, None, None)
 
 
-def _without_names(runs: Runs) -> Iterator[tuple[Asked, str, View]]:
+def _without_names(runs: Runs) -> Iterator[tuple[EvalQuestion, str, View]]:
     for answer in runs.answers("locomo"):
-        view: Any = _Nameless(runs.view("locomo", answer.asked.corpus))
+        view: Any = _WithoutSpeakers(runs.view("locomo", answer.asked.corpus))
         yield answer.asked, answer.asked.corpus, view
 
 
-class _Nameless:
-    """A view in which nobody is known by name, so that names in questions are words like any other."""
+class _WithoutSpeakers:
+    """A view without speakers, so that names in questions are ordinary terms."""
 
     def __init__(self, view: CollectionView) -> None:
         self._view = view
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the view has
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of the view
         return getattr(self._view, name)
 
     def present_speakers(self) -> frozenset[str]:
@@ -117,7 +116,7 @@ class _Nameless:
 
 
 def _in_windows(runs: Runs) -> float:
-    """Return how many of the windows of six turns that hold what is right are the ten that the best turns stand in."""
+    """Return the recall of windows of six turns: the ten windows of the best turns, against those with an answer."""
     found = []
     for answer in runs.answers("locomo"):
         window_of = dict(zip(answer.corpus.names, answer.corpus.windows(_WINDOW), strict=True))
@@ -129,22 +128,22 @@ def _in_windows(runs: Runs) -> float:
 
 
 def _in_context(runs: Runs) -> float:
-    """Return how much of what is right stands in the text that get_context gives."""
+    """Return the recall of the text that get_context renders."""
     answers = runs.answers("locomo")
-    return fmean(answer.recall(_woven(answer)) for answer in answers)
+    return fmean(answer.recall(_in_rendered_text(answer)) for answer in answers)
 
 
-def _woven(answer: Answer) -> list[int]:
-    """Return the places of all that stands in a text woven of the best."""
+def _in_rendered_text(answer: Answer) -> list[int]:
+    """Return the positions of all chunks in the rendered context."""
     tokens = np.array([answer.corpus.chunks[place].tokens for place in answer.places.tolist()], np.float32)
-    best = answer.best(answer.total - np.float32(TOKEN_PRICE) * tokens, _CONTEXT_TOKENS // _SHORTEST_PASSAGE)
+    best = answer.best(answer.total - np.float32(TOKEN_PRICE) * tokens, _CONTEXT_TOKENS // _MIN_PASSAGE_TOKENS)
     strands = [
         strand_of(_passage(answer.corpus, near), rank, distance)
         for rank, place in enumerate(best)
         for near, distance in answer.corpus.around(place, _REACH)
     ]
-    woven = render_context(strands, _CONTEXT_TOKENS, approximate_tokens)
-    return [passage.chunk.number - 1 for stretch in woven.stretches for passage in stretch.passages]
+    rendered = render_context(strands, _CONTEXT_TOKENS, approximate_tokens)
+    return [passage.chunk.number - 1 for stretch in rendered.stretches for passage in stretch.passages]
 
 
 def _passage(corpus: Corpus, place: int) -> ChunkPassage:

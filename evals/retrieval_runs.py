@@ -1,4 +1,4 @@
-"""Asking the questions of evaluation sets, each once, and remembering what spoke for what."""
+"""Runs the questions of evaluation sets, each once, and keeps the signals of every candidate."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evals.known_vectors import KnownVectors
-from evals.retrieval_sets import SETS, found_of
+from evals.retrieval_sets import SETS, recall_of
+from evals.vector_cache import VectorCache
 from weft.capabilities.search.model import Query
 from weft.capabilities.search.ranking import weigh
 from weft.capabilities.search.selection import choose
 
 if TYPE_CHECKING:
-    from collections.abc import Dataset as Some
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from evals.retrieval_sets import Asked, Corpus, Dataset
+    from evals.retrieval_sets import Corpus, Dataset, EvalQuestion
     from weft.capabilities.search.index_view import Floats, View
     from weft.capabilities.search.model import Ranking
     from weft.search_index.view import CollectionView
@@ -32,9 +31,9 @@ BEST = 10
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of one question: all candidates by their places in the corpus, with what speaks for each."""
+    """The result of one question: all candidates by position in the corpus, with their signals."""
 
-    asked: Asked
+    asked: EvalQuestion
     corpus: Corpus
     ranking: Ranking
     places: NDArray[np.int64]
@@ -46,11 +45,11 @@ class Answer:
 
     @property
     def shown(self) -> list[int]:
-        """Return the places of what was shown, the best first."""
+        """Return the positions of the results, best first."""
         return [ranked.number - 1 for ranked in self.ranking.ranked]
 
-    def without(self, names: Some[str]) -> Floats:
-        """Return what speaks for each candidate when some signals do not count."""
+    def without(self, names: Container[str]) -> Floats:
+        """Return the score of each candidate without some signals."""
         totals: Floats = np.sum([values for name, values in self.signals.items() if name not in names], axis=0)
         return totals
 
@@ -59,15 +58,15 @@ class Answer:
         return best
 
     def recall(self, shown: Sequence[int]) -> float:
-        return found_of(self.asked, self.corpus, shown)
+        return recall_of(self.asked, self.corpus, shown)
 
 
 class Runs:
-    """Evaluation sets, opened and asked when they are first needed."""
+    """Evaluation sets, loaded and run on first use."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._vectors = KnownVectors()
+        self._vectors = VectorCache()
         self._sets: dict[str, Dataset] = {}
         self._views: dict[tuple[str, str], CollectionView] = {}
         self._answers: dict[str, list[Answer]] = {}
@@ -78,15 +77,15 @@ class Runs:
         return self._sets[name]
 
     def answers(self, name: str) -> list[Answer]:
-        """Return the answers to all questions of a set, asked as any search is."""
+        """Return the answers to all questions of a set."""
         if name not in self._answers:
             dataset = self.dataset(name)
             wanted = [(each, each.corpus, self.view(name, each.corpus)) for each in dataset.questions]
             self._answers[name] = self.ask(dataset, wanted)
         return self._answers[name]
 
-    def ask(self, dataset: Dataset, wanted: Iterable[tuple[Asked, str, View]]) -> list[Answer]:
-        """Ask questions, each of a corpus of the dataset through some view of it."""
+    def ask(self, dataset: Dataset, wanted: Iterable[tuple[EvalQuestion, str, View]]) -> list[Answer]:
+        """Run questions, each on a view of a corpus of the dataset."""
 
         async def asked() -> list[Answer]:
             return [await self._answer(each, dataset.corpora[key], view) for each, key, view in wanted]
@@ -98,7 +97,7 @@ class Runs:
             self._views[name, corpus] = self.dataset(name).corpora[corpus].open(self._vectors)
         return self._views[name, corpus]
 
-    async def _answer(self, asked: Asked, corpus: Corpus, view: View) -> Answer:
+    async def _answer(self, asked: EvalQuestion, corpus: Corpus, view: View) -> Answer:
         question = Query(text=asked.text, asked_at=corpus.asked_at, top_k=BEST)
         weighed = await weigh(question, [view], self._meanings)
         found = weighed.found[0]
@@ -110,5 +109,5 @@ class Runs:
 
 @cache
 def runs_over(folder: Path) -> Runs:
-    """Return the runs over a folder, the same for every evaluation."""
+    """Return the runs over a folder, shared by all evaluations."""
     return Runs(folder)

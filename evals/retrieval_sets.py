@@ -1,7 +1,7 @@
-"""The evaluation sets for retrieval: what is searched, what is asked of it, and what would be right.
+"""The evaluation sets for retrieval: corpora, questions and relevant items.
 
-Everything is cut, named and weighed as the product does it: turns are messages of sessions, documents and tools are
-documents of a domain.
+Content is chunked and indexed as in the product: turns are messages of sessions; documents and tools are documents of a
+domain.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from evals.known_vectors import KnownVectors
+    from evals.vector_cache import VectorCache
 
     Measure = Literal["recall", "characters"]
     Group = frozenset[str]
 
 _DOMAIN = "eval"
-_SAID_AT = "%I:%M %p on %d %B, %Y"
-# What came without a time was said on some day; what was put in as a document, at one timestamp.
-_SOME_DAY = datetime(2026, 1, 1, tzinfo=UTC)
-_CUT_SHORT = ChunkingOptions(chunk_tokens=285, overlap_tokens=0)
+_TIME_FORMAT = "%I:%M %p on %d %B, %Y"
+# Timestamp of turns without a time, and of all documents.
+_DEFAULT_TIME = datetime(2026, 1, 1, tzinfo=UTC)
+_SHORT_CHUNKS = ChunkingOptions(chunk_tokens=285, overlap_tokens=0)
 
 
 class Span(NamedTuple):
@@ -51,10 +51,10 @@ class Span(NamedTuple):
     end: int
 
 
-class Asked(NamedTuple):
-    """A question, which corpus it is asked of, and what is right.
+class EvalQuestion(NamedTuple):
+    """A question about a corpus, and what is relevant.
 
-    ``wanted`` are groups of items: one of each is needed. Where characters are measured, ``spans`` are wanted.
+    ``wanted`` are groups of items; one of each is needed. If characters are measured, ``spans`` are relevant instead.
     """
 
     corpus: str
@@ -65,7 +65,7 @@ class Asked(NamedTuple):
 
 @dataclass
 class Corpus:
-    """What is searched together. ``names`` says what the item of each chunk is called in the evaluation set."""
+    """Content that is searched together. ``names`` are the ids of the chunks' items in the evaluation set."""
 
     collection: str
     chunks: list[NewChunk] = field(default_factory=list)
@@ -76,22 +76,22 @@ class Corpus:
             self.chunks.append(chunk)
             self.names.append(name)
 
-    def open(self, vectors: KnownVectors) -> CollectionView:
-        """Return a view of all of it."""
+    def open(self, vectors: VectorCache) -> CollectionView:
+        """Return a view of the whole corpus."""
         embedded = vectors.of([chunk.embedded for chunk in self.chunks]).astype("<f2")
-        standing = [
-            _standing(number, chunk, vector.tobytes())
+        indexed = [
+            _indexed(number, chunk, vector.tobytes())
             for number, (chunk, vector) in enumerate(zip(self.chunks, embedded, strict=True), start=1)
         ]
         return CollectionView(
             self.collection,
-            IndexSnapshot().then(len(standing), standing, []),
+            IndexSnapshot().then(len(indexed), indexed, []),
             CollectionQuery(self.collection),
-            _Anyone(),
+            _MatchesAll(),
         )
 
     def around(self, place: int, reach: int) -> Iterator[tuple[int, int]]:
-        """Yield a message and those near to it in its session, each with how far away it is."""
+        """Yield a message and its neighbours in the session, each with its distance."""
         chunk = self.chunks[place]
         for step in range(-reach, reach + 1):
             near = self._messages.get((chunk.place, int(chunk.item) + step))
@@ -99,7 +99,7 @@ class Corpus:
                 yield near, abs(step)
 
     def windows(self, size: int) -> list[tuple[str, int]]:
-        """Return for each message which stretch of so many messages of its session it stands in."""
+        """Return for each message the window of ``size`` messages of its session that contains it."""
         return [(chunk.place, (int(chunk.item) - 1) // size) for chunk in self.chunks]
 
     @cached_property
@@ -108,7 +108,7 @@ class Corpus:
 
     @cached_property
     def asked_at(self) -> int:
-        """Return a timestamp a day after the last of it was said."""
+        """Return the timestamp one day after the last chunk."""
         return max(chunk.timestamp for chunk in self.chunks) + DAY_MICROS
 
 
@@ -118,7 +118,7 @@ class Dataset:
 
     name: str
     corpora: dict[str, Corpus]
-    questions: list[Asked]
+    questions: list[EvalQuestion]
     measure: Measure = "recall"
 
 
@@ -128,7 +128,7 @@ def conversations(folder: Path, name: str) -> Dataset:
     for turn in _lines(folder, f"conv_retrieval/{name}_docs"):
         corpora[turn["conv"]].add(turn["id"], _message(turn))
     asked = [
-        Asked(each["conv"], each["query"], tuple(frozenset({gold}) for gold in sorted(set(each["gold_ids"]))))
+        EvalQuestion(each["conv"], each["query"], tuple(frozenset({gold}) for gold in sorted(set(each["gold_ids"]))))
         for each in _lines(folder, f"conv_retrieval/{name}_queries")
         if each["category"] != "adversarial"
     ]
@@ -136,25 +136,25 @@ def conversations(folder: Path, name: str) -> Dataset:
 
 
 def documents(folder: Path, name: str) -> Dataset:
-    """Return documents of one domain, cut as by default."""
+    """Return documents of one domain, with default chunking."""
     corpus = Corpus(domain_collection(_DOMAIN))
     for line in _lines(folder, f"doc_retrieval/{name}_docs"):
         corpus.add(line["id"], _document(line["id"], line["title"], line["text"], ChunkingOptions()))
     asked = [
-        Asked("all", each["query"], tuple(frozenset({gold}) for gold in sorted(set(each["gold_ids"]))))
+        EvalQuestion("all", each["query"], tuple(frozenset({gold}) for gold in sorted(set(each["gold_ids"]))))
         for each in _lines(folder, f"doc_retrieval/{name}_queries")
     ]
     return Dataset(name, {"all": corpus}, asked)
 
 
 def long_documents(folder: Path, name: str) -> Dataset:
-    """Return documents each searched alone, in pieces about as long as 1,000 characters."""
+    """Return documents that are each searched alone, in chunks of about 1,000 characters."""
     corpora = {}
     for line in _lines(folder, f"chunking/{name}_docs"):
         corpora[line["doc_id"]] = Corpus(domain_collection(_DOMAIN))
-        corpora[line["doc_id"]].add(line["doc_id"], _document(line["doc_id"], "", line["text"], _CUT_SHORT))
+        corpora[line["doc_id"]].add(line["doc_id"], _document(line["doc_id"], "", line["text"], _SHORT_CHUNKS))
     asked = [
-        Asked(
+        EvalQuestion(
             each["doc_id"],
             each["query"],
             spans=tuple(Span(each["doc_id"], gold["start"], gold["end"]) for gold in each["gold_spans"]),
@@ -165,12 +165,14 @@ def long_documents(folder: Path, name: str) -> Dataset:
 
 
 def tools(folder: Path, name: str) -> Dataset:
-    """Return tools as documents of one domain, each named as the tool is."""
+    """Return tools as documents of one domain, titled with the tool's name."""
     corpus = Corpus(domain_collection(_DOMAIN))
     for line in _lines(folder, f"tools/{name}_tools"):
         corpus.add(line["id"], _document(line["id"], line["name"], _described(line), ChunkingOptions()))
     asked = [
-        Asked("all", each["query"], tuple(map(frozenset, each.get("gold_any") or [[g] for g in each["gold_tools"]])))
+        EvalQuestion(
+            "all", each["query"], tuple(map(frozenset, each.get("gold_any") or [[g] for g in each["gold_tools"]]))
+        )
         for each in _lines(folder, f"tools/{name}_queries")
     ]
     return Dataset(name, {"all": corpus}, asked)
@@ -189,23 +191,23 @@ SETS: dict[str, Callable[[Path], Dataset]] = {
 }
 
 
-def found_of(asked: Asked, corpus: Corpus, places: Sequence[int]) -> float:
-    """Return how much of what is right the best chunks have."""
+def recall_of(asked: EvalQuestion, corpus: Corpus, places: Sequence[int]) -> float:
+    """Return the recall of the given chunks."""
     if asked.spans:
         return _characters(asked.spans, [corpus.chunks[place] for place in places])
     items = {corpus.names[place] for place in places}
     return sum(bool(group & items) for group in asked.wanted) / len(asked.wanted)
 
 
-def is_right(asked: Asked, corpus: Corpus, place: int) -> bool:
-    """Tell whether a chunk is, or holds, something that is right."""
+def is_relevant(asked: EvalQuestion, corpus: Corpus, place: int) -> bool:
+    """Return whether a chunk is relevant or contains relevant characters."""
     if asked.spans:
         chunk = corpus.chunks[place]
         return any(min(span.end, chunk.end) > max(span.start, chunk.start) for span in asked.spans)
     return any(corpus.names[place] in group for group in asked.wanted)
 
 
-class _Anyone:
+class _MatchesAll:
     def matches(self, patterns: Sequence[str]) -> bool:
         del patterns
         return True
@@ -218,7 +220,7 @@ def _characters(spans: Sequence[Span], chunks: Sequence[NewChunk]) -> float:
 
 def _message(turn: dict[str, Any]) -> list[NewChunk]:
     session = f"{turn['conv']}-{turn['session']}"
-    said = ItemText(text=_said(turn), version=1, timestamp=_moment(turn), speaker=turn["speaker"])
+    said = ItemText(text=_said(turn), version=1, timestamp=_timestamp(turn), speaker=turn["speaker"])
     return chunks_of_said(IndexItem(source="message", place=session, item=str(turn["turn"])), said)
 
 
@@ -227,9 +229,9 @@ def _said(turn: dict[str, Any]) -> str:
     return f"{turn['text']} [image: {caption}]" if caption else str(turn["text"])
 
 
-def _moment(turn: dict[str, Any]) -> int:
+def _timestamp(turn: dict[str, Any]) -> int:
     said_at = turn.get("time")
-    day = datetime.strptime(said_at.upper(), _SAID_AT).replace(tzinfo=UTC) if said_at else _SOME_DAY
+    day = datetime.strptime(said_at.upper(), _TIME_FORMAT).replace(tzinfo=UTC) if said_at else _DEFAULT_TIME
     return to_micros(day)
 
 
@@ -251,14 +253,14 @@ def _document_chunk(name: str, heading: str, text: str, ordinal: int = 0, start:
         terms=index_terms(text, heading),
         digest=b"",
         tokens=approximate_tokens(text),
-        timestamp=to_micros(_SOME_DAY),
+        timestamp=to_micros(_DEFAULT_TIME),
         heading=heading,
         text=text,
     )
 
 
 def _described(tool: dict[str, Any]) -> str:
-    """Return what is known of a tool as a text to read."""
+    """Return name, parameters and server of a tool as text."""
     parameters = tool.get("parameters") or {
         name: said.get("description") or "" if isinstance(said, dict) else ""
         for name, said in ((tool.get("input_schema") or {}).get("properties") or {}).items()
@@ -270,7 +272,7 @@ def _described(tool: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _standing(number: int, chunk: NewChunk, vector: bytes) -> IndexedChunk:
+def _indexed(number: int, chunk: NewChunk, vector: bytes) -> IndexedChunk:
     return IndexedChunk(
         number=number,
         source=chunk.source,

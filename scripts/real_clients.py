@@ -23,13 +23,13 @@ SESSION = "clients"
 _ERAS = ("legacy", "auto", "2026-07-28")
 _WATCHED = f"board://{SESSION}/watched"
 _VALUE = "from Python"
-_PATIENCE_SECONDS = 60
-_BETWEEN_WRITES_SECONDS = 0.2
+_TIMEOUT_SECONDS = 60
+_WRITE_INTERVAL_SECONDS = 0.2
 _INSPECTOR = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ClientResult:
     """Results of one client."""
 
     client: str
@@ -46,7 +46,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class ClientSetup:
     """The server, the agents' keys, and where node and its packages are."""
 
     url: str
@@ -60,42 +60,42 @@ class Bench:
         return {"Authorization": f"Bearer {self.key}"}
 
 
-async def try_clients(bench: Bench) -> list[Seen]:
+async def try_clients(setup: ClientSetup) -> list[ClientResult]:
     """Run every client once, one after the other."""
-    attempts: dict[str, Callable[[], Awaitable[Seen]]] = {
-        **{f"Python SDK, {era}": _python(bench, era) for era in _ERAS},
-        "TypeScript sdk 1.x": _typescript(bench, "sdk", ""),
-        **{f"TypeScript client 2.x, {era}": _typescript(bench, "client", era) for era in _ERAS},
-        "Inspector": lambda: _inspector(bench),
+    attempts: dict[str, Callable[[], Awaitable[ClientResult]]] = {
+        **{f"Python SDK, {era}": _python(setup, era) for era in _ERAS},
+        "TypeScript sdk 1.x": _typescript(setup, "sdk", ""),
+        **{f"TypeScript client 2.x, {era}": _typescript(setup, "client", era) for era in _ERAS},
+        "Inspector": lambda: _inspector(setup),
     }
     return [await _attempt(name, attempt) for name, attempt in attempts.items()]
 
 
-async def _attempt(name: str, attempt: Callable[[], Awaitable[Seen]]) -> Seen:
+async def _attempt(name: str, attempt: Callable[[], Awaitable[ClientResult]]) -> ClientResult:
     try:
-        async with asyncio.timeout(_PATIENCE_SECONDS):
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
             seen = await attempt()
-    except Exception as error:  # noqa: BLE001 - whatever a client stumbles over is a result
-        return Seen(name, problem=f"{type(error).__name__}: {error}"[:300])
-    return Seen(name, seen.protocol, seen.tools, seen.wrote, seen.read, seen.updated)
+    except Exception as error:  # noqa: BLE001 - any failure of a client is a result
+        return ClientResult(name, problem=f"{type(error).__name__}: {error}"[:300])
+    return ClientResult(name, seen.protocol, seen.tools, seen.wrote, seen.read, seen.updated)
 
 
-def _python(bench: Bench, era: str) -> Callable[[], Awaitable[Seen]]:
-    async def work() -> Seen:
-        told = asyncio.Event()
+def _python(setup: ClientSetup, era: str) -> Callable[[], Awaitable[ClientResult]]:
+    async def work() -> ClientResult:
+        updated_event = asyncio.Event()
 
         async def on_message(message: object) -> None:
             if type(message).__name__ == "ResourceUpdatedNotification":
-                told.set()
+                updated_event.set()
 
-        async with httpx2.AsyncClient(headers=bench.headers, timeout=30) as http:
-            transport = streamable_http_client(f"{bench.url}/mcp", http_client=http)
+        async with httpx2.AsyncClient(headers=setup.headers, timeout=30) as http:
+            transport = streamable_http_client(f"{setup.url}/mcp", http_client=http)
             async with Client(transport, mode=era, message_handler=on_message) as client:
                 tools = (await client.list_tools()).tools
                 written = await _board(client, action="write", key="by_python", value=_VALUE)
                 read = await _board(client, action="read", key="by_python")
-                updated = await _watch(bench, client, told)
-                return Seen(
+                updated = await _watch(setup, client, updated_event)
+                return ClientResult(
                     era, client.protocol_version, len(tools), "version" in written, read["value"] == _VALUE, updated
                 )
 
@@ -107,83 +107,85 @@ async def _board(client: Client, **arguments: str) -> dict[str, Any]:
     return result.structured_content or {}
 
 
-async def _watch(bench: Bench, client: Client, told: asyncio.Event) -> str:
+async def _watch(setup: ClientSetup, client: Client, updated_event: asyncio.Event) -> str:
     if client.protocol_version == "2026-07-28":
-        async with client.listen(resource_subscriptions=[_WATCHED]) as subscription, _writing(bench):
+        async with client.listen(resource_subscriptions=[_WATCHED]) as subscription, _writing(setup):
             return str((await anext(subscription)).uri)
     with warnings.catch_warnings():
-        # Gone from the newer era, and what clients of the older one use.
+        # Removed from the newer protocol version; clients of the older one use it.
         warnings.simplefilter("ignore", MCPDeprecationWarning)
         await client.subscribe_resource(_WATCHED)
-    async with _writing(bench):
-        await told.wait()
+    async with _writing(setup):
+        await updated_event.wait()
     return _WATCHED
 
 
-def _typescript(bench: Bench, kind: str, era: str) -> Callable[[], Awaitable[Seen]]:
-    async def work() -> Seen:
+def _typescript(setup: ClientSetup, kind: str, era: str) -> Callable[[], Awaitable[ClientResult]]:
+    async def work() -> ClientResult:
         environment = {
             "CLIENT": kind,
             "ERA": era,
-            "WEFT_URL": f"{bench.url}/mcp",
-            "WEFT_API_KEY": bench.key,
+            "WEFT_URL": f"{setup.url}/mcp",
+            "WEFT_API_KEY": setup.key,
             "SESSION": SESSION,
         }
-        process = await _start(bench, bench.packages / "suite", environment, "client.mjs")
+        process = await _start(setup, setup.packages / "suite", environment, "client.mjs")
         assert process.stdout is not None
         first = await process.stdout.readline()
         if not first:
-            raise RuntimeError(await _complaint(process))
-        async with _writing(bench):
+            raise RuntimeError(await _error_output(process))
+        async with _writing(setup):
             seen = json.loads(await process.stdout.readline() or "{}")
         if await process.wait() or not seen:
-            raise RuntimeError(await _complaint(process))
+            raise RuntimeError(await _error_output(process))
         read = seen["read"] == "from TypeScript"
-        return Seen(kind, seen["protocol"], seen["tools"], seen["written"] > 0, read, seen["updated"])
+        return ClientResult(kind, seen["protocol"], seen["tools"], seen["written"] > 0, read, seen["updated"])
 
     return work
 
 
-async def _inspector(bench: Bench) -> Seen:
-    """Ask one thing at a time, as its command line does; it cannot wait to be told, so it reads what it would watch."""
-    tools = (await _inspect(bench, "tools/list", "--strict"))["tools"]
+async def _inspector(setup: ClientSetup) -> ClientResult:
+    """Run one command per request. The command line of the inspector cannot subscribe, so it reads the resource."""
+    tools = (await _inspect(setup, "tools/list", "--strict"))["tools"]
     call = ("--tool-name", "shared_context", "--tool-arg", f"session_id={SESSION}", "key=by_inspector")
-    written = await _inspect(bench, "tools/call", *call, "action=write", f"value={_VALUE}")
-    read = await _inspect(bench, "tools/call", *call, "action=read")
-    resource = await _inspect(bench, "resources/read", "--uri", f"board://{SESSION}/by_inspector")
+    written = await _inspect(setup, "tools/call", *call, "action=write", f"value={_VALUE}")
+    read = await _inspect(setup, "tools/call", *call, "action=read")
+    resource = await _inspect(setup, "resources/read", "--uri", f"board://{SESSION}/by_inspector")
     values = [read["structuredContent"]["value"], json.loads(resource["contents"][0]["text"])["value"]]
-    return Seen(
+    return ClientResult(
         "", "-", len(tools), "version" in written["structuredContent"], values == [_VALUE, _VALUE], "cannot subscribe"
     )
 
 
-async def _inspect(bench: Bench, method: str, *arguments: str) -> Any:  # noqa: ANN401 - a result of any method
-    header = f"Authorization: Bearer {bench.key}"
-    command = [_INSPECTOR, "--cli", f"{bench.url}/mcp", "--method", method, *arguments, "--header", header]
-    process = await _start(bench, bench.packages / "inspector", {}, *command)
+async def _inspect(setup: ClientSetup, method: str, *arguments: str) -> Any:  # noqa: ANN401 - a result of any method
+    header = f"Authorization: Bearer {setup.key}"
+    command = [_INSPECTOR, "--cli", f"{setup.url}/mcp", "--method", method, *arguments, "--header", header]
+    process = await _start(setup, setup.packages / "inspector", {}, *command)
     out, err = await process.communicate()
     if process.returncode:
         raise RuntimeError((err or out).decode()[-300:])
     return json.loads(out)
 
 
-async def _start(bench: Bench, folder: Path, environment: dict[str, str], *command: str) -> asyncio.subprocess.Process:
+async def _start(
+    setup: ClientSetup, folder: Path, environment: dict[str, str], *command: str
+) -> asyncio.subprocess.Process:
     pipe = asyncio.subprocess.PIPE
     environment = {**os.environ, **environment, "HOME": str(folder)}
     return await asyncio.create_subprocess_exec(
-        bench.node, *command, cwd=folder, env=environment, stdout=pipe, stderr=pipe
+        setup.node, *command, cwd=folder, env=environment, stdout=pipe, stderr=pipe
     )
 
 
-async def _complaint(process: asyncio.subprocess.Process) -> str:
+async def _error_output(process: asyncio.subprocess.Process) -> str:
     assert process.stderr is not None
     return (await process.stderr.read()).decode()[-300:]
 
 
 @contextlib.asynccontextmanager
-async def _writing(bench: Bench) -> AsyncIterator[None]:
+async def _writing(setup: ClientSetup) -> AsyncIterator[None]:
     """Write the watched key repeatedly as another agent: a client may open its stream late."""
-    task = asyncio.create_task(_write_on(bench))
+    task = asyncio.create_task(_write_repeatedly(setup))
     try:
         yield
     finally:
@@ -192,10 +194,10 @@ async def _writing(bench: Bench) -> AsyncIterator[None]:
             await task
 
 
-async def _write_on(bench: Bench) -> None:
-    headers = {"Authorization": f"Bearer {bench.other_key}"}
-    async with httpx2.AsyncClient(base_url=bench.url, headers=headers) as http:
+async def _write_repeatedly(setup: ClientSetup) -> None:
+    headers = {"Authorization": f"Bearer {setup.other_key}"}
+    async with httpx2.AsyncClient(base_url=setup.url, headers=headers) as http:
         while True:
             answer = await http.put(f"/v1/sessions/{SESSION}/context/watched", json={"value": "changed"})
             answer.raise_for_status()
-            await asyncio.sleep(_BETWEEN_WRITES_SECONDS)
+            await asyncio.sleep(_WRITE_INTERVAL_SECONDS)
