@@ -43,14 +43,14 @@ _TITLED = [{"const": f"value{n}", "title": title} for n, title in enumerate(("Fi
 
 
 class ToolFixture(NamedTuple):
-    """A tool as it is listed, and what it does."""
+    """A tool definition and its implementation."""
 
     tool: types.Tool
     run: RunTool
 
 
 class PromptFixture(NamedTuple):
-    """A prompt as it is listed, and what it says."""
+    """A prompt definition and its implementation."""
 
     prompt: types.Prompt
     run: RunPrompt
@@ -61,32 +61,32 @@ _PROMPTS: dict[str, PromptFixture] = {}
 
 
 def install(server: WeftServer) -> EventStore:
-    """Put the fixtures first in every list, and answer for them; everything else stays Weft's."""
-    # Logging, sampling and roots are on their way out of the protocol, and the suite still tests them.
+    """List the fixtures before Weft's own tools, resources and prompts, and handle requests for them."""
+    # Logging, sampling and roots are deprecated, but the suite still tests them.
     warnings.simplefilter("ignore", MCPDeprecationWarning)
     bus = InMemorySubscriptionBus()
-    tools = {**_TOOLS, **_announcing(bus)}
+    tools = {**_TOOLS, **_list_changing_tools(bus)}
     _list_first(server, "tools/list", "tools", [fixture.tool for fixture in tools.values()])
     _list_first(server, "prompts/list", "prompts", [fixture.prompt for fixture in _PROMPTS.values()])
     _list_first(server, "resources/list", "resources", _RESOURCES)
     _list_first(server, "resources/templates/list", "resource_templates", _TEMPLATES)
-    _answer_first(server, "tools/call", Call, lambda params: _runner(tools, params))
-    _answer_first(server, "prompts/get", types.GetPromptRequestParams, lambda params: _runner(_PROMPTS, params))
-    _answer_first(server, "resources/read", types.ReadResourceRequestParams, lambda params: _reader(params.uri))
+    _handle_first(server, "tools/call", Call, lambda params: _runner(tools, params))
+    _handle_first(server, "prompts/get", types.GetPromptRequestParams, lambda params: _runner(_PROMPTS, params))
+    _handle_first(server, "resources/read", types.ReadResourceRequestParams, lambda params: _reader(params.uri))
     for method, kind in (
         ("resources/subscribe", types.SubscribeRequestParams),
         ("resources/unsubscribe", types.UnsubscribeRequestParams),
     ):
-        _answer_first(server, method, kind, lambda params: _agreeing if _content(str(params.uri)) else None)
+        _handle_first(server, method, kind, lambda params: _accept if _content(str(params.uri)) else None)
     server.announces_lists = True
     announced = ListenHandler(bus)
-    _answer_first(
+    _handle_first(
         server,
         "subscriptions/listen",
         types.SubscriptionsListenRequestParams,
         lambda params: announced if _wants_lists(params.notifications) else None,
     )
-    server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, _agreeing)
+    server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, _accept)
     # The suite checks that arguments mirrored into headers agree with the body, which needs the schema.
     server.get_tool_input_schema = lambda name: tools[name].tool.input_schema if name in tools else None
     server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=server.name))
@@ -94,7 +94,7 @@ def install(server: WeftServer) -> EventStore:
 
 
 class MemoryEvents(EventStore):
-    """What was sent on each stream, so that a client cut off can have the rest."""
+    """Messages sent on each stream, for clients that reconnect."""
 
     def __init__(self) -> None:
         self._sent: list[tuple[str, types.JSONRPCMessage | None]] = []
@@ -124,8 +124,8 @@ def _list_first(server: WeftServer, method: str, field: str, fixtures: list[Any]
     server.add_request_handler(method, types.PaginatedRequestParams, listing)
 
 
-def _answer_first(server: WeftServer, method: str, kind: type[Any], choose: Callable[[Any], Any]) -> None:
-    """Let a fixture answer where ``choose`` finds one for the request."""
+def _handle_first(server: WeftServer, method: str, kind: type[Any], choose: Callable[[Any], Any]) -> None:
+    """Handle a request with the fixture that ``choose`` returns, or with Weft's handler if it returns None."""
     own = _handler(server, method)
 
     async def answering(context: Context, params: Any) -> Any:  # noqa: ANN401 - of any request
@@ -156,7 +156,7 @@ def _reader(uri: object) -> Callable[..., Awaitable[types.ReadResourceResult]] |
     return read
 
 
-async def _agreeing(*_: object) -> types.EmptyResult:
+async def _accept(*_: object) -> types.EmptyResult:
     return types.EmptyResult()
 
 
@@ -193,7 +193,7 @@ def _fixed(name: str, description: str, result: types.CallToolResult, schema: Sc
         return result
 
 
-def _said(*content: Any, failed: bool = False) -> types.CallToolResult:  # noqa: ANN401 - text, or a content block
+def _result(*content: Any, failed: bool = False) -> types.CallToolResult:  # noqa: ANN401 - text, or a content block
     blocks = [types.TextContent(text=block) if isinstance(block, str) else block for block in content]
     return types.CallToolResult(content=blocks, is_error=failed)
 
@@ -217,11 +217,11 @@ def _sample(prompt: str) -> types.CreateMessageRequest:
     return types.CreateMessageRequest(params=types.CreateMessageRequestParams(messages=[message], max_tokens=100))
 
 
-def _needs(state: str | None = None, **requests: Any) -> types.InputRequiredResult:  # noqa: ANN401 - of any kind
+def _input_required(state: str | None = None, **requests: Any) -> types.InputRequiredResult:  # noqa: ANN401 - of any kind
     return types.InputRequiredResult(input_requests=requests, request_state=state)
 
 
-def _given(params: Call | types.GetPromptRequestParams, name: str) -> Any:  # noqa: ANN401 - an answer of any kind
+def _input_of(params: Call | types.GetPromptRequestParams, name: str) -> Any:  # noqa: ANN401 - an answer of any kind
     return (params.input_responses or {}).get(name)
 
 
@@ -253,19 +253,19 @@ _JSON_SCHEMA_2020_12: Schema = {
     "additionalProperties": False,
 }
 
-# First of all tools: the suite calls whichever is listed first with no arguments.
-_fixed("test_simple_text", "Says a sentence", _said("This is a simple text response for testing."))
-_fixed("test_image_content", "Shows an image", _said(_IMAGE))
-_fixed("test_audio_content", "Plays a sound", _said(types.AudioContent(data=_WAV, mime_type="audio/wav")))
+# Must be the first tool: the suite calls the first listed one without arguments.
+_fixed("test_simple_text", "Says a sentence", _result("This is a simple text response for testing."))
+_fixed("test_image_content", "Shows an image", _result(_IMAGE))
+_fixed("test_audio_content", "Plays a sound", _result(types.AudioContent(data=_WAV, mime_type="audio/wav")))
 _fixed(
     "test_embedded_resource",
     "Embeds a resource",
-    _said(_embedded("test://embedded-resource", "text/plain", "This is an embedded resource content.")),
+    _result(_embedded("test://embedded-resource", "text/plain", "This is an embedded resource content.")),
 )
 _fixed(
     "test_multiple_content_types",
     "Text, an image and a resource",
-    _said(
+    _result(
         "Multiple content types test:",
         _IMAGE,
         _embedded("test://mixed-content-resource", "application/json", '{"test":"data","value":123}'),
@@ -274,9 +274,9 @@ _fixed(
 _fixed(
     "test_error_handling",
     "Always fails",
-    _said("This tool intentionally returns an error for testing", failed=True),
+    _result("This tool intentionally returns an error for testing", failed=True),
 )
-_fixed("json_schema_2020_12_tool", "Keywords of JSON Schema 2020-12", _said("ok"), _JSON_SCHEMA_2020_12)
+_fixed("json_schema_2020_12_tool", "Keywords of JSON Schema 2020-12", _result("ok"), _JSON_SCHEMA_2020_12)
 
 
 @_tool("test_tool_with_logging", "Logs three messages")
@@ -285,7 +285,7 @@ async def _log_thrice(context: Context, params: Call) -> Reply:
     for line in ("Tool execution started", "Tool processing data", "Tool execution completed"):
         await _log(context, line)
         await asyncio.sleep(_STEP_SECONDS)
-    return _said("Tool with logging executed successfully")
+    return _result("Tool with logging executed successfully")
 
 
 @_tool("test_tool_with_progress", "Reports progress at 0, 50 and 100")
@@ -294,7 +294,7 @@ async def _progress(context: Context, params: Call) -> Reply:
     for done in (0, 50, 100):
         await context.session.report_progress(done, 100, f"Completed step {done} of 100")
         await asyncio.sleep(_STEP_SECONDS)
-    return _said("Progress reported")
+    return _result("Progress reported")
 
 
 @_tool("test_reconnection", "Closes its stream and answers once the client is back")
@@ -304,18 +304,18 @@ async def _reconnection(context: Context, params: Call) -> Reply:
     if context.close_sse_stream is not None:
         await context.close_sse_stream()
     await asyncio.sleep(_RECONNECT_SECONDS)
-    return _said("Reconnection test completed")
+    return _result("Reconnection test completed")
 
 
 @_tool("test_logging_tool", "Logs once, for clients that asked for logs")
 async def _log_once(context: Context, params: Call) -> Reply:
     del params
     await _log(context, "test_logging_tool ran")
-    return _said("logged")
+    return _result("logged")
 
 
 async def _log(context: Context, line: str) -> None:
-    # On the call's own stream: the connection's may not be open yet.
+    # On the stream of the call: the stream of the connection may not be open yet.
     await context.session.send_log_message("info", line, related_request_id=context.request_id)
 
 
@@ -329,7 +329,7 @@ async def _sampling(context: Context, params: Call) -> Reply:
         max_tokens=100,
         related_request_id=context.request_id,
     )
-    return _said(f"LLM response: {_text_of(answer)}")
+    return _result(f"LLM response: {_text_of(answer)}")
 
 
 @_tool("test_elicitation", "Asks the user", _object(message={"type": "string"}))
@@ -372,11 +372,11 @@ async def _elicit(context: Context, message: str, schema: Schema) -> Reply:
         return _cannot_ask()
     answer = await context.session.elicit_form(message, schema, related_request_id=context.request_id)
     content = msgspec.json.encode(answer.content or {}).decode()
-    return _said(f"Elicitation completed: action={answer.action}, content={content}")
+    return _result(f"Elicitation completed: action={answer.action}, content={content}")
 
 
 def _cannot_ask() -> Reply:
-    return _said("The client cannot be asked on this connection", failed=True)
+    return _result("The client cannot be asked on this connection", failed=True)
 
 
 def _text_of(answer: types.CreateMessageResult) -> str:
@@ -393,15 +393,15 @@ async def _missing_capability(context: Context, params: Call) -> Reply:
             "This tool requires the client 'sampling' capability",
             {"requiredCapabilities": {"sampling": {}}},
         )
-    return _said("Client declared sampling")
+    return _result("Client declared sampling")
 
 
 @_tool("test_streaming_elicitation", "Asks by its answer, never by a request on its stream")
 async def _streaming_elicitation(context: Context, params: Call) -> Reply:
     del context
-    if _given(params, "word") is not None:
-        return _said("elicitation answered")
-    return _needs(word=_question("Give a word", word={"type": "string"}))
+    if _input_of(params, "word") is not None:
+        return _result("elicitation answered")
+    return _input_required(word=_question("Give a word", word={"type": "string"}))
 
 
 @_tool(
@@ -411,46 +411,46 @@ async def _streaming_elicitation(context: Context, params: Call) -> Reply:
 )
 async def _header(context: Context, params: Call) -> Reply:
     del context
-    return _said(f"region={(params.arguments or {}).get('region', '<none>')}")
+    return _result(f"region={(params.arguments or {}).get('region', '<none>')}")
 
 
 @_tool("test_input_required_result_elicitation", "Needs a name")
 async def _needs_name(context: Context, params: Call) -> Reply:
     del context
-    name = _field(_given(params, "user_name"), "name")
-    return _needs(user_name=_ask_name()) if name is None else _said(f"Hello, {name}!")
+    name = _field(_input_of(params, "user_name"), "name")
+    return _input_required(user_name=_ask_name()) if name is None else _result(f"Hello, {name}!")
 
 
 @_tool("test_input_required_result_sampling", "Needs the client's model")
 async def _needs_sampling(context: Context, params: Call) -> Reply:
     del context
-    answer = _given(params, "capital_question")
+    answer = _input_of(params, "capital_question")
     if not isinstance(answer, types.CreateMessageResult):
-        return _needs(capital_question=_sample("What is the capital of France?"))
-    return _said(f"Model said: {_text_of(answer)}")
+        return _input_required(capital_question=_sample("What is the capital of France?"))
+    return _result(f"Model said: {_text_of(answer)}")
 
 
 @_tool("test_input_required_result_list_roots", "Needs the client's roots")
 async def _needs_roots(context: Context, params: Call) -> Reply:
     del context
-    answer = _given(params, "client_roots")
+    answer = _input_of(params, "client_roots")
     if not isinstance(answer, types.ListRootsResult):
-        return _needs(client_roots=types.ListRootsRequest())
-    return _said(f"Client exposed roots: {', '.join(str(root.uri) for root in answer.roots)}")
+        return _input_required(client_roots=types.ListRootsRequest())
+    return _result(f"Client exposed roots: {', '.join(str(root.uri) for root in answer.roots)}")
 
 
 @_tool("test_input_required_result_request_state", "Has its state handed back")
 async def _needs_state(context: Context, params: Call) -> Reply:
     del context
-    if _given(params, "confirm") and params.request_state == "nonce":
-        return _said("state-ok: confirmation received")
-    return _needs("nonce", confirm=_confirmation())
+    if _input_of(params, "confirm") and params.request_state == "nonce":
+        return _result("state-ok: confirmation received")
+    return _input_required("nonce", confirm=_confirmation())
 
 
 @_tool("test_input_required_result_tampered_state", "Refuses a state it did not make")
 async def _tampered_state(context: Context, params: Call) -> Reply:
     del context
-    return _needs("round-1", confirm=_confirmation()) if params.request_state is None else _said("state-ok")
+    return _input_required("round-1", confirm=_confirmation()) if params.request_state is None else _result("state-ok")
 
 
 def _confirmation() -> types.ElicitRequest:
@@ -466,20 +466,20 @@ async def _needs_three(context: Context, params: Call) -> Reply:
         "client_roots": types.ListRootsRequest(),
     }
     if wanted.keys() <= (params.input_responses or {}).keys():
-        return _said("All inputs received.")
-    return _needs("multiple", **wanted)
+        return _result("All inputs received.")
+    return _input_required("multiple", **wanted)
 
 
 @_tool("test_input_required_result_multi_round", "Asks twice")
 async def _two_rounds(context: Context, params: Call) -> Reply:
     del context
     asked, _, name = (params.request_state or "").partition(":")
-    if asked == "name" and _given(params, "step1") is not None:
+    if asked == "name" and _input_of(params, "step1") is not None:
         color = _question("Step 2: What is your favorite color?", color={"type": "string"})
-        return _needs(f"color:{_field(_given(params, 'step1'), 'name')}", step2=color)
-    if asked == "color" and _given(params, "step2") is not None:
-        return _said(f"{name} likes {_field(_given(params, 'step2'), 'color')}.")
-    return _needs("name:", step1=_ask_name("Step 1: What is your name?"))
+        return _input_required(f"color:{_field(_input_of(params, 'step1'), 'name')}", step2=color)
+    if asked == "color" and _input_of(params, "step2") is not None:
+        return _result(f"{name} likes {_field(_input_of(params, 'step2'), 'color')}.")
+    return _input_required("name:", step1=_ask_name("Step 1: What is your name?"))
 
 
 @_tool("test_input_required_result_capabilities", "Asks only for what the client offers")
@@ -491,17 +491,17 @@ async def _asks_what_is_offered(context: Context, params: Call) -> Reply:
         requests["sample"] = _sample("Say hello")
     if offered is not None and offered.elicitation is not None:
         requests["ask"] = _ask_name()
-    return _needs("capability-gated", **requests)
+    return _input_required("capability-gated", **requests)
 
 
-def _announcing(bus: SubscriptionBus) -> dict[str, ToolFixture]:
-    """Return the tools that say a list has changed, to those who listen on ``bus``."""
+def _list_changing_tools(bus: SubscriptionBus) -> dict[str, ToolFixture]:
+    """Return the tools that publish list-changed notifications on ``bus``."""
 
     def fixture(name: str, what: ToolsListChanged | PromptsListChanged) -> ToolFixture:
         async def announce(context: Context, params: Call) -> Reply:
             del context, params
             await bus.publish(what)
-            return _said("announced")
+            return _result("announced")
 
         tool = types.Tool(name=name, description="Announces a change", input_schema=_object(required=False))
         return ToolFixture(tool, announce)
@@ -548,9 +548,11 @@ async def _prompt_with_image(context: Context, params: types.GetPromptRequestPar
 @_prompt("test_input_required_result_prompt", "Needs to know what it is about")
 async def _prompt_needs_context(context: Context, params: types.GetPromptRequestParams) -> PromptReply:
     del context
-    subject = _field(_given(params, "user_context"), "context")
+    subject = _field(_input_of(params, "user_context"), "context")
     if subject is None:
-        return _needs(user_context=_question("What context should the prompt use?", context={"type": "string"}))
+        return _input_required(
+            user_context=_question("What context should the prompt use?", context={"type": "string"})
+        )
     return _messages(f"Use the following context: {subject}")
 
 
