@@ -53,9 +53,10 @@ async def _divergence(board: BoardView) -> str | None:
     """Return the first key whose materialised entry differs from its history; None if they agree."""
     if board.branch is not None:
         return None  # a branch has no materialised entries
-    recorded = {key: (version.change, version.author) for key, version in (await board.state_at(LATEST)).items()}
-    held = {e.key: (change_of(e), e.written_by) for e in await board.entries.list(board.session.session_id)}
-    diverging = sorted(key for key in recorded.keys() | held.keys() if recorded.get(key) != held.get(key))
+    versions = await board.parts.lines.state_at(board.line_id, LATEST)
+    recorded = {version.change.key: (version.change, version.author) for version in versions}
+    entries = {e.key: (change_of(e), e.written_by) for e in await board.entries.list(board.session.session_id)}
+    diverging = sorted(key for key in recorded.keys() | entries.keys() if recorded.get(key) != entries.get(key))
     return f"the board's '{diverging[0]}' differs from its history" if diverging else None
 
 

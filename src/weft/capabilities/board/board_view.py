@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from weft.capabilities.board.branch_entries import BranchEntries
 from weft.capabilities.board.model import KeyNotFound, check_key
 from weft.capabilities.board.read_acl import later_acls
-from weft.capabilities.history.model import LATEST, SnapshotNotFound, VersionPruned, line_name
-from weft.capabilities.history.revisions import find_snapshot, snapshots_of
-from weft.capabilities.history.three_way import state_by_key
+from weft.capabilities.history.model import VersionPruned, line_name
+from weft.capabilities.history.revisions import snapshots_of
 from weft.capabilities.sessions.model import line_of
 from weft.kernel.errors import MAX_COMPARED, close_names
 from weft.kernel.fields import is_name
@@ -80,20 +79,6 @@ class BoardView:
 
     async def snapshots(self) -> list[Tag]:
         return await snapshots_of(self.parts.lines, self.line_id)
-
-    async def find_snapshot(self, label: str) -> Tag:
-        tag = await find_snapshot(self.parts.lines, self.line_id, LATEST, label) if is_name(label) else None
-        if tag is not None:
-            return tag
-        raise SnapshotNotFound(f"The board has no snapshot '{label[:100]}'.", resource_id=label[:100])
-
-    async def state_at(self, seq: int) -> dict[str, Version]:
-        """Return the state of the board at a version."""
-        return state_by_key(await self.parts.lines.state_at(self.line_id, seq))
-
-    async def visible_at(self, seq: int) -> dict[str, Version]:
-        """Return the state of the board at a version, as far as the caller may read it."""
-        return state_by_key(await self.visible((await self.state_at(seq)).values()))
 
     async def visible(self, versions: Iterable[Version]) -> list[Version]:
         """Return the versions that the caller may read: by their own ACL and by every later one of the key."""

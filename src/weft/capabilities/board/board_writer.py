@@ -1,19 +1,18 @@
-"""Write access to a board or a branch of it: write, delete, snapshot, restore, apply, expire."""
+"""Write access to a board or a branch of it: write, delete, snapshot, apply a restore or merge, expire."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.access.grants import check_clearance
 from weft.capabilities.board.board_view import BoardView
 from weft.capabilities.board.model import Entry, check_key, check_room, check_value_size
 from weft.capabilities.board.read_acl import later_acls, restrict, unless_open
-from weft.capabilities.history.commits import add_snapshot, record, tag_automatically
-from weft.capabilities.history.line_backend import CommitMeta, RestorePoint
+from weft.capabilities.history.commits import add_snapshot, record
+from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import (
     SYSTEM,
     Author,
@@ -55,13 +54,6 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     writable_by: Patterns | None = None
     reason: str | None = None
     step: str | None = None
-
-
-class ApplyResult(NamedTuple):
-    """Keys written and removed by a restore or merge, as far as the caller may read them."""
-
-    written: list[str]
-    removed: list[str]
 
 
 @dataclass(slots=True)
@@ -118,25 +110,8 @@ class BoardWriter(BoardView):
         await self.announce(self._event_type("snapshot"), label, {"seq": tag.seq})
         return tag
 
-    async def restore(self, label: str) -> ApplyResult:
-        """Return the board to a snapshot as one new commit; the state before it is tagged.
-
-        Read ACLs set since the snapshot still apply: see ``read_acl.restrict``.
-        """
-        check_clearance(self.parts.actor, ROLLBACK_CLEARANCE, "Restoring a snapshot")
-        tag = await self.find_snapshot(label)
-        await tag_automatically(self.parts.lines, self.head, "before-restore", self.parts.actor.participant, self.now)
-        then = await self.state_at(tag.seq)
-        gone = {entry.key: None for entry in await self.live() if entry.key not in then}
-        why = CommitMeta(f"restore {label}", restored=RestorePoint(label, tag.created_at))
-        outcome = await self._apply({**then, **gone}, why)
+    async def announce_restore(self, label: str) -> None:
         await self.announce(self._event_type("restored"), label, {"seq": self.head.seq})
-        return outcome
-
-    async def apply(self, state: Mapping[str, Version | None], why: CommitMeta) -> Head:
-        """Set keys to the content of these versions (None: delete them), as one new commit."""
-        await self._apply(state, why)
-        return self.head
 
     async def announce(self, event_type: str, subject: str, data: Mapping[str, object]) -> None:
         """Publish an event about the board itself to the participants of its session."""
@@ -161,7 +136,11 @@ class BoardWriter(BoardView):
         await self.parts.lines.set_next_expiry(self.line_id, next_expiry_at)
         self.head = structs.replace(self.head, next_expiry_at=next_expiry_at)
 
-    async def _apply(self, state: Mapping[str, Version | None], why: CommitMeta) -> ApplyResult:
+    async def apply(self, state: Mapping[str, Version | None], why: CommitMeta) -> Head:
+        """Set keys to the content of these versions (None: delete them), as one new commit.
+
+        Read ACLs set since these versions still apply: see ``read_acl.restrict``.
+        """
         now = {entry.key: entry for entry in await self._current_entries(state)}
         written = [
             entry
@@ -180,7 +159,7 @@ class BoardWriter(BoardView):
             *(self._key_event("deleted", entry, origin) for entry in removed),
         )
         await self._notify(written)
-        return ApplyResult(self._readable_keys(written), self._readable_keys(removed))
+        return self.head
 
     async def _restricted(
         self, state: Mapping[str, Version | None], now: Mapping[str, Entry], why: CommitMeta
@@ -304,10 +283,6 @@ class BoardWriter(BoardView):
             return
         for entry in written:
             await self.parts.observer.entry_written(self.session, entry)
-
-    def _readable_keys(self, entries: Iterable[Entry]) -> list[str]:
-        """Return the keys of these entries that the caller may read."""
-        return [entry.key for entry in entries if entry.readable(self.parts.actor)]
 
     async def _prune(self, entry: Entry) -> None:
         # Readers see exactly the last keep_versions; older values are removed in batches.

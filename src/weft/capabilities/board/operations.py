@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
-from weft.capabilities.board.board_writer import WriteOptions
+from weft.capabilities.access.grants import check_clearance
+from weft.capabilities.board.board_writer import ROLLBACK_CLEARANCE, WriteOptions
 from weft.capabilities.board.model import (
     Entry,
     EntryWithValue,
@@ -23,6 +24,9 @@ from weft.capabilities.board.model import (
     size_warning,
 )
 from weft.capabilities.board.service import Boards
+from weft.capabilities.history.diff import differing, visible_states
+from weft.capabilities.history.line_backend import CommitMeta
+from weft.capabilities.history.log import visible_at
 from weft.capabilities.history.model import (
     SYSTEM,
     BranchNotFound,
@@ -34,6 +38,8 @@ from weft.capabilities.history.model import (
     VersionConflict,
     VersionPruned,
 )
+from weft.capabilities.history.rollback import restore
+from weft.capabilities.history.service import History, head_point
 from weft.capabilities.sessions.model import Pattern, SessionArchived, SessionId, SessionNotFound
 from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import PermissionDenied
@@ -44,7 +50,7 @@ from weft.kernel.operation import Audience, Effect, RateClass, Request, Response
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.board.board_view import BoardView
+    from weft.capabilities.history.line_backend import OpenLine
 
 TOOL = "shared_context"
 TEN_YEARS_SECONDS = 315_360_000
@@ -525,16 +531,15 @@ async def list_snapshots(request: ListSnapshots, boards: Boards) -> Snapshots:
     effect=Effect.READ,
     errors=(SessionNotFound, BranchNotFound, SnapshotNotFound),
 )
-async def read_snapshot(request: ReadSnapshot, boards: Boards) -> SnapshotRead:
+async def read_snapshot(request: ReadSnapshot, boards: Boards, history: History) -> SnapshotRead:
     """Read the board as of a snapshot."""
-    board = await boards.to_read(request.session_id, request.branch)
-    tag = await board.find_snapshot(request.label)
-    past = await board.visible_at(tag.seq)
+    line = await _line(request, boards, history)
+    snapshot = await history.snapshot(line, request.label)
     return SnapshotRead(
-        label=tag.label,
-        created_by=tag.created_by,
-        created_at=from_micros(tag.created_at),
-        entries=[_state_entry(version).entry for _, version in sorted(past.items())],
+        label=snapshot.tag.label,
+        created_by=snapshot.tag.created_by,
+        created_at=from_micros(snapshot.tag.created_at),
+        entries=[_past_entry(version) for version in await visible_at(history, line, snapshot)],
     )
 
 
@@ -548,13 +553,21 @@ async def read_snapshot(request: ReadSnapshot, boards: Boards) -> SnapshotRead:
     effect=Effect.READ,
     errors=(SessionNotFound, BranchNotFound, SnapshotNotFound),
 )
-async def compare_snapshots(request: CompareSnapshots, boards: Boards) -> Comparison:
+async def compare_snapshots(request: CompareSnapshots, boards: Boards, history: History) -> Comparison:
     """Compare two snapshots, or a snapshot with the current board."""
-    board = await boards.to_read(request.session_id, request.branch)
-    before = await _state_at(board, request.from_label)
-    if request.to_label is None:
-        return _compare(before, {found.entry.key: _current_entry(found) for found in await board.readable()})
-    return _compare(before, await _state_at(board, request.to_label))
+    line = await _line(request, boards, history)
+    one = await history.snapshot(line, request.from_label)
+    two = head_point(line.head) if request.to_label is None else await history.snapshot(line, request.to_label)
+    before, after = await history.states(one, two, values=True, whole=True)
+    before, after = await visible_states(line, before, line, after)
+    pairs = differing(before, after, _same_value)
+    modified = [_key_difference(old, new) for old, new in pairs if old and new]
+    return Comparison(
+        added=[_past_entry(new) for old, new in pairs if new and not old],
+        removed=[_past_entry(old) for old, new in pairs if old and not new],
+        modified=modified,
+        unchanged=sorted((before.keys() & after.keys()) - {difference.key for difference in modified}),
+    )
 
 
 @operation(
@@ -577,14 +590,24 @@ async def compare_snapshots(request: CompareSnapshots, boards: Boards) -> Compar
         StoreFull,
     ),
 )
-async def restore_snapshot(request: RestoreSnapshot, boards: Boards) -> SnapshotRestored:
+async def restore_snapshot(request: RestoreSnapshot, boards: Boards, history: History) -> SnapshotRestored:
     """Return the whole board to a snapshot. Needs clearance 3.
 
     History is not rewritten: the restore adds new versions, and the state before it gets an automatic snapshot.
     """
     board = await boards.to_write(request.session_id, request.branch)
-    written, deleted = await board.restore(request.label)
-    return SnapshotRestored(restored=request.label, written=sorted(written), deleted=sorted(deleted))
+    check_clearance(boards.actor, ROLLBACK_CLEARANCE, "Restoring a snapshot")
+    snapshot = await history.snapshot(board, request.label)
+    meta = CommitMeta(f"restore {request.label}")
+    done = await restore(history, board, snapshot, meta, occasion="before-restore", renew_ttl=True)
+    await board.announce_restore(request.label)
+    return SnapshotRestored(restored=request.label, written=done.written, deleted=done.removed)
+
+
+async def _line(request: ReadSnapshot | CompareSnapshots, boards: Boards, history: History) -> OpenLine:
+    """Open the line of the board, or of the branch that the request names or the caller switched to."""
+    board = await boards.to_read(request.session_id, request.branch)
+    return await history.to_read(board.line_id)
 
 
 class _End(NamedTuple):
@@ -606,37 +629,16 @@ def _end_of(versions: Sequence[Version], now: int) -> _End | None:
     return None
 
 
-class _StateEntry(NamedTuple):
-    """An entry of one state with the hash of its value, which is known even if the value was pruned."""
-
-    entry: PastEntry
-    value_hash: bytes | None
+def _same_value(one: Version | None, other: Version | None) -> bool:
+    """Compare by the hash, which is known even if a value was pruned. ACLs and expiry do not count."""
+    return one is not None and other is not None and one.change.blob_hash == other.change.blob_hash
 
 
-async def _state_at(board: BoardView, label: str) -> dict[str, _StateEntry]:
-    tag = await board.find_snapshot(label)
-    return {key: _state_entry(version) for key, version in (await board.visible_at(tag.seq)).items()}
-
-
-def _compare(before: dict[str, _StateEntry], after: dict[str, _StateEntry]) -> Comparison:
-    both = sorted(before.keys() & after.keys())
-    return Comparison(
-        added=[after[key].entry for key in sorted(after.keys() - before.keys())],
-        removed=[before[key].entry for key in sorted(before.keys() - after.keys())],
-        modified=[
-            _difference(before[key].entry, after[key].entry)
-            for key in both
-            if before[key].value_hash != after[key].value_hash
-        ],
-        unchanged=[key for key in both if before[key].value_hash == after[key].value_hash],
-    )
-
-
-def _difference(before: PastEntry, after: PastEntry) -> KeyDifference:
+def _key_difference(before: Version, after: Version) -> KeyDifference:
     return KeyDifference(
-        key=before.key,
-        from_version=before.version,
-        to_version=after.version,
+        key=before.change.key,
+        from_version=before.change.version,
+        to_version=after.change.version,
         from_value=before.value,
         to_value=after.value,
     )
@@ -666,8 +668,8 @@ def _entry_read(found: EntryWithValue) -> EntryRead:
     )
 
 
-def _state_entry(version: Version) -> _StateEntry:
-    entry = PastEntry(
+def _past_entry(version: Version) -> PastEntry:
+    return PastEntry(
         key=version.change.key,
         value=version.value,
         written_by=version.author,
@@ -676,20 +678,6 @@ def _state_entry(version: Version) -> _StateEntry:
         expires_at=optional_datetime(version.change.meta.expires_at),
         pruned=version.value is None,
     )
-    return _StateEntry(entry, version.change.blob_hash)
-
-
-def _current_entry(found: EntryWithValue) -> _StateEntry:
-    entry = PastEntry(
-        key=found.entry.key,
-        value=None if found.lost else found.value,
-        written_by=found.entry.written_by,
-        written_at=from_micros(found.entry.written_at),
-        version=found.entry.version,
-        expires_at=optional_datetime(found.entry.expires_at),
-        pruned=found.lost,
-    )
-    return _StateEntry(entry, found.entry.blob_hash)
 
 
 def _past_version(version: Version) -> PastVersion:

@@ -21,8 +21,9 @@ from weft.kernel.operation import Effect, RateClass, Request, Response, operatio
 from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from weft.capabilities.history.line_backend import OpenLine
     from weft.capabilities.history.three_way import State
 
 
@@ -95,10 +96,23 @@ async def _sides(request: CompareVersions, history: History) -> tuple[_Side, _Si
     other = line if request.other_context_id is None else await history.to_read(request.other_context_id)
     one, two = await history.resolve(line, request.from_version), await history.resolve(other, request.to_version)
     before, after = await _entries(history, one, two, values=request.text)
+    before, after = await visible_states(line, before, other, after)
+    return _Side(one, before), _Side(two, after)
+
+
+async def visible_states(line: OpenLine, before: State, other: OpenLine, after: State) -> tuple[State, State]:
+    """Return two states without the keys hidden in one of them, which would look added or removed."""
     shown_before, shown_after = await visible_state(line, before), await visible_state(other, after)
-    # A key hidden on one side would look added or removed.
     hidden = (before.keys() - shown_before.keys()) | (after.keys() - shown_after.keys())
-    return _Side(one, _without(shown_before, hidden)), _Side(two, _without(shown_after, hidden))
+    return _without(shown_before, hidden), _without(shown_after, hidden)
+
+
+def differing(
+    before: State, after: State, same: Callable[[Version | None, Version | None], bool] = same_content
+) -> list[tuple[Version | None, Version | None]]:
+    """Return old and new version of each key that differs, by key. None: the key does not exist there."""
+    pairs = [(before.get(key), after.get(key)) for key in sorted(before.keys() | after.keys())]
+    return [(old, new) for old, new in pairs if not same(old, new)]
 
 
 async def _entries(history: History, one: Point, two: Point, *, values: bool) -> tuple[State, State]:
@@ -110,28 +124,24 @@ async def _entries(history: History, one: Point, two: Point, *, values: bool) ->
 
 
 def _compare(request: CompareVersions, before: _Side, after: _Side) -> Differences:
-    keys = sorted(before.state.keys() | after.state.keys())
     texts = _TextDiffs() if request.text else None
-    differing = [
-        (old, new, _key_diff(key, old, new, texts))
-        for key in keys
-        if not same_content(old := before.state.get(key), new := after.state.get(key))
-    ]
+    pairs = differing(before.state, after.state)
+    shown = [(old, new, _key_diff(old, new, texts)) for old, new in pairs]
     return Differences(
         from_context_id=request.context_id,
         from_version=before.point.seq,
         to_context_id=request.other_context_id or request.context_id,
         to_version=after.point.seq,
-        added=[diff for old, _, diff in differing if old is None],
-        removed=[diff for _, new, diff in differing if new is None],
-        modified=[diff for old, new, diff in differing if old is not None and new is not None],
+        added=[diff for old, _, diff in shown if old is None],
+        removed=[diff for _, new, diff in shown if new is None],
+        modified=[diff for old, new, diff in shown if old and new],
     )
 
 
-def _key_diff(key: str, old: Version | None, new: Version | None, texts: _TextDiffs | None) -> KeyDiff:
+def _key_diff(old: Version | None, new: Version | None, texts: _TextDiffs | None) -> KeyDiff:
     diff = _TextDiff(None) if texts is None else _text_diff(old, new, texts)
     return KeyDiff(
-        key=key,
+        key=next(version.change.key for version in (old, new) if version),
         from_version=old.change.version if old else None,
         to_version=new.change.version if new else None,
         author=new.author if new else None,
@@ -161,7 +171,7 @@ def _value(version: Version | None) -> str | None:
     return None if version is None else version.value
 
 
-def _without(state: Mapping[str, Version], keys: set[str]) -> dict[str, Version]:
+def _without(state: Mapping[str, Version], keys: set[str]) -> State:
     return {key: version for key, version in state.items() if key not in keys}
 
 

@@ -307,7 +307,7 @@ async def read_blame(request: ReadBlame, history: History) -> Blamed:
     """Show who last changed each entry as of a version, when, why and in which workflow step."""
     line = await history.to_read(request.context_id)
     point = await history.resolve(line, request.version)
-    versions = await _visible_at(history, line, point, request.key, values=False)
+    versions = await visible_at(history, line, point, request.key, values=False)
     page, next_cursor = _page(versions, request.cursor, request.limit)
     return Blamed(
         context_id=request.context_id,
@@ -320,7 +320,7 @@ async def read_blame(request: ReadBlame, history: History) -> Blamed:
 async def _read(request: ReadState, history: History) -> tuple[Point, list[Version]]:
     line = await history.to_read(request.context_id)
     point = await history.resolve(line, request.version)
-    return point, await _visible_at(history, line, point, request.key, values=True)
+    return point, await visible_at(history, line, point, request.key)
 
 
 async def _fetched(line_id: str, version: Version, actor: Actor, staging: Staging) -> StoredEntry:
@@ -334,8 +334,8 @@ async def _fetched(line_id: str, version: Version, actor: Actor, staging: Stagin
     return structs.replace(entry, value=kind_of(line_id).decode(content.decode()))
 
 
-async def _visible_at(
-    history: History, line: OpenLine, point: Point, key: str | None, *, values: bool
+async def visible_at(
+    history: History, line: OpenLine, point: Point, key: str | None = None, *, values: bool = True
 ) -> list[Version]:
     """Return the state at a point, or one key of it, as far as the caller may read it, by key."""
     if key is not None:

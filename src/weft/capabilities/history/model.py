@@ -75,6 +75,10 @@ class SnapshotNotFound(NotFound):
     related = ("shared_context", "context_history")
 
 
+def no_snapshot(label: str) -> SnapshotNotFound:
+    return SnapshotNotFound(f"There is no snapshot '{label[:100]}'.", resource_id=label[:100])
+
+
 class SnapshotExists(Conflict):
     """A snapshot with this label already exists."""
 

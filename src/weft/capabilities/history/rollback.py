@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.access.grants import check_clearance
 from weft.capabilities.history.commits import tag_automatically
@@ -10,8 +10,8 @@ from weft.capabilities.history.fields import ContextId
 from weft.capabilities.history.line_backend import CommitMeta, RestorePoint
 from weft.capabilities.history.line_kinds import is_composite, size_errors, write_errors
 from weft.capabilities.history.model import VersionNotFound, VersionPruned
-from weft.capabilities.history.revisions import HEAD, VersionName
-from weft.capabilities.history.service import History, sorted_keys, visible_state
+from weft.capabilities.history.revisions import VersionName
+from weft.capabilities.history.service import History, SnapshotPoint, head_point, visible_state
 from weft.capabilities.history.three_way import same_content
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.fields import Reason, Step
@@ -20,8 +20,7 @@ from weft.kernel.operation import Audience, Effect, RateClass, Request, Response
 
 if TYPE_CHECKING:
     from weft.capabilities.history.line_backend import LockedLine
-    from weft.capabilities.history.model import Point, Version
-    from weft.capabilities.history.three_way import State
+    from weft.capabilities.history.model import Head, Point
 
 
 class RollBack(Request):
@@ -74,41 +73,59 @@ async def roll_back(request: RollBack, history: History) -> RolledBack:
     line = await history.to_write(request.context_id)
     before = line.head
     target = await history.resolve(line, request.target_version)
-    changed, known = await _difference(history, line, target)
-    label, after = None, before
-    if changed:
-        label = await tag_automatically(
-            history.lines, before, "before-rollback", history.actor.participant, history.now
-        )
-        reason = request.reason or _default_reason(target)
-        restored = await _restore_point(history, target)
-        after = await line.apply(changed, CommitMeta(reason, request.step, restored=restored))
-        data = {"context_id": before.line_id, "to": target.seq, "from": before.seq, "version": after.seq}
+    meta = CommitMeta(request.reason or _default_reason(target), request.step)
+    done = await restore(history, line, target, meta, occasion="before-rollback")
+    if done.snapshot_before is not None:
+        data = {"context_id": before.line_id, "to": target.seq, "from": before.seq, "version": done.head.seq}
         await line.announce("history.rolled_back", before.line_id, data)
     return RolledBack(
         context_id=request.context_id,
         rolled_back_to=target.seq,
         from_version=before.seq,
-        version=after.seq,
-        written=sorted_keys(version for key, version in known.items() if changed.get(key) is not None),
-        removed=sorted_keys(version for key, version in known.items() if key in changed and changed[key] is None),
-        snapshot_before=label,
+        version=done.head.seq,
+        written=done.written,
+        removed=done.removed,
+        snapshot_before=done.snapshot_before,
     )
 
 
-async def _difference(history: History, line: LockedLine, target: Point) -> tuple[dict[str, Version | None], State]:
-    """Return the changes that lead back to the target, and the versions involved that the caller may read."""
-    now, then = await history.states(await history.resolve(line, HEAD), target, values=True)
+class Restored(NamedTuple):
+    """New head, keys that changed and that the caller may read, and label of the state before, if any key changed."""
+
+    head: Head
+    written: list[str]
+    removed: list[str]
+    snapshot_before: str | None
+
+
+async def restore(
+    history: History, line: LockedLine, target: Point, meta: CommitMeta, *, occasion: str, renew_ttl: bool = False
+) -> Restored:
+    """Return a line to an earlier point as one new commit; the state before it is tagged with the occasion.
+
+    Restored entries get the time to live they had left at the target. ``renew_ttl``: unchanged entries do too.
+    """
+    head = line.head
+    now, then = await history.states(head_point(head), target, values=True, whole=renew_ttl)
+    known = await visible_state(line, {**now, **then})
     changed = {
-        key: then.get(key) for key in sorted(now.keys() | then.keys()) if not same_content(now.get(key), then.get(key))
+        key: then.get(key)
+        for key in sorted(now.keys() | then.keys())
+        if not same_content(now.get(key), then.get(key)) or (renew_ttl and then[key].change.meta.expires_at is not None)
     }
-    return changed, await visible_state(line, {**now, **then})
-
-
-async def _restore_point(history: History, target: Point) -> RestorePoint:
-    """Return the point whose remaining times to live are restored."""
-    commit = await history.lines.commit_at(target.line_id, target.seq)
-    return RestorePoint(f"version {target.seq}", commit.commit.committed_at if commit else history.now)
+    if not changed:
+        return Restored(head, [], [], None)
+    label = await tag_automatically(history.lines, head, occasion, history.actor.participant, history.now)
+    name = target.tag.label if isinstance(target, SnapshotPoint) else f"version {target.seq}"
+    restored = RestorePoint(name, await history.timestamp(target))
+    head = await line.apply(changed, meta._replace(restored=restored))
+    visible = [key for key in changed if key in known]
+    return Restored(
+        head,
+        written=[key for key in visible if changed[key] is not None],
+        removed=[key for key in visible if changed[key] is None],
+        snapshot_before=label,
+    )
 
 
 def _default_reason(target: Point) -> str:

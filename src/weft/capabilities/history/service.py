@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.capabilities.history.line_backend import LineBackends
-from weft.capabilities.history.model import Point, Version
-from weft.capabilities.history.revisions import point_at, resolve_revision
+from weft.capabilities.history.model import LATEST, Point, Tag, Version, no_snapshot
+from weft.capabilities.history.revisions import find_snapshot, point_at, resolve_revision
 from weft.capabilities.history.store import CheckoutStore, LineStore, ReviewStore
-from weft.capabilities.history.three_way import states_apart
+from weft.capabilities.history.three_way import state_by_key, states_apart
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.identity import Actor
+from weft.kernel.ids import is_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 
 class HeadPoint(Point, frozen=True):
     """The head of a line: its entries expire by the clock. At any older point they expire by the commit time."""
+
+
+class SnapshotPoint(Point, frozen=True):
+    """A snapshot as boards restore it: its entries expire by the time the snapshot was taken."""
+
+    tag: Tag
 
 
 class History(msgspec.Struct, frozen=True):
@@ -52,22 +59,37 @@ class History(msgspec.Struct, frozen=True):
     async def at(self, line: OpenLine, seq: int) -> Point:
         return await point_at(self.lines, head_point(line.head), seq)
 
-    async def states(self, one: Point, other: Point, *, values: bool) -> tuple[State, State]:
-        """Return the keys that may differ between two points, without those expired at each point."""
-        before, after = await states_apart(self.lines, one, other, values=values)
+    async def snapshot(self, line: OpenLine, label: str) -> SnapshotPoint:
+        """Return the snapshot of a line with this label; raises SnapshotNotFound."""
+        tag = await find_snapshot(self.lines, line.head.line_id, LATEST, label) if is_name(label) else None
+        if tag is None:
+            raise no_snapshot(label)
+        point = await self.at(line, tag.seq)
+        return SnapshotPoint(point.line_id, point.seq, point.hash, tag)
+
+    async def states(self, one: Point, other: Point, *, values: bool, whole: bool = False) -> tuple[State, State]:
+        """Return the keys that may differ between two points (``whole``: all keys), without those expired by then."""
+        if whole:
+            before, after = [
+                state_by_key(await self.lines.state_at(at.line_id, at.seq, values=values)) for at in (one, other)
+            ]
+        else:
+            before, after = await states_apart(self.lines, one, other, values=values)
         return await self.unexpired(before, one), await self.unexpired(after, other)
 
     async def unexpired(self, state: Mapping[str, Version], at: Point) -> State:
         """Return the entries that had not expired at a point, whether or not their expiry was committed."""
         if all(version.change.meta.expires_at is None for version in state.values()):
             return dict(state)
-        until = await self._timestamp(at)
+        until = await self.timestamp(at)
         return {key: version for key, version in state.items() if not _expired(version, until)}
 
-    async def _timestamp(self, at: Point) -> int:
+    async def timestamp(self, at: Point) -> int:
         """Return the time by which entries of a point expire. A numbered version always has the same content."""
         if isinstance(at, HeadPoint):
             return self.now
+        if isinstance(at, SnapshotPoint):
+            return at.tag.created_at
         commit = await self.lines.commit_at(at.line_id, at.seq)
         return commit.commit.committed_at if commit else 0
 

@@ -11,7 +11,7 @@ from weft.capabilities.access.grants import check_clearance
 from weft.capabilities.history.commits import add_snapshot, check_label
 from weft.capabilities.history.fields import TOOL, ContextId, PageSize
 from weft.capabilities.history.line_kinds import AGENT, kind_of, name_in, write_errors
-from weft.capabilities.history.model import LineNotFound, SnapshotExists, SnapshotNotFound
+from weft.capabilities.history.model import LineNotFound, SnapshotExists, SnapshotNotFound, no_snapshot
 from weft.capabilities.history.service import History
 from weft.capabilities.history.store import IndexedSnapshot, SnapshotIndex, SnapshotPosition
 from weft.kernel.clock import from_micros
@@ -154,7 +154,7 @@ async def delete_snapshot(request: DeleteSnapshot, history: History) -> Snapshot
     check_clearance(history.actor, _CLEARANCE, "Deleting a snapshot")
     line = await history.to_write(request.context_id)
     if not await history.lines.untag(line.head.line_id, request.label):
-        raise SnapshotNotFound(f"The context has no snapshot '{request.label}'.", resource_id=request.label)
+        raise no_snapshot(request.label)
     await line.announce("history.snapshot_deleted", request.label, {"context_id": line.head.line_id})
     return SnapshotDeleted(context_id=request.context_id, deleted=request.label)
 
