@@ -9,18 +9,17 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform, get_type_hints
+from functools import cached_property, partial
+from typing import Any, ClassVar, Literal, TYPE_CHECKING, dataclass_transform, get_type_hints
 
 import msgspec
 
 from weft.kernel.errors import UnknownOperation, WeftError
+from weft.kernel.identity import Permission
 from weft.kernel.validation_errors import invalid_input
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-
-    from weft.kernel.identity import Permission
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
@@ -269,6 +268,10 @@ def operation(
         )
 
     return define
+
+
+admin_operation = partial(operation, permission=Permission.ADMIN, rate=RateClass.ADMIN, audience=Audience.NOT_SUBAGENTS)
+admin_write = partial(admin_operation, effect=Effect.WRITE, audited=True)
 
 
 def _lazy(

@@ -38,7 +38,8 @@ from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weft.kernel.errors import AuthenticationError, InvalidApiKey, PermissionDenied
 from weft.kernel.fields import Fraction, ShortText, new_id
 from weft.kernel.identity import Actor, Permission, PrincipalKind, participant_name
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, Success, operation
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, Success, admin_operation, admin_write, operation
+from weft.kernel.fields import new_id
 
 MinScore = Annotated[
     Fraction | None,
@@ -325,16 +326,11 @@ async def revoke_token(request: RevokeToken, actor: Actor, access: AccessStore, 
     return Success()
 
 
-@operation(
+@admin_write(
     "agent.create",
     tool="create_agent",
     http="POST /v1/agents",
     status=201,
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
     errors=(AgentExists, InvalidParent, PermissionDenied),
 )
 async def create_agent(request: CreateAgent, actor: Actor, access: AccessStore, clock: Clock) -> AgentCreated:
@@ -368,15 +364,7 @@ async def create_agent(request: CreateAgent, actor: Actor, access: AccessStore, 
     return AgentCreated(**msgspec.structs.asdict(_info(principal)), api_key=key.text)
 
 
-@operation(
-    "agent.list",
-    tool="list_agents",
-    http="GET /v1/agents",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.READ,
-    audience=Audience.NOT_SUBAGENTS,
-)
+@admin_operation("agent.list", tool="list_agents", http="GET /v1/agents", effect=Effect.READ)
 async def list_agents(request: ListAgents, access: AccessStore) -> AgentList:
     """List the tenant's principals, ordered by id."""
     found = await access.principals(request.after, request.limit + 1)
@@ -386,16 +374,8 @@ async def list_agents(request: ListAgents, access: AccessStore) -> AgentList:
     )
 
 
-@operation(
-    "agent.update",
-    tool="update_agent",
-    http="PATCH /v1/agents/{agent_id}",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
-    errors=(AgentNotFound, PermissionDenied),
+@admin_write(
+    "agent.update", tool="update_agent", http="PATCH /v1/agents/{agent_id}", errors=(AgentNotFound, PermissionDenied)
 )
 async def update_agent(request: UpdateAgent, actor: Actor, access: AccessStore, clock: Clock) -> AgentInfo:
     """Change a principal's permissions or clearance, or disable it. Takes effect on its next call everywhere.
@@ -412,16 +392,11 @@ async def update_agent(request: UpdateAgent, actor: Actor, access: AccessStore, 
     return _info(await _find_principal(request.agent_id, access))
 
 
-@operation(
+@admin_write(
     "key.create",
     tool="create_api_key",
     http="POST /v1/agents/{agent_id}/keys",
     status=201,
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
     errors=(AgentNotFound, PermissionDenied),
 )
 async def create_api_key(request: CreateApiKey, actor: Actor, access: AccessStore, clock: Clock) -> ApiKeyCreated:
@@ -434,15 +409,8 @@ async def create_api_key(request: CreateApiKey, actor: Actor, access: AccessStor
     return await _add_key(access, principal.principal_id, now, expires_at)
 
 
-@operation(
-    "key.list",
-    tool="list_api_keys",
-    http="GET /v1/agents/{agent_id}/keys",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.READ,
-    audience=Audience.NOT_SUBAGENTS,
-    errors=(AgentNotFound,),
+@admin_operation(
+    "key.list", tool="list_api_keys", http="GET /v1/agents/{agent_id}/keys", effect=Effect.READ, errors=(AgentNotFound,)
 )
 async def list_api_keys(request: ListApiKeys, access: AccessStore) -> ApiKeyList:
     """List a principal's API keys, without their secrets."""
@@ -492,16 +460,8 @@ async def rotate_key(request: RotateKey, actor: Actor, access: AccessStore, cloc
     return await _add_key(access, key.principal_id, now, key.expires_at)
 
 
-@operation(
-    "key.revoke",
-    tool="revoke_key",
-    http="DELETE /v1/keys/{key_id}",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
-    errors=(ApiKeyNotFound, PermissionDenied),
+@admin_write(
+    "key.revoke", tool="revoke_key", http="DELETE /v1/keys/{key_id}", errors=(ApiKeyNotFound, PermissionDenied)
 )
 async def revoke_key(request: RevokeKey, actor: Actor, access: AccessStore, clock: Clock) -> Success:
     """Revoke an API key, and every token issued for it, at once."""
@@ -514,16 +474,7 @@ async def revoke_key(request: RevokeKey, actor: Actor, access: AccessStore, cloc
     return Success()
 
 
-@operation(
-    "signing_key.rotate",
-    tool="rotate_signing_key",
-    http="POST /v1/signing-keys/rotate",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
-)
+@admin_write("signing_key.rotate", tool="rotate_signing_key", http="POST /v1/signing-keys/rotate")
 async def rotate_signing_key(request: RotateSigningKey, actor: Actor, access: AccessStore, clock: Clock) -> Success:
     """Replace the secret that signs the tenant's tokens.
 

@@ -9,8 +9,7 @@ from weft.capabilities.board.service import Boards
 from weft.capabilities.history.model import LATEST, BranchNotFound
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, line_of
 from weft.capabilities.sessions.operations import SessionInfo, session_info
-from weft.kernel.identity import Permission
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Effect, Request, Response, admin_operation
 
 
 class InspectSession(Request):
@@ -60,15 +59,12 @@ async def _divergence(board: BoardView) -> str | None:
     return f"the board's '{diverging[0]}' differs from its history" if diverging else None
 
 
-@operation(
+@admin_operation(
     "session.inspect",
     tool="inspect_session",
     http="POST /v1/sessions/{session_id}/inspect",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
     effect=Effect.READ,
     heavy=True,
-    audience=Audience.NOT_SUBAGENTS,
     audited=True,
     errors=(SessionNotFound, BranchNotFound),
 )

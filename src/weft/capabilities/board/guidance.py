@@ -13,7 +13,7 @@ from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import NotFound
 from weft.kernel.fields import Name
 from weft.kernel.identity import Actor, Permission
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Effect, RateClass, Request, Response, admin_write, operation
 
 GuidancePart = Literal["all", "conventions", "writing", "reading"]
 _Line = Annotated[str, msgspec.Meta(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f]+\Z")]
@@ -176,16 +176,7 @@ async def get_guidance(
     return Guidance(conventions=name, text="\n\n".join(chosen))
 
 
-@operation(
-    "conventions.define",
-    tool="define_conventions",
-    http="PUT /v1/conventions/{name}",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
-)
+@admin_write("conventions.define", tool="define_conventions", http="PUT /v1/conventions/{name}")
 async def define_conventions(
     request: DefineConventions, actor: Actor, conventions: ConventionStore, clock: Clock
 ) -> ConventionsDefined:

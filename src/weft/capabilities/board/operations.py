@@ -7,6 +7,7 @@ Context Specification fixes.
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
@@ -332,18 +333,16 @@ class SnapshotRestored(Response):
     deleted: list[str]
 
 
+_read_operation = partial(operation, tool=TOOL, permission=Permission.READ, rate=RateClass.BOARD, effect=Effect.READ)
+_write_operation = partial(operation, tool=TOOL, permission=Permission.WRITE, rate=RateClass.BOARD, effect=Effect.WRITE)
 _READ_ERRORS = (SessionNotFound, BranchNotFound, InvalidKey)
 _WRITE_ERRORS = (SessionNotFound, BranchNotFound, SessionArchived, InvalidKey, PermissionDenied, VersionConflict)
 
 
-@operation(
+@_read_operation(
     "board.list_keys",
-    tool=TOOL,
     action="list_keys",
     http="GET /v1/sessions/{session_id}/context",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.READ,
     errors=(SessionNotFound, BranchNotFound),
 )
 async def list_keys(request: ListKeys, boards: Boards) -> Keys:
@@ -361,14 +360,10 @@ async def list_keys(request: ListKeys, boards: Boards) -> Keys:
     )
 
 
-@operation(
+@_read_operation(
     "board.read",
-    tool=TOOL,
     action="read",
     http="GET /v1/sessions/{session_id}/context/{key}",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.READ,
     errors=(*_READ_ERRORS, KeyNotFound, VersionPruned),
 )
 async def read_entry(request: ReadEntry, boards: Boards) -> EntryRead:
@@ -380,14 +375,10 @@ async def read_entry(request: ReadEntry, boards: Boards) -> EntryRead:
     return _entry_read(found)
 
 
-@operation(
+@_read_operation(
     "board.read_batch",
-    tool=TOOL,
     action="read_batch",
     http="POST /v1/sessions/{session_id}/read-batch",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.READ,
     errors=(*_READ_ERRORS, VersionPruned),
 )
 async def read_batch(request: ReadBatch, boards: Boards) -> EntriesRead:
@@ -401,14 +392,10 @@ async def read_batch(request: ReadBatch, boards: Boards) -> EntriesRead:
     )
 
 
-@operation(
+@_write_operation(
     "board.write",
-    tool=TOOL,
     action="write",
     http="PUT /v1/sessions/{session_id}/context/{key}",
-    permission=Permission.WRITE,
-    rate=RateClass.BOARD,
-    effect=Effect.WRITE,
     errors=(*_WRITE_ERRORS, ValueTooLarge, StoreFull),
 )
 async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
@@ -436,14 +423,10 @@ async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
     )
 
 
-@operation(
+@_write_operation(
     "board.delete",
-    tool=TOOL,
     action="delete",
     http="DELETE /v1/sessions/{session_id}/context/{key}",
-    permission=Permission.WRITE,
-    rate=RateClass.BOARD,
-    effect=Effect.WRITE,
     errors=(*_WRITE_ERRORS, KeyNotFound),
 )
 async def delete_entry(request: DeleteEntry, boards: Boards) -> EntryDeleted:
@@ -454,14 +437,10 @@ async def delete_entry(request: DeleteEntry, boards: Boards) -> EntryDeleted:
     return EntryDeleted(deleted=entry.key, previous_version=entry.version)
 
 
-@operation(
+@_read_operation(
     "board.read_history",
-    tool=TOOL,
     action="read_history",
     http="GET /v1/sessions/{session_id}/history/{key}",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.READ,
     errors=(*_READ_ERRORS, KeyNotFound),
 )
 async def read_history(request: ReadHistory, boards: Boards) -> KeyHistory:
@@ -488,15 +467,11 @@ async def read_history(request: ReadHistory, boards: Boards) -> KeyHistory:
     )
 
 
-@operation(
+@_write_operation(
     "board.snapshot",
-    tool=TOOL,
     action="snapshot",
     http="POST /v1/sessions/{session_id}/snapshots",
     status=201,
-    permission=Permission.WRITE,
-    rate=RateClass.BOARD,
-    effect=Effect.WRITE,
     errors=(SessionNotFound, BranchNotFound, SessionArchived, SnapshotExists),
 )
 async def take_snapshot(request: TakeSnapshot, boards: Boards) -> SnapshotInfo:
@@ -505,14 +480,10 @@ async def take_snapshot(request: TakeSnapshot, boards: Boards) -> SnapshotInfo:
     return snapshot_info(await board.snapshot(request.label))
 
 
-@operation(
+@_read_operation(
     "board.list_snapshots",
-    tool=TOOL,
     action="list_snapshots",
     http="GET /v1/sessions/{session_id}/snapshots",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.READ,
     errors=(SessionNotFound, BranchNotFound),
 )
 async def list_snapshots(request: ListSnapshots, boards: Boards) -> Snapshots:
@@ -521,14 +492,10 @@ async def list_snapshots(request: ListSnapshots, boards: Boards) -> Snapshots:
     return Snapshots(snapshots=[snapshot_info(tag) for tag in await board.snapshots()])
 
 
-@operation(
+@_read_operation(
     "board.read_snapshot",
-    tool=TOOL,
     action="read_snapshot",
     http="GET /v1/sessions/{session_id}/snapshots/{label}",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.READ,
     errors=(SessionNotFound, BranchNotFound, SnapshotNotFound),
 )
 async def read_snapshot(request: ReadSnapshot, boards: Boards, history: History) -> SnapshotRead:
@@ -543,14 +510,10 @@ async def read_snapshot(request: ReadSnapshot, boards: Boards, history: History)
     )
 
 
-@operation(
+@_read_operation(
     "board.compare_snapshots",
-    tool=TOOL,
     action="compare_snapshots",
     http="GET /v1/sessions/{session_id}/snapshots/{from_label}/comparison",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.READ,
     errors=(SessionNotFound, BranchNotFound, SnapshotNotFound),
 )
 async def compare_snapshots(request: CompareSnapshots, boards: Boards, history: History) -> Comparison:
@@ -570,14 +533,10 @@ async def compare_snapshots(request: CompareSnapshots, boards: Boards, history: 
     )
 
 
-@operation(
+@_write_operation(
     "board.restore_snapshot",
-    tool=TOOL,
     action="restore_snapshot",
     http="POST /v1/sessions/{session_id}/snapshots/{label}/restore",
-    permission=Permission.WRITE,
-    rate=RateClass.BOARD,
-    effect=Effect.WRITE,
     audience=Audience.NOT_SUBAGENTS,
     audited=True,
     errors=(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from weft.capabilities.history.composite_lines import PART_MARK, entry_at
-from weft.capabilities.history.fields import TOOL, ContextId, HistoryKey
+from weft.capabilities.history.fields import ContextId, HistoryKey, own_transactions_read
 from weft.capabilities.history.line_kinds import is_composite
 from weft.capabilities.history.log import READ_ERRORS, Blame, blame_of
 from weft.capabilities.history.model import Version, VersionPruned
@@ -49,14 +49,10 @@ class Bisected(Response):
     remark: str | None = None
 
 
-@operation(
+@own_transactions_read(
     "history.bisect",
-    tool=TOOL,
     action="bisect",
     http="GET /v1/history/{context_id}/bisect",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.OWN_TRANSACTIONS,
     errors=(*READ_ERRORS, VersionPruned, ObjectStorageUnavailable, ObjectMissing, ObjectDamaged),
 )
 async def bisect(request: Bisect, actor: Actor, transactions: Transactions[History], staging: Staging) -> Bisected:

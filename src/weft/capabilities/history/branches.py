@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from weft.capabilities.history.fields import TOOL, BranchName, ContextId
+from weft.capabilities.history.fields import BranchName, ContextId, audited_write, read_operation, write_operation
 from weft.capabilities.history.line_kinds import kind_of, write_errors
 from weft.capabilities.history.model import (
     MAIN,
@@ -27,8 +27,7 @@ from weft.capabilities.history.store import SESSION_HOLDER
 from weft.capabilities.history.three_way import common_past
 from weft.kernel.errors import Conflict, InvalidInput, PermissionDenied
 from weft.kernel.fields import Name
-from weft.kernel.identity import Permission
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Request, Response
 
 if TYPE_CHECKING:
     from weft.capabilities.history.line_backend import LockedLine
@@ -127,15 +126,11 @@ class BranchDeleted(Response, kw_only=True, omit_defaults=False):
     hash: str
 
 
-@operation(
+@write_operation(
     "history.branch",
-    tool=TOOL,
     action="branch",
     http="POST /v1/history/{context_id}/branches",
     status=201,
-    permission=Permission.WRITE,
-    rate=RateClass.BOARD,
-    effect=Effect.WRITE,
     errors=lambda: (
         *write_errors(),
         VersionNotFound,
@@ -161,15 +156,8 @@ async def make_branch(request: MakeBranch, history: History) -> BranchInfo:
     return _branch_info(await _found(history, name, request.branch))
 
 
-@operation(
-    "history.branches",
-    tool=TOOL,
-    action="branches",
-    http="GET /v1/history/{context_id}/branches",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.READ,
-    errors=(LineNotFound,),
+@read_operation(
+    "history.branches", action="branches", http="GET /v1/history/{context_id}/branches", errors=(LineNotFound,)
 )
 async def list_branches(request: ListBranches, history: History) -> Branches:
     """List the branches of a context, including branches of branches."""
@@ -183,14 +171,10 @@ async def list_branches(request: ListBranches, history: History) -> Branches:
     )
 
 
-@operation(
+@write_operation(
     "history.switch",
-    tool=TOOL,
     action="switch",
     http="POST /v1/history/{context_id}/switch",
-    permission=Permission.WRITE,
-    rate=RateClass.BOARD,
-    effect=Effect.WRITE,
     errors=(LineNotFound, BranchNotFound),
 )
 async def switch_branch(request: SwitchBranch, history: History) -> Switched:
@@ -205,16 +189,10 @@ async def switch_branch(request: SwitchBranch, history: History) -> Switched:
     return Switched(context_id=line_name(trunk, branch), branch=branch or MAIN)
 
 
-@operation(
+@audited_write(
     "history.delete_branch",
-    tool=TOOL,
     action="delete_branch",
     http="DELETE /v1/history/{context_id}/branches/{branch}",
-    permission=Permission.WRITE,
-    rate=RateClass.BOARD,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
     errors=lambda: (*write_errors(), BranchInUse, BranchNotMerged, PermissionDenied),
 )
 async def delete_branch(request: DeleteBranch, history: History) -> BranchDeleted:

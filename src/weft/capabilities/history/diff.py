@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 
 from weft.capabilities.history.composite_lines import entries_apart
-from weft.capabilities.history.fields import TOOL, ContextId
+from weft.capabilities.history.fields import ContextId, own_transactions_read
 from weft.capabilities.history.line_kinds import is_composite
 from weft.capabilities.history.log import READ_ERRORS
 from weft.capabilities.history.model import Point, Version
@@ -67,16 +67,7 @@ class Differences(Response, kw_only=True, omit_defaults=False):
     modified: list[KeyDiff]
 
 
-@operation(
-    "history.diff",
-    tool=TOOL,
-    action="diff",
-    http="GET /v1/history/{context_id}/diff",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.OWN_TRANSACTIONS,
-    errors=READ_ERRORS,
-)
+@own_transactions_read("history.diff", action="diff", http="GET /v1/history/{context_id}/diff", errors=READ_ERRORS)
 async def compare_versions(request: CompareVersions, actor: Actor, transactions: Transactions[History]) -> Differences:
     """Compare two versions: added, removed and modified entries, with a diff of their values."""
     sides = await transactions.read(actor, lambda history: _sides(request, history), heavy=True)

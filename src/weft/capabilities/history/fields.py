@@ -1,14 +1,23 @@
-"""Request fields that several history operations share."""
+"""Request fields and kinds of operations that several files of history share."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import msgspec
 
 from weft.kernel.fields import Name
+from weft.kernel.identity import Permission
+from weft.kernel.operation import Audience, Effect, RateClass, operation
 
 TOOL = "context_history"
+
+_operation = partial(operation, tool=TOOL, rate=RateClass.BOARD)
+read_operation = partial(_operation, permission=Permission.READ, effect=Effect.READ)
+own_transactions_read = partial(_operation, permission=Permission.READ, effect=Effect.OWN_TRANSACTIONS)
+write_operation = partial(_operation, permission=Permission.WRITE, effect=Effect.WRITE)
+audited_write = partial(write_operation, audience=Audience.NOT_SUBAGENTS, audited=True)
 
 ContextId = Annotated[
     str,

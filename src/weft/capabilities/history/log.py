@@ -10,7 +10,13 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.history.composite_lines import entries_at, entry_at
-from weft.capabilities.history.fields import TOOL, ContextId, HistoryKey, PageSize
+from weft.capabilities.history.fields import (
+    ContextId,
+    HistoryKey,
+    PageSize,
+    own_transactions_read,
+    read_operation,
+)
 from weft.capabilities.history.line_kinds import kind_of
 from weft.capabilities.history.model import BranchNotFound, LineNotFound, Version, VersionNotFound
 from weft.capabilities.history.revisions import HEAD, VersionName, no_version
@@ -190,14 +196,10 @@ class Blamed(Response, kw_only=True, omit_defaults=False):
     next_cursor: str | None = None
 
 
-@operation(
+@read_operation(
     "history.log",
-    tool=TOOL,
     action="log",
     http="GET /v1/history/{context_id}/log",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.READ,
     errors=READ_ERRORS,
     heavy=lambda request: request.key is not None or request.limit > _SCAN_PAGE,
 )
@@ -227,15 +229,8 @@ async def _commits(history: History, line: OpenLine, at: int, request: ReadLog) 
     return found, bool(found)
 
 
-@operation(
-    "history.show",
-    tool=TOOL,
-    action="show",
-    http="GET /v1/history/{context_id}/versions/{version}",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.READ,
-    errors=READ_ERRORS,
+@read_operation(
+    "history.show", action="show", http="GET /v1/history/{context_id}/versions/{version}", errors=READ_ERRORS
 )
 async def show_commit(request: ShowCommit, history: History) -> CommitShown:
     """Show one commit: its changes and its parent."""
@@ -259,14 +254,10 @@ async def show_commit(request: ShowCommit, history: History) -> CommitShown:
     )
 
 
-@operation(
+@own_transactions_read(
     "history.state",
-    tool=TOOL,
     action="state",
     http="GET /v1/history/{context_id}/state",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.OWN_TRANSACTIONS,
     errors=(*READ_ERRORS, ObjectStorageUnavailable, ObjectMissing, ObjectDamaged),
 )
 async def read_state(
@@ -292,14 +283,10 @@ async def read_state(
     )
 
 
-@operation(
+@read_operation(
     "history.blame",
-    tool=TOOL,
     action="blame",
     http="GET /v1/history/{context_id}/blame",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.READ,
     errors=READ_ERRORS,
     heavy=lambda request: request.key is None,
 )

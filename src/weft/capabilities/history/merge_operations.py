@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from weft.capabilities.history.fields import TOOL, ContextId
+from weft.capabilities.history.fields import ContextId, write_operation
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.line_kinds import kind_of, size_errors, write_errors
 from weft.capabilities.history.merge import MergePlan, UnrelatedContexts, apply_merge, plan_merge
@@ -18,8 +18,7 @@ from weft.capabilities.history.three_way import MergeConflict
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.fields import Reason, Step
-from weft.kernel.identity import Permission
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Request, Response
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,14 +73,10 @@ class Merged(Response, kw_only=True, omit_defaults=True):
     hidden_conflicts: int = 0
 
 
-@operation(
+@write_operation(
     "history.merge",
-    tool=TOOL,
     action="merge",
     http="POST /v1/history/{context_id}/merge",
-    permission=Permission.WRITE,
-    rate=RateClass.BOARD,
-    effect=Effect.WRITE,
     audited=True,
     errors=lambda: (
         *write_errors(),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 
 from weft.capabilities.history.composite_lines import entry_at
-from weft.capabilities.history.fields import TOOL, ContextId, HistoryKey, PageCursor
+from weft.capabilities.history.fields import TOOL, ContextId, HistoryKey, PageCursor, audited_write, read_operation
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.line_kinds import kind_of, size_errors, write_errors
 from weft.capabilities.history.merge import MergePlan, apply_merge, plan_merge
@@ -137,17 +137,7 @@ class ReviewDropped(Response, kw_only=True, omit_defaults=False):
     state: ReviewState
 
 
-@operation(
-    "history.reviews",
-    tool=TOOL,
-    action="reviews",
-    http="GET /v1/history-reviews",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.READ,
-    errors=(LineNotFound,),
-    heavy=True,
-)
+@read_operation("history.reviews", action="reviews", http="GET /v1/history-reviews", errors=(LineNotFound,), heavy=True)
 async def list_reviews(request: ListReviews, history: History) -> Reviews:
     """List merges that wait for a human or were decided, with the value on each side."""
     if request.context_id is not None:
@@ -159,16 +149,7 @@ async def list_reviews(request: ListReviews, history: History) -> Reviews:
     return Reviews(reviews=shown, next_cursor=page[request.limit - 1].review_id if more else None)
 
 
-@operation(
-    "history.review",
-    tool=TOOL,
-    action="review",
-    http="GET /v1/history-reviews/{review_id}",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.READ,
-    errors=(ReviewNotFound,),
-)
+@read_operation("history.review", action="review", http="GET /v1/history-reviews/{review_id}", errors=(ReviewNotFound,))
 async def read_review(request: ReadReview, history: History) -> ReviewInfo:
     """Read one merge review, with the value on each side."""
     review = await history.reviews.find(request.review_id)
@@ -185,16 +166,10 @@ async def refresh_before_resolving(request: ResolveReview, actor: Actor, transac
         raise outdated
 
 
-@operation(
+@audited_write(
     "history.resolve",
-    tool=TOOL,
     action="resolve",
     http="POST /v1/history-reviews/{review_id}/resolve",
-    permission=Permission.WRITE,
-    rate=RateClass.BOARD,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
     off_record=("resolutions",),
     prepare=refresh_before_resolving,
     errors=lambda: (
@@ -226,16 +201,10 @@ async def resolve_review(request: ResolveReview, history: History) -> ReviewReso
     return ReviewResolved(review_id=review.review_id, context_id=review.line_id, version=after.seq, taken=known)
 
 
-@operation(
+@audited_write(
     "history.close_review",
-    tool=TOOL,
     action="close_review",
     http="POST /v1/history-reviews/{review_id}/close",
-    permission=Permission.WRITE,
-    rate=RateClass.BOARD,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
     errors=lambda: (ReviewNotFound, ReviewClosed, *write_errors()),
 )
 async def close_open_review(request: CloseReview, history: History) -> ReviewDropped:

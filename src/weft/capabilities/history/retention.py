@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.history.fields import TOOL, ContextId, PageCursor, PageSize
+from weft.capabilities.history.fields import TOOL, ContextId, PageCursor, PageSize, read_operation
 from weft.capabilities.history.line_kinds import kind_of
 from weft.capabilities.history.model import LineNotFound, no_line
 from weft.capabilities.history.retention_rules import (
@@ -23,7 +23,7 @@ from weft.capabilities.history.store import Pruner, PruningLog, RetentionRules, 
 from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import InvalidInput
 from weft.kernel.identity import Actor, Permission
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, admin_write, operation
 from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
@@ -145,16 +145,11 @@ class PruneLog(Response):
     next_cursor: str | None = None
 
 
-@operation(
+@admin_write(
     "history.set_retention",
     tool=TOOL,
     action="set_retention",
     http="PUT /v1/retention/{subject}",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
     errors=(LineNotFound,),
 )
 async def set_retention(request: SetRetention, history: History, rules: RetentionRules) -> RetentionRule:
@@ -172,16 +167,11 @@ async def set_retention(request: SetRetention, history: History, rules: Retentio
     return _stored_rule(stored)
 
 
-@operation(
+@admin_write(
     "history.clear_retention",
     tool=TOOL,
     action="clear_retention",
     http="DELETE /v1/retention/{subject}",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
     errors=(LineNotFound,),
 )
 async def clear_retention(request: ClearRetention, rules: RetentionRules) -> RetentionCleared:
@@ -200,15 +190,7 @@ async def clear_retention(request: ClearRetention, rules: RetentionRules) -> Ret
     )
 
 
-@operation(
-    "history.retention",
-    tool=TOOL,
-    action="retention",
-    http="GET /v1/retention",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.READ,
-)
+@read_operation("history.retention", action="retention", http="GET /v1/retention")
 async def read_retention(request: ReadRetention, history: History, rules: RetentionRules) -> RetentionRuleList:
     """List the retention rules."""
     del request

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.access.grants import check_clearance
 from weft.capabilities.history.commits import tag_automatically
-from weft.capabilities.history.fields import ContextId
+from weft.capabilities.history.fields import ContextId, audited_write
 from weft.capabilities.history.line_backend import CommitMeta, RestorePoint
 from weft.capabilities.history.line_kinds import is_composite, size_errors, write_errors
 from weft.capabilities.history.model import VersionNotFound, VersionPruned
@@ -15,8 +15,7 @@ from weft.capabilities.history.service import History, SnapshotPoint, head_point
 from weft.capabilities.history.three_way import same_content
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.fields import Reason, Step
-from weft.kernel.identity import Permission
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Request, Response
 
 if TYPE_CHECKING:
     from weft.capabilities.history.line_backend import LockedLine
@@ -46,15 +45,10 @@ class RolledBack(Response, kw_only=True, omit_defaults=False):
     snapshot_before: str | None
 
 
-@operation(
+@audited_write(
     "history.rollback",
     tool="rollback_context",
     http="POST /v1/history/{context_id}/rollback",
-    permission=Permission.WRITE,
-    rate=RateClass.BOARD,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
     errors=lambda: (
         *write_errors(),
         VersionNotFound,

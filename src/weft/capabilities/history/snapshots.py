@@ -9,7 +9,7 @@ import msgspec
 
 from weft.capabilities.access.grants import check_clearance
 from weft.capabilities.history.commits import add_snapshot, check_label
-from weft.capabilities.history.fields import TOOL, ContextId, PageSize
+from weft.capabilities.history.fields import ContextId, PageSize, audited_write, read_operation, write_operation
 from weft.capabilities.history.line_kinds import AGENT, kind_of, name_in, write_errors
 from weft.capabilities.history.model import LineNotFound, SnapshotExists, SnapshotNotFound, no_snapshot
 from weft.capabilities.history.service import History
@@ -17,8 +17,7 @@ from weft.capabilities.history.store import IndexedSnapshot, SnapshotIndex, Snap
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import Forbidden, NotFound, PermissionDenied
 from weft.kernel.fields import Name
-from weft.kernel.identity import Permission
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Request, Response
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,15 +105,11 @@ class SnapshotList(Response):
     next_cursor: str | None = None
 
 
-@operation(
+@write_operation(
     "history.snapshot",
-    tool=TOOL,
     action="snapshot",
     http="POST /v1/history/{context_id}/snapshots",
     status=201,
-    permission=Permission.WRITE,
-    rate=RateClass.BOARD,
-    effect=Effect.WRITE,
     errors=lambda: (*write_errors(), SnapshotExists, PermissionDenied),
 )
 async def create_snapshot(request: CreateSnapshot, history: History) -> SnapshotTaken:
@@ -136,16 +131,10 @@ async def create_snapshot(request: CreateSnapshot, history: History) -> Snapshot
     )
 
 
-@operation(
+@audited_write(
     "history.delete_snapshot",
-    tool=TOOL,
     action="delete_snapshot",
     http="DELETE /v1/history/{context_id}/snapshots/{label}",
-    permission=Permission.WRITE,
-    rate=RateClass.BOARD,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
     errors=lambda: (*write_errors(), SnapshotNotFound, PermissionDenied),
 )
 async def delete_snapshot(request: DeleteSnapshot, history: History) -> SnapshotDeleted:
@@ -159,16 +148,8 @@ async def delete_snapshot(request: DeleteSnapshot, history: History) -> Snapshot
     return SnapshotDeleted(context_id=request.context_id, deleted=request.label)
 
 
-@operation(
-    "history.snapshots",
-    tool=TOOL,
-    action="snapshots",
-    http="GET /v1/history-snapshots",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.READ,
-    errors=(LineNotFound,),
-    heavy=True,
+@read_operation(
+    "history.snapshots", action="snapshots", http="GET /v1/history-snapshots", errors=(LineNotFound,), heavy=True
 )
 async def list_all_snapshots(request: ListAllSnapshots, history: History, index: SnapshotIndex) -> SnapshotList:
     """List the snapshots of every context you may read, newest first."""
@@ -190,14 +171,10 @@ async def list_all_snapshots(request: ListAllSnapshots, history: History, index:
     return _snapshot_list(found, position)
 
 
-@operation(
+@read_operation(
     "history.context_snapshots",
-    tool=TOOL,
     action="context_snapshots",
     http="GET /v1/history/{context_id}/snapshots",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.READ,
     errors=(LineNotFound,),
 )
 async def list_context_snapshots(request: ListContextSnapshots, history: History, index: SnapshotIndex) -> SnapshotList:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.history.fields import TOOL, ContextId
+from weft.capabilities.history.fields import ContextId, own_transactions_read
 from weft.capabilities.history.line_kinds import is_composite
 from weft.capabilities.history.model import BranchNotFound, Damage, LineNotFound, Version
 from weft.capabilities.history.service import History
@@ -48,14 +48,10 @@ class Verified(Response, kw_only=True, omit_defaults=True):
     problem: str | None = None
 
 
-@operation(
+@own_transactions_read(
     "history.verify",
-    tool=TOOL,
     action="verify",
     http="POST /v1/history/{context_id}/verify",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.OWN_TRANSACTIONS,
     errors=(LineNotFound, BranchNotFound, ObjectStorageUnavailable),
 )
 async def verify_context(

@@ -18,7 +18,7 @@ from weft.kernel.errors import ContentTooLarge, PermissionDenied
 from weft.kernel.fields import Count, Name, Ordinal
 from weft.kernel.identity import Permission
 from weft.kernel.json_input import Metadata, metadata_json, raw_json
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, admin_operation, admin_write, operation
 from weft.kernel.ports import memory_size
 
 _FAR = 5_000
@@ -202,15 +202,10 @@ async def get_messages(request: GetMessages, transcripts: Transcripts, pages: Me
     return answer
 
 
-@operation(
+@admin_write(
     "message.set_visibility",
     tool="set_message_visibility",
     http="PUT /v1/sessions/{session_id}/messages/{message_id}/visibility",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
     errors=(SessionNotFound, MessageNotFound),
 )
 async def set_message_visibility(request: SetMessageVisibility, transcripts: TranscriptWriter) -> VisibilityChanged:
@@ -221,14 +216,11 @@ async def set_message_visibility(request: SetMessageVisibility, transcripts: Tra
     )
 
 
-@operation(
+@admin_operation(
     "message.inspect",
     tool="inspect_messages",
     http="POST /v1/sessions/{session_id}/messages/inspect",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
     effect=Effect.READ,
-    audience=Audience.NOT_SUBAGENTS,
     audited=True,
     errors=(SessionNotFound,),
 )

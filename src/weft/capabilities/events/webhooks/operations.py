@@ -35,7 +35,7 @@ from weft.kernel.errors import InvalidInput
 from weft.kernel.events import NewEvent, Outbox
 from weft.kernel.fields import Count, Ordinal, ShortText, new_id
 from weft.kernel.identity import ANYONE, Actor, Permission
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, admin_operation, admin_write, operation
 
 
 class CreateWebhook(Request):
@@ -231,17 +231,12 @@ async def _check_address(request: CreateWebhook, sender: WebhookSender) -> None:
     await sender.check(request.url)
 
 
-@operation(
+@admin_write(
     "webhook.create",
     tool="webhooks",
     action="create",
     http="POST /v1/webhooks",
     status=201,
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
     off_record=("secret", "url"),
     session=SessionUse.MAY_NAME,
     prepare=_check_address,
@@ -277,16 +272,7 @@ async def create_webhook(
     return WebhookCreated(**msgspec.structs.asdict(info), host=webhook.host, secret=webhook.secret)
 
 
-@operation(
-    "webhook.list",
-    tool="webhooks",
-    action="list",
-    http="GET /v1/webhooks",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.READ,
-    audience=Audience.NOT_SUBAGENTS,
-)
+@admin_operation("webhook.list", tool="webhooks", action="list", http="GET /v1/webhooks", effect=Effect.READ)
 async def list_webhooks(request: ListWebhooks, registered: WebhookRegistry) -> WebhookList:
     """List the webhooks with their delivery counts, without their secrets."""
     del request
@@ -294,16 +280,11 @@ async def list_webhooks(request: ListWebhooks, registered: WebhookRegistry) -> W
     return WebhookList(webhooks=[await registered.info(webhook, end) for webhook in await registered.webhooks.all()])
 
 
-@operation(
+@admin_write(
     "webhook.update",
     tool="webhooks",
     action="update",
     http="PATCH /v1/webhooks/{webhook_id}",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
     errors=(WebhookNotFound, WebhookCannotRun),
 )
 async def update_webhook(request: UpdateWebhook, registered: WebhookRegistry, access: AccessStore) -> WebhookInfo:
@@ -322,16 +303,11 @@ async def update_webhook(request: UpdateWebhook, registered: WebhookRegistry, ac
     return await registered.info(await registered.find(webhook.webhook_id), end)
 
 
-@operation(
+@admin_write(
     "webhook.delete",
     tool="webhooks",
     action="delete",
     http="DELETE /v1/webhooks/{webhook_id}",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
     errors=(WebhookNotFound,),
 )
 async def delete_webhook(request: DeleteWebhook, registered: WebhookRegistry) -> WebhookDeleted:
@@ -342,15 +318,12 @@ async def delete_webhook(request: DeleteWebhook, registered: WebhookRegistry) ->
     return WebhookDeleted(webhook_id=webhook.webhook_id)
 
 
-@operation(
+@admin_operation(
     "webhook.test",
     tool="webhooks",
     action="test",
     http="POST /v1/webhooks/{webhook_id}/test",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
     effect=Effect.OWN_TRANSACTIONS,
-    audience=Audience.NOT_SUBAGENTS,
     errors=(WebhookNotFound,),
 )
 async def test_webhook(request: TestWebhook, actor: Actor, sender: WebhookSender) -> WebhookTested:
@@ -359,15 +332,12 @@ async def test_webhook(request: TestWebhook, actor: Actor, sender: WebhookSender
     return WebhookTested(delivered=attempt.accepted, status=attempt.status, error=attempt.error)
 
 
-@operation(
+@admin_operation(
     "webhook.deliveries",
     tool="webhooks",
     action="deliveries",
     http="GET /v1/webhooks/{webhook_id}/deliveries",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
     effect=Effect.READ,
-    audience=Audience.NOT_SUBAGENTS,
     errors=(WebhookNotFound,),
 )
 async def list_deliveries(request: ListDeliveries, registered: WebhookRegistry) -> DeliveryList:
@@ -384,16 +354,11 @@ async def list_deliveries(request: ListDeliveries, registered: WebhookRegistry) 
     )
 
 
-@operation(
+@admin_write(
     "webhook.replay",
     tool="webhooks",
     action="replay",
     http="POST /v1/webhooks/{webhook_id}/replay",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
-    audited=True,
     errors=(WebhookNotFound,),
 )
 async def replay_webhook(request: ReplayWebhook, registered: WebhookRegistry, clock: Clock) -> WebhookReplayed:
