@@ -9,6 +9,7 @@ import msgspec
 from weft.capabilities.access.audit import AuditRow
 from weft.capabilities.access.model import Principal, SigningKey, StoredKey, StoredToken
 from weft.kernel.identity import Permission, PrincipalKind
+from weft.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,33 @@ _KEY = "SELECT key_id, principal_id, secret_hash, created_at, expires_at, revoke
 _ISSUED = """
 SELECT token_id, principal_id, key_id, permissions, proven_at, expires_at, revoked_at FROM access_tokens
 """
+_ADD_PRINCIPAL = """
+INSERT INTO principals
+    (tenant, principal_id, kind, agent_type, parent_id, clearance, permissions, created_at, min_score)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING RETURNING 1
+"""
+_UPDATE_PRINCIPAL = """
+UPDATE principals SET permissions = $1, clearance = $2, disabled_at = $3, min_score = $4
+WHERE tenant = $5 AND principal_id = $6
+"""
+_ADD_KEY = """
+INSERT INTO api_keys (tenant, key_id, principal_id, secret_hash, created_at, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6)
+"""
+_REVOKE_TOKENS_OF_KEY = """
+UPDATE access_tokens SET revoked_at = $1 WHERE tenant = $2 AND key_id = $3 AND revoked_at IS NULL
+  AND principal_id = (SELECT principal_id FROM api_keys WHERE tenant = $2 AND key_id = $3)
+"""
+_INSERT_ACCESS = """
+INSERT INTO access_tokens
+    (tenant, token_id, principal_id, key_id, permissions, proven_at, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+"""
+_SIGNING_KEYS = """
+SELECT kid, secret, created_at, retired_at FROM signing_keys
+WHERE tenant = $1 ORDER BY created_at DESC, kid
+"""
+_ADD_SIGNING_KEY = "INSERT INTO signing_keys (tenant, kid, secret, created_at) VALUES ($1, $2, $3, $4)"
 
 
 class SqlAccessStore:
@@ -59,11 +87,7 @@ class SqlAccessStore:
 
     async def add_principal(self, principal: Principal) -> bool:
         row = await self._tx.one(
-            """
-            INSERT INTO principals
-                (tenant, principal_id, kind, agent_type, parent_id, clearance, permissions, created_at, min_score)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING RETURNING 1
-            """,
+            _ADD_PRINCIPAL,
             self.tenant,
             principal.principal_id,
             principal.kind,
@@ -78,10 +102,7 @@ class SqlAccessStore:
 
     async def update_principal(self, principal: Principal) -> None:
         await self._tx.run(
-            """
-            UPDATE principals SET permissions = $1, clearance = $2, disabled_at = $3, min_score = $4
-            WHERE tenant = $5 AND principal_id = $6
-            """,
+            _UPDATE_PRINCIPAL,
             _names(principal.permissions),
             principal.clearance,
             principal.disabled_at,
@@ -102,16 +123,7 @@ class SqlAccessStore:
 
     async def add_key(self, key: StoredKey) -> None:
         await self._tx.run(
-            """
-            INSERT INTO api_keys (tenant, key_id, principal_id, secret_hash, created_at, expires_at)
-            VALUES ($1, $2, $3, $4, $5, $6)
-            """,
-            self.tenant,
-            key.key_id,
-            key.principal_id,
-            key.secret_hash,
-            key.created_at,
-            key.expires_at,
+            _ADD_KEY, self.tenant, key.key_id, key.principal_id, key.secret_hash, key.created_at, key.expires_at
         )
 
     async def revoke_key(self, key_id: str, at: int) -> None:
@@ -121,15 +133,7 @@ class SqlAccessStore:
             self.tenant,
             key_id,
         )
-        await self._tx.run(
-            """
-            UPDATE access_tokens SET revoked_at = $1 WHERE tenant = $2 AND key_id = $3 AND revoked_at IS NULL
-              AND principal_id = (SELECT principal_id FROM api_keys WHERE tenant = $2 AND key_id = $3)
-            """,
-            at,
-            self.tenant,
-            key_id,
-        )
+        await self._tx.run(_REVOKE_TOKENS_OF_KEY, at, self.tenant, key_id)
 
     async def token(self, token_id: str) -> StoredToken | None:
         row = await self._tx.one(_ISSUED + "WHERE tenant = $1 AND token_id = $2", self.tenant, token_id)
@@ -140,11 +144,7 @@ class SqlAccessStore:
 
     async def add_token(self, token: StoredToken) -> None:
         await self._tx.run(
-            """
-            INSERT INTO access_tokens
-                (tenant, token_id, principal_id, key_id, permissions, proven_at, expires_at)
-            VALUES ($1, $2, $3, $4, $5, $6, $7)
-            """,
+            _INSERT_ACCESS,
             self.tenant,
             token.token_id,
             token.principal_id,
@@ -171,23 +171,11 @@ class SqlAccessStore:
         )
 
     async def signing_keys(self) -> Sequence[SigningKey]:
-        rows = await self._tx.all(
-            """
-            SELECT kid, secret, created_at, retired_at FROM signing_keys
-            WHERE tenant = $1 ORDER BY created_at DESC, kid
-            """,
-            self.tenant,
-        )
+        rows = await self._tx.all(_SIGNING_KEYS, self.tenant)
         return [SigningKey(*row) for row in rows]
 
     async def add_signing_key(self, key: SigningKey) -> None:
-        await self._tx.run(
-            "INSERT INTO signing_keys (tenant, kid, secret, created_at) VALUES ($1, $2, $3, $4)",
-            self.tenant,
-            key.kid,
-            key.secret,
-            key.created_at,
-        )
+        await self._tx.run(_ADD_SIGNING_KEY, self.tenant, key.kid, key.secret, key.created_at)
 
     async def retire_signing_keys(self, at: int, *, forget: bool) -> None:
         if forget:
@@ -198,20 +186,22 @@ class SqlAccessStore:
             )
 
 
-class SqlAuditStore:
+_ADD = """
+INSERT INTO audit_log (tenant, audit_id, at, actor, principal_id, action, outcome, target, detail)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+"""
+_READ = """
+SELECT audit_id, at, actor, principal_id, action, outcome, target, detail FROM audit_log
+WHERE tenant = $1 AND ($2 = '' OR audit_id < $2) AND outcome LIKE $3 ORDER BY audit_id DESC LIMIT $4
+"""
+
+
+class SqlAuditStore(SqlStore):
     """SQL implementation of AuditStore: an append-only table."""
-
-    __slots__ = ("_tx",)
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._tx = transaction
 
     async def add(self, row: AuditRow) -> None:
         await self._tx.run(
-            """
-            INSERT INTO audit_log (tenant, audit_id, at, actor, principal_id, action, outcome, target, detail)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-            """,
+            _ADD,
             self._tx.tenant,
             row.audit_id,
             row.at,
@@ -224,16 +214,7 @@ class SqlAuditStore:
         )
 
     async def read(self, before: str | None, outcome: str | None, limit: int) -> Sequence[AuditRow]:
-        rows = await self._tx.all(
-            """
-            SELECT audit_id, at, actor, principal_id, action, outcome, target, detail FROM audit_log
-            WHERE tenant = $1 AND ($2 = '' OR audit_id < $2) AND outcome LIKE $3 ORDER BY audit_id DESC LIMIT $4
-            """,
-            self._tx.tenant,
-            before or "",
-            outcome or "%",
-            limit,
-        )
+        rows = await self._tx.all(_READ, self._tx.tenant, before or "", outcome or "%", limit)
         return [_audit_row(*row) for row in rows]
 
 

@@ -12,6 +12,7 @@ from weft.capabilities.agent_context.model import pin_holder
 from weft.capabilities.agent_context.store import PinnedContext
 from weft.capabilities.history.model import BRANCH_MARK, ChangeKind
 from weft.storage.sql.blobs import SqlBlobs
+from weft.storage.sql.database import SqlStore
 from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.history_rows import VERSION, version
 
@@ -54,27 +55,30 @@ SELECT c.line_id, {VERSION} FROM latest
 JOIN changes c ON c.tenant = latest.tenant AND c.line_id = latest.line_id AND c.key = latest.key AND c.seq = latest.seq
 JOIN commits k ON k.tenant = c.tenant AND k.line_id = c.line_id AND k.seq = c.seq
 """  # noqa: S608 - placeholders, and our own column names
+_FIND = """
+SELECT session_id, principal_id, line_id, held_line, version, hash, known, known_hash, pulled_at
+FROM context_snapshots WHERE tenant = $1 AND session_id = $2 AND principal_id = $3
+"""
+_PUT = """
+INSERT INTO context_snapshots (tenant, session_id, principal_id, line_id, held_line, version, hash, known,
+                               known_hash, pulled_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+ON CONFLICT (tenant, session_id, principal_id) DO UPDATE SET
+    line_id = excluded.line_id, held_line = excluded.held_line, version = excluded.version,
+    hash = excluded.hash, known = excluded.known, known_hash = excluded.known_hash,
+    pulled_at = excluded.pulled_at
+"""
+_LEARN = """
+UPDATE context_snapshots SET known = $1, known_hash = $2
+WHERE tenant = $3 AND session_id = $4 AND principal_id = $5 AND line_id = $6
+"""
 
 
-class SqlSnapshotStore:
+class SqlSnapshotStore(SqlStore):
     """Context snapshots of one tenant."""
 
-    __slots__ = ("_tenant", "_tx")
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._tx = transaction
-        self._tenant = transaction.tenant
-
     async def find(self, session_id: str, principal_id: str) -> PinnedContext | None:
-        row = await self._tx.one(
-            """
-            SELECT session_id, principal_id, line_id, held_line, version, hash, known, known_hash, pulled_at
-            FROM context_snapshots WHERE tenant = $1 AND session_id = $2 AND principal_id = $3
-            """,
-            self._tenant,
-            session_id,
-            principal_id,
-        )
+        row = await self._tx.one(_FIND, self._tenant, session_id, principal_id)
         return None if row is None else PinnedContext(*row)
 
     async def put(self, snapshot: PinnedContext, parts: Iterable[PartVersion]) -> None:
@@ -83,33 +87,10 @@ class SqlSnapshotStore:
         points = [(snapshot.held_line, snapshot.version), *((at.line, at.seq) for at in parts)]
         for some in _batches(points):
             await self._tx.run(_PIN, self._tenant, holder, *some)
-        await self._tx.run(
-            """
-            INSERT INTO context_snapshots (tenant, session_id, principal_id, line_id, held_line, version, hash, known,
-                                           known_hash, pulled_at)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-            ON CONFLICT (tenant, session_id, principal_id) DO UPDATE SET
-                line_id = excluded.line_id, held_line = excluded.held_line, version = excluded.version,
-                hash = excluded.hash, known = excluded.known, known_hash = excluded.known_hash,
-                pulled_at = excluded.pulled_at
-            """,
-            self._tenant,
-            *msgspec.structs.astuple(snapshot),
-        )
+        await self._tx.run(_PUT, self._tenant, *msgspec.structs.astuple(snapshot))
 
     async def learn(self, session_id: str, principal_id: str, known: Point) -> None:
-        await self._tx.run(
-            """
-            UPDATE context_snapshots SET known = $1, known_hash = $2
-            WHERE tenant = $3 AND session_id = $4 AND principal_id = $5 AND line_id = $6
-            """,
-            known.seq,
-            known.hash,
-            self._tenant,
-            session_id,
-            principal_id,
-            known.line_id,
-        )
+        await self._tx.run(_LEARN, known.seq, known.hash, self._tenant, session_id, principal_id, known.line_id)
 
     async def states(self, parts: Sequence[PartVersion]) -> Sequence[Sequence[Version]]:
         found = {
@@ -144,17 +125,16 @@ def _batches(points: Sequence[tuple[str, int]]) -> Iterator[list[str | int]]:
         yield flat
 
 
+_ERASE_SNAPSHOTS = """
+DELETE FROM pins WHERE tenant = $1 AND holder IN (
+    SELECT 'session:' || session_id || ':' || principal_id FROM context_snapshots
+    WHERE tenant = $1 AND session_id = $2)
+"""
+
+
 async def erase_snapshots(transaction: Transaction, session_id: str) -> None:
     """Delete the context snapshots of a session and their pins."""
-    await transaction.run(
-        """
-        DELETE FROM pins WHERE tenant = $1 AND holder IN (
-            SELECT 'session:' || session_id || ':' || principal_id FROM context_snapshots
-            WHERE tenant = $1 AND session_id = $2)
-        """,
-        transaction.tenant,
-        session_id,
-    )
+    await transaction.run(_ERASE_SNAPSHOTS, transaction.tenant, session_id)
     await transaction.run(
         "DELETE FROM context_snapshots WHERE tenant = $1 AND session_id = $2", transaction.tenant, session_id
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.storage.sql.blob_codec import pack, text_of
+from weft.storage.sql.database import SqlStore
 from weft.storage.sql.object_storage import SqlObjectIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from weft.storage.sql.database import Transaction
 
 _PUT = """
 INSERT INTO blobs (tenant, hash, content, object) VALUES ($1, $2, $3, $4)
@@ -23,16 +23,18 @@ _READ = f"""
 SELECT hash, content FROM blobs
 WHERE tenant = $1 AND hash IN ({", ".join(f"${place}" for place in range(2, _READ_AT_ONCE + 2))})
 """  # noqa: S608 - placeholders
+_DELETE_UNREFERENCED = """
+DELETE FROM blobs WHERE tenant = $1 AND hash = $2 AND NOT EXISTS (
+    SELECT 1 FROM changes c WHERE c.tenant = $1 AND c.blob_hash = $2 AND c.pruned = 0)
+"""
+_DOUBT = """
+INSERT INTO doubtful_blobs (tenant, hash)
+SELECT tenant, hash FROM blobs WHERE tenant = $1 AND hash = $2 ON CONFLICT DO NOTHING
+"""
 
 
-class SqlBlobs:
+class SqlBlobs(SqlStore):
     """Values of one tenant."""
-
-    __slots__ = ("_tenant", "_tx")
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._tx = transaction
-        self._tenant = transaction.tenant
 
     async def put(self, blob_hash: bytes, content: str, outside: str | None) -> None:
         # The update locks the row, so that pruning cannot delete it meanwhile. A value may equal the text of a
@@ -80,14 +82,7 @@ class SqlBlobs:
         if locked is None:
             await self._doubt(blob_hash)
             return 0
-        gone = await self._tx.changed(
-            """
-            DELETE FROM blobs WHERE tenant = $1 AND hash = $2 AND NOT EXISTS (
-                SELECT 1 FROM changes c WHERE c.tenant = $1 AND c.blob_hash = $2 AND c.pruned = 0)
-            """,
-            self._tenant,
-            blob_hash,
-        )
+        gone = await self._tx.changed(_DELETE_UNREFERENCED, self._tenant, blob_hash)
         outside, size = locked
         if gone and outside is not None:
             await SqlObjectIndex(self._tx).doom(outside)
@@ -95,11 +90,4 @@ class SqlBlobs:
 
     async def _doubt(self, blob_hash: bytes) -> None:
         """Queue a value that another transaction has locked for the next sweep."""
-        await self._tx.run(
-            """
-            INSERT INTO doubtful_blobs (tenant, hash)
-            SELECT tenant, hash FROM blobs WHERE tenant = $1 AND hash = $2 ON CONFLICT DO NOTHING
-            """,
-            self._tenant,
-            blob_hash,
-        )
+        await self._tx.run(_DOUBT, self._tenant, blob_hash)

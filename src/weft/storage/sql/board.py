@@ -9,11 +9,12 @@ import msgspec
 from weft.capabilities.board.model import Entry, EntryWithValue
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 from weft.storage.sql.blob_codec import text_of
+from weft.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.storage.sql.database import Row, Transaction, Value
+    from weft.storage.sql.database import Row, Value
 
 _COLUMNS = """
 e.key, e.incarnation, e.version, e.blob_hash, e.tokens, e.written_by, e.written_at, e.expires_at,
@@ -33,16 +34,15 @@ ON CONFLICT (tenant, session_id, key) DO UPDATE SET
     tokens = excluded.tokens, written_by = excluded.written_by, written_at = excluded.written_at,
     expires_at = excluded.expires_at, readable_by = excluded.readable_by, writable_by = excluded.writable_by
 """
+_KEYS_AFTER = "SELECT key FROM entries WHERE tenant = $1 AND session_id = $2 AND key > $3 ORDER BY key LIMIT $4"
+_ADD_READS = """
+UPDATE entries SET reads = reads + $1, last_read_at = $2
+WHERE tenant = $3 AND session_id = $4 AND key = $5
+"""
 
 
-class SqlEntryStore:
+class SqlEntryStore(SqlStore):
     """EntryStore of one tenant."""
-
-    __slots__ = ("_tenant", "_tx")
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._tx = transaction
-        self._tenant = transaction.tenant
 
     async def get(self, session_id: str, key: str) -> Entry | None:
         row = await self._tx.one(
@@ -54,10 +54,7 @@ class SqlEntryStore:
         found = []
         for key in keys:
             row = await self._tx.one(
-                _WITH_VALUE + "WHERE e.tenant = $1 AND e.session_id = $2 AND e.key = $3",
-                self._tenant,
-                session_id,
-                key,
+                _WITH_VALUE + "WHERE e.tenant = $1 AND e.session_id = $2 AND e.key = $3", self._tenant, session_id, key
             )
             if row is not None:
                 found.append(_with_value(row))
@@ -70,13 +67,7 @@ class SqlEntryStore:
         return [_entry(row) for row in rows]
 
     async def keys_after(self, session_id: str, key: str, limit: int) -> Sequence[str]:
-        rows = await self._tx.all(
-            "SELECT key FROM entries WHERE tenant = $1 AND session_id = $2 AND key > $3 ORDER BY key LIMIT $4",
-            self._tenant,
-            session_id,
-            key,
-            limit,
-        )
+        rows = await self._tx.all(_KEYS_AFTER, self._tenant, session_id, key, limit)
         return [row[0] for row in rows]
 
     async def read_all(self, session_id: str) -> Sequence[EntryWithValue]:
@@ -119,26 +110,18 @@ class SqlEntryStore:
         return None if row is None else row[0]
 
     async def add_reads(self, session_id: str, key: str, reads: int, last_read_at: int) -> None:
-        await self._tx.run(
-            """
-            UPDATE entries SET reads = reads + $1, last_read_at = $2
-            WHERE tenant = $3 AND session_id = $4 AND key = $5
-            """,
-            reads,
-            last_read_at,
-            self._tenant,
-            session_id,
-            key,
-        )
+        await self._tx.run(_ADD_READS, reads, last_read_at, self._tenant, session_id, key)
 
 
-class SqlConventionStore:
+_PUT_CONVENTIONS = """
+INSERT INTO conventions (tenant, name, definition, updated_by, updated_at) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (tenant, name) DO UPDATE SET
+    definition = excluded.definition, updated_by = excluded.updated_by, updated_at = excluded.updated_at
+"""
+
+
+class SqlConventionStore(SqlStore):
     """ConventionStore of one tenant."""
-
-    __slots__ = ("_tx",)
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._tx = transaction
 
     async def get(self, name: str) -> dict[str, Any] | None:
         row = await self._tx.one(
@@ -148,16 +131,7 @@ class SqlConventionStore:
 
     async def put(self, name: str, definition: dict[str, Any], updated_by: str, at: int) -> None:
         await self._tx.run(
-            """
-            INSERT INTO conventions (tenant, name, definition, updated_by, updated_at) VALUES ($1, $2, $3, $4, $5)
-            ON CONFLICT (tenant, name) DO UPDATE SET
-                definition = excluded.definition, updated_by = excluded.updated_by, updated_at = excluded.updated_at
-            """,
-            self._tx.tenant,
-            name,
-            msgspec.json.encode(definition).decode(),
-            updated_by,
-            at,
+            _PUT_CONVENTIONS, self._tx.tenant, name, msgspec.json.encode(definition).decode(), updated_by, at
         )
 
     async def names(self) -> Sequence[str]:

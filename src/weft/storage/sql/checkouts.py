@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.capabilities.history.store import Checkout
+from weft.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:
     from weft.storage.sql.database import Transaction
 
 
-class SqlCheckoutStore:
+_SWITCH = """
+INSERT INTO switches (tenant, line_id, principal_id, branch, gone) VALUES ($1, $2, $3, $4, 0)
+ON CONFLICT (tenant, line_id, principal_id) DO UPDATE SET branch = excluded.branch, gone = 0
+"""
+
+
+class SqlCheckoutStore(SqlStore):
     """CheckoutStore of one tenant."""
-
-    __slots__ = ("_tx",)
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._tx = transaction
 
     async def of(self, trunk: str, principal_id: str) -> Checkout | None:
         row = await self._tx.one(
@@ -36,16 +38,7 @@ class SqlCheckoutStore:
                 principal_id,
             )
             return
-        await self._tx.run(
-            """
-            INSERT INTO switches (tenant, line_id, principal_id, branch, gone) VALUES ($1, $2, $3, $4, 0)
-            ON CONFLICT (tenant, line_id, principal_id) DO UPDATE SET branch = excluded.branch, gone = 0
-            """,
-            self._tx.tenant,
-            trunk,
-            principal_id,
-            branch,
-        )
+        await self._tx.run(_SWITCH, self._tx.tenant, trunk, principal_id, branch)
 
 
 async def note_branch_gone(transaction: Transaction, trunk: str, branch: str) -> None:

@@ -72,6 +72,16 @@ class Transaction(Protocol):
         ...
 
 
+class SqlStore:
+    """Base of stores: the rows of one tenant, in one transaction."""
+
+    __slots__ = ("_tenant", "_tx")
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._tx = transaction
+        self._tenant = transaction.tenant
+
+
 class Database(Protocol):
     """A database that stores all state of Weft."""
 

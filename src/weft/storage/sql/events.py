@@ -12,6 +12,7 @@ from weft.kernel.clock import from_micros, to_micros
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Event, NewEvent, Origin, StoredEvent
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
+from weft.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +35,7 @@ SELECT CAST($1 AS TEXT), event_seq, CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 
        CAST($10 AS TEXT), CAST($11 AS TEXT), CAST($12 AS TEXT), CAST($13 AS TEXT), CAST($14 AS TEXT)
 FROM tenants WHERE tenant = $1
 """
-_INSERT_NUMBERED = """
+_IMPORT = """
 INSERT INTO events (tenant, seq, session_id, type, subject, actor, at, participants, readable_by, data,
                     turn_id, task_id, tool_call_id, runtime, origin)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
@@ -78,6 +79,15 @@ _encode = msgspec.json.Encoder().encode
 _data = msgspec.json.Decoder(dict[str, Any])
 _runtime = msgspec.json.Decoder(Correlation)
 _origin = msgspec.json.Decoder(Origin)
+_READDRESS = """
+UPDATE events SET readable_by = $1
+WHERE tenant = $2 AND session_id = $3 AND subject = $4 AND type = $5
+"""
+_READDRESS_FAMILY = """
+UPDATE events SET participants = $1, readable_by = $2
+WHERE tenant = $3 AND session_id IS NULL AND type LIKE $4
+  AND (subject = $5 OR SUBSTR(subject, 1, $6) = $7)
+"""
 
 
 class SqlOutbox:
@@ -103,7 +113,7 @@ class SqlOutbox:
         return await self.last_seq() - count + 1
 
     async def republish(self, past: Sequence[StoredEvent]) -> None:
-        await self._tx.many(_INSERT_NUMBERED, [self._row_of(recorded) for recorded in past])
+        await self._tx.many(_IMPORT, [self._row_of(recorded) for recorded in past])
 
     async def last_seq(self) -> int:
         return await SqlEventStore(self._tx).last_seq()
@@ -143,28 +153,14 @@ class SqlOutbox:
         )
 
     async def readdress(self, event_type: str, session_id: str, subject: str, readable_by: tuple[str, ...]) -> None:
-        await self._tx.run(
-            """
-            UPDATE events SET readable_by = $1
-            WHERE tenant = $2 AND session_id = $3 AND subject = $4 AND type = $5
-            """,
-            encode_patterns(readable_by),
-            self._tx.tenant,
-            session_id,
-            subject,
-            event_type,
-        )
+        await self._tx.run(_READDRESS, encode_patterns(readable_by), self._tx.tenant, session_id, subject, event_type)
 
     async def readdress_family(
         self, family: str, subject: str, participants: tuple[str, ...], readable_by: tuple[str, ...]
     ) -> None:
         part = f"{subject}/"
         await self._tx.run(
-            """
-            UPDATE events SET participants = $1, readable_by = $2
-            WHERE tenant = $3 AND session_id IS NULL AND type LIKE $4
-              AND (subject = $5 OR SUBSTR(subject, 1, $6) = $7)
-            """,
+            _READDRESS_FAMILY,
             encode_patterns(participants),
             encode_patterns(readable_by),
             self._tx.tenant,
@@ -175,13 +171,11 @@ class SqlOutbox:
         )
 
 
-class SqlEventStore:
+_AFTER = _EVENT + "WHERE tenant = $1 AND session_id = $2 AND seq > $3 ORDER BY seq LIMIT $4"
+
+
+class SqlEventStore(SqlStore):
     """Committed events, as rows of one tenant."""
-
-    __slots__ = ("_tx",)
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._tx = transaction
 
     async def last_seq(self) -> int:
         row = await self._tx.one("SELECT event_seq FROM tenants WHERE tenant = $1", self._tx.tenant)
@@ -193,13 +187,7 @@ class SqlEventStore:
                 _EVENT + "WHERE tenant = $1 AND seq > $2 ORDER BY seq LIMIT $3", self._tx.tenant, seq, limit
             )
         else:
-            rows = await self._tx.all(
-                _EVENT + "WHERE tenant = $1 AND session_id = $2 AND seq > $3 ORDER BY seq LIMIT $4",
-                self._tx.tenant,
-                session_id,
-                seq,
-                limit,
-            )
+            rows = await self._tx.all(_AFTER, self._tx.tenant, session_id, seq, limit)
         return [_recorded(row) for row in rows]
 
     async def before(self, seq: int, limit: int) -> Sequence[StoredEvent]:

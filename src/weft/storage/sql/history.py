@@ -121,6 +121,44 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 """
 _HASH_DIGITS = 64
 _encode = msgspec.json.Encoder().encode
+_BRANCH = """
+INSERT INTO lines (tenant, line_id, seq, head, weight, next_expiry_at, trunk, base_line, base_seq)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $3) ON CONFLICT DO NOTHING
+"""
+_MOVE_HEAD = """
+UPDATE lines SET seq = $1, head = $2, weight = $3, next_expiry_at = $4, step = $5
+WHERE tenant = $6 AND line_id = $7
+"""
+_LAST_INCARNATION = """
+SELECT incarnation FROM changes WHERE tenant = $1 AND line_id = $2 AND key = $3 AND seq <= $4
+ORDER BY seq DESC LIMIT 1
+"""
+_VERSIONS = f"""
+{_VERSION}
+WHERE c.tenant = $1 AND c.line_id = $2 AND c.key = $3 AND c.incarnation = $4 AND c.seq <= $5
+ORDER BY c.seq DESC LIMIT $6
+"""
+_LATEST = f"""
+{_VERSION}
+WHERE c.tenant = $1 AND c.line_id = $2 AND c.key = $3 AND c.seq <= $4
+ORDER BY c.seq DESC LIMIT 1
+"""
+_COMMITS_BY_HASH = """
+SELECT seq FROM commits WHERE tenant = $1 AND line_id = $2 AND seq <= $3 AND hash >= $4 AND hash <= $5
+ORDER BY seq DESC LIMIT 2
+"""
+_MERGED_POINTS = """
+SELECT k.merged_line, MAX(k.merged_seq) FROM commits k
+JOIN commits m ON m.tenant = k.tenant AND m.line_id = k.merged_line AND m.seq = k.merged_seq
+              AND m.hash = k.merged_hash
+WHERE k.tenant = $1 AND k.line_id = $2 AND k.seq > $3 AND k.seq <= $4 AND k.merged_line IS NOT NULL
+GROUP BY k.merged_line
+"""
+_PIN = "INSERT INTO pins (tenant, line_id, seq, holder) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"
+_ADD_TAG = """
+INSERT INTO tags (tenant, line_id, label, seq, created_by, created_at, automatic, hash)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING
+"""
 
 
 class SqlLineStore:
@@ -145,18 +183,7 @@ class SqlLineStore:
         # The base is the line that holds the commit, so that pruning that line sees what a branch needs.
         origin = (await self.past(base.line_id, base.seq))[0].line_id
         added = await self._tx.changed(
-            """
-            INSERT INTO lines (tenant, line_id, seq, head, weight, next_expiry_at, trunk, base_line, base_seq)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $3) ON CONFLICT DO NOTHING
-            """,
-            self._tenant,
-            line_id,
-            base.seq,
-            base.hash,
-            weight,
-            next_expiry_at,
-            trunk_of(line_id),
-            origin,
+            _BRANCH, self._tenant, line_id, base.seq, base.hash, weight, next_expiry_at, trunk_of(line_id), origin
         )
         return added > 0
 
@@ -250,17 +277,7 @@ class SqlLineStore:
 
     async def _move_head(self, new: Head) -> None:
         await self._tx.run(
-            """
-            UPDATE lines SET seq = $1, head = $2, weight = $3, next_expiry_at = $4, step = $5
-            WHERE tenant = $6 AND line_id = $7
-            """,
-            new.seq,
-            new.hash,
-            new.weight,
-            new.next_expiry_at,
-            new.step,
-            self._tenant,
-            new.line_id,
+            _MOVE_HEAD, new.seq, new.hash, new.weight, new.next_expiry_at, new.step, self._tenant, new.line_id
         )
 
     async def set_next_expiry(self, line_id: str, next_expiry_at: int | None) -> None:
@@ -273,16 +290,7 @@ class SqlLineStore:
 
     async def last_incarnation(self, line_id: str, key: str) -> int:
         for commits in await self._ancestry(line_id):
-            row = await self._tx.one(
-                """
-                SELECT incarnation FROM changes WHERE tenant = $1 AND line_id = $2 AND key = $3 AND seq <= $4
-                ORDER BY seq DESC LIMIT 1
-                """,
-                self._tenant,
-                commits.line_id,
-                key,
-                commits.upto,
-            )
+            row = await self._tx.one(_LAST_INCARNATION, self._tenant, commits.line_id, key, commits.upto)
             if row is not None:
                 return int(row[0])
         return 0
@@ -291,17 +299,7 @@ class SqlLineStore:
         found: list[Version] = []
         for commits in await self._ancestry(line_id):
             rows = await self._tx.all(
-                _VERSION
-                + """
-                WHERE c.tenant = $1 AND c.line_id = $2 AND c.key = $3 AND c.incarnation = $4 AND c.seq <= $5
-                ORDER BY c.seq DESC LIMIT $6
-                """,
-                self._tenant,
-                commits.line_id,
-                key,
-                incarnation,
-                commits.upto,
-                limit - len(found),
+                _VERSIONS, self._tenant, commits.line_id, key, incarnation, commits.upto, limit - len(found)
             )
             found += map(version, rows)
             if len(found) == limit:
@@ -342,17 +340,7 @@ class SqlLineStore:
 
     async def latest(self, line_id: str, key: str, at: int) -> Version | None:
         for commits in await self.past(line_id, at):
-            row = await self._tx.one(
-                _VERSION
-                + """
-                WHERE c.tenant = $1 AND c.line_id = $2 AND c.key = $3 AND c.seq <= $4
-                ORDER BY c.seq DESC LIMIT 1
-                """,
-                self._tenant,
-                commits.line_id,
-                key,
-                commits.upto,
-            )
+            row = await self._tx.one(_LATEST, self._tenant, commits.line_id, key, commits.upto)
             if row is not None:
                 found = version(row)
                 return found if found.change.act is ChangeKind.WRITE else None
@@ -404,36 +392,14 @@ class SqlLineStore:
         lowest, highest = (bytes.fromhex(prefix.ljust(_HASH_DIGITS, digit)) for digit in "0f")
         found: list[StoredCommit] = []
         for commits in await self._ancestry(line_id):
-            rows = await self._tx.all(
-                """
-                SELECT seq FROM commits WHERE tenant = $1 AND line_id = $2 AND seq <= $3 AND hash >= $4 AND hash <= $5
-                ORDER BY seq DESC LIMIT 2
-                """,
-                self._tenant,
-                commits.line_id,
-                commits.upto,
-                lowest,
-                highest,
-            )
+            rows = await self._tx.all(_COMMITS_BY_HASH, self._tenant, commits.line_id, commits.upto, lowest, highest)
             for row in rows:
                 found += await self.log(commits.line_id, row[0], 1)
         return found[:2]
 
     async def merged_points(self, line_id: str, after: int, upto: int) -> Sequence[tuple[str, int]]:
         # A new branch may have the same name: the hash tells them apart.
-        rows = await self._tx.all(
-            """
-            SELECT k.merged_line, MAX(k.merged_seq) FROM commits k
-            JOIN commits m ON m.tenant = k.tenant AND m.line_id = k.merged_line AND m.seq = k.merged_seq
-                          AND m.hash = k.merged_hash
-            WHERE k.tenant = $1 AND k.line_id = $2 AND k.seq > $3 AND k.seq <= $4 AND k.merged_line IS NOT NULL
-            GROUP BY k.merged_line
-            """,
-            self._tenant,
-            line_id,
-            after,
-            upto,
-        )
+        rows = await self._tx.all(_MERGED_POINTS, self._tenant, line_id, after, upto)
         return [(row[0], row[1]) for row in rows]
 
     async def prune(self, line_id: str, key: str, keep: int) -> None:
@@ -445,13 +411,7 @@ class SqlLineStore:
     async def pin(self, line_id: str, seq: int, holder: str) -> None:
         # Pinned on the line that holds the commit, which may be the base of a branch.
         for commits in (await self.past(line_id, seq))[:1]:
-            await self._tx.run(
-                "INSERT INTO pins (tenant, line_id, seq, holder) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
-                self._tenant,
-                commits.line_id,
-                seq,
-                holder,
-            )
+            await self._tx.run(_PIN, self._tenant, commits.line_id, seq, holder)
 
     async def unpin(self, holder: str) -> None:
         await self._tx.run("DELETE FROM pins WHERE tenant = $1 AND holder = $2", self._tenant, holder)
@@ -467,10 +427,7 @@ class SqlLineStore:
     async def tag(self, line_id: str, tag: Tag) -> bool:
         commit = await self.commit_at(line_id, tag.seq)
         added = await self._tx.changed(
-            """
-            INSERT INTO tags (tenant, line_id, label, seq, created_by, created_at, automatic, hash)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING
-            """,
+            _ADD_TAG,
             self._tenant,
             line_id,
             tag.label,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.kernel.ports import Progress
+from weft.kernel.jobs import Progress
+from weft.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:
     from weft.storage.sql.database import Transaction
@@ -46,36 +48,23 @@ class RowLease:
         return await self._tx.changed(f"UPDATE {self._table} SET {changes}", *values)  # noqa: S608 - constants only
 
 
-class SqlJobStore:
+_ADD_JOB = """
+INSERT INTO jobs (tenant, job, cursor, lease_until, due_at, progress) VALUES ($1, $2, '', 0, 0, '')
+ON CONFLICT DO NOTHING
+"""
+_CLAIM = """
+UPDATE jobs SET holder = $1, lease_until = $2
+WHERE tenant = $3 AND job = $4 AND lease_until <= $5 AND due_at <= $6
+"""
+_SAVE = "UPDATE jobs SET cursor = $1, progress = $2 WHERE tenant = $3 AND job = $4"
+
+
+class SqlJobStore(SqlStore):
     """Jobs, as rows of one tenant."""
 
-    __slots__ = ("_tenant", "_tx")
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._tx = transaction
-        self._tenant = transaction.tenant
-
     async def claim(self, job: str, holder: str, now: int, until: int, *, due_by: int) -> Progress | None:
-        await self._tx.run(
-            """
-            INSERT INTO jobs (tenant, job, cursor, lease_until, due_at, progress) VALUES ($1, $2, '', 0, 0, '')
-            ON CONFLICT DO NOTHING
-            """,
-            self._tenant,
-            job,
-        )
-        claimed = await self._tx.changed(
-            """
-            UPDATE jobs SET holder = $1, lease_until = $2
-            WHERE tenant = $3 AND job = $4 AND lease_until <= $5 AND due_at <= $6
-            """,
-            holder,
-            until,
-            self._tenant,
-            job,
-            now,
-            due_by,
-        )
+        await self._tx.run(_ADD_JOB, self._tenant, job)
+        claimed = await self._tx.changed(_CLAIM, holder, until, self._tenant, job, now, due_by)
         return await self.progress(job) if claimed else None
 
     async def renew(self, job: str, holder: str, until: int) -> Progress | None:
@@ -83,13 +72,7 @@ class SqlJobStore:
         return await self.progress(job) if renewed else None
 
     async def save(self, job: str, progress: Progress) -> None:
-        await self._tx.run(
-            "UPDATE jobs SET cursor = $1, progress = $2 WHERE tenant = $3 AND job = $4",
-            progress.cursor,
-            progress.done,
-            self._tenant,
-            job,
-        )
+        await self._tx.run(_SAVE, progress.cursor, progress.done, self._tenant, job)
 
     async def release(self, job: str, due_at: int) -> None:
         await self._tx.run(
@@ -111,15 +94,14 @@ class SqlJobStore:
         return None if row is None else Progress(*row)
 
 
+_TENANTS_WITH_DUE = """
+SELECT tenants.tenant FROM tenants LEFT JOIN jobs j ON j.tenant = tenants.tenant AND j.job = $1
+WHERE j.job IS NULL OR (j.due_at <= $2 AND j.lease_until <= $2)
+ORDER BY tenants.tenant
+"""
+
+
 async def tenants_with_due(transaction: Transaction, job: str, now: int) -> list[str]:
     """Return the tenants for which a job is due or was never run, and not leased."""
-    rows = await transaction.all(
-        """
-        SELECT tenants.tenant FROM tenants LEFT JOIN jobs j ON j.tenant = tenants.tenant AND j.job = $1
-        WHERE j.job IS NULL OR (j.due_at <= $2 AND j.lease_until <= $2)
-        ORDER BY tenants.tenant
-        """,
-        job,
-        now,
-    )
+    rows = await transaction.all(_TENANTS_WITH_DUE, job, now)
     return [row[0] for row in rows]

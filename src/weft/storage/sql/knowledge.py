@@ -19,6 +19,7 @@ from weft.capabilities.knowledge.store import (
 )
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 from weft.storage.sql.collections import in_json
+from weft.storage.sql.database import SqlStore
 from weft.storage.sql.deferred_deletions import Deleted, SqlClearings
 from weft.storage.sql.jobs import RowLease
 from weft.storage.sql.knowledge_sources import erase_sources
@@ -48,50 +49,43 @@ _metadata = msgspec.json.Decoder(dict[str, Any])
 _READ_AT_ONCE = 1_000
 # A document may be large.
 _CLEARED_AT_ONCE = 100
+_SET_PLAN = """
+INSERT INTO tenant_plans (tenant, plan, since) VALUES ($1, $2, $3)
+ON CONFLICT (tenant) DO UPDATE SET plan = excluded.plan, since = excluded.since
+"""
 
 
-class SqlPlanStore:
+class SqlPlanStore(SqlStore):
     """The plan of one tenant."""
-
-    __slots__ = ("_tenant", "_tx")
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._tx = transaction
-        self._tenant = transaction.tenant
 
     async def plan(self) -> Plan | None:
         row = await self._tx.one("SELECT plan FROM tenant_plans WHERE tenant = $1", self._tenant)
         return None if row is None else row[0]
 
     async def set_plan(self, plan: Plan, now: int) -> None:
-        await self._tx.run(
-            """
-            INSERT INTO tenant_plans (tenant, plan, since) VALUES ($1, $2, $3)
-            ON CONFLICT (tenant) DO UPDATE SET plan = excluded.plan, since = excluded.since
-            """,
-            self._tenant,
-            plan,
-            now,
-        )
+        await self._tx.run(_SET_PLAN, self._tenant, plan, now)
 
 
-class SqlDomainStore:
+_ADD = """
+INSERT INTO domains (tenant, domain, description, clearance, agents, writers, chunking, importance,
+                     created_by, created_at, updated_at, documents, bytes, reindex_after, reindex_afresh)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+ON CONFLICT DO NOTHING RETURNING 1
+"""
+_UPDATE = """
+UPDATE domains SET description = $1, clearance = $2, agents = $3, writers = $4, chunking = $5,
+                   importance = $6, updated_at = $7, reindex_after = $8, reindex_afresh = $9
+WHERE tenant = $10 AND domain = $11
+"""
+_COUNT = "UPDATE domains SET documents = documents + $1, bytes = bytes + $2 WHERE tenant = $3 AND domain = $4"
+
+
+class SqlDomainStore(SqlStore):
     """Domains, as rows of one tenant."""
-
-    __slots__ = ("_tenant", "_tx")
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._tx = transaction
-        self._tenant = transaction.tenant
 
     async def add(self, domain: Domain) -> bool:
         row = await self._tx.one(
-            """
-            INSERT INTO domains (tenant, domain, description, clearance, agents, writers, chunking, importance,
-                                 created_by, created_at, updated_at, documents, bytes, reindex_after, reindex_afresh)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
-            ON CONFLICT DO NOTHING RETURNING 1
-            """,
+            _ADD,
             self._tenant,
             domain.domain,
             *_said(domain),
@@ -125,11 +119,7 @@ class SqlDomainStore:
 
     async def update(self, domain: Domain) -> None:
         await self._tx.run(
-            """
-            UPDATE domains SET description = $1, clearance = $2, agents = $3, writers = $4, chunking = $5,
-                               importance = $6, updated_at = $7, reindex_after = $8, reindex_afresh = $9
-            WHERE tenant = $10 AND domain = $11
-            """,
+            _UPDATE,
             *_said(domain),
             domain.updated_at,
             domain.reindex_after,
@@ -139,13 +129,7 @@ class SqlDomainStore:
         )
 
     async def count(self, domain: str, *, documents: int, size: int) -> None:
-        await self._tx.run(
-            "UPDATE domains SET documents = documents + $1, bytes = bytes + $2 WHERE tenant = $3 AND domain = $4",
-            documents,
-            size,
-            self._tenant,
-            domain,
-        )
+        await self._tx.run(_COUNT, documents, size, self._tenant, domain)
 
     async def reindexing(self) -> Sequence[str]:
         rows = await self._tx.all(
@@ -180,52 +164,108 @@ class SqlDomainStore:
         return len(rows) == _CLEARED_AT_ONCE
 
 
-class SqlDocumentStore:
+_PUT_DOCUMENT = """
+INSERT INTO documents (tenant, domain, document_id, version, content_version, digest, fingerprint, bytes,
+                       media_type, title, metadata, pinned, importance, timestamp, added_by, created_at,
+                       updated_at, queued_at, state, indexed_version, indexed_content, chunks, chunks_done,
+                       layout_hash, lease_until)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, 'pending', 0, 0, 0,
+        0, '', 0)
+ON CONFLICT (tenant, domain, document_id) DO UPDATE SET
+    version = excluded.version, content_version = excluded.content_version, digest = excluded.digest,
+    fingerprint = excluded.fingerprint, bytes = excluded.bytes, media_type = excluded.media_type,
+    title = excluded.title, metadata = excluded.metadata, pinned = excluded.pinned,
+    importance = excluded.importance, timestamp = excluded.timestamp, added_by = excluded.added_by,
+    updated_at = excluded.updated_at, queued_at = excluded.queued_at, state = 'pending', chunks_done = 0,
+    chunks_total = NULL, error = NULL, layout_hash = '', holder = NULL, lease_until = 0, attempts = 0
+"""
+_PUT_CONTENT = """
+INSERT INTO document_contents (tenant, domain, document_id, version, content) VALUES ($1, $2, $3, $4, $5)
+"""
+_DELETE_OLD_CONTENTS = """
+DELETE FROM document_contents
+WHERE tenant = $1 AND domain = $2 AND document_id = $3 AND version < $4 AND version <> $5
+"""
+_PAGE = _DOCUMENT + "WHERE tenant = $1 AND domain = $2 AND document_id > $3 ORDER BY document_id LIMIT $4"
+_PAGE_BY_STATE = f"""
+{_DOCUMENT}
+WHERE tenant = $1 AND domain = $2 AND state = $3 AND document_id > $4 ORDER BY document_id LIMIT $5
+"""
+_MATCHING = """
+SELECT document_id, indexed_metadata, indexed_type FROM documents
+WHERE tenant = $1 AND domain = $2 AND document_id > $3 AND indexed_version > 0
+ORDER BY document_id LIMIT $4
+"""
+_CONTENT = """
+SELECT content, text FROM document_contents
+WHERE tenant = $1 AND domain = $2 AND document_id = $3 AND version = $4
+"""
+_QUEUED = """
+SELECT domain, document_id, attempts FROM documents
+WHERE tenant = $1 AND state = 'pending' AND queued_at > 0 AND lease_until <= $2
+ORDER BY queued_at LIMIT $3
+"""
+_CLAIM = f"""
+{_DOCUMENT}
+WHERE tenant = $1 AND domain = $2 AND document_id = $3 AND state = 'pending' AND lease_until <= $4
+{{for_update_unless_locked}}
+"""
+_ADVANCE = """
+UPDATE documents SET chunks_done = $1, chunks_total = $2, layout_hash = $3, attempts = 0, incomplete = 1
+WHERE tenant = $4 AND domain = $5 AND document_id = $6
+"""
+_FINISH = """
+UPDATE documents SET state = 'indexed', indexed_version = $1, indexed_content = $2, indexed_at = $3,
+                     chunks = $4, chunks_done = $4, chunks_total = $4, media_type = $5, title = $6,
+                     indexed_type = $5, indexed_title = $6, indexed_metadata = metadata, text_bytes = $7,
+                     error = NULL, holder = NULL, lease_until = 0, attempts = 0, incomplete = 0
+WHERE tenant = $8 AND domain = $9 AND document_id = $10
+"""
+_PUT_TEXT = """
+UPDATE document_contents SET text = $1
+WHERE tenant = $2 AND domain = $3 AND document_id = $4 AND version = $5
+"""
+_FAIL = """
+UPDATE documents SET state = 'failed', error = $1, holder = NULL, lease_until = 0, attempts = 0,
+                     incomplete = 0
+WHERE tenant = $2 AND domain = $3 AND document_id = $4
+"""
+_LOCK_NEXT = """
+SELECT document_id FROM documents
+WHERE tenant = $1 AND domain = $2 AND document_id > $3 ORDER BY document_id LIMIT $4 {for_update}
+"""
+_REQUEUE = """
+UPDATE documents SET version = version + 1, state = 'pending', queued_at = $1, chunks_done = 0,
+                     chunks_total = NULL, error = NULL, layout_hash = '', holder = NULL, lease_until = 0,
+                     attempts = 0
+WHERE tenant = $2 AND domain = $3 AND document_id = $4
+"""
+_REQUEUED = """
+SELECT COUNT(*), COALESCE(SUM(chunks), 0) FROM documents
+WHERE tenant = $1 AND domain = $2 AND state = 'pending' AND version > content_version
+"""
+_FORGET_CONTENTS = """
+DELETE FROM document_contents
+WHERE tenant = $1 AND domain = $2 AND document_id = $3 AND version < $4
+"""
+
+
+class SqlDocumentStore(SqlStore):
     """Documents, as rows of one tenant."""
-
-    __slots__ = ("_tenant", "_tx")
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._tx = transaction
-        self._tenant = transaction.tenant
 
     async def put(self, document: Document, content: bytes, now: int) -> None:
         await self._tx.run(
-            """
-            INSERT INTO documents (tenant, domain, document_id, version, content_version, digest, fingerprint, bytes,
-                                   media_type, title, metadata, pinned, importance, timestamp, added_by, created_at,
-                                   updated_at, queued_at, state, indexed_version, indexed_content, chunks, chunks_done,
-                                   layout_hash, lease_until)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, 'pending', 0, 0, 0,
-                    0, '', 0)
-            ON CONFLICT (tenant, domain, document_id) DO UPDATE SET
-                version = excluded.version, content_version = excluded.content_version, digest = excluded.digest,
-                fingerprint = excluded.fingerprint, bytes = excluded.bytes, media_type = excluded.media_type,
-                title = excluded.title, metadata = excluded.metadata, pinned = excluded.pinned,
-                importance = excluded.importance, timestamp = excluded.timestamp, added_by = excluded.added_by,
-                updated_at = excluded.updated_at, queued_at = excluded.queued_at, state = 'pending', chunks_done = 0,
-                chunks_total = NULL, error = NULL, layout_hash = '', holder = NULL, lease_until = 0, attempts = 0
-            """,
+            _PUT_DOCUMENT,
             self._tenant,
             *(_value(getattr(document, name)) for name in _DOCUMENT_FIELDS[:_PUT_FIELDS]),
             now,
         )
         await self._tx.run(
-            """
-            INSERT INTO document_contents (tenant, domain, document_id, version, content) VALUES ($1, $2, $3, $4, $5)
-            """,
-            self._tenant,
-            document.domain,
-            document.document_id,
-            document.content_version,
-            content,
+            _PUT_CONTENT, self._tenant, document.domain, document.document_id, document.content_version, content
         )
         # What nobody will index any more.
         await self._tx.run(
-            """
-            DELETE FROM document_contents
-            WHERE tenant = $1 AND domain = $2 AND document_id = $3 AND version < $4 AND version <> $5
-            """,
+            _DELETE_OLD_CONTENTS,
             self._tenant,
             document.domain,
             document.document_id,
@@ -259,42 +299,16 @@ class SqlDocumentStore:
 
     async def page(self, domain: str, state: DocumentState | None, after: str, limit: int) -> Sequence[Document]:
         if state is None:
-            rows = await self._tx.all(
-                _DOCUMENT + "WHERE tenant = $1 AND domain = $2 AND document_id > $3 ORDER BY document_id LIMIT $4",
-                self._tenant,
-                domain,
-                after,
-                limit,
-            )
+            rows = await self._tx.all(_PAGE, self._tenant, domain, after, limit)
         else:
-            rows = await self._tx.all(
-                _DOCUMENT
-                + """
-                WHERE tenant = $1 AND domain = $2 AND state = $3 AND document_id > $4 ORDER BY document_id LIMIT $5
-                """,
-                self._tenant,
-                domain,
-                state,
-                after,
-                limit,
-            )
+            rows = await self._tx.all(_PAGE_BY_STATE, self._tenant, domain, state, after, limit)
         return [_document(row) for row in rows]
 
     async def matching(self, domain: str, metadata: Mapping[str, object], media_types: Sequence[str]) -> Sequence[str]:
         found: list[str] = []
         after = ""
         while True:
-            rows = await self._tx.all(
-                """
-                SELECT document_id, indexed_metadata, indexed_type FROM documents
-                WHERE tenant = $1 AND domain = $2 AND document_id > $3 AND indexed_version > 0
-                ORDER BY document_id LIMIT $4
-                """,
-                self._tenant,
-                domain,
-                after,
-                _READ_AT_ONCE,
-            )
+            rows = await self._tx.all(_MATCHING, self._tenant, domain, after, _READ_AT_ONCE)
             found += [row[0] for row in rows if _says(row[1], metadata) and (not media_types or row[2] in media_types)]
             if len(rows) < _READ_AT_ONCE:
                 return found
@@ -313,16 +327,7 @@ class SqlDocumentStore:
         return [IncompleteDocument(*row) for row in rows]
 
     async def content(self, domain: str, document_id: str, version: int) -> StoredContent | None:
-        row = await self._tx.one(
-            """
-            SELECT content, text FROM document_contents
-            WHERE tenant = $1 AND domain = $2 AND document_id = $3 AND version = $4
-            """,
-            self._tenant,
-            domain,
-            document_id,
-            version,
-        )
+        row = await self._tx.one(_CONTENT, self._tenant, domain, document_id, version)
         return None if row is None else StoredContent(*row)
 
     async def delete(self, domain: str, document_id: str) -> None:
@@ -335,30 +340,11 @@ class SqlDocumentStore:
         await self._forget_contents(domain, document_id, before=2**62)
 
     async def queued(self, now: int, limit: int) -> Sequence[QueuedDocument]:
-        rows = await self._tx.all(
-            """
-            SELECT domain, document_id, attempts FROM documents
-            WHERE tenant = $1 AND state = 'pending' AND queued_at > 0 AND lease_until <= $2
-            ORDER BY queued_at LIMIT $3
-            """,
-            self._tenant,
-            now,
-            limit,
-        )
+        rows = await self._tx.all(_QUEUED, self._tenant, now, limit)
         return [QueuedDocument(*row) for row in rows]
 
     async def claim(self, domain: str, document_id: str, holder: str, now: int, until: int) -> LeasedDocument | None:
-        row = await self._tx.one(
-            _DOCUMENT
-            + """
-            WHERE tenant = $1 AND domain = $2 AND document_id = $3 AND state = 'pending' AND lease_until <= $4
-            {for_update_unless_locked}
-            """,
-            self._tenant,
-            domain,
-            document_id,
-            now,
-        )
+        row = await self._tx.one(_CLAIM, self._tenant, domain, document_id, now)
         if row is None:
             return None
         lease = RowLease(self._tx, "documents", domain=domain, document_id=document_id)
@@ -381,28 +367,11 @@ class SqlDocumentStore:
         await lease.release(holder, rests_until, also=", attempts = 0")
 
     async def advance(self, domain: str, document_id: str, *, done: int, total: int, layout_hash: str) -> None:
-        await self._tx.run(
-            """
-            UPDATE documents SET chunks_done = $1, chunks_total = $2, layout_hash = $3, attempts = 0, incomplete = 1
-            WHERE tenant = $4 AND domain = $5 AND document_id = $6
-            """,
-            done,
-            total,
-            layout_hash,
-            self._tenant,
-            domain,
-            document_id,
-        )
+        await self._tx.run(_ADVANCE, done, total, layout_hash, self._tenant, domain, document_id)
 
     async def finish(self, document: Document, text: bytes | None) -> None:
         await self._tx.run(
-            """
-            UPDATE documents SET state = 'indexed', indexed_version = $1, indexed_content = $2, indexed_at = $3,
-                                 chunks = $4, chunks_done = $4, chunks_total = $4, media_type = $5, title = $6,
-                                 indexed_type = $5, indexed_title = $6, indexed_metadata = metadata, text_bytes = $7,
-                                 error = NULL, holder = NULL, lease_until = 0, attempts = 0, incomplete = 0
-            WHERE tenant = $8 AND domain = $9 AND document_id = $10
-            """,
+            _FINISH,
             document.version,
             document.content_version,
             document.indexed_at,
@@ -415,62 +384,20 @@ class SqlDocumentStore:
             document.document_id,
         )
         await self._tx.run(
-            """
-            UPDATE document_contents SET text = $1
-            WHERE tenant = $2 AND domain = $3 AND document_id = $4 AND version = $5
-            """,
-            text,
-            self._tenant,
-            document.domain,
-            document.document_id,
-            document.content_version,
+            _PUT_TEXT, text, self._tenant, document.domain, document.document_id, document.content_version
         )
         await self._forget_contents(document.domain, document.document_id, before=document.content_version)
 
     async def fail(self, domain: str, document_id: str, reason: str) -> None:
-        await self._tx.run(
-            """
-            UPDATE documents SET state = 'failed', error = $1, holder = NULL, lease_until = 0, attempts = 0,
-                                 incomplete = 0
-            WHERE tenant = $2 AND domain = $3 AND document_id = $4
-            """,
-            reason,
-            self._tenant,
-            domain,
-            document_id,
-        )
+        await self._tx.run(_FAIL, reason, self._tenant, domain, document_id)
 
     async def requeue(self, domain: str, after: str, limit: int, now: int) -> str | None:
-        rows = await self._tx.all(
-            """
-            SELECT document_id FROM documents
-            WHERE tenant = $1 AND domain = $2 AND document_id > $3 ORDER BY document_id LIMIT $4 {for_update}
-            """,
-            self._tenant,
-            domain,
-            after,
-            limit,
-        )
-        await self._tx.many(
-            """
-            UPDATE documents SET version = version + 1, state = 'pending', queued_at = $1, chunks_done = 0,
-                                 chunks_total = NULL, error = NULL, layout_hash = '', holder = NULL, lease_until = 0,
-                                 attempts = 0
-            WHERE tenant = $2 AND domain = $3 AND document_id = $4
-            """,
-            [(now, self._tenant, domain, row[0]) for row in rows],
-        )
+        rows = await self._tx.all(_LOCK_NEXT, self._tenant, domain, after, limit)
+        await self._tx.many(_REQUEUE, [(now, self._tenant, domain, row[0]) for row in rows])
         return rows[-1][0] if rows else None
 
     async def requeued(self, domain: str) -> Requeued:
-        row = await self._tx.one(
-            """
-            SELECT COUNT(*), COALESCE(SUM(chunks), 0) FROM documents
-            WHERE tenant = $1 AND domain = $2 AND state = 'pending' AND version > content_version
-            """,
-            self._tenant,
-            domain,
-        )
+        row = await self._tx.one(_REQUEUED, self._tenant, domain)
         assert row is not None  # noqa: S101 - a count always has its row
         return Requeued(int(row[0]), int(row[1]))
 
@@ -493,33 +420,22 @@ class SqlDocumentStore:
         return 0 if row is None else int(row[0])
 
     async def _forget_contents(self, domain: str, document_id: str, *, before: int) -> None:
-        await self._tx.run(
-            """
-            DELETE FROM document_contents
-            WHERE tenant = $1 AND domain = $2 AND document_id = $3 AND version < $4
-            """,
-            self._tenant,
-            domain,
-            document_id,
-            before,
-        )
+        await self._tx.run(_FORGET_CONTENTS, self._tenant, domain, document_id, before)
 
 
 # Those that are written when a document is put: all up to the time of the last change.
 _PUT_FIELDS = _DOCUMENT_FIELDS.index("updated_at") + 1
+_TENANTS_WITH_PENDING = """
+SELECT tenant FROM documents WHERE state = 'pending' AND tenant > $1 AND queued_at > 0
+ORDER BY tenant LIMIT 1
+"""
 
 
 async def tenants_with_pending(transaction: Transaction) -> list[str]:
     """Return the tenants with documents to index: one index lookup per tenant, however many documents there are."""
     found: list[str] = []
     while True:
-        row = await transaction.one(
-            """
-            SELECT tenant FROM documents WHERE state = 'pending' AND tenant > $1 AND queued_at > 0
-            ORDER BY tenant LIMIT 1
-            """,
-            found[-1] if found else "",
-        )
+        row = await transaction.one(_TENANTS_WITH_PENDING, found[-1] if found else "")
         if row is None:
             return found
         found.append(row[0])
@@ -537,17 +453,16 @@ async def documents_pending(transaction: Transaction) -> int:
     return 0 if row is None else int(row[0])
 
 
+_RELEASE_ALL = """
+UPDATE documents SET holder = NULL, lease_until = 0, attempts = 0
+WHERE tenant = $1 AND state = 'pending' AND queued_at > 0 AND holder = $2
+"""
+
+
 async def release_all(transaction: Transaction, holder: str) -> None:
     """Release every document that a process has claimed."""
     for tenant in await tenants_with_pending(transaction):
-        await transaction.run(
-            """
-            UPDATE documents SET holder = NULL, lease_until = 0, attempts = 0
-            WHERE tenant = $1 AND state = 'pending' AND queued_at > 0 AND holder = $2
-            """,
-            tenant,
-            holder,
-        )
+        await transaction.run(_RELEASE_ALL, tenant, holder)
 
 
 def _said(domain: Domain) -> tuple[Value, ...]:

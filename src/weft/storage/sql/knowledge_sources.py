@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from weft.capabilities.knowledge.sources.model import Source, SyncCounts, SyncedFile
+from weft.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,28 +26,44 @@ _patterns = msgspec.json.Decoder(tuple[str, ...]).decode
 _decode_counts = msgspec.json.Decoder(SyncCounts).decode
 # A modification time that no file has.
 _NEVER = -1
+_ADD = """
+INSERT INTO knowledge_sources (tenant, source_id, domain, kind, location, prefix, include, exclude,
+                               every_seconds, watch, secret, token_digest, principal_id, created_at,
+                               enabled, error, requested, due_at, synced_at, failures, validator, last_sync)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)
+"""
+_UPDATE = """
+UPDATE knowledge_sources SET include = $1, exclude = $2, every_seconds = $3, watch = $4, enabled = $5,
+                             error = $6, requested = $7, due_at = $8, synced_at = $9, failures = $10,
+                             validator = $11, last_sync = $12
+WHERE tenant = $13 AND source_id = $14
+"""
+_FILES = """
+SELECT document_id, size, changed_at, digest, error FROM knowledge_source_files
+WHERE tenant = $1 AND source_id = $2 ORDER BY document_id
+"""
+_FILE = """
+SELECT document_id, size, changed_at, digest, error FROM knowledge_source_files
+WHERE tenant = $1 AND source_id = $2 AND document_id = $3
+"""
+_PUT_FILE = """
+INSERT INTO knowledge_source_files (tenant, source_id, document_id, size, changed_at, digest, error)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (tenant, source_id, document_id) DO UPDATE SET
+    size = excluded.size, changed_at = excluded.changed_at, digest = excluded.digest, error = excluded.error
+"""
+_PUT_CALL = """
+INSERT INTO knowledge_hook_calls (tenant, source_id, call_id, signed_at, answer) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (tenant, source_id, call_id) DO UPDATE SET signed_at = excluded.signed_at
+WHERE excluded.signed_at > knowledge_hook_calls.signed_at
+"""
 
 
-class SqlSourceStore:
+class SqlSourceStore(SqlStore):
     """Knowledge sources of one tenant."""
 
-    __slots__ = ("_tenant", "_tx")
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._tx = transaction
-        self._tenant = transaction.tenant
-
     async def add(self, source: Source) -> None:
-        await self._tx.run(
-            """
-            INSERT INTO knowledge_sources (tenant, source_id, domain, kind, location, prefix, include, exclude,
-                                           every_seconds, watch, secret, token_digest, principal_id, created_at,
-                                           enabled, error, requested, due_at, synced_at, failures, validator, last_sync)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)
-            """,
-            self._tenant,
-            *_values(source),
-        )
+        await self._tx.run(_ADD, self._tenant, *_values(source))
 
     async def find(self, source_id: str) -> Source | None:
         row = await self._tx.one(_SOURCE + "WHERE tenant = $1 AND source_id = $2", self._tenant, source_id)
@@ -68,59 +85,22 @@ class SqlSourceStore:
 
     async def update(self, source: Source) -> None:
         values = dict(zip(_FIELDS, _values(source), strict=True))
-        await self._tx.run(
-            """
-            UPDATE knowledge_sources SET include = $1, exclude = $2, every_seconds = $3, watch = $4, enabled = $5,
-                                         error = $6, requested = $7, due_at = $8, synced_at = $9, failures = $10,
-                                         validator = $11, last_sync = $12
-            WHERE tenant = $13 AND source_id = $14
-            """,
-            *(values[name] for name in _MUTABLE_FIELDS),
-            self._tenant,
-            source.source_id,
-        )
+        await self._tx.run(_UPDATE, *(values[name] for name in _MUTABLE_FIELDS), self._tenant, source.source_id)
 
     async def delete(self, source_id: str) -> None:
         await _erase(self._tx, source_id)
 
     async def files(self, source_id: str) -> Mapping[str, SyncedFile]:
-        rows = await self._tx.all(
-            """
-            SELECT document_id, size, changed_at, digest, error FROM knowledge_source_files
-            WHERE tenant = $1 AND source_id = $2 ORDER BY document_id
-            """,
-            self._tenant,
-            source_id,
-        )
+        rows = await self._tx.all(_FILES, self._tenant, source_id)
         return {row[0]: SyncedFile(*row) for row in rows}
 
     async def file(self, source_id: str, document_id: str) -> SyncedFile | None:
-        row = await self._tx.one(
-            """
-            SELECT document_id, size, changed_at, digest, error FROM knowledge_source_files
-            WHERE tenant = $1 AND source_id = $2 AND document_id = $3
-            """,
-            self._tenant,
-            source_id,
-            document_id,
-        )
+        row = await self._tx.one(_FILE, self._tenant, source_id, document_id)
         return None if row is None else SyncedFile(*row)
 
     async def put_file(self, source_id: str, file: SyncedFile) -> None:
         await self._tx.run(
-            """
-            INSERT INTO knowledge_source_files (tenant, source_id, document_id, size, changed_at, digest, error)
-            VALUES ($1, $2, $3, $4, $5, $6, $7)
-            ON CONFLICT (tenant, source_id, document_id) DO UPDATE SET
-                size = excluded.size, changed_at = excluded.changed_at, digest = excluded.digest, error = excluded.error
-            """,
-            self._tenant,
-            source_id,
-            file.document_id,
-            file.size,
-            file.changed_at,
-            file.digest,
-            file.error,
+            _PUT_FILE, self._tenant, source_id, file.document_id, file.size, file.changed_at, file.digest, file.error
         )
 
     async def delete_file(self, source_id: str, document_id: str) -> None:
@@ -149,18 +129,7 @@ class SqlSourceStore:
         return None if row is None else str(row[0])
 
     async def put_call(self, source_id: str, call: SignedCall, answer: str) -> None:
-        await self._tx.run(
-            """
-            INSERT INTO knowledge_hook_calls (tenant, source_id, call_id, signed_at, answer) VALUES ($1, $2, $3, $4, $5)
-            ON CONFLICT (tenant, source_id, call_id) DO UPDATE SET signed_at = excluded.signed_at
-            WHERE excluded.signed_at > knowledge_hook_calls.signed_at
-            """,
-            self._tenant,
-            source_id,
-            call.call_id,
-            call.at,
-            answer,
-        )
+        await self._tx.run(_PUT_CALL, self._tenant, source_id, call.call_id, call.at, answer)
 
     async def delete_calls(self, source_id: str, before: int) -> None:
         await self._tx.run(

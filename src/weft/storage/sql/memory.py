@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from weft.capabilities.memory.model import MemoryEntry, MemoryEntryWithValue, MemoryScope, MemoryUsage, ScopeSize
 from weft.storage.sql.blob_codec import text_of
 from weft.storage.sql.blobs import SqlBlobs
+from weft.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,28 +24,67 @@ SELECT {_COLUMNS}, b.content FROM memory_entries e JOIN blobs b ON b.tenant = e.
 """  # noqa: S608 - our own column names
 _USAGE = "SELECT weight, expired FROM memory_owners WHERE tenant = $1 AND principal_id = $2 "
 _NO_USAGE = MemoryUsage(0, 0)
+_LOCK = """
+INSERT INTO memory_owners (tenant, principal_id, weight, expired) VALUES ($1, $2, 0, 0)
+ON CONFLICT DO NOTHING
+"""
+_ADJUST = """
+UPDATE memory_owners SET weight = weight + $1, expired = expired + $2
+WHERE tenant = $3 AND principal_id = $4
+"""
+_GET = _ENTRY + "WHERE e.tenant = $1 AND e.principal_id = $2 AND e.session_id = $3 AND e.key = $4"
+_READ = _WITH_VALUE + "WHERE e.tenant = $1 AND e.principal_id = $2 AND e.session_id = $3 AND e.key = $4"
+_PUT = """
+INSERT INTO memory_entries (tenant, principal_id, session_id, key, incarnation, version, blob_hash,
+size, weight,
+                            metadata, created_at, updated_at, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+ON CONFLICT (tenant, principal_id, session_id, key) DO UPDATE SET
+    incarnation = excluded.incarnation, version = excluded.version, blob_hash = excluded.blob_hash,
+    size = excluded.size,
+    weight = excluded.weight, metadata = excluded.metadata, created_at = excluded.created_at,
+    updated_at = excluded.updated_at, expires_at = excluded.expires_at
+"""
+_REMOVE = "DELETE FROM memory_entries WHERE tenant = $1 AND principal_id = $2 AND session_id = $3 AND key = $4"
+_PAGE = f"""
+{_ENTRY}
+WHERE e.tenant = $1 AND e.principal_id = $2 AND e.session_id = $3 AND e.key >= $4 AND e.key < $5
+  AND (e.expires_at IS NULL OR e.expires_at > $6)
+ORDER BY e.key LIMIT $7
+"""
+_PAGE_OF_ALL = f"""
+{_ENTRY}
+WHERE e.tenant = $1 AND e.principal_id = $2 AND (e.session_id, e.key) > ($3, $4)
+  AND e.key >= $5 AND e.key < $6 AND (e.expires_at IS NULL OR e.expires_at > $7)
+ORDER BY e.session_id, e.key LIMIT $8
+"""
+_SIZES = """
+SELECT session_id, COUNT(*) FROM memory_entries
+WHERE tenant = $1 AND principal_id = $2 AND (expires_at IS NULL OR expires_at > $3)
+GROUP BY session_id ORDER BY session_id
+"""
+_EXPIRED = f"""
+{_ENTRY}
+WHERE e.tenant = $1 AND e.principal_id = $2 AND e.session_id = $3 AND e.expires_at <= $4
+ORDER BY e.expires_at LIMIT $5
+"""
+_NEXT_EXPIRY = """
+SELECT MIN(expires_at) FROM memory_entries
+WHERE tenant = $1 AND principal_id = $2 AND session_id = $3 AND expires_at IS NOT NULL
+"""
+_EXPIRED_USAGE = """
+SELECT CAST(COALESCE(SUM(weight), 0) AS {bigint}), COUNT(*) FROM memory_entries
+WHERE tenant = $1 AND principal_id = $2 AND expires_at <= $3
+"""
 
 
-class SqlMemoryStore:
+class SqlMemoryStore(SqlStore):
     """Memory entries of one tenant."""
-
-    __slots__ = ("_tenant", "_tx")
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._tx = transaction
-        self._tenant = transaction.tenant
 
     async def lock(self, owner: str) -> MemoryUsage:
         row = await self._tx.one(_USAGE + "{for_update}", self._tenant, owner)
         if row is None:
-            await self._tx.run(
-                """
-                INSERT INTO memory_owners (tenant, principal_id, weight, expired) VALUES ($1, $2, 0, 0)
-                ON CONFLICT DO NOTHING
-                """,
-                self._tenant,
-                owner,
-            )
+            await self._tx.run(_LOCK, self._tenant, owner)
             row = await self._tx.one(_USAGE + "{for_update}", self._tenant, owner)
         return _NO_USAGE if row is None else MemoryUsage(*row)
 
@@ -53,16 +93,7 @@ class SqlMemoryStore:
         return _NO_USAGE if row is None else MemoryUsage(*row)
 
     async def adjust(self, owner: str, weight_change: int, expired: int) -> None:
-        await self._tx.run(
-            """
-            UPDATE memory_owners SET weight = weight + $1, expired = expired + $2
-            WHERE tenant = $3 AND principal_id = $4
-            """,
-            weight_change,
-            expired,
-            self._tenant,
-            owner,
-        )
+        await self._tx.run(_ADJUST, weight_change, expired, self._tenant, owner)
 
     async def add_scope(self, scope: MemoryScope) -> None:
         if scope.session_id is not None:
@@ -74,23 +105,11 @@ class SqlMemoryStore:
             )
 
     async def get(self, scope: MemoryScope, key: str) -> MemoryEntry | None:
-        row = await self._tx.one(
-            _ENTRY + "WHERE e.tenant = $1 AND e.principal_id = $2 AND e.session_id = $3 AND e.key = $4",
-            self._tenant,
-            scope.owner,
-            scope.session_id or "",
-            key.encode(),
-        )
+        row = await self._tx.one(_GET, self._tenant, scope.owner, scope.session_id or "", key.encode())
         return None if row is None else _entry(row)
 
     async def read(self, scope: MemoryScope, key: str) -> MemoryEntryWithValue | None:
-        row = await self._tx.one(
-            _WITH_VALUE + "WHERE e.tenant = $1 AND e.principal_id = $2 AND e.session_id = $3 AND e.key = $4",
-            self._tenant,
-            scope.owner,
-            scope.session_id or "",
-            key.encode(),
-        )
+        row = await self._tx.one(_READ, self._tenant, scope.owner, scope.session_id or "", key.encode())
         return None if row is None else MemoryEntryWithValue(_entry(row), text_of(row[10]))
 
     async def values(self, blob_hashes: Iterable[bytes]) -> Mapping[bytes, str]:
@@ -98,17 +117,7 @@ class SqlMemoryStore:
 
     async def put(self, scope: MemoryScope, entry: MemoryEntry) -> None:
         await self._tx.run(
-            """
-            INSERT INTO memory_entries (tenant, principal_id, session_id, key, incarnation, version, blob_hash,
-            size, weight,
-                                        metadata, created_at, updated_at, expires_at)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-            ON CONFLICT (tenant, principal_id, session_id, key) DO UPDATE SET
-                incarnation = excluded.incarnation, version = excluded.version, blob_hash = excluded.blob_hash,
-                size = excluded.size,
-                weight = excluded.weight, metadata = excluded.metadata, created_at = excluded.created_at,
-                updated_at = excluded.updated_at, expires_at = excluded.expires_at
-            """,
+            _PUT,
             self._tenant,
             scope.owner,
             scope.session_id or "",
@@ -125,29 +134,11 @@ class SqlMemoryStore:
         )
 
     async def remove(self, scope: MemoryScope, key: str) -> None:
-        await self._tx.run(
-            "DELETE FROM memory_entries WHERE tenant = $1 AND principal_id = $2 AND session_id = $3 AND key = $4",
-            self._tenant,
-            scope.owner,
-            scope.session_id or "",
-            key.encode(),
-        )
+        await self._tx.run(_REMOVE, self._tenant, scope.owner, scope.session_id or "", key.encode())
 
     async def page(self, scope: MemoryScope, keys: KeyRange, now: int, limit: int) -> Sequence[MemoryEntry]:
         rows = await self._tx.all(
-            _ENTRY
-            + """
-            WHERE e.tenant = $1 AND e.principal_id = $2 AND e.session_id = $3 AND e.key >= $4 AND e.key < $5
-              AND (e.expires_at IS NULL OR e.expires_at > $6)
-            ORDER BY e.key LIMIT $7
-            """,
-            self._tenant,
-            scope.owner,
-            scope.session_id or "",
-            keys.first.encode(),
-            keys.end.encode(),
-            now,
-            limit,
+            _PAGE, self._tenant, scope.owner, scope.session_id or "", keys.first.encode(), keys.end.encode(), now, limit
         )
         return [_entry(row) for row in rows]
 
@@ -155,12 +146,7 @@ class SqlMemoryStore:
         self, owner: str, after: MemoryCursor, keys: KeyRange, now: int, limit: int
     ) -> Sequence[MemoryEntry]:
         rows = await self._tx.all(
-            _ENTRY
-            + """
-            WHERE e.tenant = $1 AND e.principal_id = $2 AND (e.session_id, e.key) > ($3, $4)
-              AND e.key >= $5 AND e.key < $6 AND (e.expires_at IS NULL OR e.expires_at > $7)
-            ORDER BY e.session_id, e.key LIMIT $8
-            """,
+            _PAGE_OF_ALL,
             self._tenant,
             owner,
             after.session_id or "",
@@ -173,55 +159,19 @@ class SqlMemoryStore:
         return [_entry(row) for row in rows]
 
     async def sizes(self, owner: str, now: int) -> Sequence[ScopeSize]:
-        rows = await self._tx.all(
-            """
-            SELECT session_id, COUNT(*) FROM memory_entries
-            WHERE tenant = $1 AND principal_id = $2 AND (expires_at IS NULL OR expires_at > $3)
-            GROUP BY session_id ORDER BY session_id
-            """,
-            self._tenant,
-            owner,
-            now,
-        )
+        rows = await self._tx.all(_SIZES, self._tenant, owner, now)
         return [ScopeSize(session_id or None, entries) for session_id, entries in rows]
 
     async def expired(self, scope: MemoryScope, now: int, limit: int) -> Sequence[MemoryEntry]:
-        rows = await self._tx.all(
-            _ENTRY
-            + """
-            WHERE e.tenant = $1 AND e.principal_id = $2 AND e.session_id = $3 AND e.expires_at <= $4
-            ORDER BY e.expires_at LIMIT $5
-            """,
-            self._tenant,
-            scope.owner,
-            scope.session_id or "",
-            now,
-            limit,
-        )
+        rows = await self._tx.all(_EXPIRED, self._tenant, scope.owner, scope.session_id or "", now, limit)
         return [_entry(row) for row in rows]
 
     async def next_expiry(self, scope: MemoryScope) -> int | None:
-        row = await self._tx.one(
-            """
-            SELECT MIN(expires_at) FROM memory_entries
-            WHERE tenant = $1 AND principal_id = $2 AND session_id = $3 AND expires_at IS NOT NULL
-            """,
-            self._tenant,
-            scope.owner,
-            scope.session_id or "",
-        )
+        row = await self._tx.one(_NEXT_EXPIRY, self._tenant, scope.owner, scope.session_id or "")
         return None if row is None else row[0]
 
     async def expired_usage(self, owner: str, now: int) -> MemoryUsage:
-        row = await self._tx.one(
-            """
-            SELECT CAST(COALESCE(SUM(weight), 0) AS {bigint}), COUNT(*) FROM memory_entries
-            WHERE tenant = $1 AND principal_id = $2 AND expires_at <= $3
-            """,
-            self._tenant,
-            owner,
-            now,
-        )
+        row = await self._tx.one(_EXPIRED_USAGE, self._tenant, owner, now)
         return _NO_USAGE if row is None else MemoryUsage(*row)
 
 
@@ -235,18 +185,16 @@ async def memories_of(transaction: Transaction, session_id: str) -> list[MemoryS
     return [MemoryScope(row[0], session_id) for row in rows]
 
 
+_WEIGHT_OF_SESSION = """
+SELECT CAST(COALESCE(SUM(weight), 0) AS {bigint}) FROM memory_entries
+WHERE tenant = $1 AND principal_id = $2 AND session_id = $3
+"""
+
+
 async def erase_memories(transaction: Transaction, session_id: str) -> None:
     """Delete all memory of a session, and subtract it from the usage of its owners."""
     for scope in await memories_of(transaction, session_id):
-        removed = await transaction.one(
-            """
-            SELECT CAST(COALESCE(SUM(weight), 0) AS {bigint}) FROM memory_entries
-            WHERE tenant = $1 AND principal_id = $2 AND session_id = $3
-            """,
-            transaction.tenant,
-            scope.owner,
-            session_id,
-        )
+        removed = await transaction.one(_WEIGHT_OF_SESSION, transaction.tenant, scope.owner, session_id)
         await SqlMemoryStore(transaction).adjust(scope.owner, -(removed[0] if removed else 0), 0)
         await transaction.run(
             "DELETE FROM memory_entries WHERE tenant = $1 AND principal_id = $2 AND session_id = $3",

@@ -7,13 +7,14 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from weft.capabilities.messages.model import LAST, AudienceCount, Message
+from weft.storage.sql.database import SqlStore
 from weft.storage.sql.session_index import take_off_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.capabilities.messages.model import Excerpt, TranscriptRange
-    from weft.storage.sql.database import Row, Transaction, Value
+    from weft.storage.sql.database import Row, Value
 
 _MESSAGE = """
 SELECT m.message_id, m.audience, m.visibility, m.sender, m.sender_type, m.recipient_id, m.message_type, m.category,
@@ -87,16 +88,32 @@ INSERT INTO messages (tenant, session_id, message_id, audience, visibility, send
                       recipient_id, message_type, category, parent_id, sent_at, content, metadata, author)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 """
+_AUDIENCE_COUNTS = """
+SELECT audience, messages, stamp FROM message_audiences
+WHERE tenant = $1 AND session_id = $2 AND audience IN ($3, $4, $5, $6) ORDER BY audience
+"""
+_FIRST_SINCE = """
+SELECT message_id FROM messages WHERE tenant = $1 AND session_id = $2 AND sent_at >= $3
+ORDER BY sent_at, message_id LIMIT 1
+"""
+_LAST_UNTIL = """
+SELECT message_id FROM messages WHERE tenant = $1 AND session_id = $2 AND sent_at <= $3
+ORDER BY sent_at DESC, message_id DESC LIMIT 1
+"""
+_CHANGE_AUDIENCE = """
+UPDATE messages SET visibility = $1, audience = $2
+WHERE tenant = $3 AND session_id = $4 AND message_id = $5
+"""
+_COUNT = """
+INSERT INTO message_audiences (tenant, session_id, audience, messages, stamp) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (tenant, session_id, audience) DO UPDATE SET
+    messages = message_audiences.messages + excluded.messages
+"""
+_RESTAMP = "UPDATE message_audiences SET stamp = $1 WHERE tenant = $2 AND session_id = $3 AND audience = $4"
 
 
-class SqlMessageStore:
+class SqlMessageStore(SqlStore):
     """SQL implementation of MessageStore."""
-
-    __slots__ = ("_tenant", "_tx")
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._tx = transaction
-        self._tenant = transaction.tenant
 
     async def add(self, session_id: str, message: Message) -> None:
         await self._tx.run(_MOVE_ON, message.message_id, message.sent_at, self._tenant, session_id)
@@ -177,36 +194,12 @@ class SqlMessageStore:
         return [_message(row) for row in rows]
 
     async def audience_counts(self, session_id: str, audiences: Sequence[str]) -> Sequence[AudienceCount]:
-        rows = await self._tx.all(
-            """
-            SELECT audience, messages, stamp FROM message_audiences
-            WHERE tenant = $1 AND session_id = $2 AND audience IN ($3, $4, $5, $6) ORDER BY audience
-            """,
-            self._tenant,
-            session_id,
-            *_four(audiences),
-        )
+        rows = await self._tx.all(_AUDIENCE_COUNTS, self._tenant, session_id, *_four(audiences))
         return [AudienceCount(*row) for row in rows]
 
     async def between(self, session_id: str, start: int, end: int) -> tuple[int, int]:
-        first = await self._tx.one(
-            """
-            SELECT message_id FROM messages WHERE tenant = $1 AND session_id = $2 AND sent_at >= $3
-            ORDER BY sent_at, message_id LIMIT 1
-            """,
-            self._tenant,
-            session_id,
-            start,
-        )
-        last = await self._tx.one(
-            """
-            SELECT message_id FROM messages WHERE tenant = $1 AND session_id = $2 AND sent_at <= $3
-            ORDER BY sent_at DESC, message_id DESC LIMIT 1
-            """,
-            self._tenant,
-            session_id,
-            end,
-        )
+        first = await self._tx.one(_FIRST_SINCE, self._tenant, session_id, start)
+        last = await self._tx.one(_LAST_UNTIL, self._tenant, session_id, end)
         return LAST if first is None else first[0], 0 if last is None else last[0]
 
     async def count_senders(self, session_id: str, audiences: Sequence[str]) -> int:
@@ -214,44 +207,17 @@ class SqlMessageStore:
         return 0 if row is None else int(row[0])
 
     async def change_audience(self, session_id: str, message: Message, visibility: str, audience: str) -> None:
-        await self._tx.run(
-            """
-            UPDATE messages SET visibility = $1, audience = $2
-            WHERE tenant = $3 AND session_id = $4 AND message_id = $5
-            """,
-            visibility,
-            audience,
-            self._tenant,
-            session_id,
-            message.message_id,
-        )
+        await self._tx.run(_CHANGE_AUDIENCE, visibility, audience, self._tenant, session_id, message.message_id)
         for changed, by in ((message.audience, -1), (audience, 1)):
             await self._count(session_id, changed, by)
             await self._restamp(session_id, changed)
         await take_off_message(self._tx, session_id, message.message_id)
 
     async def _count(self, session_id: str, audience: str, by: int) -> None:
-        await self._tx.run(
-            """
-            INSERT INTO message_audiences (tenant, session_id, audience, messages, stamp) VALUES ($1, $2, $3, $4, $5)
-            ON CONFLICT (tenant, session_id, audience) DO UPDATE SET
-                messages = message_audiences.messages + excluded.messages
-            """,
-            self._tenant,
-            session_id,
-            audience,
-            by,
-            _new_stamp(),
-        )
+        await self._tx.run(_COUNT, self._tenant, session_id, audience, by, _new_stamp())
 
     async def _restamp(self, session_id: str, audience: str) -> None:
-        await self._tx.run(
-            "UPDATE message_audiences SET stamp = $1 WHERE tenant = $2 AND session_id = $3 AND audience = $4",
-            _new_stamp(),
-            self._tenant,
-            session_id,
-            audience,
-        )
+        await self._tx.run(_RESTAMP, _new_stamp(), self._tenant, session_id, audience)
 
 
 def _new_stamp() -> int:

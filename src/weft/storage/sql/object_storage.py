@@ -20,6 +20,27 @@ _UNNOTICED = 0
 # Longer than any backup; a backup that died blocks removals no longer than this.
 _HOLD_MICROS = 24 * 3_600 * 1_000_000
 _DUE = "state <> 'kept' AND at <= $1 AND (state IN ('doomed', 'deleting') OR at <= $2)"
+_BEGIN = """
+INSERT INTO objects (tenant, path, state, size, at) VALUES ($1, $2, 'pending', $3, $4)
+ON CONFLICT DO NOTHING
+"""
+_UPLOADED = """
+UPDATE objects SET version = $1
+WHERE tenant = $2 AND path = $3 AND state IN ('pending', 'kept') AND at = $4
+"""
+_KEEP = """
+UPDATE objects SET state = 'kept'
+WHERE tenant = $1 AND path = $2 AND state IN ('pending', 'kept') AND version IS NOT NULL
+"""
+_DUE_PATHS = f"""
+SELECT path FROM objects WHERE {_DUE} AND tenant = $3 AND at <> $4
+ORDER BY at LIMIT $5 {{for_update_unless_locked}}
+"""  # noqa: S608 - our own column names
+_NOTICE_DOOMED = """
+UPDATE objects SET at = $1 WHERE tenant = $2 AND state = 'doomed' AND at = $3 AND path IN (
+    SELECT path FROM objects
+    WHERE tenant = $2 AND state <> 'kept' AND state = 'doomed' AND at = $3 LIMIT $4)
+"""
 
 
 class SqlObjectIndex:
@@ -32,16 +53,7 @@ class SqlObjectIndex:
         self._tenant = transaction.tenant if tenant is None else tenant
 
     async def begin(self, path: str, size: int, now: int) -> UploadStart:
-        await self._tx.run(
-            """
-            INSERT INTO objects (tenant, path, state, size, at) VALUES ($1, $2, 'pending', $3, $4)
-            ON CONFLICT DO NOTHING
-            """,
-            self._tenant,
-            path,
-            size,
-            now,
-        )
+        await self._tx.run(_BEGIN, self._tenant, path, size, now)
         found = await self._locked(path)
         if found is None or found.state is ObjectState.DELETING:
             return UploadStart(UploadDecision.LEAVING, now)
@@ -55,26 +67,12 @@ class SqlObjectIndex:
 
     async def uploaded(self, path: str, begun_at: int, version: str | None) -> bool:
         changed = await self._tx.changed(
-            """
-            UPDATE objects SET version = $1
-            WHERE tenant = $2 AND path = $3 AND state IN ('pending', 'kept') AND at = $4
-            """,
-            _NO_VERSION if version is None else version,
-            self._tenant,
-            path,
-            begun_at,
+            _UPLOADED, _NO_VERSION if version is None else version, self._tenant, path, begun_at
         )
         return changed > 0
 
     async def keep(self, path: str) -> bool:
-        changed = await self._tx.changed(
-            """
-            UPDATE objects SET state = 'kept'
-            WHERE tenant = $1 AND path = $2 AND state IN ('pending', 'kept') AND version IS NOT NULL
-            """,
-            self._tenant,
-            path,
-        )
+        changed = await self._tx.changed(_KEEP, self._tenant, path)
         return changed > 0
 
     async def doom(self, path: str) -> None:
@@ -90,17 +88,7 @@ class SqlObjectIndex:
 
     async def claim(self, now: int, limit: int) -> Sequence[str]:
         await self._notice_doomed(now, limit)
-        rows = await self._tx.all(
-            f"""
-            SELECT path FROM objects WHERE {_DUE} AND tenant = $3 AND at <> $4
-            ORDER BY at LIMIT $5 {{for_update_unless_locked}}
-            """,  # noqa: S608 - constants only
-            now - GRACE_MICROS,
-            now - PENDING_MICROS,
-            self._tenant,
-            _UNNOTICED,
-            limit,
-        )
+        rows = await self._tx.all(_DUE_PATHS, now - GRACE_MICROS, now - PENDING_MICROS, self._tenant, _UNNOTICED, limit)
         for (path,) in rows:
             await self._tx.run(
                 "UPDATE objects SET state = 'deleting', at = $1 WHERE tenant = $2 AND path = $3",
@@ -122,17 +110,7 @@ class SqlObjectIndex:
         return _stored(await self._tx.one(_OBJECT + "{for_update}", self._tenant, path))
 
     async def _notice_doomed(self, now: int, limit: int) -> None:
-        await self._tx.run(
-            """
-            UPDATE objects SET at = $1 WHERE tenant = $2 AND state = 'doomed' AND at = $3 AND path IN (
-                SELECT path FROM objects
-                WHERE tenant = $2 AND state <> 'kept' AND state = 'doomed' AND at = $3 LIMIT $4)
-            """,
-            now,
-            self._tenant,
-            _UNNOTICED,
-            limit,
-        )
+        await self._tx.run(_NOTICE_DOOMED, now, self._tenant, _UNNOTICED, limit)
 
     async def _begin_anew(self, found: StoredObject, now: int) -> UploadStart:
         # A different timestamp, so that a concurrent upload started earlier cannot finish this one.
@@ -156,19 +134,16 @@ async def tenants_to_clear(transaction: Transaction, now: int) -> list[str]:
     return [row[0] for row in rows]
 
 
+_HOLD_REMOVALS = """
+INSERT INTO jobs (tenant, job, cursor, holder, lease_until, due_at, progress)
+VALUES ('', $1, '', $2, $3, $4, '')
+"""
+
+
 async def hold_removals(transaction: Transaction, holder: str, now: int) -> None:
     """Block the deletion of objects of all tenants during a backup."""
     await transaction.run("DELETE FROM jobs WHERE tenant = '' AND job LIKE 'hold:%' AND lease_until <= $1", now)
-    await transaction.run(
-        """
-        INSERT INTO jobs (tenant, job, cursor, holder, lease_until, due_at, progress)
-        VALUES ('', $1, '', $2, $3, $4, '')
-        """,
-        f"hold:{holder}",
-        holder,
-        now + _HOLD_MICROS,
-        now,
-    )
+    await transaction.run(_HOLD_REMOVALS, f"hold:{holder}", holder, now + _HOLD_MICROS, now)
 
 
 async def release_removals(transaction: Transaction, holder: str) -> None:

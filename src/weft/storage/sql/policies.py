@@ -8,38 +8,29 @@ import msgspec
 
 from weft.capabilities.transfer.policies import ExportPolicy
 from weft.capabilities.transfer.policy_filter import PolicyDefinition
+from weft.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.storage.sql.database import Row, Transaction
+    from weft.storage.sql.database import Row
 
 _POLICY = "SELECT name, definition, updated_by, updated_at FROM export_policies WHERE tenant = $1 "
 _encode = msgspec.json.Encoder().encode
 _definition = msgspec.json.Decoder(PolicyDefinition).decode
+_SET = """
+INSERT INTO export_policies (tenant, name, definition, updated_by, updated_at) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (tenant, name) DO UPDATE SET definition = excluded.definition,
+    updated_by = excluded.updated_by, updated_at = excluded.updated_at
+"""
 
 
-class SqlPolicyStore:
+class SqlPolicyStore(SqlStore):
     """Export policies of one tenant."""
-
-    __slots__ = ("_tenant", "_tx")
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._tx = transaction
-        self._tenant = transaction.tenant
 
     async def set(self, policy: ExportPolicy) -> None:
         await self._tx.run(
-            """
-            INSERT INTO export_policies (tenant, name, definition, updated_by, updated_at) VALUES ($1, $2, $3, $4, $5)
-            ON CONFLICT (tenant, name) DO UPDATE SET definition = excluded.definition,
-                updated_by = excluded.updated_by, updated_at = excluded.updated_at
-            """,
-            self._tenant,
-            policy.name,
-            _encode(policy.definition).decode(),
-            policy.updated_by,
-            policy.updated_at,
+            _SET, self._tenant, policy.name, _encode(policy.definition).decode(), policy.updated_by, policy.updated_at
         )
 
     async def find(self, name: str) -> ExportPolicy | None:

@@ -73,6 +73,13 @@ async def prune_batch(transaction: Transaction, line_id: str, begin: PruneCursor
     return Pruned(len(going), freed, min(seqs, default=0), max(seqs, default=0), reached)
 
 
+_DELETE_AUTOMATIC_TAGS = """
+DELETE FROM tags WHERE tenant = $1 AND line_id = $2 AND automatic = 1 AND label NOT IN (
+    SELECT t.label FROM tags t WHERE t.tenant = $1 AND t.line_id = $2 AND t.automatic = 1
+    ORDER BY t.created_at DESC, t.label LIMIT $3)
+"""
+
+
 async def delete_automatic_tags(transaction: Transaction, line_id: str, limits: Limits) -> None:
     if limits.replaced_before is not None:
         await transaction.run(
@@ -82,16 +89,7 @@ async def delete_automatic_tags(transaction: Transaction, line_id: str, limits: 
             limits.replaced_before,
         )
     if limits.versions is not None:
-        await transaction.run(
-            """
-            DELETE FROM tags WHERE tenant = $1 AND line_id = $2 AND automatic = 1 AND label NOT IN (
-                SELECT t.label FROM tags t WHERE t.tenant = $1 AND t.line_id = $2 AND t.automatic = 1
-                ORDER BY t.created_at DESC, t.label LIMIT $3)
-            """,
-            transaction.tenant,
-            line_id,
-            limits.versions,
-        )
+        await transaction.run(_DELETE_AUTOMATIC_TAGS, transaction.tenant, line_id, limits.versions)
 
 
 def _is_before(time: int, limit: int | None) -> bool:
@@ -110,13 +108,10 @@ async def _oldest_kept(transaction: Transaction, line_id: str, keys: set[str], v
     return oldest
 
 
+_FORGET = "UPDATE changes SET pruned = 1 WHERE tenant = $1 AND line_id = $2 AND key = $3 AND seq = $4"
+
+
 async def _forget(transaction: Transaction, line_id: str, going: Sequence[tuple[Any, ...]]) -> int:
     for key, seq, _ in going:
-        await transaction.run(
-            "UPDATE changes SET pruned = 1 WHERE tenant = $1 AND line_id = $2 AND key = $3 AND seq = $4",
-            transaction.tenant,
-            line_id,
-            key,
-            seq,
-        )
+        await transaction.run(_FORGET, transaction.tenant, line_id, key, seq)
     return await SqlBlobs(transaction).forget(blob_hash for _, _, blob_hash in going)

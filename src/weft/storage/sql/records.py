@@ -10,6 +10,7 @@ from weft.capabilities.records.refs import Ref
 from weft.capabilities.records.store import ITEM_TYPE, Redaction, StoredRecord
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 from weft.storage.sql.blob_codec import pack, text_of
+from weft.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -61,16 +62,19 @@ ON CONFLICT (tenant, type, record_id) DO UPDATE SET
     redacted_by = excluded.redacted_by, redacted_at = excluded.redacted_at,
     replacement = excluded.replacement, imported_policies = excluded.imported_policies
 """
+_REPLACE = """
+UPDATE records SET status = $1, changed_at = $2, seq = $3, body = $4
+WHERE tenant = $5 AND type = $6 AND record_id = $7
+"""
+_RECORDS_AFTER = _RECORD + "WHERE tenant = $1 AND session_id = $2 AND seq > $3 ORDER BY seq, type, record_id LIMIT $4"
+_PUT_CONTENT = """
+INSERT INTO record_contents (tenant, session_id, item_id, content) VALUES ($1, $2, $3, $4)
+ON CONFLICT DO NOTHING
+"""
 
 
-class SqlRecordStore:
+class SqlRecordStore(SqlStore):
     """Records, as rows of one tenant."""
-
-    __slots__ = ("_tenant", "_tx")
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._tx = transaction
-        self._tenant = transaction.tenant
 
     async def add(self, record: StoredRecord, items: Iterable[str]) -> bool:
         added = await self._tx.changed(f"{_ADD} ON CONFLICT DO NOTHING", *self._row_of(record))
@@ -101,10 +105,7 @@ class SqlRecordStore:
 
     async def replace(self, record: StoredRecord, items: Iterable[str]) -> None:
         await self._tx.run(
-            """
-            UPDATE records SET status = $1, changed_at = $2, seq = $3, body = $4
-            WHERE tenant = $5 AND type = $6 AND record_id = $7
-            """,
+            _REPLACE,
             record.status,
             record.changed_at,
             record.seq,
@@ -138,13 +139,7 @@ class SqlRecordStore:
         return found
 
     async def of_session(self, session_id: str | None, after: int, limit: int) -> Sequence[StoredRecord]:
-        rows = await self._tx.all(
-            _RECORD + "WHERE tenant = $1 AND session_id = $2 AND seq > $3 ORDER BY seq, type, record_id LIMIT $4",
-            self._tenant,
-            session_id or _NOTHING,
-            after,
-            limit,
-        )
+        rows = await self._tx.all(_RECORDS_AFTER, self._tenant, session_id or _NOTHING, after, limit)
         return [_kept(row) for row in rows]
 
     async def of_item(self, item_id: str) -> Sequence[StoredRecord]:
@@ -159,9 +154,7 @@ class SqlRecordStore:
     async def open_missing(self, session_id: str | None, limit: int) -> Sequence[StoredRecord]:
         if session_id is None:
             rows = await self._tx.all(
-                f"{_RECORD} WHERE tenant = $1 AND {_OPEN} ORDER BY recorded_at, record_id LIMIT $2",
-                self._tenant,
-                limit,
+                f"{_RECORD} WHERE tenant = $1 AND {_OPEN} ORDER BY recorded_at, record_id LIMIT $2", self._tenant, limit
             )
         else:
             rows = await self._tx.all(
@@ -188,16 +181,7 @@ class SqlRecordStore:
         return [_kept(row) for row in rows]
 
     async def put_content(self, session_id: str | None, item_id: str, content: bytes) -> None:
-        await self._tx.run(
-            """
-            INSERT INTO record_contents (tenant, session_id, item_id, content) VALUES ($1, $2, $3, $4)
-            ON CONFLICT DO NOTHING
-            """,
-            self._tenant,
-            session_id or _NOTHING,
-            item_id,
-            content,
-        )
+        await self._tx.run(_PUT_CONTENT, self._tenant, session_id or _NOTHING, item_id, content)
 
     async def content(self, session_id: str | None, item_id: str) -> bytes | None:
         row = await self._tx.one(
@@ -240,16 +224,15 @@ class SqlRecordStore:
         return [(self._tenant, item_id, record.type, record.record_id) for item_id in sorted(set(items))]
 
 
+_ERASE_RECORD_ITEMS = """
+DELETE FROM record_items WHERE tenant = $1 AND (type, record_id) IN (
+    SELECT r.type, r.record_id FROM records r WHERE r.tenant = $1 AND r.session_id = $2)
+"""
+
+
 async def erase_record_items(transaction: Transaction, session_id: str) -> None:
     """Forget which items the records of a session name, before those go."""
-    await transaction.run(
-        """
-        DELETE FROM record_items WHERE tenant = $1 AND (type, record_id) IN (
-            SELECT r.type, r.record_id FROM records r WHERE r.tenant = $1 AND r.session_id = $2)
-        """,
-        transaction.tenant,
-        session_id,
-    )
+    await transaction.run(_ERASE_RECORD_ITEMS, transaction.tenant, session_id)
 
 
 def _in_groups(values: Sequence[str]) -> list[list[str]]:

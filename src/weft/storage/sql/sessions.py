@@ -10,6 +10,7 @@ from weft.capabilities.history.model import Head, branch_of
 from weft.capabilities.indexing.collections.model import SESSIONS
 from weft.capabilities.sessions.model import Session, SessionConfig, audience_of, line_of
 from weft.storage.sql.agent_context import erase_snapshots
+from weft.storage.sql.database import SqlStore
 from weft.storage.sql.deferred_deletions import Deleted, SqlClearings
 from weft.storage.sql.memory import erase_memories, memories_of
 from weft.storage.sql.records import erase_record_items
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.capabilities.sessions.store import SessionCursor
-    from weft.storage.sql.database import Row, Transaction
+    from weft.storage.sql.database import Row
 
 _SESSION = """
 SELECT s.session_id, s.purpose, s.metadata, s.config, s.created_by, s.created_at, s.updated_at, s.archived_at,
@@ -62,22 +63,32 @@ _TABLES_OF_SESSIONS = (
     "redactions",
     "sessions",
 )
+_ADD = """
+INSERT INTO sessions (tenant, session_id, purpose, metadata, config, created_by, created_at, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING
+"""
+_NEWEST = f"""
+{_SESSION}
+WHERE s.tenant = $1 AND (s.created_at, s.session_id) < ($2, $3) AND (s.archived_at IS NULL OR $4 = 1)
+ORDER BY s.created_at DESC, s.session_id DESC LIMIT $5
+"""
+_AUDIENCES = """
+SELECT session_id, config, created_by FROM sessions
+WHERE tenant = $1 AND session_id > $2 ORDER BY session_id LIMIT $3
+"""
+_AUDIENCES_CHANGED = """
+SELECT DISTINCT e.session_id, s.config, s.created_by FROM events e
+LEFT JOIN sessions s ON s.tenant = e.tenant AND s.session_id = e.session_id
+WHERE e.tenant = $1 AND e.seq > $2 AND e.type IN ('session.created', 'session.imported', 'session.deleted')
+"""
 
 
-class SqlSessionStore:
+class SqlSessionStore(SqlStore):
     """SQL implementation of SessionStore."""
-
-    __slots__ = ("_tx",)
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._tx = transaction
 
     async def add(self, session: Session) -> bool:
         added = await self._tx.changed(
-            """
-            INSERT INTO sessions (tenant, session_id, purpose, metadata, config, created_by, created_at, updated_at)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING
-            """,
+            _ADD,
             self._tx.tenant,
             session.session_id,
             session.purpose,
@@ -101,11 +112,7 @@ class SqlSessionStore:
 
     async def newest(self, before: SessionCursor | None, limit: int, *, archived: bool) -> Sequence[Session]:
         rows = await self._tx.all(
-            _SESSION
-            + """
-            WHERE s.tenant = $1 AND (s.created_at, s.session_id) < ($2, $3) AND (s.archived_at IS NULL OR $4 = 1)
-            ORDER BY s.created_at DESC, s.session_id DESC LIMIT $5
-            """,
+            _NEWEST,
             self._tx.tenant,
             before.created_at if before else 2**62,
             before.session_id if before else "",
@@ -115,27 +122,11 @@ class SqlSessionStore:
         return [_session(row) for row in rows]
 
     async def audiences(self, after: str, limit: int) -> Sequence[tuple[str, tuple[str, ...]]]:
-        rows = await self._tx.all(
-            """
-            SELECT session_id, config, created_by FROM sessions
-            WHERE tenant = $1 AND session_id > $2 ORDER BY session_id LIMIT $3
-            """,
-            self._tx.tenant,
-            after,
-            limit,
-        )
+        rows = await self._tx.all(_AUDIENCES, self._tx.tenant, after, limit)
         return [(session_id, audience_of(_decode_config(config), by)) for session_id, config, by in rows]
 
     async def audiences_changed(self, after_seq: int) -> Sequence[tuple[str, tuple[str, ...] | None]]:
-        rows = await self._tx.all(
-            """
-            SELECT DISTINCT e.session_id, s.config, s.created_by FROM events e
-            LEFT JOIN sessions s ON s.tenant = e.tenant AND s.session_id = e.session_id
-            WHERE e.tenant = $1 AND e.seq > $2 AND e.type IN ('session.created', 'session.imported', 'session.deleted')
-            """,
-            self._tx.tenant,
-            after_seq,
-        )
+        rows = await self._tx.all(_AUDIENCES_CHANGED, self._tx.tenant, after_seq)
         return [
             (session_id, None if config is None else audience_of(_decode_config(config), by))
             for session_id, config, by in rows

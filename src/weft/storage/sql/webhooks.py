@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weft.capabilities.events.webhooks.model import Webhook
 from weft.capabilities.events.webhooks.store import Delivery, DeliveryCounts, DueDelivery
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
+from weft.storage.sql.database import SqlStore
 from weft.storage.sql.jobs import RowLease
 
 if TYPE_CHECKING:
@@ -21,24 +22,58 @@ SELECT webhook_id, url, types, session_id, description, secret, principal_id, cr
 FROM webhooks
 """
 _DELIVERY = "SELECT seq, state, attempts, due_at, last_status, last_error FROM webhook_deliveries"
+_ADD = """
+INSERT INTO webhooks (tenant, webhook_id, url, types, session_id, description, secret, principal_id,
+                      created_at, state, reason, cursor, delivered, lease_until)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 0)
+"""
+_SET_STATE = """
+UPDATE webhooks SET state = $1, reason = $2, holder = NULL, lease_until = 0
+WHERE tenant = $3 AND webhook_id = $4
+"""
+_CLAIM = f"""
+{_WEBHOOK}
+WHERE tenant = $1 AND webhook_id = $2 AND state = 'enabled' AND lease_until <= $3 {{for_update_unless_locked}}
+"""
+_ENQUEUE = """
+INSERT INTO webhook_deliveries (tenant, webhook_id, seq, state, attempts, due_at)
+VALUES ($1, $2, $3, 'pending', 0, $4)
+ON CONFLICT (tenant, webhook_id, seq)
+DO UPDATE SET state = 'pending', attempts = 0, due_at = excluded.due_at
+"""
+_DUE = """
+SELECT seq, attempts FROM webhook_deliveries
+WHERE tenant = $1 AND webhook_id = $2 AND state = 'pending' AND due_at <= $3 ORDER BY seq LIMIT $4
+"""
+_SCHEDULE_RETRY = """
+UPDATE webhook_deliveries
+SET state = $1, attempts = $2, due_at = COALESCE($3, due_at), last_status = $4, last_error = $5
+WHERE tenant = $6 AND webhook_id = $7 AND seq = $8
+"""
+_REVIVE = """
+UPDATE webhook_deliveries SET state = 'pending', attempts = 0, due_at = $1
+WHERE tenant = $2 AND webhook_id = $3 AND state = 'dead' AND seq > 0
+"""
+_COUNTS = """
+SELECT state, COUNT(*) FROM webhook_deliveries WHERE tenant = $1 AND webhook_id = $2 AND seq > 0
+GROUP BY state
+"""
+_DELIVERIES = f"""
+{_DELIVERY} WHERE tenant = $1 AND webhook_id = $2 AND seq > $3 AND state = COALESCE($4, state)
+ORDER BY seq LIMIT $5
+"""
+_REVIVE_ONE = """
+UPDATE webhook_deliveries SET state = 'pending', attempts = 0, due_at = $1
+WHERE tenant = $2 AND webhook_id = $3 AND seq = $4 AND state = 'dead'
+"""
 
 
-class SqlWebhookStore:
+class SqlWebhookStore(SqlStore):
     """Webhooks, as rows of one tenant."""
-
-    __slots__ = ("_tenant", "_tx")
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._tx = transaction
-        self._tenant = transaction.tenant
 
     async def add(self, webhook: Webhook) -> None:
         await self._tx.run(
-            """
-            INSERT INTO webhooks (tenant, webhook_id, url, types, session_id, description, secret, principal_id,
-                                  created_at, state, reason, cursor, delivered, lease_until)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 0)
-            """,
+            _ADD,
             self._tenant,
             webhook.webhook_id,
             webhook.url,
@@ -68,34 +103,15 @@ class SqlWebhookStore:
             "DELETE FROM webhooks WHERE tenant = $1 AND webhook_id = $2", self._tenant, webhook_id
         )
         await self._tx.run(
-            "DELETE FROM webhook_deliveries WHERE tenant = $1 AND webhook_id = $2 AND seq > 0",
-            self._tenant,
-            webhook_id,
+            "DELETE FROM webhook_deliveries WHERE tenant = $1 AND webhook_id = $2 AND seq > 0", self._tenant, webhook_id
         )
         return deleted > 0
 
     async def set_state(self, webhook_id: str, state: WebhookState, reason: str | None) -> None:
-        await self._tx.run(
-            """
-            UPDATE webhooks SET state = $1, reason = $2, holder = NULL, lease_until = 0
-            WHERE tenant = $3 AND webhook_id = $4
-            """,
-            state,
-            reason,
-            self._tenant,
-            webhook_id,
-        )
+        await self._tx.run(_SET_STATE, state, reason, self._tenant, webhook_id)
 
     async def claim(self, webhook_id: str, holder: str, now: int, until: int) -> Webhook | None:
-        row = await self._tx.one(
-            _WEBHOOK
-            + """
-            WHERE tenant = $1 AND webhook_id = $2 AND state = 'enabled' AND lease_until <= $3 {for_update_unless_locked}
-            """,
-            self._tenant,
-            webhook_id,
-            now,
-        )
+        row = await self._tx.one(_CLAIM, self._tenant, webhook_id, now)
         if row is None:
             return None
         await RowLease(self._tx, "webhooks", webhook_id=webhook_id).take(holder, until)
@@ -105,18 +121,7 @@ class SqlWebhookStore:
         await RowLease(self._tx, "webhooks", webhook_id=webhook_id).release(holder, paused_until)
 
     async def enqueue(self, webhook_id: str, seq: int, due_at: int) -> None:
-        await self._tx.run(
-            """
-            INSERT INTO webhook_deliveries (tenant, webhook_id, seq, state, attempts, due_at)
-            VALUES ($1, $2, $3, 'pending', 0, $4)
-            ON CONFLICT (tenant, webhook_id, seq)
-            DO UPDATE SET state = 'pending', attempts = 0, due_at = excluded.due_at
-            """,
-            self._tenant,
-            webhook_id,
-            seq,
-            due_at,
-        )
+        await self._tx.run(_ENQUEUE, self._tenant, webhook_id, seq, due_at)
 
     async def set_cursor(self, webhook_id: str, seq: int) -> None:
         await self._tx.run(
@@ -132,16 +137,7 @@ class SqlWebhookStore:
         )
 
     async def due(self, webhook_id: str, now: int, limit: int) -> Sequence[DueDelivery]:
-        rows = await self._tx.all(
-            """
-            SELECT seq, attempts FROM webhook_deliveries
-            WHERE tenant = $1 AND webhook_id = $2 AND state = 'pending' AND due_at <= $3 ORDER BY seq LIMIT $4
-            """,
-            self._tenant,
-            webhook_id,
-            now,
-            limit,
-        )
+        rows = await self._tx.all(_DUE, self._tenant, webhook_id, now, limit)
         return [DueDelivery(*row) for row in rows]
 
     async def remove(self, webhook_id: str, seq: int) -> bool:
@@ -163,11 +159,7 @@ class SqlWebhookStore:
 
     async def schedule_retry(self, webhook_id: str, seq: int, attempts: int, due_at: int | None, last: Attempt) -> None:
         await self._tx.run(
-            """
-            UPDATE webhook_deliveries
-            SET state = $1, attempts = $2, due_at = COALESCE($3, due_at), last_status = $4, last_error = $5
-            WHERE tenant = $6 AND webhook_id = $7 AND seq = $8
-            """,
+            _SCHEDULE_RETRY,
             "dead" if due_at is None else "pending",
             attempts,
             due_at,
@@ -180,56 +172,22 @@ class SqlWebhookStore:
 
     async def revive(self, webhook_id: str, seqs: Sequence[int] | None, due_at: int) -> int:
         if seqs is None:
-            return await self._tx.changed(
-                """
-                UPDATE webhook_deliveries SET state = 'pending', attempts = 0, due_at = $1
-                WHERE tenant = $2 AND webhook_id = $3 AND state = 'dead' AND seq > 0
-                """,
-                due_at,
-                self._tenant,
-                webhook_id,
-            )
+            return await self._tx.changed(_REVIVE, due_at, self._tenant, webhook_id)
         return sum([await self._revive(webhook_id, seq, due_at) for seq in sorted(set(seqs))])
 
     async def counts(self, webhook_id: str) -> DeliveryCounts:
-        rows = await self._tx.all(
-            """
-            SELECT state, COUNT(*) FROM webhook_deliveries WHERE tenant = $1 AND webhook_id = $2 AND seq > 0
-            GROUP BY state
-            """,
-            self._tenant,
-            webhook_id,
-        )
+        rows = await self._tx.all(_COUNTS, self._tenant, webhook_id)
         counts: dict[str, int] = dict(rows)
         return DeliveryCounts(counts.get("pending", 0), counts.get("dead", 0))
 
     async def deliveries(
         self, webhook_id: str, state: DeliveryState | None, after: int, limit: int
     ) -> Sequence[Delivery]:
-        rows = await self._tx.all(
-            f"""
-            {_DELIVERY} WHERE tenant = $1 AND webhook_id = $2 AND seq > $3 AND state = COALESCE($4, state)
-            ORDER BY seq LIMIT $5
-            """,
-            self._tenant,
-            webhook_id,
-            after,
-            state,
-            limit,
-        )
+        rows = await self._tx.all(_DELIVERIES, self._tenant, webhook_id, after, state, limit)
         return [Delivery(*row) for row in rows]
 
     async def _revive(self, webhook_id: str, seq: int, due_at: int) -> int:
-        return await self._tx.changed(
-            """
-            UPDATE webhook_deliveries SET state = 'pending', attempts = 0, due_at = $1
-            WHERE tenant = $2 AND webhook_id = $3 AND seq = $4 AND state = 'dead'
-            """,
-            due_at,
-            self._tenant,
-            webhook_id,
-            seq,
-        )
+        return await self._tx.changed(_REVIVE_ONE, due_at, self._tenant, webhook_id, seq)
 
 
 class DueWebhook(NamedTuple):
@@ -257,16 +215,19 @@ class DueWebhook(NamedTuple):
         return max(self.lease_until, 0 if self.behind or self.due_at is None else self.due_at)
 
 
+_WEBHOOKS_WAITING = """
+SELECT webhooks.tenant, webhook_id, url, cursor < event_seq,
+       (SELECT MIN(d.due_at) FROM webhook_deliveries d
+        WHERE d.tenant = webhooks.tenant AND d.webhook_id = webhooks.webhook_id AND d.state = 'pending'),
+       lease_until
+FROM webhooks JOIN tenants ON tenants.tenant = webhooks.tenant WHERE state = 'enabled'
+"""
+
+
 async def webhooks_waiting(transaction: Transaction) -> list[DueWebhook]:
     """Return every webhook of the installation that is enabled."""
     rows = await transaction.all(
-        """
-        SELECT webhooks.tenant, webhook_id, url, cursor < event_seq,
-               (SELECT MIN(d.due_at) FROM webhook_deliveries d
-                WHERE d.tenant = webhooks.tenant AND d.webhook_id = webhooks.webhook_id AND d.state = 'pending'),
-               lease_until
-        FROM webhooks JOIN tenants ON tenants.tenant = webhooks.tenant WHERE state = 'enabled'
-        """
+        _WEBHOOKS_WAITING,
     )
     return [DueWebhook(*row) for row in rows]
 
@@ -276,15 +237,18 @@ async def release_all(transaction: Transaction, holder: str) -> None:
     await transaction.run("UPDATE webhooks SET holder = NULL, lease_until = 0 WHERE holder = $1", holder)
 
 
+_DEAD_LETTERS = """
+SELECT (SELECT COUNT(*) FROM webhook_deliveries d
+        WHERE d.tenant = webhooks.tenant AND d.webhook_id = webhooks.webhook_id AND d.state = 'dead'
+          AND d.seq > 0)
+FROM webhooks
+"""
+
+
 async def dead_letters(transaction: Transaction) -> int:
     """Return how many events of the installation were given up."""
     rows = await transaction.all(
-        """
-        SELECT (SELECT COUNT(*) FROM webhook_deliveries d
-                WHERE d.tenant = webhooks.tenant AND d.webhook_id = webhooks.webhook_id AND d.state = 'dead'
-                  AND d.seq > 0)
-        FROM webhooks
-        """
+        _DEAD_LETTERS,
     )
     return sum(row[0] for row in rows)
 
