@@ -24,8 +24,7 @@ from weft.kernel.errors import WeftError
 from weft.providers.object_storage import ObjectFolder
 from weft.storage import backup
 from weft.storage.backup import create as making
-from weft.storage.sql.connect import connect
-from weft.storage.sql.database import Scope
+from weft.storage.sql.database import Scope, connect
 from weft.storage.sql.object_storage import SqlObjectIndex
 
 if TYPE_CHECKING:

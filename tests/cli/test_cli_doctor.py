@@ -29,7 +29,7 @@ from weft.app.diagnostics.checks import (
 )
 from weft.settings import Settings
 from weft.storage.migrations.runner import MigrationStatus
-from weft.storage.sql.connect import connect
+from weft.storage.sql.database import connect
 from weft.testing.clock import FrozenClock
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from weft.storage.sql.agent_context import SqlSnapshotStore
 from weft.storage.sql.board import SqlConventionStore, SqlEntryStore
 from weft.storage.sql.checkouts import SqlCheckoutStore
 from weft.storage.sql.collections import SqlCollectionStore
-from weft.storage.sql.connect import connect
-from weft.storage.sql.database import Scope
+from weft.storage.sql.database import Scope, connect
 from weft.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
 from weft.storage.sql.events import SqlEventStore, SqlOutbox
 from weft.storage.sql.history import SqlLineStore

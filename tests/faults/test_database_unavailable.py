@@ -12,7 +12,7 @@ import pytest
 from support.world import outcome, refused
 from weft.app.app import App
 from weft.settings import InvalidSetting, Settings
-from weft.storage.sql.connect import connect
+from weft.storage.sql.database import connect
 
 if TYPE_CHECKING:
     from support.world import World

@@ -13,8 +13,7 @@ from support.databases import new_postgres_database
 from support.world import refused
 from weft.kernel.clock import to_micros
 from weft.storage.migrations.runner import known_migrations, migrate, status
-from weft.storage.sql.connect import connect
-from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.database import SYSTEM, Scope, connect
 from weft.storage.sql.dialects.postgres import PostgresDatabase
 
 if TYPE_CHECKING:

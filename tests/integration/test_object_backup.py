@@ -27,8 +27,7 @@ from weft.storage.backup import create as making
 from weft.storage.backup.tables import known_schema_steps, tables_of_schema
 from weft.storage.migrations.runner import migrate, status
 from weft.storage.sql.blobs import SqlBlobs
-from weft.storage.sql.connect import connect
-from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.database import SYSTEM, Scope, connect
 from weft.storage.sql.object_storage import SqlObjectIndex, hold_removals
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import Caller, World, refused
-from weft.storage.sql.connect import connect
-from weft.storage.sql.database import Scope
+from weft.storage.sql.database import Scope, connect
 
 if TYPE_CHECKING:
     from pathlib import Path

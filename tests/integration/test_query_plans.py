@@ -41,8 +41,7 @@ import weft.storage.sql.webhooks
 from weft import Weft
 from weft.kernel.clock import SystemClock
 from weft.storage.migrations.runner import migrate
-from weft.storage.sql.connect import connect
-from weft.storage.sql.database import SYSTEM
+from weft.storage.sql.database import SYSTEM, connect
 from weft.storage.sql.dialects.sqlite import DIALECT
 from weft.storage.sql.dialects.sqlite_planner import teach_planner
 

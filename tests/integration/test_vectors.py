@@ -17,8 +17,7 @@ from support.world import refused
 from weft.capabilities.search.index_view import CollectionQuery
 from weft.storage.migrations.runner import migrate
 from weft.storage.sql.collections import SqlCollectionStore
-from weft.storage.sql.connect import connect
-from weft.storage.sql.database import Scope
+from weft.storage.sql.database import Scope, connect
 from weft.storage.sql.dialects.postgres import PostgresTransaction
 from weft.storage.sql.dialects.postgres_vectors import partition_of
 from weft.storage.sql.vectors import _index_name

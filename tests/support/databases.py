@@ -15,7 +15,7 @@ import asyncpg
 
 from weft.kernel.clock import SystemClock
 from weft.storage.migrations.runner import migrate
-from weft.storage.sql.connect import connect
+from weft.storage.sql.database import connect
 from weft.storage.sql.dialects import sqlite
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from weft.app.registry import all_operations
 from weft.app.trends import CallTotals, Sample, Series, compare, throughput_trend
 from weft.capabilities.metrics.model import Trend
 from weft.kernel.identity import Actor, Permission, PrincipalKind
-from weft.storage.sql.connect import connect
+from weft.storage.sql.database import connect
 from weft.testing.clock import FrozenClock
 
 if TYPE_CHECKING:

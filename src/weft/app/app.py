@@ -60,8 +60,7 @@ from weft.providers.local_folders import AllowedFolders
 from weft.providers.object_storage import connect_objects
 from weft.providers.tokenizers import TokenizerRegistry
 from weft.storage.migrations.runner import migrate
-from weft.storage.sql.connect import connect
-from weft.storage.sql.database import AccessChanged, Scope
+from weft.storage.sql.database import AccessChanged, Scope, connect
 from weft.storage.sql.events import SqlEventStore
 from weft.storage.sql.unit_of_work import CallerTransactions
 

@@ -25,8 +25,7 @@ from weft.providers.embedders.factory import configured_embedders
 from weft.providers.object_storage import connect_objects
 from weft.search_index.paths import ASIDE, damaged_files
 from weft.storage.migrations.runner import status
-from weft.storage.sql.connect import connect
-from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.database import SYSTEM, Scope, connect
 from weft.storage.sql.webhooks import dead_letters
 
 if TYPE_CHECKING:

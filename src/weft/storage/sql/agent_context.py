@@ -12,27 +12,26 @@ from weft.capabilities.agent_context.model import pin_holder
 from weft.capabilities.agent_context.store import PinnedContext
 from weft.capabilities.history.model import BRANCH_MARK, ChangeKind
 from weft.storage.sql.blobs import SqlBlobs
-from weft.storage.sql.database import SqlStore
+from weft.storage.sql.database import BATCH_SIZE, SqlStore, flat_batches
 from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.history_rows import VERSION, version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from weft.capabilities.history.composite_lines import PartVersion
     from weft.capabilities.history.model import Point, Version
     from weft.storage.sql.database import Transaction
 
 
-# Parts per statement; a smaller batch is padded with its last part.
-_BATCH = 50
 _PIN = f"""
 INSERT INTO pins (tenant, holder, line_id, seq)
-VALUES {", ".join(f"($1, $2, ${place}, ${place + 1})" for place in range(3, 2 * _BATCH + 3, 2))}
+VALUES {", ".join(f"($1, $2, ${place}, ${place + 1})" for place in range(3, 2 * BATCH_SIZE + 3, 2))}
 ON CONFLICT DO NOTHING
 """  # noqa: S608 - placeholders
 _PARTS = ", ".join(
-    f"(CAST($1 AS TEXT), CAST(${place} AS TEXT), CAST(${place + 1} AS BIGINT))" for place in range(2, 2 * _BATCH + 2, 2)
+    f"(CAST($1 AS TEXT), CAST(${place} AS TEXT), CAST(${place + 1} AS BIGINT))"
+    for place in range(2, 2 + 2 * BATCH_SIZE, 2)
 )
 # A loose index scan from key to key: the cost depends on the number of keys, not of versions.
 _STATES = f"""
@@ -85,8 +84,8 @@ class SqlSnapshotStore(SqlStore):
         holder = pin_holder(snapshot.session_id, snapshot.principal_id)
         await self._tx.run("DELETE FROM pins WHERE tenant = $1 AND holder = $2", self._tenant, holder)
         points = [(snapshot.held_line, snapshot.version), *((at.line, at.seq) for at in parts)]
-        for some in _batches(points):
-            await self._tx.run(_PIN, self._tenant, holder, *some)
+        for batch in flat_batches(points):
+            await self._tx.run(_PIN, self._tenant, holder, *batch)
         await self._tx.run(_PUT, self._tenant, *msgspec.structs.astuple(snapshot))
 
     async def learn(self, session_id: str, principal_id: str, known: Point) -> None:
@@ -98,8 +97,8 @@ class SqlSnapshotStore(SqlStore):
             for at in parts
             if _is_on_branch(at)
         }
-        for some in _batches([(at.line, at.seq) for at in parts if not _is_on_branch(at)]):
-            rows = await self._tx.all(_STATES, self._tenant, *some)
+        for batch in flat_batches([(at.line, at.seq) for at in parts if not _is_on_branch(at)]):
+            rows = await self._tx.all(_STATES, self._tenant, *batch)
             for line_id, of_line in groupby(sorted(rows, key=itemgetter(0)), key=itemgetter(0)):
                 versions = {row[1]: version(row[1:]) for row in of_line}
                 found[line_id] = [each for each in versions.values() if each.change.act is ChangeKind.WRITE]
@@ -112,17 +111,6 @@ class SqlSnapshotStore(SqlStore):
 def _is_on_branch(at: PartVersion) -> bool:
     """Tell whether a part is on a branch, whose state spans several lines."""
     return BRANCH_MARK in at.line
-
-
-def _batches(points: Sequence[tuple[str, int]]) -> Iterator[list[str | int]]:
-    """Yield batches of points as statement parameters: line and seq in turn."""
-    for start in range(0, len(points), _BATCH):
-        some = [*points[start : start + _BATCH]]
-        some += some[-1:] * (_BATCH - len(some))
-        flat: list[str | int] = []
-        for line_id, seq in some:
-            flat += (line_id, seq)
-        yield flat
 
 
 _ERASE_SNAPSHOTS = """

@@ -1,28 +1,32 @@
-"""Content-addressed values in SQL: stored once, deleted when unreferenced."""
+"""Content-addressed values in SQL: stored once, deleted when unreferenced.
+
+Values are stored as UTF-8 text, or compressed if that is smaller. UTF-8 never starts with the byte that marks a
+compressed value.
+"""
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING
 
-from weft.storage.sql.blob_codec import pack, text_of
-from weft.storage.sql.database import SqlStore
+from weft.capabilities.history.model import ValueDamaged
+from weft.storage.sql.database import SqlStore, batches, placeholders
 from weft.storage.sql.object_storage import SqlObjectIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
+_COMPRESSED = b"\xff"
+_MIN_COMPRESSED_BYTES = 1_024
+# The fastest level: it already halves text, and the write waits for it.
+_LEVEL = 1
 _PUT = """
 INSERT INTO blobs (tenant, hash, content, object) VALUES ($1, $2, $3, $4)
 ON CONFLICT (tenant, hash) DO UPDATE SET object = COALESCE(blobs.object, excluded.object)
 """
-_SWEEP_AT_ONCE = 200
-# Batch size of a statement; a short batch repeats its last parameter.
-_READ_AT_ONCE = 50
-_READ = f"""
-SELECT hash, content FROM blobs
-WHERE tenant = $1 AND hash IN ({", ".join(f"${place}" for place in range(2, _READ_AT_ONCE + 2))})
-"""  # noqa: S608 - placeholders
+_SWEEP_BATCH = 200
+_READ = f"SELECT hash, content FROM blobs WHERE tenant = $1 AND hash IN ({placeholders(2)})"  # noqa: S608 - placeholders
 _DELETE_UNREFERENCED = """
 DELETE FROM blobs WHERE tenant = $1 AND hash = $2 AND NOT EXISTS (
     SELECT 1 FROM changes c WHERE c.tenant = $1 AND c.blob_hash = $2 AND c.pruned = 0)
@@ -48,12 +52,9 @@ class SqlBlobs(SqlStore):
 
     async def read(self, hashes: Iterable[bytes]) -> dict[bytes, str]:
         """Return the stored values among these hashes."""
-        wanted = list(dict.fromkeys(hashes))
         found: dict[bytes, str] = {}
-        for start in range(0, len(wanted), _READ_AT_ONCE):
-            some = wanted[start : start + _READ_AT_ONCE]
-            some += some[-1:] * (_READ_AT_ONCE - len(some))
-            found |= {row[0]: text_of(row[1]) for row in await self._tx.all(_READ, self._tenant, *some)}
+        for batch in batches(list(dict.fromkeys(hashes))):
+            found |= {row[0]: text_of(row[1]) for row in await self._tx.all(_READ, self._tenant, *batch)}
         return found
 
     async def forget(self, hashes: Iterable[bytes]) -> int:
@@ -65,7 +66,7 @@ class SqlBlobs(SqlStore):
         rows = await self._tx.all(
             "SELECT hash FROM doubtful_blobs WHERE tenant = $1 ORDER BY hash LIMIT $2 {for_update_unless_locked}",
             self._tenant,
-            _SWEEP_AT_ONCE,
+            _SWEEP_BATCH,
         )
         for (blob_hash,) in rows:
             await self._tx.run("DELETE FROM doubtful_blobs WHERE tenant = $1 AND hash = $2", self._tenant, blob_hash)
@@ -91,3 +92,33 @@ class SqlBlobs(SqlStore):
     async def _doubt(self, blob_hash: bytes) -> None:
         """Queue a value that another transaction has locked for the next sweep."""
         await self._tx.run(_DOUBT, self._tenant, blob_hash)
+
+
+def pack(value: str) -> bytes:
+    """Return the bytes to store. The hash of a value is always that of its uncompressed bytes."""
+    plain = value.encode()
+    if len(plain) < _MIN_COMPRESSED_BYTES:
+        return plain
+    compressed = _COMPRESSED + zlib.compress(plain, _LEVEL)
+    return compressed if len(compressed) < len(plain) else plain
+
+
+def unpack(content: bytes) -> bytes:
+    """Return the uncompressed bytes; damaged input yields other bytes or nothing."""
+    if not content.startswith(_COMPRESSED):
+        return content
+    try:
+        return zlib.decompress(content[1:])
+    except zlib.error:
+        return b""
+
+
+def text_of(content: bytes) -> str:
+    """Return the value as text; raises ValueDamaged for invalid bytes."""
+    value = unpack(content)
+    if not value and content:
+        raise ValueDamaged
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise ValueDamaged from None

@@ -8,7 +8,7 @@ import msgspec
 
 from weft.capabilities.board.model import Entry, EntryWithValue
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
-from weft.storage.sql.blob_codec import text_of
+from weft.storage.sql.blobs import text_of
 from weft.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:

@@ -6,12 +6,15 @@ position. The few words that differ are placeholders in braces (``{for_update}``
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
+from weft.settings import InvalidSetting
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 
     from weft.capabilities.indexing.collections.store import VectorSearch
     from weft.capabilities.metrics.model import DatabaseMetrics
@@ -38,6 +41,25 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 SYSTEM = Scope(tenant=None)
+# Values per statement with a list of parameters.
+BATCH_SIZE = 50
+
+
+def placeholders(first: int, count: int = BATCH_SIZE) -> str:
+    """Return ``count`` parameters for a list in SQL, from ``$first`` on."""
+    return ", ".join(f"${place}" for place in range(first, first + count))
+
+
+def batches(values: Sequence[T], size: int = BATCH_SIZE) -> Iterator[list[T]]:
+    """Split values into batches of one size, so that their statement is prepared once. The last value pads."""
+    for start in range(0, len(values), size):
+        batch = [*values[start : start + size]]
+        yield batch + batch[-1:] * (size - len(batch))
+
+
+def flat_batches(rows: Sequence[tuple[Value, ...]]) -> Iterator[list[Value]]:
+    """Split rows of values in the same way, as the parameters of one statement each."""
+    return ([value for row in batch for value in row] for batch in batches(rows))
 
 
 class Transaction(Protocol):
@@ -120,3 +142,17 @@ class Database(Protocol):
     def figures(self) -> DatabaseMetrics:
         """Return counters of this process since the database was opened."""
         ...
+
+
+def connect(url: str) -> Database:
+    """Return the database for an address without opening it; only its driver is imported."""
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme == "sqlite":
+        from weft.storage.sql.dialects.sqlite import SqliteDatabase  # noqa: PLC0415 - only if it is used
+
+        return SqliteDatabase(Path(rest if separator else url).expanduser())
+    if scheme in {"postgresql", "postgres"}:
+        from weft.storage.sql.dialects.postgres import PostgresDatabase  # noqa: PLC0415 - only if it is used
+
+        return PostgresDatabase(url)
+    raise InvalidSetting(f"WEFT_DATABASE_URL: '{scheme}://' is neither a SQLite file nor postgresql://.")

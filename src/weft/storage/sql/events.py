@@ -12,7 +12,7 @@ from weft.kernel.clock import from_micros, to_micros
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Event, NewEvent, Origin, StoredEvent
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
-from weft.storage.sql.database import SqlStore
+from weft.storage.sql.database import SqlStore, batches, placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,40 +41,37 @@ INSERT INTO events (tenant, seq, session_id, type, subject, actor, at, participa
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 """
 _TAKE_NUMBERS = "UPDATE tenants SET event_seq = event_seq + $1 WHERE tenant = $2"
-_AT_ONCE = 50
-# Nothing has this number; it fills up a query made for several.
-_NO_EVENT = 0
-_NUMBERED = f"""
-{_EVENT} WHERE tenant = $1 AND seq IN ({", ".join(f"${place}" for place in range(2, 2 + _AT_ONCE))}) ORDER BY seq
-"""
-# By what a search can be led, the most telling first: each has an index that ends with the number of the event.
-_LEADS = ("turn_id", "task_id", "tool_call_id", "subject", "session_id", "actor")
+_NUMBERED = f"{_EVENT} WHERE tenant = $1 AND seq IN ({placeholders(2)})"
+# Columns with an index that ends with seq, the most selective first.
+_INDEXED = ("turn_id", "task_id", "tool_call_id", "subject", "session_id", "actor")
 _LAST = 2**62
-_TO_KEYS = [f"'{sort}.{done}'" for sort in ("board", "branch", "memory") for done in ("written", "deleted", "expired")]
-_TO_ITEMS = ", ".join([*_TO_KEYS, "'message.added'", "'message.visibility_changed'"])
+_KEY_EVENTS = [
+    f"'{kind}.{done}'" for kind in ("board", "branch", "memory") for done in ("written", "deleted", "expired")
+]
+_ITEM_EVENTS = ", ".join([*_KEY_EVENTS, "'message.added'", "'message.visibility_changed'"])
 
 
-def _search(lead: str | None) -> str:
-    """Return the statement for a search that is led by one index; whatever else is asked for is looked for in its rows.
+def _search(index: str | None) -> str:
+    """Return the statement for a search by one index; the other filters apply to its rows.
 
-    Which index that is does not depend on what a planner believes: all others are behind an OR.
+    An OR in the other filters keeps query planners from choosing another index.
     """
-    others = [column for column in _LEADS if column != lead]
-    first = 4 if lead is None else 5
-    led = "" if lead is None else f"AND {lead} = $2"
+    others = [column for column in _INDEXED if column != index]
+    first = 4 if index is None else 5
+    by_index = "" if index is None else f"AND {index} = $2"
     span = (f"${first - 2}", f"${first - 1}")
-    asked = [f"(CAST(${place} AS TEXT) IS NULL OR {column} = ${place})" for place, column in enumerate(others, first)]
+    filters = [f"(CAST(${place} AS TEXT) IS NULL OR {column} = ${place})" for place, column in enumerate(others, first)]
     at = first + len(others)
     return f"""
-    {_EVENT} WHERE tenant = $1 {led} AND seq > {span[0]} AND seq <= {span[1]} AND {" AND ".join(asked)}
+    {_EVENT} WHERE tenant = $1 {by_index} AND seq > {span[0]} AND seq <= {span[1]} AND {" AND ".join(filters)}
       AND (CAST(${at} AS {{bigint}}) IS NULL OR at >= ${at})
       AND (CAST(${at + 1} AS {{bigint}}) IS NULL OR at < ${at + 1})
-      AND (CAST(${at + 2} AS {{bigint}}) = 1 OR type NOT IN ({_TO_ITEMS}))
+      AND (CAST(${at + 2} AS {{bigint}}) = 1 OR type NOT IN ({_ITEM_EVENTS}))
     ORDER BY seq LIMIT ${at + 3}
     """
 
 
-_SEARCHES = {lead: _search(lead) for lead in (*_LEADS, None)}
+_SEARCHES = {index: _search(index) for index in (*_INDEXED, None)}
 _encode = msgspec.json.Encoder().encode
 _data = msgspec.json.Decoder(dict[str, Any])
 _runtime = msgspec.json.Decoder(Correlation)
@@ -101,14 +98,14 @@ class SqlOutbox:
         self._correlation = correlation
 
     async def publish(self, *events: NewEvent) -> None:
-        at, told = to_micros(self._clock.now()), _columns(self._correlation)
+        at, correlation = to_micros(self._clock.now()), _columns(self._correlation)
         for event in events:
-            await self._add(event, at, *told, None)
+            await self._add(event, at, *correlation, None)
         self._tx.published.extend(events)
 
     async def reserve(self, count: int) -> int:
-        # Taking numbers locks the tenant's counter until commit, so numbers become visible in their own order
-        # and a reader that has seen one has seen all before it.
+        # Taking numbers locks the tenant's counter until commit, so events become visible in the order of their
+        # numbers: a reader that has seen one has seen all before it.
         await self._tx.run(_TAKE_NUMBERS, count, self._tx.tenant)
         return await self.last_seq() - count + 1
 
@@ -118,7 +115,7 @@ class SqlOutbox:
     async def last_seq(self) -> int:
         return await SqlEventStore(self._tx).last_seq()
 
-    async def _add(self, event: NewEvent, at: int, *told: str | None) -> None:
+    async def _add(self, event: NewEvent, at: int, *correlation_and_origin: str | None) -> None:
         # As above; operations publish last, to hold the counter briefly.
         await self._tx.run(_TAKE_NUMBERS, 1, self._tx.tenant)
         await self._tx.run(
@@ -132,7 +129,7 @@ class SqlOutbox:
             encode_patterns(event.participants),
             encode_patterns(event.readable_by),
             _encode(event.data).decode(),
-            *told,
+            *correlation_and_origin,
         )
 
     def _row_of(self, recorded: StoredEvent) -> tuple[Value, ...]:
@@ -175,7 +172,7 @@ _AFTER = _EVENT + "WHERE tenant = $1 AND session_id = $2 AND seq > $3 ORDER BY s
 
 
 class SqlEventStore(SqlStore):
-    """Committed events, as rows of one tenant."""
+    """Committed events of one tenant."""
 
     async def last_seq(self) -> int:
         row = await self._tx.one("SELECT event_seq FROM tenants WHERE tenant = $1", self._tx.tenant)
@@ -203,17 +200,17 @@ class SqlEventStore(SqlStore):
             after, upto = max(after, first - 1), min(upto, last)
         if after >= upto:
             return []
-        lead = next((column for column in _LEADS if getattr(wanted, column) is not None), None)
-        led = () if lead is None else (getattr(wanted, lead),)
-        others = [getattr(wanted, column) for column in _LEADS if column != lead]
+        index = next((column for column in _INDEXED if getattr(wanted, column) is not None), None)
+        by_index = () if index is None else (getattr(wanted, index),)
+        others = [getattr(wanted, column) for column in _INDEXED if column != index]
         when = (wanted.since, wanted.until)
         rows = await self._tx.all(
-            _SEARCHES[lead], self._tx.tenant, *led, after, upto, *others, *when, int(wanted.items), limit
+            _SEARCHES[index], self._tx.tenant, *by_index, after, upto, *others, *when, int(wanted.items), limit
         )
         return [_recorded(row) for row in rows]
 
     async def _span(self, since: int | None, until: int | None) -> tuple[int, int]:
-        """Return the first and the last number of a time. What was imported is older than its neighbours."""
+        """Return the first and the last number in a time range. Imported events are older than their neighbours."""
         row = await self._tx.one(
             "SELECT MIN(seq), MAX(seq) FROM events WHERE tenant = $1 AND at >= $2 AND at < $3",
             self._tx.tenant,
@@ -224,10 +221,8 @@ class SqlEventStore(SqlStore):
 
     async def numbered(self, numbers: Sequence[int]) -> Sequence[StoredEvent]:
         found: list[StoredEvent] = []
-        for start in range(0, len(numbers), _AT_ONCE):
-            some = [*numbers[start : start + _AT_ONCE]]
-            some += [_NO_EVENT] * (_AT_ONCE - len(some))
-            found += map(_recorded, await self._tx.all(_NUMBERED, self._tx.tenant, *some))
+        for batch in batches(numbers):
+            found += map(_recorded, await self._tx.all(_NUMBERED, self._tx.tenant, *batch))
         return sorted(found, key=lambda recorded: recorded.event.seq)
 
     async def source(self) -> str:
@@ -237,7 +232,7 @@ class SqlEventStore(SqlStore):
 
 
 def _columns(correlation: Correlation) -> tuple[str | None, str | None, str | None, str | None]:
-    """Return what an event is part of as the columns have it."""
+    """Return the correlation of an event as columns."""
     if correlation is NO_CORRELATION:
         return None, None, None, None
     rest = structs.replace(correlation, turn_id=None, task_id=None, tool_call_id=None)
@@ -255,7 +250,7 @@ def _correlation(
 
 
 def _recorded(row: Row) -> StoredEvent:
-    seq, event_type, session_id, subject, actor, at, data, participants, readable_by, *told, origin = row
+    seq, event_type, session_id, subject, actor, at, data, participants, readable_by, *correlation, origin = row
     event = Event(
         seq=seq,
         type=event_type,
@@ -269,6 +264,6 @@ def _recorded(row: Row) -> StoredEvent:
         event,
         decode_patterns(participants),
         decode_patterns(readable_by),
-        _correlation(*told),
+        _correlation(*correlation),
         None if origin is None else _origin.decode(origin),
     )

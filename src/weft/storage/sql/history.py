@@ -19,8 +19,7 @@ from weft.capabilities.history.model import (
     trunk_of,
 )
 from weft.capabilities.history.store import Pin
-from weft.storage.sql.blob_codec import unpack
-from weft.storage.sql.blobs import SqlBlobs
+from weft.storage.sql.blobs import SqlBlobs, unpack
 from weft.storage.sql.checkouts import note_branch_gone
 from weft.storage.sql.history_rows import ALL_KEYS, CHANGE, COMMIT, VERSION, by_commit, recorded, version
 from weft.storage.sql.history_verify import find_damage

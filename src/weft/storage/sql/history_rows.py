@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.capabilities.history.model import Author, Change, ChangeKind, ChangeMeta, Commit, Point, StoredCommit, Version
-from weft.storage.sql.blob_codec import text_of
+from weft.storage.sql.blobs import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

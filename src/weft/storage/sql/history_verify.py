@@ -10,7 +10,7 @@ import msgspec
 from weft.capabilities.history.model import EMPTY, ChangeKind, ChangeMeta, Damage, Tag, trunk_of
 from weft.capabilities.sessions.model import is_main_board, session_of
 from weft.storage.sql.acl_column import decode_patterns
-from weft.storage.sql.blob_codec import unpack
+from weft.storage.sql.blobs import unpack
 from weft.storage.sql.history_rows import ALL_KEYS, CHANGE, COMMIT, by_commit, decode_meta, recorded
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from weft.capabilities.history.model import StoredCommit
     from weft.storage.sql.database import Row, Transaction
 
-_COMMITS_AT_ONCE = 500
+_PAGE_SIZE = 500
 _LINE = """
 SELECT seq, head, weight, step, trunk, base_line, base_seq FROM lines WHERE tenant = $1 AND line_id = $2
 """
@@ -121,7 +121,7 @@ async def _follow(transaction: Transaction, line_id: str, begin: _Reached, seq: 
     """Check all commits after the base and return the expected head."""
     reached = begin
     while reached.seq < seq:
-        upto = reached.seq + _COMMITS_AT_ONCE
+        upto = reached.seq + _PAGE_SIZE
         page = await transaction.all(_PAGE, transaction.tenant, line_id, reached.seq, upto)
         for rows in by_commit(page):
             reached = _checked(rows, reached)

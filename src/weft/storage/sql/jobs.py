@@ -60,7 +60,7 @@ _SAVE = "UPDATE jobs SET cursor = $1, progress = $2 WHERE tenant = $3 AND job = 
 
 
 class SqlJobStore(SqlStore):
-    """Jobs, as rows of one tenant."""
+    """Jobs of one tenant."""
 
     async def claim(self, job: str, holder: str, now: int, until: int, *, due_by: int) -> Progress | None:
         await self._tx.run(_ADD_JOB, self._tenant, job)

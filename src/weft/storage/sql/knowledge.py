@@ -1,4 +1,4 @@
-"""Domains and documents in SQL, and which documents are to be indexed by whom."""
+"""Domains, documents and the indexing queue in SQL."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ _DOCUMENT_FIELDS = Document.__struct_fields__
 _encode = msgspec.json.Encoder().encode
 _decode_chunking = msgspec.json.Decoder(ChunkingOptions)
 _metadata = msgspec.json.Decoder(dict[str, Any])
-_READ_AT_ONCE = 1_000
+_READ_BATCH = 1_000
 # A document may be large.
-_CLEARED_AT_ONCE = 100
+_DELETE_BATCH = 100
 _SET_PLAN = """
 INSERT INTO tenant_plans (tenant, plan, since) VALUES ($1, $2, $3)
 ON CONFLICT (tenant) DO UPDATE SET plan = excluded.plan, since = excluded.since
@@ -81,7 +81,7 @@ _COUNT = "UPDATE domains SET documents = documents + $1, bytes = bytes + $2 WHER
 
 
 class SqlDomainStore(SqlStore):
-    """Domains, as rows of one tenant."""
+    """Domains of one tenant."""
 
     async def add(self, domain: Domain) -> bool:
         row = await self._tx.one(
@@ -97,7 +97,7 @@ class SqlDomainStore(SqlStore):
             domain.reindex_after,
             int(domain.reindex_afresh),
         )
-        # What is left of one that was deleted would come back with it.
+        # Documents left of a deleted domain would reappear with it.
         deleted = Deleted(domain_collection(domain.domain))
         return row is not None and not await SqlClearings(self._tx).is_under_way(deleted)
 
@@ -149,19 +149,19 @@ class SqlDomainStore(SqlStore):
             await SqlClearings(self._tx).add(Deleted(domain_collection(domain)))
 
     async def clear(self, domain: str) -> bool:
-        """Delete a few documents of a domain that is gone; tell whether there may be more of them."""
+        """Delete a batch of documents of a deleted domain; True if there may be more."""
         rows = await self._tx.all(
             "SELECT document_id FROM documents WHERE tenant = $1 AND domain = $2 ORDER BY document_id LIMIT $3",
             self._tenant,
             domain,
-            _CLEARED_AT_ONCE,
+            _DELETE_BATCH,
         )
         named = [(self._tenant, domain, row[0]) for row in rows]
         await self._tx.many(
             "DELETE FROM document_contents WHERE tenant = $1 AND domain = $2 AND document_id = $3", named
         )
         await self._tx.many("DELETE FROM documents WHERE tenant = $1 AND domain = $2 AND document_id = $3", named)
-        return len(rows) == _CLEARED_AT_ONCE
+        return len(rows) == _DELETE_BATCH
 
 
 _PUT_DOCUMENT = """
@@ -251,7 +251,7 @@ WHERE tenant = $1 AND domain = $2 AND document_id = $3 AND version < $4
 
 
 class SqlDocumentStore(SqlStore):
-    """Documents, as rows of one tenant."""
+    """Documents of one tenant."""
 
     async def put(self, document: Document, content: bytes, now: int) -> None:
         await self._tx.run(
@@ -263,7 +263,7 @@ class SqlDocumentStore(SqlStore):
         await self._tx.run(
             _PUT_CONTENT, self._tenant, document.domain, document.document_id, document.content_version, content
         )
-        # What nobody will index any more.
+        # Contents that will never be indexed.
         await self._tx.run(
             _DELETE_OLD_CONTENTS,
             self._tenant,
@@ -308,9 +308,9 @@ class SqlDocumentStore(SqlStore):
         found: list[str] = []
         after = ""
         while True:
-            rows = await self._tx.all(_MATCHING, self._tenant, domain, after, _READ_AT_ONCE)
+            rows = await self._tx.all(_MATCHING, self._tenant, domain, after, _READ_BATCH)
             found += [row[0] for row in rows if _says(row[1], metadata) and (not media_types or row[2] in media_types)]
-            if len(rows) < _READ_AT_ONCE:
+            if len(rows) < _READ_BATCH:
                 return found
             after = rows[-1][0]
             await self._tx.yield_to_loop()
@@ -423,7 +423,7 @@ class SqlDocumentStore(SqlStore):
         await self._tx.run(_FORGET_CONTENTS, self._tenant, domain, document_id, before)
 
 
-# Those that are written when a document is put: all up to the time of the last change.
+# Fields written when a document is put: all up to the time of the last change.
 _PUT_FIELDS = _DOCUMENT_FIELDS.index("updated_at") + 1
 _TENANTS_WITH_PENDING = """
 SELECT tenant FROM documents WHERE state = 'pending' AND tenant > $1 AND queued_at > 0
@@ -505,5 +505,5 @@ def _value(value: Value) -> Value:
 def _says(text: str, wanted: Mapping[str, object]) -> bool:
     if not wanted:
         return True
-    said = _metadata.decode(text)
-    return all(name in said and said[name] == value for name, value in wanted.items())
+    metadata = _metadata.decode(text)
+    return all(name in metadata and metadata[name] == value for name, value in wanted.items())

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.capabilities.memory.model import MemoryEntry, MemoryEntryWithValue, MemoryScope, MemoryUsage, ScopeSize
-from weft.storage.sql.blob_codec import text_of
-from weft.storage.sql.blobs import SqlBlobs
+from weft.storage.sql.blobs import SqlBlobs, text_of
 from weft.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from weft.capabilities.messages.model import LAST, AudienceCount, Message
-from weft.storage.sql.database import SqlStore
+from weft.storage.sql.database import SqlStore, batches, placeholders
 from weft.storage.sql.session_index import take_off_message
 
 if TYPE_CHECKING:
@@ -24,11 +24,10 @@ FROM messages m
 # An audience without members: pads the query, which has four audience parameters.
 _NOBODY = ""
 _AUDIENCES = 4
-_NO_MESSAGE = 0
-_AT_ONCE = 10
+_BATCH_SIZE = 10
 _SEVERAL = f"""
 {_MESSAGE} WHERE m.tenant = $1 AND m.session_id = $2 AND m.message_id IN
-({", ".join(f"${place}" for place in range(3, 3 + _AT_ONCE))})
+({placeholders(3, _BATCH_SIZE)})
 """
 
 
@@ -158,10 +157,8 @@ class SqlMessageStore(SqlStore):
 
     async def find_several(self, session_id: str, message_ids: Sequence[int]) -> Sequence[Message]:
         rows: list[Row] = []
-        for start in range(0, len(message_ids), _AT_ONCE):
-            some = message_ids[start : start + _AT_ONCE]
-            padding = (_NO_MESSAGE,) * (_AT_ONCE - len(some))
-            rows += await self._tx.all(_SEVERAL, self._tenant, session_id, *some, *padding)
+        for batch in batches(message_ids, _BATCH_SIZE):
+            rows += await self._tx.all(_SEVERAL, self._tenant, session_id, *batch)
         return [_message(row) for row in rows]
 
     async def read(self, session_id: str, excerpt: Excerpt) -> Sequence[Message]:

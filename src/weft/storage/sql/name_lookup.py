@@ -25,7 +25,7 @@ _LIMIT = 100
 def find_names(
     file: Path, kind: NameKind, prefix: str, *, tenant: str, session_id: str | None = None
 ) -> list[tuple[str, str]]:
-    """Return names that start with a prefix, with a description; whoever can read the file may see them all."""
+    """Return names that start with a prefix, with a description; access to the file is access to all names."""
     if not file.exists():
         return []
     name, about, source = _SOURCES[kind]

@@ -60,7 +60,7 @@ class SqlObjectIndex:
         if found.state is ObjectState.KEPT:
             return UploadStart(UploadDecision.THERE, found.at, found.version)
         if found.state is ObjectState.DOOMED or found.at <= now - PENDING_MICROS // 2:
-            return await self._begin_anew(found, now)
+            return await self._restart(found, now)
         return UploadStart(
             UploadDecision.THERE if found.uploaded else UploadDecision.TO_UPLOAD, found.at, found.version
         )
@@ -112,7 +112,7 @@ class SqlObjectIndex:
     async def _notice_doomed(self, now: int, limit: int) -> None:
         await self._tx.run(_NOTICE_DOOMED, now, self._tenant, _UNNOTICED, limit)
 
-    async def _begin_anew(self, found: StoredObject, now: int) -> UploadStart:
+    async def _restart(self, found: StoredObject, now: int) -> UploadStart:
         # A different timestamp, so that a concurrent upload started earlier cannot finish this one.
         at = max(now, found.at + 1)
         await self._tx.run(

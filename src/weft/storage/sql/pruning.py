@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Transaction
 
 # Only the versions right before the retained ones are scanned: constant cost for a long history.
-_OLDER_AT_ONCE = 64
-_CHANGES_AT_ONCE = 500
+_OLDER_BATCH = 64
+_CHANGES_BATCH = 500
 _NEXT_CHANGE = """
 SELECT MIN(following.seq) FROM changes following
 WHERE following.tenant = c.tenant AND following.line_id = c.line_id AND following.key = c.key AND following.seq > c.seq
@@ -52,12 +52,12 @@ ORDER BY seq DESC LIMIT 1 OFFSET $4
 
 
 async def prune_key(transaction: Transaction, line_id: str, key: str, keep: int) -> None:
-    rows = await transaction.all(_OLDER, transaction.tenant, line_id, key, _OLDER_AT_ONCE, keep)
+    rows = await transaction.all(_OLDER, transaction.tenant, line_id, key, _OLDER_BATCH, keep)
     await _forget(transaction, line_id, [(key, *row) for row in rows])
 
 
 async def prune_batch(transaction: Transaction, line_id: str, begin: PruneCursor, limits: Limits) -> Pruned:
-    rows = await transaction.all(_NEXT, transaction.tenant, line_id, begin.key, begin.seq, _CHANGES_AT_ONCE)
+    rows = await transaction.all(_NEXT, transaction.tenant, line_id, begin.key, begin.seq, _CHANGES_BATCH)
     oldest_kept = await _oldest_kept(transaction, line_id, {row[0] for row in rows}, limits.versions)
     going = []
     for key, seq, blob_hash, held, replaced_at, written_at in rows:
@@ -69,7 +69,7 @@ async def prune_batch(transaction: Transaction, line_id: str, begin: PruneCursor
             going.append((key, seq, blob_hash))
     freed = await _forget(transaction, line_id, going)
     seqs = [seq for _, seq, _ in going]
-    reached = PruneCursor(rows[-1][0], rows[-1][1]) if len(rows) == _CHANGES_AT_ONCE else None
+    reached = PruneCursor(rows[-1][0], rows[-1][1]) if len(rows) == _CHANGES_BATCH else None
     return Pruned(len(going), freed, min(seqs, default=0), max(seqs, default=0), reached)
 
 

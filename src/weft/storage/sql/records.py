@@ -1,4 +1,4 @@
-"""Records in SQL: those that nothing else is the source of, the items they name, and what was redacted."""
+"""Records in SQL: records that are stored as such, the items they refer to, and redactions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import msgspec
 from weft.capabilities.records.refs import Ref
 from weft.capabilities.records.store import ITEM_TYPE, Redaction, StoredRecord
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
-from weft.storage.sql.blob_codec import pack, text_of
-from weft.storage.sql.database import SqlStore
+from weft.storage.sql.blobs import pack, text_of
+from weft.storage.sql.database import SqlStore, batches, placeholders
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,25 +22,21 @@ SELECT type, record_id, session_id, status, recorded_by, recorded_at, changed_at
 FROM records
 """
 _ONE = f"{_RECORD} WHERE tenant = $1 AND type = $2 AND record_id = $3 "
-# Nothing has this in place of an id; it fills up a query made for several.
-_NOTHING = ""
-_AT_ONCE = 50
+# Stored for records without a session.
+_NO_SESSION = ""
 _encode = msgspec.json.Encoder().encode
 _refs = msgspec.json.Decoder(tuple[Ref, ...])
-_MOST_OF_ITEM = 1_000
-_SEVERAL = f"""
-{_RECORD} WHERE tenant = $1 AND type = $2 AND record_id IN
-({", ".join(f"${place}" for place in range(3, 3 + _AT_ONCE))})
-"""
+_MAX_RECORDS_OF_ITEM = 1_000
+_SEVERAL = f"{_RECORD} WHERE tenant = $1 AND type = $2 AND record_id IN ({placeholders(3)})"
 _REDACTIONS = f"""
 SELECT record_id, session_id, state, method, reason, redacted_by, redacted_at, replacement, imported_policies, type
 FROM redactions
-WHERE tenant = $1 AND type = $2 AND record_id IN ({", ".join(f"${place}" for place in range(3, 3 + _AT_ONCE))})
+WHERE tenant = $1 AND type = $2 AND record_id IN ({placeholders(3)})
 """  # noqa: S608 - placeholders
 _OPEN = "type = 'missing_context' AND status <> 'resolved'"
 _OF_TENANT = f"{_RECORD} WHERE tenant = $1 AND type = 'missing_context' AND record_id > $2"
 _OF_SESSION = f"{_RECORD} WHERE tenant = $1 AND session_id = $2 AND type = 'missing_context' AND record_id > $3"
-# By whether it is of one session, and whether it is open.
+# By (of one session, open).
 _MISSING = {
     (False, False): f"{_OF_TENANT} ORDER BY record_id LIMIT $3",
     (False, True): f"{_OF_TENANT} AND status <> 'resolved' ORDER BY record_id LIMIT $3",
@@ -52,7 +48,7 @@ INSERT INTO records (tenant, type, record_id, session_id, status, recorded_by, r
                      seq, readable_by, body, principal_id)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 """
-_NAME_ITEM = "INSERT INTO record_items (tenant, item_id, type, record_id) VALUES ($1, $2, $3, $4)"
+_ADD_ITEM = "INSERT INTO record_items (tenant, item_id, type, record_id) VALUES ($1, $2, $3, $4)"
 _REDACT = """
 INSERT INTO redactions (tenant, record_id, session_id, state, method, reason, redacted_by, redacted_at,
                         replacement, imported_policies, type)
@@ -74,25 +70,25 @@ ON CONFLICT DO NOTHING
 
 
 class SqlRecordStore(SqlStore):
-    """Records, as rows of one tenant."""
+    """Records of one tenant."""
 
     async def add(self, record: StoredRecord, items: Iterable[str]) -> bool:
         added = await self._tx.changed(f"{_ADD} ON CONFLICT DO NOTHING", *self._row_of(record))
         if added:
-            await self._name_items(record, items)
+            await self._add_items(record, items)
         return bool(added)
 
     async def add_all(self, records: Sequence[tuple[StoredRecord, Iterable[str]]]) -> None:
         await self._tx.many(_ADD, [self._row_of(record) for record, _ in records])
-        named = [row for record, items in records for row in self._items_named(record, items)]
-        await self._tx.many(_NAME_ITEM, named)
+        named = [row for record, items in records for row in self._item_rows(record, items)]
+        await self._tx.many(_ADD_ITEM, named)
 
     def _row_of(self, record: StoredRecord) -> tuple[Value, ...]:
         return (
             self._tenant,
             record.type,
             record.record_id,
-            record.session_id or _NOTHING,
+            record.session_id or _NO_SESSION,
             record.status,
             record.recorded_by,
             record.recorded_at,
@@ -120,36 +116,36 @@ class SqlRecordStore(SqlStore):
             record.type,
             record.record_id,
         )
-        await self._name_items(record, items)
+        await self._add_items(record, items)
 
     async def find(self, record_type: str, record_id: str) -> StoredRecord | None:
         row = await self._tx.one(_ONE, self._tenant, record_type, record_id)
-        return None if row is None else _kept(row)
+        return None if row is None else _stored_record(row)
 
     async def find_locked(self, record_type: str, record_id: str) -> StoredRecord | None:
         row = await self._tx.one(_ONE + "{for_update}", self._tenant, record_type, record_id)
-        return None if row is None else _kept(row)
+        return None if row is None else _stored_record(row)
 
     async def find_several(self, ids: Sequence[tuple[str, str]]) -> Sequence[StoredRecord]:
         found: list[StoredRecord] = []
         for record_type in sorted({kind for kind, _ in ids}):
             named = [record_id for kind, record_id in ids if kind == record_type]
-            for some in _in_groups(named):
-                found += map(_kept, await self._tx.all(_SEVERAL, self._tenant, record_type, *some))
+            for batch in batches(named):
+                found += map(_stored_record, await self._tx.all(_SEVERAL, self._tenant, record_type, *batch))
         return found
 
     async def of_session(self, session_id: str | None, after: int, limit: int) -> Sequence[StoredRecord]:
-        rows = await self._tx.all(_RECORDS_AFTER, self._tenant, session_id or _NOTHING, after, limit)
-        return [_kept(row) for row in rows]
+        rows = await self._tx.all(_RECORDS_AFTER, self._tenant, session_id or _NO_SESSION, after, limit)
+        return [_stored_record(row) for row in rows]
 
     async def of_item(self, item_id: str) -> Sequence[StoredRecord]:
         rows = await self._tx.all(
             "SELECT type, record_id FROM record_items WHERE tenant = $1 AND item_id = $2 LIMIT $3",
             self._tenant,
             item_id,
-            _MOST_OF_ITEM,
+            _MAX_RECORDS_OF_ITEM,
         )
-        return sorted(await self.find_several([(row[0], row[1]) for row in rows]), key=lambda kept: kept.seq)
+        return sorted(await self.find_several([(row[0], row[1]) for row in rows]), key=lambda record: record.seq)
 
     async def open_missing(self, session_id: str | None, limit: int) -> Sequence[StoredRecord]:
         if session_id is None:
@@ -163,7 +159,7 @@ class SqlRecordStore(SqlStore):
                 session_id,
                 limit,
             )
-        return [_kept(row) for row in rows]
+        return [_stored_record(row) for row in rows]
 
     async def open_missing_readers(self, session_id: str) -> Sequence[tuple[str, ...]]:
         rows = await self._tx.all(
@@ -178,16 +174,16 @@ class SqlRecordStore(SqlStore):
     ) -> Sequence[StoredRecord]:
         where = () if session_id is None else (session_id,)
         rows = await self._tx.all(_MISSING[bool(where), only_open], self._tenant, *where, after, limit)
-        return [_kept(row) for row in rows]
+        return [_stored_record(row) for row in rows]
 
     async def put_content(self, session_id: str | None, item_id: str, content: bytes) -> None:
-        await self._tx.run(_PUT_CONTENT, self._tenant, session_id or _NOTHING, item_id, content)
+        await self._tx.run(_PUT_CONTENT, self._tenant, session_id or _NO_SESSION, item_id, content)
 
     async def content(self, session_id: str | None, item_id: str) -> bytes | None:
         row = await self._tx.one(
             "SELECT content FROM record_contents WHERE tenant = $1 AND session_id = $2 AND item_id = $3",
             self._tenant,
-            session_id or _NOTHING,
+            session_id or _NO_SESSION,
             item_id,
         )
         return None if row is None else bytes(row[0])
@@ -199,7 +195,7 @@ class SqlRecordStore(SqlStore):
         return (
             self._tenant,
             redaction.record_id,
-            redaction.session_id or _NOTHING,
+            redaction.session_id or _NO_SESSION,
             redaction.state,
             redaction.method,
             redaction.reason,
@@ -212,15 +208,15 @@ class SqlRecordStore(SqlStore):
 
     async def redactions(self, record_ids: Sequence[str], record_type: str = ITEM_TYPE) -> dict[str, Redaction]:
         found: dict[str, Redaction] = {}
-        for some in _in_groups(record_ids):
-            rows = await self._tx.all(_REDACTIONS, self._tenant, record_type, *some)
+        for batch in batches(record_ids):
+            rows = await self._tx.all(_REDACTIONS, self._tenant, record_type, *batch)
             found |= {row[0]: _redaction(row) for row in rows}
         return {record_id: redaction for record_id, redaction in found.items() if redaction.state != "none"}
 
-    async def _name_items(self, record: StoredRecord, items: Iterable[str]) -> None:
-        await self._tx.many(_NAME_ITEM, self._items_named(record, items))
+    async def _add_items(self, record: StoredRecord, items: Iterable[str]) -> None:
+        await self._tx.many(_ADD_ITEM, self._item_rows(record, items))
 
-    def _items_named(self, record: StoredRecord, items: Iterable[str]) -> list[tuple[Value, ...]]:
+    def _item_rows(self, record: StoredRecord, items: Iterable[str]) -> list[tuple[Value, ...]]:
         return [(self._tenant, item_id, record.type, record.record_id) for item_id in sorted(set(items))]
 
 
@@ -231,14 +227,8 @@ DELETE FROM record_items WHERE tenant = $1 AND (type, record_id) IN (
 
 
 async def erase_record_items(transaction: Transaction, session_id: str) -> None:
-    """Forget which items the records of a session name, before those go."""
+    """Delete the item references of a session's records, before the records themselves."""
     await transaction.run(_ERASE_RECORD_ITEMS, transaction.tenant, session_id)
-
-
-def _in_groups(values: Sequence[str]) -> list[list[str]]:
-    """Return values in groups of one size, filled up with what nothing is called."""
-    groups = [list(values[start : start + _AT_ONCE]) for start in range(0, len(values), _AT_ONCE)]
-    return [[*group, *[_NOTHING] * (_AT_ONCE - len(group))] for group in groups]
 
 
 def _redaction(row: Row) -> Redaction:
@@ -248,7 +238,7 @@ def _redaction(row: Row) -> Redaction:
     return Redaction(record_id, session_id or None, state, method, reason, by, at, words, refs, record_type)
 
 
-def _kept(row: Row) -> StoredRecord:
+def _stored_record(row: Row) -> StoredRecord:
     record_type, record_id, session_id, status, by, at, changed_at, seq, readable_by, body, principal_id = row
     return StoredRecord(
         type=record_type,

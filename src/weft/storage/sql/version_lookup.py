@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.capabilities.history.store import ChangeRef
+from weft.storage.sql.database import BATCH_SIZE, flat_batches
 from weft.storage.sql.history_rows import VERSION, version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from weft.capabilities.history.model import Version
-    from weft.storage.sql.database import Transaction, Value
+    from weft.storage.sql.database import Transaction
 
-# Batch size of a statement; a short batch repeats its last parameter.
-_AT_ONCE = 50
 _BLOBS = "LEFT JOIN blobs b ON b.tenant = c.tenant AND b.hash = c.blob_hash AND c.pruned = 0"
 
 
@@ -22,7 +21,7 @@ def _places(width: int) -> str:
     """Return parameter rows after the tenant: line, optional key, number."""
     texts = ["CAST(${} AS TEXT)"] * (width - 1)
     row = ", ".join(["CAST($1 AS TEXT)", *texts, "CAST(${} AS BIGINT)"])
-    firsts = range(2, 2 + _AT_ONCE * width, width)
+    firsts = range(2, 2 + BATCH_SIZE * width, width)
     return ", ".join(f"({row.format(*range(first, first + width))})" for first in firsts)
 
 
@@ -48,11 +47,11 @@ ORDER BY c.seq
 """  # noqa: S608 - our own column names
 
 
-async def versions_at(transaction: Transaction, spots: Sequence[ChangeRef]) -> dict[ChangeRef, Version]:
+async def versions_at(transaction: Transaction, refs: Sequence[ChangeRef]) -> dict[ChangeRef, Version]:
     """Return changes by line, key and commit, with values."""
     found: dict[ChangeRef, Version] = {}
-    for some in _batches(list(dict.fromkeys(spots))):
-        for line_id, *rest in await transaction.all(_AT, transaction.tenant, *some):
+    for batch in flat_batches(list(dict.fromkeys(refs))):
+        for line_id, *rest in await transaction.all(_AT, transaction.tenant, *batch):
             each = version(rest)
             found[ChangeRef(line_id, each.change.key, each.seq)] = each
     return found
@@ -63,8 +62,8 @@ async def versions_of(
 ) -> dict[tuple[str, int], list[Version]]:
     """Return all changes of commits, by key, without values."""
     found: dict[tuple[str, int], dict[str, Version]] = {}
-    for some in _batches(list(dict.fromkeys(commits))):
-        for line_id, *rest in await transaction.all(_OF_COMMITS, transaction.tenant, *some):
+    for batch in flat_batches(list(dict.fromkeys(commits))):
+        for line_id, *rest in await transaction.all(_OF_COMMITS, transaction.tenant, *batch):
             each = version(rest)
             found.setdefault((line_id, each.seq), {})[each.change.key] = each
     return {commit: [by_key[key] for key in sorted(by_key)] for commit, by_key in found.items()}
@@ -76,10 +75,3 @@ async def versions_numbered(
     """Return the changes with a version's number on one line: its write and its deletion."""
     rows = await transaction.all(_NUMBERED, transaction.tenant, line_id, key, incarnation, number)
     return [version(row) for row in rows]
-
-
-def _batches(places: Sequence[tuple[Value, ...]]) -> Iterator[list[Value]]:
-    for start in range(0, len(places), _AT_ONCE):
-        some = [*places[start : start + _AT_ONCE]]
-        some += some[-1:] * (_AT_ONCE - len(some))
-        yield [value for place in some for value in place]

@@ -1,4 +1,4 @@
-"""Webhooks in SQL: where events go, and what was not taken yet."""
+"""Webhooks and their pending and failed deliveries in SQL."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ WHERE tenant = $2 AND webhook_id = $3 AND seq = $4 AND state = 'dead'
 
 
 class SqlWebhookStore(SqlStore):
-    """Webhooks, as rows of one tenant."""
+    """Webhooks of one tenant."""
 
     async def add(self, webhook: Webhook) -> None:
         await self._tx.run(
@@ -98,7 +98,7 @@ class SqlWebhookStore(SqlStore):
         return [_webhook(row) for row in rows]
 
     async def delete(self, webhook_id: str) -> bool:
-        # The webhook first, so that whoever is settling its deliveries is done with them.
+        # The webhook first: waits for a process that is updating its deliveries.
         deleted = await self._tx.changed(
             "DELETE FROM webhooks WHERE tenant = $1 AND webhook_id = $2", self._tenant, webhook_id
         )
@@ -191,15 +191,12 @@ class SqlWebhookStore(SqlStore):
 
 
 class DueWebhook(NamedTuple):
-    """An enabled webhook as the system sees it: whether it is behind the log, when it is next due and in whose hands.
-
-    ``due_at`` is None if nothing is waiting to be sent.
-    """
+    """An enabled webhook: whether it lags the event log, its next due delivery, if any, and the end of its lease."""
 
     tenant: str
     webhook_id: str
     url: str
-    behind: bool
+    lags: bool
     due_at: int | None
     lease_until: int
 
@@ -209,10 +206,10 @@ class DueWebhook(NamedTuple):
 
     @property
     def ready_at(self) -> int | None:
-        """Return from when on there is something to do for it; None if there is nothing."""
-        if self.due_at is None and not self.behind:
+        """Return when it can be processed; None if nothing is pending."""
+        if self.due_at is None and not self.lags:
             return None
-        return max(self.lease_until, 0 if self.behind or self.due_at is None else self.due_at)
+        return max(self.lease_until, 0 if self.lags or self.due_at is None else self.due_at)
 
 
 _WEBHOOKS_WAITING = """
@@ -225,11 +222,8 @@ FROM webhooks JOIN tenants ON tenants.tenant = webhooks.tenant WHERE state = 'en
 
 
 async def webhooks_waiting(transaction: Transaction) -> list[DueWebhook]:
-    """Return every webhook of the installation that is enabled."""
-    rows = await transaction.all(
-        _WEBHOOKS_WAITING,
-    )
-    return [DueWebhook(*row) for row in rows]
+    """Return every enabled webhook of the installation."""
+    return [DueWebhook(*row) for row in await transaction.all(_WEBHOOKS_WAITING)]
 
 
 async def release_all(transaction: Transaction, holder: str) -> None:
@@ -246,11 +240,8 @@ FROM webhooks
 
 
 async def dead_letters(transaction: Transaction) -> int:
-    """Return how many events of the installation were given up."""
-    rows = await transaction.all(
-        _DEAD_LETTERS,
-    )
-    return sum(row[0] for row in rows)
+    """Return the number of dead letters of the installation."""
+    return sum(row[0] for row in await transaction.all(_DEAD_LETTERS))
 
 
 def _webhook(row: Row) -> Webhook:

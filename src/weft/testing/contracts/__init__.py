@@ -7,12 +7,11 @@ every store of two fresh tenants, where each call of a method is a transaction o
 from weft.testing.contracts.access import AccessStoreContract, AuditStoreContract
 from weft.testing.contracts.agent_context import SnapshotStoreContract
 from weft.testing.contracts.board import ConventionStoreContract, EntryStoreContract
-from weft.testing.contracts.checkouts import CheckoutStoreContract
 from weft.testing.contracts.collections import CollectionStoreContract
 from weft.testing.contracts.embeddings import EmbedderContract, TenantModelStoreContract, VectorStoreContract
 from weft.testing.contracts.events import EventStoreContract
 from weft.testing.contracts.history import LineStoreContract
-from weft.testing.contracts.history_branches import BranchContract
+from weft.testing.contracts.history_branches import BranchContract, CheckoutStoreContract
 from weft.testing.contracts.history_operations import (
     JobStoreContract,
     PruningLogContract,

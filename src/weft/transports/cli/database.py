@@ -137,7 +137,7 @@ def restore_from(target: Target, file: Path, *, as_json: bool) -> None:
 
 @asynccontextmanager
 async def _database(target: Target) -> AsyncIterator[Database]:
-    from weft.storage.sql.connect import connect  # noqa: PLC0415 - help needs no storage
+    from weft.storage.sql.database import connect  # noqa: PLC0415 - help needs no storage
 
     database = connect(target.settings().storage_url)
     try:
