@@ -1,7 +1,7 @@
 """One suite for each storage port.
 
 A backend joins by subclassing each of these in a test module and providing two fixtures, ``stores`` and ``elsewhere``:
-every store of two fresh tenants, where each call of a method is a transaction of its own.
+every store of two fresh tenants, where each method call is one transaction.
 """
 
 from weft.testing.contracts.access import AccessStoreContract, AuditStoreContract

@@ -36,7 +36,7 @@ def token(token_id: str, key_id: str = "key_1", expires_at: int = 50, revoked_at
 class AccessStoreContract:
     """Principals, keys and tokens of one tenant."""
 
-    async def test_the_epoch_moves_only_forward_and_only_for_its_tenant(
+    async def test_the_epoch_only_increases_and_only_for_its_tenant(
         self, stores: ContractStores, elsewhere: ContractStores
     ) -> None:
         before = await stores.access.epoch()
@@ -53,7 +53,7 @@ class AccessStoreContract:
         assert await stores.access.principal("helper") == principal("helper", "planner", below_agent=True)
         assert await stores.access.principal("none") is None
 
-    async def test_a_principal_s_id_is_taken_once(self, stores: ContractStores, elsewhere: ContractStores) -> None:
+    async def test_the_id_of_a_principal_is_unique(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         assert await stores.access.add_principal(principal("planner"))
         assert not await stores.access.add_principal(principal("planner"))
         assert await elsewhere.access.add_principal(principal("planner"))
@@ -90,14 +90,14 @@ class AccessStoreContract:
         await stores.access.revoke_token("t1", 6)
         assert await stores.access.token("t1") == token("t1", revoked_at=5)
 
-    async def test_only_tokens_long_expired_are_forgotten(self, stores: ContractStores) -> None:
+    async def test_only_tokens_long_expired_are_deleted(self, stores: ContractStores) -> None:
         await stores.access.add_token(token("old", expires_at=9))
         await stores.access.add_token(token("new", expires_at=10))
         await stores.access.forget_expired_tokens("planner", 10)
         assert await stores.access.token("old") is None
         assert await stores.access.token("new") is not None
 
-    async def test_signing_keys_come_newest_first_and_are_retired_or_forgotten(self, stores: ContractStores) -> None:
+    async def test_signing_keys_are_newest_first_and_are_retired_or_deleted(self, stores: ContractStores) -> None:
         await stores.access.retire_signing_keys(1, forget=True)
         for created_at in (1, 2):
             await stores.access.add_signing_key(SigningKey(f"k{created_at}", bytes(32), created_at, None))

@@ -24,20 +24,20 @@ def _commit(head: Head, seq: int, keys: tuple[str, ...]) -> Commit:
 class SnapshotStoreContract:
     """An agent holds one version of its context in a session, or none."""
 
-    async def test_a_snapshot_comes_back_as_it_was_put(self, stores: ContractStores) -> None:
+    async def test_a_snapshot_is_returned_unchanged(self, stores: ContractStores) -> None:
         assert await stores.snapshots.find("s1", "planner") is None
         await stores.snapshots.put(HELD, [])
         assert await stores.snapshots.find("s1", "planner") == HELD
         assert await stores.snapshots.find("s1", "other") is None
         assert await stores.snapshots.find("s2", "planner") is None
 
-    async def test_putting_again_leaves_nothing_of_the_one_before(self, stores: ContractStores) -> None:
+    async def test_putting_again_replaces_the_snapshot_and_its_pins(self, stores: ContractStores) -> None:
         other = PinnedContext("s1", "planner", BRANCH, MAIN, 3, bytes(32), known=4, known_hash=HASH, pulled_at=9)
         await stores.snapshots.put(HELD, [])
         await stores.snapshots.put(other, [])
         assert await stores.snapshots.find("s1", "planner") == other
 
-    async def test_a_session_learns_of_the_context_it_holds_and_of_no_other(self, stores: ContractStores) -> None:
+    async def test_a_session_learns_only_of_the_context_it_holds(self, stores: ContractStores) -> None:
         await stores.snapshots.put(HELD, [])
         await stores.snapshots.learn("s1", "planner", Point(BRANCH, 20, HASH))
         await stores.snapshots.learn("s1", "other", Point(MAIN, 20, HASH))
@@ -46,7 +46,7 @@ class SnapshotStoreContract:
         await stores.snapshots.learn("s1", "planner", Point(MAIN, 13, bytes(32)))
         assert await stores.snapshots.find("s1", "planner") == structs.replace(HELD, known=13, known_hash=bytes(32))
 
-    async def test_any_number_of_parts_is_held_and_read_in_one_go(self, stores: ContractStores) -> None:
+    async def test_any_number_of_parts_is_pinned_and_read(self, stores: ContractStores) -> None:
         parts = []
         for number in range(120):
             line_id = f"{MAIN}:conversation_context:w{number}"
@@ -72,7 +72,7 @@ class SnapshotStoreContract:
         assert await stores.snapshots.values([blob_hash("never kept")]) == {}
         assert await stores.snapshots.values(hashes) == dict(zip(hashes, texts, strict=True))
 
-    async def test_a_session_takes_what_was_held_in_it_along(
+    async def test_snapshots_are_deleted_with_their_session(
         self, stores: ContractStores, elsewhere: ContractStores
     ) -> None:
         for each in (stores, elsewhere):

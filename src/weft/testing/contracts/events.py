@@ -1,4 +1,4 @@
-"""The contract of Outbox and EventStore, which are two ends of one table."""
+"""The contract of Outbox and EventStore: they write and read the same table."""
 # ruff: noqa: S101, PLR2004 - tests that others run
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ def event(subject: str, session_id: str | None = "s1") -> NewEvent:
     )
 
 
-def told(subject: str, at: int, correlation: Correlation = NO_CORRELATION, origin: Origin | None = None) -> StoredEvent:
-    """Return an event as it was told elsewhere."""
+def foreign_event(
+    subject: str, at: int, correlation: Correlation = NO_CORRELATION, origin: Origin | None = None
+) -> StoredEvent:
+    """Return an event of another installation."""
     happened = Event(
         seq=1, type="record.added", session_id="s1", subject=subject, actor="system", at=from_micros(at), data={}
     )
@@ -42,7 +44,7 @@ async def republish(stores: ContractStores, *past: StoredEvent) -> None:
 
 
 class EventStoreContract:
-    """Events are numbered without gaps and come back in order."""
+    """Events are numbered without gaps and read in order."""
 
     async def test_events_are_numbered_from_one_without_gaps(self, stores: ContractStores) -> None:
         assert await stores.events.last_seq() == 0
@@ -75,13 +77,13 @@ class EventStoreContract:
         assert [each.event.subject for each in await stores.events.after(0, "s1", 10)] == ["a", "c"]
         assert await stores.events.after(4, None, 10) == []
 
-    async def test_events_are_found_by_what_they_say(self, stores: ContractStores) -> None:
+    async def test_events_are_found_by_their_fields(self, stores: ContractStores) -> None:
         await stores.outbox.publish(event("a"), event("b", "s2"), event("c"))
         part = Correlation(turn_id="t1", task_id="x", run_id="r")
         other = Correlation(turn_id="t1", tool_call_id="c1")
-        await republish(stores, told("d", at=5, correlation=part), told("e", at=7, correlation=other))
+        await republish(stores, foreign_event("d", at=5, correlation=part), foreign_event("e", at=7, correlation=other))
 
-        async def subjects(after: int = 0, limit: int = 9, **wanted: Any) -> list[str]:  # noqa: ANN401 - fields of Wanted
+        async def subjects(after: int = 0, limit: int = 9, **wanted: Any) -> list[str]:  # noqa: ANN401 - fields of EventQuery
             return [each.event.subject for each in await stores.events.find(EventQuery(**wanted), after, limit)]
 
         assert await subjects() == ["a", "b", "c", "d", "e"]
@@ -96,11 +98,11 @@ class EventStoreContract:
         assert await subjects(tool_call_id="c1", session_id="s2") == []
         assert await subjects(items=False) == ["d", "e"]
 
-    async def test_events_are_found_by_their_time_whatever_their_number(self, stores: ContractStores) -> None:
+    async def test_events_are_found_by_time_regardless_of_their_number(self, stores: ContractStores) -> None:
         for subject, at in (("late", 9), ("early", 3), ("middle", 6)):
-            await republish(stores, told(subject, at=at))
+            await republish(stores, foreign_event(subject, at=at))
 
-        async def subjects(after: int = 0, **wanted: Any) -> list[str]:  # noqa: ANN401 - fields of Wanted
+        async def subjects(after: int = 0, **wanted: Any) -> list[str]:  # noqa: ANN401 - fields of EventQuery
             return [each.event.subject for each in await stores.events.find(EventQuery(**wanted), after, 9)]
 
         assert await subjects(since=4) == ["late", "middle"]
@@ -116,11 +118,9 @@ class EventStoreContract:
         assert [each.event.seq for each in found] == [*range(3, 101), 118]
         assert await stores.events.numbered([]) == []
 
-    async def test_what_happened_elsewhere_keeps_its_time_its_origin_and_what_it_was_part_of(
-        self, stores: ContractStores
-    ) -> None:
+    async def test_an_imported_event_keeps_its_time_origin_and_correlation(self, stores: ContractStores) -> None:
         correlation = Correlation(turn_id="t1", trace_id="0" * 32, mcp_session_id="m")
-        await republish(stores, told("a", at=5, correlation=correlation, origin=Origin("urn:there", "77")))
+        await republish(stores, foreign_event("a", at=5, correlation=correlation, origin=Origin("urn:there", "77")))
         (found,) = await stores.events.find(EventQuery(turn_id="t1"), 0, 9)
         assert (found.correlation, found.origin, found.event.at) == (
             correlation,

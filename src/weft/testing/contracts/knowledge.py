@@ -48,9 +48,9 @@ def later(document: Document, version: int) -> Document:
 
 
 class DomainStoreContract:
-    """Domains are kept as they are said, and count what is in them."""
+    """Domains are stored unchanged and count their documents."""
 
-    async def test_a_domain_is_found_as_it_was_added(self, stores: ContractStores) -> None:
+    async def test_a_domain_is_returned_unchanged(self, stores: ContractStores) -> None:
         assert await stores.domains.add(DOMAIN)
         assert not await stores.domains.add(DOMAIN)
         other = structs.replace(DOMAIN, domain="another", agents=("*",))
@@ -88,7 +88,7 @@ class DomainStoreContract:
             reindex_afresh=True,
         )
 
-    async def test_reindexing_is_noted(self, stores: ContractStores) -> None:
+    async def test_reindexing_is_recorded(self, stores: ContractStores) -> None:
         await stores.domains.add(DOMAIN)
         assert list(await stores.domains.reindexing()) == []
         await stores.domains.set_reindexing("handbook", "a.md")
@@ -96,7 +96,7 @@ class DomainStoreContract:
         await stores.domains.set_reindexing("handbook", None)
         assert list(await stores.domains.reindexing()) == []
 
-    async def test_a_deleted_domain_takes_its_documents_along(
+    async def test_documents_are_deleted_with_their_domain(
         self, stores: ContractStores, elsewhere: ContractStores
     ) -> None:
         for each in (stores, elsewhere):
@@ -108,7 +108,7 @@ class DomainStoreContract:
         assert await stores.documents.content(*NAMES, 1) is None
         assert await elsewhere.documents.find(*NAMES) == DOCUMENT
 
-    async def test_a_plan_is_a_tenant_s_own(self, stores: ContractStores, elsewhere: ContractStores) -> None:
+    async def test_tenants_have_their_own_plan(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         assert await stores.plans.plan() is None
         await stores.plans.set_plan("pro", 1)
         await stores.plans.set_plan("free", 2)
@@ -117,9 +117,11 @@ class DomainStoreContract:
 
 
 class DocumentStoreContract:
-    """Documents are in one hand at a time, and what searches find changes only when a version is finished."""
+    """A document has one lease at a time; search results change only when a version is finished."""
 
-    async def test_many_documents_are_found_at_once(self, stores: ContractStores, elsewhere: ContractStores) -> None:
+    async def test_many_documents_are_found_in_one_call(
+        self, stores: ContractStores, elsewhere: ContractStores
+    ) -> None:
         odd = structs.replace(DOCUMENT, document_id='a "quoted", {braced} \\ [name].md')
         for document in (DOCUMENT, odd):
             await stores.documents.put(document, b"x", 5)
@@ -130,7 +132,7 @@ class DocumentStoreContract:
         assert await stores.documents.find_all(DOCUMENT.domain, []) == {}
         assert await elsewhere.documents.find_all(DOCUMENT.domain, wanted) == {}
 
-    async def test_a_document_is_found_as_it_was_put(self, stores: ContractStores, elsewhere: ContractStores) -> None:
+    async def test_a_document_is_returned_unchanged(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
         assert await stores.documents.find(*NAMES) == DOCUMENT
         assert await stores.documents.find_locked(*NAMES) == DOCUMENT
@@ -138,7 +140,7 @@ class DocumentStoreContract:
         assert await elsewhere.documents.find(*NAMES) is None
         assert await elsewhere.documents.content(*NAMES, 1) is None
 
-    async def test_documents_come_in_pages_and_by_state(self, stores: ContractStores) -> None:
+    async def test_documents_are_paged_and_filtered_by_state(self, stores: ContractStores) -> None:
         for name in ("c", "a", "b"):
             await stores.documents.put(structs.replace(DOCUMENT, document_id=name), b"x", 5)
         await stores.documents.fail("handbook", "b", "no text")
@@ -148,9 +150,7 @@ class DocumentStoreContract:
         assert [each.error for each in await stores.documents.page("handbook", "failed", "", 9)] == ["no text"]
         assert await stores.documents.backlog("handbook") == Backlog(pending=2, failed=1)
 
-    async def test_what_is_written_of_a_version_is_unfinished_until_that_is_found_or_failed(
-        self, stores: ContractStores
-    ) -> None:
+    async def test_a_version_is_incomplete_until_it_is_indexed_or_failed(self, stores: ContractStores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
         assert list(await stores.documents.incomplete("handbook")) == []
         await stores.documents.advance(*NAMES, done=1, total=2, layout_hash="so")
@@ -164,12 +164,12 @@ class DocumentStoreContract:
         await stores.documents.fail(*NAMES, "no text")
         assert list(await stores.documents.incomplete("handbook")) == []
 
-    async def test_documents_are_found_by_what_their_metadata_say(self, stores: ContractStores) -> None:
+    async def test_documents_are_found_by_metadata(self, stores: ContractStores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
         matching = stores.documents.matching
         assert list(await matching("handbook", {"team": "people"}, ())) == []
         await stores.documents.finish(DOCUMENT, None)
-        # Until the next one is finished, what was said of this one counts.
+        # Metadata of the indexed version count until the next one is finished.
         second = structs.replace(later(DOCUMENT, 2), metadata='{"year":2025}', media_type="text/html")
         await stores.documents.put(second, b"y", 6)
         assert list(await matching("handbook", {"team": "people"}, ())) == ["guides/start.md"]
@@ -206,7 +206,7 @@ class DocumentStoreContract:
 
         await stores.documents.put(DOCUMENT, b"x", 5)
         assert [await starts("me", 10), await starts("you", 11)] == [0, 1]
-        # Who takes it again has not ended at it.
+        # A holder that claims it again has not failed at it.
         assert [await starts("you", 12), await starts("me", 13)] == [2, 2]
         assert list(await stores.documents.queued(14, 9)) == [QueuedDocument(*NAMES, 3)]
         await stores.documents.advance(*NAMES, done=2, total=5, layout_hash="c1")
@@ -216,7 +216,7 @@ class DocumentStoreContract:
         await stores.documents.put(later(DOCUMENT, 2), b"y", 18)
         assert await starts("me", 19) == 0
 
-    async def test_who_waited_longest_comes_first(self, stores: ContractStores) -> None:
+    async def test_the_queue_is_first_in_first_out(self, stores: ContractStores) -> None:
         for name, queued in (("a", 30), ("b", 10), ("c", 20)):
             await stores.documents.put(structs.replace(DOCUMENT, document_id=name), b"x", queued)
         assert [each.document_id for each in await stores.documents.queued(99, 2)] == ["b", "c"]
@@ -234,7 +234,7 @@ class DocumentStoreContract:
         assert await stores.documents.content(*NAMES, 1) is None
         assert await stores.documents.claim(*NAMES, "you", 12, 20) == LeasedDocument(second, "", 0)
 
-    async def test_a_finished_version_is_the_one_that_is_found(self, stores: ContractStores) -> None:
+    async def test_search_finds_the_finished_version(self, stores: ContractStores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
         done = structs.replace(DOCUMENT, chunks=3, indexed_at=9, title="Found", text_bytes=4)
         await stores.documents.finish(done, b"text")
@@ -248,7 +248,7 @@ class DocumentStoreContract:
         pending = await stores.documents.find(*NAMES)
         assert pending is not None
         assert (pending.title, pending.indexed_title) == ("Next", "Found")
-        # Until the next one is finished, what is found can be read.
+        # The indexed version stays readable until the next one is finished.
         assert await stores.documents.content(*NAMES, 1) == StoredContent(b"x", b"text")
         await stores.documents.finish(structs.replace(later(found, 2), chunks=1), None)
         assert await stores.documents.content(*NAMES, 1) is None
@@ -274,7 +274,7 @@ class DocumentStoreContract:
         assert found is not None
         assert (found.content_version, found.indexed_version) == (1, 1)
 
-    async def test_a_deleted_document_leaves_nothing(self, stores: ContractStores) -> None:
+    async def test_a_deleted_document_leaves_no_rows(self, stores: ContractStores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
         await stores.documents.delete(*NAMES)
         assert await stores.documents.find(*NAMES) is None

@@ -29,9 +29,9 @@ FILE = SyncedFile("docs/a.md", 3, 5, "0b")
 
 
 class SourceStoreContract:
-    """A source is found as it stands, and what it has put is known until it is forgotten."""
+    """Sources are stored unchanged, with the state of their files and calls."""
 
-    async def test_a_source_is_found_as_it_was_added(self, stores: ContractStores) -> None:
+    async def test_a_source_is_returned_unchanged(self, stores: ContractStores) -> None:
         other = structs.replace(
             SOURCE, source_id="source_0", kind="hook", every_seconds=None, watch=False, created_at=8
         )
@@ -64,7 +64,7 @@ class SourceStoreContract:
         await stores.sources.update(changed)
         assert await stores.sources.find("source_1") == changed
 
-    async def test_files_are_known_until_they_are_forgotten(self, stores: ContractStores) -> None:
+    async def test_files_are_stored_until_deleted(self, stores: ContractStores) -> None:
         await stores.sources.add(SOURCE)
         await stores.sources.put_file("source_1", FILE)
         await stores.sources.put_file("source_1", structs.replace(FILE, document_id="docs/b.md", error="too large"))
@@ -80,7 +80,7 @@ class SourceStoreContract:
         await stores.sources.delete_file("source_1", "docs/a.md")
         assert list(await stores.sources.files("source_1")) == ["docs/b.md"]
 
-    async def test_calls_are_known_until_they_are_forgotten(self, stores: ContractStores) -> None:
+    async def test_calls_are_stored_until_deleted(self, stores: ContractStores) -> None:
         await stores.sources.put_call("source_1", SignedCall("one", 5), "first")
         await stores.sources.put_call("source_1", SignedCall("two", 6), "second")
         for again in (9, 7):
@@ -93,7 +93,7 @@ class SourceStoreContract:
         await stores.sources.delete_calls("source_1", 10)
         assert await stores.sources.response_to("source_1", "one") is None
 
-    async def test_a_source_goes_with_what_is_known_of_its_files_and_calls(self, stores: ContractStores) -> None:
+    async def test_files_and_calls_are_deleted_with_their_source(self, stores: ContractStores) -> None:
         await stores.sources.add(SOURCE)
         await stores.sources.put_file("source_1", FILE)
         await stores.sources.put_call("source_1", SignedCall("one", 5), "first")

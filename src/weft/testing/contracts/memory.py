@@ -57,9 +57,9 @@ async def listed(
 
 
 class MemoryStoreContract:
-    """The entries of agents' memories, and what they add up to."""
+    """Entries of agents' memories, and their total size."""
 
-    async def test_an_entry_comes_back_as_it_was_put(self, stores: ContractStores) -> None:
+    async def test_an_entry_is_returned_unchanged(self, stores: ContractStores) -> None:
         expected = entry("Goal-1", metadata='{"a":"\\u0000é"}', expires_at=9)
         await stores.memory.put(GLOBAL, expected)
         assert await stores.memory.get(GLOBAL, "Goal-1") == expected
@@ -124,7 +124,7 @@ class MemoryStoreContract:
         assert await listed(stores, MemoryCursor.after_scope("s1")) == every[3:]
         assert await listed(stores, MemoryCursor.after_scope(None)) == every[1:]
 
-    async def test_sizes_count_what_lives(self, stores: ContractStores) -> None:
+    async def test_sizes_count_live_entries(self, stores: ContractStores) -> None:
         await put(stores, GLOBAL, "a", "b")
         await put(stores, IN_SESSION, "a")
         await put(stores, IN_SESSION, "c", expires_at=5)
@@ -132,7 +132,7 @@ class MemoryStoreContract:
         assert list(await stores.memory.sizes("planner", 5)) == [ScopeSize(None, 2), ScopeSize("s1", 1)]
         assert list(await stores.memory.sizes("nobody", 5)) == []
 
-    async def test_what_has_expired_is_found_longest_overdue_first(self, stores: ContractStores) -> None:
+    async def test_expired_entries_are_found_longest_overdue_first(self, stores: ContractStores) -> None:
         for key, expires_at in (("a", 7), ("b", 3), ("c", None), ("d", 5), ("e", 6)):
             await put(stores, GLOBAL, key, expires_at=expires_at)
         await put(stores, IN_SESSION, "f", expires_at=1)
@@ -143,9 +143,7 @@ class MemoryStoreContract:
         assert await stores.memory.expired_usage("planner", 6) == MemoryUsage(weight=8, expired=4)
         assert await stores.memory.expired_usage("nobody", 6) == MemoryUsage(0, 0)
 
-    async def test_what_a_memory_adds_up_to_is_kept_by_owner(
-        self, stores: ContractStores, elsewhere: ContractStores
-    ) -> None:
+    async def test_usage_is_stored_by_owner(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         assert await stores.memory.usage("planner") == MemoryUsage(0, 0)
         assert await stores.memory.lock("planner") == MemoryUsage(0, 0)
         await stores.memory.adjust("planner", 10, 0)
@@ -153,7 +151,7 @@ class MemoryStoreContract:
         assert await stores.memory.lock("planner") == await stores.memory.usage("planner") == MemoryUsage(7, 2)
         assert await stores.memory.usage("other") == await elsewhere.memory.usage("planner") == MemoryUsage(0, 0)
 
-    async def test_a_session_takes_every_memory_of_it_along(
+    async def test_memories_are_deleted_with_their_session(
         self, stores: ContractStores, elsewhere: ContractStores
     ) -> None:
         other = MemoryScope("other", "s1")

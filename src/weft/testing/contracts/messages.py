@@ -39,12 +39,12 @@ async def fill(stores: ContractStores, *messages: Message) -> None:
 
 
 class MessageStoreContract:
-    """Messages are kept as they were given, and read by audience in the order of their numbers."""
+    """Messages are stored unchanged and read by audience, in order of their ids."""
 
-    async def test_a_message_comes_back_as_it_was_added(self, stores: ContractStores) -> None:
-        said = message(1, parent_id=None, recipient_id="bob", message_type="request", category="CONTEXT")
-        await fill(stores, said)
-        assert await stores.messages.find("s1", 1) == said
+    async def test_a_message_is_returned_unchanged(self, stores: ContractStores) -> None:
+        sent = message(1, parent_id=None, recipient_id="bob", message_type="request", category="CONTEXT")
+        await fill(stores, sent)
+        assert await stores.messages.find("s1", 1) == sent
         assert await stores.messages.find("s1", 2) is None
         found = await stores.sessions.find("s1")
         assert found is not None
@@ -63,7 +63,7 @@ class MessageStoreContract:
         assert found is not None
         assert (found.message_count, found.last_message_at) == (7, 50)
 
-    async def test_an_excerpt_holds_its_audiences_and_no_other(self, stores: ContractStores) -> None:
+    async def test_an_excerpt_has_only_its_audiences(self, stores: ContractStores) -> None:
         await fill(stores, *(message(n, _AUDIENCES[n % 4]) for n in range(1, 13)))
         read = await stores.messages.read("s1", Excerpt(("*", "type:claude"), TranscriptRange(limit=100)))
         assert [m.message_id for m in read] == [2, 4, 6, 8, 10, 12]
@@ -86,14 +86,14 @@ class MessageStoreContract:
         assert await numbers(limit=3, newest_first=True, until=10) == [10, 9, 8]
         assert await numbers(limit=3, newest_first=True, until=10, offset=8) == [2, 1]
 
-    async def test_an_excerpt_may_be_one_senders(self, stores: ContractStores) -> None:
+    async def test_an_excerpt_is_filtered_by_sender(self, stores: ContractStores) -> None:
         await fill(stores, *(message(n, sender=("ada", "bob")[n % 2]) for n in range(1, 8)))
         read = await stores.messages.read(
             "s1", Excerpt(("*",), TranscriptRange(sender="bob", limit=2, newest_first=True))
         )
         assert [m.message_id for m in read] == [7, 5]
 
-    async def test_several_are_found_at_once(self, stores: ContractStores) -> None:
+    async def test_several_messages_are_found_in_one_call(self, stores: ContractStores) -> None:
         await fill(stores, *(message(n) for n in range(1, 30)))
         found = await stores.messages.find_several("s1", [*range(3, 26), 77])
         assert sorted(m.message_id for m in found) == list(range(3, 26))
@@ -105,7 +105,7 @@ class MessageStoreContract:
         assert tallies["*"].stamp != tallies["principal:ada"].stamp
         assert await stores.messages.audience_counts("s1", ()) == []
 
-    async def test_adding_keeps_a_stamp_and_changing_an_audience_gives_new_ones(self, stores: ContractStores) -> None:
+    async def test_a_stamp_changes_with_the_audience_but_not_with_new_messages(self, stores: ContractStores) -> None:
         await fill(stores, message(1), message(2))
         (before,) = await stores.messages.audience_counts("s1", ("*",))
         await stores.messages.add("s1", message(3))
@@ -119,7 +119,7 @@ class MessageStoreContract:
         assert moved is not None
         assert (moved.visibility, moved.audience) == ("admin_only", "permission:admin")
 
-    async def test_a_span_of_time_is_found_by_its_first_and_last_message(self, stores: ContractStores) -> None:
+    async def test_a_time_range_is_resolved_to_its_first_and_last_message(self, stores: ContractStores) -> None:
         await fill(stores, *(message(n) for n in range(1, 6)), message(6, sent_at=50))
         assert await stores.messages.between("s1", 20, 50) == (2, 6)
         assert await stores.messages.between("s1", 21, 29) == (3, 2)
@@ -132,7 +132,7 @@ class MessageStoreContract:
         assert await stores.messages.count_senders("s1", ("*", "type:x")) == 3
         assert await stores.messages.count_senders("s2", ("*",)) == 0
 
-    async def test_messages_go_with_their_session(self, stores: ContractStores) -> None:
+    async def test_messages_are_deleted_with_their_session(self, stores: ContractStores) -> None:
         await fill(stores, message(1))
         await stores.sessions.erase("s1")
         assert await stores.messages.find("s1", 1) is None

@@ -12,14 +12,14 @@ OTHER = "tenant/agent/" + "1" * 64
 
 
 async def keep(stores: ContractStores, path: str = PATH, now: int = 1) -> None:
-    """Bring an object all the way to where it is kept."""
+    """Upload an object and keep it."""
     begun = await stores.objects.begin(path, 5, now)
     assert await stores.objects.uploaded(path, begun.at, "v1")
     assert await stores.objects.keep(path)
 
 
 class ObjectIndexContract:
-    """An object is in the index before it is in the store, and until after it has left it."""
+    """An object is in the index before it is in the store, and until after it is deleted there."""
 
     async def test_an_object_is_kept_once_it_is_uploaded(self, stores: ContractStores) -> None:
         assert await stores.objects.find(PATH) is None
@@ -38,7 +38,7 @@ class ObjectIndexContract:
         assert await stores.objects.find(PATH) == StoredObject(PATH, ObjectState.PENDING, 5, True, None, 1)  # noqa: FBT003
         assert await stores.objects.begin(PATH, 5, 2) == UploadStart(UploadDecision.THERE, 1)
 
-    async def test_two_may_upload_the_same_at_once(self, stores: ContractStores) -> None:
+    async def test_concurrent_uploads_of_one_object(self, stores: ContractStores) -> None:
         assert await stores.objects.begin(PATH, 5, 1) == await stores.objects.begin(PATH, 5, 2)
         assert await stores.objects.uploaded(PATH, 1, "v1")
         assert await stores.objects.uploaded(PATH, 1, "v2")
@@ -55,7 +55,7 @@ class ObjectIndexContract:
         assert await stores.objects.uploaded(PATH, 7, None)
         assert await stores.objects.keep(PATH)
 
-    async def test_an_upload_counts_only_for_its_own_beginning(self, stores: ContractStores) -> None:
+    async def test_a_superseded_upload_is_ignored(self, stores: ContractStores) -> None:
         await keep(stores)
         await stores.objects.doom(PATH)
         await stores.objects.begin(PATH, 5, 8)
@@ -80,12 +80,12 @@ class ObjectIndexContract:
         await keep(stores)
         assert await stores.objects.claim(2**60, 10) == []
 
-    async def test_given_up_uploads_are_claimed_after_an_hour(self, stores: ContractStores) -> None:
+    async def test_abandoned_uploads_are_claimed_after_an_hour(self, stores: ContractStores) -> None:
         await stores.objects.begin(PATH, 5, 1)
         assert await stores.objects.claim(PENDING_MICROS, 10) == []
         assert await stores.objects.claim(PENDING_MICROS + 1, 10) == [PATH]
 
-    async def test_doomed_objects_are_claimed_after_a_while_and_then_cannot_be_wanted_again(
+    async def test_doomed_objects_are_claimed_after_a_grace_period_and_cannot_be_revived_then(
         self, stores: ContractStores
     ) -> None:
         await keep(stores)
@@ -96,7 +96,7 @@ class ObjectIndexContract:
         assert (await stores.objects.begin(PATH, 5, 20)).decision is UploadDecision.LEAVING
         assert not await stores.objects.keep(PATH)
 
-    async def test_many_doomed_objects_are_met_a_few_at_a_time(self, stores: ContractStores) -> None:
+    async def test_doomed_objects_are_noticed_in_batches(self, stores: ContractStores) -> None:
         for path in (PATH, OTHER):
             await keep(stores, path)
             await stores.objects.doom(path)
@@ -104,7 +104,7 @@ class ObjectIndexContract:
         assert await stores.objects.claim(2 * GRACE_MICROS, 5) in ([PATH], [OTHER])
         assert len(await stores.objects.claim(3 * GRACE_MICROS, 5)) == 2
 
-    async def test_a_claim_lasts_a_while_and_only_the_last_one_clears(self, stores: ContractStores) -> None:
+    async def test_a_claim_expires_and_only_the_last_one_clears(self, stores: ContractStores) -> None:
         await keep(stores)
         await stores.objects.doom(PATH)
         assert await stores.objects.claim(1, 10) == []
@@ -118,7 +118,7 @@ class ObjectIndexContract:
         assert await stores.objects.find(PATH) is None
         assert await stores.objects.begin(PATH, 5, 9) == UploadStart(UploadDecision.TO_UPLOAD, 9)
 
-    async def test_claims_are_as_many_as_asked_for_oldest_first(self, stores: ContractStores) -> None:
+    async def test_claims_are_limited_and_oldest_first(self, stores: ContractStores) -> None:
         await stores.objects.begin(PATH, 5, 2)
         await stores.objects.begin(OTHER, 5, 1)
         assert await stores.objects.claim(2 * PENDING_MICROS, 1) == [OTHER]

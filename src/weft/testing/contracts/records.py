@@ -13,7 +13,7 @@ from weft.testing.contracts.sessions import session
 from weft.testing.contracts.stores import ContractStores
 
 
-def kept(record_id: str, **changed: Any) -> StoredRecord:  # noqa: ANN401 - fields of any type
+def stored_record(record_id: str, **changed: Any) -> StoredRecord:  # noqa: ANN401 - fields of any type
     plain = StoredRecord(
         type="context_envelope",
         record_id=record_id,
@@ -30,8 +30,8 @@ def kept(record_id: str, **changed: Any) -> StoredRecord:  # noqa: ANN401 - fiel
     return msgspec.structs.replace(plain, **changed)
 
 
-def gap(record_id: str, **changed: Any) -> StoredRecord:  # noqa: ANN401 - fields of any type
-    return kept(record_id, type="missing_context", **{"status": "detected", **changed})
+def missing_context(record_id: str, **changed: Any) -> StoredRecord:  # noqa: ANN401 - fields of any type
+    return stored_record(record_id, type="missing_context", **{"status": "detected", **changed})
 
 
 def redaction(item_id: str, state: str = "masked") -> Redaction:
@@ -44,10 +44,13 @@ async def fill(stores: ContractStores, *records: StoredRecord, items: tuple[str,
 
 
 class RecordStoreContract:
-    """Records are kept as they were given, and found by id, session, item and state."""
+    """Records are stored unchanged and found by id, session, item and state."""
 
-    async def test_a_record_comes_back_as_it_was_added(self, stores: ContractStores) -> None:
-        record, of_none = kept("r1"), kept("r2", session_id=None, status=None, readable_by=("*",), principal_id=None)
+    async def test_a_record_is_returned_unchanged(self, stores: ContractStores) -> None:
+        record, of_none = (
+            stored_record("r1"),
+            stored_record("r2", session_id=None, status=None, readable_by=("*",), principal_id=None),
+        )
         await fill(stores, record, of_none)
         assert await stores.records.find("context_envelope", "r1") == record
         assert await stores.records.find("context_envelope", "r2") == of_none
@@ -55,39 +58,39 @@ class RecordStoreContract:
         assert await stores.records.find("context_budget", "r1") is None
         assert await stores.records.find_locked("context_envelope", "r3") is None
 
-    async def test_many_are_added_at_once_with_what_they_name(self, stores: ContractStores) -> None:
-        some = [kept("r1"), kept("r2", seq=2)]
+    async def test_records_are_added_in_bulk_with_their_items(self, stores: ContractStores) -> None:
+        some = [stored_record("r1"), stored_record("r2", seq=2)]
         await stores.records.add_all([(some[0], ["i", "i"]), (some[1], ["i", "j"])])
         await stores.records.add_all([])
         assert await stores.records.of_session("s1", 0, 9) == some
         assert await stores.records.of_item("i") == some
         assert await stores.records.of_item("j") == some[1:]
 
-    async def test_an_id_is_taken_once_for_each_type(self, stores: ContractStores) -> None:
-        await fill(stores, kept("r1"), kept("r1", type="context_budget"))
-        assert not await stores.records.add(kept("r1", body=b"{}"), ["i"])
-        assert await stores.records.find("context_envelope", "r1") == kept("r1")
+    async def test_an_id_is_unique_within_its_type(self, stores: ContractStores) -> None:
+        await fill(stores, stored_record("r1"), stored_record("r1", type="context_budget"))
+        assert not await stores.records.add(stored_record("r1", body=b"{}"), ["i"])
+        assert await stores.records.find("context_envelope", "r1") == stored_record("r1")
         assert await stores.records.of_item("i") == []
 
     async def test_a_record_can_be_updated(self, stores: ContractStores) -> None:
-        await fill(stores, kept("r1"), items=("before", "both"))
-        changed = kept("r1", status="archived", changed_at=20, seq=9, body=b'{"now":true}')
+        await fill(stores, stored_record("r1"), items=("before", "both"))
+        changed = stored_record("r1", status="archived", changed_at=20, seq=9, body=b'{"now":true}')
         await stores.records.replace(changed, ["both", "after"])
         assert await stores.records.find("context_envelope", "r1") == changed
         assert await stores.records.of_item("before") == []
         assert await stores.records.of_item("both") == await stores.records.of_item("after") == [changed]
 
-    async def test_several_are_found_at_once(self, stores: ContractStores) -> None:
-        records = [kept(f"r{n}", type=("context_envelope", "context_item")[n % 2]) for n in range(120)]
+    async def test_several_records_are_found_in_one_call(self, stores: ContractStores) -> None:
+        records = [stored_record(f"r{n}", type=("context_envelope", "context_item")[n % 2]) for n in range(120)]
         await fill(stores, *records)
         wanted = [(record.type, record.record_id) for record in records[7:113]]
         found = await stores.records.find_several([*wanted, ("context_item", "none"), ("context_budget", "r7")])
         assert sorted((each.type, each.record_id) for each in found) == sorted(wanted)
         assert await stores.records.find_several([]) == []
 
-    async def test_those_of_a_session_come_in_the_order_of_the_log(self, stores: ContractStores) -> None:
-        await fill(stores, *(kept(f"r{n}", seq=10 - n) for n in range(5)), kept("x", session_id="s2"))
-        await fill(stores, kept("none", session_id=None, seq=3))
+    async def test_records_of_a_session_are_in_log_order(self, stores: ContractStores) -> None:
+        await fill(stores, *(stored_record(f"r{n}", seq=10 - n) for n in range(5)), stored_record("x", session_id="s2"))
+        await fill(stores, stored_record("none", session_id=None, seq=3))
         assert [each.record_id for each in await stores.records.of_session("s1", 0, 9)] == [
             "r4",
             "r3",
@@ -98,28 +101,34 @@ class RecordStoreContract:
         assert [each.record_id for each in await stores.records.of_session("s1", 7, 2)] == ["r2", "r1"]
         assert [each.record_id for each in await stores.records.of_session(None, 0, 9)] == ["none"]
 
-    async def test_those_that_name_an_item_come_oldest_first(self, stores: ContractStores) -> None:
-        await fill(stores, kept("r1", seq=2), items=("i", "j", "i"))
-        await fill(stores, kept("r2", seq=1), items=("i",))
+    async def test_records_of_an_item_are_oldest_first(self, stores: ContractStores) -> None:
+        await fill(stores, stored_record("r1", seq=2), items=("i", "j", "i"))
+        await fill(stores, stored_record("r2", seq=1), items=("i",))
         assert [each.record_id for each in await stores.records.of_item("i")] == ["r2", "r1"]
         assert [each.record_id for each in await stores.records.of_item("j")] == ["r1"]
         assert await stores.records.of_item("k") == []
 
-    async def test_what_is_missing_is_found_until_it_is_resolved(self, stores: ContractStores) -> None:
+    async def test_missing_context_is_found_until_it_is_resolved(self, stores: ContractStores) -> None:
         await fill(
             stores,
-            kept("r1"),
-            gap("m1", recorded_at=30),
-            gap("m2", recorded_at=20, status="requested"),
-            gap("m3", status="resolved"),
-            gap("m4", session_id="s2"),
+            stored_record("r1"),
+            missing_context("m1", recorded_at=30),
+            missing_context("m2", recorded_at=20, status="requested"),
+            missing_context("m3", status="resolved"),
+            missing_context("m4", session_id="s2"),
         )
         assert [each.record_id for each in await stores.records.open_missing("s1", 9)] == ["m2", "m1"]
         assert [each.record_id for each in await stores.records.open_missing("s1", 1)] == ["m2"]
         assert [each.record_id for each in await stores.records.open_missing(None, 9)] == ["m4", "m2", "m1"]
 
-    async def test_what_is_missing_is_gone_through_by_its_ids(self, stores: ContractStores) -> None:
-        await fill(stores, kept("m0"), gap("m3"), gap("m1", status="resolved"), gap("m2", session_id="s2"))
+    async def test_missing_context_is_paged_by_id(self, stores: ContractStores) -> None:
+        await fill(
+            stores,
+            stored_record("m0"),
+            missing_context("m3"),
+            missing_context("m1", status="resolved"),
+            missing_context("m2", session_id="s2"),
+        )
 
         async def ids(session_id: str | None, after: str, limit: int, *, only_open: bool) -> list[str]:
             found = await stores.records.missing_after(session_id, after, limit, only_open=only_open)
@@ -133,12 +142,18 @@ class RecordStoreContract:
         assert await ids("s1", "m1", 9, only_open=False) == ["m3"]
 
     async def test_open_records_have_an_audience(self, stores: ContractStores) -> None:
-        await fill(stores, gap("m1"), gap("m2", readable_by=("*",)), gap("m3", status="resolved"), kept("r1"))
+        await fill(
+            stores,
+            missing_context("m1"),
+            missing_context("m2", readable_by=("*",)),
+            missing_context("m3", status="resolved"),
+            stored_record("r1"),
+        )
         readers = await stores.records.open_missing_readers("s1")
         assert sorted(readers) == [("*",), ("subagent:*", "principal:ada")]
         assert await stores.records.open_missing_readers("s2") == []
 
-    async def test_content_is_kept_once_for_each_item(self, stores: ContractStores) -> None:
+    async def test_content_is_stored_once_for_each_item(self, stores: ContractStores) -> None:
         for content in (b"\x00first", b"second"):
             await stores.records.put_content("s1", "i", content)
         await stores.records.put_content(None, "i", b"of none")
@@ -166,17 +181,17 @@ class RecordStoreContract:
         await stores.records.redact(redaction("i", "summarized"))
         assert await stores.records.redactions(["i"]) == {"i": redaction("i", "summarized")}
 
-    async def test_what_was_imported_as_it_is_shown_keeps_the_policies_it_names(self, stores: ContractStores) -> None:
+    async def test_an_imported_redaction_keeps_its_policies(self, stores: ContractStores) -> None:
         came = msgspec.structs.replace(redaction("i"), imported_policies=("p", Link(kind="export_policy", id="q")))
         none = msgspec.structs.replace(redaction("j"), imported_policies=())
         for each in (came, none):
             await stores.records.redact(each)
         assert await stores.records.redactions(["i", "j"]) == {"i": came, "j": none}
 
-    async def test_records_go_with_their_session(self, stores: ContractStores) -> None:
+    async def test_records_are_deleted_with_their_session(self, stores: ContractStores) -> None:
         await stores.sessions.add(session("s1"))
-        await fill(stores, kept("r1"), kept("other", session_id="s2"), items=("i",))
-        await stores.records.put_content("s1", "i", b"said")
+        await fill(stores, stored_record("r1"), stored_record("other", session_id="s2"), items=("i",))
+        await stores.records.put_content("s1", "i", b"content")
         await stores.records.redact(redaction("i"))
         await stores.sessions.erase("s1")
         assert await stores.records.find("context_envelope", "r1") is None
@@ -185,8 +200,8 @@ class RecordStoreContract:
         assert await stores.records.redactions(["i"]) == {}
 
     async def test_tenants_have_their_own_records(self, stores: ContractStores, elsewhere: ContractStores) -> None:
-        await fill(stores, kept("r1"), gap("m1"), items=("i",))
-        await stores.records.put_content("s1", "i", b"said")
+        await fill(stores, stored_record("r1"), missing_context("m1"), items=("i",))
+        await stores.records.put_content("s1", "i", b"content")
         await stores.records.redact(redaction("i"))
         assert await elsewhere.records.find("context_envelope", "r1") is None
         assert await elsewhere.records.find_several([("context_envelope", "r1")]) == []
@@ -196,5 +211,5 @@ class RecordStoreContract:
         assert await elsewhere.records.open_missing_readers("s1") == []
         assert await elsewhere.records.content("s1", "i") is None
         assert await elsewhere.records.redactions(["i"]) == {}
-        await fill(elsewhere, kept("r1", body=b"{}"))
-        assert await stores.records.find("context_envelope", "r1") == kept("r1")
+        await fill(elsewhere, stored_record("r1", body=b"{}"))
+        assert await stores.records.find("context_envelope", "r1") == stored_record("r1")

@@ -16,14 +16,14 @@ def session(session_id: str, created_at: int = 1) -> Session:
 
 
 class SessionStoreContract:
-    """Sessions are kept as they were given, and listed newest first."""
+    """Sessions are stored unchanged and listed newest first."""
 
-    async def test_a_session_comes_back_as_it_was_added(self, stores: ContractStores) -> None:
+    async def test_a_session_is_returned_unchanged(self, stores: ContractStores) -> None:
         assert await stores.sessions.add(session("s1"))
         assert await stores.sessions.find("s1") == session("s1")
         assert await stores.sessions.find("s2") is None
 
-    async def test_an_id_is_taken_once(self, stores: ContractStores) -> None:
+    async def test_an_id_is_unique(self, stores: ContractStores) -> None:
         assert await stores.sessions.add(session("s1"))
         assert not await stores.sessions.add(session("s1", created_at=2))
         found = await stores.sessions.find("s1")
@@ -87,7 +87,7 @@ class SessionStoreContract:
         assert list(await stores.sessions.branches(found)) == ["a", "b"]
         assert list(await stores.sessions.lines("s1")) == ["board:s1", "board:s1@a", "board:s1@b"]
 
-    async def test_what_was_last_done_on_a_branch_is_a_sessions_activity(self, stores: ContractStores) -> None:
+    async def test_commits_on_branches_are_activity_of_the_session(self, stores: ContractStores) -> None:
         await stores.sessions.add(session("s1"))
         await stores.lines.create("board:s1")
         await stores.lines.branch("board:s1@a", Point("board:s1", 0, EMPTY), weight=0, next_expiry_at=None)

@@ -1,4 +1,4 @@
-"""What a contract suite asks of the backend under test."""
+"""The stores that a contract suite needs from the backend under test."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from weft.kernel.ports import JobStore
 
 
 class ContractStores(Protocol):
-    """Every store of one tenant; each call of a method is a transaction of its own."""
+    """Every store of one tenant; each method call is one transaction."""
 
     access: AccessStore
     audit: AuditStore

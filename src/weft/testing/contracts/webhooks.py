@@ -23,9 +23,9 @@ HOOK = Webhook(
 
 
 class WebhookStoreContract:
-    """Webhooks are in one hand at a time, and what they have not taken stays until they have."""
+    """A webhook has one lease at a time; deliveries stay until they succeed."""
 
-    async def test_a_webhook_is_found_as_it_was_added(self, stores: ContractStores) -> None:
+    async def test_a_webhook_is_returned_unchanged(self, stores: ContractStores) -> None:
         await stores.webhooks.add(HOOK)
         other = structs.replace(HOOK, webhook_id="webhook_0", types=("*",), session_id=None, created_at=8)
         await stores.webhooks.add(other)
@@ -50,7 +50,7 @@ class WebhookStoreContract:
         await stores.webhooks.release("webhook_1", "you", 0)
         assert await stores.webhooks.claim("webhook_1", "me", 22, 40) == HOOK
 
-    async def test_a_webhook_that_rests_or_is_disabled_is_not_to_be_had(self, stores: ContractStores) -> None:
+    async def test_a_paused_or_disabled_webhook_cannot_be_claimed(self, stores: ContractStores) -> None:
         await stores.webhooks.add(HOOK)
         await stores.webhooks.claim("webhook_1", "me", 10, 20)
         await stores.webhooks.release("webhook_1", "me", 50)
@@ -62,7 +62,7 @@ class WebhookStoreContract:
         await stores.webhooks.set_state("webhook_1", "enabled", None)
         assert await stores.webhooks.claim("webhook_1", "me", 11, 60) == HOOK
 
-    async def test_what_is_due_comes_in_the_order_of_the_log(self, stores: ContractStores) -> None:
+    async def test_due_deliveries_are_in_log_order(self, stores: ContractStores) -> None:
         await stores.webhooks.add(HOOK)
         for seq, due_at in ((9, 10), (6, 20), (7, 10), (8, 30)):
             await stores.webhooks.enqueue("webhook_1", seq, due_at)
@@ -74,7 +74,7 @@ class WebhookStoreContract:
         assert list(await stores.webhooks.due("webhook_1", 20, 2)) == [DueDelivery(6, 0), DueDelivery(7, 0)]
         assert await stores.webhooks.counts("webhook_1") == DeliveryCounts(4, 0)
 
-    async def test_what_was_taken_is_counted_and_forgotten(self, stores: ContractStores) -> None:
+    async def test_a_finished_delivery_is_counted_and_deleted(self, stores: ContractStores) -> None:
         await stores.webhooks.add(HOOK)
         await stores.webhooks.enqueue("webhook_1", 6, 10)
         assert await stores.webhooks.remove("webhook_1", 6)
@@ -83,7 +83,7 @@ class WebhookStoreContract:
         assert await stores.webhooks.find("webhook_1") == structs.replace(HOOK, delivered=1)
         assert await stores.webhooks.counts("webhook_1") == DeliveryCounts(0, 0)
 
-    async def test_what_failed_is_due_later_or_given_up_and_can_be_taken_up_again(self, stores: ContractStores) -> None:
+    async def test_a_failed_delivery_is_retried_or_dead_and_can_be_revived(self, stores: ContractStores) -> None:
         await stores.webhooks.add(HOOK)
         for seq in (6, 7, 8):
             await stores.webhooks.enqueue("webhook_1", seq, 10)
@@ -120,7 +120,7 @@ class WebhookStoreContract:
         await stores.webhooks.rewind("webhook_1", 3)
         assert await stores.webhooks.find("webhook_1") == structs.replace(HOOK, cursor=3)
 
-    async def test_what_was_still_to_be_sent_goes_with_its_webhook(self, stores: ContractStores) -> None:
+    async def test_deliveries_are_deleted_with_their_webhook(self, stores: ContractStores) -> None:
         await stores.webhooks.add(HOOK)
         await stores.webhooks.enqueue("webhook_1", 6, 10)
         assert await stores.webhooks.delete("webhook_1")
