@@ -14,7 +14,7 @@ from support.bundles import small_bundle
 from support.full_run import FULL
 from support.team import Team, team_process
 from weft.app.registry import all_operations
-from weft.capabilities.messages.model import MOST_CHARACTERS
+from weft.capabilities.messages.model import MAX_CHARACTERS
 from weft.kernel.fields import is_name
 from weft.transports.http.openapi import openapi_document
 
@@ -79,7 +79,7 @@ def tame(case: Any) -> None:
         case.body = {name: _whole(part) if isinstance(part, dict | list) else part for name, part in case.body.items()}
         if isinstance(case.body.get("parent_id"), str) and is_name(case.body["parent_id"]):
             case.body["parent_id"] = "planner"
-        if len(str(case.body.get("content", ""))) > MOST_CHARACTERS:
+        if len(str(case.body.get("content", ""))) > MAX_CHARACTERS:
             case.body["content"] = ""
     if case.operation.path in SAID_IN_WORDS and case.operation.method in WITH_BODY:
         _say_in_words(case)

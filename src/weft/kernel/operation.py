@@ -10,7 +10,7 @@ import inspect
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from functools import cached_property, partial
-from typing import Any, ClassVar, Literal, TYPE_CHECKING, dataclass_transform, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform, get_type_hints
 
 import msgspec
 

@@ -38,8 +38,17 @@ from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weft.kernel.errors import AuthenticationError, InvalidApiKey, PermissionDenied
 from weft.kernel.fields import Fraction, ShortText, new_id
 from weft.kernel.identity import Actor, Permission, PrincipalKind, participant_name
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, Success, admin_operation, admin_write, operation
-from weft.kernel.fields import new_id
+from weft.kernel.operation import (
+    Audience,
+    Effect,
+    RateClass,
+    Request,
+    Response,
+    Success,
+    admin_operation,
+    admin_write,
+    operation,
+)
 
 MinScore = Annotated[
     Fraction | None,

@@ -12,7 +12,6 @@ from weft.capabilities.history.model import VersionPruned, line_name
 from weft.capabilities.history.revisions import snapshots_of
 from weft.capabilities.sessions.model import line_of
 from weft.kernel.errors import MAX_COMPARED, close_names
-from weft.kernel.fields import is_name
 from weft.kernel.identity import ANYONE
 
 if TYPE_CHECKING:

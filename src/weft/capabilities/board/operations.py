@@ -40,7 +40,7 @@ from weft.capabilities.history.model import (
     VersionPruned,
 )
 from weft.capabilities.history.rollback import restore
-from weft.capabilities.history.service import History, head_point
+from weft.capabilities.history.service import History, current_state
 from weft.capabilities.sessions.model import Pattern, SessionArchived, SessionId, SessionNotFound
 from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import PermissionDenied
@@ -50,8 +50,6 @@ from weft.kernel.operation import Audience, Effect, RateClass, Request, Response
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from weft.capabilities.history.line_backend import OpenLine
 
 TOOL = "shared_context"
 TEN_YEARS_SECONDS = 315_360_000
@@ -500,13 +498,13 @@ async def list_snapshots(request: ListSnapshots, boards: Boards) -> Snapshots:
 )
 async def read_snapshot(request: ReadSnapshot, boards: Boards, history: History) -> SnapshotRead:
     """Read the board as of a snapshot."""
-    line = await _line(request, boards, history)
-    snapshot = await history.snapshot(line, request.label)
+    board = await boards.to_read(request.session_id, request.branch)
+    snapshot = await history.snapshot(board.line_id, request.label)
     return SnapshotRead(
         label=snapshot.tag.label,
         created_by=snapshot.tag.created_by,
         created_at=from_micros(snapshot.tag.created_at),
-        entries=[_past_entry(version) for version in await visible_at(history, line, snapshot)],
+        entries=[_past_entry(version) for version in await visible_at(history, board, snapshot)],
     )
 
 
@@ -518,11 +516,12 @@ async def read_snapshot(request: ReadSnapshot, boards: Boards, history: History)
 )
 async def compare_snapshots(request: CompareSnapshots, boards: Boards, history: History) -> Comparison:
     """Compare two snapshots, or a snapshot with the current board."""
-    line = await _line(request, boards, history)
-    one = await history.snapshot(line, request.from_label)
-    two = head_point(line.head) if request.to_label is None else await history.snapshot(line, request.to_label)
+    board = await boards.to_read(request.session_id, request.branch)
+    one = await history.snapshot(board.line_id, request.from_label)
+    to_label = request.to_label
+    two = current_state(board.line_id) if to_label is None else await history.snapshot(board.line_id, to_label)
     before, after = await history.states(one, two, values=True, whole=True)
-    before, after = await visible_states(line, before, line, after)
+    before, after = await visible_states(board, before, board, after)
     pairs = differing(before, after, _same_value)
     modified = [_key_difference(old, new) for old, new in pairs if old and new]
     return Comparison(
@@ -556,17 +555,11 @@ async def restore_snapshot(request: RestoreSnapshot, boards: Boards, history: Hi
     """
     board = await boards.to_write(request.session_id, request.branch)
     check_clearance(boards.actor, ROLLBACK_CLEARANCE, "Restoring a snapshot")
-    snapshot = await history.snapshot(board, request.label)
+    snapshot = await history.snapshot(board.line_id, request.label)
     meta = CommitMeta(f"restore {request.label}")
     done = await restore(history, board, snapshot, meta, occasion="before-restore", renew_ttl=True)
     await board.announce_restore(request.label)
     return SnapshotRestored(restored=request.label, written=done.written, deleted=done.removed)
-
-
-async def _line(request: ReadSnapshot | CompareSnapshots, boards: Boards, history: History) -> OpenLine:
-    """Open the line of the board, or of the branch that the request names or the caller switched to."""
-    board = await boards.to_read(request.session_id, request.branch)
-    return await history.to_read(board.line_id)
 
 
 class _End(NamedTuple):

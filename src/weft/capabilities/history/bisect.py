@@ -16,8 +16,8 @@ from weft.capabilities.history.service import History
 from weft.capabilities.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
 from weft.capabilities.object_storage.staging import Staging
 from weft.kernel.errors import InvalidInput
-from weft.kernel.identity import Actor, Permission
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.identity import Actor
+from weft.kernel.operation import Request, Response
 from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:

@@ -16,14 +16,14 @@ from weft.capabilities.history.model import Point, Version
 from weft.capabilities.history.revisions import HEAD, VersionName
 from weft.capabilities.history.service import History, visible_state
 from weft.capabilities.history.three_way import same_content
-from weft.kernel.identity import Actor, Permission
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.identity import Actor
+from weft.kernel.operation import Request, Response
 from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from weft.capabilities.history.line_backend import OpenLine
+    from weft.capabilities.history.line_backend import VersionReader
     from weft.capabilities.history.three_way import State
 
 
@@ -91,7 +91,7 @@ async def _sides(request: CompareVersions, history: History) -> tuple[_Side, _Si
     return _Side(one, before), _Side(two, after)
 
 
-async def visible_states(line: OpenLine, before: State, other: OpenLine, after: State) -> tuple[State, State]:
+async def visible_states(line: VersionReader, before: State, other: VersionReader, after: State) -> tuple[State, State]:
     """Return two states without the keys hidden in one of them, which would look added or removed."""
     shown_before, shown_after = await visible_state(line, before), await visible_state(other, after)
     hidden = (before.keys() - shown_before.keys()) | (after.keys() - shown_after.keys())

@@ -36,15 +36,19 @@ class CommitMeta(NamedTuple):
     restored: RestorePoint | None = None
 
 
-class OpenLine(Protocol):
-    """A line opened for reading by one caller."""
-
-    @property
-    def head(self) -> Head: ...
+class VersionReader(Protocol):
+    """Read access of one caller to the versions of a line."""
 
     async def visible(self, versions: Iterable[Version]) -> list[Version]:
         """Return the versions the caller may read, by the ACL of the version and by the current one of its key."""
         ...
+
+
+class OpenLine(VersionReader, Protocol):
+    """A line opened for reading by one caller."""
+
+    @property
+    def head(self) -> Head: ...
 
 
 class LockedLine(OpenLine, Protocol):

@@ -24,14 +24,14 @@ from weft.capabilities.history.service import History, visible_changes, visible_
 from weft.capabilities.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
 from weft.capabilities.object_storage.staging import Staging
 from weft.kernel.clock import from_micros, optional_datetime
-from weft.kernel.identity import Actor, Permission
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.identity import Actor
+from weft.kernel.operation import Request, Response
 from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from weft.capabilities.history.line_backend import OpenLine
+    from weft.capabilities.history.line_backend import OpenLine, VersionReader
     from weft.capabilities.history.model import Point, StoredCommit
 
 READ_ERRORS = (LineNotFound, BranchNotFound, VersionNotFound)
@@ -164,14 +164,8 @@ class ContextState(Response, kw_only=True, omit_defaults=False):
     next_cursor: str | None = None
 
 
-class ReadBlame(Request):
+class ReadBlame(ReadState):
     """Context, version and key to blame."""
-
-    context_id: ContextId
-    version: VersionName = HEAD
-    key: HistoryKey | None = None
-    cursor: KeyCursor = None
-    limit: PageSize = 200
 
 
 class Blame(Response):
@@ -322,7 +316,7 @@ async def _fetched(line_id: str, version: Version, actor: Actor, staging: Stagin
 
 
 async def visible_at(
-    history: History, line: OpenLine, point: Point, key: str | None = None, *, values: bool = True
+    history: History, line: VersionReader, point: Point, key: str | None = None, *, values: bool = True
 ) -> list[Version]:
     """Return the state at a point, or one key of it, as far as the caller may read it, by key."""
     if key is not None:

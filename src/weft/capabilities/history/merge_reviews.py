@@ -38,8 +38,8 @@ from weft.capabilities.history.three_way import MergeConflict
 from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import Forbidden, InvalidInput, NotFound, PermissionDenied
 from weft.kernel.fields import Name, Reason
-from weft.kernel.identity import Actor, Permission, PrincipalKind
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.identity import Actor, PrincipalKind
+from weft.kernel.operation import Request, Response
 from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:

@@ -23,7 +23,15 @@ from weft.capabilities.history.store import Pruner, PruningLog, RetentionRules, 
 from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import InvalidInput
 from weft.kernel.identity import Actor, Permission
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, admin_write, operation
+from weft.kernel.operation import (
+    Effect,
+    RateClass,
+    Request,
+    Response,
+    admin_operation,
+    admin_write,
+    operation,
+)
 from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
@@ -201,15 +209,12 @@ async def read_retention(request: ReadRetention, history: History, rules: Retent
     return RetentionRuleList(rules=[*{**defaults, **shown}.values()])
 
 
-@operation(
+@admin_operation(
     "history.prune",
     tool=TOOL,
     action="prune",
     http="POST /v1/history-prune",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
     effect=Effect.OWN_TRANSACTIONS,
-    audience=Audience.NOT_SUBAGENTS,
     errors=(LineNotFound,),
 )
 async def prune_history(

@@ -35,20 +35,20 @@ async def resolve_revision(lines: LineStore, head: Point, name: str | int) -> Po
     if text in _HEAD_NAMES:
         return head
     if _NUMBER.match(text) and int(text) <= head.seq:
-        return await point_at(lines, head, int(text))
+        return await point_at(lines, head.line_id, int(text))
     snapshot = await find_snapshot(lines, head.line_id, head.seq, text) if is_name(text) else None
     if snapshot is not None:
-        return await point_at(lines, head, snapshot.seq)
+        return await point_at(lines, head.line_id, snapshot.seq)
     # After labels: a snapshot may be called v2.
     numbered = _V_NUMBER.match(text)
     if numbered and int(numbered[1]) <= head.seq:
-        return await point_at(lines, head, int(numbered[1]))
+        return await point_at(lines, head.line_id, int(numbered[1]))
     return await _point_of_hash(lines, head, text)
 
 
-async def point_at(lines: LineStore, head: Point, seq: int) -> Point:
-    found = await lines.commit_at(head.line_id, seq) if seq else None
-    return Point(head.line_id, seq, found.hash if found else EMPTY)
+async def point_at(lines: LineStore, line_id: str, seq: int) -> Point:
+    found = await lines.commit_at(line_id, seq) if seq else None
+    return Point(line_id, seq, found.hash if found else EMPTY)
 
 
 def no_version(name: str | int) -> VersionNotFound:

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.capabilities.history.line_backend import LineBackends
-from weft.capabilities.history.model import LATEST, Point, Tag, Version, no_snapshot
+from weft.capabilities.history.model import EMPTY, LATEST, Point, Tag, Version, no_snapshot
 from weft.capabilities.history.revisions import find_snapshot, point_at, resolve_revision
 from weft.capabilities.history.store import CheckoutStore, LineStore, ReviewStore
 from weft.capabilities.history.three_way import state_by_key, states_apart
 from weft.kernel.clock import Clock, to_micros
+from weft.kernel.fields import is_name
 from weft.kernel.identity import Actor
-from weft.kernel.ids import is_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from weft.capabilities.history.line_backend import LockedLine, OpenLine
+    from weft.capabilities.history.line_backend import LockedLine, OpenLine, VersionReader
     from weft.capabilities.history.model import Head, StoredCommit
     from weft.capabilities.history.three_way import State
 
@@ -57,14 +57,14 @@ class History(msgspec.Struct, frozen=True):
         return await resolve_revision(self.lines, head_point(line.head), revision)
 
     async def at(self, line: OpenLine, seq: int) -> Point:
-        return await point_at(self.lines, head_point(line.head), seq)
+        return await point_at(self.lines, line.head.line_id, seq)
 
-    async def snapshot(self, line: OpenLine, label: str) -> SnapshotPoint:
+    async def snapshot(self, line_id: str, label: str) -> SnapshotPoint:
         """Return the snapshot of a line with this label; raises SnapshotNotFound."""
-        tag = await find_snapshot(self.lines, line.head.line_id, LATEST, label) if is_name(label) else None
+        tag = await find_snapshot(self.lines, line_id, LATEST, label) if is_name(label) else None
         if tag is None:
             raise no_snapshot(label)
-        point = await self.at(line, tag.seq)
+        point = await point_at(self.lines, line_id, tag.seq)
         return SnapshotPoint(point.line_id, point.seq, point.hash, tag)
 
     async def states(self, one: Point, other: Point, *, values: bool, whole: bool = False) -> tuple[State, State]:
@@ -98,7 +98,12 @@ def head_point(head: Head) -> HeadPoint:
     return HeadPoint(head.line_id, head.seq, head.hash)
 
 
-async def visible_state(line: OpenLine, state: Mapping[str, Version]) -> State:
+def current_state(line_id: str) -> HeadPoint:
+    """Return the head of a line for reading its state, without looking up its number and hash."""
+    return HeadPoint(line_id, LATEST, EMPTY)
+
+
+async def visible_state(line: VersionReader, state: Mapping[str, Version]) -> State:
     """Return the part of a state that the caller may read."""
     return {version.change.key: version for version in await line.visible(state.values())}
 

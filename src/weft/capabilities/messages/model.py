@@ -18,7 +18,7 @@ from weft.kernel.identity import AGENT_TYPE, EVERYONE, PERMISSION, PRINCIPAL, Pe
 if TYPE_CHECKING:
     from weft.kernel.identity import Actor
 
-MOST_CHARACTERS = 10_000
+MAX_CHARACTERS = 10_000
 Visibility = Literal["public", "private", "agent_only", "admin_only"]
 VISIBILITIES: tuple[Visibility, ...] = get_args(Visibility)
 # Greater than any message id.

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Protocol
 import msgspec
 
 from weft.capabilities.access.model import AgentId
-from weft.capabilities.messages.model import MOST_CHARACTERS, Message, MessageNotFound, TranscriptRange, Visibility
+from weft.capabilities.messages.model import MAX_CHARACTERS, Message, MessageNotFound, TranscriptRange, Visibility
 from weft.capabilities.messages.store import MessagePages
 from weft.capabilities.messages.transcript import MessageDraft, MessagePage, Transcripts, TranscriptWriter
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
@@ -18,7 +18,15 @@ from weft.kernel.errors import ContentTooLarge, PermissionDenied
 from weft.kernel.fields import Count, Name, Ordinal
 from weft.kernel.identity import Permission
 from weft.kernel.json_input import Metadata, metadata_json, raw_json
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, admin_operation, admin_write, operation
+from weft.kernel.operation import (
+    Effect,
+    RateClass,
+    Request,
+    Response,
+    admin_operation,
+    admin_write,
+    operation,
+)
 from weft.kernel.ports import memory_size
 
 _FAR = 5_000
@@ -41,8 +49,8 @@ class AddMessage(Request):
         str,
         msgspec.Meta(
             min_length=1,
-            description=f"The text, stored unchanged; at most {MOST_CHARACTERS} characters.",
-            extra_json_schema={"maxLength": MOST_CHARACTERS},
+            description=f"The text, stored unchanged; at most {MAX_CHARACTERS} characters.",
+            extra_json_schema={"maxLength": MAX_CHARACTERS},
         ),
     ]
     visibility: Annotated[

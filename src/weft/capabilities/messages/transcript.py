@@ -9,7 +9,7 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.messages.model import (
-    MOST_CHARACTERS,
+    MAX_CHARACTERS,
     AudienceCount,
     Excerpt,
     Message,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-_AT_ONCE = 100
-_MOST_BYTES = 4 * 2**20
+_BATCH_SIZE = 100
+_MAX_PAGE_BYTES = 4 * 2**20
 
 
 class MessagePage(NamedTuple):
@@ -98,13 +98,13 @@ class Transcript:
         size, rest = 0, part
         while True:
             # One more than the limit, to compute has_more.
-            wanted = min(_AT_ONCE, part.limit + 1 - len(found))
+            wanted = min(_BATCH_SIZE, part.limit + 1 - len(found))
             some = await self._read(structs.replace(rest, limit=wanted))
             found += some
             if len(found) > part.limit or len(some) < wanted:
                 return MessagePage(found[: part.limit], has_more=len(found) > part.limit)
             size += sum(message.size for message in some)
-            if size > _MOST_BYTES:
+            if size > _MAX_PAGE_BYTES:
                 return MessagePage(found, has_more=True)
             rest = rest.rest_after(some[-1].message_id)
 
@@ -161,11 +161,11 @@ class TranscriptWriter(msgspec.Struct, frozen=True):
         return message
 
     def _check(self, draft: MessageDraft) -> None:
-        if len(draft.content) > MOST_CHARACTERS:
+        if len(draft.content) > MAX_CHARACTERS:
             raise ContentTooLarge(
-                f"content: {len(draft.content)} characters; a message has at most {MOST_CHARACTERS}.",
+                f"content: {len(draft.content)} characters; a message has at most {MAX_CHARACTERS}.",
                 field="content",
-                limit_characters=MOST_CHARACTERS,
+                limit_characters=MAX_CHARACTERS,
             )
         encode_json_field("content", draft.content)
         if draft.visibility == "admin_only" and not self.actor.is_admin:
@@ -198,10 +198,10 @@ class TranscriptWriter(msgspec.Struct, frozen=True):
             author=self.actor.participant,
         )
 
-    def _changed(self, session: Session, message: Message, once: str) -> NewEvent:
+    def _changed(self, session: Session, message: Message, old_audience: str) -> NewEvent:
         """Return the event for the old and the new audience; the old one learns only the message id."""
-        said = {"message_id": message.message_id, "visibility": message.visibility}
-        return self._event("message.visibility_changed", session, message, {once, message.audience}, said)
+        data = {"message_id": message.message_id, "visibility": message.visibility}
+        return self._event("message.visibility_changed", session, message, {old_audience, message.audience}, data)
 
     def _added(self, session: Session, message: Message) -> NewEvent:
         return self._event(

@@ -200,7 +200,7 @@ def _tenant_and_owner(row: ObjectRow) -> tuple[str, str]:
 
 
 def _batches(parts: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Group lines for one statement, or objects for one upload, within the limits of paracounters and memory."""
+    """Group lines for one statement, or objects for one upload, within the limits of parameters and memory."""
     batch: list[bytes] = []
     weight = 0
     for part in parts:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.kernel.ports import Progress
-from weft.kernel.jobs import Progress
 from weft.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weft.capabilities.indexing.collections.model import NearChunk, PackedVectors
 from weft.storage.sql.collections import SqlCollectionStore, in_json
 from weft.storage.sql.database import Scope
-from weft.storage.sql.dialects.postgres_vectors import in_our_order, partition_of
+from weft.storage.sql.dialects.postgres_vectors import partition_of, swap_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -114,7 +114,7 @@ class PgVectors:
         values = (self._tenant, self._collection, self._model, in_json(numbers))
         row = await self._database.read(self._scope, lambda transaction: transaction.one(sql, *values))
         found, vectors = row if row is not None else ([], b"")
-        return PackedVectors(found, in_our_order(vectors))
+        return PackedVectors(found, swap_bytes(vectors))
 
     async def prepare(self) -> bool:
         name = _index_name(self._tenant, self._collection, self._model)

@@ -34,8 +34,15 @@ from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weft.kernel.errors import InvalidInput
 from weft.kernel.events import NewEvent, Outbox
 from weft.kernel.fields import Count, Ordinal, ShortText, new_id
-from weft.kernel.identity import ANYONE, Actor, Permission
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, admin_operation, admin_write, operation
+from weft.kernel.identity import ANYONE, Actor
+from weft.kernel.operation import (
+    Effect,
+    Request,
+    Response,
+    SessionUse,
+    admin_operation,
+    admin_write,
+)
 
 
 class CreateWebhook(Request):

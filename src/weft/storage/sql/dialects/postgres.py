@@ -19,7 +19,12 @@ import asyncpg
 from weft.capabilities.metrics.model import SystemInfo
 from weft.kernel.errors import DiskFull, InternalError, InvalidInput, PoolNotInitialized, SystemUnavailable
 from weft.storage.sql.database import AccessChanged
-from weft.storage.sql.dialects.postgres_vectors import add_partitions, is_missing, lacks_partition, learn_vectors
+from weft.storage.sql.dialects.postgres_vectors import (
+    add_partitions,
+    lacks_partition,
+    lacks_pgvector,
+    register_vector_codec,
+)
 from weft.storage.sql.usage import Connections, Usage, database_figures
 from weft.storage.sql.vectors import PgVectors, drop_unused_indexes
 
@@ -331,7 +336,7 @@ class PostgresDatabase:
 
     async def _make_ready(self, connection: Any) -> None:  # noqa: ANN401 - asyncpg's own type is private
         self._opened += 1
-        self._knows_vectors &= await learn_vectors(connection)
+        self._knows_vectors &= await register_vector_codec(connection)
 
     def _announce(self, tenant: str) -> None:
         for mailbox in self._listeners:
@@ -388,7 +393,7 @@ async def _translated(usage: Usage) -> AsyncIterator[None]:
     except asyncpg.DataCorruptedError as error:
         raise InternalError("PostgreSQL reports damaged data; restore it from a backup.") from error
     except (asyncpg.UndefinedFileError, asyncpg.FeatureNotSupportedError, asyncpg.UndefinedObjectError) as error:
-        if not is_missing(error):
+        if not lacks_pgvector(error):
             raise
         raise SystemUnavailable(
             "This PostgreSQL server lacks the pgvector extension.",

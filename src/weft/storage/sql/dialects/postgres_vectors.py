@@ -1,4 +1,4 @@
-"""pgvector: vectors as bytes on the way to PostgreSQL and back, and a partition for each tenant that has any."""
+"""pgvector: binary codec for half-precision vectors, and one partition for each tenant."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SELECT nspname FROM pg_type JOIN pg_namespace ON pg_namespace.oid = typnamespace
 WHERE pg_type.oid = to_regtype('halfvec')
 """
 _IS_THERE = "SELECT to_regclass($1) IS NOT NULL"
-# Attached rather than made in its place: that would wait for everyone who uses the table.
+# ATTACH takes a weaker lock than CREATE TABLE ... PARTITION OF, which would wait for every user of the table.
 _ADD_PARTITION = """
 DO $$ BEGIN
   EXECUTE format('CREATE TABLE %I (LIKE chunk_vectors INCLUDING ALL)', '{partition}');
@@ -28,8 +28,8 @@ END $$
 """
 
 
-async def learn_vectors(connection: Any) -> bool:  # noqa: ANN401 - asyncpg's own type is private
-    """Have a connection take and give vectors as bytes; False while the server knows no vectors yet."""
+async def register_vector_codec(connection: Any) -> bool:  # noqa: ANN401 - asyncpg's own type is private
+    """Register the codec of vectors on a connection; False if the extension is not installed yet."""
     schema = await connection.fetchval(_SCHEMA_OF_TYPE)
     if schema is None:
         return False
@@ -38,17 +38,17 @@ async def learn_vectors(connection: Any) -> bool:  # noqa: ANN401 - asyncpg's ow
 
 
 def partition_of(tenant: str) -> str:
-    """Return the name of the table that keeps a tenant's vectors; names of tables are shorter than those of tenants."""
+    """Return the partition of a tenant. The tenant is hashed, because table names are shorter than tenant names."""
     return f"{_TABLE}_{hashlib.sha256(tenant.encode()).hexdigest()[:24]}"
 
 
 def lacks_partition(error: asyncpg.CheckViolationError) -> bool:
-    """Tell whether a tenant's first vectors found no table to go to."""
+    """Tell whether an insert failed because the tenant has no partition."""
     return bool(error.table_name == _TABLE and error.constraint_name is None)
 
 
 async def add_partitions(connection: Any, tenants: Iterable[str]) -> None:  # noqa: ANN401 - asyncpg's own type is private
-    """Make the tables for the vectors of tenants that have none, as the owner of the schema."""
+    """Create the missing partitions of tenants, as the owner of the schema."""
     if not await connection.fetchval(_IS_THERE, _TABLE):
         return
     for tenant in tenants:
@@ -57,22 +57,22 @@ async def add_partitions(connection: Any, tenants: Iterable[str]) -> None:  # no
             await connection.execute(_ADD_PARTITION.format(partition=partition, tenant=tenant.replace("'", "''")))
 
 
-def is_missing(error: asyncpg.PostgresError) -> bool:
-    """Tell whether an error says that the server has no pgvector, or one that knows no halves yet."""
+def lacks_pgvector(error: asyncpg.PostgresError) -> bool:
+    """Tell whether an error means that the server has no pgvector, or one without half-precision vectors."""
     about = str(error)
     return "halfvec" in about or ("extension" in about and "vector" in about)
 
 
 def _encoded(vector: bytes) -> bytes:
-    return _HEADER.pack(len(vector) // 2, 0) + in_our_order(vector)
+    return _HEADER.pack(len(vector) // 2, 0) + swap_bytes(vector)
 
 
 def _decoded(sent: bytes) -> bytes:
-    return in_our_order(bytes(sent[_HEADER.size :]))
+    return swap_bytes(bytes(sent[_HEADER.size :]))
 
 
-def in_our_order(halves: bytes) -> bytes:
-    """Swap the bytes of each number: ours come little end first, those on the way big end first (and back)."""
+def swap_bytes(halves: bytes) -> bytes:
+    """Convert 16-bit numbers between little-endian, as stored, and big-endian, as sent."""
     numbers = array("H", halves)
     numbers.byteswap()
     return numbers.tobytes()

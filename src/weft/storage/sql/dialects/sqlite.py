@@ -115,7 +115,7 @@ class SqliteTransaction:
             self._cursor.executemany(_rendered(sql), rows)
 
     async def yield_to_loop(self) -> None:
-        """Do nothing: long work runs on a thread of its own."""
+        """Do nothing: long work runs on a separate thread."""
 
 
 @cache
@@ -380,7 +380,7 @@ def _commit_together(connection: apsw.Connection | None, group: list[_Job], usag
             except _NeedsSavepoints:
                 cursor.execute("ROLLBACK")
                 _run_group(cursor, group, _attempt_behind_savepoint, usage)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the callers must be told and the writer must live
+    except Exception as error:  # noqa: BLE001 - any error must reach the callers, and the writer must survive
         if connection.in_transaction:
             cursor.execute("ROLLBACK")
         for job in group:
