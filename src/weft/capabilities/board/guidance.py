@@ -85,38 +85,30 @@ class Guidance(Response):
     text: str
 
 
+_DEFAULT_KEYS = {
+    "Where the work stands": {
+        "current_phase": "the phase the work is in now",
+        "phase_status": "what this phase has finished and what comes next",
+        "blocking_issues": "whatever keeps the work from going on",
+    },
+    "What the task is": {
+        "problem_summary": "the goal or problem in a few sentences",
+        "scope": "what is part of the task and what is not",
+        "constraints": "rules and limits that must be respected",
+    },
+    "What is known": {
+        "findings_summary": "the results so far and what they mean",
+        "open_questions": "what still has to be answered, and by whom",
+        "decisions_made": "what the user decided, each with its reason",
+    },
+    "What has been delivered": {
+        "deliverables_status": "which results exist and which are outstanding",
+        "quality_checks": "which checks passed or failed, and why",
+    },
+}
 DEFAULT_CONVENTIONS = [
-    ConventionGroup(
-        title="Where the work stands",
-        keys=[
-            KeyConvention(key="current_phase", purpose="the phase the work is in now"),
-            KeyConvention(key="phase_status", purpose="what this phase has finished and what comes next"),
-            KeyConvention(key="blocking_issues", purpose="whatever keeps the work from going on"),
-        ],
-    ),
-    ConventionGroup(
-        title="What the task is",
-        keys=[
-            KeyConvention(key="problem_summary", purpose="the goal or problem in a few sentences"),
-            KeyConvention(key="scope", purpose="what is part of the task and what is not"),
-            KeyConvention(key="constraints", purpose="rules and limits that must be respected"),
-        ],
-    ),
-    ConventionGroup(
-        title="What is known",
-        keys=[
-            KeyConvention(key="findings_summary", purpose="the results so far and what they mean"),
-            KeyConvention(key="open_questions", purpose="what still has to be answered, and by whom"),
-            KeyConvention(key="decisions_made", purpose="what the user decided, each with its reason"),
-        ],
-    ),
-    ConventionGroup(
-        title="What has been delivered",
-        keys=[
-            KeyConvention(key="deliverables_status", purpose="which results exist and which are outstanding"),
-            KeyConvention(key="quality_checks", purpose="which checks passed or failed, and why"),
-        ],
-    ),
+    ConventionGroup(title=title, keys=[KeyConvention(key=key, purpose=purpose) for key, purpose in keys.items()])
+    for title, keys in _DEFAULT_KEYS.items()
 ]
 
 WRITING = """\

@@ -88,7 +88,7 @@ class SqlDomainStore(SqlStore):
             _ADD,
             self._tenant,
             domain.domain,
-            *_said(domain),
+            *_definition(domain),
             domain.created_by,
             domain.created_at,
             domain.updated_at,
@@ -120,7 +120,7 @@ class SqlDomainStore(SqlStore):
     async def update(self, domain: Domain) -> None:
         await self._tx.run(
             _UPDATE,
-            *_said(domain),
+            *_definition(domain),
             domain.updated_at,
             domain.reindex_after,
             int(domain.reindex_afresh),
@@ -465,7 +465,7 @@ async def release_all(transaction: Transaction, holder: str) -> None:
         await transaction.run(_RELEASE_ALL, tenant, holder)
 
 
-def _said(domain: Domain) -> tuple[Value, ...]:
+def _definition(domain: Domain) -> tuple[Value, ...]:
     return (
         domain.description,
         domain.clearance,

@@ -6,6 +6,8 @@ import secrets
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from weft.capabilities.messages.model import LAST, AudienceCount, Message
 from weft.storage.sql.database import SqlStore, batches, placeholders
 from weft.storage.sql.session_index import take_off_message
@@ -128,23 +130,8 @@ class SqlMessageStore(SqlStore):
         await self._tx.run(_MOVE_ON, message_id, sent_at, self._tenant, session_id)
 
     def _row_of(self, session_id: str, message: Message) -> tuple[Value, ...]:
-        return (
-            self._tenant,
-            session_id,
-            message.message_id,
-            message.audience,
-            message.visibility,
-            message.sender,
-            message.sender_type,
-            message.recipient_id,
-            message.message_type,
-            message.category,
-            message.parent_id,
-            message.sent_at,
-            message.content.encode(),
-            message.metadata,
-            message.author,
-        )
+        row = structs.asdict(message) | {"content": message.content.encode()}
+        return self._tenant, session_id, *row.values()
 
     async def find(self, session_id: str, message_id: int) -> Message | None:
         row = await self._tx.one(

@@ -84,20 +84,12 @@ class SqlRecordStore(SqlStore):
         await self._tx.many(_ADD_ITEM, named)
 
     def _row_of(self, record: StoredRecord) -> tuple[Value, ...]:
-        return (
-            self._tenant,
-            record.type,
-            record.record_id,
-            record.session_id or _NO_SESSION,
-            record.status,
-            record.recorded_by,
-            record.recorded_at,
-            record.changed_at,
-            record.seq,
-            encode_patterns(record.readable_by),
-            pack(record.body.decode()),
-            record.principal_id,
-        )
+        row = msgspec.structs.asdict(record) | {
+            "session_id": record.session_id or _NO_SESSION,
+            "readable_by": encode_patterns(record.readable_by),
+            "body": pack(record.body.decode()),
+        }
+        return self._tenant, *row.values()
 
     async def replace(self, record: StoredRecord, items: Iterable[str]) -> None:
         await self._tx.run(

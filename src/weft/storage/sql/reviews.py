@@ -56,24 +56,8 @@ class SqlReviewStore(SqlStore):
     """ReviewStore of one tenant."""
 
     async def add(self, review: Review) -> None:
-        await self._tx.run(
-            _ADD,
-            self._tenant,
-            review.review_id,
-            review.line_id,
-            review.source_line,
-            review.state,
-            review.ours_seq,
-            review.theirs_seq,
-            review.base_line,
-            review.base_seq,
-            _encode(review.conflicts).decode(),
-            review.reason,
-            review.opened_by,
-            review.opened_at,
-            review.decided_by,
-            review.decided_at,
-        )
+        row = msgspec.structs.asdict(review) | {"conflicts": _encode(review.conflicts).decode()}
+        await self._tx.run(_ADD, self._tenant, *row.values())
 
     async def find(self, review_id: str) -> Review | None:
         row = await self._tx.one(_REVIEW + "WHERE tenant = $1 AND review_id = $2", self._tenant, review_id)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import structs
+
 from weft.capabilities.events.webhooks.model import Webhook
 from weft.capabilities.events.webhooks.store import Delivery, DeliveryCounts, DueDelivery
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
@@ -72,22 +74,8 @@ class SqlWebhookStore(SqlStore):
     """Webhooks of one tenant."""
 
     async def add(self, webhook: Webhook) -> None:
-        await self._tx.run(
-            _ADD,
-            self._tenant,
-            webhook.webhook_id,
-            webhook.url,
-            encode_patterns(webhook.types),
-            webhook.session_id,
-            webhook.description,
-            webhook.secret,
-            webhook.principal_id,
-            webhook.created_at,
-            webhook.state,
-            webhook.reason,
-            webhook.cursor,
-            webhook.delivered,
-        )
+        row = structs.asdict(webhook) | {"types": encode_patterns(webhook.types)}
+        await self._tx.run(_ADD, self._tenant, *row.values())
 
     async def find(self, webhook_id: str) -> Webhook | None:
         row = await self._tx.one(_WEBHOOK + "WHERE tenant = $1 AND webhook_id = $2", self._tenant, webhook_id)
