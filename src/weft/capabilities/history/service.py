@@ -16,7 +16,7 @@ from weft.kernel.fields import is_name
 from weft.kernel.identity import Actor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from weft.capabilities.history.line_backend import LockedLine, OpenLine, VersionReader
     from weft.capabilities.history.model import Head, StoredCommit
@@ -114,10 +114,6 @@ async def visible_changes(line: OpenLine, commits: Sequence[StoredCommit]) -> li
     visible = await line.visible(version for of_commit in versions for version in of_commit)
     known = {(version.seq, version.change.key) for version in visible}
     return [[version for version in group if (version.seq, version.change.key) in known] for group in versions]
-
-
-def sorted_keys(versions: Iterable[Version]) -> list[str]:
-    return sorted(version.change.key for version in versions)
 
 
 def _version(stored: StoredCommit, place: int) -> Version:

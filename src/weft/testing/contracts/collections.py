@@ -171,7 +171,7 @@ class CollectionStoreContract:
     async def test_changes_beyond_those_that_are_kept_are_forgotten(
         self, stores: ContractStores, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("weft.capabilities.indexing.collections.model._FEWEST_KEPT", 2)
+        monkeypatch.setattr("weft.capabilities.indexing.collections.model._MIN_RETAINED_CHANGES", 2)
         await stores.collections.add(COLLECTION, parts(9), {MODEL: vectors(9)})
         await stores.collections.add_vectors(COLLECTION, NEXT_MODEL, {1: vectors(1)[0]})
         await stores.collections.remove(COLLECTION, [2, 3, 4, 5, 6, 7, 8])
