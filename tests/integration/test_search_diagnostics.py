@@ -12,7 +12,7 @@ from weft.app.diagnostics.checks import CheckStatus, check_database
 
 if TYPE_CHECKING:
     from support.world import World
-    from weft.app.diagnostics.findings import Finding
+    from weft.app.diagnostics import Finding
 
 
 async def found(world: World, check: str, **settings: str) -> list[Finding]:

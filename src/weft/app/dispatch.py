@@ -296,16 +296,20 @@ class RegisteredOperations:
         self._database = database
 
     async def to(self, actor: Actor) -> list[Operation]:
-        # Reads nothing: opening the transaction checks that the caller's access rules have not changed.
-        await self._database.read(Scope(actor.tenant, actor.epoch), _nothing)
+        await check_access(self._database, actor)
         return [operation for operation in self._registry if may_use(operation, actor)]
 
     def limit(self, rate: RateClass) -> str:
         return self._rates[rate]
 
 
-async def _nothing(_: Transaction) -> None:
-    """Read nothing."""
+async def check_access(database: Database, actor: Actor) -> None:
+    """Raise AccessChanged if the tenant's access rules have changed since the actor was identified."""
+
+    async def read_nothing(_: Transaction) -> None:
+        """Read nothing: opening the transaction is the check."""
+
+    await database.read(Scope(actor.tenant, actor.epoch), read_nothing)
 
 
 def may_use(operation: Operation, actor: Actor) -> bool:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from weft.app.dispatch import check_access
 from weft.app.trends import (
     Sample,
     Series,
@@ -24,14 +25,13 @@ from weft.capabilities.metrics.model import (
     PerformanceTrends,
     SystemPerformance,
 )
-from weft.storage.sql.database import Scope
 
 if TYPE_CHECKING:
     from weft.app.caches import CacheRegistry
     from weft.app.metrics import Metrics, TenantCalls
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
-    from weft.storage.sql.database import Database, Transaction
+    from weft.storage.sql.database import Database
 
 _MINUTE = 60.0
 _MEBIBYTE = 1_048_576
@@ -59,8 +59,7 @@ class MetricsSnapshot:
         self._cpu.mark()
 
     async def take(self, actor: Actor) -> MetricsReport:
-        # No other transaction here checks that the caller's access rules have not changed.
-        await self._database.read(Scope(actor.tenant, actor.epoch), _nothing)
+        await check_access(self._database, actor)
         now = self._clock.now().timestamp()
         calls = self._metrics.of_tenant(actor.tenant)
         database = self._database.figures()
@@ -100,10 +99,6 @@ class MetricsSnapshot:
             error_rate_trend=error_rate_trend(of_calls),
             cache_efficiency_trend=cache_efficiency_trend(of_lookups),
         )
-
-
-async def _nothing(_transaction: Transaction) -> None:
-    """Read nothing: opening the transaction checks access."""
 
 
 class _Mark(NamedTuple):

@@ -6,7 +6,6 @@ The resolved address is checked before each connection, also after a redirect, a
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from importlib.metadata import version
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urljoin, urlsplit
@@ -14,7 +13,7 @@ from urllib.parse import urljoin, urlsplit
 import httpcore2
 import msgspec
 
-from weft.capabilities.events.webhooks.model import AddressNotAllowed, host_of
+from weft.capabilities.events.webhooks.model import AddressNotAllowed
 from weft.capabilities.knowledge.model import MediaType
 from weft.capabilities.knowledge.sources.store import FetchResult
 from weft.providers.webhook_sender import CheckedNetwork, Reach, failure_of
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _TIMEOUT_SECONDS = 60.0
-_LOOKUP_SECONDS = 3.0
 _MAX_REDIRECTS = 5
 _MAX_VALIDATOR = 200
 _SUCCESS, _UNCHANGED = 200, 304
@@ -56,11 +54,8 @@ class HttpFetcher:
         self._trusted = trusted
 
     async def check(self, url: str) -> None:
-        """Reject an address that must not be fetched; a host that does not resolve yet is accepted."""
         try:
-            with contextlib.suppress(OSError, TimeoutError):
-                async with asyncio.timeout(_LOOKUP_SECONDS):
-                    await self._reach.addresses(host_of(url), 0)
+            await self._reach.check(url)
         except AddressNotAllowed as error:
             raise AddressNotAllowed(error.message, hint=_HINT) from None
 

@@ -61,10 +61,7 @@ class HttpSender:
             await pool.aclose()
 
     async def check(self, url: str) -> None:
-        """Reject an address that must not be called; a host that does not resolve yet is accepted."""
-        with contextlib.suppress(OSError, TimeoutError):
-            async with asyncio.timeout(_LOOKUP_SECONDS):
-                await self._reach.addresses(host_of(url), 0)
+        await self._reach.check(url)
 
     async def send(self, url: str, headers: Mapping[str, str], body: bytes) -> Attempt:
         try:
@@ -104,6 +101,12 @@ class Reach:
 
     def __init__(self, private_hosts: Collection[str]) -> None:
         self._private_hosts = private_hosts
+
+    async def check(self, url: str) -> None:
+        """Reject a URL that must not be called; a host that does not resolve yet is accepted."""
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_LOOKUP_SECONDS):
+                await self.addresses(host_of(url), 0)
 
     async def addresses(self, host: str, port: int) -> list[str]:
         """Resolve a host; reject it if any address is not public and the host is not allowed."""

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from sse_starlette.sse import AppStatus
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from weft.app.app import App
 from weft.transports.http.application import HttpApplication
-from weft.transports.http.protocol import BoundedHttp
 from weft.transports.logs import configure_logging
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _KEEP_ALIVE_SECONDS = 75
 _POLL_SECONDS = 0.05
 _HANDLES = 16
+_MAX_HEAD_BYTES = 65_536
+_REFUSAL = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
 class DrainingServer(uvicorn.Server):
@@ -58,6 +60,29 @@ class DrainingServer(uvicorn.Server):
         while self._application.mcp.calls_in_flight and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(_POLL_SECONDS)
         AppStatus.should_exit = True
+
+
+class BoundedHttp(HttpToolsProtocol):
+    """Closes a connection whose request line and headers exceed the limit; uvicorn has none."""
+
+    _head_bytes = 0
+    _in_head = True
+
+    def on_message_begin(self) -> None:
+        self._head_bytes, self._in_head = 0, True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        # Counted afterwards: the data may contain the end of the headers and part of the body.
+        self._head_bytes += len(data)
+        if self._in_head and self._head_bytes > _MAX_HEAD_BYTES:
+            self.transport.write(_REFUSAL)
+            self.transport.close()
 
 
 def serve(settings: Settings, *, profile: Profile | None = None) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weft.app.diagnostics.findings import CheckStatus, Finding
+from weft.app.diagnostics import CheckStatus, Finding
 from weft.app.diagnostics.search_checks import check_documents, check_following, check_models, check_vector_indexes
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import WeftError

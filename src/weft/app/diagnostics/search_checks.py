@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from weft.app.diagnostics.findings import CheckStatus, Finding
+from weft.app.diagnostics import CheckStatus, Finding
 from weft.kernel.clock import DAY_MICROS, to_micros
 from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.search_health import (

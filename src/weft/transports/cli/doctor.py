@@ -51,8 +51,8 @@ def doctor(ctx: click.Context, *, as_json: bool) -> None:
 
     Exits with 1 if there is a problem; warnings do not count.
     """
+    from weft.app.diagnostics import CheckStatus  # noqa: PLC0415 - likewise
     from weft.app.diagnostics.checks import examine  # noqa: PLC0415 - help needs no storage
-    from weft.app.diagnostics.findings import CheckStatus  # noqa: PLC0415 - likewise
 
     target: Target = ctx.obj
     findings = asyncio.run(examine(target.settings(), SystemClock()))

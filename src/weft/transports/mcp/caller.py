@@ -1,4 +1,4 @@
-"""Caller of an MCP message and the session its connection is bound to."""
+"""Caller of an MCP message, the session its connection is bound to, and the tool calls it makes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeGuard, TypeVar
 
 import mcp_types as types
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
@@ -19,18 +19,26 @@ from msgspec import structs
 
 from weft.app.dispatch import CallContext
 from weft.capabilities.history.line_kinds import SESSION, line_kinds, name_in
-from weft.capabilities.sessions.model import SessionNotFound
+from weft.capabilities.sessions.model import ALL_SESSIONS, SessionNotFound
 from weft.kernel.correlation import NO_CORRELATION, TRACEPARENT, ids_from_meta, is_native_id, is_sampled, with_ids
-from weft.kernel.errors import NotFound, WeftError
+from weft.kernel.errors import NotFound, WeftError, render_hint, tool_reference
 from weft.kernel.fields import MAX_INT
+from weft.kernel.operation import SessionUse
+from weft.transports.http.http_io import error_body
 from weft.transports.resources import Resource, parse_uri
-from weft.transports.tools import LINE_FIELDS
+from weft.transports.tools import LINE_FIELDS, works_in_session
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import msgspec
     from mcp.server.connection import Connection
     from mcp.server.session import ServerSession
 
+    from weft.app.app import App
+    from weft.kernel.errors import ErrorBody
     from weft.kernel.identity import Actor
+    from weft.transports.tools import Toolbox
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -191,3 +199,36 @@ def _protocol_error(error: WeftError, args: tuple[object, ...]) -> MCPError:
     modern = context is not None and is_modern(context)
     code = _RESOURCE_NOT_FOUND if isinstance(error, NotFound) and not modern else types.INVALID_PARAMS
     return MCPError(code, error.message, {"code": error.code, "hint": error.hint, **error.context})
+
+
+class ToolAnswer(NamedTuple):
+    """Result of a tool call, or an error that a model can act on."""
+
+    content: msgspec.Struct
+    is_error: bool
+
+
+class ToolCalls:
+    """Calls the operation of a tool call, in the session its connection is bound to."""
+
+    def __init__(self, app: App, toolbox: Toolbox) -> None:
+        self._app = app
+        self._toolbox = toolbox
+
+    async def __call__(self, caller: McpCaller, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
+        try:
+            operation, raw = self._toolbox.resolve(name, arguments)
+            if works_in_session(operation):
+                raw = caller.bound(raw)
+            elif operation.session is SessionUse.MAY_NAME and raw.get("session_id") not in (None, ALL_SESSIONS):
+                caller.check(raw["session_id"])
+            response = await self._app.call(operation, caller.with_contexts(raw), caller.call_context)
+        except WeftError as error:
+            return ToolAnswer(self._error_body(error), is_error=True)
+        return ToolAnswer(response, is_error=False)
+
+    def _error_body(self, error: WeftError) -> ErrorBody:
+        """Return an error whose hint names tools."""
+        body = error_body(error, self._app.clock)
+        hints = [render_hint(hint, self._app.registry, tool_reference) for hint in body.suggestions]
+        return structs.replace(body, suggestions=hints)

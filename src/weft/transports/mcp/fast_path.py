@@ -26,8 +26,7 @@ from pydantic import ValidationError
 from weft.kernel.correlation import META_KEYS
 from weft.kernel.operation import Effect
 from weft.transports.http.http_io import send_json
-from weft.transports.mcp.caller import connection_of
-from weft.transports.mcp.tool_calls import ToolCalls
+from weft.transports.mcp.caller import ToolCalls, connection_of
 from weft.transports.tools import Toolbox
 
 if TYPE_CHECKING:

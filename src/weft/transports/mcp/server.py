@@ -11,9 +11,8 @@ from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
 from weft import __version__
-from weft.transports.mcp.caller import ServerState, answering, caller_of, caller_of_call
+from weft.transports.mcp.caller import ServerState, ToolCalls, answering, caller_of, caller_of_call
 from weft.transports.mcp.subscriptions import Subscriptions
-from weft.transports.mcp.tool_calls import ToolCalls
 from weft.transports.resources import METRICS, TEMPLATES, read_resource
 from weft.transports.tools import Toolbox
 
