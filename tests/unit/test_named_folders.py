@@ -80,7 +80,7 @@ async def test_few_descriptors_do_for_many_levels(folders: AllowedFolders, folde
 async def test_files_that_nobody_wants_are_counted_too(
     folders: AllowedFolders, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.providers.local_folders.MOST_ENTRIES", 10)
+    monkeypatch.setattr("weft.providers.local_folders.MAX_FOLDER_ENTRIES", 10)
     for number in range(10):
         write(folder / f"{number}.bin")
     assert await listed(folders, source(folder, include=("*.md",))) == []
@@ -92,7 +92,7 @@ async def test_files_that_nobody_wants_are_counted_too(
 async def test_what_is_left_out_as_a_whole_is_not_looked_into(
     folders: AllowedFolders, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.providers.local_folders.MOST_ENTRIES", 10)
+    monkeypatch.setattr("weft.providers.local_folders.MAX_FOLDER_ENTRIES", 10)
     for number in range(20):
         write(folder / "node_modules" / f"{number}.md")
     write(folder / "own.md")
