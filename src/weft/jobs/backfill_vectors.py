@@ -77,7 +77,7 @@ class VectorBackfill:
         loop, after = asyncio.get_running_loop(), 0
         while True:
             look = partial(_without_vector, collection=collection, model=model, after=after)
-            async with lease.kept():
+            async with lease.renewed():
                 chunks = await lease.read(look, heavy=True)
                 if not chunks:
                     return

@@ -107,19 +107,19 @@ class ModelMigrations:
             await self._finish_embedding(lease)
             return
         texts = [chunk.embedded for chunk in batch.chunks]
-        async with lease.kept():
+        async with lease.renewed():
             vectors = await self._embeddings.of_passages(lease.tenant, texts, batch.migration.to_model)
         numbered = dict(zip((chunk.number for chunk in batch.chunks), vectors, strict=True))
         await lease.write(self._steps.doing(partial(MigrationSteps.store_vectors, batch=batch, vectors=numbered)))
         await lease.rest(started)
 
     async def _finish_embedding(self, lease: Lease) -> None:
-        async with lease.kept():
+        async with lease.renewed():
             whole = await lease.read(self._steps.doing(MigrationSteps.complete_up_to), heavy=True)
         await lease.write(self._steps.doing(partial(MigrationSteps.finish_embedding, complete_up_to=whole)))
 
     async def _compare(self, lease: Lease, migration: ModelMigration) -> None:
-        async with lease.kept():
+        async with lease.renewed():
             for model in migration.required_models:
                 await self._indexes.prepare(lease.tenant, await self._names(lease), model)
             comparison = await self._comparison(lease, migration) if migration.comparable else None
@@ -145,7 +145,7 @@ class ModelMigrations:
         return numbers
 
     async def _drop(self, lease: Lease, migration: ModelMigration) -> None:
-        async with lease.kept():
+        async with lease.renewed():
             await self._indexes.forget(lease.tenant, await self._names(lease), migration.leftover or "")
         while await lease.write(self._steps.doing(MigrationSteps.delete_leftover_batch)):
             pass

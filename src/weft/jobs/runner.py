@@ -103,8 +103,8 @@ class Lease:
             raise LeaseLost
         return await logged_write(self._database, self._scope, partial(self._step, step))
 
-    def kept(self) -> AbstractAsyncContextManager[None]:
-        """Renew the lease during slow work between two changes."""
+    def renewed(self) -> AbstractAsyncContextManager[None]:
+        """Return a context that renews the lease during slow work between two changes."""
         return renewing(self.name, self.tenant, lambda: self._database.write(self._scope, self._renew))
 
     async def rest(self, started: float) -> None:

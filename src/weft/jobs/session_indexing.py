@@ -154,7 +154,7 @@ class SessionIndexing:
         if step is None:
             return False
         found = step.found
-        async with lease.kept():
+        async with lease.renewed():
             chunked = await self._chunk_items(tenant, job, found)
             written = await self._written(lease, found, chunked, step.models)
         if not await lease.write(lambda tx: self._put(tx, job, step, written)):

@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from weft.app.diagnostics import CheckStatus, Finding
-from weft.app.diagnostics.search_checks import check_documents, check_following, check_models, check_vector_indexes
+from weft.app.diagnostics.search_checks import (
+    check_documents,
+    check_models,
+    check_session_indexing,
+    check_vector_indexes,
+)
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import WeftError
 from weft.providers.embedders.factory import configured_embedders
@@ -279,7 +284,7 @@ async def _check_webhooks(database: Database) -> list[Finding]:
 async def _check_search(database: Database, settings: Settings, now: datetime) -> list[Finding]:
     findings = await check_documents(database, now)
     if settings.indexes_sessions:
-        findings += await check_following(database)
+        findings += await check_session_indexing(database)
     findings += await check_models(database, await _configured_models(settings), now)
     return findings + (await check_vector_indexes(database) if _is_postgres(settings) else [])
 

@@ -43,7 +43,7 @@ async def check_documents(database: Database, now: datetime) -> list[Finding]:
     return findings
 
 
-async def check_following(database: Database) -> list[Finding]:
+async def check_session_indexing(database: Database) -> list[Finding]:
     """Check the lag of session indexing."""
     lag = await database.read(SYSTEM, most_behind)
     if lag < _MANY_EVENTS:
