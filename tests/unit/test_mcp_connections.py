@@ -30,7 +30,7 @@ async def open_one(connections: OpenConnections, who: str, session: str) -> None
 
 async def test_the_limit_is_each_principal_s_own_and_closing_makes_room() -> None:
     living = {"a", "b", "c"}
-    connections = OpenConnections(living, most=2)
+    connections = OpenConnections(living, limit=2)
     await open_one(connections, "greedy", "a")
     await open_one(connections, "greedy", "b")
     with pytest.raises(TooManyConnections):
