@@ -41,7 +41,7 @@ async def test_the_limit_is_each_principal_s_own_and_closing_makes_room() -> Non
 
 
 async def test_a_connection_that_is_open_goes_on() -> None:
-    connections = OpenConnections({"a"}, most=1)
+    connections = OpenConnections({"a"}, limit=1)
     await open_one(connections, "greedy", "a")
 
     async def send(message: Message) -> None:
