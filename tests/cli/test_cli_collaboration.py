@@ -84,12 +84,12 @@ def test_messages_are_exchanged_as_the_guide_shows(desk: Desk) -> None:
 def test_what_was_said_is_found_again_by_command(desk: Desk) -> None:
     desk.planner.run("message", "add", "The schema is ready for review.", "--metadata", '{"component": "database"}')
     desk.planner.run("message", "add", "Lunch is at noon.")
-    found = desk.planner.json("search", "context", "shcema reviw")
+    found = desk.planner.json("message", "search", "shcema reviw")
     assert [result["message"]["id"] for result in found["results"]] == [1]
     assert found["results"][0]["message"]["metadata"] == {"component": "database"}
-    assert desk.planner.json("search", "by-sender", "planner")["count"] == 2
-    assert desk.planner.json("search", "by-timerange", "2020-01-01", "9999-12-31")["count"] == 2
-    assert desk.planner.json("search", "by-timerange", "2020-01-01", "2020-01-01T23:00:00+01:00")["count"] == 0
+    assert desk.planner.json("message", "search-by-sender", "planner")["count"] == 2
+    assert desk.planner.json("message", "search-by-timerange", "2020-01-01", "9999-12-31")["count"] == 2
+    assert desk.planner.json("message", "search-by-timerange", "2020-01-01", "2020-01-01T23:00:00+01:00")["count"] == 0
 
 
 @pytest.mark.req("MS-07")
