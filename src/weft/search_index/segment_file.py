@@ -46,7 +46,7 @@ class Damaged(Exception):
     """A file is not as it was written, or was written by another version."""
 
 
-class Section(msgspec.Struct, frozen=True):
+class SegmentSection(msgspec.Struct, frozen=True):
     """An array in a file."""
 
     name: str
@@ -63,7 +63,7 @@ class SegmentContents(msgspec.Struct, frozen=True):
 
     format: int
     as_of: int
-    sections: list[Section]
+    sections: list[SegmentSection]
     size: int
     checksums: list[int]
 
@@ -208,11 +208,11 @@ class _Body:
             content = content[len(part) :]
 
 
-def _write_section(body: _Body, name: str, values: NDArray[Any]) -> Section:
+def _write_section(body: _Body, name: str, values: NDArray[Any]) -> SegmentSection:
     body.write(memoryview(bytes(-body.size % _ALIGNED)))
     start = body.size
     body.write(memoryview(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data))
-    return Section(name, values.dtype.str, values.shape, start)
+    return SegmentSection(name, values.dtype.str, values.shape, start)
 
 
 def _verified(file: BufferedReader, size: int) -> SegmentContents:
@@ -250,7 +250,7 @@ class _Arrays:
         self.mapped: mmap.mmap | None = None
         self.bytes_read = 0
 
-    def get(self, section: Section) -> NDArray[Any]:
+    def get(self, section: SegmentSection) -> NDArray[Any]:
         kind, count = np.dtype(section.kind), math.prod(section.shape)
         if section.name.startswith(_FACTS) or count * kind.itemsize < _MAPPED_FROM_BYTES:
             values = self._read(kind, count, section.start)

@@ -26,7 +26,7 @@ from weft.capabilities.agent_context.store import PinnedContext
 from weft.capabilities.agent_context.views import (
     AgentDefinition,
     ContextEntry,
-    StoredEntry,
+    PersistedEntry,
     definition_at,
     entries_of,
     first_entries,
@@ -333,7 +333,7 @@ async def _read(request: ReadContext, contexts: Contexts) -> tuple[ContextRead, 
     return await _answer(held, at_pull, contexts, page, more), None
 
 
-async def _entry(request: ReadContext, key: str, at_pull: ContextAt) -> StoredEntry:
+async def _entry(request: ReadContext, key: str, at_pull: ContextAt) -> PersistedEntry:
     place = EntryAddress(_part(request), key)
     at = await at_pull.part(place.part) if is_well_formed(key) else None
     version = await at_pull.lines.latest(at.line, key, at.seq) if at else None
@@ -344,7 +344,7 @@ async def _entry(request: ReadContext, key: str, at_pull: ContextAt) -> StoredEn
             resource_id=key[:200],
             available_alternatives=close_names(key, known[:MAX_COMPARED]),
         )
-    return StoredEntry(place, version, await at_pull.lines.latest(at.line, metadata_key(key), at.seq))
+    return PersistedEntry(place, version, await at_pull.lines.latest(at.line, metadata_key(key), at.seq))
 
 
 def _part(request: ReadContext) -> str:
@@ -352,15 +352,15 @@ def _part(request: ReadContext) -> str:
     return memory_type if request.workflow_id is None else f"{memory_type}:{request.workflow_id}"
 
 
-def _pointer(entry: StoredEntry) -> Pointer | None:
+def _pointer(entry: PersistedEntry) -> Pointer | None:
     value = entry.version.value
     return Pointer.decode(value) if entry.version.change.meta.outside and value is not None else None
 
 
-async def _listed(request: ReadContext, at_pull: ContextAt) -> list[StoredEntry]:
+async def _listed(request: ReadContext, at_pull: ContextAt) -> list[PersistedEntry]:
     """Return the selected entries after the cursor, ordered by part and key."""
     part, _, key = (request.cursor or "").partition("|")
-    found: list[StoredEntry] = []
+    found: list[PersistedEntry] = []
     for name, at in (await at_pull.parts()).items():
         if name < part or not _is_selected(name, request):
             continue
@@ -379,7 +379,7 @@ def _is_selected(part: str, request: ReadContext) -> bool:
 
 
 async def _answer(
-    held: PinnedContext, at_pull: ContextAt, contexts: Contexts, entries: Sequence[StoredEntry], more: str | None
+    held: PinnedContext, at_pull: ContextAt, contexts: Contexts, entries: Sequence[PersistedEntry], more: str | None
 ) -> ContextRead:
     return ContextRead(
         agent_id=held.principal_id,

@@ -61,7 +61,7 @@ class ContextEntry(Response):
     pruned: bool = False
 
 
-class StoredEntry(NamedTuple):
+class PersistedEntry(NamedTuple):
     """An entry with its version, and the version of its metadata."""
 
     place: EntryAddress
@@ -85,14 +85,16 @@ class _Shown(NamedTuple):
     is_pruned: bool
 
 
-async def entries_of(lines: LineStore, part: str, at: PartVersion) -> list[StoredEntry]:
+async def entries_of(lines: LineStore, part: str, at: PartVersion) -> list[PersistedEntry]:
     """Return every entry of a part, by key, without values."""
     return _stored_entries(part, await lines.state_at(at.line, at.seq, values=False))
 
 
-async def first_entries(snapshots: SnapshotStore, parts: Mapping[str, PartVersion], at_most: int) -> list[StoredEntry]:
+async def first_entries(
+    snapshots: SnapshotStore, parts: Mapping[str, PartVersion], at_most: int
+) -> list[PersistedEntry]:
     """Return entries of parts without values, ordered by part and key; stops after ``at_most`` are exceeded."""
-    found: list[StoredEntry] = []
+    found: list[PersistedEntry] = []
     names = list(parts)
     for start in range(0, len(names), _PART_BATCH):
         some = names[start : start + _PART_BATCH]
@@ -103,10 +105,10 @@ async def first_entries(snapshots: SnapshotStore, parts: Mapping[str, PartVersio
     return found
 
 
-def _stored_entries(part: str, versions: Sequence[Version]) -> list[StoredEntry]:
+def _stored_entries(part: str, versions: Sequence[Version]) -> list[PersistedEntry]:
     state = state_by_key(versions)
     keys = sorted(key for key in state if not is_metadata(key))
-    return [StoredEntry(EntryAddress(part, key), state[key], state.get(metadata_key(key))) for key in keys]
+    return [PersistedEntry(EntryAddress(part, key), state[key], state.get(metadata_key(key))) for key in keys]
 
 
 async def definition_at(lines: LineStore, at: PartVersion | None) -> AgentDefinition:
@@ -122,7 +124,7 @@ def _decoded(version: Version) -> Any:  # noqa: ANN401 - any JSON
     return msgspec.json.decode(version.value)
 
 
-async def render_entries(entries: Sequence[StoredEntry], snapshots: SnapshotStore) -> list[ContextEntry]:
+async def render_entries(entries: Sequence[PersistedEntry], snapshots: SnapshotStore) -> list[ContextEntry]:
     """Return entries, with values as long as they fit in the answer."""
     fitting = _fitting(entries)
     texts = await snapshots.values(
@@ -135,7 +137,7 @@ async def render_entries(entries: Sequence[StoredEntry], snapshots: SnapshotStor
     return [_entry(each, texts, fitting) for each in entries]
 
 
-def _fitting(entries: Iterable[StoredEntry]) -> set[EntryAddress]:
+def _fitting(entries: Iterable[PersistedEntry]) -> set[EntryAddress]:
     """Return the addresses of the values and metadata that fit in an answer."""
     room, fitting = _MAX_INLINE_BYTES, set()
     for entry in entries:
@@ -154,7 +156,7 @@ def with_value(entry: ContextEntry, content: bytes) -> ContextEntry:
     return msgspec.structs.replace(entry, base64=content, truncated=False)
 
 
-def _entry(entry: StoredEntry, texts: Mapping[bytes, str], fitting: AbstractSet[EntryAddress]) -> ContextEntry:
+def _entry(entry: PersistedEntry, texts: Mapping[bytes, str], fitting: AbstractSet[EntryAddress]) -> ContextEntry:
     change = entry.version.change
     value, *metadata = (_shown(each, texts, is_wanted=entry.place_of(each) in fitting) for each in entry.versions)
     return ContextEntry(

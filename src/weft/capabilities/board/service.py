@@ -83,5 +83,5 @@ class Boards(msgspec.Struct, frozen=True):
             available_alternatives=close_names(branch, [line.branch for line in branches if line.branch is not None]),
         )
         if switched:
-            error.hint = f"You had switched to it. Go back with the action switch and branch {MAIN}, or to another one."
+            error.hint = f"You had switched to it. Switch to {MAIN} or another branch with `history.switch`."
         return error
