@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from click.testing import CliRunner, Result
 
+from support import forked_python
 from weft.transports.cli.main import weft
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class CommandLine:
 
     def process(self, *args: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
         """Run a command as a shell would."""
-        command = [sys.executable, "-c", "from weft.transports.cli.main import main; main()", *args]
+        command = [forked_python.python(), "-m", "weft", *args]
         environment = {**clean_environment(), "WEFT_DATA_DIR": str(self.data), **self.env, **env}
         return subprocess.run(
             command, input=stdin, env=environment, capture_output=True, text=True, timeout=60, check=False

@@ -107,7 +107,7 @@ def test_the_file_is_private_described_and_complete_or_not_there(
     assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
 
 
-def test_a_database_that_holds_something_is_left_alone(filled: CommandLine, file: Path) -> None:
+def test_restoring_into_a_database_with_data_is_refused(filled: CommandLine, file: Path) -> None:
     before = _facts(filled)
     assert "DATABASE_NOT_EMPTY" in filled.run("db", "restore", str(file), code=1).stderr
     assert _facts(filled) == before
@@ -152,19 +152,19 @@ def test_a_backup_of_another_schema_is_refused(file: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("content", [b"", b"not a zip", None])
-def test_what_is_no_backup_is_said_to_be_none(content: bytes | None, cli: CommandLine, tmp_path: Path) -> None:
+def test_a_file_that_is_no_backup_is_refused(content: bytes | None, cli: CommandLine, tmp_path: Path) -> None:
     path = tmp_path / "file.zip"
     if content is not None:
         path.write_bytes(content)
     assert "BACKUP_UNUSABLE" in cli.run("db", "restore", str(path), code=1).stderr
 
 
-def test_a_cut_off_file_is_no_backup(file: Path, tmp_path: Path) -> None:
+def test_a_truncated_backup_is_refused(file: Path, tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:-100])
     assert "BACKUP_UNUSABLE" in CommandLine(tmp_path / "other").run("db", "restore", str(file), code=1).stderr
 
 
-def test_a_file_that_cannot_grow_leaves_nothing_behind(cli: CommandLine, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_partial_file(cli: CommandLine, tmp_path: Path) -> None:
     cli.run(
         "session",
         "create",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from cli_support import CommandLine
 
-from weft.testing.server import server_process
+from support.forked_python import server_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +81,7 @@ def test_messages_are_exchanged_as_the_guide_shows(desk: Desk) -> None:
 
 @pytest.mark.req("MS-05")
 @pytest.mark.req("MS-06")
-def test_what_was_said_is_found_again_by_command(desk: Desk) -> None:
+def test_messages_are_found_by_search(desk: Desk) -> None:
     desk.planner.run("message", "add", "The schema is ready for review.", "--metadata", '{"component": "database"}')
     desk.planner.run("message", "add", "Lunch is at noon.")
     found = desk.planner.json("message", "search", "shcema reviw")
@@ -93,7 +93,7 @@ def test_what_was_said_is_found_again_by_command(desk: Desk) -> None:
 
 
 @pytest.mark.req("MS-07")
-def test_memory_is_kept_as_the_guide_shows(desk: Desk) -> None:
+def test_memory_commands_work_as_the_guide_shows(desk: Desk) -> None:
     follow("use-private-memory.md", desk)
     assert desk.planner.json("memory", "get", "user_preferences")["value"] == {"theme": "dark", "language": "en"}
     desk.planner.run("memory", "set", "next_step", "Ask Dana")
@@ -131,7 +131,7 @@ def test_every_kind_of_value_reaches_a_server(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("broken", ['{"a":', "[1,", '"text', ' {"a"}'])
-def test_what_begins_like_json_and_is_none_is_refused(cli: CommandLine, broken: str) -> None:
+def test_invalid_json_is_refused(cli: CommandLine, broken: str) -> None:
     assert "is not JSON" in cli.run("memory", "set", "k", broken, code=2).stderr
     assert cli.json("memory", "list")["entries"] == []
 
@@ -150,7 +150,7 @@ def test_a_session_in_the_environment_does_not_make_memory_the_session_s(launch:
 
 
 @pytest.mark.req("MS-10")
-def test_refusals_say_what_to_do_next(launch: CommandLine) -> None:
+def test_errors_have_hints(launch: CommandLine) -> None:
     refusals = {
         "MESSAGE_NOT_FOUND": ["message", "add", "hello", "--parent-message-id", "7"],
         "SESSION_NOT_FOUND": ["message", "list", "-s", "nowhere"],
@@ -162,7 +162,7 @@ def test_refusals_say_what_to_do_next(launch: CommandLine) -> None:
 
 
 @pytest.mark.req("MS-08")
-def test_an_admin_reads_the_figures_and_anyone_what_they_may_do(desk: Desk) -> None:
+def test_admins_read_metrics_and_everyone_their_capabilities(desk: Desk) -> None:
     assert desk.admin.json("performance", "read")["requesting_agent"] == "admin"
     assert "PERMISSION_DENIED" in desk.planner.run("performance", "read", code=3).stderr
     tools = {offered["tool"] for offered in desk.planner.json("agent", "capabilities")["operations"]}

@@ -53,12 +53,11 @@ def _all_commands(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, .
 COMMANDS = dict(_all_commands(weft))
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-def test_every_operation_is_a_command_with_a_parameter_for_each_field(operation: Operation) -> None:
-    command = COMMANDS[_path(operation)]
-    names = {parameter.name for parameter in command.params}
-    assert set(operation.request.__struct_fields__) <= names
-    assert "as_json" in names
+def test_every_operation_is_a_command_with_a_parameter_for_each_field(subtests: pytest.Subtests) -> None:
+    for operation in OPERATIONS:
+        with subtests.test(operation.name):
+            names = {parameter.name for parameter in COMMANDS[_path(operation)].params}
+            assert {*operation.request.__struct_fields__, "as_json"} <= names
 
 
 def test_every_command_that_answers_can_answer_as_json() -> None:
@@ -66,12 +65,12 @@ def test_every_command_that_answers_can_answer_as_json() -> None:
     assert without == {("demo",), ("serve",), ("mcp",), ("init",)}
 
 
-@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_every_command_and_every_parameter_has_help(path: tuple[str, ...], cli: CommandLine) -> None:
-    command = COMMANDS[path]
-    assert command.help
-    assert [p.name for p in command.params if not getattr(p, "help", None)] == []
-    assert cli.run(*path, "--help").stdout.startswith(f"Usage: weft {' '.join(path)} ")
+def test_every_command_and_every_parameter_has_help(cli: CommandLine, subtests: pytest.Subtests) -> None:
+    for path, command in COMMANDS.items():
+        with subtests.test(" ".join(path)):
+            assert command.help
+            assert [p.name for p in command.params if not getattr(p, "help", None)] == []
+            assert cli.run(*path, "--help").stdout.startswith(f"Usage: weft {' '.join(path)} ")
 
 
 def test_required_fields_are_positional_and_the_session_is_an_option(cli: CommandLine) -> None:
@@ -81,11 +80,11 @@ def test_required_fields_are_positional_and_the_session_is_an_option(cli: Comman
     assert "WEFT_SESSION" in usage
 
 
-def test_a_session_itself_is_named_by_position(cli: CommandLine) -> None:
+def test_session_commands_take_the_session_id_as_an_argument(cli: CommandLine) -> None:
     assert "Usage: weft session get [OPTIONS] SESSION_ID" in cli.run("session", "get", "--help").stdout
 
 
-def test_help_tells_type_range_default_and_choices(cli: CommandLine) -> None:
+def test_help_shows_type_range_default_and_choices(cli: CommandLine) -> None:
     listing = " ".join(cli.run("session", "list", "--help").stdout.split())
     assert "--limit INTEGER RANGE At most this many. [default: 50; 1<=x<=1000]" in listing
     creating = " ".join(cli.run("agent", "create", "--help").stdout.split())
@@ -93,7 +92,7 @@ def test_help_tells_type_range_default_and_choices(cli: CommandLine) -> None:
     assert "--kind [agent|human]" in creating
 
 
-def test_a_switch_that_can_be_left_alone_has_an_off_position(cli: CommandLine) -> None:
+def test_an_optional_flag_has_a_negative_form(cli: CommandLine) -> None:
     assert "--disabled / --no-disabled" in cli.run("agent", "update", "--help").stdout
     assert "--no-include-archived" not in cli.run("session", "list", "--help").stdout
 
@@ -138,14 +137,14 @@ def test_version_names_weft_python_and_sqlite(cli: CommandLine) -> None:
     assert cli.run("--version").stdout.startswith("weft ")
 
 
-def test_what_most_people_look_for_comes_first_and_is_said_whole(cli: CommandLine) -> None:
+def test_common_commands_come_first_with_full_summaries(cli: CommandLine) -> None:
     listed = cli.run("knowledge", "--help").stdout.partition("Commands:")[2]
     names = [line.split()[0] for line in listed.splitlines() if line.startswith("  ") and line[2] != " "]
     assert names[:2] == ["add", "watch"]
     assert "..." not in listed
 
 
-def test_help_of_a_group_shows_what_is_meant_where_no_command_is_named(cli: CommandLine) -> None:
+def test_help_of_a_group_shows_its_default_command(cli: CommandLine) -> None:
     shown = cli.run("search", "--help").stdout
     assert shown.startswith("Usage: weft search [OPTIONS] QUERY\n   or: weft search COMMAND [ARGS]...\n")
     assert "QUERY  A question or keywords." in shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cli_support import CommandLine
 
-from weft.testing.server import server_process
+from support.forked_python import server_process
 
 
 def completed(cli: CommandLine, *words: str, **env: str) -> dict[str, str]:

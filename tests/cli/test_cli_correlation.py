@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from cli_support import CommandLine, clean_environment
 
+from support import forked_python
 from support.correlation import SPAN, TASK, TRACE, TRACEPARENT, TURN, events_of
+from support.forked_python import server_process
 from support.team import opened
 from weft.kernel.correlation import NO_CORRELATION, Correlation
-from weft.testing.server import server_process
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,14 +32,14 @@ def the_write(data: Path, key: str) -> StoredEvent:
     return event
 
 
-def test_what_a_command_does_is_part_of_the_turn_and_task_it_names(launch: CommandLine) -> None:
+def test_turn_and_task_options_are_recorded_with_the_write(launch: CommandLine) -> None:
     launch.run("--turn", TURN, "--task", TASK, "board", "write", "goal", "ship")
     launch.run("board", "write", "later", "x")
     assert the_write(launch.data, "goal").correlation == Correlation(turn_id=TURN, task_id=TASK)
     assert the_write(launch.data, "later").correlation is NO_CORRELATION
 
 
-def test_the_environment_says_it_for_every_command(launch: CommandLine) -> None:
+def test_environment_variables_set_the_ids_for_every_command(launch: CommandLine) -> None:
     launch.env |= {"WEFT_TURN": TURN, "WEFT_TASK": TASK, "TRACEPARENT": TRACEPARENT}
     launch.run("board", "write", "goal", "ship")
     launch.run("--task", "nearer", "board", "write", "other", "x")
@@ -48,19 +48,19 @@ def test_the_environment_says_it_for_every_command(launch: CommandLine) -> None:
     assert the_write(launch.data, "other").correlation.task_id == "nearer"
 
 
-def test_a_trace_that_cannot_be_read_and_names_that_are_empty_are_left_out(launch: CommandLine) -> None:
+def test_invalid_traces_and_empty_ids_are_ignored(launch: CommandLine) -> None:
     launch.env |= {"WEFT_TURN": "", "WEFT_TASK": "", "TRACEPARENT": "garbage"}
     launch.run("board", "write", "goal", "ship")
     assert the_write(launch.data, "goal").correlation is NO_CORRELATION
 
 
-def test_a_turn_that_is_no_id_is_refused_and_nothing_is_done(launch: CommandLine) -> None:
+def test_an_invalid_turn_id_is_refused_before_the_call(launch: CommandLine) -> None:
     refused = launch.json("--turn", "a b", "board", "write", "goal", "ship", code=1)
     assert (refused["code"], refused["context"]["field"]) == ("INVALID_INPUT_FORMAT", "turn_id")
     launch.run("board", "read", "goal", code=1)
 
 
-def test_a_server_is_told_too(tmp_path: Path) -> None:
+def test_the_ids_are_sent_to_a_server(tmp_path: Path) -> None:
     with server_process(tmp_path) as server:
         cli = CommandLine(tmp_path, {"WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key})
         cli.run("session", "create", "Plan", "--session-id", "launch")
@@ -70,7 +70,7 @@ def test_a_server_is_told_too(tmp_path: Path) -> None:
     assert correlation == Correlation(turn_id=TURN, task_id=TASK, trace_id=TRACE, span_id=SPAN)
 
 
-def test_an_agent_that_is_started_for_a_task_does_everything_for_it(launch: CommandLine) -> None:
+def test_an_mcp_server_started_for_a_task_records_it_with_every_call(launch: CommandLine) -> None:
     call = (
         '{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
         '"clientInfo":{"name":"raw","version":"1"}}}\n'
@@ -78,7 +78,7 @@ def test_an_agent_that_is_started_for_a_task_does_everything_for_it(launch: Comm
         '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shared_context","arguments":'
         '{"action":"write","session_id":"launch","key":"goal","value":"ship"},"_meta":{"weft/turn_id":"t1"}}}\n'
     )
-    command = [sys.executable, "-c", "from weft.transports.cli.main import main; main()", "--task", TASK, "mcp"]
+    command = [forked_python.python(), "-m", "weft", "--task", TASK, "mcp"]
     environment = {**clean_environment(), "WEFT_DATA_DIR": str(launch.data)}
     with subprocess.Popen(command, env=environment, stdin=-1, stdout=-1, text=True) as server:
         assert server.stdin is not None

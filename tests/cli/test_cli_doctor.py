@@ -42,7 +42,7 @@ def _by_name(report: dict[str, Any]) -> dict[str, Any]:
     return {check["check"]: check for check in report["checks"]}
 
 
-def test_a_new_installation_is_well_and_nothing_is_made(cli: CommandLine) -> None:
+def test_a_new_installation_is_healthy_and_nothing_is_created(cli: CommandLine) -> None:
     cli.env["WEFT_PORT"] = str(free_port())
     report = cli.json("doctor")
     assert report["healthy"] is True
@@ -50,14 +50,14 @@ def test_a_new_installation_is_well_and_nothing_is_made(cli: CommandLine) -> Non
     assert not cli.data.exists()
 
 
-def test_a_used_installation_is_well(launch: CommandLine) -> None:
+def test_a_used_installation_is_healthy(launch: CommandLine) -> None:
     launch.env["WEFT_PORT"] = str(free_port())
     text = launch.run("doctor").stdout
     assert "Everything works." in text
     assert {"Schema", "Clock", "Disk", "Port", "Python"} <= {line.split()[0] for line in text.splitlines() if line}
 
 
-def test_what_is_wrong_is_named_with_what_to_do_and_the_exit_code_is_1(cli: CommandLine) -> None:
+def test_problems_have_a_hint_and_exit_code_1(cli: CommandLine) -> None:
     cli.data.mkdir()
     (cli.data / "weft.db").write_bytes(b"scrambled" * 1_000)
     result = cli.run("doctor", code=1)
@@ -103,7 +103,7 @@ def test_a_folder_that_cannot_be_written_to_is_a_problem(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("free", "state"), [(50_000_000, CheckStatus.PROBLEM), (500_000_000, CheckStatus.WARNING)])
-def test_little_disk_space_is_noticed(
+def test_low_disk_space_is_reported(
     free: int, state: CheckStatus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     total = shutil.disk_usage(tmp_path)
@@ -118,7 +118,7 @@ async def test_a_clock_behind_the_database_is_a_problem(launch: CommandLine) -> 
     assert {f.check: f.state for f in findings}["Clock"] is CheckStatus.PROBLEM
 
 
-async def test_a_schema_that_lacks_steps_is_a_problem(launch: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pending_migrations_are_a_problem(launch: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     async def status(_: object) -> list[MigrationStatus]:
         return [MigrationStatus("0001_foundation", 1), MigrationStatus("0002_next", None)]
 
@@ -157,14 +157,14 @@ async def test_a_table_without_row_security_is_a_problem(postgres: str) -> None:
     assert (finding.state, "weft_app on entries" in finding.detail) == (CheckStatus.PROBLEM, True)
 
 
-def test_a_postgresql_that_is_not_there_is_a_problem(cli: CommandLine) -> None:
+def test_an_unreachable_postgresql_is_a_problem(cli: CommandLine) -> None:
     cli.env |= {"WEFT_DATABASE_URL": "postgresql://127.0.0.1:9/none", "WEFT_PORT": str(free_port())}
     report = _by_name(cli.json("doctor", code=1))
     assert report["Database"]["state"] == "problem"
     assert "Data folder" not in report
 
 
-async def test_valkey_is_reached_or_named() -> None:
+async def test_an_unreachable_valkey_is_reported() -> None:
     server = ValkeyServer()
     server.start()
     try:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.req("AC-13")
 
 
-def test_the_whole_log_comes_as_one_event_to_a_line(launch: CommandLine) -> None:
+def test_the_log_is_printed_as_one_event_per_line(launch: CommandLine) -> None:
     everything = "".join(f"event {number}\n" for number in range(3))
     for number, text in enumerate(everything.splitlines()):
         launch.run("board", "write", f"k{number}", text)
@@ -34,14 +34,14 @@ def test_the_log_is_read_page_by_page_to_its_end(launch: CommandLine, monkeypatc
     assert versions[-5:] == [1, 2, 3, 4, 5]
 
 
-def test_cloudevents_can_be_read_by_people(launch: CommandLine) -> None:
+def test_cloudevents_are_printed_for_people(launch: CommandLine) -> None:
     launch.run("board", "write", "goal", "ship")
     shown = launch.run("events", "read", "--after", "0", "--format", "cloudevents").stdout
     assert "context.item.added" in shown
     assert "UNSET" not in shown
 
 
-def test_a_webhook_is_made_seen_and_deleted(launch: CommandLine) -> None:
+def test_a_webhook_is_created_listed_and_deleted(launch: CommandLine) -> None:
     made = launch.json("webhook", "create", "https://receiver.invalid/hook", "--types", "context.item.*")
     assert made["secret"].startswith("whsec_")
     shown = launch.run("webhook", "list").stdout

@@ -50,7 +50,7 @@ def test_programs_get_the_error_body_on_standard_output(launch: CommandLine) -> 
         (["--database-url", "mysql://x", "session", "list"], 1),
     ],
 )
-def test_the_exit_code_tells_what_kind_of_failure_it_was(command: list[str], code: int, launch: CommandLine) -> None:
+def test_the_exit_code_depends_on_the_kind_of_error(command: list[str], code: int, launch: CommandLine) -> None:
     launch.run(*command, code=code)
 
 
@@ -64,7 +64,7 @@ def _someone_watches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_someone_watches")
-def test_what_cannot_be_taken_back_is_asked_about(launch: CommandLine) -> None:
+def test_irreversible_commands_ask_for_confirmation(launch: CommandLine) -> None:
     assert "Are you sure?" in launch.run("session", "delete", "launch", code=1, stdin="n\n").stderr
     launch.run("session", "get", "launch")
     launch.run("session", "delete", "launch", stdin="y\n")
@@ -73,19 +73,19 @@ def test_what_cannot_be_taken_back_is_asked_about(launch: CommandLine) -> None:
 
 @pytest.mark.usefixtures("_someone_watches")
 @pytest.mark.parametrize("command", [["session", "delete", "launch"], ["signing-key", "rotate"]])
-def test_yes_answers_in_advance(command: list[str], launch: CommandLine) -> None:
+def test_yes_skips_the_confirmation(command: list[str], launch: CommandLine) -> None:
     assert launch.run(*command, "--yes").stderr == ""
 
 
 @pytest.mark.usefixtures("_someone_watches")
-def test_revoking_a_key_is_asked_about(launch: CommandLine) -> None:
+def test_revoking_a_key_asks_for_confirmation(launch: CommandLine) -> None:
     launch.run("agent", "create", "planner")
     [key] = launch.json("key", "list", "planner")["keys"]
     launch.run("key", "revoke", key["key_id"], code=1, stdin="n\n")
     launch.run("key", "revoke", key["key_id"], stdin="y\n")
 
 
-def test_nobody_is_asked_where_nobody_watches(launch: CommandLine) -> None:
+def test_without_a_terminal_no_confirmation_is_asked(launch: CommandLine) -> None:
     launch.run("session", "delete", "launch")
 
 
@@ -102,7 +102,7 @@ def test_a_damaged_database_is_reported_with_what_to_do(cli: CommandLine, tmp_pa
     assert "weft db restore" in cli.run("session", "list", code=1).stderr
 
 
-def test_what_a_hint_refers_to_is_shown(launch: CommandLine) -> None:
+def test_context_referenced_by_a_hint_is_shown(launch: CommandLine) -> None:
     envelope = {
         "schema_version": "0.1.0",
         "context_id": "turn-7",
@@ -119,7 +119,7 @@ def test_what_a_hint_refers_to_is_shown(launch: CommandLine) -> None:
     assert again[1] == "resolution_refs: board:launch/day/1.1"
 
 
-def test_hints_name_commands_where_agents_are_told_of_tools(launch: CommandLine) -> None:
+def test_hints_name_commands_instead_of_tools(launch: CommandLine) -> None:
     missing = launch.run("missing", "resolve", "day", "--answer", "Friday", code=1).stderr
     assert "Hint: See what is missing with weft missing list.\nSee: weft missing --help\n" in missing
     unknown = launch.run("export", "--policy", "nothing", code=1).stderr
@@ -127,7 +127,7 @@ def test_hints_name_commands_where_agents_are_told_of_tools(launch: CommandLine)
     assert "See: weft import, weft export\n" in launch.run("import", "-", stdin="no bundle\n", code=1).stderr
 
 
-def test_a_test_of_a_webhook_that_was_not_delivered_has_failed(launch: CommandLine) -> None:
+def test_an_undelivered_webhook_test_is_a_failure(launch: CommandLine) -> None:
     launch.env["WEFT_WEBHOOK_PRIVATE_HOSTS"] = "127.0.0.1"
     made = launch.json("webhook", "create", f"http://127.0.0.1:{free_port()}/")
     assert "delivered: no" in launch.run("webhook", "test", made["webhook_id"], code=1).stdout

@@ -33,7 +33,7 @@ def test_the_log_reads_like_a_log(board: CommandLine) -> None:
     assert board.run("history", "log", BOARD, "--before-version", "1").stdout == "No commits.\n"
 
 
-def test_the_log_says_which_agent_it_was(launch: CommandLine) -> None:
+def test_the_log_names_the_agent(launch: CommandLine) -> None:
     launch.run("agent", "create", "planner")
     launch.run("--as", "planner", "board", "write", "goal", "ship")
     assert launch.run("history", "log", BOARD).stdout.splitlines()[0].endswith("  orchestrator (planner)")
@@ -50,14 +50,14 @@ def test_a_diff_looks_like_a_diff(board: CommandLine) -> None:
     assert board.run("history", "diff", BOARD, "4").stdout.endswith("No differences.\n")
 
 
-def test_a_commit_is_shown_with_what_it_followed_and_its_names(board: CommandLine) -> None:
+def test_a_commit_is_shown_with_its_parents_and_tags(board: CommandLine) -> None:
     board.run("history", "snapshot", BOARD, "done")
     shown = board.run("history", "show", BOARD).stdout
     parent = board.json("history", "show", BOARD, "--version", "3")["commit"]["hash"]
     assert shown.endswith(f"    - plan (v1)\n    parent {parent}\n    snapshots done\n")
 
 
-def test_nothing_that_agents_wrote_reaches_the_terminal_as_a_command(launch: CommandLine) -> None:
+def test_escape_sequences_written_by_agents_are_not_printed(launch: CommandLine) -> None:
     launch.run("board", "write", "goal", "x\x1b[2Jx")
     shown = launch.run("history", "diff", BOARD, "0").stdout
     assert "\x1b" not in shown
@@ -67,7 +67,7 @@ def test_nothing_that_agents_wrote_reaches_the_terminal_as_a_command(launch: Com
 @pytest.mark.req("CE-F22")
 @pytest.mark.req("CE-F25")
 @pytest.mark.req("CE-F26")
-def test_a_board_is_branched_merged_and_taken_back(board: CommandLine) -> None:
+def test_a_board_is_branched_merged_and_rolled_back(board: CommandLine) -> None:
     board.run("history", "branch", BOARD, "try")
     board.run("history", "switch", BOARD, "try")
     board.run("board", "write", "goal", "tried")
@@ -93,7 +93,7 @@ def torn(board: CommandLine) -> CommandLine:
 
 
 @pytest.mark.req("CE-F26")
-def test_a_conflict_shows_what_every_side_says_and_how_to_decide(torn: CommandLine) -> None:
+def test_a_conflict_shows_every_side_and_how_to_resolve_it(torn: CommandLine) -> None:
     torn.run("board", "write", "plan", "ours")
     torn.run("board", "write", "plan", "theirs", "--branch", "try")
     shown = torn.run("history", "merge", BOARD, f"{BOARD}@try", code=1).stdout
@@ -118,17 +118,17 @@ def test_a_conflict_shows_what_every_side_says_and_how_to_decide(torn: CommandLi
     assert re.search(r"^  decided: .* by human:admin$", torn.run("history", "reviews").stdout, re.MULTILINE)
 
 
-def test_a_merge_that_waits_for_a_human_is_no_success_to_a_program_either(torn: CommandLine) -> None:
+def test_a_merge_waiting_for_review_exits_with_a_failure(torn: CommandLine) -> None:
     answer = torn.json("history", "merge", BOARD, f"{BOARD}@try", code=1)
     assert answer["merged"] is False
     assert answer["conflicts"][0]["ours"]["value"] == "ship\non Tuesday"
 
 
-def test_there_may_be_no_reviews(launch: CommandLine) -> None:
+def test_an_empty_list_of_reviews_prints_a_message(launch: CommandLine) -> None:
     assert launch.run("history", "reviews").stdout == "No reviews.\n"
 
 
-def test_a_version_is_named_behind_its_line_or_by_option(board: CommandLine) -> None:
+def test_a_revision_is_given_after_the_context_id_or_by_option(board: CommandLine) -> None:
     for command in ("show", "state", "blame"):
         placed = board.json("history", command, BOARD, "2")
         assert placed == board.json("history", command, BOARD, "--version", "2")
@@ -144,12 +144,12 @@ def test_retention_is_set_by_days(cli: CommandLine) -> None:
     assert "'31' is not one of" in cli.run("history", "set-retention", "board", "--days", "31", code=2).stderr
 
 
-def test_one_token_is_not_several(launch: CommandLine) -> None:
+def test_counts_of_one_are_singular(launch: CommandLine) -> None:
     launch.run("board", "write", "goal", "ship")
     assert "+ goal (v1, 1 token)\n" in launch.run("history", "log", BOARD).stdout
 
 
-def test_a_push_says_in_a_sentence_what_it_did(cli: CommandLine) -> None:
+def test_a_push_prints_one_sentence(cli: CommandLine) -> None:
     assert cli.run("push", "limit", "null").stdout == "Pushed: v0 -> v1\n  wrote learned_knowledge/limit\n"
     assert cli.run("push", "limit", "null").stdout == "Nothing to push: v1 already contains it.\n"
     assert cli.run("push", "--remove", "limit").stdout == "Pushed: v1 -> v2\n  removed learned_knowledge/limit\n"
@@ -157,6 +157,6 @@ def test_a_push_says_in_a_sentence_what_it_did(cli: CommandLine) -> None:
         assert "Give a KEY" in cli.run("push", *wrong, code=2).stderr
 
 
-def test_an_agent_is_created_before_anything_else_is_done_to_it(cli: CommandLine) -> None:
+def test_hints_say_to_create_the_agent_first(cli: CommandLine) -> None:
     listed = cli.run("agent", "--help").stdout.partition("Commands:\n")[2]
     assert listed.split()[0] == "create"

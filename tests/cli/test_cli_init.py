@@ -38,7 +38,7 @@ def _read(file: str) -> Any:
 
 
 @pytest.mark.parametrize("editor", EDITORS)
-def test_an_editor_starts_weft_by_itself(editor: str, cli: CommandLine) -> None:
+def test_an_editor_is_configured_to_start_weft(editor: str, cli: CommandLine) -> None:
     file, section, _ = EDITORS[editor]
     result = cli.run("init", editor, "--session", "launch")
     assert _read(file) == {
@@ -79,7 +79,7 @@ def test_a_session_is_part_of_the_servers_address(cli: CommandLine) -> None:
     assert _read(".cursor/mcp.json")["mcpServers"]["weft"]["url"] == "http://127.0.0.1:8787/mcp/session/launch"
 
 
-def test_what_the_file_had_stays(cli: CommandLine) -> None:
+def test_existing_settings_are_kept(cli: CommandLine) -> None:
     had = {"$schema": "x", "mcpServers": {"other": {"command": "other", "args": ["ü"]}}, "more": [1]}
     Path(".mcp.json").write_text(json.dumps(had), "utf-8")
     Path(".mcp.json").chmod(0o640)
@@ -90,7 +90,7 @@ def test_what_the_file_had_stays(cli: CommandLine) -> None:
     assert Path(".mcp.json").stat().st_mode & 0o777 == 0o640
 
 
-def test_doing_it_twice_changes_nothing(cli: CommandLine) -> None:
+def test_init_is_idempotent(cli: CommandLine) -> None:
     cli.run("init", "claude-code")
     before = Path(".mcp.json").read_bytes()
     cli.run("init", "claude-code")
@@ -106,9 +106,7 @@ def test_doing_it_twice_changes_nothing(cli: CommandLine) -> None:
         ('{"servers": {"weft": {"command": "mine"}}}', "another server named 'weft'"),
     ],
 )
-def test_a_file_that_cannot_be_added_to_is_left_and_the_lines_are_printed(
-    content: str, reason: str, cli: CommandLine
-) -> None:
+def test_an_unparsable_file_is_unchanged_and_the_entry_is_printed(content: str, reason: str, cli: CommandLine) -> None:
     Path(".vscode").mkdir()
     Path(".vscode/mcp.json").write_text(content)
     result = cli.run("init", "vscode", code=1)
@@ -117,7 +115,7 @@ def test_a_file_that_cannot_be_added_to_is_left_and_the_lines_are_printed(
     assert Path(".vscode/mcp.json").read_text() == content
 
 
-def test_another_entry_of_ours_is_replaced_when_asked(cli: CommandLine) -> None:
+def test_an_existing_weft_entry_is_replaced_with_force(cli: CommandLine) -> None:
     cli.run("init", "cursor", "--agent", "first")
     cli.run("init", "cursor", "--agent", "second", code=1)
     cli.run("init", "cursor", "--agent", "second", "--replace")
@@ -130,6 +128,6 @@ def test_printing_writes_nothing(cli: CommandLine, project: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--url", "nowhere"], ["--agent", "a b"], ["--session", "../x"]])
-def test_what_makes_no_sense_is_refused(arguments: list[str], cli: CommandLine, project: Path) -> None:
+def test_contradicting_options_are_refused(arguments: list[str], cli: CommandLine, project: Path) -> None:
     cli.run("init", "cursor", *arguments, code=2)
     assert list(project.iterdir()) == []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from cli_support import CommandLine
 
-from weft.testing.server import server_process
+from support.forked_python import server_process
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +46,7 @@ def test_a_folder_becomes_documents_that_a_search_finds(cli: CommandLine, docs: 
     assert cli.json("search", "approval of flights", "--top-k", "1")["results"][0]["document_id"] == "office/travel.txt"
 
 
-def test_what_did_not_change_costs_nothing(cli: CommandLine, docs: Path) -> None:
+def test_unchanged_files_are_not_indexed_again(cli: CommandLine, docs: Path) -> None:
     cli.run("knowledge", "add", "handbook", str(docs), "--create")
     (docs / "leave.md").write_text(LEAVE + "\nUnpaid leave is agreed with the lead.\n")
     again = cli.run("knowledge", "add", "handbook", str(docs))
@@ -54,7 +54,7 @@ def test_what_did_not_change_costs_nothing(cli: CommandLine, docs: Path) -> None
     assert cli.json("search", "unpaid leave", "--top-k", "1")["results"][0]["document_id"] == "leave.md"
 
 
-def test_names_can_be_given(cli: CommandLine, docs: Path) -> None:
+def test_document_ids_can_be_given(cli: CommandLine, docs: Path) -> None:
     cli.run("knowledge", "add", "handbook", str(docs / "leave.md"), "--create", "--prefix", "guides/")
     cli.run("knowledge", "add", "handbook", "-", "--name", "said.txt", stdin="Said on standard input.")
     assert cli.run("knowledge", "read-document", "handbook", "said.txt").stdout == "Said on standard input.\n"
@@ -67,7 +67,7 @@ def test_names_can_be_given(cli: CommandLine, docs: Path) -> None:
     assert domains[1].split()[:3] == ["handbook", "2", "2"]
 
 
-def test_what_cannot_be_added_is_told_and_nothing_is_put(cli: CommandLine, docs: Path) -> None:
+def test_invalid_files_are_reported_and_nothing_is_added(cli: CommandLine, docs: Path) -> None:
     cli.run("knowledge", "create-domain", "handbook")
     missing = cli.run("knowledge", "add", "none", str(docs), code=1)
     assert "DOMAIN_NOT_FOUND" in missing.stderr
@@ -91,7 +91,7 @@ def test_a_file_that_cannot_be_indexed_ends_the_command_with_a_failure(cli: Comm
     assert cli.json("knowledge", "add", "handbook", str(docs), code=1)["failed"][0]["document_id"] == "broken.pdf"
 
 
-def test_of_a_domain_only_what_was_added_is_counted_as_waiting(cli: CommandLine, docs: Path) -> None:
+def test_only_added_documents_count_as_waiting(cli: CommandLine, docs: Path) -> None:
     cli.run("knowledge", "add", "handbook", str(docs / "office"), "--create", "--no-wait")
     told = cli.run("knowledge", "add", "handbook", str(docs / "leave.md"), "--no-wait").stdout.splitlines()
     assert told == [
@@ -100,7 +100,7 @@ def test_of_a_domain_only_what_was_added_is_counted_as_waiting(cli: CommandLine,
     ]
 
 
-def test_the_session_one_works_in_does_not_narrow_what_is_found(cli: CommandLine, docs: Path) -> None:
+def test_the_current_session_does_not_filter_knowledge_searches(cli: CommandLine, docs: Path) -> None:
     cli.run("session", "create", "Plan", "--session-id", "launch")
     cli.run("knowledge", "add", "handbook", str(docs), "--create")
     everything = cli.json("search", "vacation")["results"]
@@ -114,7 +114,7 @@ def test_the_session_one_works_in_does_not_narrow_what_is_found(cli: CommandLine
         assert "SESSION_NOT_FOUND" in cli.run(*command, "--session", "nowhere", code=1).stderr
 
 
-def test_nothing_waiting_is_said_as_such(cli: CommandLine, docs: Path) -> None:
+def test_an_empty_queue_prints_a_message(cli: CommandLine, docs: Path) -> None:
     cli.run("knowledge", "add", "handbook", str(docs), "--create")
     assert cli.json("search", "vacation")["pending"] == {"documents": 0, "events": 0, "partial": False}
 
@@ -133,12 +133,12 @@ def test_nothing_waiting_is_said_as_such(cli: CommandLine, docs: Path) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_refusal_says_what_to_do(command: list[str], said: str, cli: CommandLine) -> None:
+def test_an_error_has_a_hint(command: list[str], said: str, cli: CommandLine) -> None:
     cli.run("knowledge", "create-domain", "handbook")
     assert said.lower() in cli.run(*command, code=1).stderr.lower()
 
 
-def test_context_is_gathered_and_what_is_similar_found(cli: CommandLine, docs: Path) -> None:
+def test_get_context_and_find_similar_print_results(cli: CommandLine, docs: Path) -> None:
     cli.run("knowledge", "add", "handbook", str(docs), "--create")
     gathered = cli.run("get-context", "How many days of vacation?", "--max-tokens", "300").stdout
     assert gathered.startswith("[1]")
@@ -149,7 +149,7 @@ def test_context_is_gathered_and_what_is_similar_found(cli: CommandLine, docs: P
 
 
 @pytest.mark.req("CE-F43")
-def test_a_folder_is_watched_that_may_be_read(cli: CommandLine, docs: Path) -> None:
+def test_an_allowed_folder_is_watched(cli: CommandLine, docs: Path) -> None:
     cli.run("knowledge", "create-domain", "handbook")
     assert "FOLDER_REFUSED" in cli.run("knowledge", "watch", "handbook", str(docs), code=1).stderr
     cli.env["WEFT_KNOWLEDGE_FOLDERS"] = str(docs)
@@ -169,7 +169,7 @@ def followed(cli: CommandLine, docs: Path) -> str:
 
 
 @pytest.mark.req("CE-F43")
-def test_on_the_data_folder_a_source_is_looked_at_before_the_command_ends(
+def test_on_a_data_folder_a_source_is_synced_before_the_command_ends(
     cli: CommandLine, docs: Path, followed: str
 ) -> None:
     (docs / "broken.pdf").write_bytes(b"%PDF-1.7 nothing of the kind")
@@ -189,7 +189,7 @@ def test_on_the_data_folder_a_source_is_looked_at_before_the_command_ends(
 
 
 @pytest.mark.req("CE-F43")
-def test_what_went_wrong_with_a_source_is_shown_for_people(cli: CommandLine, docs: Path, followed: str) -> None:
+def test_sync_errors_are_printed_for_people(cli: CommandLine, docs: Path, followed: str) -> None:
     assert "queued" in cli.run("knowledge", "list-sources", "handbook").stdout
     cli.run("knowledge", "sync-source", "handbook", followed, code=1)
     shown = cli.run("knowledge", "list-sources", "handbook").stdout
@@ -202,7 +202,7 @@ def test_what_went_wrong_with_a_source_is_shown_for_people(cli: CommandLine, doc
 
 
 @pytest.mark.req("CE-F43")
-def test_how_often_each_source_is_looked_at_is_shown(cli: CommandLine, docs: Path) -> None:
+def test_the_sync_interval_of_each_source_is_shown(cli: CommandLine, docs: Path) -> None:
     cli.run("knowledge", "create-domain", "handbook")
     assert "has no sources" in cli.run("knowledge", "list-sources", "handbook").stdout
     cli.env["WEFT_KNOWLEDGE_FOLDERS"] = str(docs)
@@ -215,7 +215,7 @@ def test_how_often_each_source_is_looked_at_is_shown(cli: CommandLine, docs: Pat
 
 
 @pytest.mark.req("CE-F51", "CE-F52")
-def test_models_moves_and_reindexing_are_shown_for_people(cli: CommandLine, docs: Path) -> None:
+def test_models_migrations_and_reindexing_are_printed_for_people(cli: CommandLine, docs: Path) -> None:
     cli.run("knowledge", "add", "handbook", str(docs), "--create")
     assert "all-MiniLM-L6-v2-int8" in cli.run("knowledge", "list-models").stdout
     assert "MODEL_MIGRATION_NOT_FOUND" in cli.run("knowledge", "show-model-migration", code=1).stderr

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.req("AC-10")
 MOMENT = r"20\d\d-\S+ \S+Z"
 
 
-def test_what_is_missing_reads_like_a_list_of_questions(launch: CommandLine) -> None:
+def test_missing_context_is_printed_as_a_list_of_questions(launch: CommandLine) -> None:
     assert launch.run("missing", "list").stdout == "No missing context.\n"
     launch.run("missing", "report", "Who writes the notes?", "--severity", "low", "--missing-id", "missing_notes")
     launch.run(
@@ -43,7 +43,7 @@ def test_what_is_missing_reads_like_a_list_of_questions(launch: CommandLine) -> 
     assert launch.run("missing", "list", "--severity", "high").stdout.count("?") == 1
 
 
-def test_each_step_says_what_comes_next(launch: CommandLine) -> None:
+def test_each_command_prints_the_next_step(launch: CommandLine) -> None:
     launch.run("agent", "create", "reviewer")
     said = launch.run("missing", "report", "Which region?", "--missing-id", "missing_region").stdout
     assert said == "Reported as missing_region (medium).\n"
@@ -60,7 +60,7 @@ def test_each_step_says_what_comes_next(launch: CommandLine) -> None:
     assert "Candidates:\n  message, message 2 of admin, score 100.0, session://launch#message-2\n" in found
 
 
-def test_an_answer_in_words_settles_a_question(launch: CommandLine) -> None:
+def test_a_text_answer_resolves_a_question(launch: CommandLine) -> None:
     launch.run("missing", "report", "Which region?", "--missing-id", "missing_region")
     assert "open_missing_context: 1" in launch.run("session", "get", "launch").stdout
     answered = launch.run("missing", "resolve", "missing_region", "--answer", "-", stdin="Frankfurt only.\n").stdout
@@ -73,7 +73,7 @@ def test_an_answer_in_words_settles_a_question(launch: CommandLine) -> None:
     assert re.search(rf"  resolved: {MOMENT} by human:admin: board:launch/answer_region/1.1\n", shown)
 
 
-def test_refusals_say_what_to_do(launch: CommandLine) -> None:
+def test_errors_say_what_to_do(launch: CommandLine) -> None:
     launch.run("missing", "report", "Which region?", "--missing-id", "missing_region")
     refused = launch.run("missing", "request", "missing_region", "peer_task", code=1)
     assert "agent_id: required for the form peer_task" in refused.output
@@ -81,6 +81,6 @@ def test_refusals_say_what_to_do(launch: CommandLine) -> None:
     launch.run("missing", "report", "Which region?", "--severity", "dire", code=2)
 
 
-def test_nothing_that_agents_asked_reaches_the_terminal_as_a_command(launch: CommandLine) -> None:
+def test_escape_sequences_in_questions_are_not_printed(launch: CommandLine) -> None:
     launch.run("missing", "report", "Which \x1b[2J region?", "--needed-for", "a\x1b]0;b\x07")
     assert "\x1b" not in launch.run("missing", "list").stdout

@@ -49,7 +49,7 @@ def test_a_list_reads_like_a_log(worked: CommandLine) -> None:
     assert worked.json("records", "list", "--item-id", "board:launch/goal/1.1")["count"] == 2
 
 
-def test_one_record_is_shown_with_what_it_says_and_what_names_it(worked: CommandLine) -> None:
+def test_a_record_is_shown_with_its_content_and_references(worked: CommandLine) -> None:
     shown = worked.run("records", "show", "board:launch/goal/1.1", "--with-content").stdout
     assert shown.startswith("context_item board:launch/goal/1.1\n\n")
     assert re.search(r"^digest: +sha256:[0-9a-f]{64}$", shown, re.MULTILINE)
@@ -62,7 +62,7 @@ def test_one_record_is_shown_with_what_it_says_and_what_names_it(worked: Command
 
 
 @pytest.mark.req("AC-03")
-def test_an_envelope_moves_forward_only(worked: CommandLine) -> None:
+def test_the_lifecycle_of_an_envelope_moves_forward_only(worked: CommandLine) -> None:
     assert worked.run("records", "set-lifecycle", "turn-7", "injected").stdout == "turn-7: draft → injected (event 5)\n"
     assert "cannot become 'draft'" in worked.run("records", "set-lifecycle", "turn-7", "draft", code=1).stderr
 

@@ -1,4 +1,4 @@
-"""Answers for people: aligned, complete in a pipe, fitted to a terminal, and escape_controls to it."""
+"""Answers for people: aligned, complete in a pipe, fitted to a terminal, without control characters."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
+from support import forked_python
 from weft.kernel.operation import Response
 from weft.transports.cli.render import render, row, table
 
@@ -51,12 +52,12 @@ def test_a_list_becomes_a_table_without_its_empty_columns() -> None:
     ]
 
 
-def test_a_moment_that_is_in_no_year_elsewhere_is_shown_as_it_is() -> None:
+def test_a_timestamp_out_of_range_in_local_time_is_shown_in_utc() -> None:
     first = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
     assert "0001-01-01T00:00:00+14:00" in render(_Items(items=[_Item(key="goal", at=first)], total=1))
 
 
-def test_an_empty_list_is_said_to_be_empty() -> None:
+def test_an_empty_list_prints_a_message() -> None:
     assert click.unstyle(render(_Items(items=[], total=0))).splitlines() == ["items: none", "total: 0"]
 
 
@@ -82,7 +83,7 @@ def test_a_table_in_a_pipe_is_complete() -> None:
     assert table([{"key": "goal", "value": "x" * 500}]).endswith("x" * 500)
 
 
-def test_what_an_agent_wrote_cannot_command_the_terminal(launch: CommandLine) -> None:
+def test_control_characters_are_escaped(launch: CommandLine) -> None:
     launch.run("board", "write", "goal", "-", stdin="red \x1b[31m alert \x9b2J\nnext line")
     shown = launch.run("board", "read", "goal").stdout
     assert "\x1b" not in shown
@@ -102,7 +103,7 @@ def test_no_color_is_honoured_on_a_terminal(launch: CommandLine) -> None:
 
 
 def _on_a_terminal(pty: object, cli: CommandLine) -> bytes:
-    program = [sys.executable, "-c", "from weft.transports.cli.main import main; main()", "session", "list"]
+    program = [forked_python.python(), "-m", "weft", "session", "list"]
     child, terminal = pty.fork()  # type: ignore[attr-defined]
     if child == 0:
         os.execve(program[0], program, {**os.environ, "WEFT_DATA_DIR": str(cli.data), "TERM": "xterm", **cli.env})

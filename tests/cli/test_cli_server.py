@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from cli_support import CommandLine
 
-from weft.testing.server import server_process
+from support.forked_python import server_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
         yield CommandLine(server.log.parent, {"WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key})
 
 
-def test_a_server_answers_as_the_data_folder_does(remote: CommandLine) -> None:
+def test_a_server_gives_the_same_answers_as_a_data_folder(remote: CommandLine) -> None:
     remote.run("session", "create", "Plan", "--session-id", "far")
     remote.run("board", "write", "goal", "Ship", "-s", "far", "--ttl-seconds", "60")
     here = CommandLine(remote.data)
@@ -30,7 +30,7 @@ def test_a_server_answers_as_the_data_folder_does(remote: CommandLine) -> None:
         assert remote.json(*command) == here.json(*command)
 
 
-def test_an_error_of_the_server_reads_as_one_of_the_folder(remote: CommandLine) -> None:
+def test_a_server_error_prints_like_a_local_one(remote: CommandLine) -> None:
     remote.run("session", "create", "Plan", "--session-id", "errors")
     command = ["board", "read", "gaol", "-s", "errors"]
     assert remote.run(*command, code=1).stderr == CommandLine(remote.data).run(*command, code=1).stderr
@@ -40,13 +40,13 @@ def test_a_wrong_key_is_forbidden(remote: CommandLine) -> None:
     assert "INVALID_API_KEY" in remote.run("--key", "weft.default.key_0.x", "session", "list", code=3).stderr
 
 
-def test_a_token_is_got_with_an_api_key_and_works(remote: CommandLine) -> None:
+def test_a_token_is_issued_for_an_api_key(remote: CommandLine) -> None:
     key = remote.json("agent", "create", "planner")["api_key"]
     token = remote.json("token", "issue", "planner", "planner", "-", stdin=key + "\n")["token"]
     assert remote.json("--key", token, "session", "list")["success"]
 
 
-def test_a_server_that_is_not_there_is_unavailable(cli: CommandLine) -> None:
+def test_an_unreachable_server_is_unavailable(cli: CommandLine) -> None:
     stderr = cli.run("--url", "http://127.0.0.1:9", "session", "list", code=4).stderr
     assert "SYSTEM_UNAVAILABLE" in stderr
 
@@ -75,13 +75,13 @@ def test_mcp_speaks_over_standard_input_and_output(launch: CommandLine) -> None:
     assert answer["result"]["serverInfo"]["name"].lower() == "weft"
 
 
-def test_mcp_as_nobody_ends_with_a_reason(launch: CommandLine) -> None:
+def test_mcp_as_an_unknown_agent_is_refused(launch: CommandLine) -> None:
     ended = launch.process("mcp", "--as", "nobody")
     assert ended.returncode == 3
     assert "AUTHENTICATION_ERROR" in ended.stderr
 
 
-def test_serve_takes_its_options_before_the_environment(
+def test_options_of_serve_override_the_environment(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     seen = {}

@@ -77,7 +77,7 @@ def test_json_is_exactly_the_response(name: str, command: list[str], launch: Com
         ("", "", ""),
     ],
 )
-def test_text_comes_from_the_line_standard_input_or_a_file(
+def test_text_comes_from_an_argument_standard_input_or_a_file(
     argument: str, stdin: str, stored: str, launch: CommandLine, tmp_path: Path
 ) -> None:
     file = tmp_path / "value.txt"
@@ -94,11 +94,11 @@ def test_text_comes_from_the_line_standard_input_or_a_file(
         ("a\udcffb", b"", "is not UTF-8 text"),
     ],
 )
-def test_text_that_cannot_be_had_is_misuse(argument: str, stdin: bytes, complaint: str, launch: CommandLine) -> None:
+def test_unreadable_text_is_a_usage_error(argument: str, stdin: bytes, complaint: str, launch: CommandLine) -> None:
     assert complaint in launch.run("board", "write", "goal", argument, code=2, stdin=stdin).stderr
 
 
-def test_objects_are_json_or_a_file_of_it(cli: CommandLine, tmp_path: Path) -> None:
+def test_objects_are_json_or_a_json_file(cli: CommandLine, tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_text('{"namespaces": true, "max_value_tokens": 20}')
     cli.run("session", "create", "Work", "--session-id", "s", "--config", f"@{config}")
@@ -108,7 +108,7 @@ def test_objects_are_json_or_a_file_of_it(cli: CommandLine, tmp_path: Path) -> N
     assert "is not JSON" in cli.run("session", "create", "Work", "--config", "{", code=2).stderr
 
 
-def test_lists_are_given_by_repeating(launch: CommandLine) -> None:
+def test_list_options_are_repeated(launch: CommandLine) -> None:
     launch.run("board", "write", "goal", "x", "--readable-by", "human:*", "--readable-by", "orchestrator")
     [key] = launch.json("board", "list-keys")["keys"]
     assert key["readable_by"] == ["human:*", "orchestrator"]
@@ -116,7 +116,7 @@ def test_lists_are_given_by_repeating(launch: CommandLine) -> None:
     assert cli_agent["permissions"] == ["read"]
 
 
-def test_what_is_left_out_is_left_to_weft(launch: CommandLine) -> None:
+def test_omitted_options_use_the_defaults_of_weft(launch: CommandLine) -> None:
     launch.run("agent", "create", "planner")
     updated = launch.json("agent", "update", "planner", "--disabled")
     assert (updated["disabled"], updated["permissions"]) == (True, ["read", "write"])
@@ -125,7 +125,7 @@ def test_what_is_left_out_is_left_to_weft(launch: CommandLine) -> None:
 
 
 @pytest.mark.req("SC-10")
-def test_guidance_is_printed_as_the_text_it_is(launch: CommandLine) -> None:
+def test_guidance_is_printed_as_plain_text(launch: CommandLine) -> None:
     text = launch.run("board", "guidance", "--part", "writing").stdout
     assert text == launch.json("board", "guidance", "--part", "writing")["text"] + "\n"
 
@@ -135,7 +135,7 @@ def test_the_first_command_on_a_new_folder_makes_the_default_tenant_and_shows_it
     assert cli.run("session", "list").stderr == ""
 
 
-def test_tenants_are_made_listed_and_kept_apart(launch: CommandLine) -> None:
+def test_tenants_are_created_listed_and_isolated(launch: CommandLine) -> None:
     assert launch.json("tenant", "create", "acme")["admin_key"].startswith("weft.acme.")
     assert launch.json("tenant", "list") == {"tenants": ["acme", "default"]}
     assert launch.json("--tenant", "acme", "session", "list")["sessions"] == []
@@ -144,7 +144,7 @@ def test_tenants_are_made_listed_and_kept_apart(launch: CommandLine) -> None:
 
 
 @pytest.mark.req("CE-T", part="domains, bytes and search results")
-def test_a_tenant_is_put_on_a_plan_by_whoever_holds_the_data(launch: CommandLine) -> None:
+def test_the_owner_of_the_data_folder_sets_a_tenants_plan(launch: CommandLine) -> None:
     assert launch.json("tenant", "plan", "default") == {"tenant": "default", "plan": None}
     assert launch.json("tenant", "plan", "default", "free") == {"tenant": "default", "plan": "free"}
     assert launch.json("knowledge", "list-domains")["plan"] == "free"
@@ -152,9 +152,7 @@ def test_a_tenant_is_put_on_a_plan_by_whoever_holds_the_data(launch: CommandLine
     assert "golden" in launch.run("tenant", "plan", "default", "golden", code=2).stderr
 
 
-def test_a_data_folder_named_on_the_line_goes_before_a_database_of_the_environment(
-    cli: CommandLine, tmp_path: Path
-) -> None:
+def test_the_data_dir_option_overrides_a_database_url_of_the_environment(cli: CommandLine, tmp_path: Path) -> None:
     cli.env["WEFT_DATABASE_URL"] = str(tmp_path / "elsewhere.db")
     cli.run("--data-dir", str(tmp_path / "here"), "session", "create", "Work")
     assert (tmp_path / "here" / "weft.db").exists()

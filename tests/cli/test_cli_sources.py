@@ -53,14 +53,14 @@ def test_a_ref_may_come_from_standard_input(cli: CommandLine, ref: Path, tmp_pat
     assert cli.json("records", "resolve", "-", "--against", against, stdin=ref.read_text())["outcome"] == "exact"
 
 
-def test_the_name_of_a_file_says_what_it_is(cli: CommandLine, tmp_path: Path) -> None:
+def test_the_media_type_is_inferred_from_the_file_name(cli: CommandLine, tmp_path: Path) -> None:
     told = {"schema_version": "0.1.0", "source_id": "a", "uri": "x:y", "source_kind": "page"}
     told |= {"selector": [{"type": "css", "selector": "p"}, {"type": "text_quote", "exact": "Ship"}]}
     page = source(tmp_path, "<h1>x</h1><p>Ship</p>", "page.html")
     assert cli.json("records", "resolve", str(kept(tmp_path, told)), "--against", page)["found_by"] == "css"
 
 
-def test_what_weft_keeps_is_read_from_there(launch: CommandLine, tmp_path: Path) -> None:
+def test_sources_stored_in_weft_are_read_from_the_database(launch: CommandLine, tmp_path: Path) -> None:
     launch.run("board", "write", "plan", STORY)
     told = {"schema_version": "0.1.0", "source_id": "limit", "uri": "board://launch/plan", "source_kind": "board_entry"}
     told |= {"selector": {"type": "text_quote", "exact": "ship on Friday"}}
@@ -75,7 +75,7 @@ def test_what_weft_keeps_is_read_from_there(launch: CommandLine, tmp_path: Path)
     assert "RECORD_NOT_FOUND" in launch.run("records", "resolve", "nothing", code=1).output
 
 
-def test_what_is_no_source_ref_or_cannot_be_read_is_refused(cli: CommandLine, tmp_path: Path) -> None:
+def test_invalid_source_refs_and_unreadable_files_are_refused(cli: CommandLine, tmp_path: Path) -> None:
     wrong = kept(tmp_path, {"source_id": "a"})
     against = source(tmp_path, STORY)
     assert "source_ref" in cli.run("records", "resolve", str(wrong), "--against", against, code=1).output

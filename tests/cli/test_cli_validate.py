@@ -47,7 +47,7 @@ def test_all_examples_as_one_file_of_lines_are_accepted_from_standard_input(plai
     assert plain.run("records", "validate", "-", stdin=lines).stdout == f"-: ok ({len(records)} records)\n"
 
 
-def test_each_problem_is_told_with_its_line_also_as_json(plain: CommandLine, tmp_path: Path) -> None:
+def test_each_problem_is_reported_with_its_line_also_as_json(plain: CommandLine, tmp_path: Path) -> None:
     good = VALID[0].read_text("utf-8")
     file = tmp_path / "records.ndjson"
     file.write_text(f"{json.dumps(json.loads(good))}\n\n{{}}\n[\x1b]\n", "utf-8")
@@ -63,7 +63,7 @@ def test_each_problem_is_told_with_its_line_also_as_json(plain: CommandLine, tmp
     assert [problem["line"] for problem in answer["files"][0]["problems"]] == [3, 4]
 
 
-def test_a_file_that_cannot_be_read_is_a_problem_of_its_own(plain: CommandLine, tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported(plain: CommandLine, tmp_path: Path) -> None:
     ended = plain.run("records", "validate", str(tmp_path / "none.json"), str(VALID[0]), code=1)
     assert ended.stdout.splitlines()[0] == f"{tmp_path / 'none.json'}:1 $: cannot be read: No such file or directory"
     assert ended.stdout.splitlines()[1].endswith(": ok (1 record)")
@@ -71,7 +71,7 @@ def test_a_file_that_cannot_be_read_is_a_problem_of_its_own(plain: CommandLine, 
     assert "cannot be read" in plain.run("records", "validate", "a\0b", code=1).stdout
 
 
-def test_checking_touches_no_data_folder(plain: CommandLine) -> None:
+def test_validating_creates_no_data_folder(plain: CommandLine) -> None:
     plain.run("records", "validate", str(VALID[0]))
     assert not plain.data.exists()
     assert "Missing argument" in plain.run("records", "validate", code=2).stderr
@@ -83,5 +83,5 @@ def test_a_schema_is_shown_as_it_is_published(plain: CommandLine) -> None:
     assert shown == plain.json("records", "schema", "context_window")["schema"]
 
 
-def test_help_says_that_bundles_are_checked_too(plain: CommandLine) -> None:
+def test_help_mentions_bundles(plain: CommandLine) -> None:
     assert "a bundle of 'weft export'" in " ".join(plain.run("records", "validate", "--help").stdout.split())

@@ -1,8 +1,9 @@
-"""Servers for the client tests, and each test once for every client."""
+"""A server for the client tests, and each test once for each client."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -11,24 +12,27 @@ from client_support import Product, Script, product_server, scripted_server, thr
 from support.jobs import pause_jobs
 from weft import Client
 
+PAUSED = ("knowledge.reindex", "knowledge.ingest", "board.flush_read_counts")
+
 
 @pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("WEFT_URL", "WEFT_API_KEY", "WEFT_DATA_DIR", "WEFT_DATABASE_URL", "WEFT_RATE_LIMITS"):
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _nothing_happens_meanwhile() -> Iterator[None]:
-    """Leave documents as they were put and reads uncounted, so that answers do not depend on how far a worker got."""
-    with pytest.MonkeyPatch.context() as patch:
-        pause_jobs(patch, "knowledge.reindex", "knowledge.ingest", "board.flush_read_counts")
-        yield
+@pytest.fixture(autouse=True)
+def _paused_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep jobs from changing what two clients read one after the other."""
+    pause_jobs(monkeypatch, *PAUSED)
 
 
 @pytest.fixture(scope="session")
 def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
-    with product_server(tmp_path_factory.mktemp("product")) as product:
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            pause_jobs(patch, *PAUSED)
+            product = stack.enter_context(product_server(tmp_path_factory.mktemp("product")))
         yield product
 
 
@@ -40,5 +44,5 @@ def script() -> Iterator[Script]:
 
 @pytest.fixture(params=["async", "blocking"])
 def connect(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """Return how to open a client, of both kinds in turn."""
+    """Return a function that opens a client: asynchronous, then blocking."""
     return Client if request.param == "async" else threaded_client

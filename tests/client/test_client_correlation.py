@@ -41,7 +41,7 @@ def current_span(trace_id: str = TRACE, span_id: str = SPAN) -> Any:
     return trace.use_span(trace.NonRecordingSpan(context))
 
 
-async def test_what_a_client_does_is_found_by_what_it_is_part_of(connect: Any, product: Product) -> None:
+async def test_writes_of_a_client_are_found_by_its_ids(connect: Any, product: Product) -> None:
     async with connect(product.url, product.admin_key) as client:
         session = (await client.session.create("try it")).session_id
         target = client._target if hasattr(client, "_target") else client
@@ -57,7 +57,7 @@ async def test_what_a_client_does_is_found_by_what_it_is_part_of(connect: Any, p
         assert (later.event.subject, later.correlation) == ("goal", NO_CORRELATION)
 
 
-async def test_inside_the_process_it_is_the_same(inside: Weft) -> None:
+async def test_in_process_calls_record_the_ids(inside: Weft) -> None:
     await inside.session.create("try it", session_id="s")
     part = inside.with_correlation(**IDS)
     await part.board.write("s", "goal", "ship")
@@ -65,7 +65,7 @@ async def test_inside_the_process_it_is_the_same(inside: Weft) -> None:
     assert (await the_event(inside.app)).correlation == DURING
 
 
-async def test_whoever_acts_the_turn_is_the_same(inside: Weft) -> None:
+async def test_the_turn_applies_to_every_principal(inside: Weft) -> None:
     await inside.session.create("try it", session_id="s")
     made = await inside.agent.create("planner")
     part = inside.with_correlation(turn_id="t1")
@@ -74,7 +74,7 @@ async def test_whoever_acts_the_turn_is_the_same(inside: Weft) -> None:
     assert [e.event.subject for e in await events_of(inside.app, "default", turn_id="t1")] == ["a", "b"]
 
 
-async def test_a_turn_of_a_task_is_part_of_both(inside: Weft) -> None:
+async def test_nested_turn_and_task_are_both_recorded(inside: Weft) -> None:
     await inside.session.create("try it", session_id="s")
     task = inside.with_correlation(task_id="k1", run_id="r1")
     await task.with_correlation(turn_id="t1").board.write("s", "a", "x")
@@ -97,7 +97,7 @@ async def test_turns_at_the_same_time_are_kept_apart(inside: Weft) -> None:
         assert event.event.subject == f"key_{number}"
 
 
-async def test_the_current_span_is_told_without_being_asked_for(product: Product, inside: Weft) -> None:
+async def test_the_current_span_is_sent_automatically(product: Product, inside: Weft) -> None:
     await inside.session.create("try it", session_id="s")
     with SyncClient(product.url, product.admin_key) as client:
         session = client.session.create("try it").session_id
@@ -115,7 +115,7 @@ async def test_the_current_span_is_told_without_being_asked_for(product: Product
                 assert event.correlation == traced
 
 
-def test_it_is_said_again_when_a_call_is_repeated(script: Script) -> None:
+def test_retries_send_the_ids_again(script: Script) -> None:
     heard: list[str | None] = []
 
     def listening(answer: Any) -> Any:
@@ -134,14 +134,14 @@ def test_it_is_said_again_when_a_call_is_repeated(script: Script) -> None:
 
 
 @pytest.mark.parametrize("ids", [{"turn_id": "a b"}, {"task_id": ""}, {"traceparent": "00-12-34-01"}, {"run_id": 5}])
-async def test_what_is_no_id_is_refused_at_once(inside: Weft, ids: dict[str, Any]) -> None:
+async def test_invalid_ids_are_refused_before_the_call(inside: Weft, ids: dict[str, Any]) -> None:
     with SyncClient("http://127.0.0.1:1") as client:
         for where in (inside, client):
             with pytest.raises(InvalidInput, match=next(iter(ids))):
                 where.with_correlation(**ids)
 
 
-def test_who_is_part_of_something_shares_the_connections() -> None:
+def test_clients_with_ids_share_connections() -> None:
     with SyncClient("http://127.0.0.1:1") as client:
         part = client.with_correlation(turn_id="t1")
         assert part._connection._http is client._connection._http

@@ -76,7 +76,7 @@ async def test_an_unknown_code_is_raised_by_its_kind_and_keeps_its_code(connect:
     ("status", "kind"),
     [(401, AuthenticationError), (404, NotFound), (418, Exception), (500, InternalError), (502, Unavailable)],
 )
-async def test_an_answer_that_is_not_weft_s_is_raised_by_its_status(
+async def test_a_foreign_response_is_raised_by_its_status(
     connect: Connect, script: Script, status: int, kind: type[Exception]
 ) -> None:
     script.will(says(status, b"<html>a proxy</html>"))
@@ -85,20 +85,20 @@ async def test_an_answer_that_is_not_weft_s_is_raised_by_its_status(
             await weft.board.read("s", "goal")
 
 
-async def test_a_server_that_is_not_weft_is_told_from_one_that_is(connect: Connect, script: Script) -> None:
+async def test_a_server_that_is_not_weft_is_recognised(connect: Connect, script: Script) -> None:
     script.will(says(200, b"hello"))
     async with connect(script.url) as weft:
         with pytest.raises(SystemUnavailable, match="does not answer like"):
             await weft.board.read("s", "goal")
 
 
-async def test_fields_of_a_newer_server_are_passed_over(connect: Connect, script: Script) -> None:
+async def test_unknown_response_fields_are_ignored(connect: Connect, script: Script) -> None:
     script.will(says(200, {**ENTRY, "mood": "sunny"}))
     async with connect(script.url) as weft:
         assert (await weft.board.read("s", "goal")).value == "ship"
 
 
-async def test_nobody_listening_is_said_with_the_address_and_what_to_run(connect: Connect) -> None:
+async def test_an_unreachable_server_error_names_the_address_and_the_command(connect: Connect) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
     async with connect(url, retries=0) as weft:
@@ -108,21 +108,21 @@ async def test_nobody_listening_is_said_with_the_address_and_what_to_run(connect
     assert "weft serve" in caught.value.message
 
 
-async def test_a_read_without_an_answer_is_repeated(connect: Connect, script: Script) -> None:
+async def test_a_read_without_a_response_is_retried(connect: Connect, script: Script) -> None:
     script.will(hangs_up, hangs_up, says(200, ENTRY))
     async with connect(script.url) as weft:
         assert (await weft.board.read("s", "goal")).value == "ship"
     assert len(script.asked) == 3
 
 
-async def test_a_read_is_repeated_only_so_often(connect: Connect, script: Script) -> None:
+async def test_read_retries_are_limited(connect: Connect, script: Script) -> None:
     async with connect(script.url, retries=1) as weft:
         with pytest.raises(SystemUnavailable):
             await weft.board.read("s", "goal")
     assert len(script.asked) == 2
 
 
-async def test_a_write_without_an_answer_is_never_repeated(connect: Connect, script: Script) -> None:
+async def test_a_write_without_a_response_is_never_retried(connect: Connect, script: Script) -> None:
     async with connect(script.url) as weft:
         with pytest.raises(SystemUnavailable) as caught:
             await weft.board.write("s", "goal", "ship")
@@ -130,13 +130,13 @@ async def test_a_write_without_an_answer_is_never_repeated(connect: Connect, scr
     assert "may have been made" in caught.value.hint
 
 
-async def test_a_refusal_for_the_rate_is_waited_out(connect: Connect, script: Script) -> None:
+async def test_rate_limit_errors_are_retried_after_the_wait(connect: Connect, script: Script) -> None:
     script.will(says(429, error_body("RATE_LIMITED"), retry_after="0"), says(200, {**ENTRY, "version": 2}))
     async with connect(script.url) as weft:
         assert (await weft.board.write("s", "goal", "ship")).version == 2
 
 
-async def test_a_wait_longer_than_allowed_is_left_to_the_caller(connect: Connect, script: Script) -> None:
+async def test_a_wait_above_the_limit_is_raised(connect: Connect, script: Script) -> None:
     script.will(says(429, error_body("RATE_LIMITED"), retry_after="3600"))
     async with connect(script.url, max_wait_seconds=5) as weft:
         with pytest.raises(RateLimited) as caught:
@@ -144,7 +144,7 @@ async def test_a_wait_longer_than_allowed_is_left_to_the_caller(connect: Connect
     assert caught.value.context["retry_after_seconds"] == 3600
 
 
-async def test_following_goes_on_behind_the_last_event_after_a_break(connect: Connect, script: Script) -> None:
+async def test_following_resumes_after_the_last_event(connect: Connect, script: Script) -> None:
     script.will(streams(": open", event_block(8)), hangs_up, streams(": still here", event_block(9)))
     seen = []
     async with connect(script.url) as weft, aclosing(weft.follow("s", after=7)) as events:
@@ -157,7 +157,7 @@ async def test_following_goes_on_behind_the_last_event_after_a_break(connect: Co
     assert asked[:3] == ["7", "8", "8"]
 
 
-async def test_following_from_now_on_knows_its_place_before_the_first_event(connect: Connect, script: Script) -> None:
+async def test_following_from_now_on_resumes_without_a_first_event(connect: Connect, script: Script) -> None:
     script.will(says(200, {"events": [], "next_after": 41}), hangs_up, streams(event_block(42)))
     async with connect(script.url) as weft, aclosing(weft.follow("s", ["goal", "plan_*"])) as events:
         assert (await anext(events)).seq == 42
@@ -165,7 +165,7 @@ async def test_following_from_now_on_knows_its_place_before_the_first_event(conn
     assert script.asked[1:3] == [f"GET /v1/events/stream?{wanted}"] * 2
 
 
-async def test_following_what_one_may_not_see_is_refused(connect: Connect, script: Script) -> None:
+async def test_following_an_unreadable_session_is_refused(connect: Connect, script: Script) -> None:
     script.will(says(401, error_body("AUTHENTICATION_ERROR")))
     async with connect(script.url) as weft, aclosing(weft.follow(after=0)) as events:
         with pytest.raises(AuthenticationError):
@@ -183,14 +183,14 @@ async def test_a_stream_that_ends_in_an_error_raises_it(connect: Connect, script
             await anext(events)
 
 
-async def test_following_gives_up_after_so_many_failures_in_a_row(connect: Connect, script: Script) -> None:
+async def test_following_gives_up_after_consecutive_failures(connect: Connect, script: Script) -> None:
     async with connect(script.url, reconnects=2) as weft, aclosing(weft.follow(after=0)) as events:
         with pytest.raises(SystemUnavailable):
             await anext(events)
     assert len(script.asked) == 3
 
 
-async def test_the_key_is_shown_to_the_server_and_to_nobody_else(connect: Connect, script: Script) -> None:
+async def test_the_api_key_is_not_sent_after_a_redirect(connect: Connect, script: Script) -> None:
     async with connect(script.url, KEY, retries=0) as weft:
         with pytest.raises(SystemUnavailable) as caught:
             await weft.board.read("s", "goal")
@@ -212,11 +212,11 @@ def test_a_key_that_no_header_can_carry_is_refused_without_being_shown() -> None
     assert "secret" not in str(caught.value)
 
 
-def test_space_around_a_key_is_a_copying_error() -> None:
+def test_whitespace_around_a_key_is_stripped() -> None:
     assert Client(api_key=f" {KEY}\n")._connection.address.api_key == KEY
 
 
-def test_the_environment_says_where_weft_is_and_who_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_url_and_key_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_URL", "https://weft.example/")
     monkeypatch.setenv("WEFT_API_KEY", KEY)
     address = SyncClient()._connection.address
@@ -225,6 +225,6 @@ def test_the_environment_says_where_weft_is_and_who_calls(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("url", ["localhost:8787", "ftp://weft", "http://", "http://u:p@weft", "http://weft:99999"])
-def test_an_address_that_cannot_be_one_is_refused(url: str) -> None:
+def test_an_invalid_url_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput, match="url:"):
         Client(url)

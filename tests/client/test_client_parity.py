@@ -382,9 +382,7 @@ async def faces(product: Product) -> AsyncIterator[dict[str, Any]]:
         yield dict(zip(FACES, (client, blocking, inprocess), strict=True))
 
 
-async def test_every_operation_gives_one_answer_and_one_error_everywhere(
-    faces: dict[str, Any], product: Product
-) -> None:
+async def test_every_client_gives_the_same_answers_and_errors(faces: dict[str, Any], product: Product) -> None:
     told = {}
     for face, weft in faces.items():
         told[face] = await script(weft, face, product.admin_key)
@@ -422,7 +420,7 @@ def test_every_operation_is_a_method(kind: type) -> None:
 
 
 @pytest.mark.req("SC-16")
-async def test_all_three_follow_the_same_events(faces: dict[str, Any]) -> None:
+async def test_all_clients_follow_the_same_events(faces: dict[str, Any]) -> None:
     writer = faces["inprocess"]
     session = (await writer.session.create("follow")).session_id
 
@@ -438,7 +436,7 @@ async def test_all_three_follow_the_same_events(faces: dict[str, Any]) -> None:
     assert [subject for _, subject in seen[0]] == ["a1", "a2"]
 
 
-async def test_following_a_session_that_is_not_there_is_one_error(faces: dict[str, Any]) -> None:
+async def test_following_an_unknown_session_is_the_same_error_everywhere(faces: dict[str, Any]) -> None:
     told = []
     for weft in faces.values():
         with pytest.raises(WeftError) as caught:
@@ -447,7 +445,7 @@ async def test_following_a_session_that_is_not_there_is_one_error(faces: dict[st
     assert told[0] == told[1] == told[2]
 
 
-async def test_a_caller_without_a_key_is_turned_away(product: Product) -> None:
+async def test_a_caller_without_a_key_is_refused(product: Product) -> None:
     async with Client(product.url) as weft:
         with pytest.raises(WeftError) as caught:
             await weft.session.list()

@@ -10,7 +10,7 @@ from weft.client._wire import outgoing
 from weft.errors import InvalidInput
 
 
-def test_fields_of_the_path_go_there_and_the_rest_into_one_object() -> None:
+def test_path_fields_go_into_the_path_and_others_into_the_body() -> None:
     request = outgoing("board.write", {"session_id": "s", "key": "ns:goal", "value": "é", "if_version": 0})
     assert (request.method, request.target) == ("PUT", "/v1/sessions/s/context/ns%3Agoal")
     assert msgspec.json.decode(request.content or b"") == {"value": "é", "if_version": 0}
@@ -21,47 +21,47 @@ def test_a_read_carries_its_fields_in_the_query() -> None:
     assert (request.target, request.content) == ("/v1/sessions/s/history/goal?versions=1&versions=2", None)
 
 
-def test_truth_is_written_as_json_writes_it() -> None:
+def test_booleans_are_sent_as_json() -> None:
     request = outgoing("session.list", {"limit": 5, "include_archived": True})
     assert request.target == "/v1/sessions?limit=5&include_archived=true"
 
 
-def test_structs_travel_as_objects() -> None:
+def test_structs_are_sent_as_objects() -> None:
     request = outgoing("session.create", {"purpose": "x", "config": SessionConfig(keep_versions=3)})
     assert msgspec.json.decode(request.content or b"")["config"]["keep_versions"] == 3
 
 
-def test_a_call_that_waits_is_given_the_time() -> None:
+def test_a_waiting_call_extends_the_timeout() -> None:
     assert outgoing("events.read", {"wait_seconds": 60}).wait_seconds == 60
 
 
 @pytest.mark.parametrize("key", ["", ".", "..", "a/b", "../../x"])
-def test_a_segment_that_would_not_arrive_as_one_never_leaves(key: str) -> None:
+def test_an_invalid_path_segment_is_refused(key: str) -> None:
     # DELETE /v1/sessions/s/context/.. would arrive as DELETE /v1/sessions/s and take the session with it.
     with pytest.raises(InvalidInput, match="key"):
         outgoing("board.delete", {"session_id": "s", "key": key})
 
 
 @pytest.mark.parametrize("key", ["a?b", "a#b", "a%2Fb", "..\\..", "a b"])
-def test_a_segment_stays_one_segment(key: str) -> None:
+def test_path_segments_are_escaped(key: str) -> None:
     target = outgoing("board.read", {"session_id": "s", "key": key}).target
     assert target.count("/") == 5
     assert not {"?", "#", " "} & set(target)
 
 
 @pytest.mark.parametrize("field", ["key", "value"])
-def test_half_a_surrogate_pair_is_refused(field: str) -> None:
+def test_lone_surrogates_are_refused_before_sending(field: str) -> None:
     arguments = {"session_id": "s", "key": "goal", "value": "ship", field: "\ud800"}
     with pytest.raises(InvalidInput, match="surrogate"):
         outgoing("board.write", arguments)
 
 
 @pytest.mark.parametrize("value", [float("nan"), [float("inf")], {1: 2}, b"bytes", {"deep": {"set": {1}}}])
-def test_what_json_has_no_words_for_never_leaves(value: object) -> None:
+def test_non_json_values_are_refused_before_sending(value: object) -> None:
     with pytest.raises(InvalidInput):
         outgoing("memory.set", {"key": "k", "value": value})
 
 
-def test_a_number_too_long_to_write_down_never_leaves() -> None:
+def test_an_oversized_number_is_refused_before_sending() -> None:
     with pytest.raises(InvalidInput):
         outgoing("memory.set", {"key": "k", "value": 10**5_000})

@@ -25,7 +25,7 @@ from weft.errors import (
 )
 
 
-async def test_a_fresh_folder_is_ready_for_its_owner(tmp_path: Path) -> None:
+async def test_a_new_folder_can_be_used_at_once(tmp_path: Path) -> None:
     async with Weft.open(tmp_path / "new" / "place") as weft:
         session = await weft.session.create("try it")
         written = await weft.board.write(session.session_id, "goal", "ship")
@@ -33,9 +33,7 @@ async def test_a_fresh_folder_is_ready_for_its_owner(tmp_path: Path) -> None:
         assert await weft.app.tenants.names() == ["default"]
 
 
-async def test_a_folder_its_file_and_the_environment_lead_to_the_same_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_folder_file_and_environment_open_the_same_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with Weft.open(str(tmp_path)) as weft:
         await weft.session.create("try it", session_id="s")
     async with Weft.open(tmp_path / "weft.db") as weft:
@@ -47,21 +45,21 @@ async def test_a_folder_its_file_and_the_environment_lead_to_the_same_data(
         assert (await weft.session.get("s")).session.purpose == "try it"
 
 
-async def test_a_folder_named_here_goes_before_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_explicit_folder_overrides_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_DATABASE_URL", str(tmp_path / "other.db"))
     async with Weft.open(tmp_path / "mine"):
         assert (tmp_path / "mine" / "weft.db").exists()
     assert not (tmp_path / "other.db").exists()
 
 
-async def test_postgres_is_opened_by_its_address(postgres: str) -> None:
+async def test_postgres_is_opened_by_url(postgres: str) -> None:
     url = await new_postgres_database(postgres, f"weft_open_{secrets.token_hex(3)}")
     async with Weft.open(url) as weft:
         await weft.session.create("try it", session_id="s")
         assert (await weft.board.write("s", "goal", "ship")).version == 1
 
 
-async def test_others_of_the_tenant_act_under_their_own_names(tmp_path: Path) -> None:
+async def test_other_principals_of_the_tenant_can_be_used(tmp_path: Path) -> None:
     async with Weft.open(tmp_path) as weft:
         await weft.session.create("try it", session_id="s")
         await weft.agent.create("planner")
@@ -74,7 +72,7 @@ async def test_others_of_the_tenant_act_under_their_own_names(tmp_path: Path) ->
             await weft.acting_as("nobody").session.list()
 
 
-async def test_a_key_proves_who_acts(tmp_path: Path) -> None:
+async def test_an_api_key_selects_the_principal(tmp_path: Path) -> None:
     async with Weft.open(tmp_path) as weft:
         await weft.session.create("try it", session_id="s")
         made = await weft.agent.create("planner")
@@ -87,7 +85,7 @@ async def test_a_key_proves_who_acts(tmp_path: Path) -> None:
             planner.acting_as("admin")
 
 
-async def test_a_tenant_is_a_wall(tmp_path: Path) -> None:
+async def test_tenants_are_isolated(tmp_path: Path) -> None:
     async with Weft.open(tmp_path) as weft:
         await weft.session.create("try it", session_id="s")
         await weft.app.tenants.create("acme")
@@ -110,13 +108,13 @@ async def test_errors_are_the_ones_the_clients_raise(tmp_path: Path) -> None:
         assert conflict.value.context["current_version"] == 1
 
 
-async def test_structs_are_checked_as_if_they_came_by_the_wire(tmp_path: Path) -> None:
+async def test_structs_are_validated_as_over_http(tmp_path: Path) -> None:
     async with Weft.open(tmp_path) as weft:
         with pytest.raises(InvalidInput, match="max_value_tokens"):
             await weft.session.create("try it", config=SessionConfig(max_value_tokens=-1))
 
 
-async def test_nobody_is_limited_in_their_own_process_unless_they_ask(tmp_path: Path) -> None:
+async def test_rate_limits_are_off_in_process_by_default(tmp_path: Path) -> None:
     async with Weft.open(tmp_path) as weft:
         for _ in range(150):  # the class allows 100 a minute over the wire
             with pytest.raises(SessionNotFound):
@@ -128,7 +126,7 @@ async def test_nobody_is_limited_in_their_own_process_unless_they_ask(tmp_path: 
             await weft.session.list()
 
 
-async def test_following_tells_what_happens_from_now_on(tmp_path: Path) -> None:
+async def test_following_starts_with_new_events(tmp_path: Path) -> None:
     async with Weft.open(tmp_path) as weft:
         await weft.session.create("try it", session_id="s")
         async with aclosing(weft.follow("s", ["goal"])) as events:
@@ -141,7 +139,7 @@ async def test_following_tells_what_happens_from_now_on(tmp_path: Path) -> None:
         assert (event.type, event.subject, event.data["version"]) == ("board.written", "goal", 1)
 
 
-async def test_following_begins_behind_any_event(tmp_path: Path) -> None:
+async def test_following_starts_after_a_given_event(tmp_path: Path) -> None:
     async with Weft.open(tmp_path) as weft:
         await weft.session.create("try it", session_id="s")
         await weft.board.write("s", "goal", "ship")
@@ -150,13 +148,13 @@ async def test_following_begins_behind_any_event(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", [{"keys": "goal"}, {"keys": ["Not A Key"]}, {"after": -1}])
-async def test_following_what_cannot_be_is_refused(tmp_path: Path, what: dict[str, object]) -> None:
+async def test_following_with_invalid_arguments_is_refused(tmp_path: Path, what: dict[str, object]) -> None:
     async with Weft.open(tmp_path) as weft, aclosing(weft.follow(**what)) as events:
         with pytest.raises(InvalidInput):
             await anext(events)
 
 
-async def test_an_event_another_process_wrote_is_told_once(tmp_path: Path) -> None:
+async def test_events_of_other_processes_are_delivered_once(tmp_path: Path) -> None:
     async with Weft.open(tmp_path) as reader, Weft.open(tmp_path) as writer:
         await writer.session.create("try it", session_id="s")
         await asyncio.sleep(0.25)
@@ -169,7 +167,7 @@ async def test_an_event_another_process_wrote_is_told_once(tmp_path: Path) -> No
 
 
 @pytest.mark.req("MS-15")
-async def test_what_a_caller_does_to_an_answer_concerns_nobody_else(tmp_path: Path) -> None:
+async def test_changing_a_response_does_not_affect_others(tmp_path: Path) -> None:
     async with Weft.open(tmp_path) as weft:
         session = (await weft.session.create("try it")).session_id
         await weft.message.add(session, "the build is green", metadata={"by": "ci"})

@@ -33,7 +33,7 @@ def test_every_public_name_is_there(name: str) -> None:
     assert name in dir(weft)
 
 
-def test_another_name_is_missed_as_usual() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Loom'"):
         weft.Loom  # noqa: B018
 

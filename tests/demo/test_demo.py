@@ -8,13 +8,13 @@ import shlex
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from support import forked_python
 from weft.demo.narration import _short
 from weft.demo.run import _database_option
 from weft.settings import Settings
@@ -28,7 +28,7 @@ def _free_port() -> str:
 
 def _weft(*arguments: str) -> str:
     return subprocess.run(
-        [sys.executable, "-m", "weft", *arguments], check=True, capture_output=True, text=True, timeout=60
+        [forked_python.python(), "-m", "weft", *arguments], check=True, capture_output=True, text=True, timeout=60
     ).stdout
 
 
@@ -36,7 +36,7 @@ def _weft(*arguments: str) -> str:
 def _staying(folder: Path, *options: str, **environment: str) -> Iterator[list[str]]:
     """Play the demo in a folder, and yield what it said while it keeps serving."""
     staying = subprocess.Popen(
-        [sys.executable, "-m", "weft", "demo", "--stay", "--port", _free_port(), *options],
+        [forked_python.python(), "-m", "weft", "demo", "--stay", "--port", _free_port(), *options],
         cwd=folder,
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
@@ -96,7 +96,7 @@ def test_a_port_that_is_taken_is_noticed_before_anything_is_made(command: list[s
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         refused = subprocess.run(
-            [sys.executable, "-m", "weft", *command, "--port", port, "--data-dir", str(tmp_path / "data")],
+            [forked_python.python(), "-m", "weft", *command, "--port", port, "--data-dir", str(tmp_path / "data")],
             capture_output=True,
             text=True,
             timeout=60,

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import ast
-import asyncio
-import inspect
 import os
 import re
-import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from support import forked_python
+
 ROOT = Path(__file__).parents[2]
+RUNNER = ROOT / "tests" / "support" / "page_runner.py"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-SERVE = (
-    "from weft.settings import Settings; from weft.transports.server import serve; serve(Settings.from_environment())"
-)
 
 
 # test_write_an_operation.py runs this page in an application that has its operation.
@@ -78,14 +73,14 @@ def test_the_example_of_a_knowledge_base_respects_access(tmp_path: Path) -> None
 
 
 def run_example(name: str, folder: Path) -> str:
-    example = [sys.executable, ROOT / "examples" / f"{name}.py"]
+    example = [forked_python.python(), ROOT / "examples" / f"{name}.py"]
     return subprocess.run(example, cwd=folder, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
 def run(page: Path, folder: Path, environment: dict[str, str]) -> None:
     """Run the examples of a page in a separate process."""
     example = subprocess.run(
-        [sys.executable, __file__, page],
+        [forked_python.python(), RUNNER, page],
         cwd=folder,
         env={**os.environ, "WEFT_DATA_DIR": str(folder / "data"), **environment},
         capture_output=True,
@@ -104,44 +99,6 @@ def without_server() -> Iterator[dict[str, str]]:
 @contextmanager
 def serving(folder: Path) -> Iterator[dict[str, str]]:
     """Run a server and yield the environment of a client."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    settings = {"WEFT_DATA_DIR": str(folder), "WEFT_PORT": str(port)}
-    with subprocess.Popen(
-        [sys.executable, "-c", SERVE], env={**os.environ, **settings}, stderr=subprocess.PIPE, text=True
-    ) as server:
-        assert server.stderr is not None
-        key = next(line.strip() for line in server.stderr if line.strip().startswith("weft."))
-        wait_for(port)
-        yield {"WEFT_URL": f"http://127.0.0.1:{port}", "WEFT_API_KEY": key}
-        server.terminate()
-        server.communicate(timeout=20)
-
-
-def wait_for(port: int) -> None:
-    for _ in range(200):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        asyncio.run(asyncio.sleep(0.05))
-    raise TimeoutError("the server did not start")
-
-
-def run_page(page: Path) -> None:
-    """Run a page's blocks as one program with top-level await; tracebacks show lines of the page."""
-    text = page.read_text("utf-8")
-    names: dict[str, object] = {"__name__": "__main__"}
-
-    async def run() -> None:
-        for block in BLOCK.finditer(text):
-            source = "\n" * text.count("\n", 0, block.start(1)) + block[1]
-            code = compile(source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-            result = eval(code, names)
-            if inspect.isawaitable(result):
-                await result
-
-    asyncio.run(run())
-
-
-if __name__ == "__main__":
-    run_page(Path(sys.argv[1]))
+    folder.mkdir()
+    with forked_python.server_process(folder) as server:
+        yield {"WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key}

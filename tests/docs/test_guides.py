@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from support.forked_cli import forked_cli
-from weft.testing.server import server_process
+from support import forked_python
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -52,11 +51,9 @@ def script_of(guide: Path) -> str:
     return script if LAUNCH in script else LAUNCH + script
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return a PATH with the command weft and the commands of this Python environment."""
-    with forked_cli(tmp_path_factory.mktemp("commands")) as folder:
-        yield os.pathsep.join([str(folder), str(Path(sys.executable).parent), os.environ["PATH"]])
+def command_path() -> str:
+    """Return a PATH with the commands weft and python and those of this Python environment."""
+    return os.pathsep.join([str(forked_python.folder()), str(Path(sys.executable).parent), os.environ["PATH"]])
 
 
 @contextmanager
@@ -66,14 +63,14 @@ def environment_of(script: str, folder: Path) -> Iterator[dict[str, str]]:
     data = folder / "weft-data"
     if "WEFT_URL" in script or "WEFT_API_KEY" in script:
         data.mkdir()
-        with server_process(data) as server:
+        with forked_python.server_process(data) as server:
             yield {**inherited, "WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key}
     else:
         yield {**inherited, "WEFT_DATA_DIR": str(data)}
 
 
 @pytest.mark.parametrize("guide", guides(), ids=lambda guide: guide.stem)
-def test_the_commands_of_a_guide_run_in_order(guide: Path, tmp_path: Path, path: str) -> None:
+def test_the_commands_of_a_guide_run_in_order(guide: Path, tmp_path: Path) -> None:
     script = script_of(guide)
     if "curl" in script and shutil.which("curl") is None:
         pytest.skip("the guide uses curl, which is not installed")
@@ -85,7 +82,7 @@ def test_the_commands_of_a_guide_run_in_order(guide: Path, tmp_path: Path, path:
         run = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script.replace("curl ", "curl --fail --silent --show-error ")],
             cwd=work,
-            env={**environment, "PATH": path},
+            env={**environment, "PATH": command_path()},
             capture_output=True,
             text=True,
             timeout=300,

@@ -23,7 +23,7 @@ def filled(team: Team, session: str) -> str:
     return session
 
 
-def test_an_export_says_what_it_is_before_it_comes(team: Team, filled: str) -> None:
+def test_an_export_has_media_type_and_file_name_headers(team: Team, filled: str) -> None:
     answer = team.ask("POST", "/v1/export/stream", json={"session_id": filled})
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/x-ndjson"
@@ -53,7 +53,7 @@ def test_a_stream_is_imported(team: Team, filled: str) -> None:
     assert team.ask("GET", f"/v1/sessions/{filled}/context/goal").json()["value"] == "ship"
 
 
-def test_what_is_refused_is_refused_in_the_one_shape(team: Team, filled: str) -> None:
+def test_errors_have_the_common_body(team: Team, filled: str) -> None:
     bundle = team.ask("POST", "/v1/export/stream", json={"session_id": filled}).content
     altered = bundle[:200] + bytes([bundle[200] ^ 1]) + bundle[201:]
     expected = {

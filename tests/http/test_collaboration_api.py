@@ -293,7 +293,7 @@ def client(team: Team, my_agent_key: str) -> Iterator[Client]:
 @pytest.mark.req("MS-01")
 @pytest.mark.req("MS-02")
 @pytest.mark.req("MS-12")
-def test_the_text_s_basic_integration_runs(client: Client) -> None:
+def test_the_documented_basic_integration_runs(client: Client) -> None:
     session = checked(client.tool("create_session", purpose="Multi-agent collaboration"), CREATED)
     session_id = session["session_id"]
     assert session["created_by"] == "my-agent"
@@ -309,7 +309,7 @@ def test_the_text_s_basic_integration_runs(client: Client) -> None:
 @pytest.mark.req("MS-05")
 @pytest.mark.req("MS-07")
 @pytest.mark.req("MS-12")
-def test_the_text_s_search_and_memory_usage_runs(client: Client) -> None:
+def test_the_documented_search_and_memory_usage_runs(client: Client) -> None:
     session_id = client.new_session()
     client.tool("add_message", session_id=session_id, content="Our collaboration begins.")
     searched = client.tool("search_context", session_id=session_id, query="collaboration", fuzzy_threshold=70.0)
@@ -323,7 +323,7 @@ def test_the_text_s_search_and_memory_usage_runs(client: Client) -> None:
 
 
 @pytest.mark.req("MS-06")
-def test_the_text_s_other_searches_answer_as_shown(client: Client) -> None:
+def test_the_documented_searches_answer_as_shown(client: Client) -> None:
     session_id = client.new_session()
     at = client.tool("add_message", session_id=session_id, content="Hello").json()["timestamp"]
     sent = {"success": True, "messages": [MESSAGE], "sender": "my-agent", "count": 1}
@@ -333,7 +333,7 @@ def test_the_text_s_other_searches_answer_as_shown(client: Client) -> None:
 
 
 @pytest.mark.req("MS-07")
-def test_the_text_s_request_to_remember_is_taken_word_for_word(client: Client) -> None:
+def test_the_documented_memory_request_is_accepted_verbatim(client: Client) -> None:
     session_id = client.new_session()
     value = {
         "phase": "implementation",
@@ -353,7 +353,7 @@ def test_the_text_s_request_to_remember_is_taken_word_for_word(client: Client) -
 
 @pytest.mark.req("MS-08")
 @pytest.mark.req("MS-09")
-def test_an_admin_s_figures_are_as_the_text_shows_them(team: Team) -> None:
+def test_admin_metrics_have_the_documented_shape(team: Team) -> None:
     # Before anything was looked up, there is no share of it that was found.
     assert team.ask("GET", f"/v1/sessions/{team.new_session()}/messages").status_code == 200
     checked(team.ask("POST", "/mcp/tool/get_performance_metrics", "admin", json={}), METRICS)
@@ -366,7 +366,7 @@ def test_an_admin_s_figures_are_as_the_text_shows_them(team: Team) -> None:
 @pytest.mark.req("MS-09")
 @pytest.mark.req("MS-12")
 @pytest.mark.parametrize("slashes", ["//", "/"])
-def test_the_text_s_resources_are_read_by_uri(client: Client, slashes: str) -> None:
+def test_the_documented_resources_are_read_by_uri(client: Client, slashes: str) -> None:
     session_id = client.new_session()
     client.tool("add_message", session_id=session_id, content="Hello")
     preferences, task = {"theme": "dark", "notifications": True}, {"task": "API documentation", "progress": 0.75}
@@ -383,7 +383,7 @@ def test_the_text_s_resources_are_read_by_uri(client: Client, slashes: str) -> N
 
 @pytest.mark.req("MS-09")
 @pytest.mark.req("MS-12")
-def test_the_text_s_subscription_says_where_changes_are_told(team: Team, client: Client) -> None:
+def test_the_documented_subscription_returns_a_stream_url(team: Team, client: Client) -> None:
     session_id = client.new_session()
     subscribed = client.subscribe(f"session://{session_id}").json()
     assert subscribed["success"] is True
@@ -396,7 +396,7 @@ def test_the_text_s_subscription_says_where_changes_are_told(team: Team, client:
 
 
 @pytest.mark.req("MS-09")
-async def test_a_subscription_s_stream_tells_of_messages_for_the_subscriber(team: Team, session: str) -> None:
+async def test_a_subscription_streams_messages_the_subscriber_may_read(team: Team, session: str) -> None:
     subscribed = team.ask("POST", "/mcp/resource/subscribe", "analysis", json={"uri": f"session://{session}"}).json()
     for content, visibility in {"not for you": "private", "for you": "public"}.items():
         body = {"content": content, "visibility": visibility}
@@ -407,7 +407,7 @@ async def test_a_subscription_s_stream_tells_of_messages_for_the_subscriber(team
 
 
 @pytest.mark.req("MS-09")
-async def test_a_subscription_to_one_s_memory_streams_its_changes_alone(team: Team) -> None:
+async def test_a_memory_subscription_streams_the_caller_s_memory_only(team: Team) -> None:
     owner = team.new_agent()
     subscribed = team.ask("POST", "/mcp/resource/subscribe", owner, json={"uri": f"agent://{owner}/memory"}).json()
     for agent, key in (("planner", "theirs"), (owner, "mine")):
@@ -441,7 +441,7 @@ async def first_event(team: Team, agent: str, stream: str) -> Any:
         ("set_memory", {"key": "k", "value": "x" * 1_048_576}, 413, "CONTENT_TOO_LARGE"),
     ],
 )
-def test_each_error_of_the_text_has_its_code_and_shape(
+def test_each_documented_error_has_its_code_and_shape(
     client: Client, tool: str, parameters: dict[str, Any], status: int, code: str
 ) -> None:
     given = {"session_id": client.new_session(), **parameters}
@@ -456,7 +456,7 @@ def test_a_wrong_key_is_an_invalid_api_key(client: Client, team: Team) -> None:
 
 
 @pytest.mark.req("MS-10")
-def test_a_missing_session_is_named_with_what_to_call_instead(client: Client) -> None:
+def test_an_unknown_session_error_suggests_operations(client: Client) -> None:
     body = checked(client.tool("get_session", session_id="session_invalid123"), ERROR, 404)
     assert body["context"]["resource_type"] == "session"
     assert body["context"]["resource_id"] == "session_invalid123"
@@ -465,7 +465,7 @@ def test_a_missing_session_is_named_with_what_to_call_instead(client: Client) ->
 
 @pytest.mark.req("MS-07")
 @pytest.mark.req("MS-10")
-def test_a_memory_that_is_full_says_so_and_takes_what_still_fits(tmp_path: Path) -> None:
+def test_a_full_memory_is_refused_and_smaller_values_still_fit(tmp_path: Path) -> None:
     with team_process(tmp_path, memory_limit_mb="1") as team:
 
         def remember(key: str, size: int) -> httpx2.Response:
@@ -495,7 +495,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
 
 @pytest.mark.req("MS-11")
 @pytest.mark.parametrize("rate_class", CLASSES)
-def test_each_class_has_its_own_allowance_for_each_agent(limited: Team, rate_class: str) -> None:
+def test_rate_limits_are_per_class_and_agent(limited: Team, rate_class: str) -> None:
     agent, neighbour, session = limited.new_agent(), limited.new_agent(), limited.new_session()
 
     def ask(name: str, agent: str) -> httpx2.Response:
@@ -515,7 +515,7 @@ def test_each_class_has_its_own_allowance_for_each_agent(limited: Team, rate_cla
 
 
 @pytest.mark.req("MS-11")
-def test_tokens_are_given_only_so_often_to_each_agent(limited: Team) -> None:
+def test_issuing_tokens_is_rate_limited_per_agent(limited: Team) -> None:
     agents = [limited.new_agent(agent_type="claude") for _ in range(2)]
     clients = [Client(limited.url, agent, "claude", limited.keys[agent]) for agent in agents]
     with clients[0] as first, clients[1] as second:
@@ -540,7 +540,7 @@ def served_paths(folder: Path, names: dict[str, str]) -> Iterator[tuple[str, str
 
 
 @pytest.mark.req("MS-04")
-def test_no_route_shows_anything_to_whoever_has_no_credential(team: Team, session: str, tmp_path: Path) -> None:
+def test_every_route_needs_a_credential(team: Team, session: str, tmp_path: Path) -> None:
     marker = f"marker{secrets.token_hex(8)}"
     said = team.ask("POST", f"/v1/sessions/{session}/messages", json={"content": marker, "metadata": {"m": marker}})
     assert said.status_code == 201

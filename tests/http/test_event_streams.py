@@ -74,7 +74,7 @@ async def write(team: Team, session: str, *keys: str) -> None:
 
 
 @pytest.mark.req("SC-16")
-async def test_a_stream_tells_of_each_write_in_order_and_without_the_value(team: Team, session: str) -> None:
+async def test_a_stream_sends_each_write_in_order_without_the_value(team: Team, session: str) -> None:
     async with following(team, session_id=session) as stream:
         await write(team, session, "goal", "plan", "goal")
         events = [await stream.event() for _ in range(3)]
@@ -85,7 +85,7 @@ async def test_a_stream_tells_of_each_write_in_order_and_without_the_value(team:
 
 
 @pytest.mark.req("SC-16")
-async def test_a_stream_can_be_resumed_where_it_was_left(team: Team, session: str) -> None:
+async def test_a_stream_resumes_after_the_last_event_id(team: Team, session: str) -> None:
     async with following(team, session_id=session) as stream:
         await write(team, session, "one")
         last = (await stream.event())["seq"]
@@ -102,13 +102,13 @@ async def test_a_stream_can_be_resumed_where_it_was_left(team: Team, session: st
 
 
 @pytest.mark.req("SC-16")
-async def test_a_stream_tells_only_of_the_keys_asked_for(team: Team, session: str) -> None:
+async def test_a_stream_is_filtered_by_key(team: Team, session: str) -> None:
     async with following(team, session_id=session, keys=["risk_*", "goal"]) as stream:
         await write(team, session, "other", "risk_one", "goals", "goal")
         assert [await stream.subject(), await stream.subject()] == ["risk_one", "goal"]
 
 
-async def test_a_stream_without_a_session_tells_of_all_one_takes_part_in(team: Team, session: str) -> None:
+async def test_a_stream_without_a_session_covers_every_readable_session(team: Team, session: str) -> None:
     closed = await asyncio.to_thread(team.new_session, "admin", participants=["human:*"])
     async with following(team) as stream:
         await asyncio.to_thread(team.write, closed, "hidden", agent="admin")
@@ -116,7 +116,7 @@ async def test_a_stream_without_a_session_tells_of_all_one_takes_part_in(team: T
         assert await stream.subject() == "shown"
 
 
-async def test_a_quiet_stream_gives_signs_of_life(team: Team, session: str) -> None:
+async def test_a_quiet_stream_sends_heartbeats(team: Team, session: str) -> None:
     async with following(team, session_id=session) as stream:
         assert await stream.block() == {"": "still here"}
 
@@ -146,7 +146,7 @@ async def test_a_deleted_session_ends_the_stream_with_an_error(team: Team, sessi
     ("query", "status"),
     [("session_id=nowhere", 404), ("after=x", 400), ("wait_seconds=1", 400), ("keys=%00", 400), ("unknown=1", 400)],
 )
-def test_a_stream_that_cannot_be_opened_is_a_plain_refusal(team: Team, query: str, status: int) -> None:
+def test_an_invalid_stream_request_is_an_ordinary_error(team: Team, query: str, status: int) -> None:
     answer = team.ask("GET", f"/v1/events/stream?{query}")
     assert answer.status_code == status
     assert answer.json()["success"] is False
@@ -177,7 +177,7 @@ async def test_a_long_poll_is_answered_by_the_next_event(team: Team, session: st
 
 
 @pytest.mark.req("MS-12")
-async def test_subscribing_by_the_shim_says_where_to_follow(team: Team, session: str) -> None:
+async def test_the_subscribe_route_returns_the_stream_url(team: Team, session: str) -> None:
     answer = team.ask("POST", "/mcp/resource/subscribe", json={"uri": f"board://{session}/risk_*"})
     assert answer.status_code == 200
     subscribed = answer.json()
@@ -194,7 +194,7 @@ async def test_subscribing_by_the_shim_says_where_to_follow(team: Team, session:
     ("body", "status"),
     [({}, 400), ({"uri": 5}, 400), ({"uri": "nonsense"}, 404), ({"uri": "board://nowhere/goal"}, 404)],
 )
-def test_what_cannot_be_subscribed_to_is_refused(team: Team, body: Any, status: int) -> None:
+def test_subscribing_to_an_unknown_resource_is_refused(team: Team, body: Any, status: int) -> None:
     answer = team.ask("POST", "/mcp/resource/subscribe", json=body)
     assert answer.status_code == status
     assert answer.json()["suggestions"]

@@ -34,7 +34,7 @@ async def serving(world: World) -> AsyncIterator[httpx2.AsyncClient]:
         yield http
 
 
-async def test_a_write_is_found_by_its_turn_and_its_task_with_all_it_is_part_of(world: World) -> None:
+async def test_a_write_is_found_by_turn_and_task_with_all_its_ids(world: World) -> None:
     async with serving(world) as http:
         assert (await http.put(GOAL, json={"value": "ship"}, headers=HEADERS)).status_code == 200
         assert (await http.put(GOAL, json={"value": "later"})).status_code == 200
@@ -42,7 +42,7 @@ async def test_a_write_is_found_by_its_turn_and_its_task_with_all_it_is_part_of(
     assert (event.event.type, event.event.subject, event.correlation) == ("board.written", "goal", DURING)
 
 
-async def test_records_and_cloudevents_tell_it_over_the_same_door(world: World) -> None:
+async def test_records_and_cloudevents_include_the_ids(world: World) -> None:
     async with serving(world) as http:
         await http.put(GOAL, json={"value": "ship"}, headers=HEADERS)
         await http.put(GOAL, json={"value": "later"})
@@ -60,14 +60,14 @@ async def test_records_and_cloudevents_tell_it_over_the_same_door(world: World) 
         assert traced == [TRACEPARENT, None]
 
 
-async def test_the_calls_of_tools_by_name_tell_it_too(world: World) -> None:
+async def test_tool_calls_over_http_record_the_ids(world: World) -> None:
     async with serving(world) as http:
         said = {"session_id": "s1", "content": "Ready."}
         assert (await http.post("/mcp/tool/add_message", json=said, headers=HEADERS)).status_code == 200
     assert (await the_event(world.app, world.tenant)).event.type == "message.added"
 
 
-async def test_what_is_found_is_the_tenants_own(world: World) -> None:
+async def test_filtering_by_id_stays_within_the_tenant(world: World) -> None:
     async with serving(world) as http:
         await http.put(GOAL, json={"value": "ship"}, headers=HEADERS)
     assert await events_of(world.app, world.other_tenant, turn_id=DURING.turn_id or "") == []
@@ -100,7 +100,7 @@ async def test_calls_at_the_same_time_keep_their_turns_apart(world: World) -> No
     ],
     ids=range(8),
 )
-async def test_garbage_is_as_good_as_nothing(world: World, headers: list[tuple[bytes, bytes]]) -> None:
+async def test_malformed_headers_are_ignored(world: World, headers: list[tuple[bytes, bytes]]) -> None:
     async with serving(world) as http:
         raw: Any = [(b"authorization", f"Bearer {world.planner.credential}".encode()), *headers]
         answer = await http.put(GOAL, json={"value": "ship"}, headers=raw)
@@ -109,7 +109,7 @@ async def test_garbage_is_as_good_as_nothing(world: World, headers: list[tuple[b
     assert event.correlation is NO_CORRELATION
 
 
-async def test_baggage_may_come_in_pieces(world: World) -> None:
+async def test_baggage_may_be_split_over_headers(world: World) -> None:
     async with serving(world) as http:
         pieces = [("baggage", "weft.turn_id=t1"), ("baggage", "user=dana"), ("baggage", "weft.task_id=k1")]
         await http.put(GOAL, json={"value": "ship"}, headers=pieces)
@@ -117,26 +117,26 @@ async def test_baggage_may_come_in_pieces(world: World) -> None:
     assert event.correlation == Correlation(turn_id="t1", task_id="k1")
 
 
-async def test_what_a_call_is_part_of_lets_nobody_in(world: World) -> None:
+async def test_correlation_ids_grant_no_access(world: World) -> None:
     async with serving(world) as http:
         http.headers.pop("authorization")
         assert (await http.put(GOAL, json={"value": "x"}, headers=HEADERS)).status_code == 401
 
 
-def test_a_request_without_any_of_it_is_part_of_nothing() -> None:
+def test_a_request_without_ids_records_none() -> None:
     scope = {"headers": [(b"host", b"x"), (b"authorization", b"Bearer key")], "client": ("10.0.0.1", 5)}
     context = context_of(scope)
     assert (context.credential, context.peer, context.sampled) == ("key", "10.0.0.1", True)
     assert context.correlation is NO_CORRELATION
 
 
-def test_whether_a_trace_is_kept_is_known() -> None:
+def test_the_sampled_flag_is_recorded() -> None:
     scope = {"headers": [(b"traceparent", TRACEPARENT[:-2].encode() + b"00")]}
     context = context_of(scope)
     assert (context.correlation.trace_id, context.sampled, context.credential) == (TRACE, False, None)
 
 
-def test_a_real_server_answers_whatever_the_headers_hold(team: Team, session: str) -> None:
+def test_a_server_answers_any_header_bytes(team: Team, session: str) -> None:
     where, body = urlsplit(team.url), b'{"value":"ship"}'
     for hostile in (
         b"baggage: weft.turn_id=\xff\xfe\xfd\r\ntraceparent: \xe9",

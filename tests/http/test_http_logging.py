@@ -112,7 +112,7 @@ def test_health_readiness_and_metrics_need_no_credential(team: Team, session: st
     assert session not in metrics.text
 
 
-def test_the_page_at_the_root_says_what_this_is_and_nothing_of_anyone(team: Team, session: str) -> None:
+def test_the_index_page_describes_the_server_without_tenant_data(team: Team, session: str) -> None:
     page = team.ask("GET", "/", None)
     assert page.headers["content-type"].startswith("text/html")
     assert "/openapi.json" in page.text

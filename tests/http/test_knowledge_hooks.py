@@ -35,14 +35,14 @@ def documents(team: Team, source: Any) -> list[str]:
     return [each["document_id"] for each in listed]
 
 
-def test_a_signed_call_without_a_credential_brings_documents(team: Team, source: Any) -> None:
+def test_a_signed_hook_call_adds_documents_without_a_credential(team: Team, source: Any) -> None:
     answer = team.ask("POST", source["hook"], None, content=BODY, headers=signed(source, BODY))
     assert answer.status_code == 202, answer.text
     assert answer.json() == {"success": True, "sync": False, "accepted": 1, "removed": 0, "refused": []}
     assert documents(team, source) == ["wiki/start.md"]
 
 
-def test_whoever_guesses_learns_nothing_and_brings_nothing(team: Team, source: Any) -> None:
+def test_unsigned_and_guessed_hook_calls_are_refused_alike(team: Team, source: Any) -> None:
     guessed = source["hook"][:-4] + "abcd"
     unsigned = team.ask("POST", source["hook"], None, content=BODY)
     answers = [unsigned, team.ask("POST", guessed, None, content=BODY, headers=signed(source, BODY))]
@@ -50,5 +50,5 @@ def test_whoever_guesses_learns_nothing_and_brings_nothing(team: Team, source: A
     assert documents(team, source) == []
 
 
-def test_a_hook_is_only_posted_to(team: Team, source: Any) -> None:
+def test_a_hook_accepts_post_only(team: Team, source: Any) -> None:
     assert team.ask("GET", source["hook"], None).status_code == 405

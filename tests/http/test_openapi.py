@@ -163,7 +163,7 @@ def test_the_document_is_valid_openapi(schema: Any) -> None:
 
 
 @pytest.mark.parametrize(("path", "method"), ROUTES, ids=[f"{method.upper()} {path}" for path, method in ROUTES])
-def test_the_server_keeps_to_the_document(path: str, method: str, schema: Any, stranger: Team) -> None:
+def test_responses_conform_to_the_document(path: str, method: str, schema: Any, stranger: Team) -> None:
     from schemathesis.generation.feedback import FeedbackSources  # noqa: PLC0415
     from schemathesis.pytest._test_builder import build_operation_test  # noqa: PLC0415
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.req("AC-01")
 ITEM = "/schemas/agent-context/0.1.0/context_item.schema.json"
 
 
-def test_anyone_can_list_the_schemas_and_read_each_where_the_list_says(team: Team) -> None:
+def test_schemas_are_listed_and_readable_without_a_credential(team: Team) -> None:
     listed = team.ask("GET", "/schemas", None).json()
     assert listed["schema_version"] == "0.1.0"
     assert [entry["type"] for entry in listed["schemas"]] == list(RECORD_TYPES)
@@ -27,7 +27,7 @@ def test_anyone_can_list_the_schemas_and_read_each_where_the_list_says(team: Tea
         assert answer.json()["$id"] == entry["id"]
 
 
-def test_a_cache_is_told_how_long_to_keep_a_schema_and_when_it_is_the_same(team: Team) -> None:
+def test_schemas_have_cache_control_and_etag(team: Team) -> None:
     first = team.ask("GET", ITEM, None)
     assert first.headers["cache-control"] == "public, max-age=86400"
     again = team.ask("GET", ITEM, None, headers={"If-None-Match": f'"other", {first.headers["etag"]}'})
@@ -50,7 +50,7 @@ def test_what_is_not_published_is_not_found(team: Team) -> None:
     assert team.ask("POST", ITEM, None).status_code == 405
 
 
-def test_the_operation_tells_the_schema_and_its_address(team: Team) -> None:
+def test_the_operation_returns_the_schema_and_its_url(team: Team) -> None:
     answer = team.ask("GET", "/v1/records/schema?type=context_item").json()
     assert answer["url"] == ITEM
     assert answer["schema"] == team.ask("GET", ITEM, None).json()

@@ -31,14 +31,14 @@ def test_a_document_larger_than_other_bodies_is_taken(team: Team, domain: str) -
     assert again.json()["unchanged"]
 
 
-def test_what_the_client_says_it_sends_is_believed(team: Team, domain: str) -> None:
+def test_the_content_type_of_the_client_is_used(team: Team, domain: str) -> None:
     where, name = f"/v1/domains/{domain}/uploads", {"document_id": "a"}
     team.ask("PUT", where, "admin", content=b"<p>x</p>", params=name, headers={"content-type": "text/html"})
     shown = team.ask("GET", f"/v1/domains/{domain}/document", "admin", params=name).json()
     assert shown["media_type"] == "text/html"
 
 
-def test_what_is_refused_is_refused_in_the_one_shape(team: Team, domain: str) -> None:
+def test_errors_have_the_common_body(team: Team, domain: str) -> None:
     where, name = f"/v1/domains/{domain}/uploads", {"document_id": "a"}
     expected = {
         "AUTHENTICATION_ERROR": team.ask("PUT", where, None, content=b"x", params=name),

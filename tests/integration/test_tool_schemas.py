@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,8 @@ from weft.kernel.schema import ACTION, standalone, tool_schema
 from weft.transports.tools import GROUPED_HELP
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from support.world import World
     from weft.kernel.operation import Operation
 
@@ -20,15 +23,19 @@ TOOLS = all_operations().tools()
 SHARED = {tool: operations for tool, operations in TOOLS.items() if operations[0].action is not None}
 
 
+@cache
+def validator(tool: str) -> Draft202012Validator:
+    return Draft202012Validator(tool_schema(TOOLS[tool]))
+
+
 def refusals(operation: Operation, request: dict[str, Any]) -> list[str]:
-    """Return what the operation's tool has against a request, by its schema alone."""
+    """Return the errors of a request against the schema of the operation's tool."""
     action = {} if operation.action is None else {ACTION: operation.action}
-    schema = Draft202012Validator(tool_schema(TOOLS[operation.tool]))
-    return [error.message for error in schema.iter_errors({**action, **request})]
+    return [error.message for error in validator(operation.tool).iter_errors({**action, **request})]
 
 
 def edges(definition: dict[str, Any]) -> list[Any]:
-    """Return values at the edges of what a field's own definition accepts."""
+    """Return the boundary values of a field's own definition."""
     alternatives = definition.get("anyOf", [definition])
     numbers = [part[bound] for part in alternatives for bound in ("minimum", "maximum") if bound in part]
     chosen = [value for part in alternatives for value in part.get("enum", ())]
@@ -37,28 +44,34 @@ def edges(definition: dict[str, Any]) -> list[Any]:
     return [*numbers, *chosen, *longest, *nothing]
 
 
-@pytest.mark.parametrize("operation", list(all_operations()), ids=lambda operation: operation.name)
-def test_a_tool_accepts_every_request_of_its_operations(operation: Operation) -> None:
-    assert refusals(operation, VALID[operation.name]) == []
-    for name, definition in standalone(operation.request)["properties"].items():
-        for value in edges(definition):
-            assert refusals(operation, {**VALID[operation.name], name: value}) == [], (name, value)
+def test_a_tool_accepts_every_request_of_its_operations(subtests: pytest.Subtests) -> None:
+    for operation in all_operations():
+        with subtests.test(operation.name):
+            assert refusals(operation, VALID[operation.name]) == []
+            for name, definition in standalone(operation.request)["properties"].items():
+                for value in edges(definition):
+                    assert refusals(operation, {**VALID[operation.name], name: value}) == [], (name, value)
 
 
 def test_every_tool_of_several_operations_has_a_description() -> None:
     assert GROUPED_HELP.keys() == SHARED.keys()
 
 
-@pytest.mark.parametrize("tool", SHARED)
-def test_a_shared_field_lists_the_actions_that_accept_and_require_it(tool: str) -> None:
-    properties = tool_schema(SHARED[tool])["properties"]
-    for operation in SHARED[tool]:
+def test_a_shared_field_lists_the_actions_that_accept_and_require_it(subtests: pytest.Subtests) -> None:
+    for tool, operations in SHARED.items():
+        with subtests.test(tool):
+            expect_shared_fields_list_their_actions(operations)
+
+
+def expect_shared_fields_list_their_actions(operations: Sequence[Operation]) -> None:
+    schema = tool_schema(operations)
+    for operation in operations:
         required = standalone(operation.request).get("required", ())
         for name in operation.request.__struct_fields__:
-            description = properties[name]["description"]
-            users = [o for o in SHARED[tool] if name in o.request.__struct_fields__]
-            assert "(For " in description or users == SHARED[tool], name
-            needed = "(Required" in description or name in tool_schema(SHARED[tool])["required"]
+            description = schema["properties"][name]["description"]
+            users = [o for o in operations if name in o.request.__struct_fields__]
+            assert "(For " in description or users == operations, name
+            needed = "(Required" in description or name in schema["required"]
             assert needed or name not in required, name
 
 

@@ -105,7 +105,7 @@ def flat(schema: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.req("MS-07")
 @pytest.mark.req("MS-08")
 @pytest.mark.parametrize("name", PARAMETERS)
-async def test_a_tool_takes_what_the_text_says(admin_tools: dict[str, Any], name: str) -> None:
+async def test_tools_accept_the_documented_arguments(admin_tools: dict[str, Any], name: str) -> None:
     schema = admin_tools[name].input_schema
     fields = {field: flat(part) for field, part in schema["properties"].items()}
     for field, said in PARAMETERS[name].items():
@@ -135,7 +135,7 @@ async def content_of(client: Client, uri: str) -> Any:
 @pytest.mark.req("MS-02")
 @pytest.mark.req("MS-03")
 @pytest.mark.req("MS-04")
-async def test_messages_answer_with_the_text_s_fields(connect: Connect, session: str) -> None:
+async def test_message_tools_return_the_documented_fields(connect: Connect, session: str) -> None:
     async with connect("planner") as client:
         said = await answer(
             client, "add_message", session_id=session, content="The schema is done.", metadata={"type": "status_update"}
@@ -157,7 +157,7 @@ async def test_messages_answer_with_the_text_s_fields(connect: Connect, session:
 
 @pytest.mark.req("MS-05")
 @pytest.mark.req("MS-06")
-async def test_searches_answer_with_the_text_s_fields(connect: Connect, session: str) -> None:
+async def test_search_tools_return_the_documented_fields(connect: Connect, session: str) -> None:
     async with connect("planner") as client:
         await answer(client, "add_message", session_id=session, content="The database schema design is ready.")
         found = await answer(client, "search_context", session_id=session, query="databse schema", fuzzy_threshold=70.0)
@@ -186,7 +186,7 @@ async def test_searches_answer_with_the_text_s_fields(connect: Connect, session:
 
 
 @pytest.mark.req("MS-07")
-async def test_memory_answers_with_the_text_s_fields(connect: Connect, session: str) -> None:
+async def test_memory_tools_return_the_documented_fields(connect: Connect, session: str) -> None:
     async with connect("planner") as client:
         stored = await answer(
             client, "set_memory", key="task", value={"progress": 0.6}, session_id=session, expires_in=3600
@@ -221,7 +221,7 @@ async def test_memory_answers_with_the_text_s_fields(connect: Connect, session: 
 
 
 @pytest.mark.req("MS-08")
-async def test_figures_answer_with_the_text_s_fields_to_admins_only(connect: Connect) -> None:
+async def test_metrics_have_the_documented_fields_for_admins_only(connect: Connect) -> None:
     async with connect("admin") as client:
         figures = await answer(client, "get_performance_metrics")
         guidance = await answer(client, "get_usage_guidance")
@@ -243,7 +243,7 @@ async def test_figures_answer_with_the_text_s_fields_to_admins_only(connect: Con
 
 
 @pytest.mark.req("MS-09")
-async def test_a_session_a_memory_and_the_figures_can_be_read(connect: Connect, session: str) -> None:
+async def test_session_memory_and_metrics_resources_can_be_read(connect: Connect, session: str) -> None:
     async with connect("admin") as client:
         await answer(client, "add_message", session_id=session, content="hello")
         await answer(client, "set_memory", key="mood", value="good")
@@ -279,7 +279,7 @@ async def test_a_session_a_memory_and_the_figures_can_be_read(connect: Connect, 
 @pytest.mark.parametrize(
     "uri", ["agent://analysis/memory", "agent://nobody/memory", "performance://metrics", "performance://other"]
 )
-async def test_nobody_reads_or_watches_what_is_not_theirs(web: Connect, uri: str) -> None:
+async def test_reading_or_subscribing_needs_access(web: Connect, uri: str) -> None:
     async with web("planner") as client:
         with pytest.raises(MCPError) as reading:
             await client.read_resource(uri)
@@ -344,7 +344,7 @@ def remember(team: Team, key: str, agent: str) -> Awaitable[Any]:
 
 
 @pytest.mark.req("MS-09")
-async def test_whoever_watches_a_session_is_told_of_what_others_say(web: Connect, session: str) -> None:
+async def test_session_subscribers_are_notified_of_messages(web: Connect, session: str) -> None:
     uri = f"session://{session}"
     async with watching(web, "analysis", uri) as watcher:
         assert set(await soon(watcher.told_of(uri, lambda: say(web.team, session, "hello")))) == {uri}
@@ -352,7 +352,9 @@ async def test_whoever_watches_a_session_is_told_of_what_others_say(web: Connect
 
 @pytest.mark.req("MS-09")
 @pytest.mark.parametrize("visibility", ["private", "agent_only"])
-async def test_nobody_is_told_of_messages_that_are_not_for_them(web: Connect, session: str, visibility: str) -> None:
+async def test_subscribers_are_not_notified_of_messages_they_cannot_read(
+    web: Connect, session: str, visibility: str
+) -> None:
     hushed, board = f"session://{session}", f"board://{web.team.new_session()}"
 
     async def whisper_and_write() -> None:
@@ -366,7 +368,7 @@ async def test_nobody_is_told_of_messages_that_are_not_for_them(web: Connect, se
 
 
 @pytest.mark.req("MS-09")
-async def test_an_agent_is_told_of_its_own_memory_and_of_no_one_else_s(web: Connect, session: str) -> None:
+async def test_memory_subscribers_are_notified_of_their_own_memory_only(web: Connect, session: str) -> None:
     mine, board = "agent://analysis/memory", f"board://{session}"
 
     async def others_remember() -> None:
@@ -380,7 +382,7 @@ async def test_an_agent_is_told_of_its_own_memory_and_of_no_one_else_s(web: Conn
 
 
 @pytest.mark.req("MS-09")
-async def test_whoever_watches_the_figures_is_told_each_time_they_are_collected(
+async def test_metrics_subscribers_are_notified_at_each_collection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("weft.transports.resources.COLLECTION_INTERVAL", 0)
@@ -413,7 +415,7 @@ class _Figures:
 
 @pytest.mark.req("MS-03")
 @pytest.mark.req("MS-05")
-async def test_a_connection_for_one_session_talks_and_searches_without_naming_it(
+async def test_a_session_connection_needs_no_session_id_for_messages_and_searches(
     connect: Connect, session: str
 ) -> None:
     other = connect.team.new_session()
@@ -433,7 +435,7 @@ async def test_a_connection_for_one_session_talks_and_searches_without_naming_it
 
 @pytest.mark.req("MS-07")
 @pytest.mark.req("MS-09")
-async def test_on_a_connection_for_one_session_memory_is_global_unless_it_is_that_session_s(
+async def test_a_session_connection_reaches_global_memory_and_that_of_its_session(
     connect: Connect, session: str
 ) -> None:
     other = connect.team.new_session()

@@ -42,7 +42,7 @@ def native(era: str, served: Served, key: str) -> dict[str, Any]:
 
 
 @ERAS
-async def test_a_write_is_found_by_its_turn_and_task_whoever_answers_it(world: World, era: str) -> None:
+async def test_a_write_is_found_by_turn_and_task_on_the_fast_path_and_the_sdk(world: World, era: str) -> None:
     key = world.planner.credential
     async with both(world) as (lane, sdk):
         for served in (lane, sdk):
@@ -58,7 +58,7 @@ async def test_a_write_is_found_by_its_turn_and_task_whoever_answers_it(world: W
 @SQLITE
 @ERAS
 @pytest.mark.parametrize("name", sorted(META_KEYS))
-async def test_each_key_is_taken_without_the_sdk_and_answered_as_by_it(world: World, era: str, name: str) -> None:
+async def test_each_meta_key_is_handled_by_the_fast_path_like_the_sdk(world: World, era: str, name: str) -> None:
     values = {"traceparent": TRACEPARENT, "tracestate": "vendor=1", "baggage": BAGGAGE}
     async with both(world) as (lane, sdk):
         answers = [
@@ -72,7 +72,7 @@ async def test_each_key_is_taken_without_the_sdk_and_answered_as_by_it(world: Wo
 
 @SQLITE
 @ERAS
-async def test_what_else_a_call_says_beside_it_is_the_sdk_s_and_nothing_is_lost(world: World, era: str) -> None:
+async def test_other_meta_keys_are_passed_to_the_sdk(world: World, era: str) -> None:
     async with both(world) as (lane, _):
         await write(lane, world.planner.credential, era, META | PROGRESS)
         assert len(lane.sdk) == 1
@@ -81,7 +81,7 @@ async def test_what_else_a_call_says_beside_it_is_the_sdk_s_and_nothing_is_lost(
 
 @SQLITE
 @ERAS
-async def test_the_headers_of_the_request_count_where_its_metadata_is_silent(world: World, era: str) -> None:
+async def test_request_headers_are_used_where_metadata_has_no_ids(world: World, era: str) -> None:
     key, other = world.planner.credential, {"traceparent": TRACEPARENT.replace("b7", "c7")}
     async with both(world) as (lane, sdk):
         for served in (lane, sdk):
@@ -101,7 +101,7 @@ async def test_the_headers_of_the_request_count_where_its_metadata_is_silent(wor
 
 @SQLITE
 @ERAS
-async def test_a_call_that_is_part_of_nothing_leaves_no_ids_of_its_own(world: World, era: str) -> None:
+async def test_a_call_without_ids_records_none(world: World, era: str) -> None:
     async with both(world) as (lane, sdk):
         for served in (lane, sdk):
             await write(served, world.planner.credential, era, {})
@@ -113,7 +113,7 @@ async def test_a_call_that_is_part_of_nothing_leaves_no_ids_of_its_own(world: Wo
 @SQLITE
 @ERAS
 @pytest.mark.parametrize("meta", [{"weft/turn_id": 5}, {"traceparent": None}, {"baggage": ["x"]}, {"weft/task_id": {}}])
-async def test_what_is_no_text_does_no_harm(world: World, era: str, meta: Json) -> None:
+async def test_non_text_ids_are_ignored(world: World, era: str, meta: Json) -> None:
     async with both(world) as (lane, sdk):
         seen = [await write(served, world.planner.credential, era, meta) for served in (lane, sdk)]
         assert seen[0].keys() == seen[1].keys()
@@ -142,7 +142,7 @@ async def test_calls_at_the_same_time_on_one_connection_keep_their_turns_apart(w
 
 
 @SQLITE
-async def test_envelopes_with_ids_are_not_remembered_one_by_one(world: World) -> None:
+async def test_envelopes_with_ids_are_not_cached(world: World) -> None:
     async with both(world) as (lane, _):
         for number in range(20):
             await write(lane, world.planner.credential, MODERN, {"weft/turn_id": f"t{number}"})
@@ -152,7 +152,7 @@ async def test_envelopes_with_ids_are_not_remembered_one_by_one(world: World) ->
 
 
 @SQLITE
-async def test_users_are_not_remembered_with_what_each_message_is_part_of(world: World) -> None:
+async def test_cached_principals_carry_no_correlation_ids(world: World) -> None:
     async with both(world) as (lane, _):
         for number in range(20):
             await write(lane, world.planner.credential, MODERN, {}, {"baggage": f"weft.turn_id=t{number}"})
@@ -160,7 +160,7 @@ async def test_users_are_not_remembered_with_what_each_message_is_part_of(world:
     assert len(await events_of(world.app, world.tenant, turn_id="t7")) == 1
 
 
-async def test_every_transport_and_era_carries_it(connect: Connect, team: Team, session: str) -> None:
+async def test_every_transport_and_protocol_version_carries_the_ids(connect: Connect, team: Team, session: str) -> None:
     arguments = {"action": "write", "session_id": session, "key": "goal", "value": "ship"}
     async with connect("planner") as client:
         done = await client.call_tool("shared_context", arguments, meta=META)

@@ -157,7 +157,7 @@ BOARD_CALLS = [
 
 @ERAS
 @pytest.mark.parametrize("arguments", BOARD_CALLS, ids=range(len(BOARD_CALLS)))
-async def test_a_board_call_is_answered_as_the_sdk_would(world: World, era: str, arguments: Json) -> None:
+async def test_a_board_call_gets_the_same_answer_as_from_the_sdk(world: World, era: str, arguments: Json) -> None:
     async with both(world) as (lane, sdk):
         key = world.planner.credential
         mine, theirs = [await served.call(key, era, {"session_id": "$", **arguments}) for served in (lane, sdk)]
@@ -185,7 +185,7 @@ OTHER_TOOLS = [
 @ERAS
 @pytest.mark.parametrize(("tool", "arguments"), OTHER_TOOLS, ids=range(len(OTHER_TOOLS)))
 @pytest.mark.parametrize("who", ["admin", "analysis"])
-async def test_any_tool_is_answered_as_the_sdk_would(
+async def test_any_tool_call_gets_the_same_answer_as_from_the_sdk(
     world: World, era: str, tool: str, arguments: Json, who: str
 ) -> None:
     async with both(world) as (lane, sdk):
@@ -204,7 +204,7 @@ async def test_any_tool_is_answered_as_the_sdk_would(
 
 @ERAS
 @pytest.mark.parametrize("given", [0, -1, 2**70, "", "seven", "é\u2028"])
-async def test_an_answer_carries_the_id_it_was_asked_under(world: World, era: str, given: int | str) -> None:
+async def test_a_response_has_the_id_of_its_request(world: World, era: str, given: int | str) -> None:
     async with both(world) as (lane, sdk):
         key = world.planner.credential
         for served in (lane, sdk):
@@ -328,7 +328,7 @@ ODD = [
 @pytest.mark.parametrize(
     ("era", "change"), [(era, change) for era, _, change in ODD], ids=[f"{e} {n}" for e, n, _ in ODD]
 )
-async def test_what_is_not_a_plain_call_is_the_sdk_s_to_answer(world: World, era: str, change: Change) -> None:
+async def test_other_messages_are_passed_to_the_sdk(world: World, era: str, change: Change) -> None:
     async with both(world) as (lane, sdk):
         key = world.planner.credential
         seen = []
@@ -346,7 +346,7 @@ async def in_the_name_of(served: Served, owner: str, caller: str, headers: Any =
     return served.seen(await served.post(caller, body, given | dict(headers)))
 
 
-async def test_a_connection_is_its_owner_s_and_nobody_else_s(world: World) -> None:
+async def test_a_connection_belongs_to_its_principal(world: World) -> None:
     async with both(world) as (lane, sdk):
         planner = world.planner.credential
         for thief in (world.analysis, world.admin, world.stranger):
@@ -387,7 +387,7 @@ async def test_a_connection_whose_handshake_failed_cannot_call(world: World) -> 
 
 
 @ERAS
-async def test_at_a_session_s_endpoint_no_other_session_exists(world: World, era: str) -> None:
+async def test_a_session_endpoint_reaches_no_other_session(world: World, era: str) -> None:
     async with both(world) as (lane, sdk):
         key = world.planner.credential
         for arguments in ({}, {"session_id": "$"}, {"session_id": "s1"}, {"session_id": 5}):
@@ -404,7 +404,7 @@ async def test_at_a_session_s_endpoint_no_other_session_exists(world: World, era
 
 
 @ERAS
-async def test_who_proves_nobody_and_pages_from_elsewhere_are_refused_as_ever(world: World, era: str) -> None:
+async def test_missing_credentials_and_foreign_origins_are_refused(world: World, era: str) -> None:
     async with both(world) as (lane, sdk):
         key = world.planner.credential
         for caller, extra, status in (
@@ -428,7 +428,7 @@ async def in_parts(body: bytes) -> AsyncIterator[bytes]:
 
 @ERAS
 @pytest.mark.parametrize("parts", [True, False], ids=["in parts", "announced"])
-async def test_a_body_may_come_in_parts_and_is_refused_when_too_large(world: World, era: str, parts: bool) -> None:  # noqa: FBT001
+async def test_a_chunked_body_is_read_and_refused_above_the_limit(world: World, era: str, parts: bool) -> None:  # noqa: FBT001
     async with both(world) as (lane, sdk):
         key = world.planner.credential
         limit = world.app.settings.max_body_bytes
@@ -462,7 +462,7 @@ async def test_the_rate_limit_and_the_limit_on_connections_hold(world: World, er
         assert (refused.status_code, refused.json()["code"]) == (429, "TOO_MANY_CONNECTIONS")
 
 
-async def test_a_call_holds_its_connection_open_and_starts_its_idle_time_anew(world: World) -> None:
+async def test_a_call_resets_the_idle_timeout_of_its_connection(world: World) -> None:
     async with serving(world.app, "s1", fast_path=True) as lane:
         key = world.planner.credential
         transport = lane.application.mcp._manager._server_instances[await lane.connection(key)]
@@ -482,7 +482,7 @@ async def test_a_call_holds_its_connection_open_and_starts_its_idle_time_anew(wo
         assert not lane.sdk
 
 
-async def test_a_connection_that_went_idle_is_left_to_the_sdk(world: World) -> None:
+async def test_an_idle_connection_is_passed_to_the_sdk(world: World) -> None:
     async with serving(world.app, "s1", fast_path=True) as lane:
         key = world.planner.credential
         transport = lane.application.mcp._manager._server_instances[await lane.connection(key)]
@@ -504,7 +504,7 @@ async def test_a_call_that_waits_can_be_cancelled(world: World) -> None:
         assert (await soon(waiting)).json()["error"]["message"] == "Request cancelled"
 
 
-async def test_few_envelopes_are_remembered_however_many_are_sent(world: World) -> None:
+async def test_the_envelope_cache_is_bounded(world: World) -> None:
     async with serving(world.app, "s1", fast_path=True) as lane:
         key = world.planner.credential
         body, headers = await lane.plain(key, MODERN, "shared_context", {"action": "list_keys", "session_id": "$"})
@@ -517,7 +517,7 @@ async def test_few_envelopes_are_remembered_however_many_are_sent(world: World) 
 
 
 @pytest.mark.parametrize("mode", ["legacy", MODERN])
-async def test_the_real_client_s_calls_take_the_fast_path(world: World, mode: str) -> None:
+async def test_calls_of_the_sdk_client_take_the_fast_path(world: World, mode: str) -> None:
     async with serving(world.app, "s1", fast_path=True) as lane:
         lane.http.headers["authorization"] = f"Bearer {world.planner.credential}"
         connected = streamable_http_client("http://127.0.0.1/mcp", http_client=lane.http)

@@ -36,7 +36,7 @@ async def test_two_hundred_clients_write_to_one_session_and_nothing_is_lost(team
 
 
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
-async def test_a_server_told_to_stop_finishes_calls_ends_streams_and_exits_cleanly(tmp_path: Path, era: str) -> None:
+async def test_sigterm_finishes_calls_ends_streams_and_exits_cleanly(tmp_path: Path, era: str) -> None:
     with team_process(tmp_path) as team:
         session = team.new_session()
         async with (
@@ -62,7 +62,7 @@ async def test_a_server_told_to_stop_finishes_calls_ends_streams_and_exits_clean
             team.ask("GET", "/health")
 
 
-async def test_what_was_only_counted_is_written_down_before_the_end(tmp_path: Path) -> None:
+async def test_buffered_read_counts_are_flushed_at_shutdown(tmp_path: Path) -> None:
     with team_process(tmp_path) as team:
         session = team.new_session()
         team.write(session, "goal")

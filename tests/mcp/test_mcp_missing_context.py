@@ -16,7 +16,7 @@ pytestmark = pytest.mark.req("AC-10")
 TOOL = "missing_context"
 
 
-async def test_a_question_lives_its_whole_life_over_mcp(connect: Connect, session: str) -> None:
+async def test_a_question_is_reported_requested_and_resolved_over_mcp(connect: Connect, session: str) -> None:
     async with connect("analysis", session) as client:
         schema = (await tools_of(client))[TOOL].input_schema
         assert schema["properties"]["action"]["enum"] == ["report", "list", "resolve", "request"]

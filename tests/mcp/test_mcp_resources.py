@@ -30,7 +30,7 @@ async def listed(client: Client) -> list[str]:
 
 
 @pytest.mark.req("MS-09")
-async def test_each_caller_is_shown_the_resources_it_can_name(web: Connect, session: str) -> None:
+async def test_listed_resources_are_those_the_caller_can_read(web: Connect, session: str) -> None:
     hidden = web.team.new_session(agent="admin", participants=["human:*"])
     async with web("planner") as client:
         planner = await listed(client)
@@ -45,7 +45,7 @@ async def test_each_caller_is_shown_the_resources_it_can_name(web: Connect, sess
     assert {"agent://admin/memory", "performance://metrics"} <= set(admin)
 
 
-async def test_templates_name_every_family_of_resources(web: Connect) -> None:
+async def test_templates_cover_every_kind_of_resource(web: Connect) -> None:
     async with web("analysis") as client:
         templates = (await client.list_resource_templates()).resource_templates
     assert [template.uri_template for template in templates] == [
@@ -69,7 +69,7 @@ async def test_a_board_an_entry_a_pattern_and_a_session_can_be_read(connect: Con
         assert (await content_of(client, f"session://{session}"))["session"]["purpose"] == "a test"
 
 
-async def test_what_cannot_be_read_is_refused_by_uri(web: Connect, session: str) -> None:
+async def test_an_unreadable_resource_is_refused_with_its_uri(web: Connect, session: str) -> None:
     foreign = web.team.new_session(agent="stranger")
     closed = web.team.new_session(agent="admin", participants=["human:*"])
     async with web("planner") as client:
@@ -89,7 +89,7 @@ async def test_what_cannot_be_read_is_refused_by_uri(web: Connect, session: str)
             assert refusal.value.error.data["hint"]
 
 
-async def test_to_a_connection_for_one_session_no_other_exists(connect: Connect, session: str) -> None:
+async def test_a_session_connection_reads_no_other_session(connect: Connect, session: str) -> None:
     other = connect.team.new_session()
     connect.team.write(other, "goal", "theirs")
     connect.team.write(session, "goal", "ours")
@@ -112,7 +112,7 @@ async def test_to_a_connection_for_one_session_no_other_exists(connect: Connect,
         assert await prompt_text(client, "board_guide", session_id=session) == await prompt_text(client, "board_guide")
 
 
-async def test_a_connection_for_one_session_is_offered_nothing_that_names_another(web: Connect, session: str) -> None:
+async def test_a_session_connection_lists_no_resource_of_another(web: Connect, session: str) -> None:
     async with web("planner", session) as client:
         templates = (await client.list_resource_templates()).resource_templates
         assert [template.uri_template for template in templates] == [
@@ -126,9 +126,7 @@ async def test_a_connection_for_one_session_is_offered_nothing_that_names_anothe
 
 
 @pytest.mark.req("MS-09")
-async def test_sub_agents_read_the_sessions_they_work_in_as_far_as_it_is_meant_for_them(
-    web: Connect, session: str
-) -> None:
+async def test_sub_agents_read_what_their_sessions_acl_allows(web: Connect, session: str) -> None:
     closed = web.team.new_session(agent="admin", participants=["human:*"])
     async with web("planner") as client:
         await call(client, "add_message", session_id=session, content="for all")
@@ -158,7 +156,7 @@ async def test_prompts_carry_the_board_s_guidance(connect: Connect) -> None:
 
 
 @pytest.mark.req("SC-10")
-async def test_a_prompt_speaks_of_the_session_s_own_conventions(web: Connect) -> None:
+async def test_a_prompt_contains_the_conventions_of_the_session(web: Connect) -> None:
     team = web.team
     groups = [{"title": "Patients", "keys": [{"key": "triage_state", "purpose": "how urgent it is"}]}]
     assert team.ask("PUT", "/v1/conventions/clinic", "admin", json={"groups": groups}).status_code == 200
@@ -169,7 +167,7 @@ async def test_a_prompt_speaks_of_the_session_s_own_conventions(web: Connect) ->
         assert "triage_state" in await prompt_text(client, "board_guide")
 
 
-async def test_a_prompt_that_is_not_there_is_refused(web: Connect) -> None:
+async def test_an_unknown_prompt_is_refused(web: Connect) -> None:
     async with web("planner") as client:
         with pytest.raises(MCPError) as refusal:
             await client.get_prompt("no_such_prompt")

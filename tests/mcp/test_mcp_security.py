@@ -47,7 +47,7 @@ def modern_call(arguments: Any, name: str = "shared_context") -> tuple[dict[str,
     return headers, {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": params}
 
 
-def test_a_connection_belongs_to_whoever_opened_it(team: Team, raw: httpx2.Client) -> None:
+def test_a_connection_belongs_to_the_principal_that_opened_it(team: Team, raw: httpx2.Client) -> None:
     connection = open_connection(raw, team.headers("planner"))
     assert raw.post("/mcp", json=PING, headers={**team.headers("planner"), **connection}).status_code == 200
     for thief in ("analysis", "admin", "stranger"):
@@ -58,7 +58,7 @@ def test_a_connection_belongs_to_whoever_opened_it(team: Team, raw: httpx2.Clien
     assert raw.post("/mcp", json=PING, headers={**team.headers("planner"), **connection}).status_code == 200
 
 
-def test_a_token_continues_what_its_agent_s_key_began(team: Team, raw: httpx2.Client) -> None:
+def test_a_token_continues_the_connection_of_its_agent_s_key(team: Team, raw: httpx2.Client) -> None:
     connection = open_connection(raw, team.headers("analysis"))
     body = {"agent_id": "analysis", "agent_type": "analysis", "api_key": team.keys["analysis"]}
     token = team.ask("POST", "/v1/tokens", None, json=body).json()["token"]
@@ -66,7 +66,7 @@ def test_a_token_continues_what_its_agent_s_key_began(team: Team, raw: httpx2.Cl
     assert raw.post("/mcp", json=PING, headers=headers).status_code == 200
 
 
-def test_a_revoked_key_cannot_go_on(team: Team, raw: httpx2.Client, session: str) -> None:
+def test_a_revoked_key_is_refused_on_an_open_connection(team: Team, raw: httpx2.Client, session: str) -> None:
     leaver = team.new_agent()
     connection = {**team.headers(leaver), **open_connection(raw, team.headers(leaver))}
     team.revoke(leaver)
@@ -90,7 +90,7 @@ def test_without_a_valid_credential_nothing_is_answered(raw: httpx2.Client, path
 
 
 @pytest.mark.parametrize("header", [{"Host": "evil.example"}, {"Origin": "https://evil.example"}])
-def test_pages_and_names_that_are_not_ours_are_refused(team: Team, raw: httpx2.Client, header: dict[str, str]) -> None:
+def test_foreign_origins_and_hosts_are_refused(team: Team, raw: httpx2.Client, header: dict[str, str]) -> None:
     answer = raw.post("/mcp", json=INITIALIZE, headers={**team.headers("planner"), **header})
     assert (answer.status_code, answer.json()["code"]) == (403, "HOST_NOT_ALLOWED")
 
@@ -160,7 +160,7 @@ def test_arguments_of_the_wrong_kind_are_answered_with_the_error_body(
         b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]',
     ],
 )
-def test_what_is_no_message_is_refused_and_the_server_stays_up(team: Team, raw: httpx2.Client, body: bytes) -> None:
+def test_malformed_messages_are_refused_and_the_server_stays_up(team: Team, raw: httpx2.Client, body: bytes) -> None:
     planner = team.headers("planner")
     modern = {"mcp-protocol-version": MODERN, "mcp-method": "ping"}
     for headers in ({**planner, **open_connection(raw, planner)}, {**planner, **modern}):
@@ -170,7 +170,7 @@ def test_what_is_no_message_is_refused_and_the_server_stays_up(team: Team, raw: 
 
 
 @pytest.mark.parametrize("value", [r"\ud800", r"\udfff tail", r"head \ud83d", r"\ude00\ud83d"])
-def test_half_a_character_never_reaches_the_board(team: Team, raw: httpx2.Client, session: str, value: str) -> None:
+def test_lone_surrogates_are_refused(team: Team, raw: httpx2.Client, session: str, value: str) -> None:
     headers, call = modern_call({"session_id": session, "action": "write", "key": "half", "value": "VALUE"})
     body = json.dumps(call).replace("VALUE", value).encode()
     answer = raw.post("/mcp", content=body, headers={**team.headers("planner"), **headers})
@@ -179,7 +179,7 @@ def test_half_a_character_never_reaches_the_board(team: Team, raw: httpx2.Client
     assert team.ask("GET", f"/v1/sessions/{session}/context/half").json()["code"] == "KEY_NOT_FOUND"
 
 
-async def test_any_text_there_is_comes_back_as_it_was(team: Team, session: str, era: str) -> None:
+async def test_any_valid_text_round_trips(team: Team, session: str, era: str) -> None:
     strange = "\x01\x07\x1b[31m\u202e\u2028\ufeff😀 e\u0301\x7f ﷽ ￿"
     async with over_http(team, "planner", era) as client:
         await client.call_tool(

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 from mcp.shared.exceptions import MCPError
 
+from support.forked_python import server_process
 from support.team import LEGACY, MODERN, Board, Team, Told, call, over_http, over_stdio, soon
 from weft import Weft
 from weft.app.authentication import Local
 from weft.app.dispatch import CallContext
 from weft.capabilities.events.model import EventPage
 from weft.kernel.errors import SystemUnavailable
-from weft.testing.server import server_process
 from weft.transports.mcp.caller import McpCaller
 from weft.transports.mcp.subscriptions import Watcher
 from weft.transports.resources import parse_uri
@@ -41,7 +41,7 @@ def unreadable(team: Team) -> list[str]:
     return [f"board://{foreign}/goal", f"board://{closed}/goal", "board://nowhere/goal", "board:///x", "file:///etc"]
 
 
-async def test_a_handshake_client_is_told_of_keys_patterns_and_boards(team: Team, session: str) -> None:
+async def test_a_stateful_client_is_notified_of_keys_patterns_and_boards(team: Team, session: str) -> None:
     told = Told()
     async with over_http(team, "analysis", LEGACY, message_handler=told) as client:
         uris = [f"board://{session}/goal", f"board://{session}/go*", f"board://{session}"]
@@ -52,7 +52,7 @@ async def test_a_handshake_client_is_told_of_keys_patterns_and_boards(team: Team
     assert set(told.uris) == set(uris)
 
 
-async def test_a_stateless_client_is_told_of_keys_patterns_and_boards(team: Team, session: str) -> None:
+async def test_a_stateless_client_is_notified_of_keys_patterns_and_boards(team: Team, session: str) -> None:
     uris = [f"board://{session}/goal", f"board://{session}/go*", f"board://{session}"]
     async with (
         over_http(team, "analysis", MODERN) as client,
@@ -63,7 +63,7 @@ async def test_a_stateless_client_is_told_of_keys_patterns_and_boards(team: Team
         assert {(await soon(anext(subscription))).uri for _ in uris} == set(uris)
 
 
-async def test_nobody_is_told_of_keys_they_did_not_ask_for(team: Team, session: str) -> None:
+async def test_subscribers_are_notified_of_their_keys_only(team: Team, session: str) -> None:
     async with (
         over_http(team, "analysis", MODERN) as client,
         client.listen(resource_subscriptions=[f"board://{session}/goal", f"board://{session}/end"]) as subscription,
@@ -73,7 +73,7 @@ async def test_nobody_is_told_of_keys_they_did_not_ask_for(team: Team, session: 
         assert (await soon(anext(subscription))).uri == f"board://{session}/end"
 
 
-async def test_nobody_is_told_of_keys_they_may_not_read(team: Team, session: str) -> None:
+async def test_subscribers_are_not_notified_of_keys_they_cannot_read(team: Team, session: str) -> None:
     body = {"value": "secret", "readable_by": ["orchestrator"]}
     async with (
         over_http(team, "analysis", MODERN) as client,
@@ -87,7 +87,7 @@ async def test_nobody_is_told_of_keys_they_may_not_read(team: Team, session: str
         assert (await soon(anext(subscription))).uri == f"board://{session}/end"
 
 
-async def test_subscribing_many_times_at_once_is_subscribing_once(tmp_path: Path) -> None:
+async def test_subscribing_is_idempotent(tmp_path: Path) -> None:
     async with Weft.open(tmp_path) as weft:
         session = (await weft.session.create("a test")).session_id
         caller = McpCaller(CallContext(Local("default", "admin")))
@@ -105,7 +105,7 @@ async def test_subscribing_many_times_at_once_is_subscribing_once(tmp_path: Path
         assert asyncio.all_tasks() <= before | {asyncio.current_task()}
 
 
-async def test_unsubscribing_ends_it(team: Team, session: str) -> None:
+async def test_unsubscribing_stops_notifications(team: Team, session: str) -> None:
     told = Told()
     async with over_http(team, "planner", LEGACY, message_handler=told) as client:
         left, kept = f"board://{session}/left", f"board://{session}/kept"
@@ -120,7 +120,7 @@ async def test_unsubscribing_ends_it(team: Team, session: str) -> None:
         await client.unsubscribe_resource("board://never/subscribed")
 
 
-async def test_every_uri_is_authorised_on_its_own(team: Team, unreadable: list[str]) -> None:
+async def test_every_uri_is_authorised_separately(team: Team, unreadable: list[str]) -> None:
     async with over_http(team, "planner", LEGACY) as client:
         for uri in unreadable:
             with pytest.raises(MCPError) as refusal:
@@ -134,7 +134,7 @@ async def test_every_uri_is_authorised_on_its_own(team: Team, unreadable: list[s
             assert refusal.value.error.data["code"] in {"SESSION_NOT_FOUND", "RESOURCE_NOT_FOUND"}
 
 
-async def test_a_connection_for_one_session_cannot_watch_another(web: Connect, session: str) -> None:
+async def test_a_session_connection_cannot_subscribe_to_another(web: Connect, session: str) -> None:
     other = web.team.new_session()
     theirs, ours = f"board://{other}/goal", f"board://{session}/goal"
     async with web("planner", session) as client:
@@ -153,7 +153,7 @@ async def _watch(client: Client, era: str, uri: str) -> None:
             assert subscription.honored.resource_subscriptions == [uri]
 
 
-async def test_of_a_mixed_list_what_is_permitted_is_honoured(team: Team, session: str, unreadable: list[str]) -> None:
+async def test_permitted_uris_of_a_mixed_list_are_subscribed(team: Team, session: str, unreadable: list[str]) -> None:
     allowed = f"board://{session}/goal"
     wanted = [*unreadable[:3], allowed, *unreadable[3:]]
     async with (
@@ -191,7 +191,7 @@ async def test_a_revoked_key_ends_the_stream(team: Team, session: str) -> None:
         assert await soon(_uris(subscription)) == []
 
 
-async def test_a_revoked_key_is_told_nothing_more(team: Team, session: str) -> None:
+async def test_a_revoked_key_gets_no_notifications(team: Team, session: str) -> None:
     leaver = team.new_agent(parent_id="planner")
     told, witness = Told(), Told()
     uri = f"board://{session}/goal"
@@ -223,7 +223,7 @@ async def test_a_deleted_session_ends_the_stream(team: Team) -> None:
         assert set(await soon(_uris(subscription))) <= {f"board://{session}"}
 
 
-async def test_stdio_clients_on_one_folder_see_and_are_told_of_each_other_s_writes(tmp_path: Path, era: str) -> None:
+async def test_stdio_clients_on_one_folder_are_notified_of_each_other_s_writes(tmp_path: Path, era: str) -> None:
     told = Told()
     async with over_stdio(tmp_path, "admin", era, message_handler=told) as first:
         session = (await call(first, "create_session", purpose="two processes")).structured_content["session_id"]
@@ -241,7 +241,7 @@ async def test_stdio_clients_on_one_folder_see_and_are_told_of_each_other_s_writ
         assert (await Board(first, session)("read", key="goal"))["value"] == "ship"
 
 
-async def test_watching_too_much_at_once_is_refused(team: Team, session: str) -> None:
+async def test_too_many_subscriptions_are_refused(team: Team, session: str) -> None:
     uris = [f"board://{session}/k{n}" for n in range(257)]
     async with over_http(team, "planner", MODERN) as client:
         with pytest.raises(MCPError, match="At most 256"):
@@ -249,7 +249,7 @@ async def test_watching_too_much_at_once_is_refused(team: Team, session: str) ->
                 pass
 
 
-async def test_a_watch_outlives_storage_that_is_away_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_subscription_survives_a_storage_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.transports.mcp.subscriptions._RETRY_SECONDS", 0)
     watcher = Watcher(_Flaky())
     await watcher.watch(parse_uri("board://s1/goal"), McpCaller(CallContext("a key")))
@@ -280,7 +280,7 @@ class _Flaky:
         yield EventPage(["an event"], 8)
 
 
-async def test_only_what_is_told_of_is_promised(team: Team, era: str) -> None:
+async def test_advertised_capabilities_match_the_notifications_sent(team: Team, era: str) -> None:
     async with over_http(team, "planner", "auto" if era == MODERN else era) as client:
         offered = client.server_capabilities
     assert offered.resources.subscribe is True

@@ -41,7 +41,7 @@ def actions_of(tool: Any) -> list[str]:
 
 
 @pytest.mark.req("SC-01")
-async def test_each_caller_is_shown_the_tools_it_may_call(connect: Connect) -> None:
+async def test_listed_tools_are_those_the_caller_may_call(connect: Connect) -> None:
     async with connect("planner") as client:
         planner = await tools_of(client)
     async with connect("analysis") as client:
@@ -72,7 +72,7 @@ async def test_every_tool_describes_itself(web: Connect) -> None:
 
 
 @pytest.mark.req("SC-01")
-async def test_what_a_caller_is_not_shown_is_refused_when_called(connect: Connect, session: str) -> None:
+async def test_unlisted_tools_are_refused(connect: Connect, session: str) -> None:
     async with connect("analysis") as client:
         for tool, arguments in {
             "create_session": {"purpose": "mine"},
@@ -121,7 +121,7 @@ async def test_the_four_actions_answer_in_the_specified_shapes(connect: Connect,
         assert (await board("list_keys"))["keys"] == []
 
 
-async def test_structured_and_text_content_say_the_same(web: Connect, session: str) -> None:
+async def test_structured_and_text_content_are_equal(web: Connect, session: str) -> None:
     async with web("planner") as client:
         result = await call(client, "shared_context", action="list_keys", session_id=session)
     assert result.content[0].text.startswith('{"keys":[]')
@@ -160,7 +160,7 @@ async def test_refusals_are_tool_errors_with_the_error_body(web: Connect, sessio
 
 
 @pytest.mark.req("SC-05")
-async def test_a_full_board_says_so(web: Connect) -> None:
+async def test_writing_to_a_full_board_is_refused(web: Connect) -> None:
     session = web.team.new_session(max_total_tokens=2, max_value_tokens=2)
     async with web("planner") as client:
         board = Board(client, session)
@@ -202,13 +202,13 @@ async def test_a_connection_for_one_session_does_not_reach_into_another(web: Con
         assert made.structured_content["session_id"] not in {session, other}
 
 
-async def test_a_connection_for_a_session_that_is_not_there_finds_nothing(web: Connect) -> None:
+async def test_a_connection_for_an_unknown_session_finds_nothing(web: Connect) -> None:
     async with web("analysis", "nowhere") as client:
         assert (await Board(client, None).refused("list_keys"))["code"] == "SESSION_NOT_FOUND"
 
 
 @pytest.mark.req("CE-F23")
-async def test_inside_a_session_its_board_needs_no_other_name_in_history(connect: Connect, session: str) -> None:
+async def test_a_session_connection_needs_no_context_id_for_its_board(connect: Connect, session: str) -> None:
     async with connect("planner", session) as client:
         board = Board(client, None)
         await board("write", key="goal", value="ship")
@@ -243,7 +243,7 @@ async def test_a_connection_for_one_session_sees_no_history_of_another(web: Conn
             assert (body["code"], body["context"]["resource_id"]) == ("SESSION_NOT_FOUND", other)
 
 
-async def test_the_instructions_name_the_tools_that_matter_and_only_those_there_are(web: Connect) -> None:
+async def test_the_instructions_name_existing_tools_only(web: Connect) -> None:
     async with web("admin") as client:
         tools = await tools_of(client)
         named = {"shared_context", "push_context", "pull_context", "context_history", "set_memory", "add_message"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,13 +15,15 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
+from support import forked_python
 from weft.app.app import App
 from weft.settings import Settings
-from weft.testing.server import ServerProcess, server_process
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
+
+    from weft.testing.server import ServerProcess
 
 LEGACY, MODERN = "legacy", "2026-07-28"
 PATIENCE_SECONDS = 20
@@ -82,7 +83,7 @@ class Team:
 
 @contextlib.contextmanager
 def team_process(data: Path, **settings: str) -> Iterator[Team]:
-    with server_process(data, **{"rate_limits": "off", **settings}) as server:
+    with forked_python.server_process(data, **{"rate_limits": "off", **settings}) as server:
         team = Team(server, data, {"admin": server.admin_key})
         team.new_agent(agent_id="planner", agent_type="planning", clearance=3)
         team.new_agent(agent_id="analysis", parent_id="planner")
@@ -124,7 +125,7 @@ async def over_http(
 @contextlib.asynccontextmanager
 async def over_stdio(data: Path, agent: str, era: str, *, session: str = "", **options: Any) -> AsyncIterator[Client]:
     environment = {"WEFT_DATA_DIR": str(data), "WEFT_RATE_LIMITS": "off"}
-    server = StdioServerParameters(command=sys.executable, args=["-c", _STDIO, agent, session], env=environment)
+    server = StdioServerParameters(command=forked_python.python(), args=["-c", _STDIO, agent, session], env=environment)
     async with Client(server, mode=era, **options) as client:
         yield client
 

@@ -18,14 +18,14 @@ def cache(clock: FrozenClock) -> Cache[str]:
     return Cache("answers", 1, max_weight=10, ttl_seconds=60, clock=clock)
 
 
-def test_what_was_put_is_found(cache: Cache[str]) -> None:
+def test_a_stored_value_is_found(cache: Cache[str]) -> None:
     cache.put(("s1", 4), "answer", 3)
     assert cache.get(("s1", 4)) == "answer"
     assert cache.get(("s1", 5)) is None
     assert cache.counts() == CacheCounts(size=1, hits=1, misses=1, evictions=0)
 
 
-def test_a_value_lives_until_its_time_is_up(cache: Cache[str], clock: FrozenClock) -> None:
+def test_a_value_expires_after_its_ttl(cache: Cache[str], clock: FrozenClock) -> None:
     cache.put("key", "answer", 3)
     clock.advance(seconds=59)
     assert cache.get("key") == "answer"
@@ -34,7 +34,7 @@ def test_a_value_lives_until_its_time_is_up(cache: Cache[str], clock: FrozenCloc
     assert cache.counts() == CacheCounts(size=0, hits=1, misses=1, evictions=0)
 
 
-def test_reading_a_value_does_not_lengthen_its_life(cache: Cache[str], clock: FrozenClock) -> None:
+def test_reading_a_value_does_not_extend_its_ttl(cache: Cache[str], clock: FrozenClock) -> None:
     cache.put("key", "answer", 3)
     clock.advance(seconds=40)
     cache.get("key")
@@ -42,7 +42,7 @@ def test_reading_a_value_does_not_lengthen_its_life(cache: Cache[str], clock: Fr
     assert cache.get("key") is None
 
 
-def test_the_least_recently_used_makes_room(cache: Cache[str]) -> None:
+def test_the_least_recently_used_value_is_evicted(cache: Cache[str]) -> None:
     for key in ("a", "b", "c"):
         cache.put(key, key, 3)
     cache.get("a")
@@ -51,7 +51,7 @@ def test_the_least_recently_used_makes_room(cache: Cache[str]) -> None:
     assert cache.counts().evictions == 1
 
 
-def test_a_heavy_value_takes_the_place_of_several(cache: Cache[str]) -> None:
+def test_a_heavy_value_evicts_several(cache: Cache[str]) -> None:
     for key in ("a", "b", "c"):
         cache.put(key, key, 3)
     cache.put("d", "d", 7)
@@ -59,7 +59,7 @@ def test_a_heavy_value_takes_the_place_of_several(cache: Cache[str]) -> None:
     assert cache.counts().evictions == 2
 
 
-def test_a_value_heavier_than_the_cache_is_not_kept_and_drops_its_forerunner(cache: Cache[str]) -> None:
+def test_a_value_heavier_than_the_cache_is_not_stored_and_evicts_its_predecessor(cache: Cache[str]) -> None:
     cache.put("a", "old", 3)
     cache.put("b", "b", 3)
     cache.put("a", "new", 11)
@@ -73,7 +73,7 @@ def test_putting_a_key_again_replaces_its_value_and_weight(cache: Cache[str]) ->
     assert cache.counts() == CacheCounts(size=1, hits=1, misses=0, evictions=0)
 
 
-def test_figures_add_up_over_all_caches(clock: FrozenClock) -> None:
+def test_metrics_sum_over_all_caches(clock: FrozenClock) -> None:
     figures = CacheRegistry()
     first = figures.register(Cache[int]("pages", 1, 2, 60, clock))
     second = figures.register(Cache[int]("indexes", 2, 10, 60, clock))

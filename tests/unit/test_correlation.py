@@ -26,18 +26,18 @@ pytestmark = pytest.mark.req("AC-12")
 NAMES = [name for name in Correlation.__struct_fields__ if not name.startswith(("trace_", "span_", "mcp_", "jsonrpc_"))]
 
 
-def test_headers_tell_the_trace_and_our_own_members_of_the_baggage_only() -> None:
+def test_headers_give_the_trace_and_weft_baggage_members_only() -> None:
     assert with_ids(NO_CORRELATION, ids_from_headers(TRACEPARENT, BAGGAGE)) == DURING
 
 
-def test_metadata_tells_the_same() -> None:
+def test_mcp_metadata_gives_the_same_ids() -> None:
     assert with_ids(NO_CORRELATION, ids_from_meta(META)) == DURING
     assert with_ids(NO_CORRELATION, ids_from_meta({"traceparent": TRACEPARENT, "baggage": BAGGAGE})) == DURING
     assert ids_from_meta({"baggage": BAGGAGE, "weft/turn_id": "nearer"})["turn_id"] == "nearer"
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_id_can_be_told_in_both_ways(name: str) -> None:
+def test_every_id_can_be_sent_both_ways(name: str) -> None:
     assert ids_from_headers(None, f"weft.{name}=x") == {name: "x"}
     assert ids_from_meta({f"weft/{name}": "x"}) == {name: "x"}
 
@@ -60,11 +60,11 @@ def test_every_id_can_be_told_in_both_ways(name: str) -> None:
         "0" * 100_000,
     ],
 )
-def test_what_is_no_trace_is_left_out(text: str) -> None:
+def test_an_invalid_traceparent_is_ignored(text: str) -> None:
     assert ids_from_headers(text, None) == {}
 
 
-def test_a_version_to_come_may_say_more() -> None:
+def test_a_future_traceparent_version_may_have_more_fields() -> None:
     assert ids_from_headers(f"cc-{TRACE}-{SPAN}-01-what-the-future-is-like", None) == {
         "trace_id": TRACE,
         "span_id": SPAN,
@@ -96,27 +96,27 @@ def test_a_version_to_come_may_say_more() -> None:
         "weft.turn_id=x," + "a" * 40_000,
     ],
 )
-def test_what_is_no_id_is_left_out(baggage: str) -> None:
+def test_invalid_ids_are_ignored(baggage: str) -> None:
     assert ids_from_headers(None, baggage) == {}
 
 
-def test_one_bad_member_does_not_spoil_the_others() -> None:
+def test_one_invalid_baggage_member_does_not_affect_the_others() -> None:
     assert ids_from_headers("nonsense", "weft.turn_id=a%00,é=ü,weft.task_id=t") == {"task_id": "t"}
 
 
 @pytest.mark.parametrize("value", [None, 5, ["x"], {"x": 1}, True, "", "a b", "\ud800", "x" * 201])
-def test_metadata_that_is_no_id_is_left_out(value: object) -> None:
+def test_invalid_ids_in_metadata_are_ignored(value: object) -> None:
     assert ids_from_meta({"weft/turn_id": value, "traceparent": value, "baggage": value, "other": "x"}) == {}
 
 
 @given(st.text(), st.text())
-def test_no_text_at_all_does_harm(traceparent: str, baggage: str) -> None:
+def test_any_header_text_is_parsed_without_an_error(traceparent: str, baggage: str) -> None:
     for ids in (ids_from_headers(traceparent, baggage), ids_from_headers(traceparent, f"weft.turn_id={baggage}")):
         assert all(is_native_id(value) for value in ids.values())
 
 
 @given(st.text())
-def test_an_id_is_what_events_take_for_one(text: str) -> None:
+def test_ids_match_the_pattern_of_events(text: str) -> None:
     try:
         msgspec.convert(text, NativeId)
     except msgspec.ValidationError:
@@ -129,25 +129,25 @@ _ID = st.text(min_size=1, max_size=200).filter(is_native_id)
 
 
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(NAMES, _ID)))
-def test_what_a_client_sends_is_what_a_server_reads(ids: dict[str, str]) -> None:
+def test_client_headers_round_trip_to_the_server(ids: dict[str, str]) -> None:
     correlation = make_correlation({**ids, "traceparent": TRACEPARENT})
     headers = trace_headers(correlation)
     assert all(value.isascii() and value.isprintable() for value in headers.values())
     assert with_ids(NO_CORRELATION, ids_from_headers(headers["traceparent"], headers.get("baggage"))) == correlation
 
 
-def test_all_the_ids_there_are_fit_into_what_is_read() -> None:
+def test_all_ids_together_fit_the_header_limit() -> None:
     correlation = make_correlation(dict.fromkeys(NAMES, "😀" * 200))
     assert with_ids(NO_CORRELATION, ids_from_headers(None, trace_headers(correlation)["baggage"])) == correlation
 
 
-def test_nothing_is_sent_when_there_is_nothing_to_say() -> None:
+def test_no_ids_send_no_headers() -> None:
     assert trace_headers(NO_CORRELATION) == {}
     assert make_correlation({}) is NO_CORRELATION
     assert make_correlation({"turn_id": None}, make_correlation({"turn_id": TURN})) is NO_CORRELATION
 
 
-def test_ids_are_added_to_those_there_are() -> None:
+def test_ids_are_merged_with_existing_ones() -> None:
     before = make_correlation({"task_id": TASK, "traceparent": TRACEPARENT})
     assert make_correlation({"turn_id": TURN}, before) == Correlation(
         turn_id=TURN, task_id=TASK, trace_id=TRACE, span_id=SPAN
@@ -156,19 +156,19 @@ def test_ids_are_added_to_those_there_are() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "a b", "x" * 201, "\x00", "\ud800", 7])
-def test_whoever_says_it_is_told_that_something_is_no_id(value: object) -> None:
+def test_an_explicit_invalid_id_is_refused(value: object) -> None:
     with pytest.raises(InvalidInput, match="turn_id"):
         make_correlation({"turn_id": value})
     with pytest.raises(InvalidInput, match="traceparent"):
         make_correlation({"traceparent": value})
 
 
-def test_a_call_is_part_of_nothing_that_has_no_name() -> None:
+def test_empty_ids_are_ignored() -> None:
     with pytest.raises(TypeError, match="mcp_session_id"):
         make_correlation({"mcp_session_id": "x"})
 
 
-def test_a_trace_that_nobody_keeps_is_known_by_its_flags() -> None:
+def test_the_sampled_flag_is_read_from_the_traceparent() -> None:
     assert is_sampled(TRACEPARENT)
     assert not is_sampled(f"00-{TRACE}-{SPAN}-00")
     assert is_sampled(f"00-{TRACE}-{SPAN}-03")

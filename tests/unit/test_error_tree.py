@@ -47,7 +47,7 @@ def test_codes_are_unique() -> None:
 
 @pytest.mark.req("MS-10")
 @pytest.mark.parametrize("error", LEAVES, ids=lambda error: error.__name__)
-def test_each_error_says_what_happened_and_what_to_do(error: type[WeftError]) -> None:
+def test_each_error_has_a_message_and_a_hint(error: type[WeftError]) -> None:
     raised = error()
     assert raised.message.endswith(".")
     assert raised.hint.endswith(".")
@@ -57,12 +57,12 @@ def test_each_error_says_what_happened_and_what_to_do(error: type[WeftError]) ->
 
 @pytest.mark.req("MS-10")
 @pytest.mark.parametrize("error", LEAVES, ids=lambda error: error.__name__)
-def test_each_error_points_only_to_tools_there_are(error: type[WeftError]) -> None:
+def test_each_error_refers_to_existing_tools(error: type[WeftError]) -> None:
     assert set(error.related) <= set(all_operations().tools())
 
 
 @pytest.mark.req("MS-10")
-def test_the_body_has_the_one_shape_every_face_reports() -> None:
+def test_the_error_body_has_one_shape() -> None:
     body = next(error for error in LEAVES if error.code == "KEY_NOT_FOUND")("No such key.", resource_id="goal")
     assert msgspec.json.decode(msgspec.json.encode(body.body("2026-02-20T14:30:00Z"))) == {
         "success": False,
@@ -78,7 +78,7 @@ def test_the_body_has_the_one_shape_every_face_reports() -> None:
 
 
 @pytest.mark.req("MS-13")
-def test_what_is_forbidden_is_a_denial_and_any_other_refusal_can_be() -> None:
+def test_forbidden_errors_are_denials() -> None:
     assert {error for error in LEAVES if error().denial} == {error for error in LEAVES if issubclass(error, Forbidden)}
     hidden, missing = NotFound(), NotFound()
     hidden.denial = True

@@ -23,18 +23,18 @@ def _command(operation: Operation) -> str:
     return f"weft {operation.group} {operation.verb}"
 
 
-def test_agents_are_told_tools_and_actions() -> None:
+def test_hints_for_agents_name_tools_and_actions() -> None:
     hint = "List them with `session.list`, then call `board.list_keys`."
     expected = "List them with list_sessions, then call shared_context (action list_keys)."
     assert render_hint(hint, REGISTRY, tool_reference) == expected
 
 
-def test_another_interface_names_them_in_its_own_way() -> None:
+def test_each_interface_renders_operation_names() -> None:
     assert render_hint("Use `session.list`.", REGISTRY, _command) == "Use weft session list."
 
 
 @pytest.mark.parametrize("hint", ["Use `this.thing` or `if_version`.", "Nothing to name."])
-def test_what_names_no_operation_stays(hint: str) -> None:
+def test_text_without_operation_names_is_unchanged(hint: str) -> None:
     assert render_hint(hint, REGISTRY, tool_reference) == hint
 
 

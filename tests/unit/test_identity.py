@@ -24,7 +24,7 @@ def actor(
         (actor("dana", "dana", PrincipalKind.HUMAN, below_agent=True), "human:dana"),
     ],
 )
-def test_a_caller_is_named_by_its_place_in_the_tree(who: Actor, name: str) -> None:
+def test_a_principal_is_named_by_its_path_in_the_agent_tree(who: Actor, name: str) -> None:
     assert who.participant == name
 
 
@@ -45,7 +45,7 @@ def test_a_caller_is_named_by_its_place_in_the_tree(who: Actor, name: str) -> No
         ([], False),
     ],
 )
-def test_a_pattern_means_whoever_it_matches_in_full(patterns: list[str], meant: bool) -> None:  # noqa: FBT001
+def test_a_pattern_must_match_a_principal_in_full(patterns: list[str], meant: bool) -> None:  # noqa: FBT001
     assert actor("2", "review", below_agent=True).matches(patterns) is meant
 
 

@@ -16,7 +16,7 @@ KEYS = st.text("AZaz09_-", min_size=1, max_size=4)
 
 
 @given(keys=st.sets(KEYS), prefix=st.text("AZaz09_-", max_size=2), after=KEYS | st.just(""))
-def test_a_range_holds_the_keys_with_a_prefix_behind_another(keys: set[str], prefix: str, after: str) -> None:
+def test_a_range_holds_keys_with_a_prefix_after_a_cursor(keys: set[str], prefix: str, after: str) -> None:
     among = KeyRange.of(prefix, after)
     assert {key for key in keys if among.first <= key < among.end} == {
         key for key in keys if key.startswith(prefix) and key > after
@@ -24,21 +24,21 @@ def test_a_range_holds_the_keys_with_a_prefix_behind_another(keys: set[str], pre
 
 
 @pytest.mark.parametrize("scope", [MemoryScope("planner", None), MemoryScope("a-b_c", "session_1")])
-def test_a_line_leads_back_to_the_memory_whose_history_it_keeps(scope: MemoryScope) -> None:
+def test_a_line_id_maps_back_to_its_memory(scope: MemoryScope) -> None:
     assert scope_of(scope.line_id) == scope
 
 
-def test_other_lines_are_no_memories() -> None:
+def test_other_line_ids_are_not_memories() -> None:
     assert scope_of("board:s1") is None
 
 
-def test_an_entry_weighs_its_key_its_value_and_its_metadata_in_bytes() -> None:
+def test_the_size_of_an_entry_counts_key_value_and_metadata() -> None:
     entry = MemoryEntry(None, "key", 1, 1, b"", 10, None, 0, 0, None)
     assert entry.weight == 13
     assert MemoryEntry(None, "key", 1, 1, b"", 10, '{"m":"é"}', 0, 0, None).weight == 23
 
 
-def test_an_entry_is_gone_at_the_very_moment_it_expires() -> None:
+def test_an_entry_expires_exactly_at_its_expiry_time() -> None:
     entry = MemoryEntry(None, "key", 1, 1, b"", 10, None, 0, 0, 5)
     assert (entry.is_live(4), entry.is_live(5)) == (True, False)
 
@@ -51,7 +51,7 @@ def deep(levels: int, wrap: Any) -> Any:
 
 
 @pytest.mark.parametrize("wrap", [list, dict])
-def test_json_may_be_nested_so_deep_and_no_deeper(wrap: Any) -> None:
+def test_json_nesting_has_a_limit(wrap: Any) -> None:
     assert encode_json_field("value", deep(32, wrap))
     for levels in (33, 5_000):
         with pytest.raises(InvalidInput, match="levels"):
@@ -61,7 +61,7 @@ def test_json_may_be_nested_so_deep_and_no_deeper(wrap: Any) -> None:
 @pytest.mark.parametrize(
     "value", [float("nan"), [float("inf")], {"a": float("-inf")}, {1: 1}, [{None: 1}], b"", {1}, object(), "\ud800"]
 )
-def test_what_json_has_no_words_for_is_refused(value: Any) -> None:
+def test_values_without_a_json_form_are_refused(value: Any) -> None:
     with pytest.raises(InvalidInput) as caught:
         encode_json_field("value", value)
     assert caught.value.context == {"field": "value"}

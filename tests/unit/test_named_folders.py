@@ -57,7 +57,7 @@ async def listed(folders: AllowedFolders, source: Source) -> list[str]:
     return [file.path for file in await folders.files("tenant", source)]
 
 
-async def test_files_are_found_down_to_a_depth_that_nobody_needs(folders: AllowedFolders, folder: Path) -> None:
+async def test_files_are_found_down_to_the_depth_limit(folders: AllowedFolders, folder: Path) -> None:
     write(deepened(folder, 64) / "deep.md")
     assert await listed(folders, source(folder)) == ["d/" * 64 + "deep.md"]
     deepened(folder, 65).mkdir()
@@ -65,7 +65,7 @@ async def test_files_are_found_down_to_a_depth_that_nobody_needs(folders: Allowe
         await folders.files("tenant", source(folder))
 
 
-async def test_few_descriptors_do_for_many_levels(folders: AllowedFolders, folder: Path) -> None:
+async def test_deep_folders_need_few_file_descriptors(folders: AllowedFolders, folder: Path) -> None:
     write(deepened(folder, 60) / "deep.md")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest_free = os.dup(0)
@@ -77,7 +77,7 @@ async def test_few_descriptors_do_for_many_levels(folders: AllowedFolders, folde
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_files_that_nobody_wants_are_counted_too(
+async def test_excluded_files_count_towards_the_limit(
     folders: AllowedFolders, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("weft.providers.local_folders.MAX_FOLDER_ENTRIES", 10)
@@ -89,7 +89,7 @@ async def test_files_that_nobody_wants_are_counted_too(
         await folders.files("tenant", source(folder, include=("*.md",)))
 
 
-async def test_what_is_left_out_as_a_whole_is_not_looked_into(
+async def test_excluded_folders_are_not_read(
     folders: AllowedFolders, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("weft.providers.local_folders.MAX_FOLDER_ENTRIES", 10)
@@ -100,7 +100,7 @@ async def test_what_is_left_out_as_a_whole_is_not_looked_into(
 
 
 @pytest.mark.parametrize("swapped", ["docs", "docs/inner"])
-async def test_a_folder_that_becomes_a_link_at_the_wrong_moment_is_not_followed(
+async def test_a_folder_replaced_by_a_symlink_is_not_followed(
     tmp_path: Path, folders: AllowedFolders, folder: Path, swapped: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "secret" / "inner" / "passwords.md", "secret")
@@ -124,7 +124,7 @@ async def test_a_folder_that_becomes_a_link_at_the_wrong_moment_is_not_followed(
         await folders.read("tenant", victim, "passwords.md", 100)
 
 
-async def test_a_folder_that_was_moved_away_is_told_from_one_that_is_not_allowed(
+async def test_a_missing_folder_and_a_forbidden_one_have_different_errors(
     tmp_path: Path, folders: AllowedFolders, folder: Path
 ) -> None:
     folder.rename(folder.with_name("elsewhere"))  # noqa: ASYNC240 - a moment
@@ -136,7 +136,7 @@ async def test_a_folder_that_was_moved_away_is_told_from_one_that_is_not_allowed
     assert "WEFT_KNOWLEDGE_FOLDERS" in foreign.value.hint
 
 
-async def test_what_is_outside_of_named_folders_is_told_alike_whether_it_is_there_or_not(
+async def test_paths_outside_allowed_folders_have_one_error_whether_they_exist_or_not(
     tmp_path: Path, folders: AllowedFolders, folder: Path
 ) -> None:
     (tmp_path / "secret" / "inner").mkdir(parents=True)

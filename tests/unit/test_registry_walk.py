@@ -1,4 +1,4 @@
-"""Every operation is fully described, so that every face can be derived from it."""
+"""Every operation is fully described, so that every interface can be generated from it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ import pytest
 from weft.app.app import App
 from weft.app.registry import all_operations
 from weft.kernel.identity import Permission
-from weft.kernel.operation import Audience, Effect, Operation, Registry
+from weft.kernel.operation import Audience, Effect, Registry
 from weft.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 REGISTRY = all_operations()
-each_operation = pytest.mark.parametrize("operation", list(REGISTRY), ids=lambda operation: operation.name)
 
 
-def test_every_need_of_every_operation_is_met(tmp_path: Path) -> None:
+def test_every_dependency_of_every_operation_is_provided(tmp_path: Path) -> None:
     container = App(Settings(data_dir=str(tmp_path)))._container
     for operation in REGISTRY:
         preparation = operation.prepare.needs if operation.prepare is not None else ()
@@ -29,19 +28,21 @@ def test_every_need_of_every_operation_is_met(tmp_path: Path) -> None:
             assert container.source(need)
 
 
-@each_operation
-def test_requests_and_responses_have_types_that_compile(operation: Operation) -> None:
-    for kind in (operation.request, operation.response):
-        msgspec.json.Decoder(kind)
-        msgspec.json.schema(kind)
+def test_requests_and_responses_have_types_that_compile(subtests: pytest.Subtests) -> None:
+    for operation in REGISTRY:
+        with subtests.test(operation.name):
+            for kind in (operation.request, operation.response):
+                msgspec.json.Decoder(kind)
+                msgspec.json.schema(kind)
 
 
-@each_operation
-def test_every_field_of_a_request_is_described(operation: Operation) -> None:
-    schema = msgspec.json.schema(operation.request)
-    for definition in schema["$defs"].values():
-        for name, field in definition.get("properties", {}).items():
-            assert _described(field, schema["$defs"]), f"{definition['title']}.{name}"
+def test_every_field_of_a_request_is_described(subtests: pytest.Subtests) -> None:
+    for operation in REGISTRY:
+        with subtests.test(operation.name):
+            schema = msgspec.json.schema(operation.request)
+            for definition in schema["$defs"].values():
+                for name, field in definition.get("properties", {}).items():
+                    assert _described(field, schema["$defs"]), f"{definition['title']}.{name}"
 
 
 def _described(field: dict[str, Any], definitions: dict[str, Any]) -> bool:
@@ -50,17 +51,19 @@ def _described(field: dict[str, Any], definitions: dict[str, Any]) -> bool:
     return "description" in field or any(_described(part, definitions) for part in field.get("anyOf", []))
 
 
-@each_operation
-def test_every_operation_says_what_it_does(operation: Operation) -> None:
-    assert operation.summary[0].isupper()
-    assert operation.summary.endswith(".")
-    assert operation.request.__doc__
-    assert operation.response.__doc__
+def test_every_operation_has_a_summary_and_docstrings(subtests: pytest.Subtests) -> None:
+    for operation in REGISTRY:
+        with subtests.test(operation.name):
+            assert operation.summary[0].isupper()
+            assert operation.summary.endswith(".")
+            assert operation.request.__doc__
+            assert operation.response.__doc__
 
 
-@each_operation
-def test_every_part_of_a_path_is_a_field_of_the_request(operation: Operation) -> None:
-    assert set(re.findall(r"{(\w+)}", operation.route.path)) <= set(operation.request.__struct_fields__)
+def test_every_part_of_a_path_is_a_field_of_the_request(subtests: pytest.Subtests) -> None:
+    for operation in REGISTRY:
+        with subtests.test(operation.name):
+            assert set(re.findall(r"{(\w+)}", operation.route.path)) <= set(operation.request.__struct_fields__)
 
 
 def test_routes_and_tool_actions_are_unique() -> None:
@@ -90,7 +93,7 @@ def test_session_operations_are_shown_to_no_sub_agent() -> None:
     assert shown == {"session.overview"}
 
 
-def test_whatever_changes_things_needs_a_permission_or_concerns_oneself() -> None:
+def test_every_write_needs_a_permission_or_affects_the_caller_only() -> None:
     open_to_all = {o.name for o in REGISTRY if o.effect is Effect.WRITE and o.permission is None}
     assert open_to_all == {"token.issue", "token.refresh", "token.revoke", "key.rotate", "context.pull"}
     readers_can = {o.name for o in REGISTRY if o.effect is Effect.WRITE and o.permission is Permission.READ}

@@ -9,7 +9,7 @@ import pytest
 from weft.settings import InvalidSetting, Settings
 
 
-def test_the_environment_sets_what_is_not_overridden() -> None:
+def test_environment_variables_set_what_is_not_overridden() -> None:
     environment = {"WEFT_PORT": "9000", "WEFT_DATA_DIR": "/var/weft", "WEFT_TOKEN_MINUTES": "5", "WEFT_HOST": ""}
     settings = Settings.from_environment(environment, port=9001, data_dir=None)
     assert (settings.port, settings.data_dir, settings.token_minutes, settings.host) == (
@@ -23,12 +23,12 @@ def test_the_environment_sets_what_is_not_overridden() -> None:
 @pytest.mark.parametrize(
     "environment", [{"WEFT_PORT": "many"}, {"WEFT_PORT": "65536"}, {"WEFT_PORT": "-1"}, {"WEFT_TOKEN_MINUTES": "1.5"}]
 )
-def test_numbers_that_are_none_are_refused_by_name(environment: dict[str, str]) -> None:
+def test_invalid_numbers_are_refused_by_setting_name(environment: dict[str, str]) -> None:
     with pytest.raises(InvalidSetting, match=next(iter(environment))):
         Settings.from_environment(environment)
 
 
-def test_a_setting_there_is_not_is_refused_by_name() -> None:
+def test_an_unknown_setting_is_refused_by_name() -> None:
     with pytest.raises(InvalidSetting, match="prot"):
         Settings.from_environment({}, prot=1)
 
@@ -38,7 +38,7 @@ def test_the_database_lies_in_the_data_folder_unless_an_address_is_given() -> No
     assert Settings(database_url="postgresql://db/weft").storage_url == "postgresql://db/weft"
 
 
-def test_every_setting_has_a_variable_of_its_own_and_a_meaning() -> None:
+def test_every_setting_has_a_variable_and_a_description() -> None:
     variables = [field.metadata["env"] for field in fields(Settings)]
     assert len(set(variables)) == len(variables)
     assert all(variable.startswith("WEFT_") for variable in variables)

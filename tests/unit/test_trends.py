@@ -110,7 +110,7 @@ def test_the_last_hour_is_compared_with_the_time_before(watched: Watched) -> Non
     assert watched.trends.throughput_trend is Trend.DECREASING
 
 
-def test_silence_is_falling_throughput_and_says_nothing_of_response_times(watched: Watched) -> None:
+def test_no_calls_lower_throughput_and_leave_response_times_unknown(watched: Watched) -> None:
     watched.pass_time(minutes=120, calls=2)
     watched.pass_time(minutes=60)
     assert watched.trends.throughput_trend is Trend.DECREASING
@@ -129,7 +129,7 @@ def test_slower_calls_are_a_rising_response_time(watched: Watched) -> None:
     assert watched.trends.response_time_trend is Trend.INCREASING
 
 
-def test_calls_that_wait_on_purpose_are_not_slow(watched: Watched) -> None:
+def test_long_polls_do_not_count_as_slow(watched: Watched) -> None:
     watched.pass_time(minutes=60, calls=1)
     watched.call(5, seconds=60.0, operation=WAIT)
     watched.pass_time(minutes=60, calls=1)
@@ -175,13 +175,13 @@ def test_only_messages_that_were_sent_are_counted(watched: Watched) -> None:
     assert watched.system.messages_per_second == 0.0
 
 
-def test_no_rate_is_told_before_any_time_has_passed(watched: Watched) -> None:
+def test_no_rate_is_reported_before_time_has_passed(watched: Watched) -> None:
     watched.call(operation=ADD)
     assert watched.system.messages_per_second is None
     assert watched.system.search_operations_per_minute is None
 
 
-def test_who_was_active_is_forgotten_after_five_minutes(watched: Watched) -> None:
+def test_activity_is_forgotten_after_five_minutes(watched: Watched) -> None:
     watched.call(name="planner")
     watched.call(name="analysis")
     assert (watched.system.active_agents, watched.system.active_sessions) == (2, 1)
@@ -240,7 +240,7 @@ def test_percentiles_rise_and_never_pass_the_slowest_call(watched: Watched) -> N
     assert figures.p50_ms <= figures.p95_ms <= figures.p99_ms <= 100
 
 
-def test_a_call_beyond_every_bucket_is_told_as_long_as_it_took(watched: Watched) -> None:
+def test_a_call_beyond_every_bucket_reports_its_duration(watched: Watched) -> None:
     watched.call(times=100, seconds=45.0)
     assert watched.metrics.of_tenant("home").operations["board.read"].figures().p99_ms == pytest.approx(
         45_000, rel=0.02

@@ -80,12 +80,12 @@ PUBLIC = [
 
 
 @pytest.mark.parametrize("address", NOT_PUBLIC)
-def test_addresses_of_machines_links_sites_and_groups_are_not_public(address: str) -> None:
+def test_loopback_link_local_private_and_multicast_addresses_are_not_public(address: str) -> None:
     assert not is_public(address)
 
 
 @pytest.mark.parametrize("address", PUBLIC)
-def test_addresses_of_the_open_network_are_public(address: str) -> None:
+def test_global_addresses_are_public(address: str) -> None:
     assert is_public(address)
 
 
@@ -112,7 +112,7 @@ class Names:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in answer]
 
 
-async def test_a_name_is_asked_for_once_and_the_connection_goes_where_it_led(
+async def test_a_host_is_resolved_once_and_the_checked_address_is_used(
     sender: HttpSender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with receiver() as there:
@@ -125,9 +125,7 @@ async def test_a_name_is_asked_for_once_and_the_connection_goes_where_it_led(
         assert there.connections == 1
 
 
-async def test_a_name_that_leads_inside_the_second_time_is_refused(
-    sender: HttpSender, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_dns_rebinding_is_refused(sender: HttpSender, monkeypatch: pytest.MonkeyPatch) -> None:
     async with receiver() as there:
         Names(monkeypatch, ("8.8.8.8",), ("127.0.0.1",))
         url = there.url.replace("127.0.0.1", "rebinding.test")
@@ -136,20 +134,20 @@ async def test_a_name_that_leads_inside_the_second_time_is_refused(
         assert there.connections == 0
 
 
-async def test_a_name_with_one_address_inside_is_refused(sender: HttpSender, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_host_with_one_private_address_is_refused(sender: HttpSender, monkeypatch: pytest.MonkeyPatch) -> None:
     Names(monkeypatch, ("8.8.8.8", "10.0.0.1"))
     with refused("ADDRESS_REFUSED"):
         await sender.check("https://mixed.test/")
     assert await sender.send("https://mixed.test/", {}, b"{}") == Attempt(error="address_refused")
 
 
-async def test_a_name_nobody_knows_yet_may_come_to_be(sender: HttpSender, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unresolvable_host_is_retried(sender: HttpSender, monkeypatch: pytest.MonkeyPatch) -> None:
     Names(monkeypatch, ())
     await sender.check("https://unknown.test/")
     assert await sender.send("https://unknown.test/", {}, b"{}") == Attempt(error="name_not_found")
 
 
-async def test_the_next_address_of_a_name_is_tried(sender: HttpSender, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_next_address_of_a_host_is_tried(sender: HttpSender, monkeypatch: pytest.MonkeyPatch) -> None:
     async with receiver() as there:
         Names(monkeypatch, ("127.0.0.9", "127.0.0.1"))
         assert await sender.send(there.url.replace("127.0.0.1", "listed.test"), {}, b"{}") == Attempt(200)
@@ -203,7 +201,7 @@ async def test_a_certificate_must_be_for_the_name_that_is_called(
     "answer",
     [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nab", b"HTTP/1.1 \xff\r\n\r\n"],
 )
-async def test_whatever_a_receiver_answers_is_an_attempt_that_failed(sender: HttpSender, answer: bytes) -> None:
+async def test_any_invalid_response_is_a_failed_attempt(sender: HttpSender, answer: bytes) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)
@@ -216,7 +214,7 @@ async def test_whatever_a_receiver_answers_is_an_attempt_that_failed(sender: Htt
     assert attempt.error in {"connection_lost", "not_http"}
 
 
-async def test_an_endless_answer_is_not_read_to_its_end(sender: HttpSender) -> None:
+async def test_an_endless_response_is_not_read(sender: HttpSender) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n")
@@ -246,7 +244,7 @@ def test_the_headers_are_those_of_standard_webhooks() -> None:
     assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
-def test_the_waits_grow_and_differ_by_a_fifth() -> None:
+def test_backoff_grows_with_jitter() -> None:
     for attempts, seconds in enumerate(RETRY_AFTER_SECONDS, 1):
         assert backoff_seconds(attempts, 0.5) == seconds
         assert backoff_seconds(attempts, 0.0) == pytest.approx(seconds * 0.8)

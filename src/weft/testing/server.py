@@ -66,8 +66,10 @@ class ServerProcess:
 
 
 @contextmanager
-def server_process(data: Path, *, profile: Path | None = None, **settings: str) -> Iterator[ServerProcess]:
-    """Run a server on a data folder; keyword arguments are settings.
+def server_process(
+    data: Path, *, profile: Path | None = None, python: str = sys.executable, **settings: str
+) -> Iterator[ServerProcess]:
+    """Run a server on a data folder; further keyword arguments are settings.
 
     ``profile`` is a Python file with a function ``install`` that changes the MCP server.
     """
@@ -77,7 +79,7 @@ def server_process(data: Path, *, profile: Path | None = None, **settings: str) 
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
     environment |= {"WEFT_DATA_DIR": str(data), "WEFT_PORT": str(port)}
     environment |= {f"WEFT_{name.upper()}": value for name, value in settings.items()}
-    command = [sys.executable, "-c", _PROGRAM, *([] if profile is None else [str(profile)])]
+    command = [python, "-c", _PROGRAM, *([] if profile is None else [str(profile)])]
     with log.open("wb") as errors:
         process = subprocess.Popen(command, env=environment, stdout=errors, stderr=errors)  # noqa: S603 - our own
     server = ServerProcess(process, f"http://127.0.0.1:{port}", log)

@@ -51,7 +51,7 @@ unpack package.tar
 """
 
 
-def test_markdown_is_cut_at_headings_and_pieces_know_the_path() -> None:
+def test_markdown_is_split_at_headings_and_chunks_have_heading_paths() -> None:
     assert shown(GUIDE, cut_up(GUIDE, "text/markdown")) == [
         ("Guide", "# Guide\n\nRead this first. It is short."),
         (
@@ -67,29 +67,29 @@ def test_markdown_is_cut_at_headings_and_pieces_know_the_path() -> None:
     ]
 
 
-def test_pieces_of_markdown_say_what_they_are() -> None:
+def test_markdown_chunks_have_a_kind() -> None:
     kinds = [piece.kind for piece in cut_up(GUIDE, "text/markdown")]
     assert kinds == ["prose", "prose", "code", "table", "table"]
 
 
-def test_small_sections_share_a_piece_and_its_heading_is_what_they_have_in_common() -> None:
+def test_small_sections_share_a_chunk_under_their_common_heading() -> None:
     text = "# Colours\n\n## Red\n\nWarm.\n\n## Blue\n\nCold."
     assert shown(text, cut_up(text, "text/markdown")) == [("Colours", text)]
 
 
-def test_a_code_block_that_fits_is_not_cut() -> None:
+def test_a_code_block_that_fits_is_not_split() -> None:
     block = "```\n" + "\n".join(f"line {number} of it" for number in range(7)) + "\n```"
     text = f"Some words stand before the block, more than fit beside it.\n\n{block}\n\nSome words stand behind."
     assert [words for _, words in shown(text, cut_up(text, "text/markdown"))][1].startswith(block)
 
 
-def test_a_hash_within_code_is_no_heading_and_an_underline_makes_one() -> None:
+def test_a_hash_in_code_is_no_heading_and_setext_headings_count() -> None:
     text = "Title\n=====\n\n```\n# no heading\n```\n\nPart\n----\n\nText."
     assert [piece.heading for piece in cut_up(text, "text/markdown", ChunkingOptions())] == ["Title"]
     assert [piece.heading for piece in cut_up(text + " More words." * 20, "text/markdown")][1] == "Title > Part"
 
 
-def test_plain_text_is_cut_between_paragraphs_then_sentences() -> None:
+def test_plain_text_is_split_between_paragraphs_then_sentences() -> None:
     text = "The first paragraph has two sentences. This is the second of them.\n\nAnother paragraph. " + "Yes. " * 20
     pieces = shown(text, cut_up(text, "text/plain"))
     assert pieces[0][1] == "The first paragraph has two sentences. This is the second of them."
@@ -102,23 +102,23 @@ def test_abbreviations_end_no_sentence() -> None:
     assert {words[-8:] for _, words in shown(text, cut_up(text, "text/plain"))} == {"engines."}
 
 
-def test_scripts_without_spaces_are_cut_between_sentences() -> None:
+def test_scripts_without_spaces_are_split_between_sentences() -> None:
     text = "これは最初の文です。" * 12
     assert all(words.endswith("。") for _, words in shown(text, cut_up(text, "text/plain")))
 
 
-def test_a_character_keeps_its_marks() -> None:
+def test_combining_marks_stay_with_their_character() -> None:
     text = "e\u0301" * 400
     assert all(words.startswith("e") for _, words in shown(text, cut_up(text, "text/plain")))
 
 
-def test_the_end_of_a_piece_begins_the_next() -> None:
+def test_chunks_overlap() -> None:
     text = " ".join(f"This is sentence number {number}." for number in range(30))
     one, two, *_ = cut_up(text, "text/plain", ChunkingOptions(chunk_tokens=64, overlap_tokens=16))
     assert text[two.start : one.end] == "This is sentence number 7. This is sentence number 8."
 
 
-def test_no_overlap_reaches_over_a_heading() -> None:
+def test_overlap_does_not_cross_headings() -> None:
     text = "# One\n\n" + "A sentence of the first. " * 8 + "\n\n# Two\n\n" + "A sentence of the second. " * 8
     pieces = cut_up(text, "text/markdown", ChunkingOptions(chunk_tokens=64, overlap_tokens=16))
     assert [words[:7] for _, words in shown(text, pieces)] == ["# One\n\n", "# Two\n\n"]
@@ -134,7 +134,7 @@ It began on Monday.
 """
 
 
-def test_a_transcript_is_cut_between_turns_with_speakers_and_times() -> None:
+def test_a_transcript_is_split_between_turns_with_speakers_and_times() -> None:
     pieces = cut_up(TALK, type_of_text(TALK))
     assert [(piece.heading, piece.speaker, piece.kind) for piece in pieces] == [
         ("00:00:05", "Ada", "prose"),
@@ -154,14 +154,14 @@ def test_a_transcript_is_cut_between_turns_with_speakers_and_times() -> None:
         ),
     ],
 )
-def test_subtitles_are_recognised_and_know_speakers_and_times(media_type: str, text: str) -> None:
+def test_subtitles_are_recognised_with_speakers_and_times(media_type: str, text: str) -> None:
     assert type_of_text(text) == media_type
     (piece,) = cut_up(text, media_type)
     assert piece.speaker == "Ada, Bob"
     assert piece.heading in {"00:05.000 to 00:08.000", "00:00:05,000 to 00:00:08,000"}
 
 
-def test_turns_in_json_lines_know_speaker_and_moment() -> None:
+def test_turns_in_json_lines_have_speaker_and_timestamp() -> None:
     at = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
     spoken = [
         {"speaker": "Ada", "text": "Hello there, how are you?", "time": at.isoformat()},
@@ -181,7 +181,7 @@ def test_records_in_json_lines_stay_whole() -> None:
     assert held == lines
 
 
-def test_json_pieces_know_the_path_of_fields() -> None:
+def test_json_chunks_have_field_paths() -> None:
     orders = [{"id": number, "note": "a note of about a dozen tokens " * 3} for number in range(4)]
     text = json.dumps({"shop": "corner", "orders": orders})
     headings = [piece.heading for piece in cut_up(text, "application/json")]
@@ -193,7 +193,7 @@ def test_damaged_json_is_still_text() -> None:
     assert shown(text, cut_up(text, "application/json")) == [("", text)]
 
 
-def test_csv_rows_stay_whole_and_know_the_columns() -> None:
+def test_csv_rows_stay_whole_with_their_column_names() -> None:
     rows = [f'{number},"a name, quoted\nover two lines",{number * 3}' for number in range(12)]
     text = "id,name,price\n" + "\n".join(rows)
     pieces = shown(text, cut_up(text, "text/csv"))
@@ -238,7 +238,7 @@ def main():
 '''
 
 
-def test_programs_are_cut_before_definitions_and_pieces_know_their_names() -> None:
+def test_source_code_is_split_at_definitions_with_their_names() -> None:
     assert [heading for heading, _ in shown(PROGRAM, cut_up(PROGRAM, "text/x-python"))] == [
         "",
         "Store > put",
@@ -247,7 +247,7 @@ def test_programs_are_cut_before_definitions_and_pieces_know_their_names() -> No
     ]
 
 
-def test_named_parts_decide_where_a_program_is_cut() -> None:
+def test_symbols_decide_where_source_code_is_split() -> None:
     text = "alpha beta gamma delta\n" * 12
     half = len(text) // 2
     pieces = cut_up(text, "text/x-thing", SMALL, (CodeSymbol(0, half, "a"), CodeSymbol(half, len(text), "b")))

@@ -44,7 +44,7 @@ async def local(gate: Gate) -> AsyncIterator[LocalEmbedder]:
     await local.close()
 
 
-async def test_whoever_brings_more_than_there_is_room_for_waits(gate: Gate, local: LocalEmbedder) -> None:
+async def test_callers_wait_while_the_queue_is_full(gate: Gate, local: LocalEmbedder) -> None:
     callers = [asyncio.create_task(local.embed([f"{number}"] * 9, "passage")) for number in range(20)]
     await until(lambda: gate.taken)
     assert local._room.locked()
@@ -62,7 +62,7 @@ async def test_callers_take_turns(gate: Gate, local: LocalEmbedder) -> None:
     assert "b" in gate.taken[:40]
 
 
-async def test_a_question_does_not_wait_for_documents(gate: Gate, local: LocalEmbedder) -> None:
+async def test_queries_overtake_documents(gate: Gate, local: LocalEmbedder) -> None:
     document = asyncio.create_task(local.embed(["document"] * 40, "passage"))
     await until(lambda: gate.taken)
     assert len(await local.embed(["question"], "query")) == 1
@@ -71,7 +71,7 @@ async def test_a_question_does_not_wait_for_documents(gate: Gate, local: LocalEm
     await document
 
 
-async def test_a_caller_that_goes_away_leaves_room_for_others(gate: Gate, local: LocalEmbedder) -> None:
+async def test_a_cancelled_caller_frees_its_slot(gate: Gate, local: LocalEmbedder) -> None:
     impatient = asyncio.create_task(local.embed(["gone"] * 400, "passage"))
     await until(lambda: gate.taken)
     impatient.cancel()

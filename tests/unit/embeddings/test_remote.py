@@ -54,20 +54,20 @@ async def test_texts_are_sent_in_batches_a_few_at_once(service: EmbeddingService
     assert np.array_equal(vectors[41:42], await embedder.embed(texts[41:42], "query"))
 
 
-async def test_the_request_is_what_services_take(service: EmbeddingService, embedder: Embedder) -> None:
+async def test_the_request_has_the_openai_format(service: EmbeddingService, embedder: Embedder) -> None:
     await embedder.embed(["", "one"], "passage")
     assert service.asked == [{"model": "words", "input": [" ", "one"], "encoding_format": "float"}]
     assert service.headers[0][""] == "POST /v1/embeddings HTTP/1.1"
     assert service.headers[0]["authorization"] == f"bearer {KEY}"
 
 
-async def test_what_is_too_long_is_cut(service: EmbeddingService, embedder: Embedder) -> None:
+async def test_long_texts_are_truncated(service: EmbeddingService, embedder: Embedder) -> None:
     await embedder.embed(["word " * 20_000, "語" * 20_000], "passage")
     assert all(0 < approximate_tokens(text) <= embedder.model.most_tokens for text in service.asked[0]["input"])
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
-async def test_what_may_work_later_is_tried_again(
+async def test_transient_errors_are_retried(
     service: EmbeddingService, embedder: Embedder, pauses: list[float], status: int
 ) -> None:
     service.script = [Answer(status), Answer(status), Answer(silent=True)]
@@ -76,7 +76,7 @@ async def test_what_may_work_later_is_tried_again(
     assert 0.5 <= pauses[0] < pauses[1] < pauses[2] <= 3
 
 
-async def test_a_service_that_says_how_long_to_wait_is_obeyed_within_reason(
+async def test_retry_after_is_honoured_up_to_a_limit(
     service: EmbeddingService, embedder: Embedder, pauses: list[float]
 ) -> None:
     said = ("7", "3600", "soon")
@@ -86,7 +86,7 @@ async def test_a_service_that_says_how_long_to_wait_is_obeyed_within_reason(
     assert 2 <= pauses[2] <= 3
 
 
-async def test_a_service_that_stays_away_is_given_up(service: EmbeddingService, embedder: Embedder) -> None:
+async def test_an_unavailable_service_is_given_up_after_retries(service: EmbeddingService, embedder: Embedder) -> None:
     service.script = [Answer(503, change=lambda _: b"a text of yours") for _ in range(5)]
     with pytest.raises(EmbedderUnavailable, match="status 503") as caught:
         await embedder.embed(["x"], "passage")
@@ -94,7 +94,7 @@ async def test_a_service_that_stays_away_is_given_up(service: EmbeddingService, 
     assert_quiet(caught.value)
 
 
-async def test_nobody_there_is_unavailable(pauses: list[float]) -> None:
+async def test_a_refused_connection_is_unavailable(pauses: list[float]) -> None:
     async def pause(seconds: float) -> None:
         pauses.append(seconds)
 
@@ -105,7 +105,7 @@ async def test_nobody_there_is_unavailable(pauses: list[float]) -> None:
     assert len(pauses) == 4
 
 
-async def test_a_service_that_takes_too_long_is_tried_again(
+async def test_timeouts_are_retried(
     service: EmbeddingService, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("weft.providers.embedders.remote._TIMEOUT_SECONDS", 0.0001)
@@ -116,7 +116,7 @@ async def test_a_service_that_takes_too_long_is_tried_again(
 @pytest.mark.parametrize(
     ("status", "setting"), [(401, "WEFT_EMBEDDING_KEY"), (403, "WEFT_EMBEDDING_KEY"), (404, "WEFT_EMBEDDING_MODEL")]
 )
-async def test_what_will_not_work_later_is_not_tried_again(
+async def test_permanent_errors_are_not_retried(
     service: EmbeddingService, embedder: Embedder, status: int, setting: str
 ) -> None:
     service.script = [Answer(status, change=lambda _: f"the key {KEY} is wrong".encode())]
@@ -128,7 +128,7 @@ async def test_what_will_not_work_later_is_not_tried_again(
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
-async def test_texts_that_are_refused_for_good_are_told_from_those_that_are_taken(
+async def test_rejected_texts_are_separated_from_accepted_ones(
     service: EmbeddingService, embedder: Embedder, status: int, pauses: list[float]
 ) -> None:
     service.poison, service.refusal = "poison", status
@@ -141,9 +141,7 @@ async def test_texts_that_are_refused_for_good_are_told_from_those_that_are_take
     assert pauses == []
 
 
-async def test_texts_that_are_only_too_many_at_once_are_sent_in_smaller_parts(
-    service: EmbeddingService, embedder: Embedder
-) -> None:
+async def test_an_oversized_batch_is_split(service: EmbeddingService, embedder: Embedder) -> None:
     texts = [f"text {number}" for number in range(8)]
     together = await embedder.embed(texts, "passage")
     service.script = [Answer(413), Answer(), Answer(413)]
@@ -151,7 +149,7 @@ async def test_texts_that_are_only_too_many_at_once_are_sent_in_smaller_parts(
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
-async def test_a_service_that_refuses_everything_is_away_and_blames_no_text(
+async def test_a_service_that_refuses_every_text_is_unavailable(
     service: EmbeddingService, embedder: Embedder, status: int
 ) -> None:
     service.script = [Answer(status), Answer(status)]
@@ -195,7 +193,7 @@ def row(index: int, *numbers: Any) -> dict[str, Any]:
         (lambda _: b" " * 200_000, "more than was asked for"),
     ],
 )
-async def test_an_answer_that_does_not_fit_is_not_believed(
+async def test_a_malformed_response_is_refused(
     service: EmbeddingService, embedder: Embedder, change: Any, words: str
 ) -> None:
     service.script = [Answer(change=change)]
@@ -210,12 +208,12 @@ def assert_quiet(error: EmbedderUnavailable) -> None:
     assert "a text of yours" not in told
 
 
-def test_the_key_is_in_nothing_that_is_shown(embedder: RemoteEmbedder) -> None:
+def test_the_api_key_is_never_shown(embedder: RemoteEmbedder) -> None:
     assert KEY not in repr(embedder)
     assert KEY not in repr(Settings(embedding_key=KEY))
 
 
-async def test_settings_say_which_embedder_is_the_default() -> None:
+async def test_settings_choose_the_default_embedder() -> None:
     service = {
         "embedding_url": "http://127.0.0.1:9/v1/",
         "embedding_model": "BAAI/bge-m3",

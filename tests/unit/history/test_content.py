@@ -22,7 +22,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=50).flatmap(
 @example("")
 @example("\ufffd" * 500)
 @example("\x00" * 2_000)
-def test_a_value_comes_back_as_it_was_and_never_takes_more_room(value: str) -> None:
+def test_a_value_round_trips_and_never_grows(value: str) -> None:
     packed = pack(value)
     assert text_of(packed) == value
     assert unpack(packed) == value.encode()
@@ -34,7 +34,7 @@ def test_only_long_values_are_compressed(length: int, compressed: bool) -> None:
     assert (len(pack("x" * length)) < length) is compressed
 
 
-def test_what_cannot_be_made_shorter_is_kept_plain() -> None:
+def test_incompressible_values_are_stored_uncompressed() -> None:
     noise = "".join(map(chr, random.Random(1).choices(range(0x20, 0x7F), k=1_024)))
     dense = "".join(map(chr, random.Random(2).choices(range(0x800, 0xD7FF), k=600)))
     for value in (noise, dense):
@@ -43,7 +43,7 @@ def test_what_cannot_be_made_shorter_is_kept_plain() -> None:
         assert len(packed) <= len(value.encode())
 
 
-def test_every_flipped_byte_makes_another_value_or_none() -> None:
+def test_every_flipped_byte_changes_or_invalidates_the_value() -> None:
     """A few bits of the format mean nothing; whatever is flipped there spells the same value."""
     value = "the quick brown fox and all that it jumps over, 漢字 " * 60
     packed = pack(value)

@@ -76,16 +76,16 @@ def changed(**fields: Any) -> Commit:
         ),
     ],
 )
-def test_a_hash_covers_everything_a_commit_says(other: Commit) -> None:
+def test_a_hash_covers_every_field_of_a_commit(other: Commit) -> None:
     assert other.hash_after(*PARENTS, weight=10) != IDENTITY
 
 
 @pytest.mark.parametrize("parents", [(), (PARENTS[0],), (EMPTY, PARENTS[1]), (PARENTS[0], EMPTY), PARENTS[::-1]])
-def test_a_hash_covers_what_was_before(parents: tuple[bytes, ...]) -> None:
+def test_a_hash_covers_the_parent(parents: tuple[bytes, ...]) -> None:
     assert COMMIT.hash_after(*parents, weight=10) != IDENTITY
 
 
-def test_a_hash_covers_what_the_line_weighs() -> None:
+def test_a_hash_covers_the_size_of_the_line() -> None:
     assert len({IDENTITY, COMMIT.hash_after(*PARENTS, weight=11), COMMIT.hash_after(*PARENTS)}) == 3
 
 
@@ -109,7 +109,7 @@ def test_a_hash_does_not_depend_on_the_line_or_on_the_order_of_changes() -> None
         }.items()
     ],
 )
-def test_a_seal_covers_everything_a_tag_says(other: Tag) -> None:
+def test_a_seal_covers_every_field_of_a_tag(other: Tag) -> None:
     assert other.seal(IDENTITY) != TAG.seal(IDENTITY)
     assert TAG.seal(EMPTY) != TAG.seal(IDENTITY)
 
@@ -118,7 +118,7 @@ def test_a_seal_covers_everything_a_tag_says(other: Tag) -> None:
     ("line_id", "trunk", "branch"),
     [("board:s", "board:s", None), ("board:s@b", "board:s", "b"), ("context:a:t@x-1", "context:a:t", "x-1")],
 )
-def test_a_line_is_its_trunk_and_perhaps_a_branch(line_id: str, trunk: str, branch: str | None) -> None:
+def test_a_line_id_is_a_trunk_with_an_optional_branch(line_id: str, trunk: str, branch: str | None) -> None:
     assert (trunk_of(line_id), branch_of(line_id), line_name(trunk, branch)) == (trunk, branch, line_id)
 
 
@@ -133,7 +133,7 @@ def test_a_line_is_its_trunk_and_perhaps_a_branch(line_id: str, trunk: str, bran
         (["main:0-3"], ["other:0-3"], None),
     ],
 )
-def test_pasts_meet_in_the_last_they_share(ours: list[str], theirs: list[str], met: str | None) -> None:
+def test_histories_meet_at_their_last_shared_commit(ours: list[str], theirs: list[str], met: str | None) -> None:
     def commit_range(text: str) -> CommitRange:
         line_id, _, numbers = text.partition(":")
         after, upto = map(int, numbers.split("-"))
@@ -145,7 +145,7 @@ def test_pasts_meet_in_the_last_they_share(ours: list[str], theirs: list[str], m
     assert shared_commits(other, one) == expected
 
 
-def test_a_change_for_another_version_is_refused_with_both_numbers() -> None:
+def test_a_version_conflict_names_both_versions() -> None:
     check_version("a", 3, None)
     check_version("a", 3, 3)
     for current in (0, 2):
@@ -156,7 +156,7 @@ def test_a_change_for_another_version_is_refused_with_both_numbers() -> None:
 
 
 @pytest.mark.req("SC-12")
-def test_pruning_is_due_every_few_versions_and_when_a_key_lives_again() -> None:
+def test_pruning_is_due_every_few_versions_and_when_a_key_is_recreated() -> None:
     due = [version for version in range(1, 40) if prune_due(1, version, 10)]
     assert due == [16, 24, 32]
     assert prune_due(2, 1, 10)

@@ -51,7 +51,7 @@ def test_a_probe_is_one_sentence_of_its_chunk_always_the_same() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "Yes.", "a\nb\nc", "  .  "])
-def test_what_has_no_sentence_of_some_length_is_no_probe(text: str) -> None:
+def test_a_chunk_without_a_long_sentence_is_no_probe(text: str) -> None:
     assert probe_of(chunk(text)) is None
 
 
@@ -62,37 +62,37 @@ def test_sentences_end_in_other_scripts_too() -> None:
     assert probe.text == "全員が参加しなければならないことになっています。"
 
 
-def test_recall_counts_what_must_be_found_and_agreement_what_both_find() -> None:
+def test_recall_counts_expected_chunks_and_agreement_common_results() -> None:
     compared = compare(
         [answers(1, [1, 2], [2, 1]), answers(5, [5, 6], [7, 8]), answers(None, [1, 2], [1, 9]), answers(None, [], [3])]
     )
     assert compared == ModelComparison(probes=2, recall_before=1.0, recall_after=0.5, agreement=0.625)
 
 
-def test_without_a_probe_nothing_is_lost() -> None:
+def test_without_probes_recall_is_one() -> None:
     assert compare([]) == ModelComparison(probes=0, recall_before=1.0, recall_after=1.0, agreement=1.0)
 
 
 @pytest.mark.parametrize(("before", "after", "parity"), [(0.9, 0.9, True), (0.9, 0.885, True), (0.9, 0.87, False)])
-def test_parity_leaves_room_for_chance_and_no_more(before: float, after: float, *, parity: bool) -> None:
+def test_parity_allows_sampling_error_only(before: float, after: float, *, parity: bool) -> None:
     assert ModelComparison(100, before, after, 0.5).is_parity is parity
 
 
-def test_a_move_needs_the_models_that_it_asks_next() -> None:
+def test_a_migration_requires_both_models() -> None:
     assert migration().required_models == {"b"}
     assert migration(state="comparing").required_models == {"a", "b"}
     assert migration(state="comparing", comparable=False).required_models == {"b"}
     assert migration(state="dropping", switched_at=1).required_models == set()
 
 
-def test_what_is_left_over_is_the_model_that_does_not_serve() -> None:
+def test_the_obsolete_model_is_the_one_not_in_use() -> None:
     assert migration().leftover is None
     assert migration(state="cancelled").leftover == "b"
     assert migration(state="refused").leftover == "b"
     assert migration(state="dropping", switched_at=5).leftover == "a"
 
 
-def test_searches_have_time_to_end_before_their_vectors_go() -> None:
+def test_vectors_are_deleted_after_running_searches_end() -> None:
     seconds = 1_000_000
     dropping = migration(state="dropping", switched_at=100 * seconds)
     assert [dropping.may_be_dropped(timestamp * seconds) for timestamp in (100, 129, 130)] == [False, False, True]

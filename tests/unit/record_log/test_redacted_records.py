@@ -33,13 +33,13 @@ def redaction(state: str, replacement: str | None = None) -> Redaction:
     return Redaction("n1", None, state, "by hand", "why", "human:dana", 0, replacement)
 
 
-def test_a_redaction_that_was_taken_back_changes_nothing() -> None:
+def test_a_reverted_redaction_changes_nothing() -> None:
     plain = EngineItem(item(content=MAIL, content_mode="inline"), MAIL)
     assert redacted_item(plain, redaction("none"), Masker()) is plain
 
 
 @pytest.mark.parametrize("state", ["masked", "removed", "encrypted_ref", "summarized", "policy_blocked"])
-def test_what_is_not_at_hand_is_shown_in_no_state(state: str) -> None:
+def test_unavailable_content_is_never_shown(state: str) -> None:
     elsewhere = EngineItem(item(content_mode="ref", content_ref=Link(uri="https://example.com/bob")), None)
     record, text = redacted_item(elsewhere, redaction(state), Masker())
     assert text is None
@@ -60,7 +60,7 @@ def test_more_values_than_are_numbered_are_still_masked(monkeypatch: pytest.Monk
     assert Masker().text("a@x.org b@x.org a@x.org") == "[email 1] [email] [email 1]"
 
 
-def test_what_others_call_open_is_open_and_what_nobody_knows_is_not() -> None:
+def test_known_open_states_are_open_and_unknown_ones_closed() -> None:
     applied = AppliedPolicy("p", PolicyDefinition(sensitivity="internal"))
     leaves = [
         applied.item(EngineItem(item(**said), None), None) is not None
@@ -113,7 +113,7 @@ WORDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", WORDS)
-def test_words_are_masked_and_withheld_wherever_they_stand_and_the_record_stays_valid(kind: str) -> None:
+def test_text_is_masked_in_every_field_and_the_record_stays_valid(kind: str) -> None:
     made = {"created_at": "2026-01-01T00:00:00Z"} if kind != "context_event" else {}
     record = msgspec.convert({"schema_version": "0.1.0", **made, **WORDS[kind]}, RECORD_TYPES[kind])
     for shown in (
@@ -126,7 +126,7 @@ def test_words_are_masked_and_withheld_wherever_they_stand_and_the_record_stays_
     assert record_text.mask_record(record, Masker([])) == record
 
 
-def test_ids_stay_so_that_references_meet() -> None:
+def test_ids_are_kept_so_that_references_resolve() -> None:
     said = {**WORDS["missing_context"], "missing_id": MAIL, "resolution_refs": [MAIL, {"id": MAIL}]}
     raw = {"schema_version": "0.1.0", "created_at": "2026-01-01T00:00:00Z", **said}
     masked = record_text.mask_record(msgspec.convert(raw, MissingContext), Masker())
@@ -134,7 +134,7 @@ def test_ids_stay_so_that_references_meet() -> None:
 
 
 @given(st.text(max_size=200))
-def test_a_masked_item_always_tells_the_digest_of_what_it_shows(text: str) -> None:
+def test_a_masked_item_has_the_digest_of_its_masked_content(text: str) -> None:
     said = f"{text} {MAIL}"
     shown = redacted_item(EngineItem(item(content=said, content_mode="inline"), said), redaction("masked"), Masker())
     assert shown.text == shown.record.content

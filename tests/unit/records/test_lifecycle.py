@@ -63,7 +63,7 @@ TestLife.settings = settings(max_examples=examples(200), stateful_step_count=20,
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("wanted", STATES)
-def test_every_way_is_open_or_closed_as_the_table_says(state: Lifecycle, wanted: Lifecycle) -> None:
+def test_lifecycle_transitions_match_the_table(state: Lifecycle, wanted: Lifecycle) -> None:
     if wanted in ALLOWED[state].split():
         check_transition(state, wanted)
     else:

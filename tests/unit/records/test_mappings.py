@@ -90,7 +90,7 @@ BLOCKS = st.one_of(
 
 
 @given(st.one_of(TEXT_CONTENTS, BLOB_CONTENTS))
-def test_mcp_contents_come_back_as_they_went(contents: dict[str, Any]) -> None:
+def test_mcp_contents_round_trip(contents: dict[str, Any]) -> None:
     contents.pop("mimeType", None)
     item = checked(native_mcp.item_of_contents(contents, HERE))
     assert native_mcp.native_of(item) == contents
@@ -99,14 +99,14 @@ def test_mcp_contents_come_back_as_they_went(contents: dict[str, Any]) -> None:
 
 
 @given(BLOCKS)
-def test_mcp_blocks_come_back_as_they_went(block: dict[str, Any]) -> None:
+def test_mcp_blocks_round_trip(block: dict[str, Any]) -> None:
     item = checked(native_mcp.item_of_block(block, HERE, McpMapping(server_id="files")))
     assert native_mcp.native_of(item) == block
     assert item.external_mappings[0].server_id == "files"
 
 
 @given(st.lists(BLOCKS, max_size=3), st.booleans(), OBJECTS)
-def test_mcp_results_come_back_as_they_went(
+def test_mcp_results_round_trip(
     blocks: list[dict[str, Any]],
     failed: bool,  # noqa: FBT001 - drawn
     structured: dict[str, Any],
@@ -119,7 +119,7 @@ def test_mcp_results_come_back_as_they_went(
     assert item.external_mappings == (McpMapping(server_id="files", mcp_session_id="abc", jsonrpc_request_id=7),)
 
 
-def test_what_the_mcp_library_makes_is_taken_and_given_back() -> None:
+def test_objects_of_the_mcp_library_round_trip() -> None:
     result = mcp.types.CallToolResult(
         content=[
             mcp.types.TextContent(type="text", text="Ship"),
@@ -170,7 +170,7 @@ def test_what_the_mcp_library_makes_is_taken_and_given_back() -> None:
         ),
     ],
 )
-def test_mcp_requests_tell_what_they_are_about(request_: Any, mapping: McpMapping) -> None:
+def test_mcp_requests_map_to_their_subject(request_: Any, mapping: McpMapping) -> None:
     wire = {"jsonrpc": "2.0", "id": "r-1", **request_.model_dump(by_alias=True, mode="json", exclude_none=True)}
     assert native_mcp.mapping_of_request(wire) == mapping
 
@@ -203,7 +203,7 @@ A2A_MESSAGES = st.builds(
 
 
 @given(A2A_MESSAGES)
-def test_a2a_messages_and_their_parts_come_back_as_they_went(message: dict[str, Any]) -> None:
+def test_a2a_messages_and_parts_round_trip(message: dict[str, Any]) -> None:
     card = A2aMapping(agent_card_url="https://example.com/card", skill_id="plan")
     item = checked(a2a.item_of_message(message, HERE, card))
     (mapping,) = item.external_mappings
@@ -219,7 +219,7 @@ def test_a2a_messages_and_their_parts_come_back_as_they_went(message: dict[str, 
 
 
 @given(st.lists(A2A_PARTS, max_size=2), IDS, IDS)
-def test_a2a_tasks_and_artifacts_come_back_as_they_went(parts: list[Any], task_id: str, artifact_id: str) -> None:
+def test_a2a_tasks_and_artifacts_round_trip(parts: list[Any], task_id: str, artifact_id: str) -> None:
     artifact = {"artifactId": artifact_id, "name": "report", "parts": parts}
     task = {"id": task_id, "contextId": "c-1", "status": {"state": "TASK_STATE_WORKING"}, "artifacts": [artifact]}
     whole = checked(a2a.item_of_task(task, HERE))
@@ -246,7 +246,7 @@ SPANS = st.builds(
 
 
 @given(SPANS)
-def test_spans_come_back_as_they_went(mapping: OpenTelemetryMapping) -> None:
+def test_spans_round_trip(mapping: OpenTelemetryMapping) -> None:
     trace_id, span_id = str(mapping.trace_id), str(mapping.span_id)
     attributes = {**opentelemetry.attributes_of(mapping), "http.method": "GET", "gen_ai.usage.odd": "text"}
     assert opentelemetry.mapping_of_span(trace_id, span_id, attributes) == mapping
@@ -278,7 +278,7 @@ def test_spans_are_those_of_the_opentelemetry_library() -> None:
         opentelemetry.mapping_of_traceparent("00-nothing")
 
 
-def test_an_openai_chat_completion_keeps_its_ids_and_what_was_cached() -> None:
+def test_an_openai_chat_completion_keeps_ids_and_cached_tokens() -> None:
     completion = {
         "id": "chatcmpl-9",
         "object": "chat.completion",
@@ -301,7 +301,7 @@ def test_an_openai_chat_completion_keeps_its_ids_and_what_was_cached() -> None:
     assert {call.response_id for call in calls} == {"chatcmpl-9"}
 
 
-def test_an_openai_response_keeps_its_ids_and_what_was_cached() -> None:
+def test_an_openai_response_keeps_ids_and_cached_tokens() -> None:
     response = {
         "id": "resp_1",
         "output": [
@@ -320,7 +320,7 @@ def test_an_openai_response_keeps_its_ids_and_what_was_cached() -> None:
     )
 
 
-def test_an_anthropic_message_counts_all_that_was_read() -> None:
+def test_an_anthropic_message_counts_cached_input_tokens() -> None:
     message = {
         "id": "msg_01",
         "type": "message",
@@ -345,7 +345,7 @@ def test_an_anthropic_message_counts_all_that_was_read() -> None:
     [model_api.mappings_of_openai_chat, model_api.mappings_of_openai_response, model_api.mappings_of_anthropic_message],
 )
 @given(native=known(id=JSON, choices=JSON, usage=JSON, output=JSON, content=JSON, prompt_cache_key=JSON))
-def test_any_json_is_read_as_an_answer_or_refused(read: Any, native: dict[str, Any]) -> None:
+def test_any_json_is_parsed_as_a_response_or_refused(read: Any, native: dict[str, Any]) -> None:
     from weft.kernel.errors import InvalidInput  # noqa: PLC0415 - the one place that asks for it
 
     try:
@@ -386,12 +386,12 @@ W3C_SELECTORS = st.one_of(
 
 
 @given(SELECTORS)
-def test_selectors_come_back_from_web_annotation_as_they_went(selector: Selector) -> None:
+def test_selectors_round_trip_through_web_annotation(selector: Selector) -> None:
     assert web_annotation.selector_of(web_annotation.w3c_selector(selector)) == selector
 
 
 @given(W3C_SELECTORS)
-def test_selectors_of_web_annotation_come_back_as_they_went(native: dict[str, Any]) -> None:
+def test_web_annotation_selectors_round_trip(native: dict[str, Any]) -> None:
     assert web_annotation.w3c_selector(web_annotation.selector_of(native)) == native
 
 
@@ -419,7 +419,7 @@ def _fragment(conforms_to: str, value: str) -> dict[str, str]:
 
 
 @given(URIS, st.lists(SELECTORS, max_size=3))
-def test_targets_come_back_from_web_annotation_as_they_went(uri: str, selectors: list[Selector]) -> None:
+def test_targets_round_trip_through_web_annotation(uri: str, selectors: list[Selector]) -> None:
     natives = [web_annotation.w3c_selector(selector) for selector in selectors]
     target: dict[str, Any] = {"type": "SpecificResource", "source": uri}
     if natives:
@@ -429,7 +429,7 @@ def test_targets_come_back_from_web_annotation_as_they_went(uri: str, selectors:
     assert [mapping.target for mapping in ref.external_mappings] == [uri] * len(selectors)
 
 
-def test_a_target_may_be_no_more_than_an_address() -> None:
+def test_a_target_may_be_a_bare_uri() -> None:
     ref = checked(web_annotation.source_ref_of("https://example.com/plan", "source-1"))
     assert (ref.uri, ref.selector) == ("https://example.com/plan", UNSET)
     quoted = web_annotation.mapping_of("https://example.com", TextQuote(exact="a", suffix="b"))
@@ -460,7 +460,7 @@ def _identity(mapping: ProvMapping) -> Any:
 
 
 @given(st.lists(PROV_THINGS, unique_by=_identity, max_size=4))
-def test_things_come_back_from_prov_as_they_went(things: list[ProvMapping]) -> None:
+def test_records_round_trip_through_prov(things: list[ProvMapping]) -> None:
     document = native_prov.document_of(things, {"ex": "https://example.com/"})
     assert native_prov.mappings_in(document) == {_identity(thing): thing for thing in things}
     read = prov.model.ProvDocument.deserialize(content=msgspec.json.encode(document).decode(), format="json")
@@ -503,7 +503,7 @@ FOREIGN = st.builds(
 
 
 @given(FOREIGN)
-def test_foreign_cloudevents_come_back_as_they_went(event: dict[str, Any]) -> None:
+def test_foreign_cloudevents_round_trip(event: dict[str, Any]) -> None:
     record = checked(cloudevents.context_event_of(event, event_class="context.item.added"))
     assert cloudevents.cloud_event_of(record) == event
     mapping = record.external_mappings[0]
@@ -513,7 +513,7 @@ def test_foreign_cloudevents_come_back_as_they_went(event: dict[str, Any]) -> No
 
 
 @given(records("context_event"))
-def test_our_events_come_back_from_cloudevents_as_they_went(record: ContextEvent) -> None:
+def test_events_round_trip_through_cloudevents(record: ContextEvent) -> None:
     own = structs.replace(
         record,
         external_mappings=tuple(m for m in record.external_mappings if not isinstance(m, CloudEventsMapping)),
@@ -558,7 +558,7 @@ def test_a_cloudevent_that_cannot_be_a_context_event_is_refused_by_its_field(eve
     assert caught.value.context["field"] == field
 
 
-def test_a_cloudevent_without_a_time_happened_when_it_was_received() -> None:
+def test_a_cloudevent_without_a_time_gets_the_receive_time() -> None:
     event = {"specversion": "1.0", "id": "1", "source": "x:y", "type": "context.exported"}
     record = checked(cloudevents.context_event_of(event, received_at=NOW))
     assert record.time == NOW
@@ -580,13 +580,13 @@ SCHEMAS = st.fixed_dictionaries(
 
 
 @given(SCHEMAS)
-def test_what_is_kept_of_a_schema_comes_back_as_it_went(schema: dict[str, Any]) -> None:
+def test_stored_schema_fields_round_trip(schema: dict[str, Any]) -> None:
     mapping = json_schema.mapping_of({**schema, "title": "not kept"})
     assert json_schema.schema_of(mapping) == schema
     assert json_schema.schema_of(msgspec.convert(msgspec.to_builtins(mapping), type(mapping))) == schema
 
 
-def test_ids_that_no_record_can_hold_are_refused_and_never_changed() -> None:
+def test_invalid_ids_are_refused_and_never_rewritten() -> None:
     with refused("INVALID_INPUT_FORMAT"):
         native_mcp.mapping_of_request({"id": "a\nb"})
     with refused("INVALID_INPUT_FORMAT"):
@@ -595,7 +595,7 @@ def test_ids_that_no_record_can_hold_are_refused_and_never_changed() -> None:
         native_mcp.item_of_block({"text": "no type"}, HERE)
 
 
-def test_an_item_made_from_nothing_of_theirs_gives_nothing_back() -> None:
+def test_an_item_without_a_native_mapping_maps_back_to_nothing() -> None:
     item = ContextItem(
         schema_version="0.1.0", item_id="i", context_kind="note", content_mode="inline", visibility=(), content="x"
     )

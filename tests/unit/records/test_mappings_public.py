@@ -25,7 +25,7 @@ def test_every_record_selector_and_mapping_can_be_imported_by_name() -> None:
     assert {kind.__name__ for kind in kinds} <= set(weft.records.__all__)
 
 
-def test_importing_it_loads_no_database_no_server_and_no_parser() -> None:
+def test_importing_records_loads_no_database_server_or_parser() -> None:
     program = "import sys, weft.records; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert not {"apsw", "asyncpg", "click", "lxml", "mcp", "starlette", "uvicorn", "weft.app"} & set(loaded)

@@ -24,7 +24,7 @@ def test_the_published_schemas_are_those_of_the_structs() -> None:
 
 
 @each_type
-def test_a_schema_is_valid_and_says_what_it_is(record_type: str) -> None:
+def test_a_schema_is_valid_and_has_id_and_title(record_type: str) -> None:
     schema = published_schema(record_type)
     Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == DIALECT
@@ -35,7 +35,7 @@ def test_a_schema_is_valid_and_says_what_it_is(record_type: str) -> None:
 
 
 @each_type
-def test_every_object_of_a_schema_is_closed_and_nothing_is_null(record_type: str) -> None:
+def test_every_object_of_a_schema_is_closed_and_not_nullable(record_type: str) -> None:
     for part in _parts(published_schema(record_type)):
         assert part.get("type") != "null"
         assert "discriminator" not in part
@@ -43,13 +43,13 @@ def test_every_object_of_a_schema_is_closed_and_nothing_is_null(record_type: str
 
 
 @each_type
-def test_every_field_of_a_schema_says_what_it_means(record_type: str) -> None:
+def test_every_field_of_a_schema_has_a_description(record_type: str) -> None:
     schema = published_schema(record_type)
     for part in (schema, *schema["$defs"].values()):
         assert [name for name, field in part["properties"].items() if not field.get("description")] == []
 
 
-def test_every_meaning_is_that_of_a_field() -> None:
+def test_every_description_belongs_to_a_field() -> None:
     parts = [part for schema in all_schemas().values() for part in (schema, *schema["$defs"].values())]
     said = {field["description"] for part in parts for field in part["properties"].values()}
     assert {
@@ -59,14 +59,14 @@ def test_every_meaning_is_that_of_a_field() -> None:
 
 
 @each_type
-def test_every_reference_leads_somewhere_and_every_part_is_used(record_type: str) -> None:
+def test_every_ref_resolves_and_every_definition_is_used(record_type: str) -> None:
     schema = published_schema(record_type)
     named = {part["$ref"] for part in _parts(schema) if "$ref" in part}
     assert named == {f"#/$defs/{name}" for name in schema["$defs"]}
 
 
 @each_type
-def test_the_rules_between_fields_are_part_of_the_schema(record_type: str) -> None:
+def test_cross_field_rules_are_part_of_the_schema(record_type: str) -> None:
     schema = published_schema(record_type)
     assert len(schema.get("allOf", ())) == len(RECORD_TYPES[record_type].constraints)
 

@@ -47,7 +47,7 @@ def passages(draw: st.DrawFn) -> tuple[str, int, int]:
 
 
 @given(passages())
-def test_every_selector_made_for_a_passage_means_that_passage(made: tuple[str, int, int]) -> None:
+def test_every_generated_selector_selects_its_passage(made: tuple[str, int, int]) -> None:
     text, start, end = made
     for selector in selectors_for(text, start, end):
         if not isinstance(selector, LineRange):
@@ -55,7 +55,7 @@ def test_every_selector_made_for_a_passage_means_that_passage(made: tuple[str, i
 
 
 @given(passages())
-def test_the_lines_of_a_passage_are_all_that_it_touches(made: tuple[str, int, int]) -> None:
+def test_a_line_range_covers_every_touched_line(made: tuple[str, int, int]) -> None:
     text, start, end = made
     for selector in selectors_for(text, start, end):
         found = select_passage(selector, SourceContent.of(text)) if isinstance(selector, LineRange) else None
@@ -67,7 +67,7 @@ def test_the_lines_of_a_passage_are_all_that_it_touches(made: tuple[str, int, in
 
 
 @given(passages())
-def test_a_quote_is_made_so_that_it_tells_its_passage_from_others_like_it(made: tuple[str, int, int]) -> None:
+def test_a_generated_quote_is_unambiguous(made: tuple[str, int, int]) -> None:
     text, start, end = made
     quotes = [each for each in selectors_for(text, start, end) if isinstance(each, TextQuote)]
     assert len(quotes) == (1 if end > start else 0)
@@ -77,7 +77,7 @@ def test_a_quote_is_made_so_that_it_tells_its_passage_from_others_like_it(made: 
 
 
 @given(TEXTS, st.integers(0, 80), st.integers(0, 80))
-def test_bytes_are_those_of_the_source(text: str, one: int, other: int) -> None:
+def test_byte_offsets_refer_to_the_source_bytes(text: str, one: int, other: int) -> None:
     raw, (start, end) = text.encode(), sorted((one, other))
     found = select_passage(ByteRange(start=start, end=end), SourceContent.of(raw))
     if end > len(raw):
@@ -89,7 +89,7 @@ def test_bytes_are_those_of_the_source(text: str, one: int, other: int) -> None:
         assert found.text.encode() == raw[start:end]
 
 
-def test_characters_are_code_points_and_a_crlf_is_two() -> None:
+def test_character_offsets_count_code_points_and_crlf_as_two() -> None:
     assert words(TextPosition(start=1, end=3), "a🚢e\u0301") == "🚢e"
     assert words(TextPosition(start=1, end=4), "a\r\nb") == "\r\nb"
     assert words(TextPosition(start=2, end=9), "short") is None
@@ -97,7 +97,7 @@ def test_characters_are_code_points_and_a_crlf_is_two() -> None:
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
-def test_lines_end_as_they_do_anywhere(ending: str) -> None:
+def test_lines_end_at_lf_cr_or_crlf(ending: str) -> None:
     text = ending.join(["one", "two", "", "four", ""])
     assert words(LineRange(start=2, end=2), text) == "two"
     assert words(LineRange(start=2, end=4), text) == f"two{ending}{ending}four"
@@ -106,7 +106,7 @@ def test_lines_end_as_they_do_anywhere(ending: str) -> None:
     assert words(LineRange(start=1, end=1), "") is None
 
 
-def test_a_quote_is_the_one_whose_surroundings_fit_best() -> None:
+def test_a_quote_selects_the_best_prefix_and_suffix_match() -> None:
     text = "red cat, blue cat, green cat"
     assert select_passage(
         TextQuote(exact="cat", prefix="blue ", suffix=", g"), SourceContent.of(text)
@@ -134,7 +134,7 @@ def test_a_quote_is_the_one_whose_surroundings_fit_best() -> None:
         ("/nothing", None),
     ],
 )
-def test_a_json_pointer_means_a_value(pointer: str, said: str | None) -> None:
+def test_a_json_pointer_selects_a_value(pointer: str, said: str | None) -> None:
     assert words(JsonPointer(pointer=pointer), DOCUMENT) == said
 
 
@@ -154,11 +154,11 @@ def test_the_whole_document_has_the_empty_pointer() -> None:
         XPath(path="//p"),
     ],
 )
-def test_what_has_no_words_by_itself_is_not_cut(selector: object) -> None:
+def test_a_selector_without_text_yields_no_excerpt(selector: object) -> None:
     assert words(selector, "<p>text</p>") is None
 
 
-def test_a_source_is_read_by_the_encoding_that_its_media_type_names() -> None:
+def test_a_source_is_decoded_with_the_charset_of_its_media_type() -> None:
     raw = "naïve 中".encode("utf-16")
     assert words(TextPosition(start=0, end=5), raw, "text/plain; charset=UTF-16") == "naïve"
     assert words(ByteRange(start=2, end=12), raw, "text/plain; charset=UTF-16") == "naïve"
@@ -167,17 +167,17 @@ def test_a_source_is_read_by_the_encoding_that_its_media_type_names() -> None:
     assert words(TextPosition(start=0, end=1), b"\xff", "text/plain; charset=unicode_escape") is None
 
 
-def test_bytes_that_are_no_text_are_known_by_their_digest_alone() -> None:
+def test_binary_content_is_identified_by_digest_only() -> None:
     found = select_passage(ByteRange(start=1, end=3), SourceContent.of(b"\x00\xff\xfe\x00"))
     assert found == SelectedPassage(None, SourceContent.of(b"\xff\xfe").digest)
 
 
-def test_a_passage_must_be_one_of_the_text() -> None:
+def test_a_passage_must_lie_within_the_text() -> None:
     with pytest.raises(ValueError, match="has no passage from 3 to 9"):
         selectors_for("short", 3, 9)
 
 
-def test_a_passage_too_long_to_quote_is_told_by_its_place() -> None:
+def test_a_long_passage_is_selected_by_position() -> None:
     text = "x" * 200_000
     kinds = [type(each) for each in selectors_for(text, 0, 150_000)]
     assert kinds == [TextPosition, ByteRange, LineRange]

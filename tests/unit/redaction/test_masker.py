@@ -74,7 +74,7 @@ def test_a_case_comes_out_as_expected_and_stays_so(case: dict[str, str]) -> None
 
 
 @pytest.mark.parametrize("kind", FIGURES)
-def test_precision_and_recall_are_what_the_guide_says(kind: str) -> None:
+def test_precision_and_recall_match_the_guide(kind: str) -> None:
     assert figures(kind) == FIGURES[kind]
 
 
@@ -86,12 +86,12 @@ def test_every_kind_has_cases_of_both_sorts_and_there_are_enough() -> None:
         assert any(case["ideal"] == case["text"] for case in of_kind), kind
 
 
-def test_a_key_that_weft_issues_is_known() -> None:
+def test_keys_issued_by_weft_are_detected() -> None:
     text = new_key("default", "ada", 0, None).text
     assert Masker(["secrets"]).text(f"use {text}.") == "use [weft key 1]."
 
 
-def test_the_same_value_has_the_same_words_throughout_an_export() -> None:
+def test_a_value_has_the_same_mask_throughout_an_export() -> None:
     mask = Masker()
     texts = ["to bob@x.org", "from al@x.org", "BOB@x.org again", "4111 1111 1111 1111", "4111111111111111"]
     assert [mask.text(text) for text in texts] == [
@@ -112,7 +112,7 @@ def test_only_what_is_asked_for_is_masked() -> None:
     assert Masker([]).value({"a": text}) == {"a": text}
 
 
-def test_json_of_any_shape_is_masked_by_what_its_names_say() -> None:
+def test_json_values_are_masked_by_field_name() -> None:
     given_json: dict[str, Any] = {
         "password": "hunter2",
         "list": ["bob@x.org", {"dob": "1980-05-03", "n": 7, "f": 1.5, "b": True, "z": None}],
@@ -147,7 +147,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_a_document_stays_one(value: Any) -> None:
+def test_a_masked_document_stays_valid(value: Any) -> None:
     document = json.dumps(value)
     msgspec.json.decode(Masker().text(document))
 
@@ -196,7 +196,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("unit", HOSTILE)
-def test_long_hostile_texts_come_to_an_end(unit: str) -> None:
+def test_masking_hostile_texts_takes_bounded_time(unit: str) -> None:
     """A pattern that tries every way to match would not, in the life of this test."""
     text = unit * (200_000 // len(unit))
     inside = json.dumps({"password": text})

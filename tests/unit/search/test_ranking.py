@@ -38,14 +38,14 @@ HOSTILE = (
 
 
 @pytest.mark.req("CE-F11", part="ranking by meaning, words and recency; widening at low confidence")
-def test_what_says_what_was_asked_comes_first() -> None:
+def test_the_best_match_comes_first() -> None:
     ranking = ranked("when are pears harvested", document_collection(*FRUIT))
     assert numbers(ranking)[0] == 3
     assert ranking.ranked[0].score >= 0.7
     assert ranking.by_meaning
 
 
-def test_without_meaning_words_alone_must_do() -> None:
+def test_without_vectors_ranking_is_lexical() -> None:
     ranking = ranked("harvested pears", document_collection(*FRUIT), by_meaning=False)
     assert numbers(ranking)[0] == 3
     assert not ranking.by_meaning
@@ -53,7 +53,7 @@ def test_without_meaning_words_alone_must_do() -> None:
 
 
 @pytest.mark.req("CE-F12", part="scores from similarity, recency and importance")
-def test_what_a_score_is_made_of_adds_up() -> None:
+def test_score_components_sum_to_the_score() -> None:
     view = talk(("ann", "I bought apples yesterday"), ("bob", "which apples?"), ("ann", "red ones from the orchard"))
     for each in ranked("which apples did Ann buy", view).ranked:
         parts = [value for name, value in each.signals.items() if name != "pinned"]
@@ -64,7 +64,7 @@ def test_what_a_score_is_made_of_adds_up() -> None:
 
 
 @pytest.mark.parametrize("query", HOSTILE)
-def test_any_text_can_be_asked(query: str) -> None:
+def test_any_text_is_a_valid_query(query: str) -> None:
     view = document_collection(*FRUIT)
     first, second = ranked(query, view), ranked(query, view)
     assert first == second
@@ -75,19 +75,19 @@ def test_any_text_can_be_asked(query: str) -> None:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.text(max_size=300))
-def test_no_text_breaks_it(query: str) -> None:
+def test_any_text_can_be_indexed_and_ranked(query: str) -> None:
     ranking = ranked(query, document_collection(*FRUIT), talk(("ann", query or "-"), ("bob", "apples")))
     assert len({(each.collection, each.number) for each in ranking.ranked}) == len(ranking.ranked)
 
 
 @pytest.mark.parametrize("views", [(), (document_collection(),)], ids=["no collection", "an empty one"])
-def test_where_nothing_is_nothing_is_found(views: tuple[()]) -> None:
+def test_an_empty_collection_has_no_results(views: tuple[()]) -> None:
     ranking = ranked("apples", *views)
     assert (ranking.ranked, ranking.confidence, ranking.fallback) == ([], 0.0, "recency")
 
 
 @pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
-def test_what_is_pinned_is_there_whatever_is_asked() -> None:
+def test_pinned_items_are_in_every_result() -> None:
     view = document_collection(*FRUIT, said("never send figures by mail", pinned=True))
     for query in ("when are pears harvested", "zzz"):
         found = {each.number: each for each in ranked(query, view, top_k=1).ranked}
@@ -96,7 +96,7 @@ def test_what_is_pinned_is_there_whatever_is_asked() -> None:
 
 @pytest.mark.req("CE-F11", part="ranking by meaning, words and recency; widening at low confidence")
 @pytest.mark.req("CE-O", part="tunable similarity threshold")
-def test_where_it_is_not_sure_it_takes_in_more() -> None:
+def test_low_confidence_returns_more_results() -> None:
     rows = [f"note {number} about fruit and trees" for number in range(30)]
     doubtful = ranked("fruit and something else entirely unknown", document_collection(*rows), top_k=5)
     assert doubtful.widened
@@ -109,7 +109,7 @@ def test_where_it_is_not_sure_it_takes_in_more() -> None:
     assert sure.confidence > doubtful.confidence
 
 
-def test_it_never_says_that_it_took_in_more_than_it_did() -> None:
+def test_expanded_is_reported_only_if_results_were_added() -> None:
     rows = [f"note {number} about fruit and trees" for number in range(30)]
     capped = ranked("fruit and something else entirely unknown", document_collection(*rows), top_k=5, most=5)
     assert len(capped.ranked) == 5
@@ -117,7 +117,7 @@ def test_it_never_says_that_it_took_in_more_than_it_did() -> None:
 
 
 @pytest.mark.req("CE-E", part="a search without results")
-def test_where_nothing_is_relevant_the_most_recent_comes() -> None:
+def test_without_relevant_results_the_newest_are_returned() -> None:
     rows = [said(text, timestamp=NOW - place * DAY_MICROS) for place, text in enumerate(reversed(FRUIT))]
     ranking = ranked("quux", document_collection(*rows), top_k=2, by_meaning=False)
     assert ranking.fallback == "recency"
@@ -126,7 +126,7 @@ def test_where_nothing_is_relevant_the_most_recent_comes() -> None:
 
 
 @pytest.mark.req("CE-F11", part="ranking by meaning, words and recency; widening at low confidence")
-def test_of_equals_the_newer_comes_first() -> None:
+def test_equal_scores_prefer_the_newer_item() -> None:
     view = document_collection(
         said("apples in the north", timestamp=NOW - 90 * DAY_MICROS),
         said("apples in the south", timestamp=NOW - DAY_MICROS),
@@ -136,7 +136,7 @@ def test_of_equals_the_newer_comes_first() -> None:
 
 
 @pytest.mark.req("CE-F14", part="importance")
-def test_of_equals_the_more_important_comes_first() -> None:
+def test_equal_scores_prefer_the_more_important_item() -> None:
     view = talk(
         said("the apples are red", speaker="ann", item="1", place="s", importance=0.2),
         said("the apples are ripe", speaker="ann", item="90", place="t", importance=0.9),
@@ -146,14 +146,14 @@ def test_of_equals_the_more_important_comes_first() -> None:
 
 
 @pytest.mark.req("CE-F14", part="agents named in queries")
-def test_who_is_named_is_who_is_meant() -> None:
+def test_a_named_sender_is_preferred() -> None:
     view = talk(("ann", "my dog is called Rex"), ("bob", "my dog is called Max"), ("ann", "nice"), ("bob", "thanks"))
     assert numbers(ranked("What is Bob's dog called?", view))[0] == 2
     assert numbers(ranked("What is ANN's dog called?", view))[0] == 1
 
 
 @pytest.mark.req("CE-F14", part="agents named in queries")
-def test_an_answer_is_found_by_what_stands_before_it() -> None:
+def test_an_answer_is_found_by_the_preceding_question() -> None:
     filler = [("ann", f"something about matter {number}") for number in range(12)]
     view = talk(*filler, ("bob", "where do you keep the spare key"), ("ann", "under the blue flowerpot"), *filler)
     best = numbers(ranked("where is the spare key", view, weighing=RankingWeights(min_score=0.0)))
@@ -161,7 +161,7 @@ def test_an_answer_is_found_by_what_stands_before_it() -> None:
     assert 14 in best[:3]
 
 
-def test_neighbours_are_not_looked_for_across_sessions() -> None:
+def test_neighbours_stay_within_their_session() -> None:
     view = talk(
         said("where is the spare key", speaker="bob", item="1", place="s"),
         said("under the blue flowerpot", speaker="ann", item="2", place="t"),
@@ -170,7 +170,7 @@ def test_neighbours_are_not_looked_for_across_sessions() -> None:
     assert 2 not in found or found[2]["lexical_around"] == 0
 
 
-def test_a_copy_of_something_better_stands_back() -> None:
+def test_near_duplicates_of_a_better_result_are_penalised() -> None:
     rows = ["get the weather of a city", "get the weather of a city", "get the wind of a place", *FRUIT]
     ranking = ranked("weather of a city", document_collection(*rows), weighing=RankingWeights(min_score=0.0))
     repeated = {each.number: each.signals["repetition"] for each in ranking.ranked}
@@ -179,7 +179,7 @@ def test_a_copy_of_something_better_stands_back() -> None:
     assert repeated[3] == 0
 
 
-def test_the_parts_of_a_short_document_make_room_for_others() -> None:
+def test_chunks_of_one_short_document_do_not_fill_the_results() -> None:
     parts = [said(f"apples and pears, part {part}", item="a", ordinal=part) for part in range(3)]
     ranking = ranked(
         "apples and pears", document_collection(*parts, "apples and plums"), weighing=RankingWeights(min_score=0.0)
@@ -209,14 +209,14 @@ def test_the_order_of_collections_does_not_matter(*, swapped: bool) -> None:
     assert [each.collection for each in ranked("red apples", *views).ranked] == ["domain:a", "domain:b"]
 
 
-def test_each_part_of_a_long_question_is_looked_for() -> None:
+def test_each_part_of_a_long_query_is_searched() -> None:
     padding = " ".join(f"word{number}" for number in range(55))
     question = f"First find out how pears are harvested. Then tell when the train to the coast leaves. {padding}"
     best = numbers(ranked(question, document_collection(*FRUIT), weighing=RankingWeights(min_score=0.0)))
     assert set(best[:2]) == {3, 4}
 
 
-def test_more_can_be_chosen_of_what_was_weighed_once() -> None:
+def test_more_results_can_be_selected_from_one_ranking() -> None:
     view = document_collection(*FRUIT)
     found = weighed("apples and pears and plums", view)
     few, many = (

@@ -22,17 +22,17 @@ ENDINGS = ("ations", "edly", "fulness", "ing", "ional", "ities", "ness", "ously"
         ("Ann\u2019s", "ANNS"),
     ],
 )
-def test_what_means_the_same_word_is_the_same_term(one: str, other: str) -> None:
+def test_forms_of_one_word_are_one_term(one: str, other: str) -> None:
     assert terms(one) == terms(other)
 
 
-def test_everyday_words_do_not_count_unless_they_are_all_there_is() -> None:
+def test_stop_words_are_dropped_unless_nothing_else_remains() -> None:
     assert terms("what is it of") == []
     assert query_terms("to be or not to be") == terms("not")
     assert query_terms("what is it") == ["what", "is", "it"]
 
 
-def test_scripts_without_spaces_are_compared_by_pairs() -> None:
+def test_scripts_without_spaces_are_indexed_as_bigrams() -> None:
     assert terms("搜索关键词") == ["搜索", "索关", "关键", "键词"]
     assert terms("词") == ["词"]
 
@@ -42,15 +42,15 @@ def test_encoded_data_is_one_term() -> None:
 
 
 @pytest.mark.parametrize(("joined", "apart"), [("IL6", "IL-6"), ("20mg", "20 mg"), ("section4b", "Section 4 B")])
-def test_a_name_of_letters_and_digits_is_found_written_apart_too(joined: str, apart: str) -> None:
+def test_an_alphanumeric_name_matches_its_parts(joined: str, apart: str) -> None:
     assert set(terms(joined)) == {joined.lower(), *terms(apart)}
 
 
-def test_a_code_of_many_letters_and_digits_is_one_word() -> None:
+def test_a_long_alphanumeric_code_is_one_term() -> None:
     assert terms("a3f9b2c1") == ["a3f9b2c1"]
 
 
-def test_what_something_stands_under_counts_twice() -> None:
+def test_heading_terms_count_twice() -> None:
     assert index_terms("red", "Apples") == "appl appl red"
 
 
@@ -59,7 +59,7 @@ def test_any_text_has_terms_without_spaces_in_them(text: str) -> None:
     assert all(term and not term.isspace() for term in terms(text))
 
 
-def test_threads_that_stem_at_once_do_not_disturb_each_other() -> None:
+def test_the_stemmer_is_thread_safe() -> None:
     words = [f"{start}{middle}{end}" for start in SYLLABLES for middle in SYLLABLES for end in ENDINGS]
     alone = {word: _stem(word) for word in words}
     with ThreadPoolExecutor(4) as threads:

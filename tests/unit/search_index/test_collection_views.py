@@ -127,7 +127,7 @@ class TestReplicaOfACollection(ReplicaOfACollection.TestCase):
     pass
 
 
-def test_what_came_again_is_known_once_after_a_restart(tmp_path: Path) -> None:
+def test_a_rewritten_chunk_is_indexed_once_after_a_restart(tmp_path: Path) -> None:
     random = np.random.default_rng(11)
     folder, plain = SegmentStore(tmp_path), PlainCollection()
     first = [made_up(random, number) for number in range(1, 41)]
@@ -144,7 +144,7 @@ def test_what_came_again_is_known_once_after_a_restart(tmp_path: Path) -> None:
         check_same(CollectionView("s", snapshot, WISHES[0], CALLERS[1]), plain.visible(WISHES[0], CALLERS[1]))
 
 
-def test_another_process_that_writes_keeps_the_others_from_it(tmp_path: Path) -> None:
+def test_one_process_writes_segments_at_a_time(tmp_path: Path) -> None:
     random = np.random.default_rng(12)
     ours, theirs = SegmentStore(tmp_path), SegmentStore(tmp_path)
     snapshot = IndexSnapshot().then(3, [made_up(random, number) for number in (1, 2, 3)], [])
@@ -160,7 +160,7 @@ def test_another_process_that_writes_keeps_the_others_from_it(tmp_path: Path) ->
     assert (loaded.birth, loaded.snapshot.number, loaded.snapshot.size) == (BIRTH, 3, 3)
 
 
-def test_files_of_no_use_are_dropped_but_not_what_was_put_in_their_place(tmp_path: Path) -> None:
+def test_unusable_files_are_deleted_but_not_their_replacements(tmp_path: Path) -> None:
     random = np.random.default_rng(13)
     folder = SegmentStore(tmp_path)
     snapshot = IndexSnapshot().then(3, [made_up(random, number) for number in (1, 2, 3)], [])

@@ -54,7 +54,7 @@ def test_nearly_all_are_found_however_few_are_visible(many: np.ndarray, share: f
     assert share_found(many, np.random.default_rng(2).random(COUNT) < share) >= 0.98
 
 
-def test_what_is_visible_may_lie_far_from_the_question(many: np.ndarray) -> None:
+def test_visible_vectors_far_from_the_query_are_found(many: np.ndarray) -> None:
     """Whoever sees only one corner of a collection finds what is nearest in that corner."""
     corner = many.astype(np.float32) @ spread(1)[0] > 0.3
     assert 1_000 < corner.sum() < COUNT / 2

@@ -19,17 +19,17 @@ CHIT_CHAT = ["Hi!", "Thanks a lot!", "ok, sounds good", "Hello everyone, good mo
 
 
 @pytest.mark.parametrize("text", WEIGHTY)
-def test_what_work_rests_on_weighs_more_than_small_talk(text: str) -> None:
+def test_decisions_and_facts_are_more_important_than_small_talk(text: str) -> None:
     assert importance_of(text, "message") > importance_of(PLAIN, "message")
     assert all(importance_of(text, "message") > importance_of(chat, "message") + 0.2 for chat in CHIT_CHAT)
 
 
 @pytest.mark.parametrize("text", CHIT_CHAT)
-def test_greetings_and_thanks_weigh_less_than_plain_words(text: str) -> None:
+def test_greetings_and_thanks_are_less_important_than_plain_text(text: str) -> None:
     assert importance_of(text, "message") < importance_of(PLAIN, "message")
 
 
-def test_something_that_is_said_politely_still_counts() -> None:
+def test_polite_phrasing_does_not_lower_importance() -> None:
     polite = "Thanks, and the export must not contain names of any customers, ever."
     assert importance_of(polite, "message") > importance_of("thanks", "message")
 
@@ -39,25 +39,25 @@ def test_something_that_is_said_politely_still_counts() -> None:
     [", 14 of them", ", with Dana beside it", ", since last Tuesday", ", as I noticed", ", which is my own"],
     ids=["number", "name", "time", "event", "possession"],
 )
-def test_a_number_a_name_a_time_and_what_happened_each_add_a_little(more: str) -> None:
+def test_numbers_names_times_and_events_each_add_importance(more: str) -> None:
     assert importance_of(PLAIN + more, "message") > importance_of(PLAIN, "message")
 
 
 @pytest.mark.parametrize("text", [f"{PLAIN}?", "It was lovely there"])
-def test_who_only_asks_or_hardly_says_anything_weighs_less(text: str) -> None:
+def test_questions_and_short_texts_are_less_important(text: str) -> None:
     assert importance_of(text, "message") < importance_of(PLAIN, "message")
 
 
-def test_what_was_written_down_on_purpose_weighs_more_than_what_was_said() -> None:
+def test_board_entries_are_more_important_than_messages() -> None:
     assert importance_of(PLAIN, "board") == importance_of(PLAIN, "memory") > importance_of(PLAIN, "message")
 
 
 @pytest.mark.parametrize("text", ["", " ", "?" * 10_000, "must " * 50_000, "\x00\ud83d", "汉字" * 5_000])
-def test_weight_is_always_between_nothing_and_all(text: str) -> None:
+def test_importance_is_between_zero_and_one(text: str) -> None:
     assert 0 < importance_of(text, "message") <= 1
 
 
-def test_senders_mark_what_must_not_be_lost() -> None:
+def test_senders_can_pin_messages() -> None:
     assert is_pinned("orchestrator", "DECISION", "message", "{}")
     assert is_pinned("human:ada", "DIALOG", "constraint", "null")
     assert is_pinned("orchestrator", "DIALOG", "message", '{"pinned": true}')
@@ -66,5 +66,5 @@ def test_senders_mark_what_must_not_be_lost() -> None:
     assert not is_pinned("orchestrator", "DIALOG", "message", "[]")
 
 
-def test_a_sub_agent_pins_nothing() -> None:
+def test_a_sub_agent_cannot_pin() -> None:
     assert not is_pinned("subagent:review", "DECISION", "constraint", '{"pinned": true}')

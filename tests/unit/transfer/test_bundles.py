@@ -150,7 +150,7 @@ def sealed(bodies: list[bytes], **what: Any) -> bytes:
 
 
 @each_form
-def test_what_was_written_is_read(form: str) -> None:
+def test_bundles_round_trip(form: str) -> None:
     content = written(whole(), form)
     reader = BundleReader(io.BytesIO(content))
     lines = list(reader)
@@ -165,7 +165,7 @@ def test_what_was_written_is_read(form: str) -> None:
     assert is_bundle(content)
 
 
-def test_the_array_is_json_and_says_the_same_as_the_lines() -> None:
+def test_the_json_form_equals_the_json_lines_form() -> None:
     lines = [msgspec.json.decode(line) for line in written(whole()).splitlines()]
     assert msgspec.json.decode(written(whole(), "json")) == lines
     assert lines[-1]["entry"]["kind"] == "seal"
@@ -220,7 +220,7 @@ def test_a_line_left_out_repeated_or_moved_is_found(form: str) -> None:
 
 
 @each_form
-def test_whatever_stands_behind_the_end_is_found(form: str) -> None:
+def test_trailing_data_is_detected(form: str) -> None:
     content = written(whole(), form)
     told = said_of(content + b"x")
     assert told.context["line"] == content.count(b"\n") + 1
@@ -329,19 +329,19 @@ def _altered(entry: BundleRecord, old: bytes, new: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("name", MADE_UP)
-def test_even_with_digests_that_match_what_is_no_bundle_is_refused_and_says_where(name: str) -> None:
+def test_an_invalid_bundle_with_valid_digests_is_refused_with_its_line(name: str) -> None:
     make, line, what = MADE_UP[name]
     told = said_of(make())
     assert (told.context["line"], what in told.message) == (line, True), told.message
 
 
-def test_bytes_that_are_no_text_are_carried_as_base64() -> None:
+def test_binary_content_is_base64() -> None:
     content = BundleContent.of(b"\xff\x00")
     assert content.base64 == base64.b64encode(b"\xff\x00").decode()
     assert content.bytes() == b"\xff\x00"
 
 
-def test_what_no_reader_would_take_is_not_written() -> None:
+def test_invalid_bundles_are_never_written() -> None:
     writer = BundleWriter(lambda _: None)
     with pytest.raises(ContentTooLarge):
         writer.add(BundleContent.of(b"x" * bundles.MAX_LINE_BYTES))
@@ -349,7 +349,7 @@ def test_what_no_reader_would_take_is_not_written() -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @given(texts=st.lists(st.text(max_size=50), max_size=5), flip=st.tuples(st.integers(0), st.integers(1, 255)))
-def test_any_flip_in_any_bundle_is_found(form: str, texts: list[str], flip: tuple[int, int]) -> None:
+def test_any_flipped_byte_in_any_bundle_is_detected(form: str, texts: list[str], flip: tuple[int, int]) -> None:
     contents = [part for text in texts for part in (item(text), BundleContent.of(text.encode()))]
     content = written([header(), session(), envelope(), *contents], form)
     assert len(read(content)) == 3 + len(contents)

@@ -28,7 +28,7 @@ async def open_one(connections: OpenConnections, who: str, session: str) -> None
     await connections.watch(scope, actor(who), send)(answer)
 
 
-async def test_the_limit_is_each_principal_s_own_and_closing_makes_room() -> None:
+async def test_the_limit_is_per_principal_and_closing_frees_a_slot() -> None:
     living = {"a", "b", "c"}
     connections = OpenConnections(living, limit=2)
     await open_one(connections, "greedy", "a")
@@ -40,7 +40,7 @@ async def test_the_limit_is_each_principal_s_own_and_closing_makes_room() -> Non
     await open_one(connections, "greedy", "d")
 
 
-async def test_a_connection_that_is_open_goes_on() -> None:
+async def test_an_open_connection_is_not_limited() -> None:
     connections = OpenConnections({"a"}, limit=1)
     await open_one(connections, "greedy", "a")
 

@@ -53,13 +53,13 @@ def passage(source: str, item: str, text: str, *, ordinal: int = 0, start: int =
     return ChunkPassage(chunk=chunk, text=text, title=item, uri="u", message_id=number)
 
 
-def test_what_follows_each_other_is_one_stretch_that_repeats_nothing() -> None:
+def test_adjacent_passages_become_one_section_without_overlap() -> None:
     woven = render_context([part(2), part(1, distance=1), part(3, distance=1)], 1000, approximate_tokens)
     assert [stretch.text for stretch in woven.stretches] == [TEXT[STEP : 3 * STEP + PIECE]]
     assert woven.text == f"[1] d > a.md\n{TEXT[STEP : 3 * STEP + PIECE]}"
 
 
-def test_what_does_not_follow_is_apart_and_in_the_order_of_the_document() -> None:
+def test_separate_passages_keep_document_order() -> None:
     woven = render_context([part(9, rank=0), part(1, rank=1)], 1000, approximate_tokens)
     assert [stretch.text for stretch in woven.stretches] == [TEXT[STEP:][:PIECE], TEXT[9 * STEP :][:PIECE]]
 
@@ -69,19 +69,19 @@ def test_the_document_of_the_best_passage_comes_first() -> None:
     assert [stretch.passages[0].chunk.item for stretch in woven.stretches] == ["z.md", "a.md"]
 
 
-def test_messages_are_read_with_their_speakers() -> None:
+def test_messages_are_rendered_with_their_senders() -> None:
     woven = render_context([message(2, "At noon."), message(1, "When?", distance=1)], 1000, approximate_tokens)
     assert woven.text == "[1] session s1, 1970-01-01\ndana: When?\ndana: At noon."
 
 
-def test_what_was_found_goes_before_what_stands_around_it() -> None:
+def test_matches_come_before_their_neighbours() -> None:
     found = [message(10 * number, f"found {number} " + "x" * 60, rank=number) for number in range(1, 4)]
     around = [message(10 * number + 1, "around " + "x" * 60, rank=number, distance=1) for number in range(1, 4)]
     woven = render_context([*around, *found], 75, approximate_tokens)
     assert all(f"found {number}" in woven.text for number in (1, 2))
 
 
-def test_one_that_is_too_long_alone_is_cut_and_says_where_it_ends() -> None:
+def test_a_passage_above_the_budget_is_truncated_with_a_mark() -> None:
     woven = render_context([part(0)], 16, approximate_tokens)
     assert woven.tokens <= 16
     assert not woven.complete
@@ -90,7 +90,7 @@ def test_one_that_is_too_long_alone_is_cut_and_says_where_it_ends() -> None:
     assert 0 < len(cut.text) < PIECE
 
 
-def test_where_not_even_a_heading_fits_nothing_is_said() -> None:
+def test_no_text_is_rendered_where_no_heading_fits() -> None:
     assert render_context([part(0)], 1, approximate_tokens).text == ""
     assert render_context([], 100, approximate_tokens).complete
 
@@ -117,7 +117,7 @@ STRANDS = st.lists(
 
 
 @given(strands=STRANDS, most=st.integers(0, 400))
-def test_it_is_never_longer_than_allowed(strands: list[PassageRef], most: int) -> None:
+def test_rendered_context_never_exceeds_the_budget(strands: list[PassageRef], most: int) -> None:
     woven = render_context(strands, most, approximate_tokens)
     assert woven.tokens == approximate_tokens(woven.text) <= most
     if woven.complete:

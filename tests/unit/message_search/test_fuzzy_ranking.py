@@ -88,7 +88,7 @@ def test_a_query_about_something_else_finds_nothing(query: str) -> None:
     assert found(query, indexed(*TALK)) == []
 
 
-def test_signs_alone_are_found_as_they_stand() -> None:
+def test_a_query_of_punctuation_matches_literally() -> None:
     assert found("->", indexed("a -> b", "a to b")) == [1]
 
 
@@ -101,11 +101,11 @@ def test_a_message_with_every_word_of_the_query_scores_a_hundred_whatever_the_or
     ("query", "matched_by"),
     [("payment worker", "words"), ("paymnet wroker", "fuzzy"), ("payment wroker", "both"), ("databaseschema", "fuzzy")],
 )
-def test_a_hit_says_what_matched(query: str, matched_by: str) -> None:
+def test_a_hit_lists_the_matched_terms(query: str, matched_by: str) -> None:
     assert find(query, indexed(*TALK))[0].matched_by == matched_by
 
 
-def test_a_longer_word_that_begins_with_the_one_asked_for_is_no_misspelling() -> None:
+def test_a_longer_word_with_the_same_prefix_is_no_misspelling() -> None:
     assert find("shipment", indexed("shipments are late", "shipmentx arrived"))[0].matched_by == "words"
 
 
@@ -114,15 +114,15 @@ def test_a_misspelt_word_scores_less_than_the_word_itself() -> None:
     assert find("newsleter", index)[0].score < find("newsletter", index)[0].score
 
 
-def test_a_word_misspelt_in_a_message_is_found_beside_the_right_one() -> None:
+def test_a_misspelt_word_in_a_message_is_found_with_the_correct_one() -> None:
     assert found("database", indexed("the database is up", "nothing", "the databse is down")) == [1, 3]
 
 
-def test_everyday_words_alone_do_not_pass_for_an_answer() -> None:
+def test_stop_words_alone_do_not_match() -> None:
     assert found("what is the airspeed of an unladen swallow", indexed(*TALK)) == []
 
 
-def test_a_rare_word_tells_more_than_a_common_one() -> None:
+def test_rare_words_score_more_than_common_ones() -> None:
     index = indexed(*["deploy again"] * 20, "deploy", "the canary")
     assert found("deploy the canary now", index, threshold=30)[0] == 22
 
@@ -136,7 +136,7 @@ def test_an_old_message_is_found_among_many_newer_ones() -> None:
     assert found("where is the code of the vault?", index) == [1]
 
 
-def test_an_answer_is_helped_by_the_question_before_it() -> None:
+def test_an_answer_scores_more_after_a_matching_question() -> None:
     alone = find("budget of the harbour project", indexed("The project gets two million."), threshold=0)
     asked = find(
         "budget of the harbour project",
@@ -181,7 +181,7 @@ def test_an_index_not_searched_influences_nothing() -> None:
     assert find("schema review of payments", indexed(*TALK), hidden, threshold=0) != alone
 
 
-def test_how_rare_a_word_is_counts_over_the_searched_indexes_only() -> None:
+def test_idf_counts_the_searched_indexes_only() -> None:
     visible, hidden = indexed("alpha beta", "gamma"), indexed(*["beta"] * 30, first_id=10)
     before = find("beta delta", visible, threshold=0)
     together = find("beta delta", visible, hidden, threshold=0)
@@ -200,7 +200,7 @@ def test_a_session_too_large_for_whole_texts_is_still_searched_by_words(monkeypa
     assert found("databse schema", index) == [1]
 
 
-def test_a_huge_number_of_places_is_narrowed_to_the_best_and_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_candidates_are_narrowed_to_the_best_and_newest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.capabilities.messages.search.fuzzy_ranking._MOST_PLACES", 50)
     monkeypatch.setattr("weft.capabilities.messages.search.fuzzy_ranking._MOST_CLOSE_LOOKS", 10)
     index = indexed("common rare", *["common word"] * 200)
@@ -214,7 +214,7 @@ def test_comparing_whole_texts_pauses_between_slices() -> None:
     assert len(pauses) > 3
 
 
-def test_messages_added_between_steps_do_no_harm() -> None:
+def test_messages_may_be_added_between_steps() -> None:
     index = indexed(*["wordsof filler"] * 9_000, "the blue folder")
     steps = search_in_steps([index], "lue fol", threshold=60, limit=10, with_metadata=True)
     next(steps)
@@ -249,7 +249,7 @@ def test_a_very_long_query_is_searched_by_the_rarest_of_its_words() -> None:
     assert found(query, index, threshold=20)[0] == 51
 
 
-def test_a_search_pauses_for_every_few_places_it_judges() -> None:
+def test_a_search_yields_after_every_few_candidates() -> None:
     chosen = [alphabetic(number * 97) for number in range(40)]
     texts = [" ".join(chosen[number % 7 :: 1 + number % 5]) for number in range(6_000)]
     index = indexed(*texts)
@@ -273,7 +273,7 @@ def test_comparing_very_many_words_pauses(monkeypatch: pytest.MonkeyPatch) -> No
     assert pauses(index, "abcdxxxxx abcdyyyyy") >= 4
 
 
-def test_the_most_promising_places_are_those_worth_the_most_by_all_their_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_candidates_are_chosen_by_all_their_terms(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.capabilities.messages.search.fuzzy_ranking._MOST_CLOSE_LOOKS", 2)
     monkeypatch.setattr("weft.capabilities.messages.search.fuzzy_ranking.PLACES_PER_STEP", 3)
     index = indexed("alpha beta gamma", *["alpha filler", "beta filler"] * 10, "beta gamma", *["gamma filler"] * 5)
@@ -291,7 +291,7 @@ def test_whole_texts_count_by_all_that_is_compared(texts: list[tuple[str, str]])
     assert pauses(index, "zzqq zzqq kkjj", 99) >= least // (CHARACTERS_PER_STEP + 20_000)
 
 
-def test_an_index_keeps_no_texts_once_they_are_too_much_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_drops_texts_above_its_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexing, "MOST_TEXT_BYTES", 10_000)
     index = indexed(*["q" * 990] * 20)
     assert (index.texts, index.keeps_texts) == ([], False)
@@ -320,7 +320,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_index_weighs_about_what_it_takes_up_in_memory(kind: str) -> None:
+def test_the_reported_size_of_an_index_matches_its_memory(kind: str) -> None:
     texts = [KINDS[kind]() for _ in range(30)]
     gc.collect()
     tracemalloc.start()

@@ -61,7 +61,7 @@ def test_a_text_without_spaces_is_cut_where_it_must_be() -> None:
     assert len(piece) == 200
 
 
-def test_what_a_query_means_is_worked_out_once_for_all_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_is_analysed_once_for_all_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(previewing, "query_words", lambda query: asked.append(query) or ["zebra"])
     previews = Previews("zebra")
@@ -69,7 +69,7 @@ def test_what_a_query_means_is_worked_out_once_for_all_messages(monkeypatch: pyt
     assert asked == ["zebra"]
 
 
-def test_each_different_word_of_a_message_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_distinct_word_of_a_message_is_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
     words = previewing.words
     monkeypatch.setattr(previewing, "words", lambda token: looked.append(token) or words(token))
@@ -92,7 +92,7 @@ def test_a_misspelt_word_is_looked_for_where_the_word_itself_is_not(monkeypatch:
 
 
 @given(st.text(max_size=1_000), st.text(max_size=80))
-def test_it_is_always_a_piece_of_the_content_and_never_long(content: str, query: str) -> None:
+def test_a_snippet_is_a_short_part_of_the_content(content: str, query: str) -> None:
     piece = preview(content, query)
     assert len(piece) <= 200
     assert piece == content or piece.removeprefix("…").removesuffix("…") in content
@@ -102,6 +102,6 @@ def test_it_is_always_a_piece_of_the_content_and_never_long(content: str, query:
     st.lists(st.sampled_from(["alpha", "beta", "gamma", "delta\n", "epsilon."]), min_size=60, max_size=2_000),
     st.integers(0, 59),
 )
-def test_it_holds_a_matched_word_when_there_is_one(filler: list[str], place: int) -> None:
+def test_a_snippet_contains_a_matched_word_if_any(filler: list[str], place: int) -> None:
     content = " ".join([*filler[:place], "zebra", *filler[place:]])
     assert "zebra" in preview(content, "the zebras")

@@ -9,7 +9,7 @@ import pytest
 from cli_support import CommandLine
 
 from support.bundles import entries, items, seal_of
-from weft.testing.server import server_process
+from support.forked_python import server_process
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +52,7 @@ def test_an_export_goes_to_standard_output_and_an_import_comes_from_standard_inp
     assert other.json("board", "list-keys", "--session", "launch")["keys"][0]["key"] == "goal"
 
 
-def test_options_say_the_scope(filled: CommandLine, tmp_path: Path) -> None:
+def test_options_set_the_scope(filled: CommandLine, tmp_path: Path) -> None:
     filled.run("--turn", "t1", "--task", "k1", "board", "write", "plan", "in three steps")
     for options, scope in ((["--turn", "t1"], "turn"), (["--task", "k1"], "task"), (["--to", "b"], "handoff")):
         file = tmp_path / scope
@@ -64,7 +64,7 @@ def test_options_say_the_scope(filled: CommandLine, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["ndjson", "json", "prov"])
-def test_every_form_is_written(filled: CommandLine, tmp_path: Path, form: str) -> None:
+def test_every_format_is_written(filled: CommandLine, tmp_path: Path, form: str) -> None:
     file = tmp_path / "out"
     told = filled.json("export", "--format", form, "-o", str(file))
     assert told["bytes"] == file.stat().st_size
@@ -85,7 +85,9 @@ def test_records_validate_accepts_exports_and_finds_what_was_altered(filled: Com
         assert problem["line"] == content[:place].count(b"\n") + 1
 
 
-def test_a_second_handoff_is_opened_beside_the_first(filled: CommandLine, other: CommandLine, tmp_path: Path) -> None:
+def test_a_second_handoff_is_imported_as_another_session(
+    filled: CommandLine, other: CommandLine, tmp_path: Path
+) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     filled.run("export", "--to", "bob", "-o", str(first))
     other.run("import", str(first))
@@ -99,14 +101,14 @@ def test_a_second_handoff_is_opened_beside_the_first(filled: CommandLine, other:
         assert other.json("board", "read", "goal", "--session", session)["value"] == value
 
 
-def test_a_rehearsal_changes_nothing(filled: CommandLine, other: CommandLine, tmp_path: Path) -> None:
+def test_a_dry_run_changes_nothing(filled: CommandLine, other: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "bundle"
     filled.run("export", "-o", str(file))
     assert "Would import" in other.run("import", str(file), "--dry-run").stdout
     other.run("board", "list-keys", "--session", "launch", code=1)
 
 
-def test_what_is_refused_ends_with_a_line_and_leaves_no_file(filled: CommandLine, tmp_path: Path) -> None:
+def test_a_refused_export_prints_one_line_and_leaves_no_file(filled: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "bundle"
     refused = filled.run("export", "--session", "nowhere", "-o", str(file), code=1)
     assert "SESSION_NOT_FOUND" in refused.stderr
@@ -139,18 +141,18 @@ def test_a_server_exports_and_imports_as_well(filled: CommandLine, tmp_path: Pat
 
 
 @pytest.mark.parametrize("part", ["--turn", "--task", "--tool-call"])
-def test_an_export_of_what_nobody_knows_says_so(filled: CommandLine, tmp_path: Path, part: str) -> None:
+def test_exporting_an_unknown_session_is_an_error(filled: CommandLine, tmp_path: Path, part: str) -> None:
     assert "check the id" in filled.run("export", part, "none", "-o", str(tmp_path / "bundle")).stderr
 
 
-def test_what_work_is_part_of_is_called_the_same_everywhere(filled: CommandLine, tmp_path: Path) -> None:
+def test_correlation_options_have_the_same_names_everywhere(filled: CommandLine, tmp_path: Path) -> None:
     filled.run("--turn", "t1", "--task", "k1", "board", "write", "plan", "in three steps")
     for part in (["--turn", "t1"], ["--task", "k1"]):
         assert [each["id"] for each in filled.json("records", "list", *part)["records"]] == ["board:launch/plan/1.1"]
         assert "check the id" not in filled.run("export", *part, "-o", str(tmp_path / "bundle")).stderr
 
 
-def test_an_export_as_prov_is_known_for_what_it_is(filled: CommandLine, tmp_path: Path) -> None:
+def test_a_prov_export_has_its_media_type(filled: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "launch.prov.json"
     filled.run("export", "--format", "prov", "-o", str(file))
     (problem,) = filled.json("records", "validate", str(file), code=1)["files"][0]["problems"]

@@ -47,7 +47,7 @@ async def test_a_connection_for_one_session_searches_no_other(web: Connect, sess
             assert named["code"] == "SESSION_NOT_FOUND"
 
 
-async def test_what_is_not_there_is_told_as_an_error_a_model_can_act_on(web: Connect) -> None:
+async def test_an_unknown_domain_is_a_tool_error_with_a_hint(web: Connect) -> None:
     async with web("planner") as client:
         domain = await refused(client, "search", query="x", domain="no-such-domain")
         assert (domain["code"], domain["recoverable"]) == ("DOMAIN_NOT_FOUND", True)

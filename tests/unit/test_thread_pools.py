@@ -9,7 +9,7 @@ import threading
 from weft.kernel.thread_pools import DOCUMENT_THREADS, SEARCH_THREADS
 
 
-async def test_documents_that_are_slow_to_read_keep_no_search_waiting() -> None:
+async def test_slow_documents_do_not_delay_searches() -> None:
     may_end = threading.Event()
     slow = [asyncio.create_task(DOCUMENT_THREADS.run(may_end.wait)) for _ in range(20)]
     try:
@@ -21,7 +21,7 @@ async def test_documents_that_are_slow_to_read_keep_no_search_waiting() -> None:
     assert await asyncio.gather(*slow) == [True] * 20
 
 
-async def test_work_in_a_thread_knows_what_its_caller_knows() -> None:
+async def test_context_variables_reach_the_thread() -> None:
     known = contextvars.ContextVar("known", default="nothing")
     known.set("something")
     assert await SEARCH_THREADS.run(known.get) == "something"

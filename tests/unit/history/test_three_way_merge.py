@@ -42,9 +42,7 @@ def merged(base: dict[str, str], ours: dict[str, str], theirs: dict[str, str]) -
 
 
 @given(STATES, STATES, STATES)
-def test_both_ways_of_merging_come_to_the_same(
-    base: dict[str, str], ours: dict[str, str], theirs: dict[str, str]
-) -> None:
+def test_merging_is_symmetric(base: dict[str, str], ours: dict[str, str], theirs: dict[str, str]) -> None:
     forth, conflicts = merged(base, ours, theirs)
     back, same_conflicts = merged(base, theirs, ours)
     assert conflicts == same_conflicts
@@ -54,16 +52,14 @@ def test_both_ways_of_merging_come_to_the_same(
 
 
 @given(STATES, STATES)
-def test_what_only_one_side_changed_is_never_in_question(base: dict[str, str], changed: dict[str, str]) -> None:
+def test_a_change_of_one_side_never_conflicts(base: dict[str, str], changed: dict[str, str]) -> None:
     assert merged(base, base, changed) == (changed, [])
     assert merged(base, changed, base) == (changed, [])
     assert merged(base, changed, changed) == (changed, [])
 
 
 @given(STATES, STATES, STATES)
-def test_a_merge_taken_over_has_nothing_left_to_take(
-    base: dict[str, str], ours: dict[str, str], theirs: dict[str, str]
-) -> None:
+def test_merging_again_changes_nothing(base: dict[str, str], ours: dict[str, str], theirs: dict[str, str]) -> None:
     after, conflicts = merged(base, ours, theirs)
     again = three_way(state(theirs), state(after), state(theirs))
     assert (again.taken, again.conflicts) == ({}, [])
@@ -89,7 +85,7 @@ def test_a_conflict_shows_all_three_sides(base: dict[str, str], ours: dict[str, 
         (ChangeMeta(tokens=7), True),
     ],
 )
-def test_versions_are_alike_if_they_say_the_same_to_the_same(
+def test_versions_are_equal_with_equal_values_and_acls(
     meta: ChangeMeta,
     same: bool,  # noqa: FBT001 - a table's column
 ) -> None:
@@ -138,7 +134,7 @@ class Git:
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="compares with git, which is not here")
-def test_merging_is_what_git_does_with_files(tmp_path: Path) -> None:
+def test_merging_matches_git(tmp_path: Path) -> None:
     git = Git(tmp_path)
 
     @settings(max_examples=12, deadline=None, database=None)

@@ -96,18 +96,18 @@ def test_every_form_of_document_is_read(document: str, records_in_it: int) -> No
         (f'{{"type": "context_event", "record": {TEXT}}}', 1, "$.record.item_id", "is not a known field"),
     ],
 )
-def test_whatever_is_wrong_is_told_with_line_path_and_reason(document: str, line: int, path: str, reason: str) -> None:
+def test_every_problem_is_reported_with_line_path_and_reason(document: str, line: int, path: str, reason: str) -> None:
     (problem,) = problems_in(document.encode())
     assert (problem.line, problem.path) == (line, path)
     assert problem.reason.startswith(reason)
 
 
-def test_text_that_is_not_utf_8_is_told_by_its_byte() -> None:
+def test_invalid_utf_8_is_reported_by_byte_offset() -> None:
     document = TEXT.encode() + b"\n" + TEXT.encode().replace(b'"x"', b'"\xff"')
     assert problems_in(document) == [Problem(2, "$", f"is not UTF-8 text (byte {document.index(0xFF) + 1})")]
 
 
-def test_every_bad_record_of_a_document_is_told() -> None:
+def test_every_invalid_record_of_a_document_is_reported() -> None:
     problems = problems_in(f"{TEXT}\n{BAD}\n{{}}\n{TEXT}\n{TEXT[1:]}".encode())
     assert [(problem.line, problem.path) for problem in problems] == [(2, "$.content_mode"), (3, "$"), (5, "$")]
     pretty = json.dumps([ITEM, json.loads(BAD), {}], indent=1)
@@ -117,7 +117,7 @@ def test_every_bad_record_of_a_document_is_told() -> None:
 
 
 @pytest.mark.parametrize("written", ["2026-05-08t09:30:00Z", "2026-05-08T09:30:00z", "2026-05-08T09:30:00+0200"])
-def test_a_time_in_a_place_of_its_own_is_held_to_the_one_way_to_write_it(written: str) -> None:
+def test_a_standalone_timestamp_must_be_rfc_3339(written: str) -> None:
     reason = "is not a time like 2026-05-08T12:30:00Z"
     placed = {
         "$.created_at": {"created_at": written},
@@ -130,7 +130,7 @@ def test_a_time_in_a_place_of_its_own_is_held_to_the_one_way_to_write_it(written
         assert problems_in(json.dumps({**ITEM, **more}).encode()) == [Problem(1, path, reason)]
 
 
-def test_the_type_is_told_by_the_id_that_is_the_records_own() -> None:
+def test_the_record_type_is_inferred_from_its_own_id_field() -> None:
     event = {"schema_version": "0.1.0", "event_id": "e", "event_type": "context.exported", "source": "weft:1"}
     event |= {"time": "2026-05-08T09:30:00Z", "context_id": "ctx_1"}
     assert isinstance(parse_record(event), ContextEvent)
@@ -140,25 +140,25 @@ def test_the_type_is_told_by_the_id_that_is_the_records_own() -> None:
     assert {kind.id_field for kind in RECORD_TYPES.values()} == set(ID_FIELDS)
 
 
-def test_a_misfit_says_where_and_why() -> None:
+def test_a_validation_error_has_a_path_and_a_reason() -> None:
     with pytest.raises(InvalidRecord, match=r"^\$\.context_kind: is required$"):
         parse_record({"item_id": "a", "schema_version": "0.1.0"})
     with pytest.raises(InvalidRecord, match=r"^\$\.type: 'nonsense' is not one of "):
         check_record(TEXT.encode(), "nonsense")
 
 
-def test_what_it_says_of_a_value_that_has_no_end_has_one() -> None:
+def test_error_messages_truncate_huge_values() -> None:
     (problem,) = problems_in(json.dumps({**ITEM, "content_mode": "x" * 100_000}).encode())
     assert len(problem.reason) < 500
 
 
 @given(st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode()))
-def test_any_bytes_are_read_or_refused_with_words(document: bytes) -> None:
+def test_any_bytes_are_parsed_or_refused_with_a_message(document: bytes) -> None:
     assert all(problem.reason and problem.line >= 1 for problem in problems_in(document))
 
 
 @given(st.dictionaries(st.text(st.characters(codec="utf-8"), max_size=5), JSON, min_size=1, max_size=3), st.data())
-def test_a_name_said_twice_is_never_overlooked(told: dict[str, Any], data: st.DataObject) -> None:
+def test_duplicate_json_names_are_always_refused(told: dict[str, Any], data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(told)))
     doubled = f"{json.dumps(told)[:-1]}, {json.dumps(name)}: 1}}"
     document = f'{{"selection_id": "s", "metadata": [{json.dumps(told)}, {doubled}]}}'

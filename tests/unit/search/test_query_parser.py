@@ -19,39 +19,39 @@ SPEAKERS = frozenset({"Caroline", "Mel", "user"})
         ("What does Caroline\u2019s sister do?", "What does sister do?"),
     ],
 )
-def test_a_name_says_whose_words_are_meant(question: str, rest: str) -> None:
+def test_a_sender_name_filters_by_sender(question: str, rest: str) -> None:
     understood = parse_query(question, SPEAKERS)
     assert understood.speaker == "caroline"
     assert " ".join(understood.parts[0].split()) == rest
 
 
 @pytest.mark.req("CE-F14", part="agents named in queries")
-def test_two_names_mean_neither_alone() -> None:
+def test_two_sender_names_do_not_filter() -> None:
     understood = parse_query("What do Caroline and Mel like?", SPEAKERS)
     assert understood.speaker is None
     assert "Caroline" not in understood.parts[0]
 
 
-def test_a_role_is_no_name() -> None:
+def test_a_role_is_not_a_sender_name() -> None:
     assert parse_query("What did the user say?", SPEAKERS) == (["What did the user say?"], None)
 
 
-def test_a_name_alone_is_what_is_looked_for() -> None:
+def test_a_query_that_is_only_a_name_searches_for_it() -> None:
     assert parse_query("Caroline?", SPEAKERS) == (["Caroline?"], "caroline")
 
 
-def test_where_nobody_speaks_names_are_words() -> None:
+def test_without_messages_names_are_query_terms() -> None:
     assert parse_query("When did Caroline leave?", ()) == (["When did Caroline leave?"], None)
 
 
-def test_a_short_question_stays_whole() -> None:
+def test_a_short_query_is_one_part() -> None:
     assert parse_query("Find it. Then send it to me.", ()).parts == ["Find it. Then send it to me."]
 
 
-def test_a_long_question_is_looked_for_sentence_by_sentence() -> None:
+def test_a_long_query_is_split_into_sentences() -> None:
     steps = [f"Step {number} is to look into the matter of number {number} carefully." for number in range(8)]
     assert parse_query(" ".join(steps), ()).parts == steps
 
 
-def test_data_in_a_question_is_cut_short() -> None:
+def test_data_in_a_query_is_truncated() -> None:
     assert parse_query("what is " + "f" * 5_000, ()).parts == ["what is " + "f" * 64]

@@ -9,14 +9,14 @@ LOG = "urn:weft:0123456789"
 
 @pytest.mark.req("AC-11")
 @pytest.mark.parametrize("number", ["01", "00", "+1", "1_0", " 1", "²", "", "1" * 17])
-def test_nothing_has_a_second_name(number: str) -> None:
+def test_record_ids_are_unique_per_item(number: str) -> None:
     assert VersionId.parse(f"board:s1/goal/1.{number}") is None
     assert MessageItemId.parse(f"message:s1/{number}") is None
     assert PullId.parse(f"pull:s1/planner/1.{number}") is None
     assert event_seq_of(f"{LOG}#{number}", LOG) is None
 
 
-def test_names_are_read_as_they_are_written() -> None:
+def test_record_ids_round_trip() -> None:
     for name in (VersionId("board:s1", "goal", 2, 10), VersionId("memory:a", "k", 1, 1, removed=True)):
         assert VersionId.parse(str(name)) == name
     assert MessageItemId.parse(str(MessageItemId("s1", 10))) == MessageItemId("s1", 10)

@@ -76,7 +76,7 @@ def check(text: str, pieces: list[TextSpan], cutting: ChunkingOptions, count: Ca
 @example(text=" \n\t", cutting=ChunkingOptions(), count=approximate_tokens)
 @example(text="\u0301" * 2_000, cutting=ChunkingOptions(chunk_tokens=32), count=approximate_tokens)
 @example(text="x" * 5_000 + " " + "y" * 5_000, cutting=ChunkingOptions(chunk_tokens=32), count=len)
-def test_every_piece_fits_and_nothing_is_lost(
+def test_every_chunk_fits_and_no_text_is_lost(
     media_type: str, text: str, cutting: ChunkingOptions, count: Callable[[str], int]
 ) -> None:
     check(text, cut(Reading(text=text, media_type=media_type), cutting, count), cutting, count)
@@ -84,7 +84,7 @@ def test_every_piece_fits_and_nothing_is_lost(
 
 @settings(max_examples=examples(30), deadline=None)
 @given(text=longer, cutting=cuttings, data=st.data())
-def test_names_of_a_program_may_be_anywhere(text: str, cutting: ChunkingOptions, data: st.DataObject) -> None:
+def test_symbols_may_start_anywhere(text: str, cutting: ChunkingOptions, data: st.DataObject) -> None:
     places = st.integers(0, len(text))
     spans = data.draw(st.lists(st.tuples(places, places), max_size=8))
     names = tuple(CodeSymbol(min(span), max(span), "part") for span in spans)
@@ -96,14 +96,14 @@ def test_names_of_a_program_may_be_anywhere(text: str, cutting: ChunkingOptions,
 @pytest.mark.filterwarnings("ignore:open_binary is deprecated")
 @settings(max_examples=examples(30), deadline=None)
 @given(text=longer, cutting=cuttings)
-def test_an_exact_tokenizer_is_kept_to(text: str, cutting: ChunkingOptions) -> None:
+def test_chunk_sizes_follow_an_exact_tokenizer(text: str, cutting: ChunkingOptions) -> None:
     count = TokenizerRegistry().named("o200k_base")
     check(text, cut(Reading(text=text, media_type="text/markdown"), cutting, count), cutting, count)
 
 
 @settings(max_examples=examples(40), deadline=None)
 @given(text=longer, cutting=cuttings)
-def test_cutting_again_gives_the_same(text: str, cutting: ChunkingOptions) -> None:
+def test_chunking_is_deterministic(text: str, cutting: ChunkingOptions) -> None:
     reading = Reading(text=text, media_type="text/markdown")
     assert cut(reading, cutting, approximate_tokens) == cut(reading, cutting, approximate_tokens)
 
@@ -132,7 +132,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("media_type", MEDIA_TYPES)
 @pytest.mark.parametrize("text", [text[:100_000] for text in HOSTILE.values()], ids=HOSTILE)
-def test_hostile_texts_are_cut_like_others(media_type: str, text: str) -> None:
+def test_hostile_texts_are_chunked(media_type: str, text: str) -> None:
     cutting = ChunkingOptions()
     check(
         text, cut(Reading(text=text, media_type=media_type), cutting, approximate_tokens), cutting, approximate_tokens

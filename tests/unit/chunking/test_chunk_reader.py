@@ -58,7 +58,7 @@ def page(words: bytes) -> bytes:
     return b"BT /F1 12 Tf 72 700 Td (%s) Tj ET" % words
 
 
-def test_a_pdf_is_its_pages(reader: IsolatedDocumentReader) -> None:
+def test_a_pdf_is_read_page_by_page(reader: IsolatedDocumentReader) -> None:
     reading = reader.read(pdf([page(b"First words."), page(b"Second words.")]), None, "paper.pdf")
     assert (reading.text, reading.media_type) == ("First words.\fSecond words.", "application/pdf")
     (piece,) = cut(reading, ChunkingOptions(), approximate_tokens)
@@ -69,7 +69,7 @@ def test_a_pdf_is_known_by_its_content(reader: IsolatedDocumentReader) -> None:
     assert reader.read(pdf([page(b"Words.")]), "application/octet-stream", "download").text == "Words."
 
 
-def test_an_encrypted_pdf_says_so(reader: IsolatedDocumentReader) -> None:
+def test_an_encrypted_pdf_is_refused_with_a_reason(reader: IsolatedDocumentReader) -> None:
     writer = pypdf.PdfWriter(clone_from=io.BytesIO(pdf([page(b"Hidden.")])))
     writer.encrypt("password", algorithm="RC4-128")
     written = io.BytesIO()
@@ -79,12 +79,12 @@ def test_an_encrypted_pdf_says_so(reader: IsolatedDocumentReader) -> None:
     assert "password" in refused.value.hint
 
 
-def test_a_damaged_pdf_says_so(reader: IsolatedDocumentReader) -> None:
+def test_a_damaged_pdf_is_refused_with_a_reason(reader: IsolatedDocumentReader) -> None:
     with pytest.raises(DocumentUnreadable, match="damaged"):
         reader.read(b"%PDF-1.4\n" + bytes(range(256)) * 10, None, "paper.pdf")
 
 
-def test_a_pdf_of_pictures_says_so(reader: IsolatedDocumentReader) -> None:
+def test_a_pdf_without_text_is_refused_with_a_reason(reader: IsolatedDocumentReader) -> None:
     with pytest.raises(DocumentUnreadable, match="only pictures"):
         reader.read(pdf([b""]), None, "scan.pdf")
 
@@ -96,7 +96,7 @@ def test_a_pdf_that_unpacks_to_gigabytes_is_refused(reader: IsolatedDocumentRead
     assert reader.read(b"<p>The next one is read.", "text/html", "").text == "The next one is read."
 
 
-def test_what_takes_too_long_is_ended() -> None:
+def test_slow_parsing_is_cancelled() -> None:
     hasty = IsolatedDocumentReader(seconds=0.001)
     with pytest.raises(DocumentUnreadable, match=r"longer than 0\.001 seconds"):
         hasty.read(pdf([page(b"words")] * 50), None, "slow.pdf")
@@ -132,7 +132,7 @@ x = 1
 café open a picture"""
 
 
-def test_a_page_becomes_markdown_without_what_is_not_shown(reader: IsolatedDocumentReader) -> None:
+def test_html_becomes_markdown_without_hidden_elements(reader: IsolatedDocumentReader) -> None:
     reading = reader.read(HTML, None, "page")
     assert (reading.media_type, reading.title) == ("text/html", "The page")
     assert reading.text == HTML_TEXT.replace("open a", "opena")
@@ -142,7 +142,7 @@ def test_a_page_without_title_has_its_first_heading(reader: IsolatedDocumentRead
     assert reader.read(b"<html><h2>Only <i>one</i></h2><p>text", None, "p.html").title == "Only one"
 
 
-def test_nested_pages_are_read_or_refused_but_never_in_part(reader: IsolatedDocumentReader) -> None:
+def test_deeply_nested_html_is_read_whole_or_refused(reader: IsolatedDocumentReader) -> None:
     assert reader.read(b"<div>" * 1_000 + b"deep" + b"</div>" * 1_000, "text/html", "").text == "deep"
     with pytest.raises(DocumentUnreadable, match="too deep"):
         reader.read(b"<div>" * 100_000 + b"deep" + b"</div>" * 100_000, "text/html", "")
@@ -150,7 +150,7 @@ def test_nested_pages_are_read_or_refused_but_never_in_part(reader: IsolatedDocu
 
 @settings(max_examples=examples(40), deadline=None)
 @given(st.text(st.characters(codec="utf-8", exclude_characters="<&\0", exclude_categories=("C", "Z"))))
-def test_all_words_of_a_page_are_kept(reader: IsolatedDocumentReader, words: str) -> None:
+def test_all_text_of_a_page_is_kept(reader: IsolatedDocumentReader, words: str) -> None:
     assert words in reader.read(f"<body><p>{words}</p>".encode(), "text/html", "").text
 
 
@@ -178,7 +178,7 @@ def test_the_parts_of_a_program_are_named(
     assert reading.text == source
 
 
-def test_a_part_begins_with_what_is_written_above_it(reader: IsolatedDocumentReader) -> None:
+def test_a_symbol_starts_with_its_leading_comments(reader: IsolatedDocumentReader) -> None:
     source = (
         'é = "ü"\n\n# About f.\n@once\ndef f():\n    return é\n\n\nclass A:\n    # About m.\n    def m(self): ...\n'
     )
@@ -197,7 +197,7 @@ def test_long_and_nested_programs_keep_their_names(reader: IsolatedDocumentReade
 
 
 @pytest.mark.parametrize("source", ["(" * 200_000, "class A {" * 20_000, "\x01\x02def (", "if a:\n" * 3_000])
-def test_programs_that_make_no_sense_are_still_text(reader: IsolatedDocumentReader, source: str) -> None:
+def test_unparsable_source_code_is_plain_text(reader: IsolatedDocumentReader, source: str) -> None:
     assert reader.read(source.encode(), None, "a.py").text == source
 
 
@@ -214,11 +214,11 @@ def test_programs_that_make_no_sense_are_still_text(reader: IsolatedDocumentRead
         (b"", ""),
     ],
 )
-def test_text_is_decoded_by_what_it_is(content: bytes, text: str) -> None:
+def test_text_encoding_is_detected(content: bytes, text: str) -> None:
     assert decoded(content, None) == text
 
 
-def test_an_encoding_that_is_named_is_taken() -> None:
+def test_a_declared_encoding_is_used() -> None:
     assert decoded("привет".encode("koi8-r"), "text/plain; charset=KOI8-R") == "привет"
     assert "привет" in decoded('<meta charset="windows-1251">привет'.encode("cp1251"), "text/html")
     assert decoded(b"plain", "text/plain; charset=base64") == "plain"
@@ -227,7 +227,7 @@ def test_an_encoding_that_is_named_is_taken() -> None:
 
 @settings(max_examples=examples(60))
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0\r")))
-def test_text_is_changed_in_nothing(text: str) -> None:
+def test_text_is_not_changed(text: str) -> None:
     assert decoded(text.encode(), "text/plain; charset=utf-8") == text.removeprefix("\ufeff")
 
 
@@ -240,7 +240,7 @@ def test_text_is_changed_in_nothing(text: str) -> None:
         (bytes(range(256)) * 4, "bytes that no text has"),
     ],
 )
-def test_what_is_no_text_is_refused_with_advice(reader: IsolatedDocumentReader, content: bytes, message: str) -> None:
+def test_binary_content_is_refused_with_a_hint(reader: IsolatedDocumentReader, content: bytes, message: str) -> None:
     with pytest.raises(DocumentUnreadable, match=message) as refused:
         reader.read(content, None, "file.bin")
     assert refused.value.hint
@@ -276,14 +276,14 @@ def test_markdown_is_titled_by_its_first_heading(reader: IsolatedDocumentReader)
     assert reading == Reading(text="Before.\n\n# The title\n\nText.", media_type="text/markdown", title="The title")
 
 
-def test_a_reader_that_was_closed_blames_no_document() -> None:
+def test_a_closed_reader_reports_no_document_error() -> None:
     closed = IsolatedDocumentReader()
     closed.close()
     with pytest.raises(PoolNotInitialized):
         closed.read(b"<p>words", "text/html", "")
 
 
-def test_what_ended_a_worker_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_document_that_killed_a_worker_is_not_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     started = []
     make = _Worker._start
 
@@ -299,7 +299,7 @@ def test_what_ended_a_worker_is_not_asked_again(monkeypatch: pytest.MonkeyPatch)
     workers.close()
 
 
-def test_a_worker_that_went_is_replaced(reader: IsolatedDocumentReader) -> None:
+def test_a_dead_worker_is_replaced(reader: IsolatedDocumentReader) -> None:
     reader.read(b"<p>one", "text/html", "")
     for worker in reader._workers._workers:
         if worker._process is not None:

@@ -56,7 +56,7 @@ def grows_faster_than_the_text(work: Callable[[int], None]) -> bool:
 
 
 @pytest.mark.parametrize("media_type", MEDIA_TYPES)
-def test_cutting_takes_as_long_as_the_text_is(media_type: str) -> None:
+def test_chunking_takes_linear_time(media_type: str) -> None:
     for shape in SHAPES:
 
         def work(length: int, shape: tuple[str, str, str] = shape) -> None:
@@ -65,12 +65,12 @@ def test_cutting_takes_as_long_as_the_text_is(media_type: str) -> None:
         assert not grows_faster_than_the_text(work), shape
 
 
-def test_finding_out_what_a_text_is_takes_as_long_as_it_is() -> None:
+def test_format_detection_takes_linear_time() -> None:
     for shape in SHAPES:
         assert not grows_faster_than_the_text(lambda length, shape=shape: type_of_text(of_length(shape, length))), shape
 
 
-def test_names_within_names_take_as_long_as_there_are_names() -> None:
+def test_nested_symbols_take_linear_time() -> None:
     def work(length: int) -> None:
         text = "class A{" * (length // 8)
         names = tuple(CodeSymbol(start, len(text), "A") for start in range(0, len(text), 8))

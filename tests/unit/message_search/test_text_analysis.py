@@ -32,18 +32,16 @@ pytestmark = pytest.mark.req("MS-05")
         ("___", ()),
     ],
 )
-def test_a_token_is_its_word_the_parts_of_an_identifier_or_pairs_of_characters(
-    token: str, expected: tuple[str, ...]
-) -> None:
+def test_tokens_are_words_identifier_parts_or_bigrams(token: str, expected: tuple[str, ...]) -> None:
     assert words(token) == expected
 
 
-def test_a_word_that_has_marks_is_not_taken_apart() -> None:
+def test_a_word_with_combining_marks_is_not_split() -> None:
     assert tokens("कनेक्शन पूल।") == ["कनेक्शन", "पूल"]
     assert tokens("cafe\u0301 déjà") == ["cafe\u0301", "déjà"]
 
 
-def test_each_picture_is_a_token_and_other_signs_are_none() -> None:
+def test_each_emoji_is_a_token_and_punctuation_is_none() -> None:
     assert tokens("🚀🎉 -> ok?!") == ["🚀", "🎉", "ok"]
 
 
@@ -62,15 +60,15 @@ def test_the_forms_of_a_word_have_one_stem(forms: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), [("status", "stat"), ("string", "str"), ("bus", "bu"), ("need", "ne")])
-def test_words_that_only_look_like_forms_stay_apart(one: str, other: str) -> None:
+def test_unrelated_words_have_different_stems(one: str, other: str) -> None:
     assert stem(one) != stem(other)
 
 
-def test_everyday_words_of_a_query_are_left_out() -> None:
+def test_stop_words_of_a_query_are_dropped() -> None:
     assert query_words("When did we deploy the API?") == ["deploy", "api"]
 
 
-def test_everyday_words_are_sought_when_there_are_no_others() -> None:
+def test_a_query_of_stop_words_keeps_them() -> None:
     assert query_words("to be or not") == ["to", "be", "or", "not"]
 
 
@@ -113,7 +111,7 @@ def test_no_metadata_is_no_text() -> None:
     assert metadata_text({}) == ""
 
 
-def test_encoded_data_is_known_by_its_beginning() -> None:
+def test_encoded_data_is_indexed_by_its_prefix() -> None:
     assert words("aB9" * 30_000) == words("aB9" * 30_000 + "tail")
     assert len(words("aB9" * 30_000)) < 64
 

@@ -27,28 +27,28 @@ START, END, UNKNOWN = 101, 102, 100
         ("한국", [1469, 30006, 30021, 29991, 30014, 30020]),
     ],
 )
-def test_a_text_has_the_pieces_it_had_in_training(text: str, pieces: list[int]) -> None:
+def test_tokens_match_the_reference_tokenizer(text: str, pieces: list[int]) -> None:
     assert PIECES.numbers(text, 512) == [START, *pieces, END]
 
 
-def test_the_names_of_special_pieces_mean_nothing_in_a_text() -> None:
+def test_special_tokens_in_text_are_plain_text() -> None:
     assert START not in PIECES.numbers("[CLS] [SEP] [PAD] [MASK]", 512)[1:]
     assert PIECES.numbers("[SEP]", 512).count(END) == 1
 
 
-def test_a_word_that_is_no_word_is_unknown() -> None:
+def test_an_overlong_word_is_the_unknown_token() -> None:
     assert PIECES.numbers("x" * 101, 512) == [START, UNKNOWN, END]
     assert UNKNOWN not in PIECES.numbers("x" * 100, 512)
 
 
-def test_what_is_beyond_the_limit_is_left_out() -> None:
+def test_tokens_beyond_the_limit_are_dropped() -> None:
     whole = PIECES.numbers("unaffable embeddings " * 20, 10_000)
     for most in range(3, 12):
         assert PIECES.numbers("unaffable embeddings " * 20, most) == [*whole[: most - 1], END]
 
 
 @given(st.text(max_size=200), st.integers(2, 30))
-def test_any_text_has_a_start_an_end_and_no_more_than_asked_for(text: str, most: int) -> None:
+def test_any_text_has_start_and_end_tokens_within_the_limit(text: str, most: int) -> None:
     numbers = PIECES.numbers(text, most)
     assert (numbers[0], numbers[-1]) == (START, END)
     assert len(numbers) <= most

@@ -42,27 +42,27 @@ class Said:
         return {name: each.role for name, each in self.said.items()}
 
 
-async def test_a_tenant_of_which_nothing_is_said_may_use_every_model() -> None:
+async def test_a_tenant_without_a_list_may_use_every_model() -> None:
     assert serving_model([], MODELS) == A
     assert usable_models([], MODELS) == [A, B, C]
 
 
-async def test_a_tenant_may_use_what_was_named_and_what_serves_it() -> None:
+async def test_a_tenant_may_use_allowed_models_and_the_current_one() -> None:
     said = await Said(b="serving", c="allowed", only_these=True).listed()
     assert serving_model(said, MODELS) == B
     assert usable_models(said, MODELS) == [B, C]
     assert usable_models(await Said(c="allowed", only_these=True).listed(), MODELS) == [A, C]
 
 
-async def test_moving_to_a_model_limits_nobody() -> None:
+async def test_a_migration_limits_no_models() -> None:
     assert usable_models(await Said(a="serving", b="building").listed(), MODELS) == [A, B, C]
 
 
-async def test_a_model_that_is_no_longer_there_does_not_serve() -> None:
+async def test_a_removed_model_is_not_used() -> None:
     assert serving_model(await Said(gone="serving").listed(), MODELS) == A
 
 
-async def test_a_chunk_needs_vectors_of_what_was_written_down_whoever_knows_it() -> None:
+async def test_required_vectors_follow_the_stored_state() -> None:
     assert models_to_fill([], MODELS) == ("a",)
     assert models_to_fill(await Said(gone="serving", b="building", c="allowed").listed(), MODELS) == ("gone", "b")
     assert known_models_to_fill(await Said(b="serving", a="building").listed(), MODELS) == ("b", "a")
@@ -71,7 +71,7 @@ async def test_a_chunk_needs_vectors_of_what_was_written_down_whoever_knows_it()
             known_models_to_fill(await said.listed(), MODELS)
 
 
-def test_chunks_are_written_with_a_vector_of_the_model_that_serves_and_none_that_nobody_needs() -> None:
+def test_chunks_are_embedded_with_the_current_model_only() -> None:
     assert suffices({"a"}, ("a",))
     assert suffices({"a", "b"}, ("a", "b"))
     assert suffices({"a"}, ("a", "b"))
@@ -79,14 +79,14 @@ def test_chunks_are_written_with_a_vector_of_the_model_that_serves_and_none_that
     assert not suffices({"a", "b"}, ("a",))
 
 
-async def test_without_a_name_it_is_the_model_of_searches() -> None:
+async def test_the_default_is_the_model_of_searches() -> None:
     said = await Said(b="serving").listed()
     assert usable_model(said, MODELS, None) == B
     assert usable_model(said, MODELS, "c") == C
 
 
 @pytest.mark.parametrize("name", ["b", "none"])
-async def test_what_is_not_there_and_what_is_not_allowed_look_alike(name: str) -> None:
+async def test_unknown_and_forbidden_models_have_the_same_error(name: str) -> None:
     with pytest.raises(EmbeddingModelUnknown) as caught:
         usable_model(await Said(c="allowed", only_these=True).listed(), MODELS, name)
     assert (caught.value.message, caught.value.context) == (
@@ -95,7 +95,7 @@ async def test_what_is_not_there_and_what_is_not_allowed_look_alike(name: str) -
     )
 
 
-async def test_allowing_replaces_what_was_allowed_and_leaves_what_is_in_use() -> None:
+async def test_allowing_models_replaces_the_list_and_keeps_models_in_use() -> None:
     store = Said(a="serving", b="building", c="allowed")
     await allow_models(["a"], MODELS, store, 2)
     assert usable_models(await store.listed(), MODELS) == [A, B]
@@ -111,7 +111,7 @@ async def test_a_tenant_can_be_limited_to_the_model_it_has() -> None:
     assert usable_models(await store.listed(), MODELS) == [B]
 
 
-async def test_only_models_there_are_can_be_allowed() -> None:
+async def test_only_existing_models_can_be_allowed() -> None:
     store = Said()
     with pytest.raises(EmbeddingModelUnknown):
         await allow_models(["a", "none"], MODELS, store, 2)

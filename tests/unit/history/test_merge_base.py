@@ -158,7 +158,7 @@ def grown(steps: list[tuple[str, int, int, int]]) -> Lines:
 
 
 @given(STEPS, st.integers(0, 5), st.integers(0, 5))
-def test_the_common_past_is_a_best_common_ancestor(steps: list[tuple[str, int, int, int]], one: int, two: int) -> None:
+def test_the_merge_base_is_a_best_common_ancestor(steps: list[tuple[str, int, int, int]], one: int, two: int) -> None:
     lines = grown(steps)
     known = [line_id for line_id in lines.bases if line_id != "alien"]
     ours, theirs = lines.head(known[one % len(known)]), lines.head(known[two % len(known)])
@@ -169,7 +169,7 @@ def test_the_common_past_is_a_best_common_ancestor(steps: list[tuple[str, int, i
         assert (found(lines, ours, theirs) or ("", 0))[1] == 0
 
 
-def test_a_merge_back_and_forth_at_the_same_time_is_not_forgotten() -> None:
+def test_criss_cross_merges_have_two_merge_bases() -> None:
     lines = Lines()
     for number in range(10):
         lines.write("main", f"{number}")
@@ -180,7 +180,7 @@ def test_a_merge_back_and_forth_at_the_same_time_is_not_forgotten() -> None:
     assert found(lines, lines.head("main"), lines.head("b")) == ("b", 6)
 
 
-def test_what_was_taken_back_after_two_merges_each_way_counts_as_taken_back() -> None:
+def test_a_revert_after_criss_cross_merges_is_kept() -> None:
     lines = Lines()
     lines.write("main", "0")
     for line_id in ("x", "y", "c", "d"):
@@ -198,7 +198,7 @@ def test_what_was_taken_back_after_two_merges_each_way_counts_as_taken_back() ->
     assert (ground.state["k"].change.blob_hash, ground.disputed) == (blob_hash("1"), frozenset())
 
 
-def test_what_several_pasts_say_in_different_ways_is_disputed() -> None:
+def test_keys_that_differ_between_merge_bases_conflict() -> None:
     lines = Lines()
     lines.write("main", "0")
     for line_id in ("x", "y", "c", "d"):
@@ -212,7 +212,7 @@ def test_what_several_pasts_say_in_different_ways_is_disputed() -> None:
     assert asyncio.run(common_ground(lines, pasts)).disputed == {"k"}  # type: ignore[arg-type]
 
 
-def test_lines_that_never_met_have_no_common_past() -> None:
+def test_unrelated_lines_have_no_merge_base() -> None:
     lines = Lines()
     lines.write("main", "1")
     lines.write("alien", "2")
@@ -231,7 +231,7 @@ def test_a_branch_of_the_same_name_is_another_if_its_commit_is() -> None:
     assert found(lines, lines.head("main"), lines.head("c")) == ("main", 1)
 
 
-def test_states_apart_are_asked_for_only_what_came_after_the_meeting() -> None:
+def test_only_commits_after_the_merge_base_are_loaded() -> None:
     lines = Lines()
     lines.write("main", "1")
     lines.bases["b"] = Base("main", 1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cli_support import CommandLine
 
-from weft.testing.server import server_process
+from support.forked_python import server_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ def searched(line: CommandLine) -> Any:
     return found
 
 
-def test_what_is_no_command_of_search_is_what_is_searched_for(line: CommandLine) -> None:
+def test_an_unknown_search_command_is_the_query(line: CommandLine) -> None:
     said = line.run("search", QUERY).stdout
     assert "release, key decision" in said
     assert "  We chose the database PostgreSQL." in said
@@ -44,13 +44,13 @@ def test_what_is_no_command_of_search_is_what_is_searched_for(line: CommandLine)
     assert searched(line)["results"][0]["key"] == "decision"
 
 
-def test_nothing_found_is_said_in_words(line: CommandLine) -> None:
+def test_no_results_print_a_message(line: CommandLine) -> None:
     said = line.run("search", QUERY, *LATER).stdout
     assert said.splitlines()[0] == "No results."
     assert "0 results of 0 chunks" in said
 
 
-def test_context_and_likeness_are_asked_for_by_name(line: CommandLine) -> None:
+def test_get_context_and_find_similar_are_subcommands(line: CommandLine) -> None:
     woven = line.run("search", "get-context", "--query", QUERY).stdout
     assert woven.startswith("[1] session release, key decision, ")
     assert " of 2000 tokens" in woven

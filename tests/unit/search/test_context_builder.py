@@ -42,25 +42,25 @@ def order(*hits: SearchHit, room: int = 100) -> list[int]:
 
 
 @pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
-def test_what_is_pinned_goes_first() -> None:
+def test_pinned_items_come_first() -> None:
     assert order(hit(1, 1.2), hit(2, 0.0, pinned=True)) == [2, 1]
 
 
 @pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
-def test_what_is_pinned_takes_no_more_than_the_room_for_it() -> None:
+def test_pinned_items_stay_within_their_budget() -> None:
     pins = [hit(number, 0.1 * number, pinned=True) for number in range(9)]
     assert order(*pins, hit(9, 0.0), room=60) == [8, 7, 6, 9]
 
 
 @pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
-def test_what_is_pinned_and_relevant_has_its_place_like_anything_else() -> None:
+def test_relevant_pinned_items_are_ranked_like_others() -> None:
     pins = [hit(1, 0.5, pinned=True), hit(2, 1.5, pinned=True, score=0.9)]
     assert order(*pins, hit(3, 1.0), room=0) == [2, 3]
 
 
-def test_what_is_better_goes_before_what_is_shorter() -> None:
+def test_higher_scores_come_before_shorter_items() -> None:
     assert order(hit(1, 0.6, tokens=10), hit(2, 0.9, tokens=200)) == [2, 1]
 
 
-def test_of_what_is_equally_good_the_shorter_goes_first() -> None:
+def test_equal_scores_prefer_the_shorter_item() -> None:
     assert order(hit(1, 0.9, tokens=200), hit(2, 0.9, tokens=20)) == [2, 1]

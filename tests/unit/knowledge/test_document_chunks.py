@@ -26,7 +26,7 @@ def laid_out(text: str = TEXT, title: str = "", own_title: str = "Leave") -> tup
 @pytest.mark.parametrize(
     ("title", "own", "first"), [("", "Leave", "Leave"), ("Rules", "Leave", "Rules > Leave"), ("", "", "Leave")]
 )
-def test_a_chunk_stands_under_title_and_headings_once(title: str, own: str, first: str) -> None:
+def test_a_chunk_repeats_title_and_headings_once(title: str, own: str, first: str) -> None:
     _, chunks = laid_out(title=title, own_title=own)
     assert chunks[0].heading == first
     assert chunks[-1].heading == f"{first} > Abroad"
@@ -37,7 +37,7 @@ def test_the_same_text_is_cut_at_the_same_places() -> None:
     assert one.layout_hash == two.layout_hash != other.layout_hash
 
 
-def test_a_chunk_takes_its_weight_from_the_domain_unless_the_document_says_otherwise() -> None:
+def test_a_chunk_takes_its_importance_from_the_domain_unless_the_document_sets_it() -> None:
     _, chunks = laid_out()
     assert {chunk.importance for chunk in chunks} == {DOMAIN.importance}
     assert {chunk.digest for chunk in chunks} != {chunks[0].digest}

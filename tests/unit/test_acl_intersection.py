@@ -30,7 +30,7 @@ pytestmark = pytest.mark.req("SC-11")
         ((("a", "b", "c"), ("b", "c"), ("c", "d")), ("c",)),
     ],
 )
-def test_only_those_are_left_whom_each_list_means(
+def test_the_intersection_matches_principals_of_every_list(
     closings: tuple[tuple[str, ...], ...], common: tuple[str, ...]
 ) -> None:
     assert intersect_acls(*closings) == common

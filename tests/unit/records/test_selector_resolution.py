@@ -80,7 +80,7 @@ def edits(draw: st.DrawFn) -> tuple[str, int, int, str]:
 
 
 @given(edits(), st.booleans(), st.booleans(), st.booleans())
-def test_exact_is_said_only_of_the_same_words_in_the_same_place(
+def test_exact_requires_the_same_text_at_the_same_position(
     made: tuple[str, int, int, str],
     quoted: bool,  # noqa: FBT001 - drawn
     hashed: bool,  # noqa: FBT001
@@ -106,7 +106,7 @@ def test_exact_is_said_only_of_the_same_words_in_the_same_place(
 
 
 @given(passages(), TEXTS, TEXTS)
-def test_what_was_only_shifted_is_found_where_it_went(made: tuple[str, int, int], before: str, behind: str) -> None:
+def test_a_shifted_passage_is_found_at_its_new_position(made: tuple[str, int, int], before: str, behind: str) -> None:
     text, start, end = made
     after = before + text + behind
     assume(places(text, after) == 1)
@@ -120,7 +120,7 @@ def test_what_was_only_shifted_is_found_where_it_went(made: tuple[str, int, int]
 
 
 @given(passages(), st.text("xyz", min_size=1, max_size=20))
-def test_what_was_replaced_is_lost(made: tuple[str, int, int], other: str) -> None:
+def test_a_replaced_passage_is_lost(made: tuple[str, int, int], other: str) -> None:
     text, start, end = made
     after = text[:start] + other + text[end:]
     assume(text[start:end] not in after and end - start < 12)
@@ -129,7 +129,7 @@ def test_what_was_replaced_is_lost(made: tuple[str, int, int], other: str) -> No
 
 
 @given(edits())
-def test_what_is_found_can_be_found_again_by_its_new_selectors(made: tuple[str, int, int, str]) -> None:
+def test_a_resolved_passage_resolves_by_its_new_selectors(made: tuple[str, int, int, str]) -> None:
     text, start, end, after = made
     found = resolve(source_ref("s", "x:y", text, start=start, end=end, source_kind="file"), after)
     assume(found.outcome != "lost")
@@ -138,7 +138,7 @@ def test_what_is_found_can_be_found_again_by_its_new_selectors(made: tuple[str, 
 
 
 @given(st.one_of(TEXTS, st.binary(max_size=60)), st.one_of(TEXTS, st.binary(max_size=60)))
-def test_without_words_only_an_unchanged_source_is_exact(was: bytes | str, now: bytes | str) -> None:
+def test_without_a_quote_only_an_unchanged_source_is_exact(was: bytes | str, now: bytes | str) -> None:
     same = SourceContent.of(was).raw == SourceContent.of(now).raw
     for selector in (
         UNSET,
@@ -152,7 +152,7 @@ def test_without_words_only_an_unchanged_source_is_exact(was: bytes | str, now: 
         assert resolve(ref(selector), now).outcome == "lost"
 
 
-def test_a_place_whose_text_changed_is_never_exact() -> None:
+def test_a_position_with_changed_text_is_never_exact() -> None:
     for selector in (TextPosition(start=4, end=8), ByteRange(start=4, end=8), LineRange(start=1, end=1)):
         assert resolve(ref(selector, of=STORY), STORY).outcome == "exact"
         changed = resolve(ref(selector, of=STORY), STORY.replace("plan", "clan"))
@@ -172,7 +172,7 @@ def test_the_digest_of_the_passage_proves_it_in_a_changed_source() -> None:
     assert (lines.outcome, lines.text) == ("moved", "It was never told again.")
 
 
-def test_among_equal_passages_the_surroundings_choose() -> None:
+def test_equal_passages_are_told_apart_by_prefix_and_suffix() -> None:
     text = "a: yes\nb: yes\nc: yes\n"
     start = text.index("yes", 8)
     made = source_ref("s", "x:y", text, start=start, end=start + 3, source_kind="file")
@@ -182,7 +182,7 @@ def test_among_equal_passages_the_surroundings_choose() -> None:
     assert moved.confidence == 1
 
 
-def test_equal_words_at_the_old_place_are_not_taken_for_the_passage_that_moved() -> None:
+def test_equal_text_at_the_old_position_does_not_hide_a_moved_passage() -> None:
     text = "x1 same x2 same x3"
     made = ref((TextQuote(exact="same", prefix="x2 ", suffix=" x3"), TextPosition(start=11, end=15)), of=text)
     after = "x9 same x1 same x2 same x3"
@@ -190,7 +190,7 @@ def test_equal_words_at_the_old_place_are_not_taken_for_the_passage_that_moved()
     assert (found.outcome, place(found)) == ("moved", (19, 23))
 
 
-def test_a_quote_that_fits_several_places_says_how_unsure_it_is() -> None:
+def test_an_ambiguous_quote_has_a_lower_confidence() -> None:
     found = resolve(ref(TextQuote(exact="was")), STORY)
     assert (found.outcome, found.confidence) == ("moved", 0.3333)
     assert resolve(ref(TextQuote(exact="was"), of=STORY), STORY).outcome == "exact"
@@ -198,7 +198,7 @@ def test_a_quote_that_fits_several_places_says_how_unsure_it_is() -> None:
     assert (alone.outcome, alone.confidence) == ("exact", 1)
 
 
-def test_what_was_changed_a_little_is_moved_and_says_how_near_it_is() -> None:
+def test_a_slightly_changed_passage_is_moved_with_its_similarity() -> None:
     start = STORY.index("It was changed")
     made = source_ref("s", "x:y", STORY, start=start, end=start + 42, source_kind="file")
     found = resolve(made, STORY.replace("June", "July"))
@@ -210,7 +210,7 @@ def test_what_was_changed_a_little_is_moved_and_says_how_near_it_is() -> None:
     assert "% alike" in found.reason
 
 
-def test_what_is_near_is_sought_close_to_where_it_was_first() -> None:
+def test_fuzzy_matching_prefers_the_old_position() -> None:
     line = "item {}: the same long words in every line\n"
     text = "".join(line.format(n) for n in range(10, 90))
     start = text.index("item 40")
@@ -231,7 +231,7 @@ def test_a_long_quote_is_found_though_parts_of_it_changed() -> None:
     assert found.text == after[start + 9 : end + 9 + len("one hundred") - 3]
 
 
-def test_what_is_nearly_all_is_not_said_to_be_all() -> None:
+def test_a_partial_match_is_never_reported_as_full() -> None:
     text = "".join(f"sentence number {n} of this story. " for n in range(3_000))
     made = source_ref("s", "x:y", text, start=10, end=90_000, source_kind="file")
     found = resolve(made, text.replace("number 1000 of", "number 1001 of"))
@@ -239,7 +239,7 @@ def test_what_is_nearly_all_is_not_said_to_be_all() -> None:
     assert "99.99% alike" in found.reason
 
 
-def test_a_place_in_a_structure_holds_though_characters_moved() -> None:
+def test_a_structural_selector_survives_shifted_characters() -> None:
     was = '{"goal": "Ship on Friday"}'
     made = ref((TextPosition(start=10, end=24), JsonPointer(pointer="/goal"), TextQuote(exact="Ship on Friday")))
     assert resolve(made, was).found_by == "text_position"
@@ -247,19 +247,19 @@ def test_a_place_in_a_structure_holds_though_characters_moved() -> None:
     assert (again.outcome, again.found_by) == ("exact", "json_pointer")
 
 
-def test_line_endings_that_changed_are_a_change() -> None:
+def test_changed_line_endings_are_a_change() -> None:
     made = source_ref("s", "x:y", STORY, start=0, end=60, source_kind="file")
     found = resolve(made, STORY.replace("\n", "\r\n"))
     assert found.outcome == "moved"
     assert found.similarity < 1
 
 
-def test_a_reference_that_contradicts_itself_is_lost() -> None:
+def test_contradicting_selectors_resolve_to_lost() -> None:
     made = ref((TextQuote(exact="plan"), TextPosition(start=4, end=8)), of=STORY, said="clan")
     assert "contradicts itself" in resolve(made, STORY).reason
 
 
-def test_a_value_of_json_is_the_same_however_it_is_written() -> None:
+def test_a_json_value_is_compared_independent_of_formatting() -> None:
     was = '{"steps": [{"name": "plan", "days": 2}, {"name": "ship"}]}'
     made = ref(JsonPointer(pointer="/steps/0"), said='{"days":2,"name":"plan"}')
     assert resolve(made, '{"steps":[ {"days":2 , "name":"plan"} ]}').outcome == "exact"
@@ -268,7 +268,7 @@ def test_a_value_of_json_is_the_same_however_it_is_written() -> None:
     assert resolve(made, was.replace("2", "3")).outcome == "lost"
 
 
-def test_a_value_of_json_that_changed_a_little_is_near() -> None:
+def test_a_slightly_changed_json_value_is_similar() -> None:
     quote = TextQuote(exact="Ship the release on Friday")
     made = ref((JsonPointer(pointer="/goal"), quote))
     found = resolve(made, '{"goal": "Ship the release on Monday", "old": 1}')
@@ -290,14 +290,14 @@ def test_elements_are_found_by_css_and_xpath(selector: Any) -> None:
     assert resolve(ref(selector, of=PAGE), PAGE + " ", "text/html", MARKUP).outcome == "lost"
 
 
-def test_an_xpath_may_mean_an_attribute_or_a_text() -> None:
+def test_an_xpath_may_select_an_attribute_or_text() -> None:
     page = '<a href="x">one</a><a href="y">two</a>'
     assert resolve(ref(XPath(path="//a[2]/@href"), said="y"), page, None, MARKUP).outcome == "exact"
     assert resolve(ref(XPath(path="string(//a)"), said="one"), page, None, MARKUP).outcome == "exact"
     assert resolve(ref(XPath(path="count(//a)"), said="2.0"), page, None, MARKUP).outcome == "lost"
 
 
-def test_xml_is_read_as_xml() -> None:
+def test_xml_is_parsed_as_xml() -> None:
     document = '<?xml version="1.0" encoding="utf-16"?><Plan><Goal>Ship</Goal></Plan>'
     assert resolve(ref(XPath(path="/Plan/Goal"), said="Ship"), document, None, MARKUP).outcome == "exact"
     broken = resolve(ref(XPath(path="/Plan"), said="Ship"), "<Plan>", "application/xml", MARKUP)
@@ -311,7 +311,7 @@ def test_xml_is_read_as_xml() -> None:
         '<!DOCTYPE r [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;">]><r>&b;&b;&b;&b;</r>',
     ],
 )
-def test_entities_are_not_expanded_and_nothing_is_read_for_them(document: str) -> None:
+def test_entities_are_neither_expanded_nor_fetched(document: str) -> None:
     for media_type in ("application/xml", "text/html"):
         found = resolve(ref(XPath(path="//r"), of=document), document, media_type, MARKUP)
         assert "root:" not in (found.text or "")
@@ -327,13 +327,13 @@ def test_entities_are_not_expanded_and_nothing_is_read_for_them(document: str) -
         (XPath(path="//x:p"), "cannot be understood"),
     ],
 )
-def test_a_selector_that_cannot_be_understood_is_named(selector: Any, reason: str) -> None:
+def test_an_unparsable_selector_is_named_in_the_error(selector: Any, reason: str) -> None:
     found = resolve(ref(selector, of=PAGE), PAGE, "text/html", MARKUP)
     assert found.outcome == "lost"
     assert reason in found.reason
 
 
-def test_a_selector_that_takes_too_long_is_given_up() -> None:
+def test_a_slow_selector_times_out() -> None:
     impatient = IsolatedMarkupReader(seconds=1.0)
     page = "<body>" + ("<div>" * 100 + "x" + "</div>" * 100) * 60
     found = resolve(ref(XPath(path="//*/following::*[following::*]"), of=page), page, "text/html", impatient)
@@ -342,13 +342,13 @@ def test_a_selector_that_takes_too_long_is_given_up() -> None:
     impatient.close()
 
 
-def test_a_page_too_large_to_read_is_said_to_be() -> None:
+def test_a_page_above_the_size_limit_is_reported() -> None:
     found = resolve(ref(Css(selector="p"), of="x"), "x" * (4 * 2**20 + 1), "text/html", MARKUP)
     assert "too large" in found.reason
     assert "cannot be read" in resolve(ref(Css(selector="p"), of="x"), "x").reason
 
 
-def test_several_may_read_at_once() -> None:
+def test_sources_are_read_concurrently() -> None:
     found: list[str] = []
     threads = [
         threading.Thread(
@@ -363,7 +363,7 @@ def test_several_may_read_at_once() -> None:
     assert found == ["exact"] * 5
 
 
-def test_a_page_region_with_a_quote_holds_as_long_as_the_file_does() -> None:
+def test_a_page_region_with_a_quote_resolves_while_the_file_is_unchanged() -> None:
     pdf = b"%PDF-1.7 \xff\xfe binary"
     made = ref((PageRegion(page=2, x=1, y=1, width=5, height=5), TextQuote(exact="Ship")), of=pdf)
     assert resolve(made, pdf).outcome == "exact"
@@ -378,7 +378,7 @@ def test_a_page_region_with_a_quote_holds_as_long_as_the_file_does() -> None:
         ("b" + "a" * 90_000, "a" * 4_000_000),
     ],
 )
-def test_hostile_texts_do_not_take_long(exact: str, text: str) -> None:
+def test_hostile_texts_resolve_in_bounded_time(exact: str, text: str) -> None:
     # No clock is asked: what takes time by the square would take hours here.
     quote = TextQuote(exact=exact, prefix="a" * 50_000)
     assert find_quote(quote, text, 1_000_000) is None
@@ -387,7 +387,7 @@ def test_hostile_texts_do_not_take_long(exact: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("near", [0, 2_000_000, 3_900_000])
-def test_of_a_long_quote_that_stands_everywhere_few_places_are_looked_at(near: int) -> None:
+def test_a_repeated_long_quote_checks_few_candidates(near: int) -> None:
     # No clock is asked here either: it takes as long as the places that are looked at are long together.
     exact, text = "a" * 100_000, "a" * 4_000_000
     found = find_quote(TextQuote(exact=exact), text, near)
@@ -396,14 +396,14 @@ def test_of_a_long_quote_that_stands_everywhere_few_places_are_looked_at(near: i
     assert found.ties * len(exact) <= 50_000_000
 
 
-def test_a_quote_is_found_however_far_before_its_place() -> None:
+def test_a_quote_is_found_far_before_its_old_position() -> None:
     text = f"{'x' * 5}goal{'y' * 40_000}goal{'z' * 2_000_000}"
     found = find_quote(TextQuote(exact="goal"), text, 2_000_000)
     assert found is not None
     assert (found.start, found.ties) == (40_009, 2)
 
 
-def test_a_letter_that_stands_everywhere_is_found_near_its_place() -> None:
+def test_a_repeated_character_is_found_near_its_old_position() -> None:
     text = "a" * 3_000_000
     made = ref((TextQuote(exact="a"), TextPosition(start=2_000_000, end=2_000_001)))
     assert resolve(made, text).outcome == "exact"

@@ -22,7 +22,7 @@ from weft.kernel.errors import InvalidInput
 
 
 @given(st.binary(max_size=2_000))
-def test_what_was_packed_is_unpacked(content: bytes) -> None:
+def test_packed_content_round_trips(content: bytes) -> None:
     assert decompress(compress(content)) == content
     assert pack_content(content).size == len(content)
 
@@ -37,14 +37,14 @@ def test_damaged_content_is_an_error_and_never_something_else() -> None:
 
 
 @given(st.text(st.characters(codec=None), max_size=200))
-def test_every_text_can_be_kept_and_stays_as_long_as_it_was(text: str) -> None:
+def test_every_text_is_stored_with_its_length(text: str) -> None:
     kept = storable_text(text)
     assert len(kept) == len(text)
     assert "\x00" not in kept
     assert kept.encode().decode() == kept
 
 
-def test_a_text_is_kept_beside_the_content_only_where_it_differs() -> None:
+def test_extracted_text_is_stored_only_where_it_differs_from_the_content() -> None:
     assert compressed_text("same", b"same") is None
     other = compressed_text("a\nb", b"a\r\nb")
     assert decode_text(compress(b"a\r\nb"), other) == "a\nb"
@@ -54,12 +54,12 @@ def test_a_text_is_kept_beside_the_content_only_where_it_differs() -> None:
 @pytest.mark.parametrize(
     ("text", "encoded"), [(None, None), ("x", "eA=="), (None, "é"), (None, "eA"), ("\ud800", None)]
 )
-def test_a_document_is_given_in_one_way(text: str | None, encoded: str | None) -> None:
+def test_a_document_has_exactly_one_content_source(text: str | None, encoded: str | None) -> None:
     with pytest.raises(InvalidInput):
         decode_content(text, encoded)
 
 
-def test_a_document_may_be_so_large_and_no_larger() -> None:
+def test_document_size_has_a_limit() -> None:
     assert pack_content(bytes(MAX_DOCUMENT_BYTES)).size == MAX_DOCUMENT_BYTES
     with pytest.raises(DocumentTooLarge):
         pack_content(bytes(MAX_DOCUMENT_BYTES + 1))
@@ -73,13 +73,13 @@ def test_a_name_or_relative_path_names_a_document(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["/a", "..", "a/..", "../a", "a/./b", "."])
-def test_a_path_to_somewhere_else_names_none(name: str) -> None:
+def test_an_absolute_or_parent_path_is_no_document_id(name: str) -> None:
     with pytest.raises(InvalidInput):
         check_document_id(name)
 
 
 @pytest.mark.req("CE-T", part="domains, bytes and search results")
-def test_plans_say_what_a_tenant_may_have() -> None:
+def test_plans_define_quotas() -> None:
     assert [max_results(plan) for plan in PLANS] == [5, 20, None]
     check_domains("free", 1)
     check_domains("pro", 10)

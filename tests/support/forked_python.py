@@ -1,0 +1,168 @@
+"""Python programs and ``weft`` commands, forked from one process that has already imported Weft.
+
+Importing Weft takes longer than most of these programs run. ``folder()`` holds two small executables, ``python`` and
+``weft``: each sends its arguments, environment and standard streams to the fork server and exits with the status of
+the forked process. Run as ``forked_python.py ADDRESS``, this file is the fork server.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import runpy
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from weft.testing.server import ServerProcess
+
+_PRELOADED = (
+    "weft.app.app",
+    "weft.client",
+    "weft.storage.sql.dialects.sqlite",
+    "weft.transports.cli.main",
+    "weft.transports.server",
+    "weft.transports.stdio",
+)
+# The forked process is no child of this one: it sends its process id first, to which signals are forwarded.
+_SHIM = """#!{python} -IS
+import json, os, signal, socket, sys
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect({address!r})
+    request = json.dumps([sys.argv, os.getcwd(), dict(os.environ)]).encode()
+    socket.send_fds(server, [len(request).to_bytes(4)], [0, 1, 2])
+    server.sendall(request)
+    pid = int.from_bytes(server.recv(4, socket.MSG_WAITALL))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: os.kill(pid, number))
+    sys.exit(int.from_bytes(server.recv(1) or bytes([1])))
+"""
+
+
+@cache
+def folder() -> Path:
+    """Return a folder with ``python`` and ``weft``; the fork server lives as long as this process."""
+    path = Path(tempfile.mkdtemp(prefix="weft-forked-"))
+    address = str(path / "socket")
+    for name in ("python", "weft"):
+        shim = path / name
+        shim.write_text(_SHIM.format(python=sys.executable, address=address))
+        shim.chmod(0o755)
+    server = subprocess.Popen([sys.executable, __file__, address], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    atexit.register(_stop, server, path)
+    assert server.stdout is not None
+    assert server.stdout.readline() == b"ready\n"
+    return path
+
+
+def _stop(server: subprocess.Popen[bytes], path: Path) -> None:
+    with server:
+        server.kill()
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def python() -> str:
+    """Return the interpreter to start instead of ``sys.executable``: takes ``-c``, ``-m weft`` or a script."""
+    return str(folder() / "python")
+
+
+@contextmanager
+def server_process(data: Path, **settings: Any) -> Iterator[ServerProcess]:
+    """Run a forked server on a data folder; keyword arguments are settings."""
+    from weft.testing import server  # noqa: PLC0415 - the fork server imports Weft only once it may
+
+    with server.server_process(data, python=python(), **settings) as running:
+        yield running
+
+
+def _serve(address: str) -> None:
+    for name in _PRELOADED:
+        import_module(name)
+    # The registry imports the operations only when it is read.
+    list(import_module("weft.app.registry").all_operations())
+    gc.freeze()
+    # No zombies: the shims wait for the forked processes, this process does not.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen(64)
+        os.write(1, b"ready\n")
+        while True:
+            client, _ = listener.accept()
+            if os.fork() == 0:
+                listener.close()
+                code = _run(client)
+                client.sendall(bytes([code]))
+                os._exit(code)
+            client.close()
+
+
+def _run(client: socket.socket) -> int:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    size, files, _, _ = socket.recv_fds(client, 4, 3)
+    arguments, working_folder, environment = json.loads(client.recv(int.from_bytes(size), socket.MSG_WAITALL))
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(working_folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    client.sendall(os.getpid().to_bytes(4))
+    threading.Thread(target=_die_with_shim, args=(client,), daemon=True).start()
+    try:
+        _start(*arguments)
+    except SystemExit as exit_:
+        if isinstance(exit_.code, str):
+            sys.stderr.write(exit_.code + "\n")
+        return exit_.code if isinstance(exit_.code, int) else bool(exit_.code)
+    except BaseException:  # noqa: BLE001 - as an interpreter does it
+        traceback.print_exc()
+        return 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return 0
+
+
+def _die_with_shim(client: socket.socket) -> None:
+    """Kill this process when its shim is killed."""
+    client.recv(1)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _start(command: str, *arguments: str) -> None:
+    if Path(command).name == "weft":
+        arguments = ("-m", "weft", *arguments)
+    option, *rest = arguments
+    if option == "-c":
+        sys.argv[:] = ["-c", *rest[1:]]
+        exec(rest[0], {"__name__": "__main__"})
+    elif option == "-m":
+        assert rest[0] == "weft"
+        sys.argv[:] = rest
+        import_module("weft.transports.cli.main").main()
+    else:
+        sys.argv[:] = [option, *rest]
+        sys.path.insert(0, str(Path(option).resolve().parent))
+        runpy.run_path(option, run_name="__main__")
+
+
+if __name__ == "__main__":
+    # The folder of this file, tests/support, must not be searched for modules.
+    sys.path.pop(0)
+    _serve(sys.argv[1])
