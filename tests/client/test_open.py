@@ -81,7 +81,7 @@ async def test_an_api_key_selects_the_principal(tmp_path: Path) -> None:
         assert made.api_key not in repr(planner)
         with pytest.raises(InvalidApiKey):
             await weft.with_key(made.api_key + "x").session.list()
-        with pytest.raises(TypeError, match="owner alone"):
+        with pytest.raises(TypeError, match="owner of that key only"):
             planner.acting_as("admin")
 
 

@@ -168,7 +168,7 @@ class CollectionStoreContract:
         assert [(chunk.number, chunk.vector) for chunk in again] == [(1, vectors(3)[0]), (3, vectors(3)[2])]
         assert [chunk.number for chunk in await stores.collections.without_vector(COLLECTION, NEXT_MODEL, 0, 10)] == [4]
 
-    async def test_changes_beyond_those_that_are_kept_are_forgotten(
+    async def test_changes_beyond_the_retained_ones_are_deleted(
         self, stores: ContractStores, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("weft.capabilities.indexing.collections.model._MIN_RETAINED_CHANGES", 2)
