@@ -44,7 +44,7 @@ def embeddings(world: World) -> ScriptedEmbeddings:
 
 async def columns(world: World, item: str) -> Any:
     rows = await world.rows(
-        "SELECT scope, speaker, heading, pinned, moment, source FROM chunks WHERE tenant = $1 AND item = $2",
+        "SELECT scope, speaker, heading, pinned, timestamp, source FROM chunks WHERE tenant = $1 AND item = $2",
         world.tenant,
         item,
     )
