@@ -157,6 +157,6 @@ def test_a_push_prints_one_sentence(cli: CommandLine) -> None:
         assert "Give a KEY" in cli.run("push", *wrong, code=2).stderr
 
 
-def test_hints_say_to_create_the_agent_first(cli: CommandLine) -> None:
+def test_create_comes_first_in_the_help_of_agent(cli: CommandLine) -> None:
     listed = cli.run("agent", "--help").stdout.partition("Commands:\n")[2]
     assert listed.split()[0] == "create"

@@ -115,7 +115,7 @@ def test_an_unparsable_file_is_unchanged_and_the_entry_is_printed(content: str, 
     assert Path(".vscode/mcp.json").read_text() == content
 
 
-def test_an_existing_weft_entry_is_replaced_with_force(cli: CommandLine) -> None:
+def test_an_existing_weft_entry_is_replaced_on_request(cli: CommandLine) -> None:
     cli.run("init", "cursor", "--agent", "first")
     cli.run("init", "cursor", "--agent", "second", code=1)
     cli.run("init", "cursor", "--agent", "second", "--replace")

@@ -152,7 +152,7 @@ def test_correlation_options_have_the_same_names_everywhere(filled: CommandLine,
         assert "check the id" not in filled.run("export", *part, "-o", str(tmp_path / "bundle")).stderr
 
 
-def test_a_prov_export_has_its_media_type(filled: CommandLine, tmp_path: Path) -> None:
+def test_validate_recognises_a_prov_export(filled: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "launch.prov.json"
     filled.run("export", "--format", "prov", "-o", str(file))
     (problem,) = filled.json("records", "validate", str(file), code=1)["files"][0]["problems"]

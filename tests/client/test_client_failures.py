@@ -190,7 +190,7 @@ async def test_following_gives_up_after_consecutive_failures(connect: Connect, s
     assert len(script.asked) == 3
 
 
-async def test_the_api_key_is_not_sent_after_a_redirect(connect: Connect, script: Script) -> None:
+async def test_the_api_key_is_sent_to_the_server_and_shown_in_no_error(connect: Connect, script: Script) -> None:
     async with connect(script.url, KEY, retries=0) as weft:
         with pytest.raises(SystemUnavailable) as caught:
             await weft.board.read("s", "goal")

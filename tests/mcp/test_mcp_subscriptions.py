@@ -280,7 +280,7 @@ class _Flaky:
         yield EventPage(["an event"], 8)
 
 
-async def test_advertised_capabilities_match_the_notifications_sent(team: Team, era: str) -> None:
+async def test_only_resource_subscriptions_are_advertised(team: Team, era: str) -> None:
     async with over_http(team, "planner", "auto" if era == MODERN else era) as client:
         offered = client.server_capabilities
     assert offered.resources.subscribe is True

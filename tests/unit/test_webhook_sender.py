@@ -141,7 +141,9 @@ async def test_a_host_with_one_private_address_is_refused(sender: HttpSender, mo
     assert await sender.send("https://mixed.test/", {}, b"{}") == Attempt(error="address_refused")
 
 
-async def test_an_unresolvable_host_is_retried(sender: HttpSender, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unresolvable_host_passes_the_check_and_fails_the_attempt(
+    sender: HttpSender, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Names(monkeypatch, ())
     await sender.check("https://unknown.test/")
     assert await sender.send("https://unknown.test/", {}, b"{}") == Attempt(error="name_not_found")

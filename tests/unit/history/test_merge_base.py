@@ -169,7 +169,7 @@ def test_the_merge_base_is_a_best_common_ancestor(steps: list[tuple[str, int, in
         assert (found(lines, ours, theirs) or ("", 0))[1] == 0
 
 
-def test_criss_cross_merges_have_two_merge_bases() -> None:
+def test_merges_in_both_directions_move_the_merge_base() -> None:
     lines = Lines()
     for number in range(10):
         lines.write("main", f"{number}")

@@ -60,7 +60,7 @@ def test_more_values_than_are_numbered_are_still_masked(monkeypatch: pytest.Monk
     assert Masker().text("a@x.org b@x.org a@x.org") == "[email 1] [email] [email 1]"
 
 
-def test_known_open_states_are_open_and_unknown_ones_closed() -> None:
+def test_unknown_sensitivity_is_withheld() -> None:
     applied = AppliedPolicy("p", PolicyDefinition(sensitivity="internal"))
     leaves = [
         applied.item(EngineItem(item(**said), None), None) is not None

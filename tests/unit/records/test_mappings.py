@@ -595,7 +595,7 @@ def test_invalid_ids_are_refused_and_never_rewritten() -> None:
         native_mcp.item_of_block({"text": "no type"}, HERE)
 
 
-def test_an_item_without_a_native_mapping_maps_back_to_nothing() -> None:
+def test_an_item_without_a_native_mapping_cannot_be_mapped_back() -> None:
     item = ContextItem(
         schema_version="0.1.0", item_id="i", context_kind="note", content_mode="inline", visibility=(), content="x"
     )
