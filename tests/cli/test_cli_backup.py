@@ -18,7 +18,7 @@ from support.databases import new_postgres_database
 from support.s3 import CREDENTIALS, REGION, new_bucket, s3_service
 from weft.app.objects import Objects
 from weft.capabilities.object_storage.model import Pointer
-from weft.capabilities.object_storage.staging import keep_staged
+from weft.capabilities.object_storage.store import keep_staged
 from weft.kernel.clock import SystemClock
 from weft.kernel.errors import WeftError
 from weft.providers.object_storage import ObjectFolder

@@ -18,7 +18,7 @@ from support.world import refused
 from weft.app.objects import Objects
 from weft.app.tenants import Tenants
 from weft.capabilities.object_storage.model import ObjectStorageUnavailable, Pointer
-from weft.capabilities.object_storage.staging import keep_staged
+from weft.capabilities.object_storage.store import keep_staged
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import DiskFull
 from weft.providers.object_storage import Bucket, ObjectFolder

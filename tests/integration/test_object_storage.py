@@ -17,7 +17,7 @@ from support.world import World, outcome, refused
 from weft.app.diagnostics.checks import CheckStatus, check_objects
 from weft.app.objects import Objects
 from weft.capabilities.object_storage.model import ObjectMissing, ObjectStorageUnavailable, Pointer
-from weft.capabilities.object_storage.staging import keep_staged
+from weft.capabilities.object_storage.store import keep_staged
 from weft.providers.object_storage import Bucket, ObjectFolder, connect_objects
 from weft.settings import InvalidSetting, Settings
 from weft.storage.sql.database import AccessChanged, Scope

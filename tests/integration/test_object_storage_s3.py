@@ -21,7 +21,7 @@ from support.world import World, refused
 from weft.app.diagnostics.checks import CheckStatus, check_objects
 from weft.app.objects import Objects
 from weft.capabilities.object_storage.model import Pointer
-from weft.capabilities.object_storage.staging import keep_staged
+from weft.capabilities.object_storage.store import keep_staged
 from weft.providers.object_storage import Bucket, connect_objects
 from weft.settings import Settings
 from weft.storage.sql.database import Scope

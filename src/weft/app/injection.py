@@ -49,8 +49,7 @@ from weft.capabilities.messages.search.searcher import Searcher
 from weft.capabilities.messages.store import MessagePages, MessageStore, ReplyObserver
 from weft.capabilities.metrics.model import MetricsSource
 from weft.capabilities.missing_context.answers import GapAnswers
-from weft.capabilities.object_storage.staging import Staging
-from weft.capabilities.object_storage.store import ObjectIndex
+from weft.capabilities.object_storage.store import ObjectIndex, Staging
 from weft.capabilities.records.store import MarkupReader, RecordStore
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.stores import KnownSessions, Lag

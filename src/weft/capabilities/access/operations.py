@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -234,13 +235,13 @@ class RotateSigningKey(Request):
     ] = False
 
 
-@operation(
+_token_operation = partial(operation, permission=None, rate=RateClass.AUTHENTICATION, effect=Effect.WRITE)
+
+
+@_token_operation(
     "token.issue",
     tool="authenticate_agent",
     http="POST /v1/tokens",
-    permission=None,
-    rate=RateClass.AUTHENTICATION,
-    effect=Effect.WRITE,
     audience=Audience.ANONYMOUS,
     audited=True,
     errors=(InvalidApiKey, AuthenticationError, PermissionDenied),
@@ -271,13 +272,10 @@ async def authenticate_agent(
     return await _issue(access, codec, lifetimes, principal, permissions, key=key, proven_at=now, now=now)
 
 
-@operation(
+@_token_operation(
     "token.refresh",
     tool="refresh_token",
     http="POST /v1/tokens/refresh",
-    permission=None,
-    rate=RateClass.AUTHENTICATION,
-    effect=Effect.WRITE,
     errors=(AuthenticationError,),
 )
 async def refresh_token(
@@ -313,13 +311,10 @@ async def refresh_token(
     )
 
 
-@operation(
+@_token_operation(
     "token.revoke",
     tool="revoke_token",
     http="POST /v1/tokens/revoke",
-    permission=None,
-    rate=RateClass.AUTHENTICATION,
-    effect=Effect.WRITE,
     audited=True,
     errors=(PermissionDenied, AuthenticationError),
 )

@@ -35,7 +35,7 @@ from weft.capabilities.agent_context.views import (
 )
 from weft.capabilities.history.model import MAIN, BranchNotFound, VersionPruned, metadata_key
 from weft.capabilities.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
-from weft.capabilities.object_storage.staging import Staging
+from weft.capabilities.object_storage.store import Staging
 from weft.capabilities.sessions.model import (
     Session,
     SessionArchived,

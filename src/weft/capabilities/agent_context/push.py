@@ -32,7 +32,7 @@ from weft.capabilities.agent_context.service import ContextAt, Contexts, OpenCon
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import BranchNotFound, ChangeMeta, Point, VersionConflict, metadata_key
 from weft.capabilities.object_storage.model import ObjectBusy, ObjectMissing, ObjectStorageUnavailable
-from weft.capabilities.object_storage.staging import Staging, keep_staged
+from weft.capabilities.object_storage.store import Staging, keep_staged
 from weft.capabilities.sessions.model import Session, SessionId, SessionNotFound, find_session
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied

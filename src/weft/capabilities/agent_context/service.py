@@ -42,8 +42,7 @@ from weft.capabilities.history.model import (
 )
 from weft.capabilities.history.revisions import resolve_revision
 from weft.capabilities.history.store import CheckoutStore, LineStore, RetentionStore, Rule
-from weft.capabilities.object_storage.staging import keep_staged
-from weft.capabilities.object_storage.store import ObjectIndex
+from weft.capabilities.object_storage.store import ObjectIndex, keep_staged
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import NewEvent, Outbox

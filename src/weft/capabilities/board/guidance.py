@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
@@ -146,13 +147,13 @@ Reading from the board (tool shared_context):
   6. A missing key is normal. The board is a digest, not the source: when it does not say, look in the source."""
 
 
-@operation(
+_read_operation = partial(operation, permission=Permission.READ, rate=RateClass.BOARD, effect=Effect.READ)
+
+
+@_read_operation(
     "board.guidance",
     tool="get_board_guidance",
     http="GET /v1/board-guidance",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.READ,
     errors=(SessionNotFound, ConventionsNotFound),
 )
 async def get_guidance(
@@ -178,14 +179,7 @@ async def define_conventions(
     return ConventionsDefined(name=request.name, key_count=sum(len(group.keys) for group in request.groups))
 
 
-@operation(
-    "conventions.list",
-    tool="list_conventions",
-    http="GET /v1/conventions",
-    permission=Permission.READ,
-    rate=RateClass.BOARD,
-    effect=Effect.READ,
-)
+@_read_operation("conventions.list", tool="list_conventions", http="GET /v1/conventions")
 async def list_conventions(request: ListConventions, conventions: ConventionStore) -> ConventionNames:
     """List the key conventions that sessions can name."""
     del request

@@ -14,7 +14,7 @@ from weft.capabilities.history.model import Version, VersionPruned
 from weft.capabilities.history.revisions import HEAD, VersionName
 from weft.capabilities.history.service import History
 from weft.capabilities.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
-from weft.capabilities.object_storage.staging import Staging
+from weft.capabilities.object_storage.store import Staging
 from weft.kernel.errors import InvalidInput
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Request, Response

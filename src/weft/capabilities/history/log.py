@@ -22,7 +22,7 @@ from weft.capabilities.history.model import BranchNotFound, LineNotFound, Versio
 from weft.capabilities.history.revisions import HEAD, VersionName, no_version
 from weft.capabilities.history.service import History, visible_changes, visible_state
 from weft.capabilities.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
-from weft.capabilities.object_storage.staging import Staging
+from weft.capabilities.object_storage.store import Staging
 from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Request, Response

@@ -13,7 +13,7 @@ from weft.capabilities.history.line_kinds import is_composite
 from weft.capabilities.history.model import BranchNotFound, Damage, LineNotFound, Version
 from weft.capabilities.history.service import History
 from weft.capabilities.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
-from weft.capabilities.object_storage.staging import Staging
+from weft.capabilities.object_storage.store import Staging
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Request, Response
 from weft.kernel.ports import Transactions

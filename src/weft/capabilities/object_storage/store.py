@@ -2,6 +2,8 @@
 
 Store and index cannot change atomically, so the index is always written first: pending before an upload, deleting
 before a removal. Whatever a crash leaves in the store is therefore in the index.
+A transaction must not wait for the object store. An operation therefore stages large values first; its transaction then
+keeps them, which fails if they were swept meanwhile; values for the answer are fetched after the commit.
 """
 
 from __future__ import annotations
@@ -11,10 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from weft.capabilities.object_storage.model import ObjectBusy, ObjectMissing
 
-    from weft.capabilities.object_storage.model import ObjectState
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from weft.capabilities.object_storage.model import ObjectState, Pointer
+
+_NOT_THERE = (
+    "Nothing was changed. Repeat the same call; if that fails, write the value again or restore it from a backup."
+)
 
 
 class ObjectStore(Protocol):
@@ -91,3 +99,22 @@ class ObjectIndex(Protocol):
     async def cleared(self, path: str, claimed_at: int) -> None:
         """Drop the index entry of an object that was deleted under this lease."""
         ...
+
+
+class Staging(Protocol):
+    """Uploads and downloads of large values."""
+
+    async def stage(self, tenant: str, owner: str, contents: Sequence[bytes], *, epoch: int | None = None) -> None:
+        """Upload values of an owner. They are swept after an hour unless a transaction keeps them."""
+        ...
+
+    async def fetch(self, tenant: str, pointer: Pointer) -> bytes:
+        """Return the value of a pointer of this tenant, verified by hash."""
+        ...
+
+
+async def keep_staged(pointers: Iterable[Pointer], index: ObjectIndex) -> None:
+    """Keep staged values in the transaction that references them; in sorted order, to avoid deadlocks."""
+    for path in sorted({pointer.object for pointer in pointers}):
+        if not await index.keep(path):
+            raise ObjectBusy if await index.find(path) else ObjectMissing(hint=_NOT_THERE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -114,15 +115,15 @@ class SessionDeleted(Response, kw_only=True, omit_defaults=False):
     session_id: str
 
 
-@operation(
+_operation = partial(operation, rate=RateClass.SESSION, audience=Audience.NOT_SUBAGENTS)
+_write_operation = partial(_operation, permission=Permission.WRITE, effect=Effect.WRITE)
+
+
+@_write_operation(
     "session.create",
     tool="create_session",
     http="POST /v1/sessions",
     status=201,
-    permission=Permission.WRITE,
-    rate=RateClass.SESSION,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
     session=SessionUse.CREATES,
     errors=(SessionExists,),
 )
@@ -153,14 +154,12 @@ async def create_session(
     return SessionCreated(session_id=session.session_id, created_by=actor.principal_id, created_at=now)
 
 
-@operation(
+@_operation(
     "session.list",
     tool="list_sessions",
     http="GET /v1/sessions",
     permission=Permission.READ,
-    rate=RateClass.SESSION,
     effect=Effect.READ,
-    audience=Audience.NOT_SUBAGENTS,
 )
 async def list_sessions(request: ListSessions, actor: Actor, sessions: SessionStore) -> SessionList:
     """List the sessions you participate in, newest first."""
@@ -182,14 +181,10 @@ async def list_sessions(request: ListSessions, actor: Actor, sessions: SessionSt
     )
 
 
-@operation(
+@_write_operation(
     "session.archive",
     tool="archive_session",
     http="POST /v1/sessions/{session_id}/archive",
-    permission=Permission.WRITE,
-    rate=RateClass.SESSION,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
     audited=True,
     errors=(SessionNotFound, SessionArchived),
 )
@@ -208,14 +203,10 @@ async def archive_session(
     return SessionArchivedAt(session_id=session.session_id, archived_at=now)
 
 
-@operation(
+@_write_operation(
     "session.delete",
     tool="delete_session",
     http="DELETE /v1/sessions/{session_id}",
-    permission=Permission.WRITE,
-    rate=RateClass.SESSION,
-    effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
     audited=True,
     errors=(SessionNotFound,),
 )

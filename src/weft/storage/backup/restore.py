@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from weft.capabilities.object_storage.staging import Staging
+    from weft.capabilities.object_storage.store import Staging
     from weft.kernel.clock import Clock
     from weft.storage.backup.archive import Manifest, Progress, TableContent
     from weft.storage.backup.tables import ObjectRow, Table
