@@ -44,13 +44,13 @@ async def delete_branch(caller: Caller, name: str) -> None:
     await caller.call("history.delete_branch", context_id=f"board:{caller.session}", branch=name, force=True)
 
 
-async def take_over(world: World, line_id: str, state: Mapping[str, Version | None], why: CommitMeta) -> Head:
+async def take_over(world: World, line_id: str, state: Mapping[str, Version | None], commit_meta: CommitMeta) -> Head:
     """Let the planner make a board's line say something, as the operations on history do."""
     actor = await world.app.identify(CallContext(world.planner.credential))
 
     async def run(transaction: Transaction) -> Head:
         boards = world.app._container.build(Boards, actor, transaction)
-        return await (await BoardLines(boards).to_write(line_id)).apply(state, why)
+        return await (await BoardLines(boards).to_write(line_id)).apply(state, commit_meta)
 
     return await world.app.database.write(Scope(world.tenant), run)
 
@@ -587,8 +587,8 @@ async def test_nothing_to_change_is_no_commit_unless_it_is_a_merge(world: World)
     state = {"goal": version("goal", "x", tokens=1)}
     assert (await take_over(world, "board:s1", state, CommitMeta("again"))).seq == 1
     merged = Point("board:s1@try", 1, bytes(32))
-    why = CommitMeta("merge", merged=merged)
-    assert (await take_over(world, "board:s1", state, why)).seq == 2
+    commit_meta = CommitMeta("merge", merged=merged)
+    assert (await take_over(world, "board:s1", state, commit_meta)).seq == 2
 
 
 @pytest.mark.req("SC-09")

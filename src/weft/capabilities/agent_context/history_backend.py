@@ -214,13 +214,13 @@ class LockedContextLine:
     async def visible(self, versions: Iterable[Version]) -> list[Version]:
         return await OpenContextLine(self.contexts, self.line, self.head).visible(versions)
 
-    async def apply(self, state: Mapping[str, Version | None], why: CommitMeta) -> Head:
-        parts = await self._parts(state, why)
+    async def apply(self, state: Mapping[str, Version | None], commit_meta: CommitMeta) -> Head:
+        parts = await self._parts(state, commit_meta)
         if any(part.line.part == DEFINITION and part.changes for part in parts):
             owner = await find_agent(self.line.owner, self.contexts.access)
             await check_may_define(self.contexts.actor, owner, self.contexts.access)
         # The root commit records the merge only if the root itself was merged.
-        await self.context.commit(parts, why if self.line.part is None else why._replace(merged=None))
+        await self.context.commit(parts, commit_meta if self.line.part is None else commit_meta._replace(merged=None))
         await self._announce_definition(parts)
         self.head = self.context.root if self.line.part is None else await self._part_head()
         return self.head
@@ -238,12 +238,12 @@ class LockedContextLine:
                 f"context_id: a part cannot be branched; use the whole context, {root}", field="context_id"
             )
 
-    async def _parts(self, state: Mapping[str, Version | None], why: CommitMeta) -> list[OpenPart]:
+    async def _parts(self, state: Mapping[str, Version | None], commit_meta: CommitMeta) -> list[OpenPart]:
         if self.line.part is None:
-            return await restore_parts(self.context, state, why.merged)
+            return await restore_parts(self.context, state, commit_meta.merged)
         part = await self.context.part(self.line.part)
         await restore_entries(part, state)
-        part.merged = why.merged
+        part.merged = commit_meta.merged
         return [part]
 
     async def _announce_definition(self, parts: Iterable[OpenPart]) -> None:

@@ -191,13 +191,15 @@ class OpenContext:
         named = await self.service.lines.state_at(self.root.line_id, self.root.seq)
         return [self._opened(version.change.key, version) for version in sorted(named, key=_key)]
 
-    async def commit(self, parts: Iterable[OpenPart], why: CommitMeta, author: Author | None = None) -> str | None:
+    async def commit(
+        self, parts: Iterable[OpenPart], commit_meta: CommitMeta, author: Author | None = None
+    ) -> str | None:
         """Commit the changes of parts as one new version of the context, if there are any.
 
         Return the label of the automatic snapshot of the previous version, if a part asked for one.
         """
         changed = [part for part in parts if part.changes or part.merged]
-        if not changed and why.merged is None:
+        if not changed and commit_meta.merged is None:
             return None
         growth = await self.check_limit(changed)
         author = author or self.service.author
@@ -205,8 +207,8 @@ class OpenContext:
         snapshot_prefix = next((part.snapshot_prefix for part in changed if part.snapshot_prefix), None)
         label = await self.snapshot_before_commit(self.root, snapshot_prefix, author)
         for part in changed:
-            await part.commit(why, author, kept)
-        await self._commit_root([await self._names(part) for part in changed], why, author, growth)
+            await part.commit(commit_meta, author, kept)
+        await self._commit_root([await self._names(part) for part in changed], commit_meta, author, growth)
         return label
 
     async def snapshot_before_commit(self, head: Head, snapshot_prefix: str | None, author: Author) -> str | None:
@@ -289,16 +291,18 @@ class OpenContext:
         await self.service.lines.put_blob(blob_hash(text), text)
         return Change(part.name, 1, part.ref_version + 1, ChangeKind.WRITE, blob_hash(text), ChangeMeta())
 
-    async def _commit_root(self, changes: Sequence[Change], why: CommitMeta, author: Author, growth: int) -> None:
+    async def _commit_root(
+        self, changes: Sequence[Change], commit_meta: CommitMeta, author: Author, growth: int
+    ) -> None:
         commit = Commit(
             line_id=self.root.line_id,
             seq=self.root.seq + 1,
             author=author,
             committed_at=self.now,
-            reason=why.reason,
-            step=why.step,
+            reason=commit_meta.reason,
+            step=commit_meta.step,
             changes=tuple(changes),
-            merged=why.merged,
+            merged=commit_meta.merged,
         )
         self.root = await record(self.service.lines, self.root, commit, weight=self.root.weight + growth)
 
@@ -370,7 +374,7 @@ class OpenPart:
         change = version.change
         self._change(Change(change.key, change.incarnation, change.version, act, None, ChangeMeta()), version)
 
-    async def commit(self, why: CommitMeta, author: Author, kept: Collection[bytes]) -> None:
+    async def commit(self, commit_meta: CommitMeta, author: Author, kept: Collection[bytes]) -> None:
         """Commit the changes to the line of the part; ``kept`` are the hashes of its new values."""
         head = await self._locked(kept)
         await self.context.snapshot_before_commit(head, self.snapshot_prefix, author)
@@ -379,8 +383,8 @@ class OpenPart:
             seq=head.seq + 1,
             author=author,
             committed_at=self.context.now,
-            reason=why.reason,
-            step=why.step,
+            reason=commit_meta.reason,
+            step=commit_meta.step,
             changes=tuple(self.changes[key] for key in sorted(self.changes)),
             merged=self.merged,
         )

@@ -39,7 +39,7 @@ class Inspection(Response):
 
 async def _damage(board: BoardView) -> str | None:
     """Return the integrity error of a board's history or its branches; None if it is intact."""
-    trunk, lines = line_of(board.session.session_id), board.parts.lines
+    trunk, lines = line_of(board.session.session_id), board.boards.lines
     branches = await lines.branches(trunk) if board.session.branches else ()
     for line_id in (trunk, *(branch.head.line_id for branch in branches)):
         damage = await lines.verify(line_id)
@@ -52,7 +52,7 @@ async def _divergence(board: BoardView) -> str | None:
     """Return the first key whose materialised entry differs from its history; None if they agree."""
     if board.branch is not None:
         return None  # a branch has no materialised entries
-    versions = await board.parts.lines.state_at(board.line_id, LATEST)
+    versions = await board.boards.lines.state_at(board.line_id, LATEST)
     recorded = {version.change.key: (version.change, version.author) for version in versions}
     entries = {e.key: (change_of(e), e.written_by) for e in await board.entries.list(board.session.session_id)}
     diverging = sorted(key for key in recorded.keys() | entries.keys() if recorded.get(key) != entries.get(key))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class BoardView:
     """A board opened for reading."""
 
-    parts: Boards
+    boards: Boards
     session: Session
     branch: str | None
     now: int
@@ -36,7 +36,7 @@ class BoardView:
 
     def __post_init__(self) -> None:
         on_branch = self.branch is not None
-        self.entries = BranchEntries(self.parts.lines, self.line_id) if on_branch else self.parts.entries
+        self.entries = BranchEntries(self.boards.lines, self.line_id) if on_branch else self.boards.entries
 
     @property
     def line_id(self) -> str:
@@ -51,23 +51,23 @@ class BoardView:
         for key in keys:
             check_key(key, namespaces=self.session.config.namespaces)
         found = await self.entries.read(self.session.session_id, keys)
-        visible = {f.entry.key: f for f in found if f.entry.lives_at(self.now) and f.entry.readable(self.parts.actor)}
+        visible = {f.entry.key: f for f in found if f.entry.lives_at(self.now) and f.entry.readable(self.boards.actor)}
         for key, each in visible.items():
             if each.lost:
                 raise VersionPruned(f"The value of '{key}' was pruned before the branch started.", key=key)
         if self.branch is None:
             for key in visible:
-                self.parts.tally.note(self.parts.actor.tenant, self.session.session_id, key, self.now)
+                self.boards.tally.note(self.boards.actor.tenant, self.session.session_id, key, self.now)
         return visible
 
     async def readable(self) -> Sequence[EntryWithValue]:
         """Return every unexpired entry that the caller may read, with its value."""
         entries = await self.entries.read_all(self.session.session_id)
-        return [f for f in entries if f.entry.lives_at(self.now) and f.entry.readable(self.parts.actor)]
+        return [f for f in entries if f.entry.lives_at(self.now) and f.entry.readable(self.boards.actor)]
 
     async def missing(self, key: str) -> KeyNotFound:
         """Return the error for a missing key, with similar keys as alternatives."""
-        readable = [entry.key for entry in (await self.live())[:MAX_COMPARED] if entry.readable(self.parts.actor)]
+        readable = [entry.key for entry in (await self.live())[:MAX_COMPARED] if entry.readable(self.boards.actor)]
         where = "The board" if self.branch is None else f"The branch '{self.branch}' of the board"
         return KeyNotFound(
             f"{where} has no key '{key}'.",
@@ -77,10 +77,10 @@ class BoardView:
         )
 
     async def snapshots(self) -> list[Tag]:
-        return await snapshots_of(self.parts.lines, self.line_id)
+        return await snapshots_of(self.boards.lines, self.line_id)
 
     async def visible(self, versions: Iterable[Version]) -> list[Version]:
         """Return the versions that the caller may read: by their own ACL and by every later one of the key."""
-        readable = [v for v in versions if self.parts.actor.matches(v.change.meta.readable_by or ANYONE)]
-        later = await later_acls(self.parts.lines, self.line_id, readable)
-        return [v for v, acls in zip(readable, later, strict=True) if all(map(self.parts.actor.matches, acls))]
+        readable = [v for v in versions if self.boards.actor.matches(v.change.meta.readable_by or ANYONE)]
+        later = await later_acls(self.boards.lines, self.line_id, readable)
+        return [v for v, acls in zip(readable, later, strict=True) if all(map(self.boards.actor.matches, acls))]

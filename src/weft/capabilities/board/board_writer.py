@@ -46,7 +46,7 @@ MAX_BRANCHES = 100
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Optional parts of a write or delete. ACLs that are None stay unchanged."""
+    """Optional arguments of a write or delete. ACLs that are None stay unchanged."""
 
     if_version: int | None = None
     ttl_seconds: int | None = None
@@ -62,51 +62,51 @@ class BoardWriter(BoardView):
 
     head: Head
 
-    async def write(self, key: str, value: str, terms: WriteOptions) -> Entry:
+    async def write(self, key: str, value: str, options: WriteOptions) -> Entry:
         """Create or overwrite one entry."""
-        parts, config = self.parts, self.session.config
+        boards, config = self.boards, self.session.config
         check_key(key, namespaces=config.namespaces)
         tokens = self._count(value)
         check_value_size(tokens, config)
         current = await self.entries.get(self.session.session_id, key)
-        self._check_may_change(key, current, terms.if_version)
-        self._check_may_open(current, terms.readable_by)
+        self._check_may_change(key, current, options.if_version)
+        self._check_may_open(current, options.readable_by)
         freed = current.tokens if current else 0
         check_room(self.head.weight, freed, tokens, config)
         entry = Entry(
             key=key,
-            incarnation=current.incarnation if current else await parts.lines.last_incarnation(self.line_id, key) + 1,
+            incarnation=current.incarnation if current else await boards.lines.last_incarnation(self.line_id, key) + 1,
             version=current.version + 1 if current else 1,
             blob_hash=blob_hash(value),
             tokens=tokens,
-            written_by=parts.actor.participant,
+            written_by=boards.actor.participant,
             written_at=self.now,
-            expires_at=self.now + terms.ttl_seconds * 1_000_000 if terms.ttl_seconds else None,
-            readable_by=terms.readable_by or (current.readers if current else ANYONE),
-            writable_by=terms.writable_by or (current.writable_by if current else ANYONE),
+            expires_at=self.now + options.ttl_seconds * 1_000_000 if options.ttl_seconds else None,
+            readable_by=options.readable_by or (current.readers if current else ANYONE),
+            writable_by=options.writable_by or (current.writable_by if current else ANYONE),
         )
-        await parts.lines.put_blob(entry.blob_hash, value)
+        await boards.lines.put_blob(entry.blob_hash, value)
         await self.entries.put(self.session.session_id, entry)
-        why = CommitMeta(terms.reason or "write", terms.step)
-        await self._commit([change_of(entry)], why, weight_change=tokens - freed)
+        commit_meta = CommitMeta(options.reason or "write", options.step)
+        await self._commit([change_of(entry)], commit_meta, weight_change=tokens - freed)
         await self._prune(entry)
-        await parts.outbox.publish(self._key_event("written", entry))
+        await boards.outbox.publish(self._key_event("written", entry))
         await self._notify([entry])
         return entry
 
-    async def delete(self, key: str, terms: WriteOptions) -> Entry:
+    async def delete(self, key: str, options: WriteOptions) -> Entry:
         """Remove one entry; its history stays."""
         check_key(key, namespaces=self.session.config.namespaces)
         entry = await self.entries.get(self.session.session_id, key)
-        if entry is None or not (entry.readable(self.parts.actor) or entry.writable(self.parts.actor)):
+        if entry is None or not (entry.readable(self.boards.actor) or entry.writable(self.boards.actor)):
             raise await self.missing(key)
-        self._check_may_change(key, entry, terms.if_version)
-        await self._remove([entry], ChangeKind.DELETE, CommitMeta(terms.reason or "delete", terms.step))
+        self._check_may_change(key, entry, options.if_version)
+        await self._remove([entry], ChangeKind.DELETE, CommitMeta(options.reason or "delete", options.step))
         return entry
 
     async def snapshot(self, label: str) -> Tag:
         """Name the current version. Copies nothing."""
-        tag = await add_snapshot(self.parts.lines, self.head, label, self.parts.actor.participant, self.now)
+        tag = await add_snapshot(self.boards.lines, self.head, label, self.boards.actor.participant, self.now)
         await self.announce(self._event_type("snapshot"), label, {"seq": tag.seq})
         return tag
 
@@ -115,15 +115,15 @@ class BoardWriter(BoardView):
 
     async def announce(self, event_type: str, subject: str, data: Mapping[str, object]) -> None:
         """Publish an event about the board itself to the participants of its session."""
-        await self.parts.outbox.publish(self._event(event_type, subject, data))
+        await self.boards.outbox.publish(self._event(event_type, subject, data))
 
     async def note_branches(self, change: int) -> None:
         # Never decremented: a checkout of a deleted branch must still be found and reported.
         if change <= 0:
             return
-        if len(await self.parts.lines.branches(trunk_of(self.line_id))) > MAX_BRANCHES:
+        if len(await self.boards.lines.branches(trunk_of(self.line_id))) > MAX_BRANCHES:
             raise BranchLimit(f"A board may have {MAX_BRANCHES} branches.", limit=MAX_BRANCHES)
-        await self.parts.sessions.add_branches(self.session.session_id, change)
+        await self.boards.sessions.add_branches(self.session.session_id, change)
 
     async def expire_entries(self) -> None:
         """Commit the expiry of entries whose time to live has ended, before any other change."""
@@ -133,10 +133,10 @@ class BoardWriter(BoardView):
         if expired:
             await self._remove(expired, ChangeKind.EXPIRE, CommitMeta("expire"), author=SYSTEM)
         next_expiry_at = await self.entries.next_expiry(self.session.session_id)
-        await self.parts.lines.set_next_expiry(self.line_id, next_expiry_at)
+        await self.boards.lines.set_next_expiry(self.line_id, next_expiry_at)
         self.head = structs.replace(self.head, next_expiry_at=next_expiry_at)
 
-    async def apply(self, state: Mapping[str, Version | None], why: CommitMeta) -> Head:
+    async def apply(self, state: Mapping[str, Version | None], commit_meta: CommitMeta) -> Head:
         """Set keys to the content of these versions (None: delete them), as one new commit.
 
         Read ACLs set since these versions still apply: see ``read_acl.restrict``.
@@ -144,17 +144,21 @@ class BoardWriter(BoardView):
         now = {entry.key: entry for entry in await self._current_entries(state)}
         written = [
             entry
-            for version in await self._restricted(state, now, why)
-            if (entry := await self._new_entry(version, now.get(version.change.key), why)) is not None
+            for version in await self._restricted(state, now, commit_meta)
+            if (entry := await self._new_entry(version, now.get(version.change.key), commit_meta)) is not None
         ]
-        removed = [now[key] for key, version in state.items() if key in now and not self._survives(version, why)]
+        removed = [
+            now[key] for key, version in state.items() if key in now and not self._survives(version, commit_meta)
+        ]
         replaced = [now[entry.key] for entry in written if entry.key in now]
         self._check_may_replace((*removed, *replaced))
-        await self._replace(written, removed, freed=sum(entry.tokens for entry in (*removed, *replaced)), why=why)
+        await self._replace(
+            written, removed, freed=sum(entry.tokens for entry in (*removed, *replaced)), commit_meta=commit_meta
+        )
         for entry in written:
             await self._prune(entry)
-        origin = _origin(why)
-        await self.parts.outbox.publish(
+        origin = _origin(commit_meta)
+        await self.boards.outbox.publish(
             *(self._key_event("written", entry, origin) for entry in written),
             *(self._key_event("deleted", entry, origin) for entry in removed),
         )
@@ -162,16 +166,18 @@ class BoardWriter(BoardView):
         return self.head
 
     async def _restricted(
-        self, state: Mapping[str, Version | None], now: Mapping[str, Entry], why: CommitMeta
+        self, state: Mapping[str, Version | None], now: Mapping[str, Entry], commit_meta: CommitMeta
     ) -> list[Version]:
         """Return the versions that change something, each with the read ACL narrowed by every later one.
 
         Neither a restore nor a merge opens a key; only a write of the key does.
         """
         versions = [version for version in state.values() if version is not None]
-        changed = [version for version in versions if not self._is_current(version, now.get(version.change.key), why)]
-        source = why.merged.line_id if why.merged else self.line_id
-        later = await later_acls(self.parts.lines, source, changed)
+        changed = [
+            version for version in versions if not self._is_current(version, now.get(version.change.key), commit_meta)
+        ]
+        source = commit_meta.merged.line_id if commit_meta.merged else self.line_id
+        later = await later_acls(self.boards.lines, source, changed)
         return [
             restrict(version, acls, now.get(version.change.key)) for version, acls in zip(changed, later, strict=True)
         ]
@@ -183,7 +189,7 @@ class BoardWriter(BoardView):
         return [entry for entry in found if entry is not None]
 
     async def _replace(
-        self, written: Sequence[Entry], removed: Sequence[Entry], *, freed: int, why: CommitMeta
+        self, written: Sequence[Entry], removed: Sequence[Entry], *, freed: int, commit_meta: CommitMeta
     ) -> None:
         added = sum(entry.tokens for entry in written)
         check_room(self.head.weight, freed, added, self.session.config)
@@ -192,86 +198,86 @@ class BoardWriter(BoardView):
         for entry in removed:
             await self.entries.remove(self.session.session_id, entry.key)
         changes = [change_of(entry) for entry in written] + [_deletion(entry, ChangeKind.DELETE) for entry in removed]
-        if changes or why.merged is not None:
-            await self._commit(changes, why, weight_change=added - freed)
+        if changes or commit_meta.merged is not None:
+            await self._commit(changes, commit_meta, weight_change=added - freed)
 
-    def _survives(self, version: Version | None, why: CommitMeta) -> bool:
+    def _survives(self, version: Version | None, commit_meta: CommitMeta) -> bool:
         """Tell whether a version exists after the change: not if it is a deletion or has expired."""
         if version is None:
             return False
-        expires_at = self._expiry(version, why)
+        expires_at = self._expiry(version, commit_meta)
         return expires_at is None or expires_at > self.now
 
-    def _expiry(self, version: Version, why: CommitMeta) -> int | None:
+    def _expiry(self, version: Version, commit_meta: CommitMeta) -> int | None:
         """Return the expiry of a version; a restored one gets the time to live that was left at the restore point."""
         expires_at = version.change.meta.expires_at
-        if expires_at is None or why.restored is None:
+        if expires_at is None or commit_meta.restored is None:
             return expires_at
-        return self.now + expires_at - why.restored.at
+        return self.now + expires_at - commit_meta.restored.at
 
-    async def _new_entry(self, version: Version, present: Entry | None, why: CommitMeta) -> Entry | None:
+    async def _new_entry(self, version: Version, present: Entry | None, commit_meta: CommitMeta) -> Entry | None:
         """Return the entry for a version; None if the current one is the same, or it has expired."""
         change = version.change
-        meta = structs.replace(change.meta, expires_at=self._expiry(version, why))
-        if not self._survives(version, why) or self._is_current(version, present, why):
+        meta = structs.replace(change.meta, expires_at=self._expiry(version, commit_meta))
+        if not self._survives(version, commit_meta) or self._is_current(version, present, commit_meta):
             return None
         return Entry(
             key=change.key,
             incarnation=present.incarnation
             if present
-            else await self.parts.lines.last_incarnation(self.line_id, change.key) + 1,
+            else await self.boards.lines.last_incarnation(self.line_id, change.key) + 1,
             version=present.version + 1 if present else 1,
             blob_hash=await self._keep_value(version),
             tokens=meta.tokens or self._checked_tokens(version.value or ""),
-            written_by=self.parts.actor.participant,
+            written_by=self.boards.actor.participant,
             written_at=self.now,
             expires_at=meta.expires_at,
             readable_by=meta.readable_by or ANYONE,
             writable_by=meta.writable_by or ANYONE,
         )
 
-    def _is_current(self, version: Version, present: Entry | None, why: CommitMeta) -> bool:
-        meta = structs.replace(version.change.meta, expires_at=self._expiry(version, why))
+    def _is_current(self, version: Version, present: Entry | None, commit_meta: CommitMeta) -> bool:
+        meta = structs.replace(version.change.meta, expires_at=self._expiry(version, commit_meta))
         # A restored time to live starts again, even if nothing else differs.
-        lasts = why.restored is None or meta.expires_at is None
+        lasts = commit_meta.restored is None or meta.expires_at is None
         return lasts and _same_entry(present, version.change.blob_hash, meta)
 
     async def _keep_value(self, version: Version) -> bytes:
         """Store a version's value again, so that pruning cannot remove it meanwhile; return its hash."""
         change = version.change
         if version.value is None or change.blob_hash is None:
-            known = self.parts.actor.matches(change.meta.readable_by or ANYONE)
+            known = self.boards.actor.matches(change.meta.readable_by or ANYONE)
             raise VersionPruned(f"The value of '{change.key}' was pruned." if known else None)
-        await self.parts.lines.put_blob(change.blob_hash, version.value)
+        await self.boards.lines.put_blob(change.blob_hash, version.value)
         return change.blob_hash
 
     async def _remove(
-        self, entries: Sequence[Entry], act: ChangeKind, why: CommitMeta, *, author: Author | None = None
+        self, entries: Sequence[Entry], act: ChangeKind, commit_meta: CommitMeta, *, author: Author | None = None
     ) -> None:
         for entry in entries:
             await self.entries.remove(self.session.session_id, entry.key)
         weight_change = -sum(entry.tokens for entry in entries)
         await self._commit(
-            [_deletion(entry, act) for entry in entries], why, weight_change=weight_change, author=author
+            [_deletion(entry, act) for entry in entries], commit_meta, weight_change=weight_change, author=author
         )
         done = "deleted" if act is ChangeKind.DELETE else "expired"
-        await self.parts.outbox.publish(*(self._key_event(done, entry, author=author) for entry in entries))
+        await self.boards.outbox.publish(*(self._key_event(done, entry, author=author) for entry in entries))
 
     async def _commit(
-        self, changes: Sequence[Change], why: CommitMeta, *, weight_change: int, author: Author | None = None
+        self, changes: Sequence[Change], commit_meta: CommitMeta, *, weight_change: int, author: Author | None = None
     ) -> None:
         commit = Commit(
             line_id=self.line_id,
             seq=self.head.seq + 1,
-            author=author or Author(self.parts.actor.participant, self.parts.actor.principal_id),
+            author=author or Author(self.boards.actor.participant, self.boards.actor.principal_id),
             committed_at=self.now,
-            reason=why.reason,
-            step=why.step,
+            reason=commit_meta.reason,
+            step=commit_meta.step,
             changes=tuple(changes),
-            merged=why.merged,
+            merged=commit_meta.merged,
         )
         self.head = await record(
-            self.parts.lines,
+            self.boards.lines,
             self.head,
             commit,
             weight=self.head.weight + weight_change,
@@ -282,13 +288,13 @@ class BoardWriter(BoardView):
         if self.branch is not None:
             return
         for entry in written:
-            await self.parts.observer.entry_written(self.session, entry)
+            await self.boards.observer.entry_written(self.session, entry)
 
     async def _prune(self, entry: Entry) -> None:
         # Readers see exactly the last keep_versions; older values are removed in batches.
         keep = self.session.config.keep_versions
         if prune_due(entry.incarnation, entry.version, keep):
-            await self.parts.lines.prune(self.line_id, entry.key, keep)
+            await self.boards.lines.prune(self.line_id, entry.key, keep)
 
     def _count(self, value: str) -> int:
         try:
@@ -296,7 +302,7 @@ class BoardWriter(BoardView):
         except UnicodeEncodeError as error:
             raise InvalidInput("value: not valid text (it holds half of a surrogate pair)", field="value") from error
         # An empty value counts as one token, so that a board of empty keys fills up too.
-        return max(1, self.parts.counters.named(self.session.config.tokenizer)(value))
+        return max(1, self.boards.counters.named(self.session.config.tokenizer)(value))
 
     def _checked_tokens(self, value: str) -> int:
         """Return the size of a value that was not written before, such as one that resolves a merge."""
@@ -305,20 +311,20 @@ class BoardWriter(BoardView):
         return tokens
 
     def _check_may_change(self, key: str, current: Entry | None, if_version: int | None) -> None:
-        if current is not None and not current.writable(self.parts.actor):
-            raise _not_writable(current, self.parts.actor)
+        if current is not None and not current.writable(self.boards.actor):
+            raise _not_writable(current, self.boards.actor)
         check_version(key, current.version if current else 0, if_version)
 
     def _check_may_open(self, current: Entry | None, readable_by: tuple[str, ...] | None) -> None:
         """Refuse to change the read ACL of a key, and so of its history, that the caller may not read."""
-        actor = self.parts.actor
+        actor = self.boards.actor
         if current is None or readable_by is None or actor.is_admin or current.readable(actor):
             return
         raise PermissionDenied(f"You may not change who reads the key '{current.key}'.", key=current.key)
 
     def _check_may_replace(self, entries: Iterable[Entry]) -> None:
         """Refuse to change keys that the caller may not write, without naming those it may not read."""
-        actor = self.parts.actor
+        actor = self.boards.actor
         barred = [entry for entry in entries if not entry.writable(actor)]
         known = [entry for entry in barred if entry.readable(actor)]
         if known:
@@ -351,7 +357,7 @@ class BoardWriter(BoardView):
             type=event_type,
             session_id=self.session.session_id,
             subject=subject,
-            actor=author.participant if author else self.parts.actor.participant,
+            actor=author.participant if author else self.boards.actor.participant,
             participants=self.session.audience,
             readable_by=readable_by,
             data={**data} if self.branch is None else {**data, "branch": self.branch},
@@ -391,11 +397,11 @@ def _same_entry(entry: Entry | None, value: bytes | None, meta: ChangeMeta) -> b
     return entry is not None and entry.blob_hash == value and _meta(entry) == meta
 
 
-def _origin(why: CommitMeta) -> dict[str, object]:
+def _origin(commit_meta: CommitMeta) -> dict[str, object]:
     """Return the event fields that name the snapshot or branch a change comes from."""
-    if why.restored is not None:
-        return {"restored_from": why.restored.name}
-    return {} if why.merged is None else {"merged_from": why.merged.line_id}
+    if commit_meta.restored is not None:
+        return {"restored_from": commit_meta.restored.name}
+    return {} if commit_meta.merged is None else {"merged_from": commit_meta.merged.line_id}
 
 
 def _earliest(times: Iterable[int | None]) -> int | None:

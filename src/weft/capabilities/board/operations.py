@@ -402,7 +402,7 @@ async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
     The last write wins unless ``if_version`` names the version to replace.
     """
     board = await boards.to_write(request.session_id, request.branch)
-    terms = WriteOptions(
+    options = WriteOptions(
         if_version=request.if_version,
         ttl_seconds=request.ttl_seconds,
         readable_by=request.readable_by,
@@ -410,7 +410,7 @@ async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
         reason=request.reason,
         step=request.step,
     )
-    entry = await board.write(request.key, request.value, terms)
+    entry = await board.write(request.key, request.value, options)
     return EntryWritten(
         key=entry.key,
         version=entry.version,
@@ -430,8 +430,8 @@ async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
 async def delete_entry(request: DeleteEntry, boards: Boards) -> EntryDeleted:
     """Delete an entry that is no longer relevant."""
     board = await boards.to_write(request.session_id, request.branch)
-    terms = WriteOptions(if_version=request.if_version, reason=request.reason, step=request.step)
-    entry = await board.delete(request.key, terms)
+    options = WriteOptions(if_version=request.if_version, reason=request.reason, step=request.step)
+    entry = await board.delete(request.key, options)
     return EntryDeleted(deleted=entry.key, previous_version=entry.version)
 
 

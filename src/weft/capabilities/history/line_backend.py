@@ -54,7 +54,7 @@ class OpenLine(VersionReader, Protocol):
 class LockedLine(OpenLine, Protocol):
     """A line locked for one writer until the transaction ends."""
 
-    async def apply(self, state: Mapping[str, Version | None], why: CommitMeta) -> Head:
+    async def apply(self, state: Mapping[str, Version | None], commit_meta: CommitMeta) -> Head:
         """Set keys to the content of these versions (None: delete the key) as one new commit, and publish events.
 
         Raises VersionPruned for a version whose value is gone. No change means no commit, except for a merge: the

@@ -107,12 +107,12 @@ async def _on_own_line(history: History, point: Point) -> Point:
 
 
 async def apply_merge(
-    history: History, line: LockedLine, plan: MergePlan, taken: Mapping[str, Version | None], why: CommitMeta
+    history: History, line: LockedLine, plan: MergePlan, taken: Mapping[str, Version | None], commit_meta: CommitMeta
 ) -> Head:
     """Commit the changes of a merge; the state before it is tagged."""
     if taken:
         await tag_automatically(history.lines, line.head, "before-merge", history.actor.participant, history.now)
-    after = await line.apply(taken, why._replace(merged=await _on_own_line(history, plan.theirs)))
+    after = await line.apply(taken, commit_meta._replace(merged=await _on_own_line(history, plan.theirs)))
     data = {"context_id": line.head.line_id, "from": plan.theirs.line_id, "version": after.seq}
     await line.announce("history.merged", plan.theirs.line_id, data)
     return after
