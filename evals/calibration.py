@@ -15,8 +15,8 @@ import numpy as np
 from evals.results import Row
 from evals.retrieval_runs import BEST, runs_over
 from evals.retrieval_sets import is_relevant
-from weft.capabilities.search.calibration import SURE, relevance
 from weft.capabilities.search.model import DEFAULT_MIN_SCORE
+from weft.capabilities.search.selection import CONFIDENT, relevance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -109,8 +109,8 @@ def _confidence(samples: Sequence[Sample]) -> Iterator[Row]:
         weight += [_UNANSWERABLE_WEIGHT / len(sample.unanswerable)] * len(sample.unanswerable)
     error = _calibration_error(np.array(predicted), np.array(true), np.array(weight))
     yield _row("confidence.off_by", error, "mean of ten bins", f"<= {_MAX_ERROR}", met=error <= _MAX_ERROR)
-    doubted = fmean(answer.ranking.confidence < SURE for sample in samples for answer in sample.unanswerable)
-    wrongly = fmean(answer.ranking.confidence < SURE for sample in samples for answer in sample.answerable)
+    doubted = fmean(answer.ranking.confidence < CONFIDENT for sample in samples for answer in sample.unanswerable)
+    wrongly = fmean(answer.ranking.confidence < CONFIDENT for sample in samples for answer in sample.answerable)
     yield Row("calibration.doubted_without_answer", round(doubted, _DIGITS), "of questions", wrongly, None, None)
 
 

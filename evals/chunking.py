@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from evals.message_search import Bm25
 from evals.results import Row
-from weft.capabilities.indexing.chunking.chunker import cut
-from weft.capabilities.indexing.chunking.media_types import type_of_text
-from weft.capabilities.indexing.chunking.model import ChunkingOptions, Reading
+from weft.capabilities.indexing.chunking.chunker import split_into_chunks
+from weft.capabilities.indexing.chunking.media_types import detect_type
+from weft.capabilities.indexing.chunking.model import ChunkingOptions, DocumentText
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ def _windows(length: int) -> Splitter:
 
 def _weft(options: ChunkingOptions) -> Splitter:
     def split(text: str) -> list[Span]:
-        reading = Reading(text=text, media_type=type_of_text(text))
-        return [(chunk.start, chunk.end) for chunk in cut(reading, options, approximate_tokens)]
+        reading = DocumentText(text=text, media_type=detect_type(text))
+        return [(chunk.start, chunk.end) for chunk in split_into_chunks(reading, options, approximate_tokens)]
 
     return split
 

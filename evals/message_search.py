@@ -20,7 +20,7 @@ from rapidfuzz import fuzz, process
 from evals.results import Row
 from weft.capabilities.indexing.text_analysis import FILLER_WORDS, tokens
 from weft.capabilities.messages.search.fuzzy_ranking import search
-from weft.capabilities.messages.search.inverted_index import Index
+from weft.capabilities.messages.search.inverted_index import MessageIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ class Conversation:
     places: dict[str, int]
     turn_texts: list[str]
     texts: list[str]
-    index: Index
+    index: MessageIndex
     bm25: Bm25
 
     def weft(self, query: str) -> list[int]:
@@ -177,7 +177,7 @@ def _conversation(turns: list[dict[str, Any]]) -> Conversation:
     turn_texts = [turn["text"] for turn in turns]
     # Message search includes the sender.
     texts = [f"{turn['speaker']} {turn['text']}" for turn in turns]
-    index = Index()
+    index = MessageIndex()
     for place, text in enumerate(texts):
         index.add(place, text, "")
     return Conversation({turn["id"]: place for place, turn in enumerate(turns)}, turn_texts, texts, index, Bm25(texts))

@@ -16,7 +16,7 @@ from evals.results import Row
 from evals.retrieval_runs import BEST, runs_over
 from weft.capabilities.indexing.collections.model import Chunk
 from weft.capabilities.search.context_builder import TOKEN_PRICE
-from weft.capabilities.search.context_renderer import render_context, strand_of
+from weft.capabilities.search.context_renderer import passage_ref, render_context
 from weft.capabilities.search.model import RankingWeights
 from weft.capabilities.search.passages import ChunkPassage
 from weft.kernel.tokens import approximate_tokens
@@ -138,12 +138,12 @@ def _in_rendered_text(answer: Answer) -> list[int]:
     tokens = np.array([answer.corpus.chunks[place].tokens for place in answer.places.tolist()], np.float32)
     best = answer.best(answer.total - np.float32(TOKEN_PRICE) * tokens, _CONTEXT_TOKENS // _MIN_PASSAGE_TOKENS)
     strands = [
-        strand_of(_passage(answer.corpus, near), rank, distance)
+        passage_ref(_passage(answer.corpus, near), rank, distance)
         for rank, place in enumerate(best)
         for near, distance in answer.corpus.around(place, _REACH)
     ]
     rendered = render_context(strands, _CONTEXT_TOKENS, approximate_tokens)
-    return [passage.chunk.number - 1 for stretch in rendered.stretches for passage in stretch.passages]
+    return [passage.chunk.number - 1 for stretch in rendered.sections for passage in stretch.passages]
 
 
 def _passage(corpus: Corpus, place: int) -> ChunkPassage:

@@ -12,8 +12,8 @@ import numpy as np
 from evals.retrieval_sets import SETS, recall_of
 from evals.vector_cache import VectorCache
 from weft.capabilities.search.model import Query
-from weft.capabilities.search.ranking import weigh
-from weft.capabilities.search.selection import choose
+from weft.capabilities.search.ranking import score_views
+from weft.capabilities.search.selection import select_results
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -99,9 +99,9 @@ class Runs:
 
     async def _answer(self, asked: EvalQuestion, corpus: Corpus, view: View) -> Answer:
         question = Query(text=asked.text, asked_at=corpus.asked_at, top_k=BEST)
-        weighed = await weigh(question, [view], self._meanings)
-        found = weighed.found[0]
-        return Answer(asked, corpus, choose(question, [view], weighed), found.columns.number - 1, found.signals)
+        weighed = await score_views(question, [view], self._meanings)
+        found = weighed.by_view[0]
+        return Answer(asked, corpus, select_results(question, [view], weighed), found.columns.number - 1, found.signals)
 
     async def _meanings(self, texts: Sequence[str]) -> Floats:
         return self._vectors.of(texts)

@@ -96,7 +96,7 @@ from weft.capabilities.history.rollback import RolledBack
 from weft.capabilities.history.snapshots import SnapshotDeleted, SnapshotList, SnapshotListed, SnapshotTaken
 from weft.capabilities.history.verify import Verified
 from weft.capabilities.indexing.chunking.model import ChunkingOptions
-from weft.capabilities.indexing.embeddings.operations import TextsEmbedded
+from weft.capabilities.indexing.embeddings.operations import EmbeddedTexts
 from weft.capabilities.indexing.model_migration.model import ModelComparison
 from weft.capabilities.indexing.model_migration.operations import ModelInfo, ModelList, ModelMigrationInfo
 from weft.capabilities.knowledge.document_operations import DocumentPut, DocumentsPut, NewDocument
@@ -182,7 +182,7 @@ from weft.capabilities.records.refs import (
 )
 from weft.capabilities.search.operations import Citation, ContextResponse, SearchResponse, SimilarResponse
 from weft.capabilities.search.results import PassageInfo, PendingItems
-from weft.capabilities.search.session_indexing.reindex import DomainLeft, ReindexingShown
+from weft.capabilities.search.session_indexing.reindex import DomainReindexStatus, ReindexStatus
 from weft.capabilities.sessions.model import SessionConfig
 from weft.capabilities.sessions.operations import (
     SessionArchivedAt,
@@ -266,8 +266,9 @@ __all__ = [
     "DocumentsPut",
     "DomainDeleted",
     "DomainInfo",
-    "DomainLeft",
     "DomainList",
+    "DomainReindexStatus",
+    "EmbeddedTexts",
     "EntriesRead",
     "EntryDeleted",
     "EntryDifference",
@@ -356,7 +357,7 @@ __all__ = [
     "RecordsAdded",
     "RedactionInfo",
     "ReferencingRecord",
-    "ReindexingShown",
+    "ReindexStatus",
     "RejectedDocument",
     "RemovedKey",
     "ResourceInfo",
@@ -403,7 +404,6 @@ __all__ = [
     "SystemPerformance",
     "TextPosition",
     "TextQuote",
-    "TextsEmbedded",
     "TimeRange",
     "TokenIssued",
     "UsageGuidance",

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-E", part="index co
 
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.app.search.replica._ROWS_TO_BUILD", 30)
+    monkeypatch.setattr("weft.app.search.replica._FLUSH_ROWS", 30)
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ async def test_a_disk_that_takes_nothing_leaves_searches_as_they_are(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("weft.app.search.replica._REST_SECONDS", 0.0)
+    monkeypatch.setattr("weft.app.search.replica._RETRY_SECONDS", 0.0)
     monkeypatch.setattr("weft.search_index.segment_store.write_segment", full)
     await collection.add(60)
     await collection.check()
@@ -226,7 +226,7 @@ async def test_a_disk_that_takes_nothing_leaves_searches_as_they_are(
     await collection.check()
     await settle(collection.indexes)
     monkeypatch.undo()
-    monkeypatch.setattr("weft.app.search.replica._ROWS_TO_BUILD", 30)
+    monkeypatch.setattr("weft.app.search.replica._FLUSH_ROWS", 30)
     await collection.check()
     await settle(collection.indexes)
     view = await collection.check()
@@ -299,8 +299,8 @@ async def test_silent_damage_is_found_by_the_scheduled_check(
         "weft.search_index.segment_file._stamp", lambda status: Stamp(status.st_ino, status.st_size, 0, 0)
     )
     monkeypatch.setattr("weft.search_index.segment_file._BLOCK_BYTES", 512)
-    monkeypatch.setattr("weft.search_index.segment_file._COMPARED_AT_ONCE", 3)
-    monkeypatch.setattr("weft.app.search.replica._COMPARED_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("weft.search_index.segment_file._VERIFY_BATCH_SIZE", 3)
+    monkeypatch.setattr("weft.app.search.replica._VERIFY_SECONDS", 0.0)
     alarm = DamageAlarm(world.app.database, world.clock, world.app.metrics)
     async with opened(world, folder, alarm) as indexes:
         collection = CollectionWriter(world, indexes)
@@ -333,9 +333,9 @@ async def test_a_file_that_another_process_has_dropped_is_not_damaged(
 ) -> None:
     (path,) = files_in(folder)
     file = open_segment(path).file
-    file.compare_some()
+    file.verify_some()
     path.unlink()
-    file.compare_some()
+    file.verify_some()
     assert file.rounds == 1
 
 
@@ -348,21 +348,21 @@ async def test_a_truncated_file_is_never_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whoever reads beyond the end of a mapped file is killed by the system."""
-    monkeypatch.setattr("weft.search_index.segment_file._MAPPED_FROM_BYTES", 0)
+    monkeypatch.setattr("weft.search_index.segment_file._MIN_MAPPED_BYTES", 0)
     async with opened(world, folder) as indexes:
         view = await indexes.open(world.tenant, CollectionQuery(COLLECTION), ANN, MODEL)
         assert view.size
-        (copy,) = indexes._copies.values()
+        (copy,) = indexes._replicas.values()
         if is_behind:
-            copy._is_behind = True
-            await copy._turn.acquire()
+            copy._is_lagging = True
+            await copy._lock.acquire()
             truncate(files_in(folder)[0])
         else:
             monkeypatch.setattr(copy, "_check", AsyncMock(side_effect=lambda: truncate(files_in(folder)[0])))
         view = await indexes.open(world.tenant, CollectionQuery(COLLECTION), ANN, MODEL)
         assert (view.size, view.behind) == (0, copy.goal)
         if is_behind:
-            copy._turn.release()
+            copy._lock.release()
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -374,4 +374,4 @@ async def test_what_is_small_is_not_taken_away_by_cutting_a_file_short(
     file.write_bytes(b"")
     assert opened_file.file.is_whole()
     assert opened_file.segment.vectors.halves.astype(float).sum() != 0
-    assert opened_file.segment.facts.number.tolist() == sorted(collection.plain.chunks)
+    assert opened_file.segment.columns.number.tolist() == sorted(collection.plain.chunks)

@@ -27,20 +27,20 @@ from support.plain_collection import DIMENSIONS, Whoever, check_same, vector_of
 from weft.capabilities.search.index_view import CollectionQuery
 from weft.kernel.errors import SystemUnavailable
 from weft.search_index.segment_file import open_segment
-from weft.search_index.segment_merge import merged
+from weft.search_index.segment_merge import merge_segments
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from support.world import World
-    from weft.search_index.segment_file import Opened
+    from weft.search_index.segment_file import OpenedSegment
 
 
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.app.search.replica._ROWS_TO_BUILD", 30)
-    monkeypatch.setattr("weft.app.search.replica._READ_AT_ONCE", 16)
+    monkeypatch.setattr("weft.app.search.replica._FLUSH_ROWS", 30)
+    monkeypatch.setattr("weft.app.search.replica._READ_BATCH_SIZE", 16)
 
 
 @pytest.fixture
@@ -233,24 +233,24 @@ async def test_files_of_collections_that_are_gone_are_swept_away(world: World) -
 async def test_replicas_are_evicted_under_memory_pressure(
     world: World, collection: CollectionWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.app.search.replicas._MOST_BYTES_IN_MEMORY", 1)
+    monkeypatch.setattr("weft.app.search.replicas._MAX_BYTES_IN_MEMORY", 1)
     await collection.add(20)
     await collection.check()
     await collection.indexes.open(world.tenant, CollectionQuery("sessions"), ANN, MODEL)
-    assert [name.collection for name in collection.indexes._copies] == ["sessions"]
+    assert [name.collection for name in collection.indexes._replicas] == ["sessions"]
     await collection.check()
 
 
 async def test_a_replica_with_much_lag_does_not_block_searches(
     collection: CollectionWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.app.search.replica._PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr("weft.app.search.replica._MAX_WAIT_SECONDS", -1.0)
     await collection.add(200)
     view = await collection.indexes.open(collection._world.tenant, CollectionQuery(COLLECTION), ANN, MODEL)
     assert view.size < len(collection.plain.visible(CollectionQuery(COLLECTION), ANN))
-    assert view.behind > 0
+    assert view.lag > 0
     await settle(collection.indexes)
-    assert (await collection.check()).behind == 0
+    assert (await collection.check()).lag == 0
 
 
 async def test_unused_segments_are_deleted(collection: CollectionWriter) -> None:
@@ -271,7 +271,7 @@ async def test_a_process_opens_only_those_files_of_another_that_it_does_not_know
 ) -> None:
     names: list[str] = []
 
-    def noted(path: Path) -> Opened:
+    def noted(path: Path) -> OpenedSegment:
         names.append(path.name)
         return open_segment(path)
 
@@ -330,9 +330,9 @@ async def test_nothing_is_joined_while_others_wait(
 
     def noted(*args: Any, **how: Any) -> Any:
         threads.append(threading.current_thread())
-        return merged(*args, **how)
+        return merge_segments(*args, **how)
 
-    monkeypatch.setattr("weft.search_index.snapshot.merged", noted)
+    monkeypatch.setattr("weft.search_index.snapshot.merge_segments", noted)
     for _ in range(12):
         await collection.add(2)
         await collection.check()
@@ -343,8 +343,8 @@ async def test_nothing_is_joined_while_others_wait(
 @pytest.fixture
 def short_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.capabilities.indexing.collections.model._MIN_RETAINED_CHANGES", 10)
-    monkeypatch.setattr("weft.app.search.service._MIN_DELETED", 1)
-    monkeypatch.setattr("weft.storage.sql.collections.CLEARED_AT_ONCE", 7)
+    monkeypatch.setattr("weft.app.search.service._MIN_PRUNED", 1)
+    monkeypatch.setattr("weft.storage.sql.collections.DELETE_BATCH_SIZE", 7)
 
 
 async def changed_much(collection: CollectionWriter) -> None:
@@ -365,7 +365,7 @@ async def test_what_was_removed_long_ago_is_forgotten(world: World, collection: 
     await world.app.collections.sweep()
     state = await collection.change(lambda store: store.state(COLLECTION))
     assert 0 < await removals(world) <= 20
-    assert state.forgotten == state.number - 20
+    assert state.pruned_up_to == state.number - 20
     await collection.check()
     await collection.remove((await collection.add(9))[:4])
     await collection.check()
@@ -424,13 +424,13 @@ async def test_a_partial_result_is_flagged(world: World, monkeypatch: pytest.Mon
     for number in range(40):
         await world.planner.write(f"key{number}", f"Tea is served at {number} o'clock.")
     await world.followed()
-    monkeypatch.setattr("weft.app.search.replica._PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr("weft.app.search.replica._MAX_WAIT_SECONDS", -1.0)
     asked = {"query": "when is tea served", "min_score": 0.0}
     part = await world.planner.call("search.query", **asked)
     indexes = world.app.collections._indexes
     assert indexes is not None
     await settle(indexes)
-    monkeypatch.setattr("weft.app.search.replica._PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr("weft.app.search.replica._MAX_WAIT_SECONDS", 60.0)
     everything = await world.planner.call("search.query", **asked)
     assert [answer["pending"].get("partial", False) for answer in (part, everything)] == [True, False]
     assert part["searched"] < everything["searched"] == 40
@@ -444,7 +444,7 @@ async def test_an_empty_partial_result_is_not_reported_as_no_results(
     for number in range(40):
         await world.planner.write(f"key{number}", f"Tea is served at {number} o'clock.")
     await world.followed()
-    monkeypatch.setattr("weft.app.search.replica._PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr("weft.app.search.replica._MAX_WAIT_SECONDS", -1.0)
     bare = {"recency_weight": 0, "importance_weight": 0}
     found = await world.planner.call("search.query", query="zebra crossing", min_score=1.0, **bare)
     assert (found["fallback"], found["pending"]["partial"]) == ("recency", True)

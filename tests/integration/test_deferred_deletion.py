@@ -28,7 +28,7 @@ OF_KNOWLEDGE = (
     "chunks",
     "chunk_vectors",
     "chunk_removals",
-    "chunk_returns",
+    "chunk_vector_updates",
     "documents",
     "document_contents",
     "collections",
@@ -43,7 +43,7 @@ def embedder(monkeypatch: pytest.MonkeyPatch) -> QuickEmbedder:
 @pytest.fixture
 def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a few rows count as very many, and nothing go by itself."""
-    monkeypatch.setattr("weft.storage.sql.collections.CLEARED_AT_ONCE", 4)
+    monkeypatch.setattr("weft.storage.sql.collections.DELETE_BATCH_SIZE", 4)
     monkeypatch.setattr("weft.storage.sql.knowledge._CLEARED_AT_ONCE", 2)
     pause_jobs(monkeypatch, "collections.delete")
 
@@ -82,7 +82,7 @@ async def test_a_large_deleted_domain_is_hidden_at_once_and_its_rows_are_deleted
     await cleared(world)
     assert {table: await rows(world, table) for table in OF_KNOWLEDGE} == dict.fromkeys(OF_KNOWLEDGE, 0)
     assert await rows(world, "embedding_cache") == 0
-    assert await rows(world, "clearings") == 0
+    assert await rows(world, "deferred_deletions") == 0
 
 
 @pytest.mark.usefixtures("slowly")
@@ -167,7 +167,7 @@ async def test_small_deletions_happen_in_the_same_transaction(world: World) -> N
     await filled(world, 2)
     await world.admin.call("knowledge.delete_domain", domain=HANDBOOK)
     assert {table: await rows(world, table) for table in OF_KNOWLEDGE} == dict.fromkeys(OF_KNOWLEDGE, 0)
-    assert await rows(world, "clearings") == 0
+    assert await rows(world, "deferred_deletions") == 0
 
 
 async def test_keys_of_a_branch_are_paged_as_those_of_its_board_are(world: World) -> None:

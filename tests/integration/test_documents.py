@@ -348,7 +348,7 @@ async def test_a_text_that_is_refused_for_good_fails_its_document_and_no_other(
 
     async def refusing(texts: Any, purpose: Any) -> Any:
         if any("poison" in text for text in texts):
-            raise TextRefused("The embedding service refuses a text for good, while it takes others.")
+            raise TextRefused("The embedding service permanently refuses a text, while it accepts others.")
         return await embed(texts, purpose)
 
     monkeypatch.setattr(embedder, "embed", refusing)

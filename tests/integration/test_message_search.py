@@ -10,8 +10,8 @@ import pytest
 from support.world import refused
 from weft.app.caches import Cache
 from weft.capabilities.messages.search import searcher as searching
-from weft.capabilities.messages.search.inverted_index import METADATA_CHARACTERS, Index
-from weft.capabilities.messages.search.snippets import Previews
+from weft.capabilities.messages.search.inverted_index import METADATA_CHARACTERS, MessageIndex
+from weft.capabilities.messages.search.snippets import Snippets
 from weft.capabilities.messages.transcript import Transcripts
 from weft.capabilities.sessions.model import SessionNotFound
 
@@ -224,13 +224,13 @@ async def turns() -> AsyncIterator[Turns]:
 @pytest.fixture
 def indexed(monkeypatch: pytest.MonkeyPatch, turns: Turns) -> Turns:
     """Note how many characters are indexed, in which turn."""
-    add = Index.add
+    add = MessageIndex.add
 
-    def noted(index: Index, message_id: int, text: str, metadata: str) -> None:
+    def noted(index: MessageIndex, message_id: int, text: str, metadata: str) -> None:
         turns.note(len(text) + len(metadata))
         add(index, message_id, text, metadata)
 
-    monkeypatch.setattr(Index, "add", noted)
+    monkeypatch.setattr(MessageIndex, "add", noted)
     return turns
 
 
@@ -257,7 +257,7 @@ async def test_a_transaction_reads_a_slice_by_characters(world: World, monkeypat
     slices: list[int] = []
     catch_up = searching._catch_up
 
-    async def noted(behind: searching._Behind) -> None:
+    async def noted(behind: searching._IndexUpdate) -> None:
         slices.append(len(behind.missing))
         await catch_up(behind)
 
@@ -274,14 +274,14 @@ async def test_others_have_their_turn_between_the_previews_of_long_messages(
 ) -> None:
     for number in range(25):
         await world.planner.say(f"turbine {number} " + "filler words " * 300)
-    of = Previews.of
+    of = Snippets.of
 
-    def noted(previews: Previews, content: str) -> str:
+    def noted(previews: Snippets, content: str) -> str:
         turns.note(1)
         return of(previews, content)
 
-    monkeypatch.setattr(Previews, "of", noted)
-    monkeypatch.setattr("weft.capabilities.messages.search.time_slices._TURN_SECONDS", 0.0)
+    monkeypatch.setattr(Snippets, "of", noted)
+    monkeypatch.setattr("weft.capabilities.messages.search.searcher._SLICE_SECONDS", 0.0)
     answer = await world.review.search("turbine", limit=100)
     assert answer["message_count"] == sum(map(sum, turns.done)) == 25
     assert max(map(sum, turns.done)) == 1
@@ -291,7 +291,7 @@ async def test_others_have_their_turn_between_the_previews_of_long_messages(
 async def test_an_index_of_any_size_is_built_once(
     world: World, indexed: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Index, "weight", property(lambda _: 10**12))
+    monkeypatch.setattr(MessageIndex, "weight", property(lambda _: 10**12))
     for number in range(20):
         await world.planner.say(f"report {number}")
     for query in ("report", "another", "and another"):

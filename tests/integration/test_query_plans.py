@@ -78,7 +78,7 @@ STORES = (
 )
 # Tables of which a tenant has a handful of rows, or statements that page through a tenant in order.
 SMALL = re.compile(
-    r"\b(conventions|signing_keys|audit_log|tenants|doubtful_blobs|knowledge_sources|model_migrations|tenant_models|clearings|webhooks|domains|collections|tenant_plans)\b"
+    r"\b(conventions|signing_keys|audit_log|tenants|doubtful_blobs|knowledge_sources|model_migrations|tenant_models|deferred_deletions|webhooks|domains|collections|tenant_plans)\b"
 )
 # What a statement itself has found so far, or brings along.
 OWN = re.compile(

@@ -212,11 +212,11 @@ async def test_the_rate_limit_holds_for_session_items_too(world: World) -> None:
 async def test_concurrent_document_writes_do_not_block_a_reindex(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("first", "second"):
         await domain(world.admin, name)
-    tell, told, begun = Domains.tell, [], asyncio.Event()
+    publish, told, begun = Domains.publish, [], asyncio.Event()
 
     async def slowly(domains: Domains, event: NewEvent) -> None:
         told.append(event.type)
-        await tell(domains, event)
+        await publish(domains, event)
         begun.set()
         # Long enough for whoever does not wait.
         await asyncio.sleep(0.2)
@@ -225,7 +225,7 @@ async def test_concurrent_document_writes_do_not_block_a_reindex(world: World, m
         await begun.wait()
         await put(world.admin, "late", "Put while everything begins anew.", domain="second")
 
-    monkeypatch.setattr(Domains, "tell", slowly)
+    monkeypatch.setattr(Domains, "publish", slowly)
     await asyncio.gather(world.admin.call("knowledge.reindex_all"), putting())
     # Once each: whoever stands in another's way is begun again.
     assert told == ["domain.reindexing", "domain.reindexing", "document.added"]

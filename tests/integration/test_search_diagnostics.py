@@ -79,7 +79,7 @@ async def test_an_index_of_vectors_that_was_never_finished_is_named(world: World
         pytest.skip("PostgreSQL's own")
     assert await found(world, "Vector indexes") == []
     async with world.app.database.owning() as connection:  # type: ignore[attr-defined]
-        await connection.execute("CREATE INDEX nearest_unfinished ON chunk_returns (first)")
+        await connection.execute("CREATE INDEX nearest_unfinished ON chunk_vector_updates (first)")
         try:
             await connection.execute(
                 "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'nearest_unfinished'::regclass"

@@ -161,7 +161,7 @@ async def all_chunk_ids(world: World, tenant_of: Caller) -> list[str]:
         found = []
         for collection in await collections.names():
             found += [
-                f"{collection}/{each.number}" for each in await collections.standing_after(collection, 0, 1000, None)
+                f"{collection}/{each.number}" for each in await collections.chunks_after(collection, 0, 1000, None)
             ]
         return found
 

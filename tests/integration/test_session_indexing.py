@@ -16,12 +16,12 @@ from support.world import SESSION
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
 from weft.capabilities.search.session_indexing import indexer as going_through
 from weft.capabilities.search.session_indexing.cursor import (
-    FOLLOWING,
-    REINDEXING,
+    INDEXING_JOB,
+    REINDEXING_JOB,
     IndexCursor,
     ReindexRange,
     Sweep,
-    go_back,
+    start_session_reindex,
 )
 from weft.capabilities.search.session_indexing.item_text import chunks_of
 from weft.jobs.session_indexing import SessionIndexing
@@ -216,7 +216,7 @@ async def test_an_item_changed_during_indexing_is_indexed_in_its_last_state(
 async def test_an_imported_session_is_gone_through_as_a_whole(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(going_through, "TEXTS_AT_ONCE", 3)
+    monkeypatch.setattr(going_through, "TEXT_BATCH_SIZE", 3)
     for number in range(10):
         await world.planner.say(f"message {number}")
     await world.planner.write("goal", "written")
@@ -241,7 +241,7 @@ async def test_an_imported_session_is_gone_through_as_a_whole(
 async def test_a_board_that_came_as_a_whole_is_gone_through_in_steps(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(going_through, "TEXTS_AT_ONCE", 3)
+    monkeypatch.setattr(going_through, "TEXT_BATCH_SIZE", 3)
     # The first vectors of a tenant may have to be put up twice, and the rounds are counted.
     await world.planner.remember("tea", "green")
     await world.followed()
@@ -266,7 +266,7 @@ async def test_a_board_that_came_as_a_whole_is_gone_through_in_steps(
 async def test_a_session_that_came_instead_of_another_is_gone_through_from_its_beginning(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(going_through, "TEXTS_AT_ONCE", 2)
+    monkeypatch.setattr(going_through, "TEXT_BATCH_SIZE", 2)
     other = await world.planner.create_session("s2")
     for number in range(4):
         await world.planner.say(f"first {number}")
@@ -276,7 +276,7 @@ async def test_a_session_that_came_instead_of_another_is_gone_through_from_its_b
     # Two messages of another session were gone through, which is gone by now.
     halfway = IndexCursor(begun, Sweep(begun - 1, "", 2)).as_progress()
     await world.app.session_indexing.run(world.tenant)
-    await world.app.database.write(Scope(world.tenant), lambda tx: SqlJobStore(tx).save(FOLLOWING, halfway))
+    await world.app.database.write(Scope(world.tenant), lambda tx: SqlJobStore(tx).save(INDEXING_JOB, halfway))
     await world.sql("DELETE FROM chunks WHERE tenant = $1", world.tenant)
     await world.sql("DELETE FROM chunk_vectors WHERE tenant = $1", world.tenant)
     await world.followed()
@@ -345,8 +345,8 @@ async def test_reindexed_items_stay_indexed_where_the_log_was_never_read(
 
 def long_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every log be one that takes several steps."""
-    monkeypatch.setattr(going_through, "EVENTS_AT_ONCE", 4)
-    monkeypatch.setattr("weft.jobs.session_indexing.EVENTS_AT_ONCE", 4)
+    monkeypatch.setattr(going_through, "EVENT_BATCH_SIZE", 4)
+    monkeypatch.setattr("weft.jobs.session_indexing.EVENT_BATCH_SIZE", 4)
 
 
 async def test_what_is_redacted_is_taken_off_and_comes_back_when_it_is_shown_again(
@@ -544,7 +544,9 @@ async def test_who_embeds_for_long_shows_a_sign_of_life(
     embed = embeddings.of_passages
 
     async def lease() -> int:
-        rows = await world.rows("SELECT lease_until FROM jobs WHERE tenant = $1 AND job = $2", world.tenant, FOLLOWING)
+        rows = await world.rows(
+            "SELECT lease_until FROM jobs WHERE tenant = $1 AND job = $2", world.tenant, INDEXING_JOB
+        )
         return rows[0][0]
 
     async def slowly(*what: Any, **how: Any) -> list[bytes]:
@@ -618,7 +620,7 @@ async def test_a_failing_reindex_does_not_block_new_items(
     await world.followed()
     last = await world.last_event()
     anew = ReindexRange(sessions=2**40, memory=2**40)
-    await world.app.database.write(Scope(world.tenant), lambda tx: go_back(SqlJobStore(tx), last, anew))
+    await world.app.database.write(Scope(world.tenant), lambda tx: start_session_reindex(SqlJobStore(tx), last, anew))
     await world.planner.say("new")
     cutting_no_poison(monkeypatch)
     for _ in range(2):
@@ -627,7 +629,7 @@ async def test_a_failing_reindex_does_not_block_new_items(
         assert await pending(world) == 0
     await world.app.session_indexing.run(world.tenant)
     assert await standing(world) == {"s1:1": ["poison"], "s1:2": ["new"]}, "what was found before is found still"
-    assert await world.rows("SELECT job FROM jobs WHERE tenant = $1 AND job = $2", world.tenant, REINDEXING) == []
+    assert await world.rows("SELECT job FROM jobs WHERE tenant = $1 AND job = $2", world.tenant, REINDEXING_JOB) == []
     await expect_whole(world)
 
 

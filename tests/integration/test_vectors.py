@@ -98,7 +98,7 @@ async def test_the_index_of_a_collection_and_model_is_used_for_them(world: World
 async def test_views_of_many_leave_out_what_is_hidden(
     world: World, vectors: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.search_index.pgvector_view._FEW", 10)
+    monkeypatch.setattr("weft.search_index.pgvector_view._EXACT_ROWS", 10)
     random = np.random.default_rng(9)
     async with opened(world, None) as indexes:
         for wish in (
@@ -117,7 +117,7 @@ async def test_views_of_many_leave_out_what_is_hidden(
 
 
 async def test_a_collection_with_many_is_indexed_by_itself(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.app.search.replicas._INDEXED_BEYOND", 20)
+    monkeypatch.setattr("weft.app.search.replicas._MIN_ROWS_FOR_VECTOR_INDEX", 20)
     async with opened(world, None) as indexes:
         collection = CollectionWriter(world, indexes)
         await collection.add(60)
@@ -199,8 +199,8 @@ async def indexes_of(world: World) -> list[str]:
 async def test_an_index_that_could_not_be_made_is_tried_again_after_a_pause(
     world: World, monkeypatch: pytest.MonkeyPatch, pause: float, attempts: int
 ) -> None:
-    monkeypatch.setattr("weft.app.search.replicas._INDEXED_BEYOND", 20)
-    monkeypatch.setattr("weft.app.search.replicas._REST_SECONDS", pause)
+    monkeypatch.setattr("weft.app.search.replicas._MIN_ROWS_FOR_VECTOR_INDEX", 20)
+    monkeypatch.setattr("weft.app.search.replicas._RETRY_SECONDS", pause)
     build = AsyncMock(side_effect=asyncpg.OutOfMemoryError("not now"))
     async with opened(world, None) as indexes:
         collection = CollectionWriter(world, indexes)
@@ -306,8 +306,8 @@ async def test_where_few_of_many_are_visible_none_is_missed(
     world: World, vectors: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The graph would have to go very far to find enough of them."""
-    monkeypatch.setattr("weft.search_index.pgvector_view._FEW", 10)
-    monkeypatch.setattr("weft.search_index.pgvector_view._FAR", 50)
+    monkeypatch.setattr("weft.search_index.pgvector_view._EXACT_ROWS", 10)
+    monkeypatch.setattr("weft.search_index.pgvector_view._MAX_SCAN", 50)
     monkeypatch.setattr("weft.storage.sql.vectors.PgVectors.nearest", AsyncMock(side_effect=AssertionError))
     async with opened(world, None) as indexes:
         wish = CollectionQuery(COLLECTION, since=900)

@@ -13,7 +13,7 @@ from weft.capabilities.indexing.collections.model import IndexedChunk
 from weft.capabilities.indexing.text_analysis import index_terms
 from weft.capabilities.search.index_view import CollectionQuery
 from weft.capabilities.search.model import Query
-from weft.capabilities.search.ranking import rank, weigh
+from weft.capabilities.search.ranking import rank, score_views
 from weft.search_index.snapshot import IndexSnapshot
 from weft.search_index.view import CollectionView
 from weft.testing.embedder import WordEmbedder
@@ -61,7 +61,7 @@ def ranked(text: str, *views: View, by_meaning: bool = True, **asked: Any) -> Ra
 
 
 def weighed(text: str, *views: View, **asked: Any) -> ScoredCandidates:
-    return asyncio.run(weigh(Query(text=text, asked_at=NOW, **asked), views, _embed))
+    return asyncio.run(score_views(Query(text=text, asked_at=NOW, **asked), views, _embed))
 
 
 def numbers(ranking: Ranking) -> list[int]:
@@ -80,7 +80,7 @@ def _collection(collection: str, rows: Sequence[Row], source: str) -> Collection
     vectors = asyncio.run(_EMBEDDER.embed([row.text for row in rows], "passage"))
     standing = [_standing(number, row, source, vectors[number - 1]) for number, row in enumerate(rows, start=1)]
     return CollectionView(
-        collection, IndexSnapshot().then(len(standing), standing, []), CollectionQuery(collection), Whoever()
+        collection, IndexSnapshot().advanced_to(len(standing), standing, []), CollectionQuery(collection), Whoever()
     )
 
 

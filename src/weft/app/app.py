@@ -279,7 +279,7 @@ class App:
                 self.embeddings,
                 rank,
                 self.clock,
-                self.model_migrations.note_question,
+                self.model_migrations.record_query,
                 LowRelevanceReporter(self._search_stores, self.clock, self.metrics),
             ),
             known_sessions=SessionAclCache(),

@@ -13,7 +13,7 @@ from weft.jobs.model_migration import MIGRATE
 from weft.jobs.reindex import REINDEX
 from weft.jobs.scheduler import DueSource, Job, Work
 from weft.storage.sql.database import SYSTEM
-from weft.storage.sql.deferred_deletions import tenants_clearing
+from weft.storage.sql.deferred_deletions import tenants_with_deletions
 from weft.storage.sql.object_storage import tenants_to_clear
 from weft.storage.sql.tenants import tenants_to_expire, tenants_to_sweep
 
@@ -81,7 +81,7 @@ def background_jobs(app: App) -> list[Job]:
         Job(
             name=DELETE,
             every=5.0,
-            due=tenants(tenants_clearing),
+            due=tenants(tenants_with_deletions),
             run=lambda work: app.deferred_deletion.run(work.tenant),
         ),
         Job(

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from weft.capabilities.history.snapshots import SnapshotDeleted, SnapshotList, SnapshotTaken
     from weft.capabilities.history.verify import Verified
     from weft.capabilities.indexing.chunking.model import ChunkingOptions
-    from weft.capabilities.indexing.embeddings.operations import TextsEmbedded
+    from weft.capabilities.indexing.embeddings.operations import EmbeddedTexts
     from weft.capabilities.indexing.model_migration.operations import ModelList, ModelMigrationInfo
     from weft.capabilities.knowledge.document_operations import DocumentPut, DocumentsPut, NewDocument
     from weft.capabilities.knowledge.document_queries import DocumentDeleted, DocumentList, DocumentText
@@ -109,7 +109,7 @@ if TYPE_CHECKING:
     from weft.capabilities.record_log.resolve_source import SourceResolved
     from weft.capabilities.record_log.show import RecordSchema, RecordShown
     from weft.capabilities.search.operations import ContextResponse, SearchResponse, SimilarResponse
-    from weft.capabilities.search.session_indexing.reindex import ReindexingShown
+    from weft.capabilities.search.session_indexing.reindex import ReindexStatus
     from weft.capabilities.sessions.model import SessionConfig
     from weft.capabilities.sessions.operations import SessionArchivedAt, SessionCreated, SessionDeleted, SessionList
     from weft.capabilities.transfer.export import ContextExported
@@ -1030,15 +1030,15 @@ class SyncKnowledgeOperations:
         """Delete a document. Searches no longer find it."""
         return self._caller.call("knowledge.delete_document", {"domain": domain, "document_id": document_id})
 
-    def reindex_all(self, *, afresh: bool = False) -> ReindexingShown:
-        """Have everything that searches find indexed anew: documents, messages, boards and memories.
+    def reindex_all(self, *, afresh: bool = False) -> ReindexStatus:
+        """Reindex everything searchable: documents, messages, boards and memories.
 
-        It goes on by itself, a few at a time, and show_reindexing tells how far it is; searches find it all meanwhile.
+        Runs in the background, in batches; show_reindexing returns the progress. Everything stays searchable meanwhile.
         """
         return self._caller.call("knowledge.reindex_all", {"afresh": afresh})
 
-    def show_reindexing(self) -> ReindexingShown:
-        """Show what is being indexed anew, and how much of it is left."""
+    def show_reindexing(self) -> ReindexStatus:
+        """Show what is being reindexed, and how much of it is left."""
         return self._caller.call("knowledge.show_reindexing", {})
 
     def embed(
@@ -1048,8 +1048,8 @@ class SyncKnowledgeOperations:
         texts: Sequence[str] | None = None,
         purpose: Literal["query", "passage"] = "passage",
         model: str | None = None,
-    ) -> TextsEmbedded:
-        """Turn texts into vectors, near each other where they mean alike; by the model that searches use."""
+    ) -> EmbeddedTexts:
+        """Embed texts: vectors of texts with similar meaning are close to each other."""
         return self._caller.call("knowledge.embed", {"purpose": purpose, **given(text=text, texts=texts, model=model)})
 
     def add_source(

@@ -21,7 +21,7 @@ from weft.kernel.clock import to_micros
 from weft.kernel.identity import system_actor
 from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import Scope
-from weft.storage.sql.deferred_deletions import SqlClearings
+from weft.storage.sql.deferred_deletions import SqlDeferredDeletions
 from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.knowledge import SqlDomainStore
 from weft.storage.sql.tenants import lines_to_expire
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from weft.kernel.clock import Clock
     from weft.kernel.events import NewEvent
     from weft.storage.sql.database import Database, Transaction
-    from weft.storage.sql.deferred_deletions import Deleted
+    from weft.storage.sql.deferred_deletions import PendingDeletion
     from weft.storage.sql.unit_of_work import Injector
 
 DELETE = "collections.delete"
@@ -103,7 +103,7 @@ class DeferredDeletion:
 
 async def _delete_batch(transaction: Transaction) -> bool:
     """Delete some rows; False if there were none."""
-    pending = SqlClearings(transaction)
+    pending = SqlDeferredDeletions(transaction)
     deleted = await pending.next()
     if deleted is None:
         return False
@@ -112,10 +112,10 @@ async def _delete_batch(transaction: Transaction) -> bool:
     return True
 
 
-async def _has_more(transaction: Transaction, deleted: Deleted) -> bool:
+async def _has_more(transaction: Transaction, deleted: PendingDeletion) -> bool:
     collections = SqlCollectionStore(transaction)
     if deleted.place:
-        return await collections.clear_place(*deleted)
+        return await collections.delete_place_batch(*deleted)
     domain = collection_domain(deleted.collection)
     documents = domain is not None and await SqlDomainStore(transaction).clear(domain)
-    return await collections.clear(deleted.collection) or documents
+    return await collections.delete_batch(deleted.collection) or documents

@@ -58,7 +58,7 @@ class ModelMigrations:
         self._queries: defaultdict[str, deque[Probe]] = defaultdict(lambda: deque(maxlen=_MAX_PROBES))
         self._migrating: frozenset[str] = frozenset()
 
-    def note_question(self, tenant: str, collection: str, text: str) -> None:
+    def record_query(self, tenant: str, collection: str, text: str) -> None:
         """Remember a query if the tenant migrates."""
         if tenant in self._migrating:
             self._queries[tenant].append(Probe(collection, text, None))

@@ -11,10 +11,16 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.indexing.embeddings.model import TextRefused
-from weft.capabilities.indexing.embeddings.model_selection import known_models_to_fill, suffices
+from weft.capabilities.indexing.embeddings.model_selection import has_required_models, known_models_to_fill
 from weft.capabilities.indexing.model_migration.migration import models_in_use
-from weft.capabilities.search.session_indexing.cursor import FOLLOWING, REINDEXING, IndexCursor, go_back, is_still_at
-from weft.capabilities.search.session_indexing.indexer import EVENTS_AT_ONCE, TEXTS_AT_ONCE, Indexer, Written
+from weft.capabilities.search.session_indexing.cursor import (
+    INDEXING_JOB,
+    REINDEXING_JOB,
+    IndexCursor,
+    is_reindex_unchanged,
+    start_session_reindex,
+)
+from weft.capabilities.search.session_indexing.indexer import EVENT_BATCH_SIZE, TEXT_BATCH_SIZE, Indexer, PreparedChange
 from weft.capabilities.search.session_indexing.item_text import chunks_of
 from weft.jobs.backfill_vectors import ModelVectors
 from weft.jobs.scheduler import Work
@@ -23,7 +29,7 @@ from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.embeddings import SqlTenantModelStore
 from weft.storage.sql.events import SqlEventStore
 from weft.storage.sql.jobs import SqlJobStore
-from weft.storage.sql.session_index import events_pending, most_behind, tenants_behind, tenants_reindexing
+from weft.storage.sql.session_index import events_pending, largest_backlog, tenants_reindexing, tenants_with_backlog
 from weft.storage.sql.unit_of_work import SystemTransactions
 
 if TYPE_CHECKING:
@@ -57,7 +63,7 @@ _log = logging.getLogger("weft.jobs")
 class _Step(NamedTuple):
     """A round of changes, the progress it started from, and the models its chunks need vectors of."""
 
-    begun: Progress
+    started: Progress
     found: IndexingRound
     models: tuple[str, ...]
 
@@ -90,16 +96,16 @@ class SessionIndexing:
     async def due(self, _queue: JobQueue) -> list[Work]:
         """Return the tenants with unindexed events, and those that are reindexed."""
         database, now = self._runner.database, self._runner.now
-        self._metrics.set_index_lag(await database.read(SYSTEM, most_behind))
-        behind = await database.read(SYSTEM, lambda tx: tenants_behind(tx, now))
+        self._metrics.set_index_lag(await database.read(SYSTEM, largest_backlog))
+        with_backlog = await database.read(SYSTEM, lambda tx: tenants_with_backlog(tx, now))
         reindexed = await database.read(SYSTEM, lambda tx: tenants_reindexing(tx, now))
         self.poll_seconds = _POLL_SOON_SECONDS if reindexed else _POLL_SECONDS
         waits = {tenant: self._seconds_to_resume(tenant) for tenant in reindexed}
-        return [Work(tenant, wait=wait) for tenant, wait in {**waits, **dict.fromkeys(behind, 0.0)}.items()]
+        return [Work(tenant, wait=wait) for tenant, wait in {**waits, **dict.fromkeys(with_backlog, 0.0)}.items()]
 
     async def run(self, tenant: str) -> bool:
         """Index a tenant's changes for a while; return whether another process did not."""
-        return await self._runner.run(tenant, FOLLOWING, self._take_turn) is not None
+        return await self._runner.run(tenant, INDEXING_JOB, self._take_turn) is not None
 
     async def pending(self, transaction: Transaction) -> int:
         """Return the number of events of the transaction's tenant that are not indexed yet."""
@@ -123,8 +129,8 @@ class SessionIndexing:
         while more and loop.time() < deadline:
             started = loop.time()
             # New changes never wait for reindexing.
-            more = await self._step(lease, FOLLOWING) or (
-                not self._seconds_to_resume(lease.tenant) and await self._step(lease, REINDEXING)
+            more = await self._step(lease, INDEXING_JOB) or (
+                not self._seconds_to_resume(lease.tenant) and await self._step(lease, REINDEXING_JOB)
             )
             await self._rest(lease, started)
         return more
@@ -144,8 +150,8 @@ class SessionIndexing:
         if last is None:
             return
         jobs = SqlJobStore(transaction)
-        await go_back(jobs, last)
-        await jobs.save(FOLLOWING, IndexCursor(last).as_progress())
+        await start_session_reindex(jobs, last)
+        await jobs.save(INDEXING_JOB, IndexCursor(last).as_progress())
 
     async def _step(self, lease: Lease, job: str) -> bool:
         """Index the next few items; return whether there is more to do now."""
@@ -161,9 +167,9 @@ class SessionIndexing:
             return True
         self._tries.pop((tenant, job), None)
         self._metrics.count_indexed_items(len(written))
-        return found.more and (job == FOLLOWING or self._may_continue(tenant, written))
+        return found.more and (job == INDEXING_JOB or self._may_continue(tenant, written))
 
-    def _may_continue(self, tenant: str, written: Sequence[Written]) -> bool:
+    def _may_continue(self, tenant: str, written: Sequence[PreparedChange]) -> bool:
         """Return whether reindexing may continue at once; if not, note when."""
         if not self._rate:
             return True
@@ -173,32 +179,32 @@ class SessionIndexing:
 
     async def _next(self, transaction: Transaction, job: str) -> _Step | None:
         progress = await SqlJobStore(transaction).progress(job)
-        if progress is None and job == REINDEXING:
+        if progress is None and job == REINDEXING_JOB:
             return None
-        begun = progress or Progress()
+        started = progress or Progress()
         listed = await SqlTenantModelStore(transaction).listed()
         models = known_models_to_fill(listed, self._embeddings.models())
-        indexer, cursor = self._indexers.within(transaction), IndexCursor.of(begun)
-        found = await (indexer.look(cursor) if job == FOLLOWING else indexer.look_back(cursor))
-        return _Step(begun, found, models)
+        indexer, cursor = self._indexers.within(transaction), IndexCursor.of(started)
+        found = await (indexer.changes_after(cursor) if job == INDEXING_JOB else indexer.changes_before(cursor))
+        return _Step(started, found, models)
 
     async def _chunk_items(self, tenant: str, job: str, found: IndexingRound) -> list[list[NewChunk]]:
         """Chunk the items of a round. A failing item is retried a few times, then skipped."""
         # In a thread: it may be a megabyte of text.
         chunked = await asyncio.to_thread(lambda: [_chunks_or_error(change) for change in found.changes])
         tried = zip(found.changes, chunked, strict=True)
-        failed = {change.subject: some for change, some in tried if isinstance(some, Exception)}
+        failed = {change.item: item_chunks for change, item_chunks in tried if isinstance(item_chunks, Exception)}
         before = self._tries.get((tenant, job), {})
-        tries = self._tries[tenant, job] = {subject: before.get(subject, 0) + 1 for subject in failed}
-        for subject, error in failed.items():
-            if tries[subject] < _MAX_TRIES:
+        tries = self._tries[tenant, job] = {item: before.get(item, 0) + 1 for item in failed}
+        for item, error in failed.items():
+            if tries[item] < _MAX_TRIES:
                 raise error
         self._skip(tenant, [*failed], "a text cannot be chunked and is not searched")
-        return [[] if isinstance(some, Exception) else some for some in chunked]
+        return [[] if isinstance(item_chunks, Exception) else item_chunks for item_chunks in chunked]
 
     async def _written(
         self, lease: Lease, found: IndexingRound, chunked: Sequence[list[NewChunk]], models: Sequence[str]
-    ) -> list[Written]:
+    ) -> list[PreparedChange]:
         while True:
             try:
                 return await self._with_vectors(lease, found, chunked, models)
@@ -207,58 +213,60 @@ class SessionIndexing:
 
     async def _with_vectors(
         self, lease: Lease, found: IndexingRound, chunked: Sequence[list[NewChunk]], models: Sequence[str]
-    ) -> list[Written]:
-        reindex = found.reached.anew
-        chunks = [chunk for some in chunked for chunk in some]
+    ) -> list[PreparedChange]:
+        reindex = found.reached.reindex
+        chunks = [chunk for item_chunks in chunked for chunk in item_chunks]
         embed = partial(self._embedded, lease, chunks, afresh=reindex is not None and reindex.afresh)
         vectors = {model: iter(made) for model, made in (await self._vectors.compute(models, embed)).items()}
         return [
-            Written(change, some, {model: [next(made) for _ in some] for model, made in vectors.items()})
-            for change, some in zip(found.changes, chunked, strict=True)
+            PreparedChange(
+                change, item_chunks, {model: [next(made) for _ in item_chunks] for model, made in vectors.items()}
+            )
+            for change, item_chunks in zip(found.changes, chunked, strict=True)
         ]
 
     def _without_refused(
         self, tenant: str, found: IndexingRound, chunked: Sequence[list[NewChunk]], refusal: TextRefused
     ) -> list[list[NewChunk]]:
         """Skip items with a text that the embedder refuses."""
-        is_refused = [any(chunk.embedded in refusal.texts for chunk in some) for some in chunked]
+        is_refused = [any(chunk.embedded in refusal.texts for chunk in item_chunks) for item_chunks in chunked]
         if not any(is_refused):
             raise refusal
-        refused = [change.subject for change, is_one in zip(found.changes, is_refused, strict=True) if is_one]
+        refused = [change.item for change, is_one in zip(found.changes, is_refused, strict=True) if is_one]
         self._skip(tenant, refused, "a text is refused by the embedder and not searched")
-        return [[] if is_one else some for some, is_one in zip(chunked, is_refused, strict=True)]
+        return [[] if is_one else item_chunks for item_chunks, is_one in zip(chunked, is_refused, strict=True)]
 
-    def _skip(self, tenant: str, subjects: Sequence[IndexItem], why: str) -> None:
-        self._metrics.count_skipped_items(len(subjects))
-        for subject in subjects:
-            _log.warning(why, extra={"fields": {"tenant": tenant, "source": subject.source, "place": subject.place}})
+    def _skip(self, tenant: str, items: Sequence[IndexItem], why: str) -> None:
+        self._metrics.count_skipped_items(len(items))
+        for item in items:
+            _log.warning(why, extra={"fields": {"tenant": tenant, "source": item.source, "place": item.place}})
 
     async def _embedded(self, lease: Lease, chunks: Sequence[NewChunk], model: str, *, afresh: bool) -> list[bytes]:
         loop = asyncio.get_running_loop()
         vectors: list[bytes] = []
-        for start in range(0, len(chunks), TEXTS_AT_ONCE):
+        for start in range(0, len(chunks), TEXT_BATCH_SIZE):
             started = loop.time()
-            texts = [chunk.embedded for chunk in chunks[start : start + TEXTS_AT_ONCE]]
+            texts = [chunk.embedded for chunk in chunks[start : start + TEXT_BATCH_SIZE]]
             vectors += await self._embeddings.of_passages(lease.tenant, texts, model, afresh=afresh)
-            if len(chunks) > TEXTS_AT_ONCE:
+            if len(chunks) > TEXT_BATCH_SIZE:
                 await self._rest(lease, started)
         return vectors
 
-    async def _put(self, transaction: Transaction, job: str, step: _Step, written: Sequence[Written]) -> bool:
+    async def _put(self, transaction: Transaction, job: str, step: _Step, written: Sequence[PreparedChange]) -> bool:
         """Write a round and its cursor in one transaction.
 
         False, and nothing is written, if another model came into use meanwhile or reindexing was restarted.
         """
         jobs = SqlJobStore(transaction)
-        if job == REINDEXING and not await is_still_at(jobs, step.begun):
+        if job == REINDEXING_JOB and not await is_reindex_unchanged(jobs, step.started):
             return False
         known, now = self._embeddings.models(), self._runner.now
-        if written and not suffices(
+        if written and not has_required_models(
             written[0].vectors, await models_in_use(SqlTenantModelStore(transaction), known, now)
         ):
             return False
         await self._indexers.within(transaction).put(written)
-        if job == REINDEXING and not step.found.more:
+        if job == REINDEXING_JOB and not step.found.more:
             await jobs.drop(job)
         else:
             await jobs.save(job, step.found.reached.as_progress())
@@ -267,15 +275,15 @@ class SessionIndexing:
 
 async def _long_log(transaction: Transaction) -> int | None:
     """Return the end of a log that was never indexed and takes more than one step; None for any other."""
-    progress = await SqlJobStore(transaction).progress(FOLLOWING)
+    progress = await SqlJobStore(transaction).progress(INDEXING_JOB)
     last = await SqlEventStore(transaction).last_seq()
     is_new = progress is None or not progress.cursor
-    return last if is_new and last > EVENTS_AT_ONCE else None
+    return last if is_new and last > EVENT_BATCH_SIZE else None
 
 
 def _chunks_or_error(change: ItemChange) -> list[NewChunk] | Exception:
     """Return the chunks of an item, or the error of chunking it."""
     try:
-        return [] if change.said is None else chunks_of(change.subject, change.said)
+        return [] if change.text is None else chunks_of(change.item, change.text)
     except Exception as error:  # noqa: BLE001 - handled for the round as a whole
         return error

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from weft.capabilities.indexing.chunking.media_types import said_type, type_of_text
-from weft.capabilities.indexing.chunking.model import CodeSymbol, Reading
-from weft.capabilities.indexing.chunking.reader import DocumentUnreadable, decoded
+from weft.capabilities.indexing.chunking.media_types import declared_type, detect_type
+from weft.capabilities.indexing.chunking.model import CodeSymbol, DocumentText
+from weft.capabilities.indexing.chunking.reader import DocumentUnreadable, decode_document
 from weft.capabilities.indexing.chunking.strategies.markdown import title_of_markdown
 from weft.providers.workers.pool import WorkerFailed, WorkerPool
 
@@ -50,27 +50,27 @@ class IsolatedDocumentReader:
     def close(self) -> None:
         self._workers.close()
 
-    def read(self, content: bytes, media_type: str | None, name: str) -> Reading:
+    def read(self, content: bytes, media_type: str | None, name: str) -> DocumentText:
         """Return a document as text; raises DocumentUnreadable. Blocks: call it from a thread."""
-        declared = said_type(media_type, name)
+        declared = declared_type(media_type, name)
         if declared == "application/pdf" or b"%PDF-" in content[:_PDF_HEADER_WITHIN]:
             return self._parsed("pdf", content, "application/pdf")
         _reject_binary(content)
-        text = decoded(content, media_type)
-        kind = declared or type_of_text(text)
+        text = decode_document(content, media_type)
+        kind = declared or detect_type(text)
         if kind == "text/html":
             return self._parsed("html", text.encode(), kind)
         title = title_of_markdown(text) if kind == "text/markdown" else ""
-        return Reading(text=text, media_type=kind, title=title, names=self._symbols(text, kind))
+        return DocumentText(text=text, media_type=kind, title=title, names=self._symbols(text, kind))
 
-    def _parsed(self, task: str, content: bytes, media_type: str) -> Reading:
+    def _parsed(self, task: str, content: bytes, media_type: str) -> DocumentText:
         try:
             answer = self._workers.run(task, content, self._seconds)
         except WorkerFailed as failure:
             raise DocumentUnreadable(f"The document cannot be read: {failure}.") from failure
         if problem := answer.get("problem"):
             raise DocumentUnreadable(problem, hint=answer.get("hint"))
-        return Reading(text=_clean(answer["text"]), media_type=media_type, title=_clean(answer["title"]).strip())
+        return DocumentText(text=_clean(answer["text"]), media_type=media_type, title=_clean(answer["title"]).strip())
 
     def _symbols(self, text: str, kind: str) -> tuple[CodeSymbol, ...]:
         """Return the symbols of a program; none if its language is unknown or it cannot be parsed."""

@@ -1,4 +1,4 @@
-"""Putting vectors that are near each other together, so that most need not be looked at."""
+"""IVF clustering: groups near vectors, so that a search scans only the nearest clusters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numkong
 import numpy as np
 
-from weft.search_index.quantized_vectors import Vectors, quantised
+from weft.search_index.quantized_vectors import Vectors, quantise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     Bytes = NDArray[np.int8]
     Floats = NDArray[np.float32]
 
-# Fewer are looked through as they are.
-FEWEST_CLUSTERED = 32_768
-_CLUSTERS_A_ROOT = 2
-_SAMPLES_A_CLUSTER = 48
-_ROUNDS = 8
-_AT_ONCE = 4_096
-# What looking through clusters is tried with.
-_QUESTIONS, _NEAREST, _BESIDE, _NEARLY_ALL = 128, 10, 0.5, 0.995
-# Always the same, so that the same vectors make the same file.
-_FIRST_CHANCE = 20_260_406
+# Smaller segments are scanned completely.
+MIN_CLUSTERED = 32_768
+_CLUSTERS_PER_ROOT = 2
+_SAMPLES_PER_CLUSTER = 48
+_ITERATIONS = 8
+_BATCH_SIZE = 4_096
+# Parameters of the trial searches that determine the scanned share.
+_TRIALS, _NEAREST, _MIX, _TARGET_RECALL = 128, 10, 0.5, 0.995
+# Fixed, so that the same vectors give the same file.
+_SEED = 20_260_406
 
 
 class Clusters(NamedTuple):
-    """Vectors in the order of their clusters, where each begins, and where it lies: nothing for few vectors.
+    """Clusters of vectors; empty for few vectors.
 
-    ``centres`` are of length one. ``reach`` is the share of all vectors that must be looked through, nearest clusters
-    first, to find nearly all of those that are nearest to a question.
+    ``order`` sorts vectors by cluster, ``starts`` are the bounds of clusters, ``centres`` are normalised. ``reach`` is
+    the share of vectors to scan, nearest clusters first, to find nearly all nearest neighbours of a query.
     """
 
     order: NDArray[np.intp]
@@ -40,22 +40,22 @@ class Clusters(NamedTuple):
     reach: float
 
 
-def clustered(codes: Bytes, scale: Floats) -> Clusters:
-    """Find clusters by k-means on a sample, and put every vector into the one it is nearest to."""
-    nearest = _nearest(codes, _centres(codes, _CLUSTERS_A_ROOT * round(len(codes) ** 0.5)))
+def cluster_vectors(codes: Bytes, scale: Floats) -> Clusters:
+    """Find clusters by k-means on a sample, and assign every vector to the nearest."""
+    nearest = _nearest(codes, _centres(codes, _CLUSTERS_PER_ROOT * round(len(codes) ** 0.5)))
     order = np.argsort(nearest, kind="stable")
     used, starts = np.unique(nearest[order], return_index=True)
     centres = np.empty((len(used), codes.shape[1]), np.float32)
-    for place, (start, end) in enumerate(zip(starts, [*starts[1:], len(order)], strict=True)):
-        centres[place] = _middle(codes[order[start:end]])
+    for index, (start, end) in enumerate(zip(starts, [*starts[1:], len(order)], strict=True)):
+        centres[index] = _mean(codes[order[start:end]])
     reach = _reach(codes, scale, np.searchsorted(used, nearest), centres)
     return Clusters(order, np.append(starts, len(order)).astype(np.int64), centres, reach)
 
 
-def arranged(
+def arrange_vectors(
     codes: Bytes, scale: Floats, rows: NDArray[np.uint32], size: int, clusters: Clusters, halves: NDArray[np.float16]
 ) -> Vectors:
-    """Return vectors cluster by cluster. ``halves`` are in that order already."""
+    """Return vectors sorted by cluster. ``halves`` are in that order already."""
     order = clusters.order
     slot = np.full(size, -1, np.int32)
     slot[rows[order]] = np.arange(len(rows), dtype=np.int32)
@@ -72,61 +72,61 @@ def arranged(
 
 
 def unclustered(codes: Bytes) -> Clusters:
-    """Leave vectors as they are."""
+    """Return a single cluster of all vectors."""
     whole = np.array([0, len(codes)], np.int64)
     return Clusters(np.arange(len(codes)), whole, np.empty((0, codes.shape[1]), np.float32), 1.0)
 
 
 def _centres(codes: Bytes, count: int) -> Floats:
-    random = np.random.default_rng(_FIRST_CHANCE)
-    size = min(len(codes), count * _SAMPLES_A_CLUSTER)
+    random = np.random.default_rng(_SEED)
+    size = min(len(codes), count * _SAMPLES_PER_CLUSTER)
     sample = codes[np.sort(random.choice(len(codes), size, replace=False))]
-    centres = _of_length_one(sample[np.sort(random.choice(size, count, replace=False))].astype(np.float32))
-    for _ in range(_ROUNDS):
-        centres = _moved(sample, _nearest(sample, centres), centres)
+    centres = _normalised(sample[np.sort(random.choice(size, count, replace=False))].astype(np.float32))
+    for _ in range(_ITERATIONS):
+        centres = _updated_centres(sample, _nearest(sample, centres), centres)
     return centres
 
 
-def _moved(sample: Bytes, nearest: NDArray[np.intp], centres: Floats) -> Floats:
-    """Return the middle of each cluster; one that nothing is nearest to stays where it was."""
+def _updated_centres(sample: Bytes, nearest: NDArray[np.intp], centres: Floats) -> Floats:
+    """Return the mean of each cluster; an empty cluster stays unchanged."""
     order = np.argsort(nearest, kind="stable")
     used, starts = np.unique(nearest[order], return_index=True)
-    moved = centres.copy()
-    moved[used] = _of_length_one(np.add.reduceat(sample[order].astype(np.float32), starts, axis=0))
-    return moved
+    updated = centres.copy()
+    updated[used] = _normalised(np.add.reduceat(sample[order].astype(np.float32), starts, axis=0))
+    return updated
 
 
 def _nearest(codes: Bytes, centres: Floats) -> NDArray[np.intp]:
-    """Return for each vector the centre in whose direction it points most, as far as bytes tell."""
-    in_bytes = quantised(centres)
-    scale = 1.0 / np.linalg.norm(in_bytes.astype(np.float32), axis=1).clip(min=1.0)
-    packed = numkong.dots_pack(in_bytes)
+    """Return the nearest centre of each vector by quantised dot products."""
+    quantised = quantise(centres)
+    scale = 1.0 / np.linalg.norm(quantised.astype(np.float32), axis=1).clip(min=1.0)
+    packed = numkong.dots_pack(quantised)
     nearest = np.empty(len(codes), np.intp)
-    for start in range(0, len(codes), _AT_ONCE):
-        part = slice(start, start + _AT_ONCE)
+    for start in range(0, len(codes), _BATCH_SIZE):
+        part = slice(start, start + _BATCH_SIZE)
         dots = np.asarray(numkong.dots_packed(np.ascontiguousarray(codes[part]), packed))
         nearest[part] = np.argmax(dots * scale, axis=1)
     return nearest
 
 
 def _reach(codes: Bytes, scale: Floats, cluster: NDArray[np.intp], centres: Floats) -> float:
-    """Try it out: how far must one look for nearly all of what is nearest to questions that lie between two vectors."""
-    one, other = np.random.default_rng(_FIRST_CHANCE).integers(len(codes), size=(2, _QUESTIONS))
-    asked = codes[one] * scale[one, None] + _BESIDE * codes[other] * scale[other, None]
-    nearest = _nearest_of_all(codes, scale, quantised(asked.astype(np.float32)))
+    """Measure the share to scan: trial searches with queries between two vectors."""
+    one, other = np.random.default_rng(_SEED).integers(len(codes), size=(2, _TRIALS))
+    queries = codes[one] * scale[one, None] + _MIX * codes[other] * scale[other, None]
+    nearest = _exact_nearest(codes, scale, quantise(queries.astype(np.float32)))
     sizes = np.bincount(cluster, minlength=len(centres))
-    order = np.argsort(-(asked @ centres.T), axis=1, kind="stable")
-    looked_through = np.cumsum(sizes[order], axis=1)
+    order = np.argsort(-(queries @ centres.T), axis=1, kind="stable")
+    scanned = np.cumsum(sizes[order], axis=1)
     rank = np.argsort(order, axis=1)
-    needed = [looked_through[place, rank[place, cluster[rows]]] for place, rows in enumerate(nearest)]
-    return float(np.quantile(np.concatenate(needed), _NEARLY_ALL) / len(codes))
+    needed = [scanned[index, rank[index, cluster[rows]]] for index, rows in enumerate(nearest)]
+    return float(np.quantile(np.concatenate(needed), _TARGET_RECALL) / len(codes))
 
 
-def _nearest_of_all(codes: Bytes, scale: Floats, asked: Bytes) -> NDArray[np.intp]:
-    packed = numkong.dots_pack(asked)
-    best, rows = np.empty((len(asked), 0), np.float32), np.empty((len(asked), 0), np.intp)
-    for start in range(0, len(codes), _AT_ONCE):
-        part = slice(start, start + _AT_ONCE)
+def _exact_nearest(codes: Bytes, scale: Floats, queries: Bytes) -> NDArray[np.intp]:
+    packed = numkong.dots_pack(queries)
+    best, rows = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.intp)
+    for start in range(0, len(codes), _BATCH_SIZE):
+        part = slice(start, start + _BATCH_SIZE)
         dots = np.asarray(numkong.dots_packed(np.ascontiguousarray(codes[part]), packed)) * scale[part, None]
         best = np.concatenate((best, dots.T), axis=1)
         rows = np.concatenate((rows, np.broadcast_to(np.arange(start, start + len(dots)), dots.T.shape)), axis=1)
@@ -135,12 +135,12 @@ def _nearest_of_all(codes: Bytes, scale: Floats, asked: Bytes) -> NDArray[np.int
     return rows
 
 
-def _middle(codes: Bytes) -> Floats:
-    middle: Floats = _of_length_one(codes.sum(axis=0, dtype=np.float32)[None, :])[0]
-    return middle
+def _mean(codes: Bytes) -> Floats:
+    mean: Floats = _normalised(codes.sum(axis=0, dtype=np.float32)[None, :])[0]
+    return mean
 
 
-def _of_length_one(vectors: Floats) -> Floats:
+def _normalised(vectors: Floats) -> Floats:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     directions: Floats = (vectors / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
     return directions

@@ -1,4 +1,4 @@
-"""Where the files of an index lie, and what becomes of those that nobody needs."""
+"""Paths of index files, and cleanup of unused ones."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-# What a damaged file that was set aside ends in.
-ASIDE = ".damaged"
+# Suffix of damaged files that were set aside.
+DAMAGED_SUFFIX = ".damaged"
 _NAME_LENGTH = 24
 
 
 def folder_name(name: str) -> str:
-    """Return what a tenant, collection or model is called in the file system, whatever its own name may hold."""
+    """Return the folder name of a tenant, collection or model: a hash, because names may hold any character."""
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_NAME_LENGTH]
 
 
 def damaged_files(root: Path) -> int:
-    """Return how many files below a folder were set aside."""
-    return sum(1 for _ in root.rglob(f"*{ASIDE}"))
+    """Return the number of files below a folder that were set aside."""
+    return sum(1 for _ in root.rglob(f"*{DAMAGED_SUFFIX}"))
 
 
 def remove_unknown(root: Path, collections: Mapping[str, set[str]]) -> int:
-    """Remove the files of tenants and collections other than these; return of how many."""
+    """Remove the files of all tenants and collections except these; return the number of removed collections."""
     known = {
         folder_name(tenant): {folder_name(collection) for collection in names} for tenant, names in collections.items()
     }

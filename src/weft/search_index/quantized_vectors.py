@@ -1,6 +1,6 @@
-"""Vectors of a segment: in bytes for looking through many, in halves for telling the nearest apart.
+"""Vectors of a segment: int8 codes for scanning, float16 for rescoring.
 
-Many are kept in clusters, so that only the clusters nearest to a question are looked through.
+Large segments are clustered, so that only the clusters nearest to a query are scanned.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 # Measured against exact search: see docs/decisions/0036.
-_LEAST_SHARE = 0.06
-_FEWEST_LOOKED_THROUGH = 20_000
-# Bytes tell the nearest only roughly: so many times what is wanted is measured again in halves.
-_MEASURED_AGAIN = 4
-_LARGEST_BYTE = 127
+_MIN_SHARE = 0.06
+_MIN_SCANNED = 20_000
+# int8 scores are approximate: this many times the limit is rescored with float16.
+_RESCORED_FACTOR = 4
+_MAX_CODE = 127
 
 
 class NearestVectors(NamedTuple):
-    """Rows of a segment and how near they are, the nearest first."""
+    """Rows of a segment and their cosines, nearest first."""
 
     rows: NDArray[np.int64]
     cosines: Floats
@@ -35,11 +35,11 @@ class NearestVectors(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """The vectors of those rows that have one, cluster by cluster.
+    """Vectors of the rows that have one, sorted by cluster.
 
-    ``rows`` says whose each is, ``slot`` where the vector of each row is (-1 for none). A vector is about its ``codes``
-    times its ``scale``. Clusters lie between ``starts``; ``centres`` are the directions of their middles. ``reach`` is
-    the share of all vectors that must be looked through, as was found out by trying.
+    ``rows`` maps slots to rows, ``slot`` rows to slots (-1 for none). A vector is approximately ``codes`` times
+    ``scale``. ``starts`` are the bounds of clusters, ``centres`` their directions. ``reach`` is the share of vectors to
+    scan, measured by trial searches.
     """
 
     halves: NDArray[np.float16]
@@ -55,63 +55,63 @@ class Vectors:
     def dimensions(self) -> int:
         return int(self.halves.shape[1])
 
-    def put_into(self, found: Floats, places: NDArray[np.intp], rows: NDArray[np.intp]) -> None:
-        """Put the vectors of rows into these places of an array; where a row has none, nothing is put."""
+    def copy_vectors(self, found: Floats, places: NDArray[np.intp], rows: NDArray[np.intp]) -> None:
+        """Copy the vectors of rows into these places of an array; rows without a vector are skipped."""
         slots = self.slot[rows]
-        there = slots >= 0
-        if there.any() and self.dimensions == found.shape[1]:
-            found[places[there]] = numkong.astype(self.halves[slots[there]], "float32")
+        present = slots >= 0
+        if present.any() and self.dimensions == found.shape[1]:
+            found[places[present]] = numkong.astype(self.halves[slots[present]], "float32")
 
-    def put_cosines(self, found: Floats, places: NDArray[np.intp], rows: NDArray[np.intp], questions: Floats) -> None:
-        """Put how near the vectors of rows are to each question into these places of its row of an array."""
+    def copy_cosines(self, found: Floats, places: NDArray[np.intp], rows: NDArray[np.intp], queries: Floats) -> None:
+        """Copy the cosines of rows and each query into these places of an array."""
         slots = self.slot[rows]
-        there = slots >= 0
-        if there.any() and self.dimensions == questions.shape[1]:
-            found[:, places[there]] = _dots(questions.astype(np.float16), self.halves[slots[there]])
+        present = slots >= 0
+        if present.any() and self.dimensions == queries.shape[1]:
+            found[:, places[present]] = _dots(queries.astype(np.float16), self.halves[slots[present]])
 
-    def nearest(self, vector: Floats, limit: int, sight: VisibleVectors | None = None) -> NearestVectors:
-        """Return the nearest of the rows that are in sight; None for all."""
+    def nearest(self, vector: Floats, limit: int, visible: VisibleVectors | None = None) -> NearestVectors:
+        """Return the nearest visible rows; None means all are visible."""
         if not len(self.rows) or self.dimensions != len(vector):
-            return _NOTHING
-        slots, scores = self._candidates(vector, sight)
-        if len(slots) > limit * _MEASURED_AGAIN:
-            best = np.argpartition(scores, -limit * _MEASURED_AGAIN)[-limit * _MEASURED_AGAIN :]
+            return _NONE_NEAR
+        slots, scores = self._candidates(vector, visible)
+        if len(slots) > limit * _RESCORED_FACTOR:
+            best = np.argpartition(scores, -limit * _RESCORED_FACTOR)[-limit * _RESCORED_FACTOR :]
             slots = slots[best]
         slots = np.sort(slots)
         cosines = _dots(vector[None, :].astype(np.float16), self.halves[slots])[0]
         first = np.argsort(-cosines, kind="stable")[:limit]
         return NearestVectors(self.rows[slots[first]].astype(np.int64), cosines[first])
 
-    def _candidates(self, vector: Floats, sight: VisibleVectors | None) -> tuple[NDArray[np.intp], Floats]:
-        """Return the slots looked through and roughly how near each is."""
-        question = numkong.dots_pack(quantised(vector[None, :]))
-        if sight is not None and len(sight.slots) < _FEWEST_LOOKED_THROUGH:
-            return sight.slots, _byte_dots(question, self.codes[sight.slots]) * self.scale[sight.slots]
-        stretches = self._stretches(vector, sight)
-        slots = np.concatenate([np.arange(start, end) for start, end in stretches])
-        dots = np.concatenate([_byte_dots(question, self.codes[start:end]) for start, end in stretches])
+    def _candidates(self, vector: Floats, visible: VisibleVectors | None) -> tuple[NDArray[np.intp], Floats]:
+        """Return the scanned slots and their approximate scores."""
+        packed_query = numkong.dots_pack(quantise(vector[None, :]))
+        if visible is not None and len(visible.slots) < _MIN_SCANNED:
+            return visible.slots, _code_dots(packed_query, self.codes[visible.slots]) * self.scale[visible.slots]
+        ranges = self._ranges_to_scan(vector, visible)
+        slots = np.concatenate([np.arange(start, end) for start, end in ranges])
+        dots = np.concatenate([_code_dots(packed_query, self.codes[start:end]) for start, end in ranges])
         scores = dots * self.scale[slots]
-        if sight is None:
+        if visible is None:
             return slots, scores
-        seen = sight.by_slot[slots]
-        return slots[seen], scores[seen]
+        is_visible = visible.by_slot[slots]
+        return slots[is_visible], scores[is_visible]
 
-    def _stretches(self, vector: Floats, sight: VisibleVectors | None) -> list[tuple[int, int]]:
-        """Return which slots to look through: the nearest clusters, until they hold enough of what is in sight."""
-        everything = len(self.rows)
-        wanted = max(_FEWEST_LOOKED_THROUGH, everything * max(float(self.reach[0]), _LEAST_SHARE))
-        if wanted >= everything or not len(self.centres):
-            return [(0, everything)]
+    def _ranges_to_scan(self, vector: Floats, visible: VisibleVectors | None) -> list[tuple[int, int]]:
+        """Return the slots to scan: the nearest clusters, until they hold enough visible vectors."""
+        total = len(self.rows)
+        target = max(_MIN_SCANNED, total * max(float(self.reach[0]), _MIN_SHARE))
+        if target >= total or not len(self.centres):
+            return [(0, total)]
         nearest = np.argsort(-(self.centres @ vector), kind="stable")
-        enough = int(np.searchsorted(np.cumsum(np.diff(self.starts)[nearest]), wanted)) + 1
-        if sight is not None:
-            in_sight = np.cumsum(sight.by_cluster[nearest])
-            enough = max(enough, int(np.searchsorted(in_sight, wanted * len(sight.slots) / everything)) + 1)
-        return _joined(sorted((int(self.starts[c]), int(self.starts[c + 1])) for c in nearest[:enough]))
+        count = int(np.searchsorted(np.cumsum(np.diff(self.starts)[nearest]), target)) + 1
+        if visible is not None:
+            visible_counts = np.cumsum(visible.by_cluster[nearest])
+            count = max(count, int(np.searchsorted(visible_counts, target * len(visible.slots) / total)) + 1)
+        return _merged_ranges(sorted((int(self.starts[c]), int(self.starts[c + 1])) for c in nearest[:count]))
 
 
 class VisibleVectors:
-    """The vectors of the rows that a caller sees, when these are not all."""
+    """The vectors of visible rows, if some are hidden."""
 
     def __init__(self, vectors: Vectors, by_slot: Bits) -> None:
         self._vectors = vectors
@@ -123,22 +123,22 @@ class VisibleVectors:
 
     @cached_property
     def by_cluster(self) -> NDArray[np.int64]:
-        """Return how many each cluster holds."""
+        """Return the number of visible vectors of each cluster."""
         before = np.searchsorted(self.slots, self._vectors.starts)
         return np.diff(before)
 
     def without(self, slots: NDArray[np.int32]) -> VisibleVectors:
-        """Return what is seen when the vectors in some slots (-1 for none) are gone."""
+        """Return this without the vectors in some slots (-1 for none)."""
         by_slot = self.by_slot.copy()
         by_slot[slots[slots >= 0]] = False
         return VisibleVectors(self._vectors, by_slot)
 
 
-_NOTHING = NearestVectors(np.empty(0, np.int64), np.empty(0, np.float32))
+_NONE_NEAR = NearestVectors(np.empty(0, np.int64), np.empty(0, np.float32))
 
 
 def no_vectors(rows: int) -> Vectors:
-    """Return the vectors of rows that have none here."""
+    """Return the vectors of rows that have none."""
     return Vectors(
         halves=np.empty((0, 0), np.float16),
         codes=np.empty((0, 0), np.int8),
@@ -151,19 +151,19 @@ def no_vectors(rows: int) -> Vectors:
     )
 
 
-def quantised(vectors: Floats) -> NDArray[np.int8]:
-    """Return vectors in bytes, each stretched to use all of them."""
+def quantise(vectors: Floats) -> NDArray[np.int8]:
+    """Quantise vectors to int8, each scaled to the full range."""
     codes: NDArray[np.int8] = np.rint(vectors / scales(vectors)[:, None]).astype(np.int8)
     return codes
 
 
 def scales(vectors: Floats) -> Floats:
-    """Return what a vector's bytes are multiplied by to give it back."""
+    """Return the factor of each vector's codes."""
     largest = np.abs(vectors).max(axis=1, initial=0.0)
-    return np.where(largest > 0, largest / _LARGEST_BYTE, 1.0).astype(np.float32)
+    return np.where(largest > 0, largest / _MAX_CODE, 1.0).astype(np.float32)
 
 
-def _byte_dots(packed: numkong.PackedMatrix, codes: NDArray[np.int8]) -> NDArray[np.int32]:
+def _code_dots(packed: numkong.PackedMatrix, codes: NDArray[np.int8]) -> NDArray[np.int32]:
     return np.asarray(numkong.dots_packed(np.ascontiguousarray(codes), packed))[:, 0]
 
 
@@ -174,14 +174,14 @@ def _dots(vectors: NDArray[np.float16], halves: NDArray[np.float16]) -> Floats:
     return dots
 
 
-def _joined(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return stretches in order, neighbours as one, so that few are looked through one by one."""
-    joined: list[tuple[int, int]] = []
-    for start, end in stretches:
+def _merged_ranges(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return ranges in order, adjacent ones merged."""
+    merged: list[tuple[int, int]] = []
+    for start, end in ranges:
         if start == end:
             continue
-        if joined and joined[-1][1] == start:
-            joined[-1] = (joined[-1][0], end)
+        if merged and merged[-1][1] == start:
+            merged[-1] = (merged[-1][0], end)
         else:
-            joined.append((start, end))
-    return joined
+            merged.append((start, end))
+    return merged

@@ -1,8 +1,7 @@
-"""A segment as a file: its arrays one behind the other, as they lie in memory, and at the end what is where.
+"""Segment file: the arrays of a segment, followed by a table of contents.
 
-What is large is mapped, the rest is read. Every block is compared with its checksum when a file is opened, and again in
-turn while it is used. Files never change: one that is not as it was written is damaged, and what it held is made anew
-from the database.
+Large arrays are memory-mapped, small ones are read. All checksums are verified when a file is opened, and again in turn
+while it is used. Files are immutable: a changed file is damaged and rebuilt from the database.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import msgspec
 import numpy as np
 
 from weft.search_index.quantized_vectors import Vectors
-from weft.search_index.segment import Facts, Segment, VisibilityGroup, Words
+from weft.search_index.segment import RowColumns, Segment, TermPostings, VisibilityGroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,22 +31,22 @@ if TYPE_CHECKING:
 FORMAT = 1
 _MAGIC = b"WEFTSEG\n"
 _END = struct.Struct("<QI8s")
-_ALIGNED = 64
+_ALIGNMENT = 64
 _BLOCK_BYTES = 2**20
-# So many blocks of a file in use are compared with their checksums at a time.
-_COMPARED_AT_ONCE = 16
-# What is smaller is read, so that nobody can take it away from whoever looks at it.
-_MAPPED_FROM_BYTES = 2**20
-_FACTS = f"{Facts.__name__}."
+# Blocks of a file in use that are verified at a time.
+_VERIFY_BATCH_SIZE = 16
+# Smaller arrays are read, so that a truncated file cannot crash readers.
+_MIN_MAPPED_BYTES = 2**20
+_ROW_COLUMNS = f"{RowColumns.__name__}."
 _GROUPS, _SPEAKERS = "groups", "speakers"
 
 
 class Damaged(Exception):
-    """A file is not as it was written, or was written by another version."""
+    """A file was changed, or was written by another version."""
 
 
-class SegmentSection(msgspec.Struct, frozen=True):
-    """An array in a file."""
+class ArraySection(msgspec.Struct, frozen=True):
+    """Position, type and shape of an array in a file."""
 
     name: str
     kind: str
@@ -56,20 +55,20 @@ class SegmentSection(msgspec.Struct, frozen=True):
 
 
 class SegmentContents(msgspec.Struct, frozen=True):
-    """What a file holds: everything that happened to its rows up to a number.
+    """Table of contents of a file with the state of its rows after the change ``as_of``.
 
-    ``size`` is how many bytes the arrays take, which lie before this. Each mebibyte of them has its checksum.
+    ``size`` is the number of bytes of the arrays before this table; each block of them has a checksum.
     """
 
     format: int
     as_of: int
-    sections: list[SegmentSection]
+    sections: list[ArraySection]
     size: int
     checksums: list[int]
 
 
 class Stamp(NamedTuple):
-    """What changes when anyone touches a file."""
+    """File attributes that change with every modification."""
 
     inode: int
     size: int
@@ -78,9 +77,9 @@ class Stamp(NamedTuple):
 
 
 class SegmentFile:
-    """A file that a segment lies in, sound when it was opened.
+    """A segment file that was intact when it was opened.
 
-    ``as_of`` is the number up to which it knows what happened to its rows; ``bytes_read`` is what was not mapped of it.
+    ``as_of`` is the number of the last change applied to its rows; ``bytes_read`` excludes what is mapped.
     """
 
     def __init__(self, path: Path, stamp: Stamp, contents: SegmentContents, arrays: _Arrays) -> None:
@@ -91,42 +90,42 @@ class SegmentFile:
         self._stamp = stamp
         self._contents = contents
         self._mapped = arrays.mapped
-        # How many blocks were compared since it was opened, one round after the other.
-        self._compared = 0
+        # Blocks verified since the file was opened.
+        self._verified_blocks = 0
 
     @property
     def rounds(self) -> int:
-        """Return how often all of it was compared with its checksums again."""
-        return self._compared // len(self._contents.checksums)
+        """Return how often the whole file was verified again."""
+        return self._verified_blocks // len(self._contents.checksums)
 
     def is_untouched(self) -> bool:
         return stamp_of(self._path) == self._stamp
 
     def is_whole(self) -> bool:
-        """Tell whether nobody cut short what is mapped: the system ends whoever reads beyond the end of a file."""
+        """Return whether the mapped file was not truncated: reading beyond its end would kill the process."""
         return self._mapped is None or self._mapped.size() == self._stamp.size
 
-    def compare_some(self) -> None:
-        """Compare the next blocks with their checksums again, round and round. Raises Damaged."""
-        first = self._compared % len(self._contents.checksums)
-        blocks = range(first, min(first + _COMPARED_AT_ONCE, len(self._contents.checksums)))
-        # One that is gone, or was touched, is opened anew before the next search.
+    def verify_some(self) -> None:
+        """Verify the next blocks against their checksums, cyclically. Raises Damaged."""
+        first = self._verified_blocks % len(self._contents.checksums)
+        blocks = range(first, min(first + _VERIFY_BATCH_SIZE, len(self._contents.checksums)))
+        # A deleted or modified file is opened again before the next search.
         with suppress(OSError), self._path.open("rb") as file:
             if _stamp(os.fstat(file.fileno())) == self._stamp:
-                with _as_damage(self._path):
-                    _compare(file, self._contents, blocks)
-                self._compared += len(blocks)
+                with _raise_damaged(self._path):
+                    _verify_blocks(file, self._contents, blocks)
+                self._verified_blocks += len(blocks)
 
 
-class Opened(NamedTuple):
-    """A segment, and the file that it lies in."""
+class OpenedSegment(NamedTuple):
+    """A segment and its file."""
 
     segment: Segment
     file: SegmentFile
 
 
 def write_segment(path: Path, segment: Segment, as_of: int) -> None:
-    """Write a file that is durable when this returns. It must not be there yet."""
+    """Write a new file; it is durable when this returns."""
     with path.open("xb") as file:
         body = _Body(file)
         body.write(memoryview(_MAGIC))
@@ -138,18 +137,18 @@ def write_segment(path: Path, segment: Segment, as_of: int) -> None:
         os.fsync(file.fileno())
 
 
-def open_segment(path: Path) -> Opened:
-    """Compare all of a file with its checksums, then map what is large of it and read the rest. Raises Damaged."""
-    with _as_damage(path), path.open("rb") as file:
+def open_segment(path: Path) -> OpenedSegment:
+    """Verify all checksums, then map large arrays and read the others. Raises Damaged."""
+    with _raise_damaged(path), path.open("rb") as file:
         before = _stamp(os.fstat(file.fileno()))
-        contents = _verified(file, before.size)
+        contents = _read_contents(file, before.size)
         arrays = _Arrays(file)
         segment = _segment({section.name: arrays.get(section) for section in contents.sections})
-        return Opened(segment, SegmentFile(path, before, contents, arrays))
+        return OpenedSegment(segment, SegmentFile(path, before, contents, arrays))
 
 
 @contextmanager
-def _as_damage(path: Path) -> Iterator[None]:
+def _raise_damaged(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, KeyError, TypeError, struct.error, msgspec.MsgspecError) as error:
@@ -157,7 +156,7 @@ def _as_damage(path: Path) -> Iterator[None]:
 
 
 def stamp_of(path: Path) -> Stamp | None:
-    """Return what a file looks like now; None if it is gone."""
+    """Return the attributes of a file; None if it does not exist."""
     try:
         return _stamp(path.stat())
     except OSError:
@@ -169,7 +168,7 @@ def _stamp(status: os.stat_result) -> Stamp:
 
 
 def _arrays(segment: Segment) -> Iterator[tuple[str, NDArray[Any]]]:
-    for part in (segment.facts, segment.words, segment.vectors):
+    for part in (segment.columns, segment.postings, segment.vectors):
         for field in fields(part):
             yield f"{type(part).__name__}.{field.name}", getattr(part, field.name)
     for name, value in ((_GROUPS, segment.groups), (_SPEAKERS, segment.speakers)):
@@ -177,20 +176,20 @@ def _arrays(segment: Segment) -> Iterator[tuple[str, NDArray[Any]]]:
 
 
 def _segment(arrays: dict[str, NDArray[Any]]) -> Segment:
-    def made(kind: type) -> Any:  # noqa: ANN401 - one of three
+    def build(kind: type) -> Any:  # noqa: ANN401 - one of three
         return kind(**{field.name: arrays[f"{kind.__name__}.{field.name}"] for field in fields(kind)})
 
     return Segment(
-        facts=made(Facts),
-        words=made(Words),
-        vectors=made(Vectors),
+        columns=build(RowColumns),
+        postings=build(TermPostings),
+        vectors=build(Vectors),
         groups=tuple(msgspec.json.decode(arrays[_GROUPS].tobytes(), type=list[VisibilityGroup])),
         speakers=tuple(msgspec.json.decode(arrays[_SPEAKERS].tobytes(), type=list[str])),
     )
 
 
 class _Body:
-    """A file being written, with the checksums of its mebibytes."""
+    """A file being written, with the checksums of its blocks."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -208,51 +207,51 @@ class _Body:
             content = content[len(part) :]
 
 
-def _write_section(body: _Body, name: str, values: NDArray[Any]) -> SegmentSection:
-    body.write(memoryview(bytes(-body.size % _ALIGNED)))
+def _write_section(body: _Body, name: str, values: NDArray[Any]) -> ArraySection:
+    body.write(memoryview(bytes(-body.size % _ALIGNMENT)))
     start = body.size
     body.write(memoryview(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data))
-    return SegmentSection(name, values.dtype.str, values.shape, start)
+    return ArraySection(name, values.dtype.str, values.shape, start)
 
 
-def _verified(file: BufferedReader, size: int) -> SegmentContents:
-    """Return what a file holds when all of it is as it was written."""
+def _read_contents(file: BufferedReader, size: int) -> SegmentContents:
+    """Return the table of contents of an intact file."""
     file.seek(-_END.size, os.SEEK_END)
     length, checksum, magic = _END.unpack(file.read())
     start = size - _END.size - length
     if start < 0 or magic != _MAGIC:
-        raise ValueError("the end of the file is not its own")
+        raise ValueError("the end of the file is damaged")
     file.seek(start)
     written = file.read(length)
     if zlib.crc32(written) != checksum:
-        raise ValueError("what it says of itself is not as it was written")
+        raise ValueError("the table of contents is damaged")
     contents = msgspec.json.decode(written, type=SegmentContents)
     if contents.format != FORMAT or contents.size != start:
         raise ValueError("written by another version")
-    _compare(file, contents, range(len(contents.checksums)))
+    _verify_blocks(file, contents, range(len(contents.checksums)))
     return contents
 
 
-def _compare(file: BufferedReader, contents: SegmentContents, blocks: range) -> None:
+def _verify_blocks(file: BufferedReader, contents: SegmentContents, blocks: range) -> None:
     file.seek(blocks.start * _BLOCK_BYTES)
     buffer = memoryview(bytearray(_BLOCK_BYTES))
-    for place in blocks:
-        block = buffer[: contents.size - place * _BLOCK_BYTES]
-        if file.readinto(block) != len(block) or zlib.crc32(block) != contents.checksums[place]:
-            raise ValueError("a block is not as it was written")
+    for index in blocks:
+        block = buffer[: contents.size - index * _BLOCK_BYTES]
+        if file.readinto(block) != len(block) or zlib.crc32(block) != contents.checksums[index]:
+            raise ValueError("a block is damaged")
 
 
 class _Arrays:
-    """The arrays of a file: the facts of rows and whatever is small in memory, the rest where it lies."""
+    """Arrays of a file: row columns and small arrays in memory, the others mapped."""
 
     def __init__(self, file: BufferedReader) -> None:
         self._file = file
         self.mapped: mmap.mmap | None = None
         self.bytes_read = 0
 
-    def get(self, section: SegmentSection) -> NDArray[Any]:
+    def get(self, section: ArraySection) -> NDArray[Any]:
         kind, count = np.dtype(section.kind), math.prod(section.shape)
-        if section.name.startswith(_FACTS) or count * kind.itemsize < _MAPPED_FROM_BYTES:
+        if section.name.startswith(_ROW_COLUMNS) or count * kind.itemsize < _MIN_MAPPED_BYTES:
             values = self._read(kind, count, section.start)
         else:
             self.mapped = self.mapped or mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -263,6 +262,6 @@ class _Arrays:
         values = np.empty(count, kind)
         self._file.seek(start)
         if self._file.readinto(values.view(np.uint8).data) != values.nbytes:
-            raise ValueError("shorter than it was written")
+            raise ValueError("the file is truncated")
         self.bytes_read += values.nbytes
         return values

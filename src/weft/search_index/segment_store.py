@@ -1,4 +1,4 @@
-"""The folder with the files of one collection's copy, and the list that says which of them count."""
+"""Segment store: the files of one collection's replica, and the manifest that lists the current ones."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from weft.capabilities.indexing.collections.model import changes_kept
-from weft.search_index.paths import ASIDE
+from weft.capabilities.indexing.collections.model import retained_changes
+from weft.search_index.paths import DAMAGED_SUFFIX
 from weft.search_index.segment_file import FORMAT, Damaged, open_segment, stamp_of, write_segment
-from weft.search_index.snapshot import IndexSnapshot, SegmentView, joined, whole
+from weft.search_index.snapshot import IndexSnapshot, SegmentView, intact_view, merge_live_rows
 
 if sys.platform != "win32":
     import fcntl
@@ -27,34 +27,38 @@ if TYPE_CHECKING:
     from weft.capabilities.indexing.collections.model import CollectionState
     from weft.search_index.segment_file import Stamp
 
-_LIST = "list"
+_MANIFEST = "list"
 _LOCK = "lock"
 _SEGMENT = ".seg"
-# A file is joined with what comes after it until it is so many times as large.
+# A segment is merged with the newer ones unless it is this many times as large.
 _GROWTH = 3
-# A file of which more than this share is gone is written anew.
-_MOST_GONE = 0.3
+# A segment with a larger share of deleted rows is rewritten.
+_MAX_DELETED_SHARE = 0.3
 
 
-class Listed(msgspec.Struct, frozen=True):
-    """The files that hold everything of a collection of this birth up to a number."""
+class Manifest(msgspec.Struct, frozen=True):
+    """Manifest: the segment files that hold a collection of this generation up to a number."""
 
     format: int
-    birth: int
+    generation: int
     number: int
     files: list[str]
 
 
-class Loaded(NamedTuple):
-    """What lay in files: a snapshot in which everything is there that was removed behind ``as_of``."""
+class LoadedSnapshot(NamedTuple):
+    """A snapshot loaded from files. It lacks removals after ``as_of``."""
 
-    birth: int
+    generation: int
     snapshot: IndexSnapshot
     as_of: int
 
-    def is_of(self, state: CollectionState) -> bool:
+    def can_catch_up(self, state: CollectionState) -> bool:
         """Tell whether the files can be caught up with a collection in that state from its retained changes."""
-        return self.birth == state.birth and self.snapshot.number <= state.number and self.as_of >= state.forgotten
+        return (
+            self.generation == state.generation
+            and self.snapshot.number <= state.number
+            and self.as_of >= state.pruned_up_to
+        )
 
 
 class SegmentStore:
@@ -62,79 +66,83 @@ class SegmentStore:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # What the list looked like when it was last read or written.
-        self._seen: Stamp | None = None
+        # Stamp of the manifest when it was last read or written.
+        self._manifest_stamp: Stamp | None = None
 
-    def load(self, known: IndexSnapshot) -> Loaded | None:
-        """Open the files that count, but for those that are known; None if there are none. Raises Damaged."""
-        self._seen = stamp_of(self._path / _LIST)
-        listed = self._listed()
-        if listed is None:
+    def load(self, known: IndexSnapshot) -> LoadedSnapshot | None:
+        """Open the current files, except the known ones; None if there are none. Raises Damaged."""
+        self._manifest_stamp = stamp_of(self._path / _MANIFEST)
+        manifest = self._manifest()
+        if manifest is None:
             return None
         try:
-            found = [_opened(self._path / name, known) for name in listed.files]
+            opened = [_opened(self._path / name, known) for name in manifest.files]
         except Damaged:
-            if self._listed() == listed:
+            if self._manifest() == manifest:
                 raise
-            # Another process has put others in their place.
+            # Another process has replaced them.
             return self.load(known)
-        snapshot = IndexSnapshot(listed.number, _latest([part for part, _ in found]))
-        return Loaded(listed.birth, snapshot, min((as_of for _, as_of in found), default=listed.number))
+        snapshot = IndexSnapshot(manifest.number, _latest([part for part, _ in opened]))
+        return LoadedSnapshot(
+            manifest.generation, snapshot, min((as_of for _, as_of in opened), default=manifest.number)
+        )
 
     def is_untouched(self, snapshot: IndexSnapshot) -> bool:
-        """Tell whether the list, and the files of a snapshot, are as they were when they were found to be sound."""
-        return stamp_of(self._path / _LIST) == self._seen and all(file.is_untouched() for file in snapshot.files)
+        """Return whether the manifest and the files of a snapshot are unchanged since they were verified."""
+        return stamp_of(self._path / _MANIFEST) == self._manifest_stamp and all(
+            file.is_untouched() for file in snapshot.files
+        )
 
     def set_aside(self) -> None:
-        """Take damaged files out of use. They stay to be looked at until others are set aside."""
+        """Take damaged files out of use. They are kept for inspection until others are set aside."""
         with contextlib.suppress(OSError), self._locked() as is_mine:
             if not is_mine:
-                # Whoever writes now puts another list in the place of this one, which is looked at then.
+                # The process that writes now replaces this manifest, which is then checked.
                 return
-            for file in self._path.glob(f"*{ASIDE}"):
+            for file in self._path.glob(f"*{DAMAGED_SUFFIX}"):
                 file.unlink(missing_ok=True)
-            (self._path / _LIST).unlink(missing_ok=True)
+            (self._path / _MANIFEST).unlink(missing_ok=True)
             for file in self._path.glob(f"*{_SEGMENT}"):
-                file.rename(file.with_suffix(ASIDE))
+                file.rename(file.with_suffix(DAMAGED_SUFFIX))
 
     def clear(self) -> None:
-        """Drop all files: what they are of is gone."""
+        """Delete all files of a deleted replica."""
         shutil.rmtree(self._path, ignore_errors=True)
 
-    def drop(self, birth: int, number: int) -> None:
-        """Drop files that are of no use, of this birth and number; not what another process has put in their place."""
+    def drop(self, generation: int, number: int) -> None:
+        """Delete useless files of this generation and number, but not those of another process."""
         with contextlib.suppress(OSError, Damaged), self._locked() as is_mine:
-            listed = self._listed()
-            if is_mine and listed is not None and (listed.birth, listed.number) == (birth, number):
-                (self._path / _LIST).unlink()
-                self._drop_all_but([])
+            manifest = self._manifest()
+            if is_mine and manifest is not None and (manifest.generation, manifest.number) == (generation, number):
+                (self._path / _MANIFEST).unlink()
+                self._delete_except([])
 
-    def is_current(self, birth: int, snapshot: IndexSnapshot) -> bool:
-        """Tell whether the files of a snapshot are those that count, so that no other process has put others there."""
+    def is_current(self, generation: int, snapshot: IndexSnapshot) -> bool:
+        """Return whether the files of a snapshot are still the current ones."""
         try:
-            return self._counts(birth, snapshot)
+            return self._is_current(generation, snapshot)
         except Damaged:
             return False
 
-    def build(self, birth: int, snapshot: IndexSnapshot) -> IndexSnapshot | None:
-        """Put what lies in memory into a file and return the snapshot with it; None if another process is at it.
+    def build(self, generation: int, snapshot: IndexSnapshot) -> IndexSnapshot | None:
+        """Flush rows in memory to a file and return the new snapshot; None if another process is writing.
 
         Raises Damaged.
         """
         with self._locked() as is_mine:
-            if not is_mine or not self._counts(birth, snapshot):
+            if not is_mine or not self._is_current(generation, snapshot):
                 return None
-            # Written anew in good time: a file is of no use any more once removals behind it are forgotten.
-            oldest = snapshot.number - changes_kept(snapshot.size) // 2
-            stay, together = _to_join(snapshot.parts, oldest)
-            written = [self._write(together, snapshot.number)] if together else []
-            built = IndexSnapshot(snapshot.number, (*stay, *written))
-            self._publish(birth, built)
+            # Rewritten in good time: a file is useless once the removals after it are pruned.
+            oldest = snapshot.number - retained_changes(snapshot.size) // 2
+            kept, merged = _plan_merge(snapshot.parts, oldest)
+            written = [self._write(merged, snapshot.number)] if merged else []
+            built = IndexSnapshot(snapshot.number, (*kept, *written))
+            self._publish(generation, built)
             return built
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[bool]:
-        """Have the folder to oneself; False if another process has it."""
+        """Lock the folder; False if another process holds the lock."""
         self._path.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (self._path / _LOCK).open("ab") as lock:
             if sys.platform != "win32":
@@ -145,54 +153,54 @@ class SegmentStore:
                     return
             yield True
 
-    def _counts(self, birth: int, snapshot: IndexSnapshot) -> bool:
-        listed = self._listed()
-        if listed is None or listed.birth != birth:
+    def _is_current(self, generation: int, snapshot: IndexSnapshot) -> bool:
+        manifest = self._manifest()
+        if manifest is None or manifest.generation != generation:
             return not snapshot.files
-        return listed.files == _names(snapshot)
+        return manifest.files == _names(snapshot)
 
-    def _listed(self) -> Listed | None:
+    def _manifest(self) -> Manifest | None:
         try:
-            content = (self._path / _LIST).read_bytes()
+            content = (self._path / _MANIFEST).read_bytes()
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise Damaged(f"{_LIST}: {type(error).__name__}") from error
+            raise Damaged(f"{_MANIFEST}: {type(error).__name__}") from error
         checksum, _, written = content.partition(b"\n")
         if checksum != b"%08x" % zlib.crc32(written):
-            raise Damaged(f"{_LIST}: not as it was written")
+            raise Damaged(f"{_MANIFEST}: not as it was written")
         try:
-            listed = msgspec.json.decode(written, type=Listed)
+            manifest = msgspec.json.decode(written, type=Manifest)
         except msgspec.MsgspecError as error:
-            raise Damaged(f"{_LIST}: {type(error).__name__}") from error
-        if listed.format != FORMAT:
-            raise Damaged(f"{_LIST}: written by another version")
-        return listed
+            raise Damaged(f"{_MANIFEST}: {type(error).__name__}") from error
+        if manifest.format != FORMAT:
+            raise Damaged(f"{_MANIFEST}: written by another version")
+        return manifest
 
     def _write(self, parts: Sequence[SegmentView], number: int) -> SegmentView:
         path = self._path / f"{secrets.token_hex(8)}{_SEGMENT}"
-        write_segment(path, joined(parts), number)
+        write_segment(path, merge_live_rows(parts), number)
         try:
-            return whole(*open_segment(path))
+            return intact_view(*open_segment(path))
         except Damaged as damage:
-            raise OSError("what was written is not what can be read") from damage
+            raise OSError("the file read back differs from what was written") from damage
 
-    def _publish(self, birth: int, snapshot: IndexSnapshot) -> None:
-        """Make these the files that count, all at once, and drop those that no longer do."""
-        listed = msgspec.json.encode(Listed(FORMAT, birth, snapshot.number, _names(snapshot)))
-        beside = self._path / f"{_LIST}.{secrets.token_hex(4)}"
-        with beside.open("xb") as file:
-            file.write(b"%08x\n" % zlib.crc32(listed) + listed)
+    def _publish(self, generation: int, snapshot: IndexSnapshot) -> None:
+        """Replace the manifest atomically, then delete files that are no longer current."""
+        manifest = msgspec.json.encode(Manifest(FORMAT, generation, snapshot.number, _names(snapshot)))
+        temporary = self._path / f"{_MANIFEST}.{secrets.token_hex(4)}"
+        with temporary.open("xb") as file:
+            file.write(b"%08x\n" % zlib.crc32(manifest) + manifest)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(self._path / _LIST)
-        self._seen = stamp_of(self._path / _LIST)
-        self._drop_all_but(_names(snapshot))
+        temporary.replace(self._path / _MANIFEST)
+        self._manifest_stamp = stamp_of(self._path / _MANIFEST)
+        self._delete_except(_names(snapshot))
 
-    def _drop_all_but(self, names: Sequence[str]) -> None:
+    def _delete_except(self, names: Sequence[str]) -> None:
         for file in self._path.glob(f"*{_SEGMENT}"):
             if file.name not in names:
-                # Whoever still has it mapped keeps it until done.
+                # A process that still has it mapped keeps the data.
                 with contextlib.suppress(OSError):
                     file.unlink()
 
@@ -202,42 +210,42 @@ def _names(snapshot: IndexSnapshot) -> list[str]:
 
 
 def _opened(path: Path, known: IndexSnapshot) -> tuple[SegmentView, int]:
-    """Return what lies in a file, and up to which number what was removed is not in it any more."""
+    """Return a segment and the number up to which removals are applied to it."""
     for part in known.parts:
         if part.file is not None and part.file.name == path.name and part.file.is_untouched():
             return part, known.number
     opened = open_segment(path)
-    return whole(*opened), opened.file.as_of
+    return intact_view(*opened), opened.file.as_of
 
 
-def _to_join(parts: Sequence[SegmentView], oldest: int) -> tuple[list[SegmentView], list[SegmentView]]:
-    """Return the files that stay, and what is put into one new file together: all that lies in memory, at least."""
+def _plan_merge(parts: Sequence[SegmentView], oldest: int) -> tuple[list[SegmentView], list[SegmentView]]:
+    """Return the files to keep, and the parts to merge into a new file: at least all rows in memory."""
     files = [part for part in parts if part.file is not None]
     memory = [part for part in parts if part.file is None]
-    following = sum(part.alive for part in memory)
-    stays = len(files)
-    for place in reversed(range(len(files))):
-        part = files[place]
-        if part.segment.size < _GROWTH * following or _is_worn(part, oldest):
-            stays = place
-        following += part.alive
-    return files[:stays], [*files[stays:], *memory]
+    newer_rows = sum(part.live_rows for part in memory)
+    kept_count = len(files)
+    for index in reversed(range(len(files))):
+        part = files[index]
+        if part.segment.size < _GROWTH * newer_rows or _needs_rewrite(part, oldest):
+            kept_count = index
+        newer_rows += part.live_rows
+    return files[:kept_count], [*files[kept_count:], *memory]
 
 
-def _is_worn(part: SegmentView, oldest: int) -> bool:
-    """Tell whether much of a file is gone, or it is very old."""
+def _needs_rewrite(part: SegmentView, oldest: int) -> bool:
+    """Return whether a file has many deleted rows or is very old."""
     is_old = part.file is not None and part.file.as_of < oldest
-    return is_old or part.alive < (1 - _MOST_GONE) * part.segment.size
+    return is_old or part.live_rows < (1 - _MAX_DELETED_SHARE) * part.segment.size
 
 
 def _latest(parts: list[SegmentView]) -> tuple[SegmentView, ...]:
-    """Let what came again later take the place of what was known of it before."""
-    for place, later in enumerate(parts):
-        numbers = later.segment.facts.number
-        parts[:place] = [part.without(numbers) if _overlap(part, later) else part for part in parts[:place]]
+    """Remove rows from older parts that a later part replaces."""
+    for index, later in enumerate(parts):
+        numbers = later.segment.columns.number
+        parts[:index] = [part.without(numbers) if _overlap(part, later) else part for part in parts[:index]]
     return tuple(parts)
 
 
 def _overlap(part: SegmentView, later: SegmentView) -> bool:
-    first, last = part.segment.facts.number, later.segment.facts.number
+    first, last = part.segment.columns.number, later.segment.columns.number
     return bool(len(first) and len(last) and first[-1] >= last[0])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.search_index.segment_builder import segment_of
-from weft.search_index.segment_merge import merged
+from weft.search_index.segment_builder import build_segment
+from weft.search_index.segment_merge import merge_segments
 from weft.search_index.visibility_masks import Masks
 
 if TYPE_CHECKING:
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SegmentView:
-    """A segment, and which of its rows are still there. ``file`` is what it lies in; None for memory."""
+    """A segment with its live rows. ``file`` is None for a segment in memory."""
 
     segment: Segment
     masks: Masks
     file: SegmentFile | None = None
 
     @cached_property
-    def alive(self) -> int:
-        """Return how many rows are still there."""
-        return int(np.count_nonzero(self.masks.alive))
+    def live_rows(self) -> int:
+        """Return the number of live rows."""
+        return int(np.count_nonzero(self.masks.live))
 
     @property
     def bytes_in_memory(self) -> int:
@@ -44,39 +44,39 @@ class SegmentView:
 
     def without(self, numbers: NDArray[np.int64]) -> SegmentView:
         rows = self.segment.find(numbers)
-        rows = rows[self.masks.alive[rows]]
+        rows = rows[self.masks.live[rows]]
         return self if not len(rows) else SegmentView(self.segment, self.masks.without(rows), self.file)
 
 
 @dataclass(frozen=True)
 class IndexSnapshot:
-    """Everything that happened to a collection up to a number."""
+    """State of a collection's index after the change with this number."""
 
     number: int = 0
     parts: tuple[SegmentView, ...] = ()
 
-    def then(self, number: int, chunks: Sequence[IndexedChunk], removed: Sequence[int]) -> IndexSnapshot:
-        """Return the snapshot of a later number, by what came and what went in between.
+    def advanced_to(self, number: int, chunks: Sequence[IndexedChunk], removed: Sequence[int]) -> IndexSnapshot:
+        """Return the snapshot after further additions and removals.
 
-        A chunk that is here already takes the place of what was known of it.
+        A chunk that exists already is replaced.
         """
         parts = self.parts
-        gone = sorted({*removed, *(chunk.number for chunk in chunks)} if parts else ())
-        if gone:
-            numbers = np.array(gone, np.int64)
+        replaced = sorted({*removed, *(chunk.number for chunk in chunks)} if parts else ())
+        if replaced:
+            numbers = np.array(replaced, np.int64)
             parts = tuple(part.without(numbers) for part in parts)
         if chunks:
-            parts = _few(parts, whole(segment_of(chunks)))
+            parts = _with_part(parts, intact_view(build_segment(chunks)))
         return IndexSnapshot(number, parts)
 
     @property
     def in_memory(self) -> int:
-        """Return how many rows lie in no file."""
+        """Return the number of rows that are not in a file."""
         return sum(part.segment.size for part in self.parts if part.file is None)
 
     @property
     def size(self) -> int:
-        """Return how many rows there are, whoever may see them."""
+        """Return the number of rows, visible or not."""
         return int(self.offsets[-1])
 
     @cached_property
@@ -88,7 +88,7 @@ class IndexSnapshot:
         return [part.file for part in self.parts if part.file is not None]
 
     def intact(self) -> IndexSnapshot:
-        """Return what can be looked at: with files that were cut short left out, it claims to know of nothing."""
+        """Return a readable snapshot: without truncated files, and then with number 0."""
         if all(part.is_whole() for part in self.parts):
             return self
         return IndexSnapshot(0, tuple(part for part in self.parts if part.is_whole()))
@@ -104,27 +104,27 @@ class IndexSnapshot:
 
     @cached_property
     def speaker_codes(self) -> list[NDArray[np.int32]]:
-        """Return for each part what its numbers of speakers are among all speakers."""
+        """Return, for each part, the codes of its speakers among all speakers."""
         known = {name: code for code, name in enumerate(self.speakers)}
         return [np.array([known[name] for name in part.segment.speakers], np.int32) for part in self.parts]
 
 
-def whole(segment: Segment, file: SegmentFile | None = None) -> SegmentView:
-    """Return a part in which everything is still there."""
+def intact_view(segment: Segment, file: SegmentFile | None = None) -> SegmentView:
+    """Return a view of a segment in which all rows are live."""
     return SegmentView(segment, Masks(segment, np.ones(segment.size, np.bool_)), file)
 
 
-def joined(parts: Sequence[SegmentView], *, to_stay: bool = True) -> Segment:
-    """Return one segment of all that is still there."""
-    return merged([part.segment for part in parts], [part.masks.alive for part in parts], to_stay=to_stay)
+def merge_live_rows(parts: Sequence[SegmentView], *, cluster: bool = True) -> Segment:
+    """Return one segment of all live rows."""
+    return merge_segments([part.segment for part in parts], [part.masks.live for part in parts], cluster=cluster)
 
 
-def _few(parts: tuple[SegmentView, ...], new: SegmentView) -> tuple[SegmentView, ...]:
-    """Add a part, joining it with those before that are not much larger, so that there are never many in memory."""
+def _with_part(parts: tuple[SegmentView, ...], new: SegmentView) -> tuple[SegmentView, ...]:
+    """Add a part and merge it with previous ones that are not much larger, so that few are in memory."""
     kept = list(parts)
-    together = [new]
+    to_merge = [new]
     size = new.segment.size
     while kept and kept[-1].file is None and kept[-1].segment.size <= 2 * size:
-        together.insert(0, kept.pop())
-        size += together[0].segment.size
-    return (*kept, new if len(together) == 1 else whole(joined(together, to_stay=False)))
+        to_merge.insert(0, kept.pop())
+        size += to_merge[0].segment.size
+    return (*kept, new if len(to_merge) == 1 else intact_view(merge_live_rows(to_merge, cluster=False)))

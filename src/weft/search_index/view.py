@@ -1,4 +1,4 @@
-"""A collection's copy as one caller may see it."""
+"""View of a collection's snapshot for one caller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.capabilities.search.index_view import Columns, NearestRows
 from weft.kernel.thread_pools import SEARCH_THREADS
-from weft.search_index.term_hash import POSITION_BITS, number_of_term
+from weft.search_index.segment import POSITION_BITS, term_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from weft.search_index.snapshot import IndexSnapshot, SegmentView
     from weft.search_index.visibility_masks import RowMask
 
-_NOWHERE = -1
-_BEYOND = np.iinfo(np.int64).max
+_NONE = -1
+_INFINITE = np.iinfo(np.int64).max
 
 
-class _Held(NamedTuple):
-    """Which rows of a part hold a term and how often each does, visible or not."""
+class _PartPostings(NamedTuple):
+    """Rows of a part with a term and their frequencies, visible or not."""
 
     rows: NDArray[np.uint32]
     counts: NDArray[np.uint8]
@@ -34,19 +34,19 @@ class _Held(NamedTuple):
 
 
 class CollectionPostings:
-    """The visible rows that hold a term. Of a term that most rows hold, these are not gone through unless they must."""
+    """Posting list of a term, restricted to visible rows. Long lists are filtered only when needed."""
 
-    def __init__(self, held: Sequence[_Held]) -> None:
-        self._held = [each for each in held if len(each.rows)]
+    def __init__(self, postings: Sequence[_PartPostings]) -> None:
+        self._parts = [each for each in postings if len(each.rows)]
 
     @cached_property
     def size(self) -> int:
-        seen = [(each, each.mask.seen(each.rows)) for each in self._held]
+        seen = [(each, each.mask.seen(each.rows)) for each in self._parts]
         return sum(len(each.rows) if visible is None else int(np.count_nonzero(visible)) for each, visible in seen)
 
     def all(self) -> tuple[Rows, Floats]:
         rows, counts = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
-        for each in self._held:
+        for each in self._parts:
             seen = each.mask.seen(each.rows)
             rows.append(np.add(each.rows if seen is None else each.rows[seen], each.offset, dtype=np.int64))
             counts.append((each.counts if seen is None else each.counts[seen]).astype(np.float32))
@@ -54,31 +54,31 @@ class CollectionPostings:
 
     def counts(self, rows: Rows) -> Floats:
         found = np.zeros(len(rows), np.float32)
-        for each in self._held:
-            wanted = rows - each.offset
-            places = np.searchsorted(each.rows, wanted.clip(0).astype(np.uint32)).clip(max=len(each.rows) - 1)
-            there = each.rows[places] == wanted
-            found[there] = each.counts[places[there]]
+        for each in self._parts:
+            target = rows - each.offset
+            places = np.searchsorted(each.rows, target.clip(0).astype(np.uint32)).clip(max=len(each.rows) - 1)
+            present = each.rows[places] == target
+            found[present] = each.counts[places[present]]
         return found
 
 
 class CollectionView:
-    """One collection at one snapshot, as far as its caller may see it and asked for it."""
+    """The visible and requested rows of a collection at one snapshot."""
 
-    def __init__(self, collection: str, snapshot: IndexSnapshot, wish: CollectionQuery, audiences: Audiences) -> None:
+    def __init__(self, collection: str, snapshot: IndexSnapshot, query: CollectionQuery, audiences: Audiences) -> None:
         self.collection = collection
-        self.behind = 0
+        self.lag = 0
         self._snapshot = snapshot
-        self._pins = wish.pins
-        self._masks = [part.masks.of(wish, audiences) for part in snapshot.parts]
+        self._pins = query.pins
+        self._masks = [part.masks.of(query, audiences) for part in snapshot.parts]
 
     @cached_property
     def size(self) -> int:
         return sum(mask.size for mask in self._masks)
 
     @cached_property
-    def everything(self) -> int:
-        """Return how many rows there are, visible or not: to be used, never to be told."""
+    def total_rows(self) -> int:
+        """Return the number of rows, visible or not. For internal use: it must not be revealed."""
         return self._snapshot.size
 
     @cached_property
@@ -90,17 +90,17 @@ class CollectionView:
         return 2 * sum(mask.messages for mask in self._masks) > self.size
 
     def postings(self, term: str) -> Postings:
-        wanted = number_of_term(term)
+        target = term_hash(term)
         return CollectionPostings(
-            [_Held(*part.segment.words.postings(wanted), mask, offset) for part, mask, offset in self._parts()]
+            [_PartPostings(*part.segment.postings.find(target), mask, offset) for part, mask, offset in self._parts()]
         )
 
     def lengths(self, rows: Rows) -> Floats:
-        return self._column(rows, np.float32, lambda part, local: part.segment.facts.length[local])
+        return self._column(rows, np.float32, lambda part, local: part.segment.columns.length[local])
 
     def columns(self, rows: Rows) -> Columns:
         def column(name: str, kind: type) -> NDArray[Any]:
-            return self._column(rows, kind, lambda part, local: getattr(part.segment.facts, name)[local])
+            return self._column(rows, kind, lambda part, local: getattr(part.segment.columns, name)[local])
 
         return Columns(
             number=column("number", np.int64),
@@ -114,17 +114,17 @@ class CollectionView:
         )
 
     def numbers(self) -> list[int]:
-        """Return the numbers of all chunks that are visible."""
+        """Return the numbers of all visible chunks."""
         found: list[int] = []
         for part, mask, _ in self._parts():
-            found += part.segment.facts.number[mask.rows].tolist()
+            found += part.segment.columns.number[mask.rows].tolist()
         return found
 
     def rows_of(self, numbers: NDArray[np.int64]) -> Rows:
-        """Return the rows of chunks; -1 for those that are not visible."""
-        found = np.full(len(numbers), _NOWHERE, np.int64)
+        """Return the rows of chunks; -1 for invisible ones."""
+        found = np.full(len(numbers), _NONE, np.int64)
         for part, mask, offset in self._parts():
-            known = part.segment.facts.number
+            known = part.segment.columns.number
             if not len(known):
                 continue
             rows = np.searchsorted(known, numbers).clip(max=len(known) - 1)
@@ -147,10 +147,10 @@ class CollectionView:
     def neighbours(self, rows: Rows, offsets: Sequence[int]) -> Rows:
         found = np.empty((len(rows), len(offsets)), np.int64)
         is_whole = self._in_one_part(rows)
-        # A line that lies in one part, as nearly all do, is leapt along; others are gone step by step.
-        found[is_whole] = self._leap(rows[is_whole], offsets)
+        # Nearly all lines are in one part, where neighbours are found by offset; others are searched step by step.
+        found[is_whole] = self._by_offset(rows[is_whole], offsets)
         if not is_whole.all():
-            found[~is_whole] = self._walk(rows[~is_whole], offsets)
+            found[~is_whole] = self._step_by_step(rows[~is_whole], offsets)
         return found
 
     def newest(self, limit: int) -> Rows:
@@ -170,46 +170,47 @@ class CollectionView:
     async def nearest(self, vector: Floats, limit: int) -> NearestRows:
         return await SEARCH_THREADS.run(self.nearest_now, vector, limit)
 
-    async def cosines(self, rows: Rows, questions: Floats) -> Floats:
-        return await SEARCH_THREADS.run(self.cosines_now, rows, questions)
+    async def cosines(self, rows: Rows, queries: Floats) -> Floats:
+        return await SEARCH_THREADS.run(self.cosines_now, rows, queries)
 
     async def vectors(self, rows: Rows, dimensions: int) -> Floats:
         return await SEARCH_THREADS.run(self.vectors_now, rows, dimensions)
 
     def nearest_now(self, vector: Floats, limit: int) -> NearestRows:
-        """Return the nearest rows: of every part, then of all."""
+        """Return the nearest rows of each part, then of all."""
         vector = np.asarray(vector, np.float32).reshape(-1)
         found = [
-            (part.segment.vectors.nearest(vector, limit, mask.sight), offset) for part, mask, offset in self._parts()
+            (part.segment.vectors.nearest(vector, limit, mask.visible_vectors), offset)
+            for part, mask, offset in self._parts()
         ]
         rows = np.concatenate([np.empty(0, np.int64), *(near.rows + offset for near, offset in found)])
         cosines = np.concatenate([np.empty(0, np.float32), *(near.cosines for near, _ in found)])
         best = np.argsort(-cosines, kind="stable")[:limit]
         return NearestRows(rows[best], cosines[best])
 
-    def cosines_now(self, rows: Rows, questions: Floats) -> Floats:
-        found = np.zeros((len(questions), len(rows)), np.float32)
+    def cosines_now(self, rows: Rows, queries: Floats) -> Floats:
+        found = np.zeros((len(queries), len(rows)), np.float32)
         for part, chosen, local in self._split(rows):
-            part.segment.vectors.put_cosines(found, chosen, local, questions)
+            part.segment.vectors.copy_cosines(found, chosen, local, queries)
         return found
 
     def vectors_now(self, rows: Rows, dimensions: int) -> Floats:
         found = np.zeros((len(rows), dimensions), np.float32)
         for part, chosen, local in self._split(rows):
-            part.segment.vectors.put_into(found, chosen, local)
+            part.segment.vectors.copy_vectors(found, chosen, local)
         return found
 
     def _parts(self) -> Iterator[tuple[SegmentView, RowMask, int]]:
         return zip(self._snapshot.parts, self._masks, self._snapshot.offsets.tolist(), strict=False)
 
     def _split(self, rows: Rows) -> Iterator[tuple[SegmentView, NDArray[np.intp], NDArray[np.intp]]]:
-        """Yield for each part which of the rows lie in it, and where."""
+        """Yield for each part which of the rows are in it, and their local row numbers."""
         offsets = self._snapshot.offsets
         owner = np.searchsorted(offsets, rows, side="right") - 1
-        for place, part in enumerate(self._snapshot.parts):
-            chosen = np.flatnonzero(owner == place)
+        for index, part in enumerate(self._snapshot.parts):
+            chosen = np.flatnonzero(owner == index)
             if len(chosen):
-                yield part, chosen, rows[chosen] - offsets[place]
+                yield part, chosen, rows[chosen] - offsets[index]
 
     def _column(self, rows: Rows, kind: type, get: Callable[[SegmentView, Rows], NDArray[Any]]) -> NDArray[Any]:
         if len(self._snapshot.parts) == 1:
@@ -221,42 +222,42 @@ class CollectionView:
 
     def _lines(self, rows: Rows) -> NDArray[np.int64]:
         return self._column(
-            rows, np.int64, lambda part, local: part.segment.facts.lines[part.segment.facts.line[local]]
+            rows, np.int64, lambda part, local: part.segment.columns.lines[part.segment.columns.line[local]]
         )
 
     def _speaker(self, rows: Rows) -> NDArray[np.int32]:
         codes = {id(part): code for part, code in zip(self._snapshot.parts, self._snapshot.speaker_codes, strict=True)}
-        return self._column(rows, np.int32, lambda part, local: codes[id(part)][part.segment.facts.speaker[local]])
+        return self._column(rows, np.int32, lambda part, local: codes[id(part)][part.segment.columns.speaker[local]])
 
     def _in_one_part(self, rows: Rows) -> NDArray[np.bool_]:
-        """Tell which rows have all of their line in the part that they are in themselves."""
+        """Return which rows have their whole line in their own part."""
         if len(self._snapshot.parts) == 1:
             return np.ones(len(rows), np.bool_)
         lines, times = self._lines(rows), np.zeros(len(rows), np.int32)
         for part in self._snapshot.parts:
-            known = part.segment.facts.lines
+            known = part.segment.columns.lines
             if len(known):
                 times += known[np.searchsorted(known, lines).clip(max=len(known) - 1)] == lines
         in_one: NDArray[np.bool_] = times == 1
         return in_one
 
-    def _leap(self, rows: Rows, offsets: Sequence[int]) -> Rows:
-        """Return the visible rows so far behind these in their lines, each of which lies in one part."""
-        found = np.full((len(rows), len(offsets)), _NOWHERE, np.int64)
+    def _by_offset(self, rows: Rows, offsets: Sequence[int]) -> Rows:
+        """Return the visible rows at these offsets, for lines in one part."""
+        found = np.full((len(rows), len(offsets)), _NONE, np.int64)
         masks = {id(part): (mask, first) for part, mask, first in self._parts()}
         for part, chosen, local in self._split(rows):
             mask, first = masks[id(part)]
             order, standpoints = mask.in_lines
-            stands = part.segment.standpoints[local]
-            places = np.searchsorted(standpoints, stands)[:, None] + np.array(offsets)
+            own = part.segment.line_positions[local]
+            places = np.searchsorted(standpoints, own)[:, None] + np.array(offsets)
             inside = (places >= 0) & (places < len(order))
             places = places.clip(0, len(order) - 1)
-            inside &= standpoints[places] >> POSITION_BITS == stands[:, None] >> POSITION_BITS
-            found[chosen] = np.where(inside, order[places].astype(np.int64) + first, _NOWHERE)
+            inside &= standpoints[places] >> POSITION_BITS == own[:, None] >> POSITION_BITS
+            found[chosen] = np.where(inside, order[places].astype(np.int64) + first, _NONE)
         return found
 
-    def _walk(self, rows: Rows, offsets: Sequence[int]) -> Rows:
-        """Return the same of rows whose lines lie in several parts."""
+    def _step_by_step(self, rows: Rows, offsets: Sequence[int]) -> Rows:
+        """Return the same for lines in several parts."""
         reached = {0: rows}
         for direction in (-1, 1):
             for distance in range(1, max(direction * offset for offset in offsets) + 1):
@@ -265,16 +266,16 @@ class CollectionView:
         return np.stack([reached[offset] for offset in offsets], axis=1)
 
     def _next(self, rows: Rows, *, forward: bool) -> Rows:
-        """Return for each row the visible one next to it in its line; -1 for none, and for -1."""
-        there = np.flatnonzero(rows >= 0)
-        lines = self._lines(rows[there])
-        positions = self._column(rows[there], np.int64, lambda part, local: part.segment.facts.position[local])
-        found = np.full(len(rows), _NOWHERE, np.int64)
-        nearest = np.full(len(there), _BEYOND, np.int64)
+        """Return the next visible row in the line of each row; -1 for none, and for -1."""
+        present = np.flatnonzero(rows >= 0)
+        lines = self._lines(rows[present])
+        positions = self._column(rows[present], np.int64, lambda part, local: part.segment.columns.position[local])
+        found = np.full(len(rows), _NONE, np.int64)
+        nearest = np.full(len(present), _INFINITE, np.int64)
         for part, mask, offset in self._parts():
-            rows_here, distance = _beside(part, mask, lines, positions, forward=forward)
+            rows_here, distance = _adjacent(part, mask, lines, positions, forward=forward)
             nearer = distance < nearest
-            found[there[nearer]] = rows_here[nearer] + offset
+            found[present[nearer]] = rows_here[nearer] + offset
             nearest = np.minimum(nearest, distance)
         return found
 
@@ -283,28 +284,28 @@ class CollectionView:
         found = [np.empty(0, np.int64)]
         for part, rows, offset in chosen:
             if len(rows) > limit:
-                rows = rows[np.argpartition(-part.segment.facts.timestamp[rows], limit)[:limit]]  # noqa: PLW2901 - fewer
+                rows = rows[np.argpartition(-part.segment.columns.timestamp[rows], limit)[:limit]]  # noqa: PLW2901 - fewer
             found.append(rows + offset)
-        return self._latest_first(np.concatenate(found))[:limit]
+        return self._newest_first(np.concatenate(found))[:limit]
 
-    def _latest_first(self, rows: Rows) -> Rows:
-        timestamps = self._column(rows, np.int64, lambda part, local: part.segment.facts.timestamp[local])
-        numbers = self._column(rows, np.int64, lambda part, local: part.segment.facts.number[local])
+    def _newest_first(self, rows: Rows) -> Rows:
+        timestamps = self._column(rows, np.int64, lambda part, local: part.segment.columns.timestamp[local])
+        numbers = self._column(rows, np.int64, lambda part, local: part.segment.columns.number[local])
         return rows[np.lexsort((-numbers, -timestamps))]
 
 
-def _beside(
+def _adjacent(
     part: SegmentView, mask: RowMask, lines: NDArray[np.int64], positions: NDArray[np.int64], *, forward: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return a part's visible rows next to these standpoints, and how far away each is."""
+    """Return a part's visible rows next to these positions, and their distances."""
     order, standpoints = mask.in_lines
-    known = part.segment.facts.lines
+    known = part.segment.columns.lines
     if not len(order):
-        return np.zeros(len(lines), np.int64), np.full(len(lines), _BEYOND)
+        return np.zeros(len(lines), np.int64), np.full(len(lines), _INFINITE)
     line = np.searchsorted(known, lines).clip(max=len(known) - 1)
-    wanted = line << POSITION_BITS | positions
-    place = np.searchsorted(standpoints, wanted, side="right") if forward else np.searchsorted(standpoints, wanted) - 1
-    inside = (place >= 0) & (place < len(order)) & (known[line] == lines)
-    place = place.clip(0, len(order) - 1)
-    inside &= standpoints[place] >> POSITION_BITS == line
-    return order[place].astype(np.int64), np.where(inside, np.abs(standpoints[place] - wanted), _BEYOND)
+    target = line << POSITION_BITS | positions
+    index = np.searchsorted(standpoints, target, side="right") if forward else np.searchsorted(standpoints, target) - 1
+    inside = (index >= 0) & (index < len(order)) & (known[line] == lines)
+    index = index.clip(0, len(order) - 1)
+    inside &= standpoints[index] >> POSITION_BITS == line
+    return order[index].astype(np.int64), np.where(inside, np.abs(standpoints[index] - target), _INFINITE)

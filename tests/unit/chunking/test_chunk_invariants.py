@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from support.full_run import examples
-from weft.capabilities.indexing.chunking.chunker import cut
-from weft.capabilities.indexing.chunking.model import ChunkingOptions, CodeSymbol, Reading, TextSpan
+from weft.capabilities.indexing.chunking.chunker import split_into_chunks
+from weft.capabilities.indexing.chunking.model import ChunkingOptions, CodeSymbol, ParsedDocument, TextSpan
 from weft.kernel.tokens import approximate_tokens
 from weft.providers.tokenizers import TokenizerRegistry
 
@@ -79,7 +79,7 @@ def check(text: str, pieces: list[TextSpan], cutting: ChunkingOptions, count: Ca
 def test_every_chunk_fits_and_no_text_is_lost(
     media_type: str, text: str, cutting: ChunkingOptions, count: Callable[[str], int]
 ) -> None:
-    check(text, cut(Reading(text=text, media_type=media_type), cutting, count), cutting, count)
+    check(text, split_into_chunks(ParsedDocument(text=text, media_type=media_type), cutting, count), cutting, count)
 
 
 @settings(max_examples=examples(30), deadline=None)
@@ -88,8 +88,8 @@ def test_symbols_may_start_anywhere(text: str, cutting: ChunkingOptions, data: s
     places = st.integers(0, len(text))
     spans = data.draw(st.lists(st.tuples(places, places), max_size=8))
     names = tuple(CodeSymbol(min(span), max(span), "part") for span in spans)
-    reading = Reading(text=text, media_type="text/x-python", names=names)
-    check(text, cut(reading, cutting, approximate_tokens), cutting, approximate_tokens)
+    reading = ParsedDocument(text=text, media_type="text/x-python", names=names)
+    check(text, split_into_chunks(reading, cutting, approximate_tokens), cutting, approximate_tokens)
 
 
 # The tokenizer's library warns of how it loads its own vocabulary.
@@ -98,14 +98,14 @@ def test_symbols_may_start_anywhere(text: str, cutting: ChunkingOptions, data: s
 @given(text=longer, cutting=cuttings)
 def test_chunk_sizes_follow_an_exact_tokenizer(text: str, cutting: ChunkingOptions) -> None:
     count = TokenizerRegistry().named("o200k_base")
-    check(text, cut(Reading(text=text, media_type="text/markdown"), cutting, count), cutting, count)
+    check(text, split_into_chunks(ParsedDocument(text=text, media_type="text/markdown"), cutting, count), cutting, count)
 
 
 @settings(max_examples=examples(40), deadline=None)
 @given(text=longer, cutting=cuttings)
 def test_chunking_is_deterministic(text: str, cutting: ChunkingOptions) -> None:
-    reading = Reading(text=text, media_type="text/markdown")
-    assert cut(reading, cutting, approximate_tokens) == cut(reading, cutting, approximate_tokens)
+    reading = ParsedDocument(text=text, media_type="text/markdown")
+    assert split_into_chunks(reading, cutting, approximate_tokens) == split_into_chunks(reading, cutting, approximate_tokens)
 
 
 HOSTILE = {
@@ -135,5 +135,5 @@ HOSTILE = {
 def test_hostile_texts_are_chunked(media_type: str, text: str) -> None:
     cutting = ChunkingOptions()
     check(
-        text, cut(Reading(text=text, media_type=media_type), cutting, approximate_tokens), cutting, approximate_tokens
+        text, split_into_chunks(ParsedDocument(text=text, media_type=media_type), cutting, approximate_tokens), cutting, approximate_tokens
     )

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.full_run import examples
-from weft.capabilities.indexing.chunking.chunker import cut
-from weft.capabilities.indexing.chunking.model import ChunkingOptions, Reading
-from weft.capabilities.indexing.chunking.reader import DocumentUnreadable, decoded
+from weft.capabilities.indexing.chunking.chunker import split_into_chunks
+from weft.capabilities.indexing.chunking.model import ChunkingOptions, ParsedDocument
+from weft.capabilities.indexing.chunking.reader import DocumentUnreadable, decode_document
 from weft.kernel.errors import PoolNotInitialized
 from weft.kernel.tokens import approximate_tokens
 from weft.providers.document_reader import IsolatedDocumentReader
@@ -61,7 +61,7 @@ def page(words: bytes) -> bytes:
 def test_a_pdf_is_read_page_by_page(reader: IsolatedDocumentReader) -> None:
     reading = reader.read(pdf([page(b"First words."), page(b"Second words.")]), None, "paper.pdf")
     assert (reading.text, reading.media_type) == ("First words.\fSecond words.", "application/pdf")
-    (piece,) = cut(reading, ChunkingOptions(), approximate_tokens)
+    (piece,) = split_into_chunks(reading, ChunkingOptions(), approximate_tokens)
     assert piece.heading == "page 1 to page 2"
 
 
@@ -215,20 +215,20 @@ def test_unparsable_source_code_is_plain_text(reader: IsolatedDocumentReader, so
     ],
 )
 def test_text_encoding_is_detected(content: bytes, text: str) -> None:
-    assert decoded(content, None) == text
+    assert decode_document(content, None) == text
 
 
 def test_a_declared_encoding_is_used() -> None:
-    assert decoded("привет".encode("koi8-r"), "text/plain; charset=KOI8-R") == "привет"
-    assert "привет" in decoded('<meta charset="windows-1251">привет'.encode("cp1251"), "text/html")
-    assert decoded(b"plain", "text/plain; charset=base64") == "plain"
-    assert decoded(b"plain", "text/plain; charset=nonsense") == "plain"
+    assert decode_document("привет".encode("koi8-r"), "text/plain; charset=KOI8-R") == "привет"
+    assert "привет" in decode_document('<meta charset="windows-1251">привет'.encode("cp1251"), "text/html")
+    assert decode_document(b"plain", "text/plain; charset=base64") == "plain"
+    assert decode_document(b"plain", "text/plain; charset=nonsense") == "plain"
 
 
 @settings(max_examples=examples(60))
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0\r")))
 def test_text_is_not_changed(text: str) -> None:
-    assert decoded(text.encode(), "text/plain; charset=utf-8") == text.removeprefix("\ufeff")
+    assert decode_document(text.encode(), "text/plain; charset=utf-8") == text.removeprefix("\ufeff")
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_text_is_not_changed(text: str) -> None:
         (b"PK\x03\x04rest", "office document"),
         (b"\x89PNG\r\n", "a picture"),
         (b"\x1f\x8b\x08", "compressed"),
-        (bytes(range(256)) * 4, "bytes that no text has"),
+        (bytes(range(256)) * 4, "contains NUL bytes"),
     ],
 )
 def test_binary_content_is_refused_with_a_hint(reader: IsolatedDocumentReader, content: bytes, message: str) -> None:
@@ -273,7 +273,7 @@ def test_the_kind_of_a_document_is_found(
 
 def test_markdown_is_titled_by_its_first_heading(reader: IsolatedDocumentReader) -> None:
     reading = reader.read(b"Before.\n\n# The title\n\nText.", None, "a.md")
-    assert reading == Reading(text="Before.\n\n# The title\n\nText.", media_type="text/markdown", title="The title")
+    assert reading == ParsedDocument(text="Before.\n\n# The title\n\nText.", media_type="text/markdown", title="The title")
 
 
 def test_a_closed_reader_reports_no_document_error() -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from weft.capabilities.indexing.chunking.chunker import cut
-from weft.capabilities.indexing.chunking.media_types import type_of_text
-from weft.capabilities.indexing.chunking.model import ChunkingOptions, CodeSymbol, Reading
+from weft.capabilities.indexing.chunking.chunker import split_into_chunks
+from weft.capabilities.indexing.chunking.media_types import detect_type
+from weft.capabilities.indexing.chunking.model import ChunkingOptions, CodeSymbol, DocumentText
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
@@ -60,20 +60,26 @@ def test_chunking_takes_linear_time(media_type: str) -> None:
     for shape in SHAPES:
 
         def work(length: int, shape: tuple[str, str, str] = shape) -> None:
-            cut(Reading(text=of_length(shape, length), media_type=media_type), ChunkingOptions(), approximate_tokens)
+            split_into_chunks(
+                DocumentText(text=of_length(shape, length), media_type=media_type),
+                ChunkingOptions(),
+                approximate_tokens,
+            )
 
         assert not grows_faster_than_the_text(work), shape
 
 
 def test_format_detection_takes_linear_time() -> None:
     for shape in SHAPES:
-        assert not grows_faster_than_the_text(lambda length, shape=shape: type_of_text(of_length(shape, length))), shape
+        assert not grows_faster_than_the_text(lambda length, shape=shape: detect_type(of_length(shape, length))), shape
 
 
 def test_nested_symbols_take_linear_time() -> None:
     def work(length: int) -> None:
         text = "class A{" * (length // 8)
         names = tuple(CodeSymbol(start, len(text), "A") for start in range(0, len(text), 8))
-        cut(Reading(text=text, media_type="text/x-java", names=names), ChunkingOptions(), approximate_tokens)
+        split_into_chunks(
+            DocumentText(text=text, media_type="text/x-java", names=names), ChunkingOptions(), approximate_tokens
+        )
 
     assert not grows_faster_than_the_text(work)

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from weft.capabilities.indexing.chunking.chunker import cut
-from weft.capabilities.indexing.chunking.media_types import type_of_text
-from weft.capabilities.indexing.chunking.model import ChunkingOptions, CodeSymbol, Reading, TextSpan
+from weft.capabilities.indexing.chunking.chunker import split_into_chunks
+from weft.capabilities.indexing.chunking.media_types import detect_type
+from weft.capabilities.indexing.chunking.model import ChunkingOptions, CodeSymbol, ParsedDocument, TextSpan
 from weft.kernel.tokens import approximate_tokens
 
 pytestmark = pytest.mark.req("CE-F48")
@@ -20,7 +20,7 @@ SMALL = ChunkingOptions(chunk_tokens=32, overlap_tokens=0)
 def cut_up(
     text: str, media_type: str, cutting: ChunkingOptions = SMALL, names: tuple[CodeSymbol, ...] = ()
 ) -> list[TextSpan]:
-    return cut(Reading(text=text, media_type=media_type, names=names), cutting, approximate_tokens)
+    return split_into_chunks(ParsedDocument(text=text, media_type=media_type, names=names), cutting, approximate_tokens)
 
 
 def shown(text: str, pieces: list[TextSpan]) -> list[tuple[str, str]]:
@@ -135,7 +135,7 @@ It began on Monday.
 
 
 def test_a_transcript_is_split_between_turns_with_speakers_and_times() -> None:
-    pieces = cut_up(TALK, type_of_text(TALK))
+    pieces = cut_up(TALK, detect_type(TALK))
     assert [(piece.heading, piece.speaker, piece.kind) for piece in pieces] == [
         ("00:00:05", "Ada", "prose"),
         ("00:00:09", "Bob", "turns"),
@@ -155,7 +155,7 @@ def test_a_transcript_is_split_between_turns_with_speakers_and_times() -> None:
     ],
 )
 def test_subtitles_are_recognised_with_speakers_and_times(media_type: str, text: str) -> None:
-    assert type_of_text(text) == media_type
+    assert detect_type(text) == media_type
     (piece,) = cut_up(text, media_type)
     assert piece.speaker == "Ada, Bob"
     assert piece.heading in {"00:05.000 to 00:08.000", "00:00:05,000 to 00:00:08,000"}
@@ -168,7 +168,7 @@ def test_turns_in_json_lines_have_speaker_and_timestamp() -> None:
         {"role": "user", "content": "Fine."},
     ]
     text = "\n".join(json.dumps(turn) for turn in spoken)
-    assert type_of_text(text) == "application/x-ndjson"
+    assert detect_type(text) == "application/x-ndjson"
     first, second = cut_up(text, "application/x-ndjson")
     assert (first.speaker, first.timestamp, first.kind) == ("Ada", int(at.timestamp() * 1_000_000), "turns")
     assert (second.speaker, second.timestamp) == ("user", None)
@@ -205,7 +205,7 @@ def test_csv_rows_stay_whole_with_their_column_names() -> None:
 def test_a_log_record_keeps_its_stack_trace() -> None:
     record = "2026-05-04T03:02:01Z ERROR it failed\nTraceback:\n  at one\n  at two\n"
     text = record * 6
-    assert type_of_text(text) == "text/x-log"
+    assert detect_type(text) == "text/x-log"
     pieces = cut_up(text, "text/x-log")
     assert all(words.startswith("2026") and words.endswith("at two") for _, words in shown(text, pieces))
     assert {piece.timestamp for piece in pieces} == {

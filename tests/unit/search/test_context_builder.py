@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from weft.capabilities.indexing.collections.model import Chunk
-from weft.capabilities.search.context_builder import in_order
+from weft.capabilities.search.context_builder import split_pins
 from weft.capabilities.search.model import Ranked
 from weft.capabilities.search.passages import ChunkPassage
 from weft.capabilities.search.retriever import SearchHit
@@ -37,7 +37,7 @@ def hit(number: int, evidence: float, *, pinned: bool = False, score: float = 0.
 
 
 def order(*hits: SearchHit, room: int = 100) -> list[int]:
-    pins, others = in_order(hits, 0.7, room, len)
+    pins, others = split_pins(hits, 0.7, room, len)
     return [each.ranked.number for each in (*pins, *others)]
 
 

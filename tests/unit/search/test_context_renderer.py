@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.capabilities.indexing.collections.model import Chunk
-from weft.capabilities.search.context_renderer import render_context, strand_of
+from weft.capabilities.search.context_renderer import passage_ref, render_context
 from weft.capabilities.search.passages import ChunkPassage
 from weft.kernel.tokens import approximate_tokens
 
@@ -25,11 +25,11 @@ def part(ordinal: int, *, item: str = "a.md", rank: int = 0, distance: int = 0) 
     """Return a chunk of a document, which shares its end with the beginning of the next one."""
     start = ordinal * STEP
     text = TEXT[start : start + PIECE]
-    return strand_of(passage("document", item, text, ordinal=ordinal, start=start), rank, distance)
+    return passage_ref(passage("document", item, text, ordinal=ordinal, start=start), rank, distance)
 
 
 def message(number: int, text: str, *, rank: int = 0, distance: int = 0) -> PassageRef:
-    return strand_of(passage("message", str(number), text), rank, distance)
+    return passage_ref(passage("message", str(number), text), rank, distance)
 
 
 def passage(source: str, item: str, text: str, *, ordinal: int = 0, start: int = 0) -> ChunkPassage:
@@ -55,18 +55,18 @@ def passage(source: str, item: str, text: str, *, ordinal: int = 0, start: int =
 
 def test_adjacent_passages_become_one_section_without_overlap() -> None:
     woven = render_context([part(2), part(1, distance=1), part(3, distance=1)], 1000, approximate_tokens)
-    assert [stretch.text for stretch in woven.stretches] == [TEXT[STEP : 3 * STEP + PIECE]]
+    assert [stretch.text for stretch in woven.sections] == [TEXT[STEP : 3 * STEP + PIECE]]
     assert woven.text == f"[1] d > a.md\n{TEXT[STEP : 3 * STEP + PIECE]}"
 
 
 def test_separate_passages_keep_document_order() -> None:
     woven = render_context([part(9, rank=0), part(1, rank=1)], 1000, approximate_tokens)
-    assert [stretch.text for stretch in woven.stretches] == [TEXT[STEP:][:PIECE], TEXT[9 * STEP :][:PIECE]]
+    assert [stretch.text for stretch in woven.sections] == [TEXT[STEP:][:PIECE], TEXT[9 * STEP :][:PIECE]]
 
 
 def test_the_document_of_the_best_passage_comes_first() -> None:
     woven = render_context([part(1, item="z.md", rank=0), part(1, item="a.md", rank=1)], 1000, approximate_tokens)
-    assert [stretch.passages[0].chunk.item for stretch in woven.stretches] == ["z.md", "a.md"]
+    assert [stretch.passages[0].chunk.item for stretch in woven.sections] == ["z.md", "a.md"]
 
 
 def test_messages_are_rendered_with_their_senders() -> None:
@@ -85,7 +85,7 @@ def test_a_passage_above_the_budget_is_truncated_with_a_mark() -> None:
     woven = render_context([part(0)], 16, approximate_tokens)
     assert woven.tokens <= 16
     assert not woven.complete
-    cut = woven.stretches[0].passages[0]
+    cut = woven.sections[0].passages[0]
     assert cut.text == TEXT[cut.chunk.start : cut.chunk.end]
     assert 0 < len(cut.text) < PIECE
 
@@ -122,4 +122,4 @@ def test_rendered_context_never_exceeds_the_budget(strands: list[PassageRef], mo
     assert woven.tokens == approximate_tokens(woven.text) <= most
     if woven.complete:
         places = {(strand.line, strand.position) for strand in strands}
-        assert sum(len(stretch.passages) for stretch in woven.stretches) == len(places)
+        assert sum(len(stretch.passages) for stretch in woven.sections) == len(places)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.full_run import examples
 from support.small_collections import NOW, document_collection, numbers, ranked, said, talk, weighed
 from weft.capabilities.search.model import Query, RankingWeights
-from weft.capabilities.search.selection import choose
+from weft.capabilities.search.selection import select_results
 from weft.kernel.clock import DAY_MICROS
 
 FRUIT = (
@@ -105,13 +105,13 @@ def test_low_confidence_returns_more_results() -> None:
     sure = ranked("when are pears harvested in early autumn", document_collection(*FRUIT), top_k=5)
     assert not sure.widened
     assert sure.min_score == 0.7
-    assert ranked("pears", document_collection(*FRUIT), weighing=RankingWeights(min_score=0.2)).min_score in {0.2, 0.1}
+    assert ranked("pears", document_collection(*FRUIT), weights=RankingWeights(min_score=0.2)).min_score in {0.2, 0.1}
     assert sure.confidence > doubtful.confidence
 
 
 def test_expanded_is_reported_only_if_results_were_added() -> None:
     rows = [f"note {number} about fruit and trees" for number in range(30)]
-    capped = ranked("fruit and something else entirely unknown", document_collection(*rows), top_k=5, most=5)
+    capped = ranked("fruit and something else entirely unknown", document_collection(*rows), top_k=5, max_results=5)
     assert len(capped.ranked) == 5
     assert capped.widened == any(each.score < 0.7 for each in capped.ranked)
 
@@ -132,7 +132,7 @@ def test_equal_scores_prefer_the_newer_item() -> None:
         said("apples in the south", timestamp=NOW - DAY_MICROS),
     )
     assert numbers(ranked("apples", view, by_meaning=False))[0] == 2
-    assert numbers(ranked("apples", view, by_meaning=False, weighing=RankingWeights(recency_weight=0.0)))[0] == 1
+    assert numbers(ranked("apples", view, by_meaning=False, weights=RankingWeights(recency_weight=0.0)))[0] == 1
 
 
 @pytest.mark.req("CE-F14", part="importance")
@@ -142,7 +142,7 @@ def test_equal_scores_prefer_the_more_important_item() -> None:
         said("the apples are ripe", speaker="ann", item="90", place="t", importance=0.9),
     )
     assert numbers(ranked("apples", view, by_meaning=False))[0] == 2
-    assert numbers(ranked("apples", view, by_meaning=False, weighing=RankingWeights(importance_weight=0.0)))[0] == 1
+    assert numbers(ranked("apples", view, by_meaning=False, weights=RankingWeights(importance_weight=0.0)))[0] == 1
 
 
 @pytest.mark.req("CE-F14", part="agents named in queries")
@@ -156,7 +156,7 @@ def test_a_named_sender_is_preferred() -> None:
 def test_an_answer_is_found_by_the_preceding_question() -> None:
     filler = [("ann", f"something about matter {number}") for number in range(12)]
     view = talk(*filler, ("bob", "where do you keep the spare key"), ("ann", "under the blue flowerpot"), *filler)
-    best = numbers(ranked("where is the spare key", view, weighing=RankingWeights(min_score=0.0)))
+    best = numbers(ranked("where is the spare key", view, weights=RankingWeights(min_score=0.0)))
     assert best[0] == 13
     assert 14 in best[:3]
 
@@ -172,7 +172,7 @@ def test_neighbours_stay_within_their_session() -> None:
 
 def test_near_duplicates_of_a_better_result_are_penalised() -> None:
     rows = ["get the weather of a city", "get the weather of a city", "get the wind of a place", *FRUIT]
-    ranking = ranked("weather of a city", document_collection(*rows), weighing=RankingWeights(min_score=0.0))
+    ranking = ranked("weather of a city", document_collection(*rows), weights=RankingWeights(min_score=0.0))
     repeated = {each.number: each.signals["repetition"] for each in ranking.ranked}
     assert repeated[1] == 0
     assert repeated[2] < 0
@@ -182,7 +182,7 @@ def test_near_duplicates_of_a_better_result_are_penalised() -> None:
 def test_chunks_of_one_short_document_do_not_fill_the_results() -> None:
     parts = [said(f"apples and pears, part {part}", item="a", ordinal=part) for part in range(3)]
     ranking = ranked(
-        "apples and pears", document_collection(*parts, "apples and plums"), weighing=RankingWeights(min_score=0.0)
+        "apples and pears", document_collection(*parts, "apples and plums"), weights=RankingWeights(min_score=0.0)
     )
     repeated = {each.number: each.signals["repetition"] for each in ranking.ranked}
     assert sorted(value < 0 for value in repeated.values()) == [False, False, True, True]
@@ -194,8 +194,8 @@ def test_another_collection_does_not_change_the_order_inside_one() -> None:
     fruit = document_collection(*FRUIT, *(f"apples of kind {number}" for number in range(4)))
     other = document_collection("trains leave at noon", "ships leave at dawn", collection="domain:z")
     loose = RankingWeights(min_score=0.0)
-    alone = [each.number for each in ranked("apples in the orchard", fruit, top_k=50, weighing=loose).ranked]
-    both = ranked("apples in the orchard", fruit, other, top_k=50, weighing=loose).ranked
+    alone = [each.number for each in ranked("apples in the orchard", fruit, top_k=50, weights=loose).ranked]
+    both = ranked("apples in the orchard", fruit, other, top_k=50, weights=loose).ranked
     assert [each.number for each in both if each.collection == "domain:d"] == alone
 
 
@@ -212,7 +212,7 @@ def test_the_order_of_collections_does_not_matter(*, swapped: bool) -> None:
 def test_each_part_of_a_long_query_is_searched() -> None:
     padding = " ".join(f"word{number}" for number in range(55))
     question = f"First find out how pears are harvested. Then tell when the train to the coast leaves. {padding}"
-    best = numbers(ranked(question, document_collection(*FRUIT), weighing=RankingWeights(min_score=0.0)))
+    best = numbers(ranked(question, document_collection(*FRUIT), weights=RankingWeights(min_score=0.0)))
     assert set(best[:2]) == {3, 4}
 
 
@@ -220,7 +220,7 @@ def test_more_results_can_be_selected_from_one_ranking() -> None:
     view = document_collection(*FRUIT)
     found = weighed("apples and pears and plums", view)
     few, many = (
-        choose(Query(text="", asked_at=NOW, top_k=top_k, weighing=RankingWeights(min_score=0.0)), [view], found)
+        select_results(Query(text="", asked_at=NOW, top_k=top_k, weights=RankingWeights(min_score=0.0)), [view], found)
         for top_k in (1, 5)
     )
     assert numbers(many)[: len(few.ranked)] == numbers(few)

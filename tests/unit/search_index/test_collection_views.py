@@ -15,7 +15,7 @@ from support.full_run import examples
 from support.plain_collection import DIMENSIONS, PlainCollection, Whoever, check_nearest, check_same, made_up
 from weft.capabilities.search.index_view import CollectionQuery, IncompleteItem
 from weft.search_index.segment_store import SegmentStore
-from weft.search_index.snapshot import IndexSnapshot, joined, whole
+from weft.search_index.snapshot import IndexSnapshot, intact_view, merge_live_rows
 from weft.search_index.view import CollectionView
 
 WISHES = (
@@ -49,7 +49,7 @@ class ReplicaOfACollection(stateful.RuleBasedStateMachine):
         new = [made_up(random, self.number + place + 1) for place in range(count)]
         self.number += count
         self.plain.chunks |= {chunk.number: chunk for chunk in new}
-        self.snapshot = self.snapshot.then(self.number, new, [])
+        self.snapshot = self.snapshot.advanced_to(self.number, new, [])
 
     @stateful.rule(picked=st.lists(st.integers(1, 60), max_size=8))
     def remove(self, picked: list[int]) -> None:
@@ -57,7 +57,7 @@ class ReplicaOfACollection(stateful.RuleBasedStateMachine):
         self.removals += [(self.number, number) for number in picked]
         for number in picked:
             self.plain.chunks.pop(number, None)
-        self.snapshot = self.snapshot.then(self.number, [], picked)
+        self.snapshot = self.snapshot.advanced_to(self.number, [], picked)
 
     @stateful.rule(chance=st.integers(0, 2**32))
     def come_again(self, chance: int) -> None:
@@ -66,12 +66,12 @@ class ReplicaOfACollection(stateful.RuleBasedStateMachine):
         again = [made_up(random, number) for number in sorted(self.plain.chunks)[::5]]
         self.number += 1
         self.plain.chunks |= {chunk.number: chunk for chunk in again}
-        self.snapshot = self.snapshot.then(self.number, again, [])
+        self.snapshot = self.snapshot.advanced_to(self.number, again, [])
 
     @stateful.rule()
     def join(self) -> None:
         if self.snapshot.parts and not self.snapshot.files:
-            self.snapshot = IndexSnapshot(self.number, (whole(joined(self.snapshot.parts)),))
+            self.snapshot = IndexSnapshot(self.number, (intact_view(merge_live_rows(self.snapshot.parts)),))
 
     @stateful.rule()
     def write(self) -> None:
@@ -87,7 +87,7 @@ class ReplicaOfACollection(stateful.RuleBasedStateMachine):
         loaded = self.folder.load(IndexSnapshot())
         assert loaded is not None
         behind = [removed for number, removed in self.removals if number > loaded.as_of]
-        self.snapshot = loaded.snapshot.then(loaded.snapshot.number, [], behind)
+        self.snapshot = loaded.snapshot.advanced_to(loaded.snapshot.number, [], behind)
 
     @stateful.rule()
     def keep(self) -> None:
@@ -133,9 +133,9 @@ def test_a_rewritten_chunk_is_indexed_once_after_a_restart(tmp_path: Path) -> No
     first = [made_up(random, number) for number in range(1, 41)]
     again = [made_up(random, number) for number in (3, 17, 40)]
     plain.chunks = {chunk.number: chunk for chunk in [*first, *again]}
-    built = folder.build(BIRTH, IndexSnapshot().then(40, first, []))
+    built = folder.build(BIRTH, IndexSnapshot().advanced_to(40, first, []))
     assert built is not None
-    built = folder.build(BIRTH, built.then(41, again, []))
+    built = folder.build(BIRTH, built.advanced_to(41, again, []))
     assert built is not None
     assert len(built.files) == 2
     loaded = SegmentStore(tmp_path).load(IndexSnapshot())
@@ -147,7 +147,7 @@ def test_a_rewritten_chunk_is_indexed_once_after_a_restart(tmp_path: Path) -> No
 def test_one_process_writes_segments_at_a_time(tmp_path: Path) -> None:
     random = np.random.default_rng(12)
     ours, theirs = SegmentStore(tmp_path), SegmentStore(tmp_path)
-    snapshot = IndexSnapshot().then(3, [made_up(random, number) for number in (1, 2, 3)], [])
+    snapshot = IndexSnapshot().advanced_to(3, [made_up(random, number) for number in (1, 2, 3)], [])
     with theirs._locked() as is_theirs:
         assert is_theirs
         assert ours.build(BIRTH, snapshot) is None
@@ -157,13 +157,13 @@ def test_one_process_writes_segments_at_a_time(tmp_path: Path) -> None:
     assert not ours.is_current(BIRTH, snapshot)
     loaded = ours.load(IndexSnapshot())
     assert loaded is not None
-    assert (loaded.birth, loaded.snapshot.number, loaded.snapshot.size) == (BIRTH, 3, 3)
+    assert (loaded.generation, loaded.snapshot.number, loaded.snapshot.size) == (BIRTH, 3, 3)
 
 
 def test_unusable_files_are_deleted_but_not_their_replacements(tmp_path: Path) -> None:
     random = np.random.default_rng(13)
     folder = SegmentStore(tmp_path)
-    snapshot = IndexSnapshot().then(3, [made_up(random, number) for number in (1, 2, 3)], [])
+    snapshot = IndexSnapshot().advanced_to(3, [made_up(random, number) for number in (1, 2, 3)], [])
     assert folder.build(BIRTH, snapshot) is not None
     folder.drop(BIRTH + 1, 3)
     folder.drop(BIRTH, 2)

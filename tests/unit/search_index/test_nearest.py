@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.search_index.ivf import FEWEST_CLUSTERED, arranged, clustered
-from weft.search_index.quantized_vectors import VisibleVectors, quantised, scales
+from weft.search_index.ivf import MIN_CLUSTERED, arrange_vectors, cluster_vectors
+from weft.search_index.quantized_vectors import VisibleVectors, quantise, scales
 
 pytestmark = pytest.mark.req("CE-N", part="recall@10 against exact search over 60,000 vectors")
 
@@ -28,10 +28,10 @@ def many() -> np.ndarray:
 
 def share_found(halves: np.ndarray, visible: np.ndarray | None) -> float:
     floats = halves.astype(np.float32)
-    codes, scale = quantised(floats), scales(floats)
-    clusters = clustered(codes, scale)
+    codes, scale = quantise(floats), scales(floats)
+    clusters = cluster_vectors(codes, scale)
     rows = np.arange(len(halves), dtype=np.uint32)
-    vectors = arranged(codes, scale, rows, len(rows), clusters, halves[clusters.order])
+    vectors = arrange_vectors(codes, scale, rows, len(rows), clusters, halves[clusters.order])
     assert len(vectors.centres) > 1
     sight = None if visible is None else VisibleVectors(vectors, visible[vectors.rows])
     seen = np.ones(len(halves), bool) if visible is None else visible
@@ -62,9 +62,9 @@ def test_visible_vectors_far_from_the_query_are_found(many: np.ndarray) -> None:
 
 
 def test_every_vector_is_in_one_cluster_and_the_same_every_time() -> None:
-    codes = np.random.default_rng(4).integers(-127, 127, (FEWEST_CLUSTERED, 8)).astype(np.int8)
+    codes = np.random.default_rng(4).integers(-127, 127, (MIN_CLUSTERED, 8)).astype(np.int8)
     scale = np.ones(len(codes), np.float32)
-    first, again = clustered(codes, scale), clustered(codes, scale)
+    first, again = cluster_vectors(codes, scale), cluster_vectors(codes, scale)
     assert sorted(first.order.tolist()) == list(range(len(codes)))
     assert (first.starts[0], first.starts[-1]) == (0, len(codes))
     assert (np.diff(first.starts) >= 0).all()

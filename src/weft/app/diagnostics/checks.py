@@ -28,7 +28,7 @@ from weft.kernel.clock import from_micros
 from weft.kernel.errors import WeftError
 from weft.providers.embedders.factory import configured_embedders
 from weft.providers.object_storage import connect_objects
-from weft.search_index.paths import ASIDE, damaged_files
+from weft.search_index.paths import DAMAGED_SUFFIX, damaged_files
 from weft.storage.migrations.runner import status
 from weft.storage.sql.database import SYSTEM, Scope, connect
 from weft.storage.sql.webhooks import dead_letters
@@ -175,7 +175,9 @@ def check_index(folder: Path) -> list[Finding]:
     damaged = damaged_files(folder)
     if not damaged:
         return []
-    step = f"Nothing is lost, searches use new files. Look at the disk, then remove what ends in {ASIDE} there."
+    step = (
+        f"Nothing is lost, searches use new files. Look at the disk, then remove what ends in {DAMAGED_SUFFIX} there."
+    )
     return [Finding("Search index", CheckStatus.WARNING, f"{damaged} damaged files were set aside in {folder}", step)]
 
 

@@ -14,7 +14,7 @@ from weft.storage.sql.search_health import (
     models_of_tenants,
     stalled_model_migrations,
 )
-from weft.storage.sql.session_index import most_behind
+from weft.storage.sql.session_index import largest_backlog
 from weft.storage.sql.vectors import unfinished_indexes
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ async def check_documents(database: Database, now: datetime) -> list[Finding]:
 
 async def check_session_indexing(database: Database) -> list[Finding]:
     """Check the lag of session indexing."""
-    lag = await database.read(SYSTEM, most_behind)
+    lag = await database.read(SYSTEM, largest_backlog)
     if lag < _MANY_EVENTS:
         return []
     step = "It catches up while a server runs: start one, or look for its warnings in the log."

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from weft.app.caches import Cache
     from weft.app.metrics import Metrics
     from weft.capabilities.indexing.embeddings.model import Embedder, Model, Purpose, Vectors
-    from weft.capabilities.indexing.embeddings.store import KeptFor, KeptVector
+    from weft.capabilities.indexing.embeddings.store import CachedKind, CachedVector
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
     from weft.storage.sql.database import Database, Transaction
@@ -41,7 +41,7 @@ _OVERHEAD_BYTES = 500
 _DECIMALS = 6
 
 
-class _Looked(NamedTuple):
+class _LookedUp(NamedTuple):
     vectors: dict[bytes, bytes]
     hits: int
 
@@ -56,14 +56,14 @@ class CachedEmbeddings:
         clock: Clock,
         metrics: Metrics,
         queries: Cache[Vectors],
-        most_entries: int,
+        max_entries: int,
     ) -> None:
         self._database = database
         self._embedders = {embedder.model.name: embedder for embedder in embedders}
         self._clock = clock
         self._metrics = metrics
         self._queries = queries
-        self._most_entries = most_entries
+        self._max_entries = max_entries
         # Vectors added since the last count, by scope; a scope that is missing was never counted.
         self._uncounted: Counter[Scope] = Counter()
 
@@ -77,13 +77,13 @@ class CachedEmbeddings:
     async def of_query(self, actor: Actor, text: str, model: str) -> Vectors:
         # The caller is part of the key, see below.
         key = (actor.tenant, actor.principal_id, model, _digest(text))
-        kept = self._queries.get(key)
-        if kept is None:
-            kept = (await self._embedder(model).embed([text], "query"))[0]
+        cached = self._queries.get(key)
+        if cached is None:
+            cached = (await self._embedder(model).embed([text], "query"))[0]
             # Shared with later queries.
-            kept.flags.writeable = False
-            self._queries.put(key, kept, kept.nbytes + _OVERHEAD_BYTES)
-        return kept
+            cached.flags.writeable = False
+            self._queries.put(key, cached, cached.nbytes + _OVERHEAD_BYTES)
+        return cached
 
     async def of_passages(
         self, tenant: str, texts: Sequence[str], model: str, *, platform: bool = False, afresh: bool = False
@@ -95,10 +95,10 @@ class CachedEmbeddings:
         looked = await self._look_up(scope, self._embedder(model), dict(zip(digests, texts, strict=True)), "passage")
         return [looked.vectors[digest] for digest in digests]
 
-    async def for_asker(self, actor: Actor, texts: Sequence[str], purpose: Purpose, model: str | None) -> Embedded:
+    async def of_texts(self, actor: Actor, texts: Sequence[str], purpose: Purpose, model: str | None) -> Embedded:
         scope = Scope(actor.tenant, actor.epoch)
-        said = await self._database.read(scope, lambda tx: SqlTenantModelStore(tx).listed())
-        chosen = usable_model(said, self.models(), model)
+        listed = await self._database.read(scope, lambda tx: SqlTenantModelStore(tx).listed())
+        chosen = usable_model(listed, self.models(), model)
         # The caller is part of the key: otherwise timing would reveal which texts other agents embedded.
         digests = [_digest(f"{actor.principal_id}\0{purpose}\0{text}") for text in texts]
         looked = await self._look_up(
@@ -110,7 +110,7 @@ class CachedEmbeddings:
         try:
             return self._embedders[model]
         except KeyError:
-            raise EmbeddingModelUnknown(f"'{model[:100]}' is no embedding model of this installation.") from None
+            raise EmbeddingModelUnknown(f"Model '{model[:100]}' is not configured in this installation.") from None
 
     async def sweep(self) -> None:
         """Delete vectors that were not used for long."""
@@ -120,44 +120,54 @@ class CachedEmbeddings:
 
     async def _review(self, scope: Scope) -> None:
         now = to_micros(self._clock.now())
-        judge = partial(_review, before=now - _UNUSED_DAYS * DAY_MICROS, now=now)
+        review = partial(_review, before=now - _UNUSED_DAYS * DAY_MICROS, now=now)
         # In batches, so that other writers get their turn.
-        while await self._database.write(scope, judge):
+        while await self._database.write(scope, review):
             pass
 
     async def _look_up(
-        self, scope: Scope, embedder: Embedder, texts: Mapping[bytes, str], purpose: Purpose, kind: KeptFor = "passage"
-    ) -> _Looked:
+        self,
+        scope: Scope,
+        embedder: Embedder,
+        texts: Mapping[bytes, str],
+        purpose: Purpose,
+        kind: CachedKind = "passage",
+    ) -> _LookedUp:
         """Return the vectors by digest, and the number of cache hits."""
         model, digests = embedder.model.name, list(texts)
         vectors: dict[bytes, bytes] = {}
         hits = 0
         for start in range(0, len(digests), _BATCH_SIZE):
-            some = digests[start : start + _BATCH_SIZE]
-            kept = await self._find(scope, model, some)
-            missing = [digest for digest in some if digest not in kept]
-            made = await _in_halves(embedder, [texts[digest] for digest in missing], purpose)
-            fresh = dict(zip(missing, made, strict=True))
-            await self._keep(scope, model, fresh, kept, kind)
-            vectors |= fresh | {digest: found.vector for digest, found in kept.items()}
-            hits += len(kept)
+            batch = digests[start : start + _BATCH_SIZE]
+            cached = await self._find(scope, model, batch)
+            missing = [digest for digest in batch if digest not in cached]
+            embedded = await _in_halves(embedder, [texts[digest] for digest in missing], purpose)
+            fresh = dict(zip(missing, embedded, strict=True))
+            await self._store(scope, model, fresh, cached, kind)
+            vectors |= fresh | {digest: found.vector for digest, found in cached.items()}
+            hits += len(cached)
         self._metrics.count_embeddings(hits, len(digests) - hits)
-        return _Looked(vectors, hits)
+        return _LookedUp(vectors, hits)
 
-    async def _find(self, scope: Scope, model: str, digests: Sequence[bytes]) -> Mapping[bytes, KeptVector]:
+    async def _find(self, scope: Scope, model: str, digests: Sequence[bytes]) -> Mapping[bytes, CachedVector]:
         return await self._database.read(scope, lambda tx: SqlVectorStore(tx).find(model, digests))
 
-    async def _keep(
-        self, scope: Scope, model: str, fresh: Mapping[bytes, bytes], kept: Mapping[bytes, KeptVector], kind: KeptFor
+    async def _store(
+        self,
+        scope: Scope,
+        model: str,
+        fresh: Mapping[bytes, bytes],
+        cached: Mapping[bytes, CachedVector],
+        kind: CachedKind,
     ) -> None:
         """Store new vectors, and update last use once a day: a write for every hit would cost more."""
         now = to_micros(self._clock.now())
-        stale = [digest for digest, found in kept.items() if found.used_at < now - DAY_MICROS]
+        stale = [digest for digest, found in cached.items() if found.used_at < now - DAY_MICROS]
 
         async def work(transaction: Transaction) -> None:
             store = SqlVectorStore(transaction)
             await store.keep(model, fresh, now, kind)
-            await store.note_use(model, stale, now)
+            await store.touch(model, stale, now)
 
         if fresh or stale:
             await self._database.write(scope, work)
@@ -166,24 +176,24 @@ class CachedEmbeddings:
 
     async def _make_room(self, scope: Scope, added: int) -> None:
         """Evict the least recently used vectors above the limit, in large steps, so that counting is rare."""
-        step = max(1, self._most_entries // _EVICTION_STEPS)
+        step = max(1, self._max_entries // _EVICTION_STEPS)
         known = scope in self._uncounted
         self._uncounted[scope] += added
         if known and self._uncounted[scope] < step:
             return
         self._uncounted[scope] = 0
         count = await self._database.read(scope, lambda tx: SqlVectorStore(tx).count(), heavy=True)
-        if count > self._most_entries:
-            await self._drop(scope, count - self._most_entries + step)
+        if count > self._max_entries:
+            await self._drop(scope, count - self._max_entries + step)
 
     async def _drop(self, scope: Scope, entries: int) -> None:
         for start in range(0, entries, _DELETE_BATCH):
-            some = min(entries - start, _DELETE_BATCH)
-            await self._database.write(scope, partial(_drop_unused, some=some))
+            batch = min(entries - start, _DELETE_BATCH)
+            await self._database.write(scope, partial(_drop_unused, batch=batch))
 
 
-async def _drop_unused(transaction: Transaction, *, some: int) -> int:
-    return await SqlVectorStore(transaction).drop_unused(some)
+async def _drop_unused(transaction: Transaction, *, batch: int) -> int:
+    return await SqlVectorStore(transaction).evict(batch)
 
 
 async def _review(transaction: Transaction, *, before: int, now: int) -> int:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from weft.app.background_tasks import BackgroundTasks
 from weft.app.search.replica import CollectionReplica, Name
-from weft.capabilities.indexing.collections.events import index_damaged
-from weft.capabilities.indexing.collections.model import collection_domain
+from weft.capabilities.indexing.collections.model import collection_domain, index_damaged
 from weft.capabilities.knowledge.domains import cleared_for
 from weft.kernel.identity import ANYONE, system_actor
 from weft.kernel.thread_pools import SEARCH_THREADS
@@ -36,14 +35,14 @@ if TYPE_CHECKING:
     from weft.search_index.snapshot import IndexSnapshot
     from weft.storage.sql.database import Database, Transaction
 
-_MOST_BYTES_IN_MEMORY = 2**30
-# Rows whose visibility is computed between two yields to the event loop.
-_SEEN_AT_ONCE = 20_000
+_MAX_BYTES_IN_MEMORY = 2**30
+# Visibility of larger collections is computed in a thread.
+_MAX_ROWS_ON_LOOP = 20_000
 # Collections beyond this size get a vector index in the database (pgvector). Its existence is checked at this interval,
 # sooner while it is missing.
-_INDEXED_BEYOND = 10_000
-_LOOKED_FOR_EVERY_SECONDS = 3_600.0
-_REST_SECONDS = 60.0
+_MIN_ROWS_FOR_VECTOR_INDEX = 10_000
+_CHECK_SECONDS = 3_600.0
+_RETRY_SECONDS = 60.0
 
 
 class Indexes:
@@ -53,31 +52,31 @@ class Indexes:
         self._database = database
         self._folder = folder
         self._alarm = alarm
-        self._copies: OrderedDict[Name, CollectionReplica] = OrderedDict()
+        self._replicas: OrderedDict[Name, CollectionReplica] = OrderedDict()
         # When to check again for the vector index of a collection in the database.
         self._prepared_until: dict[Name, float] = {}
-        self._errands = BackgroundTasks()
+        self._tasks = BackgroundTasks()
 
-    async def open(self, tenant: str, wish: CollectionQuery, audiences: Audiences, model: str) -> View:
+    async def open(self, tenant: str, query: CollectionQuery, audiences: Audiences, model: str) -> View:
         """Return a view of the state committed before this call."""
-        search = self._database.vector_search(tenant, wish.collection, model)
-        copy = self._copy(Name(tenant, wish.collection, model if search is None else None))
-        snapshot = await copy.now()
-        self._let_go()
+        search = self._database.vector_search(tenant, query.collection, model)
+        replica = self._replica(Name(tenant, query.collection, model if search is None else None))
+        snapshot = await replica.now()
+        self._evict()
         if search is None:
-            make: Callable[[], CollectionView] = partial(CollectionView, wish.collection, snapshot, wish, audiences)
+            create: Callable[[], CollectionView] = partial(CollectionView, query.collection, snapshot, query, audiences)
         else:
-            self._prepare_soon(search, Name(tenant, wish.collection, model), snapshot)
-            make = partial(PgvectorView, wish.collection, snapshot, wish, audiences, search)
-        view = make() if snapshot.size <= _SEEN_AT_ONCE else await SEARCH_THREADS.run(make)
-        view.behind = max(0, copy.goal - snapshot.number)
+            self._prepare_soon(search, Name(tenant, query.collection, model), snapshot)
+            create = partial(PgvectorView, query.collection, snapshot, query, audiences, search)
+        view = create() if snapshot.size <= _MAX_ROWS_ON_LOOP else await SEARCH_THREADS.run(create)
+        view.lag = max(0, replica.goal - snapshot.number)
         return view
 
     async def prepare(self, tenant: str, collection: str, model: str) -> None:
         """Catch up the replica for a model, and build its vector index."""
         search = self._database.vector_search(tenant, collection, model)
-        snapshot = await self._copy(Name(tenant, collection, model if search is None else None)).whole()
-        if search is not None and snapshot.size > _INDEXED_BEYOND:
+        snapshot = await self._replica(Name(tenant, collection, model if search is None else None)).whole()
+        if search is not None and snapshot.size > _MIN_ROWS_FOR_VECTOR_INDEX:
             await search.prepare()
 
     async def forget(self, tenant: str, collection: str, model: str) -> None:
@@ -87,44 +86,47 @@ class Indexes:
             self._prepared_until.pop(Name(tenant, collection, model), None)
             await search.discard()
             return
-        copy = self._copies.pop(Name(tenant, collection, model), None) or self._new_copy(
+        replica = self._replicas.pop(Name(tenant, collection, model), None) or self._new_replica(
             Name(tenant, collection, model)
         )
-        await copy.forget()
+        await replica.forget()
 
     async def close(self) -> None:
         """Wait for running writes."""
-        await self._errands.close()
+        await self._tasks.close()
 
     def _prepare_soon(self, search: VectorSearch, name: Name, snapshot: IndexSnapshot) -> None:
         """Have the database build a vector index for a large collection."""
         now = time.monotonic()
-        if snapshot.size > _INDEXED_BEYOND and now >= self._prepared_until.get(name, 0.0):
-            self._prepared_until[name] = now + _REST_SECONDS
-            self._errands.run("vector index", self._prepare(search, name))
+        if snapshot.size > _MIN_ROWS_FOR_VECTOR_INDEX and now >= self._prepared_until.get(name, 0.0):
+            self._prepared_until[name] = now + _RETRY_SECONDS
+            self._tasks.run("vector index", self._prepare(search, name))
 
     async def _prepare(self, search: VectorSearch, name: Name) -> None:
         if await search.prepare():
-            self._prepared_until[name] = time.monotonic() + _LOOKED_FOR_EVERY_SECONDS
+            self._prepared_until[name] = time.monotonic() + _CHECK_SECONDS
 
-    def _copy(self, name: Name) -> CollectionReplica:
-        copy = self._copies.get(name)
-        if copy is None:
-            copy = self._copies[name] = self._new_copy(name)
-        self._copies.move_to_end(name)
-        return copy
+    def _replica(self, name: Name) -> CollectionReplica:
+        replica = self._replicas.get(name)
+        if replica is None:
+            replica = self._replicas[name] = self._new_replica(name)
+        self._replicas.move_to_end(name)
+        return replica
 
-    def _new_copy(self, name: Name) -> CollectionReplica:
-        return CollectionReplica(self._database, name, self._folder_of(name), self._errands, self._alarm)
+    def _new_replica(self, name: Name) -> CollectionReplica:
+        return CollectionReplica(self._database, name, self._folder_of(name), self._tasks, self._alarm)
 
     def _folder_of(self, name: Name) -> SegmentStore | None:
         if self._folder is None:
             return None
         return SegmentStore(self._folder.joinpath(*(folder_name(part or "") for part in name)))
 
-    def _let_go(self) -> None:
-        while len(self._copies) > 1 and sum(copy.weight for copy in self._copies.values()) > _MOST_BYTES_IN_MEMORY:
-            self._copies.popitem(last=False)
+    def _evict(self) -> None:
+        while (
+            len(self._replicas) > 1
+            and sum(replica.weight for replica in self._replicas.values()) > _MAX_BYTES_IN_MEMORY
+        ):
+            self._replicas.popitem(last=False)
 
 
 class DamageAlarm:

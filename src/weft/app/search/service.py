@@ -9,13 +9,13 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from weft.capabilities.search.session_indexing.lag import is_awaited
+from weft.capabilities.search.session_indexing.cursor import is_pending_for
 from weft.jobs.runner import attempt
 from weft.kernel.thread_pools import SEARCH_THREADS
 from weft.search_index.paths import remove_unknown
 from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import SYSTEM, Scope
-from weft.storage.sql.session_index import first_pending
+from weft.storage.sql.session_index import first_pending_events
 from weft.storage.sql.tenants import tenant_names
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # Every search checks at most this many unindexed events for its caller.
 _MAX_PENDING = 1_000
 # Fewer change records are not worth a transaction.
-_MIN_DELETED = 1_000
+_MIN_PRUNED = 1_000
 _REPORT_INTERVAL = timedelta(minutes=1)
 # Imported by the first search, because it is slow to import.
 _RANKING = "weft.capabilities.search.ranking"
@@ -56,8 +56,8 @@ class SearchIndexes:
         self._metrics = metrics
         self._indexes: Indexes | None = None
 
-    async def open(self, tenant: str, wish: CollectionQuery, audiences: Audiences, model: str) -> View:
-        return await (await self._loaded()).open(tenant, wish, audiences, model)
+    async def open(self, tenant: str, query: CollectionQuery, audiences: Audiences, model: str) -> View:
+        return await (await self._loaded()).open(tenant, query, audiences, model)
 
     async def prepare(self, tenant: str, collections: Iterable[str], model: str) -> None:
         """Build the replicas of collections for a model."""
@@ -77,24 +77,24 @@ class SearchIndexes:
         collections = {tenant: await self._database.read(Scope(tenant), _collections) for tenant in tenants}
         await asyncio.to_thread(remove_unknown, self._folder, {tenant: set(collections[tenant]) for tenant in tenants})
         for tenant, states in collections.items():
-            await self._forget_changes(Scope(tenant), states)
+            await self._prune_changes(Scope(tenant), states)
             await self._database.tidy_vectors(tenant)
 
     async def close(self) -> None:
         if self._indexes is not None:
             await self._indexes.close()
 
-    async def _forget_changes(self, scope: Scope, collections: Mapping[str, CollectionState]) -> None:
+    async def _prune_changes(self, scope: Scope, collections: Mapping[str, CollectionState]) -> None:
         for collection, state in collections.items():
-            has_more = state.forgettable >= _MIN_DELETED
+            has_more = state.prunable >= _MIN_PRUNED
             while has_more:
-                has_more = await self._database.write(scope, partial(_forget_some, collection))
+                has_more = await self._database.write(scope, partial(_prune_batch, collection))
 
     async def _loaded(self) -> Indexes:
         if self._indexes is None:
-            made = await SEARCH_THREADS.run(self._made)
+            indexes = await SEARCH_THREADS.run(self._made)
             # A concurrent search may have loaded it first.
-            self._indexes = self._indexes or made
+            self._indexes = self._indexes or indexes
         return self._indexes
 
     def _made(self) -> Indexes:
@@ -108,8 +108,8 @@ async def _collections(transaction: Transaction) -> dict[str, CollectionState]:
     return {collection: await store.state(collection) for collection in await store.names()}
 
 
-async def _forget_some(collection: str, transaction: Transaction) -> bool:
-    return await SqlCollectionStore(transaction).forget_changes(collection)
+async def _prune_batch(collection: str, transaction: Transaction) -> bool:
+    return await SqlCollectionStore(transaction).prune_changes(collection)
 
 
 class IndexLag:
@@ -118,10 +118,10 @@ class IndexLag:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
 
-    async def events(self, actor: Actor, part: RequestedScope) -> int:
-        pending = await first_pending(self._transaction, _MAX_PENDING)
+    async def events(self, actor: Actor, filters: RequestedScope) -> int:
+        pending = await first_pending_events(self._transaction, _MAX_PENDING)
         # Older events are not counted: the number would reveal the activity of others.
-        return sum(is_awaited(recorded, actor, part) for recorded in pending)
+        return sum(is_pending_for(event, actor, filters) for event in pending)
 
 
 class LowRelevanceReporter:
@@ -134,7 +134,7 @@ class LowRelevanceReporter:
         # Time of the last report by agent, oldest first.
         self._reported: dict[tuple[str, str], datetime] = {}
 
-    async def tell(self, actor: Actor, event: NewEvent) -> None:
+    async def report(self, actor: Actor, event: NewEvent) -> None:
         self._metrics.count_low_relevance()
         if self._is_due((actor.tenant, actor.principal_id)):
             await attempt("low relevance", self._stores.write(actor, partial(_publish, event)))
@@ -149,12 +149,12 @@ class LowRelevanceReporter:
         return True
 
 
-async def _publish(event: NewEvent, library: SearchStores) -> None:
-    await library.outbox.publish(event)
+async def _publish(event: NewEvent, stores: SearchStores) -> None:
+    await stores.outbox.publish(event)
 
 
-async def rank(question: Query, views: Sequence[View], embed: Embed) -> Ranking:
+async def rank(query: Query, views: Sequence[View], embed: Embed) -> Ranking:
     """Rank the passages visible to the caller."""
     ranking: Any = sys.modules.get(_RANKING) or await SEARCH_THREADS.run(import_module, _RANKING)
-    ranked: Ranking = await ranking.rank(question, views, embed)
+    ranked: Ranking = await ranking.rank(query, views, embed)
     return ranked

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
-from weft.capabilities.indexing.chunking.chunker import cut
+from weft.capabilities.indexing.chunking.chunker import split_into_chunks
 from weft.capabilities.indexing.collections.model import NewChunk, digest_of, embedded_text
 from weft.capabilities.knowledge.document_content import compressed_text, storable_text
 from weft.kernel.tokens import approximate_tokens
@@ -15,7 +15,7 @@ from weft.kernel.tokens import approximate_tokens
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from weft.capabilities.indexing.chunking.model import Reading, TextSpan
+    from weft.capabilities.indexing.chunking.model import DocumentText, TextSpan
     from weft.capabilities.knowledge.model import Document, Domain
 
     Terms = Callable[[str, str], str]
@@ -40,10 +40,10 @@ class ChunkLayout(NamedTuple):
     size: int
 
 
-def plan_chunks(document: Document, domain: Domain, reading: Reading, content: bytes) -> ChunkLayout:
+def plan_chunks(document: Document, domain: Domain, reading: DocumentText, content: bytes) -> ChunkLayout:
     """Compute the chunks of a document. Run it in a thread: the text may be megabytes."""
     text = storable_text(reading.text)
-    pieces = cut(structs.replace(reading, text=text), domain.chunking, approximate_tokens)
+    pieces = split_into_chunks(structs.replace(reading, text=text), domain.chunking, approximate_tokens)
     title = document.title or storable_text(" ".join(reading.title.split()))[:_MAX_TITLE]
     kept, size = compressed_text(text, content), len(text.encode())
     return ChunkLayout(text, title, reading.media_type, pieces, _fingerprint(text, pieces), kept, size)

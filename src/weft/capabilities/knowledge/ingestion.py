@@ -16,7 +16,7 @@ from msgspec import structs
 from weft.capabilities.indexing.collections.model import NewChunk, domain_collection
 from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.indexing.embeddings.model import Embeddings
-from weft.capabilities.indexing.embeddings.model_selection import known_models_to_fill, suffices
+from weft.capabilities.indexing.embeddings.model_selection import has_required_models, known_models_to_fill
 from weft.capabilities.indexing.embeddings.store import TenantModelStore
 from weft.capabilities.indexing.model_migration.migration import models_in_use
 from weft.capabilities.knowledge.document_chunks import ChunkLayout
@@ -123,7 +123,7 @@ class IngestTransaction(msgspec.Struct, frozen=True):
             return "lost"
         if batch.span.start == 0 and growth > 0:
             await self._check_quota(growth)
-        if not suffices(batch.vectors, await models_in_use(self.models, self.embeddings.models(), self.now)):
+        if not has_required_models(batch.vectors, await models_in_use(self.models, self.embeddings.models(), self.now)):
             return "other_models"
         if document.chunks_done > batch.span.start:
             await self._delete_unfinished(document)

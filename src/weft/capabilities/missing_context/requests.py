@@ -13,7 +13,7 @@ from weft.capabilities.board.board_writer import WriteOptions
 from weft.capabilities.board.model import StoreFull, ValueTooLarge
 from weft.capabilities.history.model import MAIN
 from weft.capabilities.messages.search.searcher import MessageQuery, Searcher
-from weft.capabilities.messages.search.selection_records import Choice, item_of, record_choice
+from weft.capabilities.messages.search.selection_records import MessageSelection, item_of, record_message_selection
 from weft.capabilities.messages.transcript import MessageDraft
 from weft.capabilities.missing_context.answers import (
     TASK_MESSAGE_TYPE,
@@ -132,7 +132,7 @@ async def request_missing(
     which searches again.
     """
     _check(request)
-    found: Choice | None = None
+    found: MessageSelection | None = None
     if request.form == "retrieval":
         # A search opens its own transactions and would hold the write lock for too long.
         gap = await transactions.read(actor, lambda gaps: gaps.find(request.missing_id, request.session_id))
@@ -140,7 +140,7 @@ async def request_missing(
     return await transactions.write(actor, lambda gaps: _ask(request, gaps, found))
 
 
-async def _ask(request: RequestMissing, gaps: Gaps, found: Choice | None) -> MissingRequested:
+async def _ask(request: RequestMissing, gaps: Gaps, found: MessageSelection | None) -> MissingRequested:
     gap = await gaps.lock_open(request.missing_id, request.session_id)
     notes, pending = gap.notes, _new_request(request, gap, gaps)
     before = await _find_same(pending, gap, gaps)
@@ -176,7 +176,7 @@ def _identity(request: GapRequest) -> tuple[str | None, ...]:
     return request.form, request.requested_from, request.tool, request.detail
 
 
-async def _carry_out(request: GapRequest, gap: Gap, gaps: Gaps, found: Choice | None) -> GapRequest:
+async def _carry_out(request: GapRequest, gap: Gap, gaps: Gaps, found: MessageSelection | None) -> GapRequest:
     """Carry out a request; return it with the key, message or selection it created."""
     match request.form:
         case "user_question":
@@ -232,7 +232,7 @@ def _task(gap: MissingContext, request: GapRequest) -> MessageDraft:
     )
 
 
-async def _record_selection(request: GapRequest, gap: Gap, gaps: Gaps, found: Choice | None) -> GapRequest:
+async def _record_selection(request: GapRequest, gap: Gap, gaps: Gaps, found: MessageSelection | None) -> GapRequest:
     assert found is not None  # noqa: S101 - the search ran before this transaction
     selection = await record_search(found, gap, session_of(gap), gaps.recorder, restricted_readers(gap))
     return structs.replace(request, selection_id=selection.selection_id)
@@ -276,7 +276,7 @@ def _response(request: GapRequest, gap: MissingContext) -> MissingRequested:
     )
 
 
-async def search_answers(gap: Gap, session_id: str, actor: Actor, searcher: Searcher) -> Choice:
+async def search_answers(gap: Gap, session_id: str, actor: Actor, searcher: Searcher) -> MessageSelection:
     """Search the session's messages for the question of a gap."""
     query = gap.record.question[:_MAX_QUERY_CHARACTERS]
     # Only public messages: the results are visible to everyone who can see the gap.
@@ -285,11 +285,11 @@ async def search_answers(gap: Gap, session_id: str, actor: Actor, searcher: Sear
 
 
 async def record_search(
-    choice: Choice, gap: Gap, session: Session, recorder: Recorder, readable_by: tuple[str, ...] | None
+    choice: MessageSelection, gap: Gap, session: Session, recorder: Recorder, readable_by: tuple[str, ...] | None
 ) -> ContextSelection:
     """Record the search for a gap: selected and omitted messages."""
     missing_id = gap.record.missing_id
-    return await record_choice(
+    return await record_message_selection(
         choice,
         session,
         recorder,
@@ -300,7 +300,7 @@ async def record_search(
     )
 
 
-def merge_candidates(choice: Choice, gap: Gap, session_id: str) -> tuple[CandidateSource, ...]:
+def merge_candidates(choice: MessageSelection, gap: Gap, session_id: str) -> tuple[CandidateSource, ...]:
     """Return the candidate sources of a gap, with those that the search added."""
     known = {source.ref for source in gap.record.candidate_sources if source.ref}
     found = (
@@ -310,15 +310,15 @@ def merge_candidates(choice: Choice, gap: Gap, session_id: str) -> tuple[Candida
             uri=f"session://{session_id}#message-{result.message.id}",
             ref=item_of(result, session_id),
         )
-        for result in choice.taken
+        for result in choice.selected
     )
     return (*gap.record.candidate_sources, *(source for source in found if source.ref not in known))
 
 
-def _split_results(query: str, found: MessageSearchResult, gap: Gap) -> Choice:
+def _split_results(query: str, found: MessageSearchResult, gap: Gap) -> MessageSelection:
     # A message that asks the question is not an answer.
     questions = {request.message_id for request in gap.notes.requests}
     results = [result for result in found.results if result.message.id not in questions]
     taken = [result for result in results if result.score >= _MIN_CANDIDATE_SCORE][:_MAX_CANDIDATES]
     left = [result for result in results if result not in taken]
-    return Choice(query, found.searched, taken, left, _MIN_CANDIDATE_SCORE, _MAX_CANDIDATES)
+    return MessageSelection(query, found.searched, taken, left, _MIN_CANDIDATE_SCORE, _MAX_CANDIDATES)

@@ -21,7 +21,7 @@ from weft.capabilities.records.model import decode_item
 from weft.capabilities.records.record_ids import MessageItemId, RecordRef, VersionId, parse_item_id
 from weft.capabilities.records.recorder import RecordNotFound, no_record
 from weft.capabilities.records.store import RecordStore, Redaction
-from weft.capabilities.search.session_indexing.cursor import standing_of
+from weft.capabilities.search.session_indexing.cursor import indexed_version_of
 from weft.capabilities.sessions.model import SessionNotFound, lock_session
 from weft.kernel.clock import Clock, from_micros, to_micros
 from weft.kernel.errors import InvalidInput, PermissionDenied
@@ -150,10 +150,10 @@ class Redactions(msgspec.Struct, frozen=True):
 
     async def unindex(self, item_id: str) -> None:
         """Remove an item from the search index at once, so that no result depends on its content."""
-        location = standing_of(item_id)
+        location = indexed_version_of(item_id)
         if location is None:
             return
-        collection, place, item = location.subject.collection, location.subject.place, location.subject.item
+        collection, place, item = location.item.collection, location.item.place, location.item.item
         await self.collections.lock(collection)
         await self.collections.remove(
             collection, await self.collections.numbers_of(collection, place, item, location.version)

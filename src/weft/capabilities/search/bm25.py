@@ -30,57 +30,59 @@ class Lexicon:
     def __init__(self, views: Sequence[View], parts: Sequence[str]) -> None:
         self._views = views
         self._query_terms = [Counter(query_terms(part)) for part in parts]
-        known = sorted({term for asked in self._query_terms for term in asked})
-        self._held: list[dict[str, Postings]] = [{term: view.postings(term) for term in known} for view in views]
+        terms = sorted({term for counts_of_part in self._query_terms for term in counts_of_part})
+        self._postings: list[dict[str, Postings]] = [{term: view.postings(term) for term in terms} for view in views]
         size = sum(view.size for view in views)
         self.mean_length = sum(view.total_terms for view in views) / max(size, 1) or 1.0
-        self._idf = {term: self._idf_of(term, size) for term in known}
+        self._idf = {term: self._idf_of(term, size) for term in terms}
 
     def total_idf(self, part: int) -> float:
         """Return the sum of the IDFs of a query part's terms."""
-        return sum(often * self._idf[term] for term, often in self._query_terms[part].items())
+        return sum(frequency * self._idf[term] for term, frequency in self._query_terms[part].items())
 
     def weights(self, part: int) -> dict[str, float]:
         """Return the weight of each term of a query part, normalised so that a full match scores 1."""
         whole = self.total_idf(part) * (_K1 + 1)
-        return {term: often * self._idf[term] / whole for term, often in self._query_terms[part].items()}
+        return {term: frequency * self._idf[term] / whole for term, frequency in self._query_terms[part].items()}
 
     def strongest(self, view: int, weights: Weights, limit: int) -> tuple[Rows, Floats]:
         """Return the rows of a view with the highest BM25 scores, unordered, and their scores."""
-        told = [(*self._held[view][term].all(), weight) for term, weight in self._rarest_terms(view, weights)]
-        sums = np.zeros(1 + max((int(rows[-1]) for rows, *_ in told), default=0), np.float32)
-        for rows, counts, weight in told:
+        postings = [(*self._postings[view][term].all(), weight) for term, weight in self._rarest_terms(view, weights)]
+        sums = np.zeros(1 + max((int(rows[-1]) for rows, *_ in postings), default=0), np.float32)
+        for rows, counts, weight in postings:
             sums[rows] += weight * _saturated(counts, self._views[view].lengths(rows) / self.mean_length)
-        saying = np.flatnonzero(sums > 0)
-        best = _largest(saying, sums[saying], limit)
+        matching = np.flatnonzero(sums > 0)
+        best = _largest(matching, sums[matching], limit)
         return best, sums[best]
 
     def _rarest_terms(self, view: int, weights: Weights) -> list[tuple[str, float]]:
         """Return the indexed terms with their weights, rarest first, up to the maximum number of postings."""
-        sizes = {term: self._held[view][term].size for term in weights}
-        there = sorted((term for term in weights if sizes[term]), key=sizes.__getitem__)
-        many = np.cumsum([sizes[term] for term in there]) > _MAX_POSTINGS
-        kept = there[:1] + [term for term, too_many in zip(there[1:], many[1:], strict=True) if not too_many]
-        return [(term, weights[term]) for term in kept]
+        sizes = {term: self._postings[view][term].size for term in weights}
+        indexed = sorted((term for term in weights if sizes[term]), key=sizes.__getitem__)
+        over_limit = np.cumsum([sizes[term] for term in indexed]) > _MAX_POSTINGS
+        selected = indexed[:1] + [
+            term for term, too_many in zip(indexed[1:], over_limit[1:], strict=True) if not too_many
+        ]
+        return [(term, weights[term]) for term in selected]
 
     def counts(self, view: int, rows: Rows, terms: Sequence[str]) -> Floats:
         """Return the term frequencies of visible rows."""
         found = np.zeros((len(terms), len(rows)), np.float32)
         for place, term in enumerate(terms):
-            found[place] = self._held[view][term].counts(rows)
+            found[place] = self._postings[view][term].counts(rows)
         return found
 
     def _idf_of(self, term: str, size: int) -> float:
-        holding = sum(held[term].size for held in self._held)
-        return float(np.log1p((size - holding + 0.5) / (holding + 0.5)))
+        document_frequency = sum(of_view[term].size for of_view in self._postings)
+        return float(np.log1p((size - document_frequency + 0.5) / (document_frequency + 0.5)))
 
 
 def bm25_scores(weights: Weights, counts: Floats, relative_lengths: Floats) -> Floats:
     """Return BM25 scores from term frequencies and lengths relative to the mean."""
-    said = np.zeros(counts.shape[1:], np.float32)
-    for weight, often in zip(weights.values(), counts, strict=True):
-        said += weight * _saturated(often, relative_lengths)
-    return said
+    scores = np.zeros(counts.shape[1:], np.float32)
+    for weight, frequency in zip(weights.values(), counts, strict=True):
+        scores += weight * _saturated(frequency, relative_lengths)
+    return scores
 
 
 def _largest(rows: Rows, values: Floats, limit: int) -> Rows:

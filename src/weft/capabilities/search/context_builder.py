@@ -1,4 +1,4 @@
-"""Gathering context for a question: what was found, with what stands around it, woven into a text that fits."""
+"""Context builder: renders the results of a query with their surroundings within a token budget."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import structs
 
 from weft.capabilities.search.context_renderer import render_context
-from weft.capabilities.search.neighbours import strands_around
+from weft.capabilities.search.neighbours import with_surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,53 +17,53 @@ if TYPE_CHECKING:
     from weft.capabilities.search.retriever import RetrievalResult, Retriever, SearchHit, SearchRequest, SearchScope
     from weft.kernel.identity import Actor
 
-# A turn of a conversation is rarely shorter than this, so no more of them can be needed.
-_SHORTEST_PASSAGE = 20
-_FEWEST, _MOST = 5, 100
-# What stands further away has mostly turned to something else.
-_REACH = 2
-# So much of the text is at most for what is pinned: whatever was asked, it should be answered.
-_SHARE_OF_PINS = 1 / 3
-# What a token costs, as evidence: of what is equally relevant the shorter comes first, since more of it fits.
+# Minimum tokens of a typical message: bounds the number of results that can be used.
+_MIN_PASSAGE_TOKENS = 20
+_MIN_RESULTS, _MAX_RESULTS = 5, 100
+# Neighbours further away are mostly about something else.
+_SURROUNDING_PLACES = 2
+# Maximum share of the text for pinned items: the query must be answered as well.
+_PINNED_SHARE = 1 / 3
+# Score per token: of equally relevant passages the shorter comes first, because more of them fit.
 TOKEN_PRICE = 0.001
 
 
 class BuiltContext(NamedTuple):
-    """A text, and what it was made of: ``scores`` are those of what was found, by chunk_id."""
+    """A rendered text with the search it comes from. ``scores`` are those of the results, by chunk_id."""
 
-    woven: RenderedContext
+    rendered: RenderedContext
     scores: dict[str, float]
-    outlook: SearchScope
+    scope: SearchScope
     found: RetrievalResult | None
 
 
 async def build_context(
-    retriever: Retriever, actor: Actor, asked: SearchRequest, most_tokens: int, count: Count
+    retriever: Retriever, actor: Actor, request: SearchRequest, max_tokens: int, count: Count
 ) -> BuiltContext:
-    """Return the best passages for a question with their surroundings, in at most so many tokens."""
-    enough = min(_MOST, max(_FEWEST, most_tokens // _SHORTEST_PASSAGE))
-    wider = structs.replace(asked.question, top_k=enough)
-    found = await retriever.find(actor, asked._replace(question=wider))
-    room = int(most_tokens * _SHARE_OF_PINS)
-    pins, others = in_order(found.hits, found.ranking.min_score, room, count)
+    """Return the best passages for a query with their surroundings, within a token budget."""
+    top_k = min(_MAX_RESULTS, max(_MIN_RESULTS, max_tokens // _MIN_PASSAGE_TOKENS))
+    query = structs.replace(request.query, top_k=top_k)
+    found = await retriever.find(actor, request._replace(query=query))
+    room = int(max_tokens * _PINNED_SHARE)
+    pins, others = split_pins(found.hits, found.ranking.min_score, room, count)
     passages = [hit.passage for hit in (*pins, *others)]
-    around = partial(strands_around, passages, _REACH, alone=len(pins))
-    strands = await retriever.libraries.read(actor, around)
+    read = partial(with_surroundings, passages, _SURROUNDING_PLACES, alone=len(pins))
+    refs = await retriever.stores.read(actor, read)
     scores = {hit.passage.chunk_id: hit.ranked.score for hit in found.hits}
-    woven = render_context(strands, most_tokens, count)
+    woven = render_context(refs, max_tokens, count)
     complete = woven.complete and len(passages) == len(found.hits)
-    return BuiltContext(woven._replace(complete=complete), scores, found.outlook, found)
+    return BuiltContext(woven._replace(complete=complete), scores, found.scope, found)
 
 
-def in_order(
+def split_pins(
     hits: Sequence[SearchHit], min_score: float, room: int, count: Count
 ) -> tuple[list[SearchHit], list[SearchHit]]:
-    """Return what is pinned, as far as there is room for it, and what else goes into the text, the best first.
+    """Return the pinned hits that fit into ``room`` tokens, and the other hits, best first.
 
-    What is pinned and has no room must be as relevant as anything else.
+    Pinned hits that do not fit must be as relevant as the others.
     """
     pins, others = [], []
-    for hit in sorted(hits, key=_price):
+    for hit in sorted(hits, key=_sort_key):
         pinned = hit.ranked.signals.get("pinned", False)
         tokens = count(hit.passage.text) if pinned else 0
         if pinned and tokens <= room:
@@ -74,6 +74,6 @@ def in_order(
     return pins, others
 
 
-def _price(hit: SearchHit) -> float:
-    """Sort by evidence beside what it costs, the best first."""
+def _sort_key(hit: SearchHit) -> float:
+    """Sort key: score minus the token price, best first."""
     return TOKEN_PRICE * hit.passage.chunk.tokens - hit.ranked.evidence

@@ -1,4 +1,4 @@
-"""Weaving passages into one text to read: each with what stands around it, in order, and never longer than allowed."""
+"""Renders passages with their surroundings as one text within a token budget."""
 
 from __future__ import annotations
 
@@ -17,12 +17,10 @@ if TYPE_CHECKING:
     Count = Callable[[str], int]
 
 _GAP = "\n\n"
-# Of what fits, so much is for what was found; what stands around it gets the rest, and what that leaves.
-_SHARE_OF_FOUND = 0.85
 
 
 class TextLine(NamedTuple):
-    """What passages are parts of that can be read one behind the other: a document, a transcript, a value."""
+    """A sequence that passages belong to: a document, a transcript or a value."""
 
     collection: str
     place: str
@@ -30,7 +28,7 @@ class TextLine(NamedTuple):
 
 
 class PassageRef(NamedTuple):
-    """A passage with its place in its line. ``distance`` is how far it is from what was found: 0 for that itself."""
+    """A passage with its position in its line. ``distance``: places to the nearest result, 0 for a result."""
 
     line: TextLine
     position: tuple[int, int]
@@ -40,7 +38,7 @@ class PassageRef(NamedTuple):
 
 
 class Section(NamedTuple):
-    """Passages that follow each other, and what they say together."""
+    """Consecutive passages with their joined text."""
 
     passages: list[ChunkPassage]
     text: str
@@ -48,15 +46,15 @@ class Section(NamedTuple):
 
 
 class RenderedContext(NamedTuple):
-    """One text, and the stretches it is made of, as they are numbered. ``complete`` if nothing was left out."""
+    """The rendered text and its numbered sections. ``complete``: nothing was left out."""
 
     text: str
     tokens: int
-    stretches: list[Section]
+    sections: list[Section]
     complete: bool
 
 
-def strand_of(passage: ChunkPassage, rank: int, distance: int = 0) -> PassageRef:
+def passage_ref(passage: ChunkPassage, rank: int, distance: int = 0) -> PassageRef:
     chunk = passage.chunk
     if chunk.source == "message":
         return PassageRef(
@@ -65,129 +63,133 @@ def strand_of(passage: ChunkPassage, rank: int, distance: int = 0) -> PassageRef
     return PassageRef(TextLine(chunk.collection, chunk.place, chunk.item), (chunk.ordinal, 0), passage, rank, distance)
 
 
-def render_context(strands: Sequence[PassageRef], most_tokens: int, count: Count) -> RenderedContext:
-    """Return as much of the strands as fits, the best of what was found first, then what is nearest to it."""
-    ordered = _in_order_of_need(_each_once(strands))
-    taken = _as_many_as_fit(ordered, most_tokens, count)
+def render_context(refs: Sequence[PassageRef], max_tokens: int, count: Count) -> RenderedContext:
+    """Return as many passages as fit: results first, best first, then their surroundings, nearest first."""
+    ordered = _by_priority(_deduplicated(refs))
+    taken = _fitting(ordered, max_tokens, count)
     if not taken and ordered:
-        return _cut_to_fit(ordered[0], most_tokens, count)
-    stretches = _stretches(taken)
-    text = _text_of(stretches)
-    return RenderedContext(text, count(text), stretches, complete=len(taken) == len(ordered))
+        return _truncated(ordered[0], max_tokens, count)
+    sections = _sections(taken)
+    text = _text_of(sections)
+    return RenderedContext(text, count(text), sections, complete=len(taken) == len(ordered))
 
 
-def _each_once(strands: Sequence[PassageRef]) -> list[PassageRef]:
-    """Return each passage once: as what was found itself, if it was, or else as near to the best of it as it stands."""
+def _deduplicated(refs: Sequence[PassageRef]) -> list[PassageRef]:
+    """Deduplicate passages: prefer the one with the smallest distance, then rank."""
     best: dict[tuple[TextLine, tuple[int, int]], PassageRef] = {}
-    for strand in sorted(strands, key=lambda each: (each.distance, each.rank)):
-        best.setdefault((strand.line, strand.position), strand)
+    for ref in sorted(refs, key=lambda each: (each.distance, each.rank)):
+        best.setdefault((ref.line, ref.position), ref)
     return list(best.values())
 
 
-def _in_order_of_need(strands: Sequence[PassageRef]) -> list[PassageRef]:
-    """Return what was found, the best first, then what is nearest to it.
+def _by_priority(refs: Sequence[PassageRef]) -> list[PassageRef]:
+    """Return results, best first, then surroundings, nearest first.
 
-    One more passage that was found is worth more than what stands around the others: measured on conversations.
+    Measured on conversations: one more result is worth more than the surroundings of the others.
     """
-    found = sorted((each for each in strands if not each.distance), key=lambda each: each.rank)
-    around = sorted((each for each in strands if each.distance), key=lambda each: (each.distance, each.rank))
-    return [*found, *around]
+    results = sorted((each for each in refs if not each.distance), key=lambda each: each.rank)
+    surroundings = sorted((each for each in refs if each.distance), key=lambda each: (each.distance, each.rank))
+    return [*results, *surroundings]
 
 
-def _as_many_as_fit(ordered: Sequence[PassageRef], most_tokens: int, count: Count) -> list[PassageRef]:
-    """Return the strands that fit together; one that is too long does not keep shorter ones out."""
+def _fitting(ordered: Sequence[PassageRef], max_tokens: int, count: Count) -> list[PassageRef]:
+    """Return the passages that fit; one that is too long does not exclude shorter ones."""
     taken: list[PassageRef] = []
     used = 0
-    for strand in ordered:
-        alone = count(strand.passage.text)
-        if used + alone <= most_tokens:
-            taken.append(strand)
-            used += alone
-    # What they are headed by counts as well, and a tokenizer may see more in a text than in its parts.
-    while taken and count(_text_of(_stretches(taken))) > most_tokens:
+    for ref in ordered:
+        tokens = count(ref.passage.text)
+        if used + tokens <= max_tokens:
+            taken.append(ref)
+            used += tokens
+    # Headings count as well, and the tokens of a text may be more than the sum of its parts'.
+    while taken and count(_text_of(_sections(taken))) > max_tokens:
         taken.pop()
     return taken
 
 
-def _cut_to_fit(strand: PassageRef, most_tokens: int, count: Count) -> RenderedContext:
-    """Return the beginning of one passage that is too long as a whole; nothing if not even that fits."""
-    passage = strand.passage
+def _truncated(ref: PassageRef, max_tokens: int, count: Count) -> RenderedContext:
+    """Return the beginning of a passage that does not fit; empty if not even that fits."""
+    passage = ref.passage
 
-    def cut(characters: int) -> PassageRef:
+    def truncate(characters: int) -> PassageRef:
         chunk = structs.replace(passage.chunk, end=passage.chunk.start + characters)
-        return strand._replace(passage=structs.replace(passage, chunk=chunk, text=passage.text[:characters]))
+        return ref._replace(passage=structs.replace(passage, chunk=chunk, text=passage.text[:characters]))
 
     def is_too_long(characters: int) -> bool:
-        return count(_text_of(_stretches([cut(characters)]))) > most_tokens
+        return count(_text_of(_sections([truncate(characters)]))) > max_tokens
 
-    fitting = bisect_left(range(1, len(passage.text) + 1), True, key=is_too_long)  # noqa: FBT003 - what is looked for
+    fitting = bisect_left(range(1, len(passage.text) + 1), True, key=is_too_long)  # noqa: FBT003 - the sought value
     if fitting == 0:
         return RenderedContext("", 0, [], complete=False)
-    stretches = _stretches([cut(fitting)])
-    text = _text_of(stretches)
-    return RenderedContext(text, count(text), stretches, complete=False)
+    sections = _sections([truncate(fitting)])
+    text = _text_of(sections)
+    return RenderedContext(text, count(text), sections, complete=False)
 
 
-def _stretches(strands: Sequence[PassageRef]) -> list[Section]:
-    """Join what follows each other: lines in the order of the best of each, and in a line everything as it stands."""
+def _sections(refs: Sequence[PassageRef]) -> list[Section]:
+    """Join consecutive passages: lines by their best rank, passages by their position."""
     lines: defaultdict[TextLine, list[PassageRef]] = defaultdict(list)
-    for strand in strands:
-        lines[strand.line].append(strand)
+    for ref in refs:
+        lines[ref.line].append(ref)
     ordered = sorted(lines.values(), key=lambda members: min(each.rank for each in members))
-    return [stretch for members in ordered for stretch in _of_line(sorted(members, key=lambda each: each.position))]
-
-
-def _of_line(strands: Sequence[PassageRef]) -> list[Section]:
-    runs: list[list[PassageRef]] = []
-    for strand in strands:
-        if runs and _follows(runs[-1][-1], strand):
-            runs[-1].append(strand)
-        else:
-            runs.append([strand])
     return [
-        Section([each.passage for each in run], _joined([each.passage for each in run]), min(each.rank for each in run))
+        section for members in ordered for section in _line_sections(sorted(members, key=lambda each: each.position))
+    ]
+
+
+def _line_sections(refs: Sequence[PassageRef]) -> list[Section]:
+    runs: list[list[PassageRef]] = []
+    for ref in refs:
+        if runs and _follows(runs[-1][-1], ref):
+            runs[-1].append(ref)
+        else:
+            runs.append([ref])
+    return [
+        Section(
+            [each.passage for each in run], _joined_text([each.passage for each in run]), min(each.rank for each in run)
+        )
         for run in runs
     ]
 
 
 def _follows(one: PassageRef, other: PassageRef) -> bool:
     if one.passage.chunk.source == "message" and one.position[0] != other.position[0]:
-        # Numbers that are missing between two are of messages for others, or of what is not in here.
+        # Missing numbers belong to messages that the caller may not read, or that are not included.
         return other.position[0] == one.position[0] + 1
     return one.passage.chunk.end >= other.passage.chunk.start
 
 
-def _joined(passages: Sequence[ChunkPassage]) -> str:
-    """Return what passages say one behind the other, what they share only once."""
+def _joined_text(passages: Sequence[ChunkPassage]) -> str:
+    """Join passages, without repeating where they overlap."""
     parts: list[str] = []
     before: ChunkPassage | None = None
     for passage in passages:
         if before is None or before.chunk.item != passage.chunk.item:
-            parts.append(("\n" if parts else "") + _spoken(passage))
+            parts.append(("\n" if parts else "") + _with_speaker(passage))
         else:
             parts.append(passage.text[max(0, before.chunk.end - passage.chunk.start) :])
         before = passage
     return "".join(parts)
 
 
-def _spoken(passage: ChunkPassage) -> str:
+def _with_speaker(passage: ChunkPassage) -> str:
     if passage.chunk.source != "message":
         return passage.text
     return f"{passage.chunk.speaker}: {passage.text}"
 
 
-def _text_of(stretches: Sequence[Section]) -> str:
-    headings = ["", *map(heading_of, stretches)]
+def _text_of(sections: Sequence[Section]) -> str:
+    headings = ["", *map(heading_of, sections)]
     return _GAP.join(
-        # What stands under the same heading as the one before it need not repeat it: tokens are dear.
+        # A heading equal to the previous one is omitted, to save tokens.
         f"[{number}]{'' if heading == headings[number - 1] else f' {heading}'}\n{each.text}"
-        for number, (heading, each) in enumerate(zip(headings[1:], stretches, strict=True), start=1)
+        for number, (heading, each) in enumerate(zip(headings[1:], sections, strict=True), start=1)
     )
 
 
-def heading_of(stretch: Section) -> str:
-    """Return in a few words where a stretch is from."""
-    passage = stretch.passages[0]
+def heading_of(section: Section) -> str:
+    """Return a short label of a section's source."""
+    passage = section.passages[0]
     chunk = passage.chunk
     day = from_micros(chunk.timestamp).date().isoformat()
     match chunk.source:

@@ -1,7 +1,7 @@
 """Read view of a collection for one caller, at one snapshot: the input of ranking.
 
-Rows number the chunks of a replica; they mean nothing outside of the view. Whatever is counted is counted
-over the rows that are visible, so that no score tells anything of what is hidden.
+Rows number the chunks of a replica and mean nothing outside of the view. All statistics cover visible rows only, so
+that no score reveals hidden items.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class NearestRows(NamedTuple):
 class Columns(NamedTuple):
     """Columns of some rows, one array each.
 
-    ``line`` is the same number for rows that follow each other: the chunks of a document, the messages of a session;
-    ``position`` is their order in it. ``speaker`` is a number, see View.speakers. ``timestamp`` is in microseconds.
+    ``line`` is the same number for rows of one sequence, the chunks of a document or the messages of a session;
+    ``position`` is their order in it. ``speaker`` is a code, see View.speakers. ``timestamp`` is in microseconds.
     """
 
     number: NDArray[np.int64]
@@ -65,7 +65,7 @@ class View(Protocol):
 
     collection: str
     # Number of changes that the replica lacks: 0 unless a large one is being rebuilt.
-    behind: int
+    lag: int
 
     @property
     def size(self) -> int:
@@ -107,7 +107,7 @@ class View(Protocol):
         ...
 
     def pinned(self, limit: int) -> Rows:
-        """Return the rows of the latest timestamps that are pinned, newest first."""
+        """Return the pinned rows with the latest timestamps, newest first."""
         ...
 
     async def nearest(self, vector: Floats, limit: int) -> NearestRows: ...
@@ -132,9 +132,9 @@ class IncompleteItem(NamedTuple):
 class CollectionQuery(NamedTuple):
     """Filters on a collection; None and empty mean all.
 
-    ``places`` are those the caller may look into, ``items`` those that filters left; scopes are looked at as well.
-    Moments are in microseconds, ``until`` not in. ``without`` are chunks in the collection that turned out to be gone.
-    What is pinned counts as pinned only if ``pins``.
+    ``places`` are those the caller may read, ``items`` those that match its filters; ACLs are checked as well. Times
+    are in microseconds, ``until`` exclusive. ``without`` are chunks that were found to be deleted. Pins only count if
+    ``pins``.
     """
 
     collection: str
@@ -151,7 +151,7 @@ class CollectionQuery(NamedTuple):
 class Views(Protocol):
     """Opens views of collections."""
 
-    async def open(self, tenant: str, wish: CollectionQuery, audiences: Audiences, model: str) -> View:
+    async def open(self, tenant: str, query: CollectionQuery, audiences: Audiences, model: str) -> View:
         """Return a view that includes everything committed before this call."""
         ...
 

@@ -1,7 +1,7 @@
-"""What messages, values on boards and memories are called in a collection, and what they say as text.
+"""Ids, versions and texts of messages, board entries and memories in a collection.
 
-Offsets of their chunks count the characters of these texts. A version holds the life of a key as well, so that a key
-that was deleted and written again is not taken for what it was before.
+Chunk offsets count the characters of these texts. Versions include the incarnation, so that a key that was deleted and
+written again has a new version.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from weft.capabilities.messages.model import Message
     from weft.capabilities.records.record_ids import VersionId
 
-# What is said stays as it was said.
-VERSION_OF_MESSAGES = 1
-_BITS_OF_A_VERSION = 32
-# A key may be called 3, and so is a message of the same session.
-_KEY = "key/"
+# Messages are immutable.
+MESSAGE_VERSION = 1
+_VERSION_BITS = 32
+# Prevents a board key named 3 from having the id of message 3 of the same session.
+_KEY_PREFIX = "key/"
 
 
 class MemoryKey(NamedTuple):
-    """A key of an agent's memory: global, or that of a session. On the collection it is one text."""
+    """A key of an agent's memory, global or of a session, as an item id."""
 
     session_id: str | None
     key: str
@@ -39,17 +39,17 @@ class MemoryKey(NamedTuple):
 
 
 def item_of_key(key: str) -> str:
-    """Return what a key of a board is called in the collection, where messages go by their numbers."""
-    return f"{_KEY}{key}"
+    """Return the item id of a board key."""
+    return f"{_KEY_PREFIX}{key}"
 
 
 def key_of_item(item: str) -> str:
-    return item.removeprefix(_KEY)
+    return item.removeprefix(_KEY_PREFIX)
 
 
 def version_of(entry: Entry | MemoryEntry | VersionId) -> int:
-    """Return a number that grows with every write of a key, also across its lives."""
-    return entry.incarnation << _BITS_OF_A_VERSION | entry.version
+    """Return a number that grows with every write of a key, across incarnations."""
+    return entry.incarnation << _VERSION_BITS | entry.version
 
 
 def text_of_message(message: Message) -> str:
@@ -60,7 +60,7 @@ def text_of_entry(entry: EntryWithValue) -> str:
     return entry.value
 
 
-def text_of_memory(remembered: MemoryEntryWithValue) -> str:
-    """Return what is remembered: words as they are, anything else as JSON."""
-    value = msgspec.json.decode(remembered.text)
-    return value if isinstance(value, str) else remembered.text
+def text_of_memory(memory: MemoryEntryWithValue) -> str:
+    """Return a memory as text: strings as they are, other values as JSON."""
+    value = msgspec.json.decode(memory.text)
+    return value if isinstance(value, str) else memory.text

@@ -26,14 +26,14 @@ class RankingWeights(msgspec.Struct, frozen=True, kw_only=True):
 class Query(msgspec.Struct, frozen=True, kw_only=True):
     """A query, its time in microseconds, and the number of results.
 
-    There may be more than ``top_k``, in doubt or because they are pinned, but never more than ``most``.
+    There may be more than ``top_k`` at low confidence or because of pins, but never more than ``max_results``.
     """
 
     text: str
     asked_at: int
     top_k: int = DEFAULT_TOP_K
-    most: int | None = None
-    weighing: RankingWeights = RankingWeights()
+    max_results: int | None = None
+    weights: RankingWeights = RankingWeights()
 
 
 class Ranked(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,9 +49,8 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
 class Ranking(msgspec.Struct, frozen=True, kw_only=True):
     """Ranked chunks, best first, and the confidence in them.
 
-    ``widened`` tells that confidence was low, and that more was taken than was asked for, or less relevant;
-    ``fallback`` that nothing was relevant and the most recent came instead; ``by_meaning`` whether meaning counted, or
-    words alone.
+    ``widened``: confidence was low, so more results were returned, or with lower scores. ``fallback``: nothing was
+    relevant, so the most recent items were returned. ``by_meaning``: False if only keywords were matched.
     """
 
     ranked: list[Ranked]

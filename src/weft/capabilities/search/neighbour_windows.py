@@ -1,4 +1,4 @@
-"""What stands around a row: an answer seldom repeats its question, and a thought goes on in the next chunk."""
+"""Neighbour windows: rows around a candidate support it, as an answer seldom repeats the words of its question."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 
     from weft.capabilities.search.index_view import Floats, Rows, View
 
-# The further away something stands, the less it counts: it is gone at this distance.
-_REACH = 6
-_DISTANCES = range(1 - _REACH, _REACH)
-_COUNTING = 1 - np.abs(np.array(_DISTANCES, np.float32)) / _REACH
-# What stands this near to something that was found may be the answer itself.
-_NEAR = range(-2, 3)
+# A neighbour's weight decreases linearly with its distance, to 0 at this one.
+_RADIUS = 6
+_DISTANCES = range(1 - _RADIUS, _RADIUS)
+_WEIGHTS = 1 - np.abs(np.array(_DISTANCES, np.float32)) / _RADIUS
+# Rows this close to a match become candidates themselves.
+_CANDIDATE_OFFSETS = range(-2, 3)
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The surroundings of some rows, the centres: which rows stand where around each, and how much they count.
+    """Windows around centre rows, with weights.
 
-    ``rows`` are all that stand in any of the windows, in order; ``places`` says for each window where its rows are
-    among them, ``weights`` how much each of those counts (0 where there is none), ``centres`` where its centre is.
+    ``rows`` are all rows of all windows, in order. For each window, ``places`` are the positions of its rows in it,
+    ``weights`` their weights (0 for none) and ``centres`` the position of its centre.
     """
 
     rows: Rows
@@ -34,24 +34,24 @@ class Windows:
     centres: NDArray[np.intp]
 
     @property
-    def beside(self) -> NDArray[np.intp]:
-        """Return how many rows stand in each window."""
-        standing: NDArray[np.intp] = np.count_nonzero(self.weights, axis=1)
-        return standing
+    def sizes(self) -> NDArray[np.intp]:
+        """Return the number of rows in each window."""
+        sizes: NDArray[np.intp] = np.count_nonzero(self.weights, axis=1)
+        return sizes
 
     def only(self, chosen: NDArray[np.intp]) -> Windows:
-        """Return some of the windows."""
+        """Return a subset of the windows."""
         used, places = np.unique(self.places[chosen], return_inverse=True)
         centres = np.searchsorted(used, self.centres[chosen])
         return Windows(self.rows[used], places.reshape(-1, len(_DISTANCES)), self.weights[chosen], centres)
 
     def sums(self, values: Floats) -> Floats:
-        """Return for each window the sum of what its rows have, as much as each counts. The last axis is the rows'."""
+        """Return the weighted sum of a value per row for each window. The last axis is that of the rows."""
         summed: Floats = (values[..., self.places] * self.weights).sum(axis=-1)
         return summed
 
     def lengths(self, vectors: Floats) -> Floats:
-        """Return for each window how long the sum of its rows' vectors is, as much as each counts."""
+        """Return the length of each window's weighted sum of vectors."""
         summed = np.zeros((len(self.places), vectors.shape[1]), np.float32)
         for step in range(self.places.shape[1]):
             summed += self.weights[:, step, None] * vectors[self.places[:, step]]
@@ -61,13 +61,13 @@ class Windows:
 
 def windows_around(view: View, centres: Rows) -> Windows:
     around = view.neighbours(centres, _DISTANCES)
-    weights = np.where(around >= 0, _COUNTING, 0.0).astype(np.float32)
-    # What is not there counts nothing, so any row may stand for it.
+    weights = np.where(around >= 0, _WEIGHTS, 0.0).astype(np.float32)
+    # Missing rows have weight 0, so any row can fill their place.
     rows, places = np.unique(np.where(around >= 0, around, centres[:, None]), return_inverse=True)
     return Windows(rows, places.reshape(around.shape), weights, np.searchsorted(rows, centres))
 
 
 def with_neighbours(view: View, rows: Rows) -> Rows:
-    """Return rows together with those that stand next to them."""
-    everything = np.unique(view.neighbours(rows, _NEAR))
-    return everything[everything >= 0]
+    """Return rows together with their close neighbours."""
+    found = np.unique(view.neighbours(rows, _CANDIDATE_OFFSETS))
+    return found[found >= 0]

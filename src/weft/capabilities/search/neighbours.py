@@ -1,4 +1,4 @@
-"""What stands around a passage: the chunks before and behind it in its document, the messages before and after it."""
+"""Surroundings of a passage: neighbouring chunks of its document, or messages of its session."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.indexing.collections.model import SESSIONS, Chunk
 from weft.capabilities.records.record_ids import MessageItemId
-from weft.capabilities.search.context_renderer import strand_of
+from weft.capabilities.search.context_renderer import passage_ref
 from weft.capabilities.search.items import text_of_message
 from weft.capabilities.search.passages import ChunkPassage, not_redacted, read_chunks, visible_messages
 from weft.kernel.tokens import approximate_tokens
@@ -19,75 +19,77 @@ if TYPE_CHECKING:
     from weft.capabilities.search.context_renderer import PassageRef
     from weft.capabilities.search.stores import SearchStores
 
-# Stands for no chunk: what only stands around something was not looked for.
+# Number of passages that are not search results.
 _NO_NUMBER = 0
 
 
-class _Near(NamedTuple):
-    """How far something stands from the best of what was found that it stands near to."""
+class _Proximity(NamedTuple):
+    """Distance of a message to the best-ranked result near it."""
 
     distance: int
     rank: int
 
 
-async def strands_around(
-    found: Sequence[ChunkPassage], reach: int, library: SearchStores, *, alone: int = 0
+async def with_surroundings(
+    results: Sequence[ChunkPassage], reach: int, stores: SearchStores, *, alone: int = 0
 ) -> list[PassageRef]:
-    """Return what was found, best first, and what stands up to ``reach`` places before and behind each of it.
+    """Return results, best first, each with the passages up to ``reach`` places before and after it.
 
-    The first ``alone`` of it come without what stands around them.
+    The first ``alone`` results get no surroundings.
     """
-    strands = [strand_of(passage, rank) for rank, passage in enumerate(found)]
+    refs = [passage_ref(passage, rank) for rank, passage in enumerate(results)]
     if reach:
-        for rank, passage in enumerate(found):
+        for rank, passage in enumerate(results):
             if passage.chunk.source == "document" and rank >= alone:
-                strands += await _in_document(passage, rank, reach, library)
-        strands += await _in_transcripts(found, reach, alone, library)
-    return strands
+                refs += await _in_document(passage, rank, reach, stores)
+        refs += await _in_transcripts(results, reach, alone, stores)
+    return refs
 
 
-async def _in_document(passage: ChunkPassage, rank: int, reach: int, library: SearchStores) -> list[PassageRef]:
+async def _in_document(passage: ChunkPassage, rank: int, reach: int, stores: SearchStores) -> list[PassageRef]:
     chunk = passage.chunk
     first, last = max(0, chunk.ordinal - reach), chunk.ordinal + reach
-    chunks = await library.collections.stretch(chunk.collection, chunk.place, chunk.item, chunk.version, first, last)
-    others = await read_chunks([each for each in chunks if each.ordinal != chunk.ordinal], library)
-    return [strand_of(each, rank, abs(each.chunk.ordinal - chunk.ordinal)) for each in others.values()]
+    chunks = await stores.collections.chunk_range(chunk.collection, chunk.place, chunk.item, chunk.version, first, last)
+    others = await read_chunks([each for each in chunks if each.ordinal != chunk.ordinal], stores)
+    return [passage_ref(each, rank, abs(each.chunk.ordinal - chunk.ordinal)) for each in others.values()]
 
 
 async def _in_transcripts(
-    found: Sequence[ChunkPassage], reach: int, alone: int, library: SearchStores
+    results: Sequence[ChunkPassage], reach: int, alone: int, stores: SearchStores
 ) -> list[PassageRef]:
-    strands = []
-    for session_id, near in _wanted(found, reach, alone).items():
-        messages = await visible_messages(session_id, near, library)
-        passages = await not_redacted([_whole(session_id, message) for message in messages], library)
+    refs = []
+    for session_id, of_session in _nearby_messages(results, reach, alone).items():
+        messages = await visible_messages(session_id, of_session, stores)
+        passages = await not_redacted([_message_passage(session_id, message) for message in messages], stores)
         for passage in passages:
-            distance, rank = near[int(passage.chunk.item)]
-            strands.append(strand_of(passage, rank, distance))
-    return strands
+            distance, rank = of_session[int(passage.chunk.item)]
+            refs.append(passage_ref(passage, rank, distance))
+    return refs
 
 
-def _wanted(found: Iterable[ChunkPassage], reach: int, alone: int) -> dict[str, dict[int, _Near]]:
-    """Return for each session the numbers of messages that stand near what was found, and are not that themselves."""
-    wanted: defaultdict[str, dict[int, _Near]] = defaultdict(dict)
-    themselves: defaultdict[str, set[int]] = defaultdict(set)
-    for rank, passage in enumerate(found):
+def _nearby_messages(results: Iterable[ChunkPassage], reach: int, alone: int) -> dict[str, dict[int, _Proximity]]:
+    """Return, for each session, the messages near results that are not results themselves."""
+    nearby: defaultdict[str, dict[int, _Proximity]] = defaultdict(dict)
+    own: defaultdict[str, set[int]] = defaultdict(set)
+    for rank, passage in enumerate(results):
         number = passage.message_id
         if number is None:
             continue
-        themselves[passage.chunk.place].add(number)
+        own[passage.chunk.place].add(number)
         if rank < alone:
             continue
-        near = wanted[passage.chunk.place]
-        for other in range(max(1, number - reach), number + reach + 1):
-            near[other] = min(near.get(other, _Near(reach, rank)), _Near(abs(other - number), rank))
+        of_session = nearby[passage.chunk.place]
+        for neighbour in range(max(1, number - reach), number + reach + 1):
+            of_session[neighbour] = min(
+                of_session.get(neighbour, _Proximity(reach, rank)), _Proximity(abs(neighbour - number), rank)
+            )
     return {
-        session_id: {number: each for number, each in near.items() if number not in themselves[session_id]}
-        for session_id, near in wanted.items()
+        session_id: {number: each for number, each in of_session.items() if number not in own[session_id]}
+        for session_id, of_session in nearby.items()
     }
 
 
-def _whole(session_id: str, message: Message) -> ChunkPassage:
+def _message_passage(session_id: str, message: Message) -> ChunkPassage:
     """Return a whole message as a passage."""
     text = text_of_message(message)
     chunk = Chunk(

@@ -1,4 +1,4 @@
-"""Finding what matters: by words and by meaning, in everything the caller may see."""
+"""Search operations: search by keywords and meaning, context for prompts, similar passages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,14 @@ from weft.capabilities.search.model import (
     RankingWeights,
 )
 from weft.capabilities.search.passages import ref_to
-from weft.capabilities.search.results import PassageInfo, PassageSource, PendingItems, passage_shown, pending_in, where
+from weft.capabilities.search.results import (
+    PassageInfo,
+    PassageSource,
+    PendingItems,
+    passage_info,
+    pending_items,
+    source_fields,
+)
 from weft.capabilities.search.retriever import RetrievalResult, Retriever, SearchRequest
 from weft.capabilities.search.scope import RequestedScope
 from weft.capabilities.search.similar import ChunkNotFound, SimilarSearch
@@ -42,11 +49,11 @@ from weft.kernel.json_input import encode_json_field
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 from weft.kernel.tokens import TokenCounters
 
-_MOST_CHARACTERS = 2_000
+_MAX_CHARACTERS = 2_000
 _DEFAULT_TOKENS = 2_000
 QueryText = Annotated[
     str,
-    msgspec.Meta(min_length=1, max_length=_MOST_CHARACTERS, description="A question or keywords."),
+    msgspec.Meta(min_length=1, max_length=_MAX_CHARACTERS, description="A question or keywords."),
 ]
 ChunkId = Annotated[
     str,
@@ -238,17 +245,17 @@ async def search_query(request: SearchQuery, actor: Actor, retriever: Retriever)
     """
     started = timing.perf_counter()
     _check_record(request, actor)
-    found = await retriever.find(actor, _asked(request, actor, request.query, request.top_k, retriever))
+    found = await retriever.find(actor, _search_request(request, actor, request.query, request.top_k, retriever))
     return SearchResponse(
-        results=[passage_shown(hit, explain=request.explain) for hit in found.hits],
+        results=[passage_info(hit, explain=request.explain) for hit in found.hits],
         confidence=found.ranking.confidence,
         widened=found.ranking.widened,
         fallback=found.ranking.fallback,
         min_score=found.ranking.min_score,
         searched=found.ranking.searched,
-        pending=pending_in(found.outlook),
+        pending=pending_items(found.scope),
         model=found.model,
-        selection_id=await _recorded(request, actor, found, retriever),
+        selection_id=await _record(request, actor, found, retriever),
         took_ms=_milliseconds(started),
     )
 
@@ -274,12 +281,12 @@ async def get_context(
     if (request.query is None) == (request.chunk_id is None):
         raise InvalidInput("query: give either query or chunk_id", field="query")
     if request.query is not None:
-        asked = _asked(request, actor, request.query, DEFAULT_TOP_K, retriever)
-        gathered = await build_context(retriever, actor, asked, request.max_tokens, count)
+        search = _search_request(request, actor, request.query, DEFAULT_TOP_K, retriever)
+        built = await build_context(retriever, actor, search, request.max_tokens, count)
     else:
-        likeness = SimilarSearch(retriever, actor, _part(request))
-        gathered = await likeness.surroundings(request.chunk_id or "", request.max_tokens, count)
-    return _gathered(request, gathered, started)
+        similar_search = SimilarSearch(retriever, actor, _requested_scope(request))
+        built = await similar_search.surroundings(request.chunk_id or "", request.max_tokens, count)
+    return _context_response(request, built, started)
 
 
 @operation(
@@ -296,34 +303,40 @@ async def find_similar(request: FindSimilar, actor: Actor, retriever: Retriever)
     started = timing.perf_counter()
     if (request.text is None) == (request.chunk_id is None):
         raise InvalidInput("text: give either chunk_id or text", field="text")
-    likeness = SimilarSearch(retriever, actor, _part(request))
-    similar = await likeness.find(request.chunk_id, _said("text", request.text), request.top_k, request.min_score)
+    similar_search = SimilarSearch(retriever, actor, _requested_scope(request))
+    found = await similar_search.find(
+        request.chunk_id, _checked_text("text", request.text), request.top_k, request.min_score
+    )
     return SimilarResponse(
-        results=[passage_shown(hit, explain=False) for hit in similar.hits],
-        searched=similar.searched,
-        pending=pending_in(similar.outlook),
-        model=similar.outlook.model,
+        results=[passage_info(hit, explain=False) for hit in found.hits],
+        searched=found.searched,
+        pending=pending_items(found.scope),
+        model=found.scope.model,
         took_ms=_milliseconds(started),
     )
 
 
-def _asked(request: RankingOptions, actor: Actor, query: str, top_k: int, retriever: Retriever) -> SearchRequest:
-    weighing = RankingWeights(
-        min_score=_floor(request, actor),
+def _search_request(
+    request: RankingOptions, actor: Actor, query: str, top_k: int, retriever: Retriever
+) -> SearchRequest:
+    weights = RankingWeights(
+        min_score=_min_score(request, actor),
         recency_weight=request.recency_weight,
         importance_weight=request.importance_weight,
         half_life_days=request.half_life_days,
     )
-    text = _said("query", query) or ""
-    return SearchRequest(Query(text=text, asked_at=retriever.now(), top_k=top_k, weighing=weighing), _part(request))
+    text = _checked_text("query", query) or ""
+    return SearchRequest(
+        Query(text=text, asked_at=retriever.now(), top_k=top_k, weights=weights), _requested_scope(request)
+    )
 
 
-def _floor(request: RankingOptions, actor: Actor) -> float:
-    floors = (request.min_score, actor.min_score, DEFAULT_MIN_SCORE)
-    return next(min_score for min_score in floors if min_score is not None)
+def _min_score(request: RankingOptions, actor: Actor) -> float:
+    candidates = (request.min_score, actor.min_score, DEFAULT_MIN_SCORE)
+    return next(min_score for min_score in candidates if min_score is not None)
 
 
-def _said(name: str, text: str | None) -> str | None:
+def _checked_text(name: str, text: str | None) -> str | None:
     if text is None:
         return None
     encode_json_field(name, text)
@@ -332,10 +345,10 @@ def _said(name: str, text: str | None) -> str | None:
     return text
 
 
-def _part(request: ScopeFilters) -> RequestedScope:
+def _requested_scope(request: ScopeFilters) -> RequestedScope:
     if request.domain is not None and request.domains is not None:
         raise InvalidInput("domains: give either domain or domains", field="domains")
-    named = [request.domain] if request.domain is not None else request.domains or []
+    domains = [request.domain] if request.domain is not None else request.domains or []
     since = None if request.since is None else to_micros(parse_timestamp("since", request.since, of_day=time.min))
     # Inclusive.
     until = None if request.until is None else to_micros(parse_timestamp("until", request.until, of_day=time.max)) + 1
@@ -344,7 +357,7 @@ def _part(request: ScopeFilters) -> RequestedScope:
     if request.metadata:
         encode_json_field("metadata", request.metadata)
     return RequestedScope(
-        domains=tuple(named),
+        domains=tuple(domains),
         session_id=request.session_id,
         sources=None if request.sources is None else frozenset(request.sources),
         metadata=request.metadata or {},
@@ -359,7 +372,7 @@ def _check_record(request: SearchQuery, actor: Actor) -> None:
         raise PermissionDenied("Recording a search needs the permission 'write'.")
 
 
-async def _recorded(
+async def _record(
     request: SearchQuery, actor: Actor, found: RetrievalResult, retriever: Retriever
 ) -> str | msgspec.UnsetType:
     if not request.record:
@@ -387,39 +400,39 @@ async def _recorded(
         )
         return selection.selection_id
 
-    return await retriever.libraries.write(actor, record)
+    return await retriever.stores.write(actor, record)
 
 
-def _gathered(request: GetContext, gathered: BuiltContext, started: float) -> ContextResponse:
-    woven, found = gathered.woven, gathered.found
+def _context_response(request: GetContext, built: BuiltContext, started: float) -> ContextResponse:
+    rendered, found = built.rendered, built.found
     ranking = None if found is None else found.ranking
     return ContextResponse(
-        context=woven.text,
-        tokens=woven.tokens,
+        context=rendered.text,
+        tokens=rendered.tokens,
         max_tokens=request.max_tokens,
-        citations=[_citation(number, each, gathered) for number, each in enumerate(woven.stretches, start=1)],
-        complete=woven.complete,
+        citations=[_citation(number, each, built) for number, each in enumerate(rendered.sections, start=1)],
+        complete=rendered.complete,
         confidence=None if ranking is None else ranking.confidence,
         widened=ranking is not None and ranking.widened,
         fallback=None if ranking is None else ranking.fallback,
         searched=0 if ranking is None else ranking.searched,
-        pending=pending_in(gathered.outlook),
+        pending=pending_items(built.scope),
         model=None if found is None else found.model,
         took_ms=_milliseconds(started),
     )
 
 
-def _citation(number: int, stretch: Section, gathered: BuiltContext) -> Citation:
-    scores = [gathered.scores[each.chunk_id] for each in stretch.passages if each.chunk_id in gathered.scores]
-    said: dict[str, Any] = where(stretch.passages[0])
+def _citation(number: int, section: Section, built: BuiltContext) -> Citation:
+    scores = [built.scores[each.chunk_id] for each in section.passages if each.chunk_id in built.scores]
+    fields: dict[str, Any] = source_fields(section.passages[0])
     return Citation(
         number=number,
-        label=heading_of(stretch),
-        chunk_ids=[each.chunk_id for each in stretch.passages if each.chunk_id in gathered.scores],
-        message_ids=tuple(dict.fromkeys(each.message_id for each in stretch.passages if each.message_id is not None)),
+        label=heading_of(section),
+        chunk_ids=[each.chunk_id for each in section.passages if each.chunk_id in built.scores],
+        message_ids=tuple(dict.fromkeys(each.message_id for each in section.passages if each.message_id is not None)),
         score=max(scores, default=None),
-        refs=[ref_to(each) for each in stretch.passages],
-        **said,
+        refs=[ref_to(each) for each in section.passages],
+        **fields,
     )
 
 

@@ -1,7 +1,7 @@
-"""Reading what was found where it is kept, as the caller may read it now.
+"""Reads search results from their stores, as the caller may read them now.
 
-A copy that is searched may be behind, so nothing is shown because it was found: it must still be there, in this
-version, for this caller, and not be redacted.
+A replica may lag, so each result is checked again: it must still exist in this version, be readable by this caller and
+not be redacted.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from weft.capabilities.messages.model import Message
     from weft.capabilities.search.stores import SearchStores
 
-_DOCUMENT = re.compile(r"knowledge://([^/?#]+)/([^?#]+)(?:\?version=[0-9]+)?\Z")
-_KINDS = {
+_DOCUMENT_URI = re.compile(r"knowledge://([^/?#]+)/([^?#]+)(?:\?version=[0-9]+)?\Z")
+_SOURCE_KINDS = {
     "document": "weft_document",
     "message": "weft_transcript",
     "board": "weft_board",
@@ -49,7 +49,7 @@ _KINDS = {
 
 
 class ChunkPassage(msgspec.Struct, frozen=True, kw_only=True):
-    """A chunk as its caller may read it now. ``uri`` is where it is from, with the version that it is part of."""
+    """A chunk that the caller may read. ``uri`` names its source with the version."""
 
     chunk: Chunk
     text: str
@@ -65,130 +65,132 @@ class ChunkPassage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ref_to(passage: ChunkPassage) -> ContextSourceRef:
-    """Return a reference to a passage: by its place and its digest, which find it again without repeating it."""
+    """Return a reference that finds a passage again by its position and digest, without repeating its text."""
     chunk = passage.chunk
     return ContextSourceRef(
         schema_version=SCHEMA_VERSION,
         source_id=chunk.chunk_id,
         uri=passage.uri,
-        source_kind=_KINDS[chunk.source],
+        source_kind=_SOURCE_KINDS[chunk.source],
         selector=TextPosition(start=chunk.start, end=chunk.end),
         metadata={"weft": {"passage_digest": passage_digest(passage.text)}},
     )
 
 
-async def read_numbers(found: Iterable[tuple[str, int]], library: SearchStores) -> dict[str, ChunkPassage]:
-    """Return, by their ids, those of the chunks that there are for the caller: named by collection and number."""
-    numbers = _by_collection(found)
+async def read_numbers(passages: Iterable[tuple[str, int]], stores: SearchStores) -> dict[str, ChunkPassage]:
+    """Return the readable passages of chunks, given as (collection, number), by chunk id."""
+    numbers = _by_collection(passages)
     chunks = [
-        chunk for collection, some in numbers.items() for chunk in await library.collections.find(collection, some)
+        chunk for collection, batch in numbers.items() for chunk in await stores.collections.find(collection, batch)
     ]
-    return await read_chunks(chunks, library)
+    return await read_chunks(chunks, stores)
 
 
-async def read_siblings(found: Iterable[tuple[str, int]], library: SearchStores) -> set[tuple[str, int]]:
-    """Return all chunks of the versions that some are part of: whoever cannot read one can read none of them."""
-    numbers = _by_collection(found)
+async def read_siblings(passages: Iterable[tuple[str, int]], stores: SearchStores) -> set[tuple[str, int]]:
+    """Return all chunks of the same versions: if one of them is unreadable, so are the others."""
+    numbers = _by_collection(passages)
     versions = {
         (collection, chunk.place, chunk.item, chunk.version)
-        for collection, some in numbers.items()
-        for chunk in await library.collections.find(collection, some)
+        for collection, batch in numbers.items()
+        for chunk in await stores.collections.find(collection, batch)
     }
-    return {(each[0], number) for each in versions for number in await library.collections.numbers_of(*each)}
+    return {(each[0], number) for each in versions for number in await stores.collections.numbers_of(*each)}
 
 
-def _by_collection(found: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+def _by_collection(passages: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     numbers: defaultdict[str, list[int]] = defaultdict(list)
-    for collection, number in found:
+    for collection, number in passages:
         numbers[collection].append(number)
     return numbers
 
 
-async def read_chunks(chunks: Sequence[Chunk], library: SearchStores) -> dict[str, ChunkPassage]:
-    """Return, by their ids, what chunks say: those that the caller may read now."""
+async def read_chunks(chunks: Sequence[Chunk], stores: SearchStores) -> dict[str, ChunkPassage]:
+    """Return the readable passages of chunks, by chunk id."""
     by_place: defaultdict[tuple[str, str], list[Chunk]] = defaultdict(list)
     for chunk in chunks:
         by_place[chunk.source, chunk.place].append(chunk)
-    found = []
-    for (source, place), some in by_place.items():
-        found += await _READERS[source](place, some, library)
-    return {each.chunk_id: each for each in await not_redacted(found, library)}
+    passages = []
+    for (source, place), batch in by_place.items():
+        passages += await _READERS[source](place, batch, stores)
+    return {each.chunk_id: each for each in await not_redacted(passages, stores)}
 
 
-async def not_redacted(passages: Sequence[ChunkPassage], library: SearchStores) -> list[ChunkPassage]:
-    """Return the passages of which nothing was redacted: what must not be shown is not found by its words either."""
+async def not_redacted(passages: Sequence[ChunkPassage], stores: SearchStores) -> list[ChunkPassage]:
+    """Return the passages without redaction: redacted content must not be found by its words either."""
     items = {each.uri for each in passages if each.chunk.source != "document"}
-    redacted = await library.records.redactions(sorted(items))
+    redacted = await stores.records.redactions(sorted(items))
     return [each for each in passages if each.uri not in redacted]
 
 
-async def _documents(domain: str, chunks: Sequence[Chunk], library: SearchStores) -> list[ChunkPassage]:
-    if await visible_domain(domain, library) is None:
+async def _documents(domain: str, chunks: Sequence[Chunk], stores: SearchStores) -> list[ChunkPassage]:
+    if await visible_domain(domain, stores) is None:
         return []
-    found = []
-    documents = await library.documents.find_all(domain, (chunk.item for chunk in chunks))
+    passages = []
+    documents = await stores.documents.find_all(domain, (chunk.item for chunk in chunks))
     for chunk in chunks:
         document = documents.get(chunk.item)
         if document is None or chunk.version != document.indexed_version:
             continue
         uri = document_uri(domain, document.document_id, document.indexed_version)
         title = document.indexed_title or document.document_id
-        found.append(ChunkPassage(chunk=chunk, text=chunk.text, title=title, uri=uri))
-    return found
+        passages.append(ChunkPassage(chunk=chunk, text=chunk.text, title=title, uri=uri))
+    return passages
 
 
 def document_uri(domain: str, document_id: str, version: int) -> str:
-    """Return the address of a document, in the version that is found."""
+    """Return the URI of a document in its indexed version."""
     return f"knowledge://{domain}/{quote(document_id)}?version={version}"
 
 
-def is_address_of_document(uri: str) -> bool:
-    return _DOCUMENT.match(uri) is not None
+def is_document_uri(uri: str) -> bool:
+    return _DOCUMENT_URI.match(uri) is not None
 
 
-async def text_at(uri: str, library: SearchStores) -> str | None:
-    """Return what a document, or a key of the caller's memory, says now; None if it is not there for the caller."""
-    document = _DOCUMENT.match(uri)
+async def text_at(uri: str, stores: SearchStores) -> str | None:
+    """Return the current text of a document or of a key in the caller's memory; None if it is not readable."""
+    document = _DOCUMENT_URI.match(uri)
     if document is not None:
-        return await _text_of_document(document[1], unquote(document[2]), library)
+        return await _text_of_document(document[1], unquote(document[2]), stores)
     version = VersionId.parse(uri)
     scope = None if version is None else scope_of(version.line_id)
-    if version is None or scope is None or scope.owner != library.actor.principal_id:
+    if version is None or scope is None or scope.owner != stores.actor.principal_id:
         return None
-    if scope.session_id is not None and not await _admits(scope.session_id, library):
+    if scope.session_id is not None and not await _admits(scope.session_id, stores):
         return None
-    said = await library.memories.read(scope, version.key)
-    if said is None or not said.entry.is_live(library.now) or await library.records.redactions([uri]):
+    found = await stores.memories.read(scope, version.key)
+    if found is None or not found.entry.is_live(stores.now) or await stores.records.redactions([uri]):
         return None
-    return text_of_memory(said)
+    return text_of_memory(found)
 
 
-async def _text_of_document(domain: str, document_id: str, library: SearchStores) -> str | None:
-    if await visible_domain(domain, library) is None:
+async def _text_of_document(domain: str, document_id: str, stores: SearchStores) -> str | None:
+    if await visible_domain(domain, stores) is None:
         return None
-    document = await library.documents.find(domain, document_id)
-    kept = None if document is None else await library.documents.content(domain, document_id, document.indexed_content)
-    return None if kept is None else decode_text(*kept)
+    document = await stores.documents.find(domain, document_id)
+    content = (
+        None if document is None else await stores.documents.content(domain, document_id, document.indexed_content)
+    )
+    return None if content is None else decode_text(*content)
 
 
-async def _messages(session_id: str, chunks: Sequence[Chunk], library: SearchStores) -> list[ChunkPassage]:
+async def _messages(session_id: str, chunks: Sequence[Chunk], stores: SearchStores) -> list[ChunkPassage]:
     numbers = {int(chunk.item) for chunk in chunks}
-    messages = {str(each.message_id): each for each in await visible_messages(session_id, numbers, library)}
+    messages = {str(each.message_id): each for each in await visible_messages(session_id, numbers, stores)}
     return [_of_message(session_id, messages[chunk.item], chunk) for chunk in chunks if chunk.item in messages]
 
 
-async def visible_messages(session_id: str, numbers: Iterable[int], library: SearchStores) -> list[Message]:
-    """Return those of a session's messages that there are for the caller."""
-    if not await _admits(session_id, library):
+async def visible_messages(session_id: str, numbers: Iterable[int], stores: SearchStores) -> list[Message]:
+    """Return the messages with these ids that the caller may read."""
+    if not await _admits(session_id, stores):
         return []
-    audiences = audiences_of(library.actor)
-    found = await library.messages.find_several(session_id, sorted(numbers))
-    return [message for message in found if message.audience in audiences]
+    audiences = audiences_of(stores.actor)
+    passages = await stores.messages.find_several(session_id, sorted(numbers))
+    return [message for message in passages if message.audience in audiences]
 
 
-async def _admits(session_id: str, library: SearchStores) -> bool:
-    session = await library.sessions.find(session_id)
-    return session is not None and session.admits(library.actor)
+async def _admits(session_id: str, stores: SearchStores) -> bool:
+    session = await stores.sessions.find(session_id)
+    return session is not None and session.admits(stores.actor)
 
 
 def _of_message(session_id: str, message: Message, chunk: Chunk) -> ChunkPassage:
@@ -202,45 +204,45 @@ def _of_message(session_id: str, message: Message, chunk: Chunk) -> ChunkPassage
     )
 
 
-async def _entries(session_id: str, chunks: Sequence[Chunk], library: SearchStores) -> list[ChunkPassage]:
-    if not await _admits(session_id, library):
+async def _entries(session_id: str, chunks: Sequence[Chunk], stores: SearchStores) -> list[ChunkPassage]:
+    if not await _admits(session_id, stores):
         return []
     keys = sorted({key_of_item(chunk.item) for chunk in chunks})
-    entries = {each.entry.key: each for each in await library.entries.read(session_id, keys)}
-    found = []
+    entries = {each.entry.key: each for each in await stores.entries.read(session_id, keys)}
+    passages = []
     for chunk in chunks:
-        said = entries.get(key_of_item(chunk.item))
-        if said is None or version_of(said.entry) != chunk.version:
+        found = entries.get(key_of_item(chunk.item))
+        if found is None or version_of(found.entry) != chunk.version:
             continue
-        entry = said.entry
-        if entry.lives_at(library.now) and entry.readable(library.actor):
-            text = text_of_entry(said)[chunk.start : chunk.end]
+        entry = found.entry
+        if entry.lives_at(stores.now) and entry.readable(stores.actor):
+            text = text_of_entry(found)[chunk.start : chunk.end]
             uri = str(VersionId(line_of(session_id), entry.key, entry.incarnation, entry.version))
-            found.append(
+            passages.append(
                 ChunkPassage(chunk=chunk, text=text, title=entry.key, uri=uri, key=entry.key, session_id=session_id)
             )
-    return found
+    return passages
 
 
-async def _memories(owner: str, chunks: Sequence[Chunk], library: SearchStores) -> list[ChunkPassage]:
-    if owner != library.actor.principal_id:
+async def _memories(owner: str, chunks: Sequence[Chunk], stores: SearchStores) -> list[ChunkPassage]:
+    if owner != stores.actor.principal_id:
         return []
-    return [passage for chunk in chunks if (passage := await _memory(owner, chunk, library)) is not None]
+    return [passage for chunk in chunks if (passage := await _memory(owner, chunk, stores)) is not None]
 
 
-async def _memory(owner: str, chunk: Chunk, library: SearchStores) -> ChunkPassage | None:
+async def _memory(owner: str, chunk: Chunk, stores: SearchStores) -> ChunkPassage | None:
     name = MemoryKey.parse(chunk.item)
-    if name.session_id is not None and not await _admits(name.session_id, library):
+    if name.session_id is not None and not await _admits(name.session_id, stores):
         return None
     scope = MemoryScope(owner, name.session_id)
-    said = await library.memories.read(scope, name.key)
-    if said is None or not said.entry.is_live(library.now) or version_of(said.entry) != chunk.version:
+    found = await stores.memories.read(scope, name.key)
+    if found is None or not found.entry.is_live(stores.now) or version_of(found.entry) != chunk.version:
         return None
     return ChunkPassage(
         chunk=chunk,
-        text=text_of_memory(said)[chunk.start : chunk.end],
+        text=text_of_memory(found)[chunk.start : chunk.end],
         title=name.key,
-        uri=str(VersionId(scope.line_id, name.key, said.entry.incarnation, said.entry.version)),
+        uri=str(VersionId(scope.line_id, name.key, found.entry.incarnation, found.entry.version)),
         key=name.key,
         session_id=name.session_id,
     )

@@ -33,8 +33,8 @@ class ParsedQuery(NamedTuple):
 
 def parse_query(text: str, speakers: Collection[str]) -> ParsedQuery:
     """Parse a query against the speakers of a conversation."""
-    asked, named = _without_names(_shortened(text), {name.casefold() for name in speakers} - _ROLES)
-    return ParsedQuery(_parts(asked), named.pop() if len(named) == 1 else None)
+    rest, named = _without_names(_shortened(text), {name.casefold() for name in speakers} - _ROLES)
+    return ParsedQuery(_parts(rest), named.pop() if len(named) == 1 else None)
 
 
 def _parts(text: str) -> list[str]:

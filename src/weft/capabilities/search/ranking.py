@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from weft.capabilities.search.bm25 import Lexicon
-from weft.capabilities.search.dedup import penalise_duplicates
 from weft.capabilities.search.query_parser import parse_query
-from weft.capabilities.search.scoring import add_recency_and_importance, add_speaker, score_candidates
-from weft.capabilities.search.selection import ScoredCandidates, choose
+from weft.capabilities.search.scoring import (
+    add_recency_and_importance,
+    add_speaker,
+    penalise_duplicates,
+    score_candidates,
+)
+from weft.capabilities.search.selection import ScoredCandidates, select_results
 from weft.kernel.thread_pools import SEARCH_THREADS
 
 if TYPE_CHECKING:
@@ -28,12 +32,12 @@ if TYPE_CHECKING:
     from weft.capabilities.search.scoring import Scores
 
 # Maximum parts of a long query: those with the highest lexical scores.
-_MOST_PARTS = 16
+_MAX_PARTS = 16
 # Maximum parts considered for that, longest first.
-_MOST_LOOKED_AT = 64
+_MAX_CONSIDERED_PARTS = 64
 
 
-class _Asked(NamedTuple):
+class _ViewQuery(NamedTuple):
     """Query parts for one view, by index, and the speaker that the query names."""
 
     view: View
@@ -41,64 +45,76 @@ class _Asked(NamedTuple):
     speaker: str | None
 
 
-async def rank(question: Query, views: Sequence[View], embed: Embed) -> Ranking:
+async def rank(query: Query, views: Sequence[View], embed: Embed) -> Ranking:
     """Rank the rows of views for a query. ``embed`` returns None if the model is unavailable."""
-    weighed = await weigh(question, views, embed)
-    return await SEARCH_THREADS.run(choose, question, views, weighed)
+    candidates = await score_views(query, views, embed)
+    return await SEARCH_THREADS.run(select_results, query, views, candidates)
 
 
-async def weigh(question: Query, views: Sequence[View], embed: Embed) -> ScoredCandidates:
+async def score_views(query: Query, views: Sequence[View], embed: Embed) -> ScoredCandidates:
     """Return the candidates with their signals."""
-    texts, asked, lexicon = await SEARCH_THREADS.run(_understood, question.text, views)
-    vectors = await _meanings(texts, {part for each in asked for part in each.parts}, embed)
+    texts, queries, lexicon = await SEARCH_THREADS.run(_parse, query.text, views)
+    vectors = await _embed_parts(texts, {part for each in queries for part in each.parts}, embed)
     found = await asyncio.gather(
-        *(_evidence(place, each, question, lexicon, vectors) for place, each in enumerate(asked) if each.view.size)
+        *(
+            _score(view_index, each, query, lexicon, vectors)
+            for view_index, each in enumerate(queries)
+            if each.view.size
+        )
     )
     return ScoredCandidates(found, vectors is not None)
 
 
-def _understood(text: str, views: Sequence[View]) -> tuple[list[str], list[_Asked], Lexicon]:
+def _parse(text: str, views: Sequence[View]) -> tuple[list[str], list[_ViewQuery], Lexicon]:
     """Parse the query for each view: all distinct parts, the parts of each view, and their posting lists."""
     texts: dict[str, int] = {}
-    asked = []
+    queries = []
     for view in views:
         parts, speaker = parse_query(text, view.present_speakers() if view.is_conversation else ())
-        told = sorted(parts, key=len, reverse=True)[:_MOST_LOOKED_AT]
-        asked.append(_Asked(view, [texts.setdefault(part, len(texts)) for part in parts if part in told], speaker))
+        longest = sorted(parts, key=len, reverse=True)[:_MAX_CONSIDERED_PARTS]
+        queries.append(
+            _ViewQuery(view, [texts.setdefault(part, len(texts)) for part in parts if part in longest], speaker)
+        )
     lexicon = Lexicon(views, list(texts))
-    return list(texts), [_telling(place, each, lexicon) for place, each in enumerate(asked)], lexicon
+    return (
+        list(texts),
+        [_strongest_parts(index, each, lexicon) for index, each in enumerate(queries)],
+        lexicon,
+    )
 
 
-async def _evidence(place: int, asked: _Asked, question: Query, lexicon: Lexicon, vectors: Floats | None) -> Scores:
-    evidence = await score_candidates(place, asked.view, lexicon, vectors, asked.parts)
-    await SEARCH_THREADS.run(_complete, evidence, asked.speaker, question)
-    return evidence
+async def _score(
+    view_index: int, view_query: _ViewQuery, query: Query, lexicon: Lexicon, vectors: Floats | None
+) -> Scores:
+    scores = await score_candidates(view_index, view_query.view, lexicon, vectors, view_query.parts)
+    await SEARCH_THREADS.run(_complete, scores, view_query.speaker, query)
+    return scores
 
 
-def _complete(evidence: Scores, speaker: str | None, question: Query) -> None:
-    add_speaker(evidence, speaker)
-    add_recency_and_importance(evidence, question.weighing, question.asked_at)
-    penalise_duplicates(evidence)
+def _complete(scores: Scores, speaker: str | None, query: Query) -> None:
+    add_speaker(scores, speaker)
+    add_recency_and_importance(scores, query.weights, query.asked_at)
+    penalise_duplicates(scores)
 
 
-def _telling(place: int, asked: _Asked, lexicon: Lexicon) -> _Asked:
+def _strongest_parts(view_index: int, view_query: _ViewQuery, lexicon: Lexicon) -> _ViewQuery:
     """Keep the parts of a long query with the highest lexical scores."""
-    if len(asked.parts) <= _MOST_PARTS:
-        return asked
+    if len(view_query.parts) <= _MAX_PARTS:
+        return view_query
 
-    def echo(part: int) -> float:
-        _, said = lexicon.strongest(place, lexicon.weights(part), 1)
-        return -float(said.max(initial=0.0)) * lexicon.total_idf(part)
+    def strength(part: int) -> float:
+        _, found = lexicon.strongest(view_index, lexicon.weights(part), 1)
+        return -float(found.max(initial=0.0)) * lexicon.total_idf(part)
 
-    return asked._replace(parts=sorted(sorted(asked.parts, key=echo)[:_MOST_PARTS]))
+    return view_query._replace(parts=sorted(sorted(view_query.parts, key=strength)[:_MAX_PARTS]))
 
 
-async def _meanings(texts: Sequence[str], parts: set[int], embed: Embed) -> Floats | None:
+async def _embed_parts(texts: Sequence[str], parts: set[int], embed: Embed) -> Floats | None:
     """Return an embedding for each text, zeros for parts that no view uses."""
-    wanted = sorted(parts)
-    found = await embed([texts[part] for part in wanted]) if wanted else None
+    used = sorted(parts)
+    found = await embed([texts[part] for part in used]) if used else None
     if found is None:
         return None
     vectors = np.zeros((len(texts), found.shape[1]), np.float32)
-    vectors[wanted] = found
+    vectors[used] = found
     return vectors

@@ -1,4 +1,4 @@
-"""What callers are shown of what was found."""
+"""Search results as returned to callers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PassageSource(Response, kw_only=True):
-    """Where something is from: a document of a domain, a message or a key of a session, a key of your memory."""
+    """Source of a passage: a document, a message or board key of a session, or a key of your memory."""
 
     source: Source
     domain: str | None = None
@@ -34,9 +34,9 @@ class PassageSource(Response, kw_only=True):
 
 
 class PassageInfo(PassageSource, kw_only=True):
-    """A passage that was found: what it says, how relevant it is, and where it stands.
+    """A search result.
 
-    ``signals`` explain the score. ``ref`` is a source ref that context_records resolves to these very words.
+    ``signals`` make up the score. ``ref`` is a source ref that context_records resolves to the exact passage.
     """
 
     chunk_id: str
@@ -47,9 +47,9 @@ class PassageInfo(PassageSource, kw_only=True):
 
 
 class PendingItems(Response, omit_defaults=False):
-    """What cannot be found yet of what you may see: documents that are still being indexed, and what events tell of.
+    """Items in scope that are not indexed yet: documents, and events of sessions and memories.
 
-    ``partial``: an index is being made anew, so not everything was searched; confidence is lower until it is done.
+    ``partial``: an index is being rebuilt, so not everything was searched and confidence is lower.
     """
 
     documents: int = 0
@@ -57,19 +57,19 @@ class PendingItems(Response, omit_defaults=False):
     partial: bool = False
 
 
-def passage_shown(hit: SearchHit, *, explain: bool) -> PassageInfo:
+def passage_info(hit: SearchHit, *, explain: bool) -> PassageInfo:
     return PassageInfo(
         chunk_id=hit.passage.chunk_id,
         score=hit.ranked.score,
         text=hit.passage.text,
         ref=ref_to(hit.passage),
         signals=hit.ranked.signals if explain else UNSET,
-        **where(hit.passage),
+        **source_fields(hit.passage),
     )
 
 
-def where(passage: ChunkPassage) -> dict[str, Any]:
-    """Return the fields that say where a passage is from."""
+def source_fields(passage: ChunkPassage) -> dict[str, Any]:
+    """Return the fields that identify the source of a passage."""
     chunk = passage.chunk
     is_document = chunk.source == "document"
     return {
@@ -86,5 +86,5 @@ def where(passage: ChunkPassage) -> dict[str, Any]:
     }
 
 
-def pending_in(outlook: SearchScope) -> PendingItems:
-    return PendingItems(documents=outlook.pending_documents, events=outlook.pending_events, partial=outlook.partial)
+def pending_items(scope: SearchScope) -> PendingItems:
+    return PendingItems(documents=scope.pending_documents, events=scope.pending_events, partial=scope.partial)

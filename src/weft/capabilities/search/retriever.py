@@ -1,4 +1,4 @@
-"""Searching everything a caller may see: rights first, then meaning and words, then what is still there to be read."""
+"""Retriever: resolves the scope, ranks by keywords and meaning, then reads what is still readable."""
 
 from __future__ import annotations
 
@@ -32,174 +32,178 @@ if TYPE_CHECKING:
     from weft.kernel.identity import Actor
     from weft.kernel.ports import Transactions
 
-# Expired items, and those of a session being deleted, stay in the collection for a short time. So many of what is
-# nearest to a question are read to tell what is gone, so often.
-_PROBED = 256
-_PROBES = 16
+# Expired items, and those of a session being deleted, stay in the collection for a short time. So they are detected by
+# reading this many of the nearest results, up to this many times.
+_PROBE_SIZE = 256
+_MAX_PROBES = 16
 
 
-# Gives the meaning of texts, a row each; None if that cannot be told now, and words alone must do.
+# Embeds texts, one row each; None if the model is unavailable and only keywords can be matched.
 Embed = Callable[["Sequence[str]"], Awaitable["Vectors | None"]]
 
 
 class Rank(Protocol):
-    """How what a caller may see is ranked."""
+    """Ranks the rows of views for a query."""
 
-    async def __call__(self, question: Query, views: Sequence[View], embed: Embed) -> Ranking: ...
+    async def __call__(self, query: Query, views: Sequence[View], embed: Embed) -> Ranking: ...
 
 
-class Unanswered(Protocol):
-    """Where it is told that nothing relevant was found; whoever searches does not depend on it."""
+class SearchReporter(Protocol):
+    """Reports searches without relevant results, without delaying the search."""
 
-    async def tell(self, actor: Actor, event: NewEvent) -> None: ...
+    async def report(self, actor: Actor, event: NewEvent) -> None: ...
 
 
 class SearchRequest(NamedTuple):
-    """A question as a caller asks it: of which part of everything."""
+    """A query and the scope to search."""
 
-    question: Query
-    part: RequestedScope
+    query: Query
+    filters: RequestedScope
 
 
 class SearchHit(NamedTuple):
-    """Something that was found, and why."""
+    """A result with its score and its text."""
 
     ranked: Ranked
     passage: ChunkPassage
 
 
 class SearchScope(NamedTuple):
-    """What is there for a caller to be searched, and by which model. ``most`` is what its plan allows of results.
+    """What is searched, with which model, and the plan's maximum of results.
 
-    ``partial`` tells that a copy of it is being made anew, so that not all of it can be found yet.
+    ``partial``: a replica is being rebuilt, so not everything can be found yet.
     """
 
-    wishes: Sequence[CollectionQuery]
+    queries: Sequence[CollectionQuery]
     model: str
-    most: int | None
+    max_results: int | None
     pending_documents: int
     pending_events: int
     partial: bool = False
 
 
 class RetrievalResult(NamedTuple):
-    """What a search came to. ``model`` is None if it could not ask for meaning."""
+    """Results of a search. ``model`` is None if only keywords were matched."""
 
     hits: list[SearchHit]
     ranking: Ranking
-    outlook: SearchScope
+    scope: SearchScope
     model: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Retriever:
-    """Searches, each time in what is there for the caller at that timestamp."""
+    """Searches everything a caller may read."""
 
-    libraries: Transactions[SearchStores]
+    stores: Transactions[SearchStores]
     views: Views
     embeddings: Embeddings
     rank: Rank
     clock: Clock
-    # Told the tenant, the collection and the text of what is asked: whoever compares models asks it again.
-    note: Callable[[str, str, str], None]
-    unanswered: Unanswered
+    # Called with tenant, collection and query text: a model migration replays recent queries to compare models.
+    record_query: Callable[[str, str, str], None]
+    reporter: SearchReporter
 
-    async def find(self, actor: Actor, asked: SearchRequest) -> RetrievalResult:
-        """Return what answers a question best, the best first; the most recent if nothing does."""
-        outlook, views = await self.look(actor, asked.part)
-        question = _within(asked.question, outlook)
-        for wish in outlook.wishes:
-            self.note(actor.tenant, wish.collection, question.text)
-        embed = partial(self._meanings, actor, outlook.model)
-        ranking, hits = await self._ranked(actor, question, outlook, views, embed)
-        if ranking.fallback is not None and not outlook.partial:
-            await self.unanswered.tell(actor, _low_relevance(actor, asked, ranking))
-        return RetrievalResult(hits, ranking, outlook, outlook.model if ranking.by_meaning else None)
+    async def find(self, actor: Actor, request: SearchRequest) -> RetrievalResult:
+        """Return the best results, best first; the most recent items if nothing is relevant."""
+        scope, views = await self.open_scope(actor, request.filters)
+        query = _capped(request.query, scope)
+        for collection_query in scope.queries:
+            self.record_query(actor.tenant, collection_query.collection, query.text)
+        embed = partial(self._embed_queries, actor, scope.model)
+        ranking, hits = await self._ranked(actor, query, scope, views, embed)
+        if ranking.fallback is not None and not scope.partial:
+            await self.reporter.report(actor, _low_relevance(actor, request, ranking))
+        return RetrievalResult(hits, ranking, scope, scope.model if ranking.by_meaning else None)
 
-    async def look(self, actor: Actor, part: RequestedScope) -> tuple[SearchScope, list[View]]:
-        """Open all that a caller may see of a part of everything."""
-        outlook = await self.libraries.read(actor, partial(self._outlook, part))
-        views = await self._opened(actor, outlook)
-        return outlook._replace(partial=any(view.behind for view in views)), views
+    async def open_scope(self, actor: Actor, filters: RequestedScope) -> tuple[SearchScope, list[View]]:
+        """Resolve a scope and open its views."""
+        scope = await self.stores.read(actor, partial(self._resolve, filters))
+        views = await self._open_views(actor, scope)
+        return scope._replace(partial=any(view.lag for view in views)), views
 
     async def read(self, actor: Actor, ranked: Iterable[Ranked]) -> list[SearchHit]:
-        """Return those of the chunks that the caller may read now, in the same order."""
-        wanted = list(ranked)
-        named = [(each.collection, each.number) for each in wanted]
-        passages = await self.libraries.read(actor, partial(read_numbers, named))
+        """Return the chunks that the caller may read now, in the same order."""
+        candidates = list(ranked)
+        keys = [(each.collection, each.number) for each in candidates]
+        passages = await self.stores.read(actor, partial(read_numbers, keys))
         return [
-            SearchHit(each, passages[name])
-            for each in wanted
-            if (name := f"{each.collection}/{each.number}") in passages
+            SearchHit(each, passages[chunk_id])
+            for each in candidates
+            if (chunk_id := f"{each.collection}/{each.number}") in passages
         ]
 
-    async def _opened(self, actor: Actor, outlook: SearchScope, gone: Iterable[tuple[str, int]] = ()) -> list[View]:
-        """Open what there is to be searched, without what has turned out to be gone."""
+    async def _open_views(self, actor: Actor, scope: SearchScope, gone: Iterable[tuple[str, int]] = ()) -> list[View]:
+        """Open the views of a scope, without chunks that were found to be deleted."""
         without: defaultdict[str, set[int]] = defaultdict(set)
         for collection, number in gone:
             without[collection].add(number)
-        wishes = [wish._replace(without=frozenset(without[wish.collection])) for wish in outlook.wishes]
-        opened = (self.views.open(actor.tenant, wish, actor, outlook.model) for wish in wishes)
+        wishes = [query._replace(without=frozenset(without[query.collection])) for query in scope.queries]
+        opened = (self.views.open(actor.tenant, query, actor, scope.model) for query in wishes)
         return list(await asyncio.gather(*opened))
 
     def now(self) -> int:
         return to_micros(self.clock.now())
 
-    async def _outlook(self, part: RequestedScope, library: SearchStores) -> SearchScope:
-        sight = await resolve_scope(part, library)
-        model = serving_model(await library.models.listed(), self.embeddings.models())
-        most = max_results(await library.domains.plan())
+    async def _resolve(self, filters: RequestedScope, stores: SearchStores) -> SearchScope:
+        visible = await resolve_scope(filters, stores)
+        model = serving_model(await stores.models.listed(), self.embeddings.models())
+        limit = max_results(await stores.domains.plan())
         return SearchScope(
-            sight.wishes, model.name, most, sight.pending_documents, await library.lag.events(library.actor, part)
+            visible.queries,
+            model.name,
+            limit,
+            visible.pending_documents,
+            await stores.lag.events(stores.actor, filters),
         )
 
-    async def _meanings(self, actor: Actor, model: str, texts: Sequence[str]) -> Vectors | None:
+    async def _embed_queries(self, actor: Actor, model: str, texts: Sequence[str]) -> Vectors | None:
         try:
             found = await asyncio.gather(*(self.embeddings.of_query(actor, text, model) for text in texts))
         except (EmbedderUnavailable, TextRefused):
             return None
-        from numpy import stack  # noqa: PLC0415 - whoever embeds has it loaded
+        from numpy import stack  # noqa: PLC0415 - an embedder has loaded it already
 
         return stack(found)
 
     async def _ranked(
-        self, actor: Actor, question: Query, outlook: SearchScope, views: Sequence[View], embed: Embed
+        self, actor: Actor, query: Query, scope: SearchScope, views: Sequence[View], embed: Embed
     ) -> tuple[Ranking, list[SearchHit]]:
-        """Rank, and rank anew without what was found and has gone: neither a place nor a figure is left to it."""
-        ranking = await self.rank(question, views, embed)
+        """Rank; if results are gone, rank again without them, so that they affect neither order nor statistics."""
+        ranking = await self.rank(query, views, embed)
         hits = await self.read(actor, ranking.ranked)
         if len(hits) < len(ranking.ranked):
-            ranking = await self.rank(question, await self._still_there(actor, question, outlook, embed), embed)
+            ranking = await self.rank(query, await self._readable_views(actor, query, scope, embed), embed)
             hits = await self.read(actor, ranking.ranked)
         return ranking, hits
 
-    async def _still_there(self, actor: Actor, question: Query, outlook: SearchScope, embed: Embed) -> list[View]:
-        """Open what there is, without what is near to a question and cannot be read any more."""
-        near = structs.replace(question, top_k=_PROBED, most=None, weighing=RankingWeights(min_score=0.0))
-        views, gone = await self._opened(actor, outlook), set[tuple[str, int]]()
-        for _ in range(_PROBES):
-            ranking = await self.rank(near, views, embed)
+    async def _readable_views(self, actor: Actor, query: Query, scope: SearchScope, embed: Embed) -> list[View]:
+        """Open the views without unreadable chunks near the query."""
+        probe = structs.replace(query, top_k=_PROBE_SIZE, max_results=None, weights=RankingWeights(min_score=0.0))
+        views, gone = await self._open_views(actor, scope), set[tuple[str, int]]()
+        for _ in range(_MAX_PROBES):
+            ranking = await self.rank(probe, views, embed)
             hits = await self.read(actor, ranking.ranked)
-            fallen = _names(ranking.ranked) - _names(hit.ranked for hit in hits)
-            if not fallen:
+            unreadable = _chunk_keys(ranking.ranked) - _chunk_keys(hit.ranked for hit in hits)
+            if not unreadable:
                 break
-            gone |= fallen | await self.libraries.read(actor, partial(read_siblings, fallen))
-            views = await self._opened(actor, outlook, gone)
+            gone |= unreadable | await self.stores.read(actor, partial(read_siblings, unreadable))
+            views = await self._open_views(actor, scope, gone)
         return views
 
 
-def _within(question: Query, outlook: SearchScope) -> Query:
-    allowed = question.top_k if outlook.most is None else min(question.top_k, outlook.most)
-    return structs.replace(question, top_k=allowed, most=outlook.most)
+def _capped(query: Query, scope: SearchScope) -> Query:
+    allowed = query.top_k if scope.max_results is None else min(query.top_k, scope.max_results)
+    return structs.replace(query, top_k=allowed, max_results=scope.max_results)
 
 
-def _names(ranked: Iterable[Ranked]) -> set[tuple[str, int]]:
+def _chunk_keys(ranked: Iterable[Ranked]) -> set[tuple[str, int]]:
     return {(each.collection, each.number) for each in ranked}
 
 
-def _low_relevance(actor: Actor, asked: SearchRequest, ranking: Ranking) -> NewEvent:
-    """Return what is told to those who see to it that searches find something, without what was asked."""
-    part = asked.part
+def _low_relevance(actor: Actor, request: SearchRequest, ranking: Ranking) -> NewEvent:
+    """Return the event for those who improve the search results; it does not contain the query."""
+    filters = request.filters
     return NewEvent(
         type="search.low_relevance",
         session_id=None,
@@ -208,11 +212,11 @@ def _low_relevance(actor: Actor, asked: SearchRequest, ranking: Ranking) -> NewE
         readable_by=(f"{PRINCIPAL}{actor.principal_id}", ADMINS),
         data={
             # Not every admin may know their names.
-            "domains": len(part.domains),
-            "in_session": part.session_id,
-            "sources": sorted(part.wanted),
+            "domains": len(filters.domains),
+            "in_session": filters.session_id,
+            "sources": sorted(filters.searched_sources),
             "searched": ranking.searched,
             "confidence": ranking.confidence,
-            "min_score": asked.question.weighing.min_score,
+            "min_score": request.query.weights.min_score,
         },
     )

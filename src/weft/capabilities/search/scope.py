@@ -41,7 +41,7 @@ class RequestedScope(msgspec.Struct, frozen=True, kw_only=True):
     until: int | None = None
 
     @property
-    def wanted(self) -> frozenset[Source]:
+    def searched_sources(self) -> frozenset[Source]:
         """Return the sources to search. Only documents have metadata and types."""
         if self.metadata or self.types:
             return _DOCUMENTS if self.sources is None else self.sources & _DOCUMENTS
@@ -52,9 +52,9 @@ class RequestedScope(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def in_sessions(self) -> frozenset[Source]:
         """Return the sources to search within sessions."""
-        return self.wanted & _IN_SESSIONS
+        return self.searched_sources & _IN_SESSIONS
 
-    def reaches(self, session_id: str | None) -> bool:
+    def includes_session(self, session_id: str | None) -> bool:
         """Tell whether items of this session (None: of no session) are in scope."""
         return self.session_id is None or session_id in {None, self.session_id}
 
@@ -62,95 +62,95 @@ class RequestedScope(msgspec.Struct, frozen=True, kw_only=True):
 class VisibleScope(NamedTuple):
     """Queries of the collections a caller may read, and how many of their documents are not indexed yet."""
 
-    wishes: list[CollectionQuery]
+    queries: list[CollectionQuery]
     pending_documents: int
 
 
-async def resolve_scope(part: RequestedScope, library: SearchStores) -> VisibleScope:
+async def resolve_scope(filters: RequestedScope, stores: SearchStores) -> VisibleScope:
     """Resolve filters to the collections and items that the caller may read.
 
     Domains and sessions without access are reported as not found.
     """
-    wanted, pending = part.wanted, 0
-    domains = await _domains(part, library)
-    if part.session_id is not None:
-        await find_session(part.session_id, library.actor, library.sessions)
-    wishes = []
-    if "document" in wanted:
-        wishes += [await _of_domain(domain, part, library) for domain in domains]
-        pending = sum([(await library.documents.backlog(domain.domain)).pending for domain in domains])
-    if part.in_sessions:
-        wishes.append(await _of_sessions(part, library))
-    if "memory" in wanted:
-        wishes.append(await _of_memory(part, library))
-    return VisibleScope(wishes, pending)
+    sources, pending = filters.searched_sources, 0
+    domains = await _domains(filters, stores)
+    if filters.session_id is not None:
+        await find_session(filters.session_id, stores.actor, stores.sessions)
+    queries = []
+    if "document" in sources:
+        queries += [await _domain_query(domain, filters, stores) for domain in domains]
+        pending = sum([(await stores.documents.backlog(domain.domain)).pending for domain in domains])
+    if filters.in_sessions:
+        queries.append(await _sessions_query(filters, stores))
+    if "memory" in sources:
+        queries.append(await _memory_query(filters, stores))
+    return VisibleScope(queries, pending)
 
 
-async def visible_domain(name: str, library: SearchStores) -> Domain | None:
-    domain = await library.domains.domains.find(name)
-    return domain if domain is not None and can_see(domain, library.actor) else None
+async def visible_domain(name: str, stores: SearchStores) -> Domain | None:
+    domain = await stores.domains.domains.find(name)
+    return domain if domain is not None and can_see(domain, stores.actor) else None
 
 
-async def _domains(part: RequestedScope, library: SearchStores) -> Sequence[Domain]:
-    if part.domains:
-        return [await library.domains.find(name) for name in dict.fromkeys(part.domains)]
-    return await library.domains.visible()
+async def _domains(filters: RequestedScope, stores: SearchStores) -> Sequence[Domain]:
+    if filters.domains:
+        return [await stores.domains.find(name) for name in dict.fromkeys(filters.domains)]
+    return await stores.domains.visible()
 
 
-async def _of_domain(domain: Domain, part: RequestedScope, library: SearchStores) -> CollectionQuery:
+async def _domain_query(domain: Domain, filters: RequestedScope, stores: SearchStores) -> CollectionQuery:
     items = None
-    if part.metadata or part.types:
-        items = frozenset(await library.documents.matching(domain.domain, part.metadata, part.types))
+    if filters.metadata or filters.types:
+        items = frozenset(await stores.documents.matching(domain.domain, filters.metadata, filters.types))
     unfinished = frozenset(
-        IncompleteItem(domain.domain, *each) for each in await library.documents.incomplete(domain.domain)
+        IncompleteItem(domain.domain, *each) for each in await stores.documents.incomplete(domain.domain)
     )
     collection = domain_collection(domain.domain)
-    return CollectionQuery(collection, items=items, since=part.since, until=part.until, unfinished=unfinished)
+    return CollectionQuery(collection, items=items, since=filters.since, until=filters.until, unfinished=unfinished)
 
 
-async def _of_sessions(part: RequestedScope, library: SearchStores) -> CollectionQuery:
+async def _sessions_query(filters: RequestedScope, stores: SearchStores) -> CollectionQuery:
     return CollectionQuery(
         SESSIONS,
-        places=await _sessions(part, library),
-        sources=frozenset(part.in_sessions),
-        since=part.since,
-        until=part.until,
+        places=await _sessions(filters, stores),
+        sources=frozenset(filters.in_sessions),
+        since=filters.since,
+        until=filters.until,
         # Pins of other sessions must not appear: any sender can pin its messages.
-        pins=part.session_id is not None,
+        pins=filters.session_id is not None,
     )
 
 
-async def _sessions(part: RequestedScope, library: SearchStores) -> frozenset[str] | None:
-    if part.session_id is not None:
-        return frozenset({part.session_id})
-    if library.actor.is_admin:
+async def _sessions(filters: RequestedScope, stores: SearchStores) -> frozenset[str] | None:
+    if filters.session_id is not None:
+        return frozenset({filters.session_id})
+    if stores.actor.is_admin:
         return None
-    return await library.known_sessions.admitting(library.actor)
+    return await stores.known_sessions.admitting(stores.actor)
 
 
-async def _of_memory(part: RequestedScope, library: SearchStores) -> CollectionQuery:
-    own = frozenset({library.actor.principal_id})
-    items = None if part.session_id is None else await _memories_within(part, library)
-    return CollectionQuery(MEMORY, places=own, items=items, since=part.since, until=part.until)
+async def _memory_query(filters: RequestedScope, stores: SearchStores) -> CollectionQuery:
+    owner_only = frozenset({stores.actor.principal_id})
+    items = None if filters.session_id is None else await _memory_items(filters, stores)
+    return CollectionQuery(MEMORY, places=owner_only, items=items, since=filters.since, until=filters.until)
 
 
-async def _memories_within(part: RequestedScope, library: SearchStores) -> frozenset[str] | None:
+async def _memory_items(filters: RequestedScope, stores: SearchStores) -> frozenset[str] | None:
     """Return the caller's memory keys of the session and the global ones; None if there are no others."""
-    owner, now = library.actor.principal_id, library.now
-    scopes = [size.session_id for size in await library.memories.sizes(owner, now)]
-    if all(part.reaches(session_id) for session_id in scopes):
+    owner, now = stores.actor.principal_id, stores.now
+    scopes = [size.session_id for size in await stores.memories.sizes(owner, now)]
+    if all(filters.includes_session(session_id) for session_id in scopes):
         return None
-    found = []
-    for session_id in filter(part.reaches, scopes):
-        keys = await _keys(MemoryScope(owner, session_id), now, library)
-        found += [str(MemoryKey(session_id, key)) for key in keys]
-    return frozenset(found)
+    items = []
+    for session_id in filter(filters.includes_session, scopes):
+        keys = await _keys(MemoryScope(owner, session_id), now, stores)
+        items += [str(MemoryKey(session_id, key)) for key in keys]
+    return frozenset(items)
 
 
-async def _keys(scope: MemoryScope, now: int, library: SearchStores) -> list[str]:
-    found: list[str] = []
+async def _keys(scope: MemoryScope, now: int, stores: SearchStores) -> list[str]:
+    items: list[str] = []
     while True:
-        page = await library.memories.page(scope, KeyRange.of("", after=found[-1] if found else ""), now, _PAGE_SIZE)
-        found += [entry.key for entry in page]
+        page = await stores.memories.page(scope, KeyRange.of("", after=items[-1] if items else ""), now, _PAGE_SIZE)
+        items += [entry.key for entry in page]
         if len(page) < _PAGE_SIZE:
-            return found
+            return items

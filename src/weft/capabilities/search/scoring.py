@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 # Candidates per retriever (lexical, semantic); fewer per part for a query of many parts.
 _CANDIDATES, _CANDIDATES_OF_PART = 160, 24
 # The best of these also contribute their neighbours.
-_WITH_NEIGHBOURS = 100
+_EXPANDED = 100
 # Newest pinned rows considered by every search.
-_PINNED = 64
+_MAX_PINNED = 64
 # Candidates that are rescored with the exact vectors of their windows.
-_RESCORED = 256
+_MAX_RESCORED = 256
 # Typical length of a window's summed vector relative to the sum of lengths: consecutive texts are similar.
-_USUAL_LENGTH = 0.7
+_TYPICAL_LENGTH = 0.7
 # A result answers only some parts of a long query: the best of them count.
 _BEST_PARTS = 8
 # Row and window have equal weight. Lexical matches are less often accidental, so they weigh more.
@@ -49,6 +49,15 @@ _NEUTRAL_IMPORTANCE = 0.5
 _SEMANTIC_AROUND = "semantic_around"
 # Avoids division by zero.
 _EPSILON = 1e-6
+# Only duplicates near the top matter.
+_CONSIDERED = 100
+# Cosine from which documents count as duplicates: copies of a text, or of a tool under the same name. Repetition within
+# one document or session may be an answer, in another context.
+_DUPLICATE_COSINE = 0.96
+_DUPLICATE_PENALTY = -0.3
+# The chunks of a short document share their windows, so they all score alike.
+_SAME_DOCUMENT_PENALTY = -0.15
+_SHORT_DOCUMENT_CHUNKS = 5
 
 
 @dataclass(slots=True)
@@ -61,7 +70,7 @@ class Scores:
     view: View
     columns: Columns
     vectors: Floats | None
-    beside: NDArray[np.int64]
+    window_sizes: NDArray[np.int64]
     signals: dict[str, Floats]
     total: Floats
 
@@ -89,68 +98,73 @@ class _Part:
 
 
 async def score_candidates(
-    place: int, view: View, lexicon: Lexicon, vectors: Floats | None, parts: Sequence[int]
+    view_index: int, view: View, lexicon: Lexicon, vectors: Floats | None, parts: Sequence[int]
 ) -> Scores:
     """Return the candidates of a view for query parts, with lexical and semantic signals."""
-    asked = [_Part(lexicon.weights(part), None if vectors is None else vectors[part]) for part in parts]
-    limit = max(_CANDIDATES // max(len(asked), 1), _CANDIDATES_OF_PART)
-    said = await SEARCH_THREADS.run(_lexical_candidates, place, lexicon, asked, limit)
-    meant = await asyncio.gather(*(view.nearest(part.vector, limit) for part in asked if part.vector is not None))
-    windows = await SEARCH_THREADS.run(_windows, view, said, meant)
+    searched = [_Part(lexicon.weights(part), None if vectors is None else vectors[part]) for part in parts]
+    limit = max(_CANDIDATES // max(len(searched), 1), _CANDIDATES_OF_PART)
+    lexical = await SEARCH_THREADS.run(_lexical_candidates, view_index, lexicon, searched, limit)
+    semantic = await asyncio.gather(*(view.nearest(part.vector, limit) for part in searched if part.vector is not None))
+    windows = await SEARCH_THREADS.run(_candidate_windows, view, lexical, semantic)
     cosines = None if vectors is None else await view.cosines(windows.rows, vectors[list(parts)])
-    close = await SEARCH_THREADS.run(_close, place, view, lexicon, windows, asked, cosines)
-    near = None if vectors is None else await view.vectors(close.windows.rows, vectors.shape[1])
-    return await SEARCH_THREADS.run(_rescored, view, close, near)
+    rescoring = await SEARCH_THREADS.run(_prefilter, view_index, view, lexicon, windows, searched, cosines)
+    near = None if vectors is None else await view.vectors(rescoring.windows.rows, vectors.shape[1])
+    return await SEARCH_THREADS.run(_rescored, view, rescoring, near)
 
 
-def add_speaker(evidence: Scores, speaker: str | None) -> None:
+def add_speaker(scores: Scores, speaker: str | None) -> None:
     """Add a bonus for rows of the speaker that the query names."""
     if speaker is None:
         return
-    codes = [code for code, name in enumerate(evidence.view.speakers()) if name.casefold() == speaker]
-    evidence.add("speaker", _SPEAKER_BONUS * np.isin(evidence.columns.speaker, codes))
+    codes = [code for code, name in enumerate(scores.view.speakers()) if name.casefold() == speaker]
+    scores.add("speaker", _SPEAKER_BONUS * np.isin(scores.columns.speaker, codes))
 
 
-def add_recency_and_importance(evidence: Scores, weighing: RankingWeights, asked_at: int) -> None:
+def add_recency_and_importance(scores: Scores, weights: RankingWeights, asked_at: int) -> None:
     """Add recency and importance with the query's weights."""
-    columns = evidence.columns
-    evidence.add("recency", weighing.recency_weight * recency(columns.timestamp, asked_at, weighing))
-    evidence.add("importance", weighing.importance_weight * (columns.importance - _NEUTRAL_IMPORTANCE))
+    columns = scores.columns
+    scores.add("recency", weights.recency_weight * recency(columns.timestamp, asked_at, weights))
+    scores.add("importance", weights.importance_weight * (columns.importance - _NEUTRAL_IMPORTANCE))
 
 
-def recency(timestamp: NDArray[np.int64], asked_at: int, weighing: RankingWeights) -> NDArray[np.float64]:
+def recency(timestamp: NDArray[np.int64], asked_at: int, weights: RankingWeights) -> NDArray[np.float64]:
     """Return the recency: 1 now, halved after each half-life."""
     days = np.maximum(asked_at - timestamp, 0) / DAY_MICROS
-    halved: NDArray[np.float64] = 0.5 ** (days / weighing.half_life_days)
+    halved: NDArray[np.float64] = 0.5 ** (days / weights.half_life_days)
     return halved
 
 
-def _lexical_candidates(place: int, lexicon: Lexicon, parts: Sequence[_Part], limit: int) -> list[NearestRows]:
-    return [NearestRows(*lexicon.strongest(place, part.weights, limit)) for part in parts]
+def _lexical_candidates(view_index: int, lexicon: Lexicon, parts: Sequence[_Part], limit: int) -> list[NearestRows]:
+    return [NearestRows(*lexicon.strongest(view_index, part.weights, limit)) for part in parts]
 
 
-def _windows(view: View, *found: Sequence[NearestRows]) -> Windows:
+def _candidate_windows(view: View, *found: Sequence[NearestRows]) -> Windows:
     """Return the windows of all candidates: matches, their neighbours and pinned rows."""
-    promising: dict[int, float] = {}
+    strengths: dict[int, float] = {}
     for rows, strength in chain(*found):
-        for row, strong in zip(rows.tolist(), strength.tolist(), strict=True):
-            promising[row] = max(promising.get(row, 0.0), strong)
-    best = sorted(promising, key=lambda row: (-promising[row], row))[:_WITH_NEIGHBOURS]
+        for row, value in zip(rows.tolist(), strength.tolist(), strict=True):
+            strengths[row] = max(strengths.get(row, 0.0), value)
+    best = sorted(strengths, key=lambda row: (-strengths[row], row))[:_EXPANDED]
     beside = with_neighbours(view, np.array(best, np.int64))
-    rows = np.concatenate([np.array(list(promising), np.int64), beside, view.pinned(_PINNED)])
+    rows = np.concatenate([np.array(list(strengths), np.int64), beside, view.pinned(_MAX_PINNED)])
     return windows_around(view, np.unique(rows))
 
 
-def _close(
-    place: int, view: View, lexicon: Lexicon, windows: Windows, asked: Sequence[_Part], cosines: Floats | None
+def _prefilter(
+    view_index: int,
+    view: View,
+    lexicon: Lexicon,
+    windows: Windows,
+    searched: Sequence[_Part],
+    cosines: Floats | None,
 ) -> _Rescoring:
     """Keep the candidates with the highest estimated scores, and pinned ones, for rescoring."""
-    lengths = np.maximum(_USUAL_LENGTH * windows.weights.sum(axis=1), 1.0)
+    lengths = np.maximum(_TYPICAL_LENGTH * windows.weights.sum(axis=1), 1.0)
     relative = view.lengths(windows.rows) / lexicon.mean_length
     found = []
-    for number, part in enumerate(asked):
+    for number, part in enumerate(searched):
         signals = _lexical_signals(
-            lexicon.counts(place, windows.rows, list(part.weights)), relative, windows, part.weights
+            lexicon.counts(view_index, windows.rows, list(part.weights)), relative, windows, part.weights
         )
         if cosines is not None:
             signals |= _semantic_signals(cosines[number], windows, lengths)
@@ -158,7 +172,7 @@ def _close(
     total = np.sum(list(_best_parts(found).values()), axis=0)
     columns = view.columns(windows.rows[windows.centres])
     best = np.argsort(-total, kind="stable")
-    chosen = np.sort(best[(np.arange(len(best)) < _RESCORED) | columns.pinned[best]])
+    chosen = np.sort(best[(np.arange(len(best)) < _MAX_RESCORED) | columns.pinned[best]])
     return _Rescoring(
         windows.only(chosen),
         Columns._make(column[chosen] for column in columns),
@@ -167,14 +181,14 @@ def _close(
     )
 
 
-def _rescored(view: View, close: _Rescoring, near: Floats | None) -> Scores:
+def _rescored(view: View, rescoring: _Rescoring, near: Floats | None) -> Scores:
     """Rescore with the exact lengths of the windows' vectors."""
-    windows, signals = close.windows, _best_parts(close.signals)
+    windows, signals = rescoring.windows, _best_parts(rescoring.signals)
     if near is not None:
-        taken_for = close.lengths / np.maximum(windows.lengths(near), _EPSILON)
-        signals[_SEMANTIC_AROUND] *= taken_for.astype(np.float32)
+        correction = rescoring.lengths / np.maximum(windows.lengths(near), _EPSILON)
+        signals[_SEMANTIC_AROUND] *= correction.astype(np.float32)
     vectors = None if near is None else near[windows.centres]
-    return Scores(view, close.columns, vectors, windows.beside, signals, np.sum(list(signals.values()), axis=0))
+    return Scores(view, rescoring.columns, vectors, windows.sizes, signals, np.sum(list(signals.values()), axis=0))
 
 
 def _lexical_signals(counts: Floats, lengths: Floats, windows: Windows, weights: Weights) -> dict[str, Floats]:
@@ -206,3 +220,31 @@ def _best_parts(found: Sequence[dict[str, Floats]]) -> dict[str, Floats]:
         name: np.take_along_axis(np.stack([signals[name] for signals in found]), best, axis=0).mean(axis=0)
         for name in found[0]
     }
+
+
+def penalise_duplicates(scores: Scores) -> None:
+    """Penalise candidates that duplicate a better one or belong to the same short document."""
+    order = np.argsort(-scores.total, kind="stable")
+    penalty = np.zeros(len(order), np.float32)
+    if not scores.view.is_conversation:
+        in_short = scores.window_sizes[order] <= _SHORT_DOCUMENT_CHUNKS
+        penalty[order] += _SAME_DOCUMENT_PENALTY * (in_short & _repeated_lines(scores.columns.line[order]))
+    if scores.vectors is not None:
+        best = order[:_CONSIDERED]
+        penalty[best] += _DUPLICATE_PENALTY * _duplicates(scores.vectors[best], scores.columns.line[best])
+    scores.add("repetition", penalty)
+
+
+def _repeated_lines(lines: NDArray[np.int64]) -> NDArray[np.bool_]:
+    repeated = np.ones(len(lines), np.bool_)
+    repeated[np.unique(lines, return_index=True)[1]] = False
+    return repeated
+
+
+def _duplicates(vectors: Floats, lines: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which candidates duplicate an earlier one of another line that is not itself a duplicate."""
+    similar = np.tril((vectors @ vectors.T >= _DUPLICATE_COSINE) & (lines[:, None] != lines), -1)
+    repeated = np.zeros(len(vectors), np.bool_)
+    for index in np.flatnonzero(similar.any(axis=1)):
+        repeated[index] = bool((similar[index] & ~repeated).any())
+    return repeated

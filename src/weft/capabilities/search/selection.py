@@ -1,4 +1,8 @@
-"""Selection of results: the best, more at low confidence, the newest if nothing is relevant."""
+"""Selection of results: the best, more at low confidence, the newest if nothing is relevant.
+
+Relevance and confidence are calibrated: the constants were fitted on all evaluation sets together, and
+``make evals ARGS=calibration`` checks them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from weft.capabilities.search.calibration import SURE, confidence, relevance
 from weft.capabilities.search.model import Ranked, Ranking
 from weft.capabilities.search.scoring import recency
 
@@ -19,16 +22,27 @@ if TYPE_CHECKING:
     from weft.capabilities.search.model import Query
     from weft.capabilities.search.scoring import Scores
 
-_MOST_PINNED = 20
-_WIDER = 2
-_IN_PART = 0.5
+_MAX_PINNED = 20
+_WIDENING = 2
+_PARTIAL_INDEX_FACTOR = 0.5
 _DIGITS = 4
+# Relevance as a piecewise linear function of the score. At 0.7: of the answers among the ten best results, fewer than
+# 1 % score lower. At 0.9: among as many answers as best results of unanswerable queries, 90 % with this score are
+# answers.
+_SCORES = (0.0, 0.2, 0.7, 1.0, 1.6)
+_RELEVANCES = (0.0, 0.7, 0.9, 0.97, 1.0)
+# Confidence is the expected share of the answers among the ten best results, if one query in five has no answer: a
+# logistic model of the best score's lead and of its non-lexical part, because words alone are shared by chance.
+_CONSIDERED = 10
+_INTERCEPT, _LEAD_WEIGHT, _NON_LEXICAL_WEIGHT = -3.24, 5.81, 5.65
+# Below this confidence more results are returned.
+CONFIDENT = 0.5
 
 
 class ScoredCandidates(NamedTuple):
     """Scored candidates of each view; ``by_meaning`` is False if only keywords were matched."""
 
-    found: Sequence[Scores]
+    by_view: Sequence[Scores]
     by_meaning: bool
 
 
@@ -36,108 +50,110 @@ class _Best(NamedTuple):
     """Candidates of all views, best first: scores, and positions as (view, index)."""
 
     totals: Floats
-    places: NDArray[np.int64]
+    positions: NDArray[np.int64]
 
 
-def choose(question: Query, views: Sequence[View], weighed: ScoredCandidates) -> Ranking:
+def select_results(query: Query, views: Sequence[View], candidates: ScoredCandidates) -> Ranking:
     """Return the best candidates; more of them, with a lower minimum score, at low confidence."""
-    best = _best_first(weighed.found)
-    likely = confidence(best.totals, _beside_words(best, weighed)) * _share_there(views)
-    min_score, limit = question.weighing.min_score, question.top_k
-    if likely < SURE:
-        min_score, limit = min_score / _WIDER, limit * _WIDER
-    scored = [_ranked(weighed.found[view], place) for view, place in best.places[:limit].tolist()]
-    taken = [each for each in scored if each.score >= min_score][: question.most]
+    best = _best_first(candidates.by_view)
+    certainty = confidence(best.totals, _non_lexical(best, candidates)) * _indexed_share(views)
+    min_score, limit = query.weights.min_score, query.top_k
+    if certainty < CONFIDENT:
+        min_score, limit = min_score / _WIDENING, limit * _WIDENING
+    scored = [_ranked(candidates.by_view[view], index) for view, index in best.positions[:limit].tolist()]
+    selected = [each for each in scored if each.score >= min_score][: query.max_results]
     return Ranking(
-        ranked=_with_pins(taken or _newest(question, views), _pins(weighed.found), question.most),
-        confidence=round(likely, _DIGITS),
+        ranked=_with_pins(selected or _newest(query, views), _pins(candidates.by_view), query.max_results),
+        confidence=round(certainty, _DIGITS),
         min_score=min_score,
-        widened=len(taken) > question.top_k or any(each.score < question.weighing.min_score for each in taken),
-        fallback=None if taken else "recency",
+        widened=len(selected) > query.top_k or any(each.score < query.weights.min_score for each in selected),
+        fallback=None if selected else "recency",
         searched=sum(view.size for view in views),
-        by_meaning=weighed.by_meaning,
+        by_meaning=candidates.by_meaning,
     )
 
 
-def _share_there(views: Sequence[View]) -> float:
+def _indexed_share(views: Sequence[View]) -> float:
     """Return the indexed share, roughly: the exact figure would reveal hidden items."""
-    return _IN_PART if any(view.behind for view in views) else 1.0
+    return _PARTIAL_INDEX_FACTOR if any(view.lag for view in views) else 1.0
 
 
-def _best_first(found: Sequence[Scores]) -> _Best:
+def _best_first(by_view: Sequence[Scores]) -> _Best:
     """Return all candidates sorted by score; ties by collection name, then by number."""
-    if not found:
+    if not by_view:
         return _Best(np.empty(0, np.float32), np.empty((0, 2), np.int64))
-    collections = sorted(range(len(found)), key=lambda view: found[view].view.collection)
-    totals = np.concatenate([found[view].total for view in collections])
-    numbers = np.concatenate([found[view].columns.number for view in collections])
-    places = np.concatenate([_places(view, len(found[view].total)) for view in collections])
-    collection = np.repeat(np.arange(len(collections)), [len(found[view].total) for view in collections])
+    collections = sorted(range(len(by_view)), key=lambda view: by_view[view].view.collection)
+    totals = np.concatenate([by_view[view].total for view in collections])
+    numbers = np.concatenate([by_view[view].columns.number for view in collections])
+    positions = np.concatenate([_places(view, len(by_view[view].total)) for view in collections])
+    collection = np.repeat(np.arange(len(collections)), [len(by_view[view].total) for view in collections])
     order = np.lexsort((numbers, collection, -totals))
-    return _Best(totals[order], places[order])
+    return _Best(totals[order], positions[order])
 
 
 def _places(view: int, count: int) -> NDArray[np.int64]:
     return np.stack([np.full(count, view), np.arange(count)], axis=1)
 
 
-def _beside_words(best: _Best, weighed: ScoredCandidates) -> float:
+def _non_lexical(best: _Best, candidates: ScoredCandidates) -> float:
     """Return the best candidate's non-lexical score; half of the total if only keywords were matched."""
     if not len(best.totals):
         return 0.0
-    if not weighed.by_meaning:
+    if not candidates.by_meaning:
         return float(best.totals[0]) / 2
-    view, place = best.places[0].tolist()
-    signals = weighed.found[view].signals
-    return float(best.totals[0] - signals["lexical"][place] - signals["lexical_around"][place])
+    view, index = best.positions[0].tolist()
+    signals = candidates.by_view[view].signals
+    return float(best.totals[0] - signals["lexical"][index] - signals["lexical_around"][index])
 
 
-def _pins(found: Sequence[Scores]) -> list[Ranked]:
+def _pins(by_view: Sequence[Scores]) -> list[Ranked]:
     """Return pinned candidates, best first; ties: newest first."""
     pinned = [
-        (-evidence.total[place], -evidence.columns.timestamp[place], view, place)
-        for view, evidence in enumerate(found)
-        for place in np.flatnonzero(evidence.columns.pinned).tolist()
+        (-scores.total[index], -scores.columns.timestamp[index], view, index)
+        for view, scores in enumerate(by_view)
+        for index in np.flatnonzero(scores.columns.pinned).tolist()
     ]
-    return [_ranked(found[view], place) for *_, view, place in sorted(pinned)[:_MOST_PINNED]]
+    return [_ranked(by_view[view], index) for *_, view, index in sorted(pinned)[:_MAX_PINNED]]
 
 
-def _with_pins(shown: list[Ranked], pins: list[Ranked], most: int | None) -> list[Ranked]:
+def _with_pins(results: list[Ranked], pins: list[Ranked], max_results: int | None) -> list[Ranked]:
     """Add pinned results; the last unpinned ones are dropped to keep the maximum."""
-    pinned = {_name(pin): pin for pin in pins[:most]}
-    others = [each for each in shown if _name(each) not in pinned]
-    left_out = {_name(each) for each in others[max(0, most - len(pinned)) :]} if most is not None else set()
-    kept = [each for each in shown if _name(each) not in left_out]
-    known = {_name(each) for each in kept}
+    pinned = {_chunk_key(pin): pin for pin in pins[:max_results]}
+    others = [each for each in results if _chunk_key(each) not in pinned]
+    dropped = (
+        {_chunk_key(each) for each in others[max(0, max_results - len(pinned)) :]} if max_results is not None else set()
+    )
+    kept = [each for each in results if _chunk_key(each) not in dropped]
+    known = {_chunk_key(each) for each in kept}
     return kept + [pin for name, pin in pinned.items() if name not in known]
 
 
-def _name(ranked: Ranked) -> tuple[str, int]:
+def _chunk_key(ranked: Ranked) -> tuple[str, int]:
     return ranked.collection, ranked.number
 
 
-def _ranked(evidence: Scores, place: int) -> Ranked:
-    signals: dict[str, Any] = {name: round(float(values[place]), _DIGITS) for name, values in evidence.signals.items()}
-    signals["pinned"] = bool(evidence.columns.pinned[place])
+def _ranked(scores: Scores, index: int) -> Ranked:
+    signals: dict[str, Any] = {name: round(float(values[index]), _DIGITS) for name, values in scores.signals.items()}
+    signals["pinned"] = bool(scores.columns.pinned[index])
     return Ranked(
-        collection=evidence.view.collection,
-        number=int(evidence.columns.number[place]),
-        score=round(float(relevance(evidence.total[place])), _DIGITS),
+        collection=scores.view.collection,
+        number=int(scores.columns.number[index]),
+        score=round(float(relevance(scores.total[index])), _DIGITS),
         signals=signals,
-        evidence=float(evidence.total[place]),
+        evidence=float(scores.total[index]),
     )
 
 
-def _newest(question: Query, views: Sequence[View]) -> list[Ranked]:
+def _newest(query: Query, views: Sequence[View]) -> list[Ranked]:
     """Return the most recent rows of all views: the fallback."""
-    found = []
+    by_view = []
     for view in views:
-        columns = view.columns(view.newest(question.top_k))
-        newness = recency(columns.timestamp, question.asked_at, question.weighing).tolist()
+        columns = view.columns(view.newest(query.top_k))
+        newness = recency(columns.timestamp, query.asked_at, query.weights).tolist()
         known = zip(columns.number.tolist(), columns.timestamp.tolist(), newness, columns.pinned.tolist(), strict=True)
         for number, timestamp, new, pinned in known:
             signals = {"recency": round(new, _DIGITS), "pinned": pinned}
-            found.append(
+            by_view.append(
                 (
                     -timestamp,
                     view.collection,
@@ -145,4 +161,21 @@ def _newest(question: Query, views: Sequence[View]) -> list[Ranked]:
                     Ranked(collection=view.collection, number=number, score=0.0, signals=signals),
                 )
             )
-    return [told for *_, told in sorted(found, key=lambda each: each[:3])[: question.top_k]]
+    return [ranked for *_, ranked in sorted(by_view, key=lambda each: each[:3])[: query.top_k]]
+
+
+def relevance(scores: Floats) -> Floats:
+    """Return the calibrated relevance of scores, from 0 to 1."""
+    return np.interp(scores, _SCORES, _RELEVANCES).astype(np.float32)
+
+
+def confidence(scores: Floats, non_lexical: float) -> float:
+    """Return the confidence in results, from 0 to 1.
+
+    ``scores`` are theirs, best first; ``non_lexical`` is the non-lexical part of the first.
+    """
+    if not len(scores):
+        return 0.0
+    others = float(scores[1:_CONSIDERED].sum()) / (_CONSIDERED - 1)
+    logit = _INTERCEPT + _LEAD_WEIGHT * (float(scores[0]) - others) + _NON_LEXICAL_WEIGHT * non_lexical
+    return float(1 / (1 + np.exp(-logit)))

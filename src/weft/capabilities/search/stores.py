@@ -1,4 +1,4 @@
-"""Everything that can be searched, opened for one caller in one transaction."""
+"""Stores that a search reads, for one caller in one transaction."""
 
 from __future__ import annotations
 
@@ -27,26 +27,23 @@ T = TypeVar("T")
 
 
 class Lag(Protocol):
-    """How far what is searched is behind what was said."""
+    """Lag of the index."""
 
-    async def events(self, actor: Actor, part: RequestedScope) -> int:
-        """Return how many events were not looked at yet that a caller may be told of and this part has to do with.
-
-        What they tell of may not be found. Of very many only the first are counted.
-        """
+    async def events(self, actor: Actor, filters: RequestedScope) -> int:
+        """Return the number of unindexed events in scope that the caller may see; very many are not all counted."""
         ...
 
 
 class KnownSessions(Protocol):
-    """Who may look into which session, known without reading all of them for every search."""
+    """Cached session ACLs, so that a search does not read every session."""
 
     async def admitting(self, actor: Actor) -> frozenset[str]:
-        """Return the sessions that a caller takes part in."""
+        """Return the sessions that a caller may read."""
         ...
 
 
 class SearchStores(msgspec.Struct, frozen=True):
-    """What searching reads, gathered for the caller of one operation."""
+    """Stores of a search by one caller."""
 
     actor: Actor
     clock: Clock

@@ -1,4 +1,4 @@
-"""The embedders that the settings name, the default one first."""
+"""Creates the configured embedders, the default first."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ if TYPE_CHECKING:
     from weft.capabilities.indexing.embeddings.model import Embedder
     from weft.settings import Settings
 
-_MOST_DIMENSIONS = 4_096
+_MAX_DIMENSIONS = 4_096
 
 
 def configured_embedders(settings: Settings) -> list[Embedder]:
-    """Return the model that comes with Weft, and the service if one is named; WEFT_EMBEDDER says which is first."""
+    """Return the bundled model, and the remote service if configured; WEFT_EMBEDDER sets which is the default."""
     local = LocalEmbedder(MINILM, load_minilm, settings.embedding_threads)
     if settings.embedder not in {"minilm", "remote"}:
-        raise InvalidSetting(f"WEFT_EMBEDDER: '{settings.embedder}' is neither 'minilm' nor 'remote'.")
+        raise InvalidSetting(f"WEFT_EMBEDDER: '{settings.embedder}' must be 'minilm' or 'remote'.")
     if not settings.embedding_url:
         if settings.embedder == "remote":
-            raise InvalidSetting("WEFT_EMBEDDER is 'remote', but WEFT_EMBEDDING_URL names no service.")
+            raise InvalidSetting("WEFT_EMBEDDER is 'remote', but WEFT_EMBEDDING_URL is not set.")
         return [local]
     remote = _remote(settings)
     return [remote, local] if settings.embedder == "remote" else [local, remote]
 
 
 def _remote(settings: Settings) -> Embedder:
-    from weft.providers.embedders.remote import RemoteEmbedder  # noqa: PLC0415 - only where one is named
+    from weft.providers.embedders.remote import RemoteEmbedder  # noqa: PLC0415 - only if configured
 
     if not settings.embedding_url.startswith(("https://", "http://")):
-        raise InvalidSetting("WEFT_EMBEDDING_URL is no http:// or https:// address.")
+        raise InvalidSetting("WEFT_EMBEDDING_URL must be an http:// or https:// URL.")
     if not settings.embedding_model.isprintable() or not settings.embedding_model.strip():
-        raise InvalidSetting("WEFT_EMBEDDING_MODEL must name the model that the service is to use.")
-    if not 1 <= settings.embedding_dimensions <= _MOST_DIMENSIONS:
-        raise InvalidSetting(f"WEFT_EMBEDDING_DIMENSIONS must say how many the model has, 1 to {_MOST_DIMENSIONS}.")
+        raise InvalidSetting("WEFT_EMBEDDING_MODEL must name the service's model.")
+    if not 1 <= settings.embedding_dimensions <= _MAX_DIMENSIONS:
+        raise InvalidSetting(f"WEFT_EMBEDDING_DIMENSIONS must be the model's dimensions, 1 to {_MAX_DIMENSIONS}.")
     return RemoteEmbedder(
         settings.embedding_url,
         settings.embedding_model,

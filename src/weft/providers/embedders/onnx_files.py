@@ -1,7 +1,6 @@
-"""The little of ONNX's file format that is needed: reading a model's weights, and writing a graph of our own.
+"""Minimal ONNX reader and writer: reads a model's weights, and writes a graph.
 
-A model is a protobuf message; the numbers of its fields are those of onnx.proto3. The package ``onnx`` would do both
-too, and brings far more than that.
+A model is a protobuf message; field numbers are those of onnx.proto3. Avoids the large ``onnx`` package.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ FLOAT, INT64 = 1, 7
 
 
 def read_weights(model: bytes) -> dict[str, Array]:
-    """Return the arrays that a model carries, by name."""
+    """Return the weights of a model, by name."""
     [graph] = [value for number, value in _fields(memoryview(model)) if number == 7]  # noqa: PLR2004 - ModelProto.graph
     tensors = [_tensor(value) for number, value in _fields(graph) if number == 5]  # noqa: PLR2004 - GraphProto.initializer
     return {name: array for name, array in tensors if array is not None}
@@ -48,40 +47,42 @@ def _tensor(message: memoryview) -> tuple[str, Array | None]:
 
 def _fields(message: memoryview) -> Iterator[tuple[int, Any]]:
     """Yield the number and value of each field."""
-    place = 0
-    while place < len(message):
-        tag, place = _varint(message, place)
+    offset = 0
+    while offset < len(message):
+        tag, offset = _varint(message, offset)
         kind = tag & 7
         if kind == _VARINT:
-            value, place = _varint(message, place)
+            value, offset = _varint(message, offset)
             yield tag >> 3, value
             continue
-        size, place = _varint(message, place) if kind == _LENGTH else ({_EIGHT_BYTES: 8, _FOUR_BYTES: 4}[kind], place)
-        yield tag >> 3, message[place : place + size]
-        place += size
+        size, offset = (
+            _varint(message, offset) if kind == _LENGTH else ({_EIGHT_BYTES: 8, _FOUR_BYTES: 4}[kind], offset)
+        )
+        yield tag >> 3, message[offset : offset + size]
+        offset += size
 
 
-def _varint(message: memoryview, place: int) -> tuple[int, int]:
+def _varint(message: memoryview, offset: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        byte = message[place]
-        place += 1
+        byte = message[offset]
+        offset += 1
         value |= (byte & 127) << shift
-        if byte < 128:  # noqa: PLR2004 - the last byte of a number has no flag
-            return value, place
+        if byte < 128:  # noqa: PLR2004 - the last byte has no continuation bit
+            return value, offset
         shift += 7
 
 
 def _varints(message: memoryview) -> list[int]:
-    values, place = [], 0
-    while place < len(message):
-        value, place = _varint(message, place)
+    values, offset = [], 0
+    while offset < len(message):
+        value, offset = _varint(message, offset)
         values.append(value)
     return values
 
 
 class Graph:
-    """A graph being written: each step is added with its inputs by name, and answers with the names of its outputs."""
+    """A graph being written: steps refer to their inputs by name and return the names of their outputs."""
 
     def __init__(self) -> None:
         self._nodes: list[bytes] = []
@@ -90,7 +91,7 @@ class Graph:
     def constant(self, array: Array) -> str:
         name = f"weight{len(self._weights)}"
         array = np.ascontiguousarray(array)
-        # The format is little-endian, as are all machines that the runtime runs on.
+        # The format is little-endian, like every platform of the runtime.
         shape = b"".join(_number(1, size) for size in array.shape)
         tensor = shape + _number(2, _DTYPE_NUMBERS[array.dtype]) + _bytes(8, name) + _bytes(9, array.tobytes())
         self._weights.append(_bytes(5, tensor))
@@ -100,20 +101,20 @@ class Graph:
         return self.constant(np.array(values, np.int64))
 
     def step(self, kind: str, *inputs: str, domain: str = "", output: str = "", **attributes: Attribute) -> str:
-        """Add a step with one output; an input that is left out has an empty name."""
+        """Add a step with one output; an omitted input has an empty name."""
         return self._add(kind, inputs, [output or f"step{len(self._nodes)}"], domain, attributes)[0]
 
     def split(self, whole: str, *sizes: int) -> list[str]:
-        """Cut the last dimension into parts of these sizes."""
-        names = [f"step{len(self._nodes)}part{place}" for place in range(len(sizes))]
+        """Split the last dimension into parts of these sizes."""
+        names = [f"step{len(self._nodes)}part{offset}" for offset in range(len(sizes))]
         return self._add("Split", (whole, self.numbers(*sizes)), names, "", {"axis": -1})
 
     def model(self, inputs: Mapping[str, int], outputs: Mapping[str, int]) -> bytes:
-        """Return the whole file; inputs and outputs are two-dimensional, each of a type of number."""
-        described = [_described(11, *each) for each in inputs.items()] + [
-            _described(12, *each) for each in outputs.items()
+        """Return the model file; inputs and outputs are two-dimensional."""
+        value_infos = [_value_info(11, *each) for each in inputs.items()] + [
+            _value_info(12, *each) for each in outputs.items()
         ]
-        graph = b"".join([*self._nodes, _bytes(2, "weft"), *self._weights, *described])
+        graph = b"".join([*self._nodes, _bytes(2, "weft"), *self._weights, *value_infos])
         opsets = [_bytes(8, _bytes(1, "") + _number(2, _OPSET)), _bytes(8, _bytes(1, MICROSOFT) + _number(2, 1))]
         return b"".join([_number(1, _IR_VERSION), _bytes(7, graph), *opsets])
 
@@ -126,7 +127,7 @@ class Graph:
         return outputs
 
 
-def _described(number: int, name: str, dtype: int) -> bytes:
+def _value_info(number: int, name: str, dtype: int) -> bytes:
     shape = _bytes(1, _bytes(2, "texts")) + _bytes(1, _bytes(2, f"{name}s"))
     return _bytes(number, _bytes(1, name) + _bytes(2, _bytes(1, _number(1, dtype) + _bytes(2, shape))))
 
@@ -155,10 +156,10 @@ def _bytes(number: int, value: str | bytes) -> bytes:
 
 
 def _packed(value: int) -> bytes:
-    # Negative numbers are written as the 64 bits of their complement.
+    # Negative numbers are encoded as 64-bit two's complement.
     value &= 2**64 - 1
     packed = bytearray()
-    while value > 127:  # noqa: PLR2004 - seven bits a byte
+    while value > 127:  # noqa: PLR2004 - seven bits per byte
         packed.append(value & 127 | 128)
         value >>= 7
     packed.append(value)

@@ -1,7 +1,7 @@
-"""Texts as the word pieces that BERT's models were trained on (uncased), without a tokenizer library.
+"""WordPiece tokenizer of BERT's uncased models, without a tokenizer library.
 
-The reference implementation brings a model hub's client along. This one gives the same pieces; only that the names of
-special pieces have no meaning inside a text, so nobody's text can end itself early.
+The reference implementation depends on a model hub client. This one gives the same tokens, except that the names of
+special tokens have no meaning in a text, so that a text cannot end itself early.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from functools import lru_cache
 from importlib import resources
 
 _UNKNOWN, _START, _END = 100, 101, 102
-# A longer word is no word.
-_MOST_CHARACTERS = 100
-_WORDS_KEPT = 50_000
-_INSIDE = "##"
+# Longer words are mapped to the unknown token.
+_MAX_CHARACTERS = 100
+_CACHED_WORDS = 50_000
+_CONTINUATION = "##"
 _SPACES = frozenset("\t\n\r")
 _NO_CHARACTER = "\ufffd"
-# Categories of Unicode that say nothing: control, format, private use and surrogates.
-_SILENT = frozenset({"Cc", "Cf", "Co", "Cs"})
-# ASCII characters that count as punctuation although Unicode calls them symbols.
+# Unicode categories that are removed: control, format, private use and surrogates.
+_REMOVED_CATEGORIES = frozenset({"Cc", "Cf", "Co", "Cs"})
+# ASCII characters that count as punctuation although Unicode classifies them as symbols.
 _ASCII_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _IDEOGRAPHS = (
     (0x4E00, 0x9FFF),
@@ -34,17 +34,17 @@ _IDEOGRAPHS = (
 )
 
 
-class WordPieces:
-    """Cuts texts into pieces of a vocabulary, by number."""
+class WordPieceTokenizer:
+    """Maps texts to the ids of WordPiece tokens."""
 
     def __init__(self) -> None:
         self._vocabulary = _vocabulary()
         self._characters = _Characters()
-        # A few words make up most of any text.
-        self._pieces = lru_cache(_WORDS_KEPT)(self._cut)
+        # Few words make up most of any text.
+        self._pieces = lru_cache(_CACHED_WORDS)(self._cut)
 
     def numbers(self, text: str, most: int) -> list[int]:
-        """Return the pieces of a text between the start and the end piece: ``most`` in all, what is beyond left out."""
+        """Return the token ids of a text with start and end token, truncated to ``most`` in all."""
         numbers = [_START]
         for word in text.translate(self._characters).split():
             numbers += self._pieces(word)
@@ -55,13 +55,13 @@ class WordPieces:
         return numbers
 
     def _cut(self, word: str) -> tuple[int, ...]:
-        """Take the longest piece that fits, again and again; a word that does not come out even is unknown."""
-        if len(word) > _MOST_CHARACTERS:
+        """Split a word greedily into the longest known pieces; unknown if that fails."""
+        if len(word) > _MAX_CHARACTERS:
             return (_UNKNOWN,)
         numbers: list[int] = []
         start = 0
         while start < len(word):
-            prefix = _INSIDE if start else ""
+            prefix = _CONTINUATION if start else ""
             ends = range(len(word), start, -1)
             end = next((end for end in ends if prefix + word[start:end] in self._vocabulary), None)
             if end is None:
@@ -72,21 +72,21 @@ class WordPieces:
 
 
 class _Characters(dict[int, str]):
-    """What each character becomes: lower case without accents, apart from its neighbours where it is a word itself."""
+    """Normal form of each character: lower case without accents, separated by spaces if it is a word by itself."""
 
     def __missing__(self, code: int) -> str:
-        self[code] = becomes = _plain(chr(code))
-        return becomes
+        self[code] = normal = _normal_form(chr(code))
+        return normal
 
 
-def _plain(character: str) -> str:
+def _normal_form(character: str) -> str:
     if character in _SPACES:
         return " "
-    if character == _NO_CHARACTER or unicodedata.category(character) in _SILENT:
+    if character == _NO_CHARACTER or unicodedata.category(character) in _REMOVED_CATEGORIES:
         return ""
     parts = [part for part in unicodedata.normalize("NFD", character) if unicodedata.category(part) != "Mn"]
-    apart = _is_ideograph(ord(character))
-    return "".join(f" {part} " if apart or _is_punctuation(part) else part for part in map(str.lower, parts))
+    separate = _is_ideograph(ord(character))
+    return "".join(f" {part} " if separate or _is_punctuation(part) else part for part in map(str.lower, parts))
 
 
 def _is_punctuation(character: str) -> bool:

@@ -121,7 +121,7 @@ class _Backup:
             await self._fill_table(transaction, table, counter)
         if any(table.name == COLLECTIONS for table in self._tables):
             # A new generation, so that local index replicas from before the restore are not reused.
-            await transaction.run("UPDATE collections SET birth = $1", secrets.randbits(62))
+            await transaction.run("UPDATE collections SET generation = $1", secrets.randbits(62))
         for row in self._objects:
             if not await SqlObjectIndex(transaction, row.tenant).keep(row.path):
                 raise ObjectBusy

@@ -6,16 +6,16 @@ CREATE EXTENSION IF NOT EXISTS vector;
 
 -- A collection is searched as one unit: one for each knowledge domain, one for all sessions, one for all memory.
 -- number is the change counter: each new chunk and each removal takes the next value. Writers lock the row until their commit,
--- so numbers become visible in order. birth is the generation: it changes when a collection is deleted and created again, or
--- restored, and numbers of different generations are not comparable. Removals up to forgotten are deleted: a replica that
+-- so numbers become visible in order. generation changes when a collection is deleted and created again, or
+-- restored, and numbers of different generations are not comparable. Removals up to pruned_up_to are deleted: a replica that
 -- has not seen them must be rebuilt.
 CREATE TABLE collections (
     tenant    TEXT NOT NULL,
     collection     TEXT NOT NULL,
-    birth     {bigint} NOT NULL,
+    generation     {bigint} NOT NULL,
     number    {bigint} NOT NULL,
     chunks    {bigint} NOT NULL,
-    forgotten {bigint} NOT NULL DEFAULT 0,
+    pruned_up_to {bigint} NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant, collection)
 ) {table};
 
@@ -72,7 +72,7 @@ CREATE TABLE chunk_removals (
 ) {table};
 
 -- Ranges of chunks that got vectors of another model, by change number, for replicas to read again.
-CREATE TABLE chunk_returns (
+CREATE TABLE chunk_vector_updates (
     tenant TEXT NOT NULL,
     collection  TEXT NOT NULL,
     model  TEXT NOT NULL,

@@ -1,4 +1,4 @@
-"""Collections in SQL: chunks in the order in which they came, with their vectors, and what is gone."""
+"""SQL store of search collections: numbered chunks with their vectors, and the log of removals."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from weft.capabilities.indexing.collections.model import Chunk, CollectionState, IndexedChunk, Removal, Return
-from weft.storage.sql.deferred_deletions import CLEARED_AT_ONCE, Deleted, SqlClearings
+from weft.capabilities.indexing.collections.model import Chunk, CollectionState, IndexedChunk, Removal, VectorUpdate
+from weft.storage.sql.deferred_deletions import DELETE_BATCH_SIZE, PendingDeletion, SqlDeferredDeletions
 from weft.storage.sql.embeddings import SqlVectorStore
 
 if TYPE_CHECKING:
@@ -24,23 +24,23 @@ SELECT number, source, place, scope, item, version, ordinal, start_at, end_at, k
        tokens, importance, pinned, metadata, terms, text, digest
 FROM chunks
 """
-_STANDING = """
+_INDEXED_COLUMNS = """
 SELECT chunks.number, source, place, scope, item, version, ordinal, speaker, timestamp, tokens, importance, pinned,
        terms
 """
-_VECTOR = """
+_JOIN_VECTORS = """
 FROM chunks LEFT JOIN chunk_vectors v
 ON v.tenant = chunks.tenant AND v.collection = chunks.collection AND v.model = $1 AND v.number = chunks.number
 """
-_LOOKED_AT_ONCE = 200
-_BIRTH_BITS = 62
+_SCAN_BATCH_SIZE = 200
+_GENERATION_BITS = 62
 # Beyond every number and version.
-_LAST = 2**62
+_MAX_NUMBER = 2**62
 _PINNED = IndexedChunk.__struct_fields__.index("pinned")
 
 
 class SqlCollectionStore:
-    """Collections, as rows of one tenant."""
+    """Collections of one tenant."""
 
     __slots__ = ("_tenant", "_tx")
 
@@ -56,21 +56,21 @@ class SqlCollectionStore:
 
     async def state(self, collection: str) -> CollectionState:
         row = await self._tx.one(
-            "SELECT number, chunks, birth, forgotten FROM collections WHERE tenant = $1 AND collection = $2",
+            "SELECT number, chunks, generation, pruned_up_to FROM collections WHERE tenant = $1 AND collection = $2",
             self._tenant,
             collection,
         )
         return CollectionState() if row is None else CollectionState(*row)
 
     async def lock(self, collection: str) -> None:
-        await self._take(collection, 0, more=0)
+        await self._reserve_numbers(collection, 0, more=0)
 
     async def add(
         self, collection: str, chunks: Sequence[NewChunk], vectors: Mapping[str, Sequence[bytes]]
     ) -> Sequence[int]:
         if not chunks:
             return []
-        first = await self._take(collection, len(chunks), more=len(chunks))
+        first = await self._reserve_numbers(collection, len(chunks), more=len(chunks))
         numbers = range(first, first + len(chunks))
         await self._tx.many(
             """
@@ -85,26 +85,26 @@ class SqlCollectionStore:
                 for number, chunk in zip(numbers, chunks, strict=True)
             ],
         )
-        for model, given in vectors.items():
-            await self._insert_vectors(collection, model, dict(zip(numbers, given, strict=True)))
+        for model, of_model in vectors.items():
+            await self._insert_vectors(collection, model, dict(zip(numbers, of_model, strict=True)))
         return numbers
 
     async def remove(self, collection: str, numbers: Sequence[int]) -> int:
-        """Lock the collection first, so that whoever else removes the same chunk finds it gone."""
+        """Lock the collection first, so that a concurrent removal of the same chunk finds it deleted."""
         if not numbers:
             return 0
-        await self._take(collection, 0, more=0)
-        there = await self._there(collection, numbers)
-        if there:
-            await self._delete(collection, there)
-            # What nobody can find any more leaves no trace of what it said.
-            await SqlVectorStore(self._tx).forget_unused([*there.values()])
-            first = await self._take(collection, len(there), more=-len(there))
+        await self._reserve_numbers(collection, 0, more=0)
+        existing = await self._existing(collection, numbers)
+        if existing:
+            await self._delete(collection, existing)
+            # Content that is no longer searchable leaves no cached embedding.
+            await SqlVectorStore(self._tx).delete_unreferenced([*existing.values()])
+            first = await self._reserve_numbers(collection, len(existing), more=-len(existing))
             await self._tx.many(
                 "INSERT INTO chunk_removals (tenant, collection, number, removed) VALUES ($1, $2, $3, $4)",
-                [(self._tenant, collection, first + place, removed) for place, removed in enumerate(there)],
+                [(self._tenant, collection, first + place, removed) for place, removed in enumerate(existing)],
             )
-        return len(there)
+        return len(existing)
 
     async def remove_item(self, collection: str, place: str, item: str, *, before: int | None = None) -> int:
         rows = await self._tx.all(
@@ -116,21 +116,21 @@ class SqlCollectionStore:
             collection,
             place,
             item,
-            _LAST if before is None else before,
+            _MAX_NUMBER if before is None else before,
         )
         return await self.remove(collection, [row[0] for row in rows])
 
     async def remove_place(self, collection: str, place: str) -> None:
-        if await self.clear_place(collection, place):
-            await SqlClearings(self._tx).add(Deleted(collection, place))
+        if await self.delete_place_batch(collection, place):
+            await SqlDeferredDeletions(self._tx).add(PendingDeletion(collection, place))
 
     async def remove_collection(self, collection: str) -> None:
         await self._tx.run("DELETE FROM collections WHERE tenant = $1 AND collection = $2", self._tenant, collection)
-        if await self.clear(collection):
-            await SqlClearings(self._tx).add(Deleted(collection))
+        if await self.delete_batch(collection):
+            await SqlDeferredDeletions(self._tx).add(PendingDeletion(collection))
 
-    async def clear_place(self, collection: str, place: str) -> bool:
-        """Take a few chunks of a place off a collection; tell whether there may be more of them."""
+    async def delete_place_batch(self, collection: str, place: str) -> bool:
+        """Delete a batch of chunks of a place; return whether more may remain."""
         rows = await self._tx.all(
             """
             SELECT number FROM chunks WHERE tenant = $1 AND collection = $2 AND place = $3 AND item > ''
@@ -139,32 +139,32 @@ class SqlCollectionStore:
             self._tenant,
             collection,
             place,
-            CLEARED_AT_ONCE,
+            DELETE_BATCH_SIZE,
         )
         await self.remove(collection, [row[0] for row in rows])
-        return len(rows) == CLEARED_AT_ONCE
+        return len(rows) == DELETE_BATCH_SIZE
 
-    async def clear(self, collection: str) -> bool:
-        """Delete a few rows of a collection that was taken away; tell whether there may be more of them."""
-        cleared = [await self._clear_chunks(collection), await self._drop_removals(collection, _LAST)]
+    async def delete_batch(self, collection: str) -> bool:
+        """Delete a batch of rows of a deleted collection; return whether more may remain."""
+        cleared = [await self._delete_chunk_batch(collection), await self._delete_removals(collection, _MAX_NUMBER)]
         cleared += [
-            await self.drop_vectors(collection, model, CLEARED_AT_ONCE) for model in await self.models(collection)
+            await self.drop_vectors(collection, model, DELETE_BATCH_SIZE) for model in await self.models(collection)
         ]
-        await self._drop_returns(collection, _LAST)
-        return CLEARED_AT_ONCE in cleared
+        await self._delete_vector_updates(collection, _MAX_NUMBER)
+        return DELETE_BATCH_SIZE in cleared
 
-    async def forget_changes(self, collection: str) -> bool:
+    async def prune_changes(self, collection: str) -> bool:
         state = await self.state(collection)
-        forgotten = state.forgotten + state.forgettable
-        # Another process may have gone further: it never goes back.
+        prune_up_to = state.pruned_up_to + state.prunable
+        # The watermark never goes back, even if another process was faster.
         await self._tx.run(
-            "UPDATE collections SET forgotten = $1 WHERE tenant = $2 AND collection = $3 AND forgotten < $1",
-            forgotten,
+            "UPDATE collections SET pruned_up_to = $1 WHERE tenant = $2 AND collection = $3 AND pruned_up_to < $1",
+            prune_up_to,
             self._tenant,
             collection,
         )
-        await self._drop_returns(collection, forgotten)
-        return await self._drop_removals(collection, forgotten) == CLEARED_AT_ONCE
+        await self._delete_vector_updates(collection, prune_up_to)
+        return await self._delete_removals(collection, prune_up_to) == DELETE_BATCH_SIZE
 
     async def find(self, collection: str, numbers: Sequence[int]) -> Sequence[Chunk]:
         rows = await self._tx.all(
@@ -204,7 +204,7 @@ class SqlCollectionStore:
         )
         return [row[0] for row in rows]
 
-    async def stretch(
+    async def chunk_range(
         self, collection: str, place: str, item: str, version: int, first: int, last: int
     ) -> Sequence[Chunk]:
         rows = await self._tx.all(
@@ -227,28 +227,26 @@ class SqlCollectionStore:
     async def newest(self, collection: str, places: Sequence[str], limit: int) -> Sequence[Chunk]:
         wanted = set(places)
         found: list[Chunk] = []
-        before = _LAST
+        before = _MAX_NUMBER
         while len(found) < limit:
             rows = await self._tx.all(
                 _CHUNK + "WHERE tenant = $1 AND collection = $2 AND number < $3 ORDER BY number DESC LIMIT $4",
                 self._tenant,
                 collection,
                 before,
-                _LOOKED_AT_ONCE,
+                _SCAN_BATCH_SIZE,
             )
             found += [_chunk(collection, row) for row in rows if row[2] in wanted]
-            if len(rows) < _LOOKED_AT_ONCE:
+            if len(rows) < _SCAN_BATCH_SIZE:
                 break
             before = rows[-1][0]
         return found[:limit]
 
-    async def standing_after(
-        self, collection: str, number: int, limit: int, model: str | None
-    ) -> Sequence[IndexedChunk]:
+    async def chunks_after(self, collection: str, number: int, limit: int, model: str | None) -> Sequence[IndexedChunk]:
         if model is None:
             rows = await self._tx.all(
                 f"""
-                {_STANDING}, NULL FROM chunks
+                {_INDEXED_COLUMNS}, NULL FROM chunks
                 WHERE tenant = $1 AND collection = $2 AND number > $3 ORDER BY number LIMIT $4
                 """,
                 self._tenant,
@@ -259,7 +257,7 @@ class SqlCollectionStore:
         else:
             rows = await self._tx.all(
                 f"""
-                {_STANDING}, vector {_VECTOR}
+                {_INDEXED_COLUMNS}, vector {_JOIN_VECTORS}
                 WHERE chunks.tenant = $2 AND chunks.collection = $3 AND chunks.number > $4
                 ORDER BY chunks.number LIMIT $5
                 """,
@@ -269,12 +267,12 @@ class SqlCollectionStore:
                 number,
                 limit,
             )
-        return [_standing(row) for row in rows]
+        return [_indexed_chunk(row) for row in rows]
 
-    async def standing_between(self, collection: str, first: int, last: int, model: str) -> Sequence[IndexedChunk]:
+    async def chunks_between(self, collection: str, first: int, last: int, model: str) -> Sequence[IndexedChunk]:
         rows = await self._tx.all(
             f"""
-            {_STANDING}, vector {_VECTOR}
+            {_INDEXED_COLUMNS}, vector {_JOIN_VECTORS}
             WHERE chunks.tenant = $2 AND chunks.collection = $3 AND chunks.number BETWEEN $4 AND $5
             ORDER BY chunks.number
             """,
@@ -284,7 +282,7 @@ class SqlCollectionStore:
             first,
             last,
         )
-        return [_standing(row) for row in rows]
+        return [_indexed_chunk(row) for row in rows]
 
     async def removals_after(self, collection: str, number: int, limit: int) -> Sequence[Removal]:
         rows = await self._tx.all(
@@ -299,10 +297,12 @@ class SqlCollectionStore:
         )
         return [Removal(*row) for row in rows]
 
-    async def returns_after(self, collection: str, model: str, number: int, limit: int) -> Sequence[Return]:
+    async def vector_updates_after(
+        self, collection: str, model: str, number: int, limit: int
+    ) -> Sequence[VectorUpdate]:
         rows = await self._tx.all(
             """
-            SELECT number, first, last FROM chunk_returns
+            SELECT number, first, last FROM chunk_vector_updates
             WHERE tenant = $1 AND collection = $2 AND model = $3 AND number > $4 ORDER BY number LIMIT $5
             """,
             self._tenant,
@@ -311,7 +311,7 @@ class SqlCollectionStore:
             number,
             limit,
         )
-        return [Return(*row) for row in rows]
+        return [VectorUpdate(*row) for row in rows]
 
     async def vectors(self, collection: str, model: str, numbers: Sequence[int]) -> Mapping[int, bytes]:
         rows = await self._tx.all(
@@ -327,23 +327,23 @@ class SqlCollectionStore:
         return dict(rows)
 
     async def add_vectors(self, collection: str, model: str, vectors: Mapping[int, bytes]) -> int:
-        await self._take(collection, 0, more=0)
-        there = await self._there(collection, vectors)
-        if there:
-            await self._insert_vectors(collection, model, {number: vectors[number] for number in there})
+        await self._reserve_numbers(collection, 0, more=0)
+        existing = await self._existing(collection, vectors)
+        if existing:
+            await self._insert_vectors(collection, model, {number: vectors[number] for number in existing})
             await self._tx.run(
                 """
-                INSERT INTO chunk_returns (tenant, collection, model, number, first, last)
+                INSERT INTO chunk_vector_updates (tenant, collection, model, number, first, last)
                 VALUES ($1, $2, $3, $4, $5, $6)
                 """,
                 self._tenant,
                 collection,
                 model,
-                await self._take(collection, 1, more=0),
-                min(there),
-                max(there),
+                await self._reserve_numbers(collection, 1, more=0),
+                min(existing),
+                max(existing),
             )
-        return len(there)
+        return len(existing)
 
     async def without_vector(self, collection: str, model: str, after: int, limit: int) -> Sequence[Chunk]:
         rows = await self._tx.all(
@@ -386,12 +386,12 @@ class SqlCollectionStore:
             limit,
         )
 
-    async def _clear_chunks(self, collection: str) -> int:
+    async def _delete_chunk_batch(self, collection: str) -> int:
         rows = await self._tx.all(
             "SELECT number, digest FROM chunks WHERE tenant = $1 AND collection = $2 ORDER BY number LIMIT $3",
             self._tenant,
             collection,
-            CLEARED_AT_ONCE,
+            DELETE_BATCH_SIZE,
         )
         if rows:
             await self._tx.run(
@@ -400,11 +400,11 @@ class SqlCollectionStore:
                 collection,
                 rows[-1][0],
             )
-            # What nobody can find any more leaves no trace of what it said.
-            await SqlVectorStore(self._tx).forget_unused([row[1] for row in rows])
+            # Content that is no longer searchable leaves no cached embedding.
+            await SqlVectorStore(self._tx).delete_unreferenced([row[1] for row in rows])
         return len(rows)
 
-    async def _drop_removals(self, collection: str, until: int) -> int:
+    async def _delete_removals(self, collection: str, until: int) -> int:
         return await self._tx.changed(
             """
             DELETE FROM chunk_removals WHERE tenant = $1 AND collection = $2 AND number IN (
@@ -414,23 +414,23 @@ class SqlCollectionStore:
             self._tenant,
             collection,
             until,
-            CLEARED_AT_ONCE,
+            DELETE_BATCH_SIZE,
         )
 
-    async def _drop_returns(self, collection: str, until: int) -> None:
-        """Drop all at once: there is one for each batch of chunks that got further vectors, so they are few."""
+    async def _delete_vector_updates(self, collection: str, until: int) -> None:
+        """Delete without batches: there is one row per batch of added vectors, so they are few."""
         await self._tx.run(
-            "DELETE FROM chunk_returns WHERE tenant = $1 AND collection = $2 AND number <= $3",
+            "DELETE FROM chunk_vector_updates WHERE tenant = $1 AND collection = $2 AND number <= $3",
             self._tenant,
             collection,
             until,
         )
 
-    async def _take(self, collection: str, numbers: int, *, more: int) -> int:
-        """Take the next numbers of a collection, and hold on to it until the transaction ends; return the first."""
+    async def _reserve_numbers(self, collection: str, numbers: int, *, more: int) -> int:
+        """Reserve the next numbers and lock the collection until the transaction ends; return the first number."""
         row = await self._tx.one(
             """
-            INSERT INTO collections (tenant, collection, number, chunks, birth) VALUES ($1, $2, $3, $4, $5)
+            INSERT INTO collections (tenant, collection, number, chunks, generation) VALUES ($1, $2, $3, $4, $5)
             ON CONFLICT (tenant, collection) DO UPDATE SET
                 number = collections.number + excluded.number, chunks = collections.chunks + excluded.chunks
             RETURNING number
@@ -439,14 +439,14 @@ class SqlCollectionStore:
             collection,
             numbers,
             more,
-            secrets.randbits(_BIRTH_BITS),
+            secrets.randbits(_GENERATION_BITS),
         )
         assert row is not None  # noqa: S101 - what was written is returned
         last: int = row[0]
         return last - numbers + 1
 
-    async def _there(self, collection: str, numbers: Iterable[int]) -> dict[int, bytes]:
-        """Return those of the numbers that are chunks of the collection, in order, each with its digest."""
+    async def _existing(self, collection: str, numbers: Iterable[int]) -> dict[int, bytes]:
+        """Return the existing chunks with these numbers, in order, each with its digest."""
         rows = await self._tx.all(
             """
             SELECT number, digest FROM chunks
@@ -470,7 +470,7 @@ class SqlCollectionStore:
             )
 
     async def models(self, collection: str) -> Sequence[str]:
-        """Return the models that there are vectors of, leaping from one to the next instead of reading all vectors."""
+        """Return the models that have vectors: an index skip scan, one query per model."""
         models: list[str] = []
         while True:
             row = await self._tx.one(
@@ -494,11 +494,11 @@ class SqlCollectionStore:
 
 
 def in_json(values: Iterable[NumberOrText]) -> str:
-    """Return numbers or texts as one value, in order, however many they are."""
+    """Encode numbers or texts, sorted, as one JSON parameter, so that their count is not limited."""
     return msgspec.json.encode(sorted(set(values))).decode()
 
 
-def _standing(row: Row) -> IndexedChunk:
+def _indexed_chunk(row: Row) -> IndexedChunk:
     values = list(row)
     values[_PINNED] = bool(values[_PINNED])
     return IndexedChunk(*values)

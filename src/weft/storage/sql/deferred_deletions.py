@@ -1,4 +1,4 @@
-"""What was deleted and has rows left, in SQL: nobody waits until very many of them are gone."""
+"""SQL queue of deferred deletions: large deletions finish in the background, in batches."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from weft.storage.sql.database import Transaction
 
-# So many rows of a table go at once; whoever waits to write meanwhile does not notice.
-CLEARED_AT_ONCE = 1_000
+# Rows deleted per table and transaction: small enough that concurrent writers do not notice.
+DELETE_BATCH_SIZE = 1_000
 _WHOLE_COLLECTION = ""
 
 
-class Deleted(NamedTuple):
-    """A collection that was taken away; or only a place of it, if one is named."""
+class PendingDeletion(NamedTuple):
+    """A deleted collection, or one place in it."""
 
     collection: str
     place: str = _WHOLE_COLLECTION
 
 
-class SqlClearings:
-    """What is still to be cleared away, as rows of one tenant."""
+class SqlDeferredDeletions:
+    """Queue of deferred deletions of one tenant."""
 
     __slots__ = ("_tenant", "_tx")
 
@@ -28,33 +28,38 @@ class SqlClearings:
         self._tx = transaction
         self._tenant = transaction.tenant
 
-    async def add(self, deleted: Deleted) -> None:
+    async def add(self, deleted: PendingDeletion) -> None:
         await self._tx.run(
-            "INSERT INTO clearings (tenant, collection, place) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+            "INSERT INTO deferred_deletions (tenant, collection, place) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
             self._tenant,
             *deleted,
         )
 
-    async def is_under_way(self, deleted: Deleted) -> bool:
-        """Tell whether rows may be left, so that nothing may come in the same place."""
+    async def is_pending(self, deleted: PendingDeletion) -> bool:
+        """Return whether rows may remain, so that the name cannot be reused yet."""
         row = await self._tx.one(
-            "SELECT 1 FROM clearings WHERE tenant = $1 AND collection = $2 AND place = $3", self._tenant, *deleted
+            "SELECT 1 FROM deferred_deletions WHERE tenant = $1 AND collection = $2 AND place = $3",
+            self._tenant,
+            *deleted,
         )
         return row is not None
 
-    async def next(self) -> Deleted | None:
+    async def next(self) -> PendingDeletion | None:
         row = await self._tx.one(
-            "SELECT collection, place FROM clearings WHERE tenant = $1 ORDER BY collection, place LIMIT 1", self._tenant
+            "SELECT collection, place FROM deferred_deletions WHERE tenant = $1 ORDER BY collection, place LIMIT 1",
+            self._tenant,
         )
-        return None if row is None else Deleted(*row)
+        return None if row is None else PendingDeletion(*row)
 
-    async def drop(self, deleted: Deleted) -> None:
+    async def drop(self, deleted: PendingDeletion) -> None:
         await self._tx.run(
-            "DELETE FROM clearings WHERE tenant = $1 AND collection = $2 AND place = $3", self._tenant, *deleted
+            "DELETE FROM deferred_deletions WHERE tenant = $1 AND collection = $2 AND place = $3",
+            self._tenant,
+            *deleted,
         )
 
 
-async def tenants_clearing(transaction: Transaction) -> list[str]:
-    """Return the tenants that something is still to be cleared away of."""
-    rows = await transaction.all("SELECT DISTINCT tenant FROM clearings ORDER BY tenant")
+async def tenants_with_deletions(transaction: Transaction) -> list[str]:
+    """Return the tenants with deferred deletions."""
+    rows = await transaction.all("SELECT DISTINCT tenant FROM deferred_deletions ORDER BY tenant")
     return [row[0] for row in rows]

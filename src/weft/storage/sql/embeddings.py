@@ -1,10 +1,10 @@
-"""Vectors of texts that were embedded before, and what models are to tenants, in SQL."""
+"""SQL stores of the embedding cache and of tenants' embedding models."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, get_args
 
-from weft.capabilities.indexing.embeddings.store import KeptFor, KeptVector, TenantModel
+from weft.capabilities.indexing.embeddings.store import CachedKind, CachedVector, TenantModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -12,31 +12,31 @@ if TYPE_CHECKING:
     from weft.capabilities.indexing.embeddings.store import Role
     from weft.storage.sql.database import Transaction
 
-# Texts that belong to nobody are kept under a name that no tenant can have; only the system's own work gets there.
+# Owner of cached vectors that belong to no tenant: not a valid tenant name.
 PLATFORM = "/platform"
-# A statement for so many at once; the last is named again where there are fewer.
-_FIND_AT_ONCE = 50
+# Digests per statement; shorter batches are padded with the last digest so that the statement stays the same.
+_BATCH_SIZE = 50
 _FIND = f"""
 SELECT digest, vector, used_at FROM embedding_cache
-WHERE tenant = $1 AND model = $2 AND digest IN ({", ".join(f"${place}" for place in range(3, _FIND_AT_ONCE + 3))})
+WHERE tenant = $1 AND model = $2 AND digest IN ({", ".join(f"${place}" for place in range(3, _BATCH_SIZE + 3))})
 """  # noqa: S608 - placeholders
 _IN_CHUNKS = f"""
 SELECT digest FROM chunks
-WHERE tenant = $1 AND digest IN ({", ".join(f"${place}" for place in range(2, _FIND_AT_ONCE + 2))})
+WHERE tenant = $1 AND digest IN ({", ".join(f"${place}" for place in range(2, _BATCH_SIZE + 2))})
 """  # noqa: S608 - placeholders
-_FORGET = "DELETE FROM embedding_cache WHERE tenant = $1 AND model = $2 AND digest = $3"
-_NOTE_USE = "UPDATE embedding_cache SET used_at = $1 WHERE tenant = $2 AND model = $3 AND digest = $4"
+_DELETE = "DELETE FROM embedding_cache WHERE tenant = $1 AND model = $2 AND digest = $3"
+_TOUCH = "UPDATE embedding_cache SET used_at = $1 WHERE tenant = $2 AND model = $3 AND digest = $4"
 _LISTED = "SELECT model, role, since FROM tenant_models WHERE tenant = $1 AND model >= '' ORDER BY model "
 
 
 def _batches(digests: Sequence[bytes]) -> Iterator[list[bytes]]:
-    for start in range(0, len(digests), _FIND_AT_ONCE):
-        some = list(digests[start : start + _FIND_AT_ONCE])
-        yield some + some[-1:] * (_FIND_AT_ONCE - len(some))
+    for start in range(0, len(digests), _BATCH_SIZE):
+        batch = list(digests[start : start + _BATCH_SIZE])
+        yield batch + batch[-1:] * (_BATCH_SIZE - len(batch))
 
 
 class SqlVectorStore:
-    """Vectors of one tenant; or of the platform, for whoever works on the whole installation."""
+    """Embedding cache of one tenant, or of the platform in a transaction without a tenant."""
 
     __slots__ = ("_tenant", "_tx")
 
@@ -44,15 +44,15 @@ class SqlVectorStore:
         self._tx = transaction
         self._tenant = transaction.tenant or PLATFORM
 
-    async def find(self, model: str, digests: Sequence[bytes]) -> Mapping[bytes, KeptVector]:
-        found: dict[bytes, KeptVector] = {}
-        for some in _batches(digests):
-            rows = await self._tx.all(_FIND, self._tenant, model, *some)
-            found |= {digest: KeptVector(vector, used_at) for digest, vector, used_at in rows}
+    async def find(self, model: str, digests: Sequence[bytes]) -> Mapping[bytes, CachedVector]:
+        found: dict[bytes, CachedVector] = {}
+        for batch in _batches(digests):
+            rows = await self._tx.all(_FIND, self._tenant, model, *batch)
+            found |= {digest: CachedVector(vector, used_at) for digest, vector, used_at in rows}
         return found
 
-    async def keep(self, model: str, vectors: Mapping[bytes, bytes], now: int, kind: KeptFor = "passage") -> None:
-        # In one order, as others may keep some of them at the same time.
+    async def keep(self, model: str, vectors: Mapping[bytes, bytes], now: int, kind: CachedKind = "passage") -> None:
+        # Sorted: concurrent writers of the same digests must lock them in one order.
         await self._tx.many(
             """
             INSERT INTO embedding_cache (tenant, model, digest, kind, vector, used_at) VALUES ($1, $2, $3, $4, $5, $6)
@@ -61,16 +61,16 @@ class SqlVectorStore:
             [(self._tenant, model, digest, kind, vector, now) for digest, vector in sorted(vectors.items())],
         )
 
-    async def note_use(self, model: str, digests: Sequence[bytes], now: int) -> None:
-        await self._tx.many(_NOTE_USE, [(now, self._tenant, model, digest) for digest in sorted(digests)])
+    async def touch(self, model: str, digests: Sequence[bytes], now: int) -> None:
+        await self._tx.many(_TOUCH, [(now, self._tenant, model, digest) for digest in sorted(digests)])
 
     async def forget(self, model: str, digests: Sequence[bytes]) -> None:
-        await self._tx.many(_FORGET, [(self._tenant, model, digest) for digest in sorted(set(digests))])
+        await self._tx.many(_DELETE, [(self._tenant, model, digest) for digest in sorted(set(digests))])
 
-    async def forget_unused(self, digests: Sequence[bytes]) -> None:
+    async def delete_unreferenced(self, digests: Sequence[bytes]) -> None:
         unused = set(digests)
-        for some in _batches(sorted(unused)):
-            unused -= {row[0] for row in await self._tx.all(_IN_CHUNKS, self._tenant, *some)}
+        for batch in _batches(sorted(unused)):
+            unused -= {row[0] for row in await self._tx.all(_IN_CHUNKS, self._tenant, *batch)}
         if unused:
             for model in await self._models():
                 await self.forget(model, list(unused))
@@ -79,8 +79,8 @@ class SqlVectorStore:
         row = await self._tx.one("SELECT COUNT(*) FROM embedding_cache WHERE tenant = $1 AND kind > ''", self._tenant)
         return 0 if row is None else int(row[0])
 
-    async def drop_unused(self, limit: int) -> int:
-        # Locked ones are in use this very moment, or being dropped by someone else.
+    async def evict(self, limit: int) -> int:
+        # Locked rows are in use, or being evicted by another process.
         rows = await self._tx.all(
             """
             SELECT model, digest FROM embedding_cache WHERE tenant = $1 AND kind > ''
@@ -89,13 +89,13 @@ class SqlVectorStore:
             self._tenant,
             limit,
         )
-        await self._tx.many(_FORGET, [(self._tenant, model, digest) for model, digest in rows])
+        await self._tx.many(_DELETE, [(self._tenant, model, digest) for model, digest in rows])
         return len(rows)
 
     async def review(self, before: int, now: int, limit: int) -> int:
-        return sum([await self._review(kind, before, now, limit) for kind in get_args(KeptFor)])
+        return sum([await self._review(kind, before, now, limit) for kind in get_args(CachedKind)])
 
-    async def _review(self, kind: KeptFor, before: int, now: int, limit: int) -> int:
+    async def _review(self, kind: CachedKind, before: int, now: int, limit: int) -> int:
         rows = await self._tx.all(
             """
             SELECT model, digest, EXISTS (
@@ -108,12 +108,12 @@ class SqlVectorStore:
             before,
             limit,
         )
-        await self._tx.many(_FORGET, [(self._tenant, model, digest) for model, digest, used in rows if not used])
-        await self._tx.many(_NOTE_USE, [(now, self._tenant, model, digest) for model, digest, used in rows if used])
+        await self._tx.many(_DELETE, [(self._tenant, model, digest) for model, digest, used in rows if not used])
+        await self._tx.many(_TOUCH, [(now, self._tenant, model, digest) for model, digest, used in rows if used])
         return len(rows)
 
     async def _models(self) -> Sequence[str]:
-        """Return the models that there are vectors of, leaping from one to the next instead of reading all vectors."""
+        """Return the models with cached vectors: an index skip scan, one query per model."""
         models: list[str] = []
         while True:
             row = await self._tx.one(
@@ -127,7 +127,7 @@ class SqlVectorStore:
 
 
 class SqlTenantModelStore:
-    """What models are to one tenant."""
+    """Embedding models of one tenant and their roles."""
 
     __slots__ = ("_tenant", "_tx")
 
@@ -154,5 +154,7 @@ class SqlTenantModelStore:
         )
 
     async def remove(self, model: str) -> bool:
-        gone = await self._tx.changed("DELETE FROM tenant_models WHERE tenant = $1 AND model = $2", self._tenant, model)
-        return gone > 0
+        deleted = await self._tx.changed(
+            "DELETE FROM tenant_models WHERE tenant = $1 AND model = $2", self._tenant, model
+        )
+        return deleted > 0

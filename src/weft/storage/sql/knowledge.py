@@ -20,7 +20,7 @@ from weft.capabilities.knowledge.store import (
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 from weft.storage.sql.collections import in_json
 from weft.storage.sql.database import SqlStore
-from weft.storage.sql.deferred_deletions import Deleted, SqlClearings
+from weft.storage.sql.deferred_deletions import PendingDeletion, SqlDeferredDeletions
 from weft.storage.sql.jobs import RowLease
 from weft.storage.sql.knowledge_sources import erase_sources
 
@@ -98,8 +98,8 @@ class SqlDomainStore(SqlStore):
             int(domain.reindex_afresh),
         )
         # Documents left of a deleted domain would reappear with it.
-        deleted = Deleted(domain_collection(domain.domain))
-        return row is not None and not await SqlClearings(self._tx).is_under_way(deleted)
+        deleted = PendingDeletion(domain_collection(domain.domain))
+        return row is not None and not await SqlDeferredDeletions(self._tx).is_pending(deleted)
 
     async def find(self, domain: str) -> Domain | None:
         row = await self._tx.one(_DOMAIN + "WHERE tenant = $1 AND domain = $2", self._tenant, domain)
@@ -146,7 +146,7 @@ class SqlDomainStore(SqlStore):
         await self._tx.run("DELETE FROM domains WHERE tenant = $1 AND domain = $2", self._tenant, domain)
         await erase_sources(self._tx, domain)
         if await self.clear(domain):
-            await SqlClearings(self._tx).add(Deleted(domain_collection(domain)))
+            await SqlDeferredDeletions(self._tx).add(PendingDeletion(domain_collection(domain)))
 
     async def clear(self, domain: str) -> bool:
         """Delete a batch of documents of a deleted domain; True if there may be more."""

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from weft.capabilities.messages.model import LAST, AudienceCount, Message
 from weft.storage.sql.database import SqlStore, batches, placeholders
-from weft.storage.sql.session_index import take_off_message
+from weft.storage.sql.session_index import remove_message_from_index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -195,7 +195,7 @@ class SqlMessageStore(SqlStore):
         for changed, by in ((message.audience, -1), (audience, 1)):
             await self._count(session_id, changed, by)
             await self._restamp(session_id, changed)
-        await take_off_message(self._tx, session_id, message.message_id)
+        await remove_message_from_index(self._tx, session_id, message.message_id)
 
     async def _count(self, session_id: str, audience: str, by: int) -> None:
         await self._tx.run(_COUNT, self._tenant, session_id, audience, by, _new_stamp())

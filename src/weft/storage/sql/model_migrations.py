@@ -36,11 +36,11 @@ class SqlModelMigrationStore:
         return _migration(await self._tx.one(_MIGRATION + "{for_update}", self._tenant))
 
     async def save(self, migration: ModelMigration) -> None:
-        said = msgspec.structs.asdict(migration) | {
+        values = msgspec.structs.asdict(migration) | {
             "comparable": int(migration.comparable),
             "comparison": None if migration.comparison is None else msgspec.json.encode(migration.comparison).decode(),
         }
-        await self._tx.run(_SAVE, self._tenant, *(said[name] for name in _FIELDS))
+        await self._tx.run(_SAVE, self._tenant, *(values[name] for name in _FIELDS))
 
 
 async def migrating_tenants(transaction: Transaction) -> list[str]:
@@ -52,7 +52,7 @@ async def migrating_tenants(transaction: Transaction) -> list[str]:
 def _migration(row: Row | None) -> ModelMigration | None:
     if row is None:
         return None
-    said = dict(zip(_FIELDS, row, strict=True))
-    if said["comparison"] is not None:
-        said["comparison"] = msgspec.json.decode(said["comparison"], type=ModelComparison)
-    return ModelMigration(**{**said, "comparable": bool(said["comparable"])})
+    values = dict(zip(_FIELDS, row, strict=True))
+    if values["comparison"] is not None:
+        values["comparison"] = msgspec.json.decode(values["comparison"], type=ModelComparison)
+    return ModelMigration(**{**values, "comparable": bool(values["comparable"])})

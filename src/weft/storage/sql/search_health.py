@@ -1,4 +1,4 @@
-"""What keeps searches from finding what they should, of all tenants, in SQL."""
+"""Health queries of the search index, over all tenants."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 async def documents_failed(transaction: Transaction) -> int:
-    """Return how many documents could not be indexed."""
+    """Return the number of documents that could not be indexed."""
     rows = await transaction.all(
         """
         SELECT (SELECT COUNT(*) FROM documents d
@@ -21,7 +21,7 @@ async def documents_failed(transaction: Transaction) -> int:
 
 
 async def documents_waiting(transaction: Transaction, since: int) -> int:
-    """Return how many documents have waited since then, or longer, to be indexed."""
+    """Return the number of documents queued for indexing since before a time."""
     rows = await transaction.all(
         """
         SELECT (SELECT COUNT(*) FROM documents d
@@ -34,7 +34,7 @@ async def documents_waiting(transaction: Transaction, since: int) -> int:
 
 
 async def models_of_tenants(transaction: Transaction) -> list[tuple[str, str]]:
-    """Return the models that tenants search with or migration to, each with which of these it is."""
+    """Return the models that tenants search with or migrate to, with their role."""
     rows = await transaction.all(
         "SELECT DISTINCT model, role FROM tenant_models WHERE role IN ('serving', 'building') ORDER BY model, role"
     )
@@ -42,7 +42,7 @@ async def models_of_tenants(transaction: Transaction) -> list[tuple[str, str]]:
 
 
 async def stalled_model_migrations(transaction: Transaction, since: int) -> int:
-    """Return how many migrations to other models have a problem, or were begun before then and are not done."""
+    """Return the number of unfinished model migrations that have a problem or started before a time."""
     row = await transaction.one(
         """
         SELECT COUNT(*) FROM model_migrations

@@ -11,10 +11,10 @@ from weft.capabilities.indexing.collections.model import SESSIONS
 from weft.capabilities.sessions.model import Session, SessionConfig, audience_of, line_of
 from weft.storage.sql.agent_context import erase_snapshots
 from weft.storage.sql.database import SqlStore
-from weft.storage.sql.deferred_deletions import Deleted, SqlClearings
+from weft.storage.sql.deferred_deletions import PendingDeletion, SqlDeferredDeletions
 from weft.storage.sql.memory import erase_memories, memories_of
 from weft.storage.sql.records import erase_record_items
-from weft.storage.sql.session_index import erase_from_collections
+from weft.storage.sql.session_index import remove_session_from_index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +99,9 @@ class SqlSessionStore(SqlStore):
             session.updated_at,
         )
         # Rows left of a deleted session with this id would become visible again.
-        return added > 0 and not await SqlClearings(self._tx).is_under_way(Deleted(SESSIONS, session.session_id))
+        return added > 0 and not await SqlDeferredDeletions(self._tx).is_pending(
+            PendingDeletion(SESSIONS, session.session_id)
+        )
 
     async def find(self, session_id: str) -> Session | None:
         row = await self._tx.one(_SESSION + "WHERE s.tenant = $1 AND s.session_id = $2", self._tx.tenant, session_id)
@@ -167,7 +169,7 @@ class SqlSessionStore(SqlStore):
 
     async def erase(self, session_id: str) -> None:
         owners = [memory.owner for memory in await memories_of(self._tx, session_id)]
-        await erase_from_collections(self._tx, session_id, owners)
+        await remove_session_from_index(self._tx, session_id, owners)
         await erase_memories(self._tx, session_id)
         await erase_snapshots(self._tx, session_id)
         await erase_record_items(self._tx, session_id)

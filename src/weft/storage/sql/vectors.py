@@ -1,4 +1,4 @@
-"""Vectors in pgvector: the nearest of a collection's vectors of one model, by an index once there are many."""
+"""Nearest-neighbour search in pgvector, with an HNSW index for large collections."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Row, Transaction
     from weft.storage.sql.dialects.postgres import PostgresDatabase
 
-# Measured against exact search: see docs/decisions/0036.
-_CONNECTIONS = 16
-_LOOKED_THROUGH_TO_BUILD = 96
-_LOOKED_THROUGH_A_RESULT = 1.5
-_FEWEST_LOOKED_THROUGH = 240
-_MOST_LOOKED_THROUGH = 1_000
-_BUILDING_MEMORY = "1GB"
-# An index of part of a table is used only where the plan sees which part is asked for, so plans are never shared.
-_SEARCH_SO = """
+# HNSW parameters, measured against exact search: see docs/decisions/0036.
+_HNSW_M = 16
+_EF_CONSTRUCTION = 96
+_EF_SEARCH_PER_RESULT = 1.5
+_MIN_EF_SEARCH = 240
+_MAX_EF_SEARCH = 1_000
+_BUILD_MEMORY = "1GB"
+# Partial indexes are only used by plans made for the actual parameters, so generic plans are disabled.
+_SEARCH_SETTINGS = """
 SELECT set_config('hnsw.ef_search', $1, true), set_config('hnsw.iterative_scan', 'relaxed_order', true),
        set_config('hnsw.max_scan_tuples', '200000', true), set_config('plan_cache_mode', 'force_custom_plan', true)
 """
-_OF_THESE = """
+_FROM_NUMBERED = """
 FROM chunk_vectors WHERE tenant = $1 AND collection = $2 AND model = $3 AND number {among}$4{end_among}
 """
-# Thousands of vectors in one value: as rows, most of the time would go into taking each of them for itself. The first
-# four bytes of each say how many numbers follow.
+# Thousands of vectors as one value: decoding them row by row would dominate. The first four bytes of each encode its
+# dimensions.
 _PACKED = """
 SELECT COALESCE(array_agg(number ORDER BY number), '{{}}'),
        COALESCE(string_agg(substring(halfvec_send(vector) FROM 5), ''::bytea ORDER BY number), '')
@@ -45,12 +45,15 @@ _INDEXES = """
 SELECT indexname FROM pg_indexes
 WHERE schemaname = current_schema() AND tablename = $1 AND starts_with(indexname, 'nearest_')
 """
-_GROWN = ("chunks (tenant, collection, number, place, item, version)", "documents (tenant, domain, document_id, state)")
+_ANALYZED = (
+    "chunks (tenant, collection, number, place, item, version)",
+    "documents (tenant, domain, document_id, state)",
+)
 _QUOTED = "SELECT quote_literal($1), quote_literal($2)"
 
 
 class PgVectors:
-    """The vectors of one collection and model in PostgreSQL."""
+    """Vectors of one collection and model in PostgreSQL."""
 
     def __init__(self, database: PostgresDatabase, tenant: str, collection: str, model: str) -> None:
         self._database = database
@@ -58,14 +61,14 @@ class PgVectors:
         self._tenant, self._collection, self._model = tenant, collection, model
 
     async def nearest(self, vector: bytes, limit: int) -> Sequence[NearChunk]:
-        column, fitting = _column(len(vector) // 2), _fitting(len(vector) // 2)
+        column, fits = _column(len(vector) // 2), _has_dimensions(len(vector) // 2)
 
-        async def look(transaction: Transaction) -> Sequence[NearChunk]:
-            await transaction.one(_SEARCH_SO, str(_looked_through(limit)))
+        async def search(transaction: Transaction) -> Sequence[NearChunk]:
+            await transaction.one(_SEARCH_SETTINGS, str(_ef_search(limit)))
             rows = await transaction.all(
                 f"""
                 SELECT number, 1 - ({column} <=> $1) FROM chunk_vectors
-                WHERE tenant = $2 AND collection = $3 AND model = $4 AND {fitting} ORDER BY {column} <=> $1 LIMIT $5
+                WHERE tenant = $2 AND collection = $3 AND model = $4 AND {fits} ORDER BY {column} <=> $1 LIMIT $5
                 """,  # noqa: S608 - our own column
                 vector,
                 self._tenant,
@@ -73,18 +76,18 @@ class PgVectors:
                 self._model,
                 limit,
             )
-            return _in_order(rows)
+            return _nearest_first(rows)
 
-        return await self._database.read(self._scope, look)
+        return await self._database.read(self._scope, search)
 
     async def nearest_among(self, vector: bytes, limit: int, numbers: Sequence[int]) -> Sequence[NearChunk]:
-        column, fitting = _column(len(vector) // 2), _fitting(len(vector) // 2)
+        column, fits = _column(len(vector) // 2), _has_dimensions(len(vector) // 2)
 
-        async def look(transaction: Transaction) -> Sequence[NearChunk]:
+        async def search(transaction: Transaction) -> Sequence[NearChunk]:
             rows = await transaction.all(
                 f"""
                 SELECT number, 1 - ({column} <=> $1) AS cosine FROM chunk_vectors
-                WHERE tenant = $2 AND collection = $3 AND model = $4 AND number {{among}}$5{{end_among}} AND {fitting}
+                WHERE tenant = $2 AND collection = $3 AND model = $4 AND number {{among}}$5{{end_among}} AND {fits}
                 ORDER BY cosine DESC, number LIMIT $6
                 """,  # noqa: S608 - our own column
                 vector,
@@ -94,23 +97,23 @@ class PgVectors:
                 in_json(numbers),
                 limit,
             )
-            return _in_order(rows)
+            return _nearest_first(rows)
 
-        return await self._database.read(self._scope, look) if numbers else []
+        return await self._database.read(self._scope, search) if numbers else []
 
     async def cosines(self, vectors: Sequence[bytes], numbers: Sequence[int]) -> Mapping[int, Sequence[float]]:
         dimensions = len(vectors[0]) // 2
         each = ", ".join(f"-({_column(dimensions)} <#> ${place})" for place in range(5, 5 + len(vectors)))
-        sql = f"SELECT number, {each} {_OF_THESE} AND {_fitting(dimensions)}"
+        sql = f"SELECT number, {each} {_FROM_NUMBERED} AND {_has_dimensions(dimensions)}"
 
-        async def look(transaction: Transaction) -> Sequence[Row]:
-            asked = (self._tenant, self._collection, self._model, in_json(numbers))
-            return await transaction.all(sql, *asked, *vectors)
+        async def search(transaction: Transaction) -> Sequence[Row]:
+            values = (self._tenant, self._collection, self._model, in_json(numbers))
+            return await transaction.all(sql, *values, *vectors)
 
-        return {number: cosines for number, *cosines in await self._database.read(self._scope, look)}
+        return {number: cosines for number, *cosines in await self._database.read(self._scope, search)}
 
     async def find(self, numbers: Sequence[int], dimensions: int) -> PackedVectors:
-        sql = f"{_PACKED} {_OF_THESE} AND {_fitting(dimensions)}"
+        sql = f"{_PACKED} {_FROM_NUMBERED} AND {_has_dimensions(dimensions)}"
         values = (self._tenant, self._collection, self._model, in_json(numbers))
         row = await self._database.read(self._scope, lambda transaction: transaction.one(sql, *values))
         found, vectors = row if row is not None else ([], b"")
@@ -124,7 +127,7 @@ class PgVectors:
             try:
                 is_valid = await connection.fetchval(_IS_INDEXED, name)
                 if is_valid is False:
-                    # What an interrupted attempt leaves behind.
+                    # Left by an interrupted build.
                     await connection.execute(f"DROP INDEX CONCURRENTLY {name}")
                 return bool(is_valid) or await self._build(connection, name)
             finally:
@@ -140,26 +143,26 @@ class PgVectors:
         if dimensions is None:
             return False
         collection, model = await connection.fetchrow(_QUOTED, self._collection, self._model)
-        await connection.execute(f"SET maintenance_work_mem = '{_BUILDING_MEMORY}'")
+        await connection.execute(f"SET maintenance_work_mem = '{_BUILD_MEMORY}'")
         try:
             await connection.execute(
                 f"""
                 CREATE INDEX CONCURRENTLY {name} ON {partition_of(self._tenant)}
                 USING hnsw ({_column(dimensions)} halfvec_cosine_ops)
-                WITH (m = {_CONNECTIONS}, ef_construction = {_LOOKED_THROUGH_TO_BUILD})
-                WHERE collection = {collection} AND model = {model} AND {_fitting(dimensions)}
+                WITH (m = {_HNSW_M}, ef_construction = {_EF_CONSTRUCTION})
+                WHERE collection = {collection} AND model = {model} AND {_has_dimensions(dimensions)}
                 """
             )
         finally:
             await connection.execute("RESET maintenance_work_mem")
         # After a bulk insert: with stale statistics the planner reads whole collections where a few rows are needed.
-        for table in _GROWN:
+        for table in _ANALYZED:
             await connection.execute(f"ANALYZE {table}")
         return True
 
 
 async def drop_unused_indexes(database: PostgresDatabase, tenant: str) -> None:
-    """Drop the indexes of vectors of which none is there any more."""
+    """Drop the indexes whose collection or model has no vectors left."""
 
     async def used(transaction: Transaction) -> set[str]:
         store = SqlCollectionStore(transaction)
@@ -177,7 +180,7 @@ async def drop_unused_indexes(database: PostgresDatabase, tenant: str) -> None:
 
 
 async def unfinished_indexes(transaction: Transaction) -> int:
-    """Return how many indexes of vectors are not whole, so that searches do not use them."""
+    """Return the number of invalid vector indexes, which searches do not use."""
     row = await transaction.one(
         """
         SELECT COUNT(*) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
@@ -189,12 +192,12 @@ async def unfinished_indexes(transaction: Transaction) -> int:
 
 
 def _column(dimensions: int) -> str:
-    """Return the vectors as the index has them: a column of any number of dimensions cannot be indexed itself."""
+    """Return the index expression: a column without fixed dimensions cannot be indexed."""
     return f"(vector::halfvec({dimensions}))"
 
 
-def _fitting(dimensions: int) -> str:
-    """Return which vectors can be compared: a model exchanged for another under its name gives some of another size."""
+def _has_dimensions(dimensions: int) -> str:
+    """Return the condition for comparable vectors: a model replaced under its name may have other dimensions."""
     return f"vector_dims(vector) = {dimensions}"
 
 
@@ -203,9 +206,9 @@ def _index_name(tenant: str, collection: str, model: str) -> str:
     return f"nearest_{hashlib.sha256(names.encode()).hexdigest()[:24]}"
 
 
-def _looked_through(limit: int) -> int:
-    return min(max(_FEWEST_LOOKED_THROUGH, round(limit * _LOOKED_THROUGH_A_RESULT)), _MOST_LOOKED_THROUGH)
+def _ef_search(limit: int) -> int:
+    return min(max(_MIN_EF_SEARCH, round(limit * _EF_SEARCH_PER_RESULT)), _MAX_EF_SEARCH)
 
 
-def _in_order(rows: Sequence[Any]) -> Sequence[NearChunk]:
+def _nearest_first(rows: Sequence[Any]) -> Sequence[NearChunk]:
     return sorted((NearChunk(*row) for row in rows), key=lambda chunk: -chunk.cosine)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import structs
 
-from weft.capabilities.indexing.collections.model import CollectionState, NewChunk, Removal, Return
+from weft.capabilities.indexing.collections.model import CollectionState, NewChunk, Removal, VectorUpdate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,17 +40,17 @@ CHUNK = NewChunk(
 )
 
 
-def parts(count: int, **given: object) -> list[NewChunk]:
-    return [structs.replace(CHUNK, ordinal=ordinal, **given) for ordinal in range(count)]
+def parts(count: int, **changes: object) -> list[NewChunk]:
+    return [structs.replace(CHUNK, ordinal=ordinal, **changes) for ordinal in range(count)]
 
 
 def vectors(count: int) -> Sequence[bytes]:
-    """Return vectors of two dimensions, each its own: one and a few thousandths."""
-    return [bytes([place, 0x3C, 0, 0xBC]) for place in range(count)]
+    """Return distinct vectors of two dimensions."""
+    return [bytes([index, 0x3C, 0, 0xBC]) for index in range(count)]
 
 
 class CollectionStoreContract:
-    """Everything that happens to a collection takes the next number, so that a copy knows what it has missed."""
+    """Every change of a collection takes the next number, so that replicas know what they have missed."""
 
     async def test_chunks_are_found_as_they_were_added(self, stores: ContractStores) -> None:
         numbers = await stores.collections.add(COLLECTION, parts(100), {MODEL: vectors(100)})
@@ -86,9 +86,9 @@ class CollectionStoreContract:
     async def test_chunks_after_a_number_come_in_order(self, stores: ContractStores) -> None:
         await stores.collections.add(COLLECTION, parts(4), {MODEL: vectors(4)})
         await stores.collections.remove(COLLECTION, [3])
-        standing = await stores.collections.standing_after(COLLECTION, 1, 10, MODEL)
-        assert [(chunk.number, chunk.vector) for chunk in standing] == [(2, vectors(4)[1]), (4, vectors(4)[3])]
-        first = (await stores.collections.standing_after(COLLECTION, 0, 1, None))[0]
+        chunks = await stores.collections.chunks_after(COLLECTION, 1, 10, MODEL)
+        assert [(chunk.number, chunk.vector) for chunk in chunks] == [(2, vectors(4)[1]), (4, vectors(4)[3])]
+        first = (await stores.collections.chunks_after(COLLECTION, 0, 1, None))[0]
         assert (first.number, first.vector, first.terms, first.pinned) == (1, None, CHUNK.terms, True)
         assert (first.scope, first.importance, first.version) == (CHUNK.scope, 0.75, 2)
 
@@ -104,15 +104,15 @@ class CollectionStoreContract:
         await stores.collections.add(COLLECTION, parts(5)[::-1], {})
         found = await stores.collections.of_item(COLLECTION, "a", "guide.md", 2)
         assert [chunk.ordinal for chunk in found] == [0, 1, 2, 3, 4]
-        stretch = await stores.collections.stretch(COLLECTION, "a", "guide.md", 2, 1, 3)
-        assert [chunk.ordinal for chunk in stretch] == [1, 2, 3]
+        chunk_range = await stores.collections.chunk_range(COLLECTION, "a", "guide.md", 2, 1, 3)
+        assert [chunk.ordinal for chunk in chunk_range] == [1, 2, 3]
         assert list(await stores.collections.of_item(COLLECTION, "a", "guide.md", 1)) == []
         assert list(await stores.collections.numbers_of(COLLECTION, "a", "guide.md", 2)) == [5, 4, 3, 2, 1]
         assert list(await stores.collections.numbers_of(COLLECTION, "a", "guide.md", 1)) == []
 
     async def test_removed_chunks_are_deleted_for_good(self, stores: ContractStores, elsewhere: ContractStores) -> None:
-        for where in (stores, elsewhere):
-            await where.vectors.keep("m", {CHUNK.digest: b"v"}, 10)
+        for tenant_stores in (stores, elsewhere):
+            await tenant_stores.vectors.keep("m", {CHUNK.digest: b"v"}, 10)
         await stores.vectors.keep("n", {CHUNK.digest: b"v", b"other": b"v"}, 10)
         await stores.collections.add(COLLECTION, parts(2), {})
         await stores.collections.add(OTHER, parts(2), {})
@@ -131,13 +131,13 @@ class CollectionStoreContract:
         assert await stores.vectors.find("m", [CHUNK.digest]) == {}
 
     async def test_a_place_goes_with_all_that_belongs_to_it(self, stores: ContractStores) -> None:
-        await stores.collections.add(COLLECTION, [*parts(2), *parts(2, place="b")], {MODEL: vectors(4)})
+        await stores.collections.add(COLLECTION, [*parts(2), *parts(2, index="b")], {MODEL: vectors(4)})
         await stores.collections.remove_place(COLLECTION, "a")
         newest = await stores.collections.newest(COLLECTION, ["a", "b"], 10)
         assert [(chunk.number, chunk.place) for chunk in newest] == [(4, "b"), (3, "b")]
 
     async def test_the_newest_of_some_places_are_found(self, stores: ContractStores) -> None:
-        await stores.collections.add(COLLECTION, [*parts(1, place="b"), *parts(300)], {})
+        await stores.collections.add(COLLECTION, [*parts(1, index="b"), *parts(300)], {})
         assert [chunk.number for chunk in await stores.collections.newest(COLLECTION, ["b"], 3)] == [1]
         assert [chunk.number for chunk in await stores.collections.newest(COLLECTION, ["a", "b"], 2)] == [301, 300]
 
@@ -150,22 +150,24 @@ class CollectionStoreContract:
         assert list(await stores.collections.names()) == [OTHER]
         assert await stores.collections.count_vectors(COLLECTION, MODEL) == 0
         await stores.collections.add(COLLECTION, parts(2), {})
-        again = await stores.collections.state(COLLECTION)
-        assert (again.number, again.chunks) == (before.number, before.chunks)
-        assert again.birth not in {before.birth, 0}
+        recreated = await stores.collections.state(COLLECTION)
+        assert (recreated.number, recreated.chunks) == (before.number, before.chunks)
+        assert recreated.generation not in {before.generation, 0}
 
     async def test_vectors_of_a_further_model_are_announced(self, stores: ContractStores) -> None:
         await stores.collections.add(COLLECTION, parts(4), {MODEL: vectors(4)})
         await stores.collections.remove(COLLECTION, [2])
-        lacking = await stores.collections.without_vector(COLLECTION, NEXT_MODEL, 0, 10)
-        assert [chunk.number for chunk in lacking] == [1, 3, 4]
-        given = dict(zip((1, 2, 3), vectors(3), strict=True))
-        assert await stores.collections.add_vectors(COLLECTION, NEXT_MODEL, given) == 2
-        assert list(await stores.collections.returns_after(COLLECTION, NEXT_MODEL, 5, 10)) == [Return(6, 1, 3)]
-        assert list(await stores.collections.returns_after(COLLECTION, MODEL, 0, 10)) == []
+        missing = await stores.collections.without_vector(COLLECTION, NEXT_MODEL, 0, 10)
+        assert [chunk.number for chunk in missing] == [1, 3, 4]
+        changes = dict(zip((1, 2, 3), vectors(3), strict=True))
+        assert await stores.collections.add_vectors(COLLECTION, NEXT_MODEL, changes) == 2
+        assert list(await stores.collections.vector_updates_after(COLLECTION, NEXT_MODEL, 5, 10)) == [
+            VectorUpdate(6, 1, 3)
+        ]
+        assert list(await stores.collections.vector_updates_after(COLLECTION, MODEL, 0, 10)) == []
         assert (await stores.collections.state(COLLECTION)).number == 6
-        again = await stores.collections.standing_between(COLLECTION, 1, 3, NEXT_MODEL)
-        assert [(chunk.number, chunk.vector) for chunk in again] == [(1, vectors(3)[0]), (3, vectors(3)[2])]
+        recreated = await stores.collections.chunks_between(COLLECTION, 1, 3, NEXT_MODEL)
+        assert [(chunk.number, chunk.vector) for chunk in recreated] == [(1, vectors(3)[0]), (3, vectors(3)[2])]
         assert [chunk.number for chunk in await stores.collections.without_vector(COLLECTION, NEXT_MODEL, 0, 10)] == [4]
 
     async def test_changes_beyond_the_retained_ones_are_deleted(
@@ -175,12 +177,12 @@ class CollectionStoreContract:
         await stores.collections.add(COLLECTION, parts(9), {MODEL: vectors(9)})
         await stores.collections.add_vectors(COLLECTION, NEXT_MODEL, {1: vectors(1)[0]})
         await stores.collections.remove(COLLECTION, [2, 3, 4, 5, 6, 7, 8])
-        assert (await stores.collections.state(COLLECTION)).forgettable == 13
-        assert not await stores.collections.forget_changes(COLLECTION)
+        assert (await stores.collections.state(COLLECTION)).prunable == 13
+        assert not await stores.collections.prune_changes(COLLECTION)
         state = await stores.collections.state(COLLECTION)
-        assert (state.number, state.forgotten, state.forgettable) == (17, 13, 0)
+        assert (state.number, state.pruned_up_to, state.prunable) == (17, 13, 0)
         assert [each.number for each in await stores.collections.removals_after(COLLECTION, 0, 10)] == [14, 15, 16, 17]
-        assert list(await stores.collections.returns_after(COLLECTION, NEXT_MODEL, 0, 10)) == []
+        assert list(await stores.collections.vector_updates_after(COLLECTION, NEXT_MODEL, 0, 10)) == []
 
     async def test_vectors_of_a_model_are_dropped_bit_by_bit(self, stores: ContractStores) -> None:
         await stores.collections.add(COLLECTION, parts(5), {MODEL: vectors(5), NEXT_MODEL: vectors(5)})

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from weft.capabilities.indexing.embeddings.model import Embedder
-from weft.capabilities.indexing.embeddings.store import KeptVector, TenantModel
+from weft.capabilities.indexing.embeddings.store import CachedVector, TenantModel
 from weft.testing.contracts.collections import CHUNK
 from weft.testing.contracts.stores import ContractStores
 
@@ -32,7 +32,7 @@ DIGESTS = [bytes([number]) * 32 for number in range(120)]
 
 @pytest.mark.req("CE-F49")
 class EmbedderContract:
-    """Any embedder gives each text one vector of length one, whatever comes with it. Provides ``embedder``."""
+    """Every text gets one normalised vector that depends on nothing else. Subclasses provide ``embedder``."""
 
     async def test_each_text_has_a_vector_of_length_one(self, embedder: Embedder) -> None:
         vectors = await embedder.embed(TEXTS, "passage")
@@ -64,37 +64,37 @@ class EmbedderContract:
 
 @pytest.mark.req("CE-F50")
 class VectorStoreContract:
-    """Vectors are kept by model and digest, for one tenant; those not used for longest go first."""
+    """Vectors are stored by model and digest, per tenant; the least recently used are evicted first."""
 
     async def test_what_is_kept_is_found_by_model_and_digest(self, stores: ContractStores) -> None:
         await stores.vectors.keep("m", {digest: digest[:2] for digest in DIGESTS}, 10)
         await stores.vectors.keep("other", {DIGESTS[0]: b"zz"}, 10)
         found = await stores.vectors.find("m", [*DIGESTS, b"?" * 32])
-        assert found == {digest: KeptVector(digest[:2], 10) for digest in DIGESTS}
-        assert await stores.vectors.find("other", DIGESTS[:2]) == {DIGESTS[0]: KeptVector(b"zz", 10)}
+        assert found == {digest: CachedVector(digest[:2], 10) for digest in DIGESTS}
+        assert await stores.vectors.find("other", DIGESTS[:2]) == {DIGESTS[0]: CachedVector(b"zz", 10)}
         assert await stores.vectors.find("m", []) == {}
 
     async def test_what_is_kept_already_stays(self, stores: ContractStores) -> None:
         await stores.vectors.keep("m", {DIGESTS[0]: b"first"}, 10)
         await stores.vectors.keep("m", {DIGESTS[0]: b"second"}, 20)
-        assert await stores.vectors.find("m", DIGESTS[:1]) == {DIGESTS[0]: KeptVector(b"first", 10)}
+        assert await stores.vectors.find("m", DIGESTS[:1]) == {DIGESTS[0]: CachedVector(b"first", 10)}
 
     async def test_those_not_used_for_longest_go_first(self, stores: ContractStores) -> None:
         for number, digest in enumerate(DIGESTS[:6]):
             await stores.vectors.keep("m" if number % 2 else "n", {digest: b"v"}, number)
-        await stores.vectors.note_use("n", DIGESTS[:1], 100)
-        assert (await stores.vectors.drop_unused(2), await stores.vectors.count()) == (2, 4)
+        await stores.vectors.touch("n", DIGESTS[:1], 100)
+        assert (await stores.vectors.evict(2), await stores.vectors.count()) == (2, 4)
         kept = {**await stores.vectors.find("m", DIGESTS[:6]), **await stores.vectors.find("n", DIGESTS[:6])}
         assert sorted(kept) == [DIGESTS[0], *DIGESTS[3:6]]
-        assert [await stores.vectors.drop_unused(100) for _ in range(2)] == [4, 0]
+        assert [await stores.vectors.evict(100) for _ in range(2)] == [4, 0]
 
     async def test_what_callers_asked_for_goes_before_any_passage(self, stores: ContractStores) -> None:
         await stores.vectors.keep("m", {DIGESTS[0]: b"v", DIGESTS[1]: b"v"}, 10)
         await stores.vectors.keep("n", {DIGESTS[2]: b"v"}, 30, "asked")
         await stores.vectors.keep("m", {DIGESTS[3]: b"v"}, 20, "asked")
-        assert await stores.vectors.drop_unused(1) == 1
+        assert await stores.vectors.evict(1) == 1
         assert (len(await stores.vectors.find("n", DIGESTS)), len(await stores.vectors.find("m", DIGESTS))) == (1, 2)
-        assert await stores.vectors.drop_unused(2) == 2
+        assert await stores.vectors.evict(2) == 2
         assert len(await stores.vectors.find("m", DIGESTS)) == 1
 
     async def test_what_is_old_goes_in_steps_and_of_it_what_no_chunk_is_made_of(self, stores: ContractStores) -> None:
@@ -122,13 +122,13 @@ class VectorStoreContract:
     async def test_tenants_keep_their_own(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.vectors.keep("m", {DIGESTS[0]: b"v"}, 10)
         assert await elsewhere.vectors.find("m", DIGESTS[:1]) == {}
-        assert (await elsewhere.vectors.count(), await elsewhere.vectors.drop_unused(10)) == (0, 0)
+        assert (await elsewhere.vectors.count(), await elsewhere.vectors.evict(10)) == (0, 0)
         assert await stores.vectors.count() == 1
 
 
 @pytest.mark.req("CE-F49")
 class TenantModelStoreContract:
-    """What is said of models holds until something else is said."""
+    """The last role of a model counts."""
 
     async def test_the_last_setting_of_a_model_wins(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.tenant_models.set("b", "allowed", 10)

@@ -1,4 +1,4 @@
-"""What every store of migrations between models must do."""
+"""The contract of ModelMigrationStore."""
 # ruff: noqa: S101 - tests that others run
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MIGRATION = ModelMigration(
 
 @pytest.mark.req("CE-F51")
 class ModelMigrationStoreContract:
-    """A tenant's last migration is kept as it was saved last."""
+    """The latest migration of a tenant is stored."""
 
     async def test_a_tenant_that_never_moved_has_none(self, stores: ContractStores) -> None:
         assert await stores.model_migrations.find() is None

@@ -1,4 +1,4 @@
-"""What kind of text a document is: by what its owner says, by its name, and by its content."""
+"""Media type of a document: declared, or detected from its name or content."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from weft.capabilities.indexing.chunking.strategies.logs import looks_like_log
+from weft.capabilities.indexing.chunking.strategies.records import looks_like_log
 from weft.capabilities.indexing.chunking.strategies.transcript import looks_like_transcript
 
 TRANSCRIPTS = ("text/vtt", "application/x-subrip", "text/x-transcript")
-# What programs call a text when they have not looked.
-_UNSAID = ("", "text/plain", "application/octet-stream", "binary/octet-stream")
-_OTHER_NAMES = {
+# Declared by programs that did not check.
+_UNSPECIFIC = ("", "text/plain", "application/octet-stream", "binary/octet-stream")
+_ALIASES = {
     "text/x-markdown": "text/markdown",
     "application/xhtml+xml": "text/html",
     "application/jsonl": "application/x-ndjson",
@@ -69,63 +69,63 @@ _BY_SUFFIX = {
     "application/xml": ".xml .xsd .svg",
 }
 _TYPE_OF_SUFFIX = {suffix: media_type for media_type, suffixes in _BY_SUFFIX.items() for suffix in suffixes.split()}
-_CODE_BESIDES = ("text/javascript", "text/css", "application/yaml", "application/toml", "application/xml")
+_OTHER_CODE = ("text/javascript", "text/css", "application/yaml", "application/toml", "application/xml")
 _NO_CODE = ("text/x-log", "text/x-transcript")
 
 _MARKDOWN = re.compile(r"^(?:#{1,6} \S|```|~~~)", re.MULTILINE)
 _HTML = re.compile(r"\s*+(?:<!--.*?-->\s*+)?<(?:!doctype html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
 _SUBRIP = re.compile(r"\s*+\d++\s*+(?<=\n)\d{1,2}:\d\d:\d\d,\d{3} --> ")
-_LOOKED_AT = 20_000
-_LINES_LOOKED_AT = 20
+_SAMPLE_CHARACTERS = 20_000
+_SAMPLE_LINES = 20
 
 
-def plain_type(media_type: str) -> str:
-    """Return a media type by the name that we know it by, without parameters."""
+def canonical_type(media_type: str) -> str:
+    """Return the canonical name of a media type, without parameters."""
     bare = media_type.partition(";")[0].strip().lower()
-    return _OTHER_NAMES.get(bare, bare)
+    return _ALIASES.get(bare, bare)
 
 
 def is_code(media_type: str) -> bool:
-    return media_type in _CODE_BESIDES or (media_type.startswith("text/x-") and media_type not in _NO_CODE)
+    return media_type in _OTHER_CODE or (media_type.startswith("text/x-") and media_type not in _NO_CODE)
 
 
-def said_type(media_type: str | None, name: str) -> str | None:
-    """Return what a document is by its owner or its name; None where its content must tell."""
-    said = plain_type(media_type or "")
-    if said not in _UNSAID:
-        return said
+def declared_type(media_type: str | None, name: str) -> str | None:
+    """Return the media type declared by the sender or the file name; None if it must be detected."""
+    declared = canonical_type(media_type or "")
+    if declared not in _UNSPECIFIC:
+        return declared
     return _TYPE_OF_SUFFIX.get(PurePath(name).suffix.lower())
 
 
-def type_of_text(text: str) -> str:
-    """Return what a text looks like."""
-    begin = text[:_LOOKED_AT]
-    if begin.startswith("WEBVTT"):
+def detect_type(text: str) -> str:
+    """Detect the media type of a text."""
+    sample = text[:_SAMPLE_CHARACTERS]
+    if sample.startswith("WEBVTT"):
         return "text/vtt"
-    if _SUBRIP.match(begin):
+    if _SUBRIP.match(sample):
         return "application/x-subrip"
-    if begin.lstrip()[:1] in {"{", "["} and (structured := _structured_type(text)):
+    if sample.lstrip()[:1] in {"{", "["} and (structured := _structured_type(text)):
         return structured
-    return _type_by_lines(begin)
+    return _type_by_lines(sample)
 
 
-def _type_by_lines(begin: str) -> str:
-    if _HTML.match(begin):
+def _type_by_lines(sample: str) -> str:
+    if _HTML.match(sample):
         return "text/html"
-    if begin.startswith("#!"):
-        return "text/x-python" if "python" in begin[:80] else "text/x-sh"
-    if looks_like_log(begin):
+    if sample.startswith("#!"):
+        return "text/x-python" if "python" in sample[:80] else "text/x-sh"
+    if looks_like_log(sample):
         return "text/x-log"
-    if looks_like_transcript(begin):
+    if looks_like_transcript(sample):
         return "text/x-transcript"
-    return "text/markdown" if _MARKDOWN.search(begin) else "text/plain"
+    return "text/markdown" if _MARKDOWN.search(sample) else "text/plain"
 
 
 def _structured_type(text: str) -> str | None:
     if _decoded(text) is not None:
         return "application/json"
-    lines = [line for line in text[:_LOOKED_AT].split("\n")[:_LINES_LOOKED_AT] if line.strip()]
-    whole = lines if len(text) <= _LOOKED_AT else lines[:-1]
+    lines = [line for line in text[:_SAMPLE_CHARACTERS].split("\n")[:_SAMPLE_LINES] if line.strip()]
+    whole = lines if len(text) <= _SAMPLE_CHARACTERS else lines[:-1]
     several = len(whole) > 1 and all(isinstance(_decoded(line), dict) for line in whole)
     return "application/x-ndjson" if several else None
 

@@ -1,32 +1,39 @@
-"""What cutting a text gives."""
+"""Types of chunking: options, chunks, and the outline of a text with the boundaries at which it may be split."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Annotated, Literal
 
 import msgspec
 
 DEFAULT_TOKENS = 512
 DEFAULT_OVERLAP = 64
+# Strengths of boundaries: the higher, the less is lost by splitting there.
+CHARACTER, WORD, SENTENCE, LINE, BLOCK, SECTION = range(6)
+MAX_SECTION_LEVEL = 6
+_START = attrgetter("start")
 
 
 class ChunkingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How texts are cut. Never more than half a chunk is repeated."""
+    """Chunking of texts. The overlap is at most half a chunk."""
 
-    chunk_tokens: Annotated[int, msgspec.Meta(ge=32, le=8192, description="A chunk has at most this many tokens.")] = (
+    chunk_tokens: Annotated[int, msgspec.Meta(ge=32, le=8192, description="Maximum tokens of a chunk.")] = (
         DEFAULT_TOKENS
     )
     overlap_tokens: Annotated[
-        int, msgspec.Meta(ge=0, le=4096, description="What each chunk repeats of the one before; below chunk_tokens.")
+        int, msgspec.Meta(ge=0, le=4096, description="Tokens repeated from the previous chunk; below chunk_tokens.")
     ] = DEFAULT_OVERLAP
 
 
 class TextSpan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A piece of a text: its characters from ``start`` to ``end``.
+    """A chunk of a text: its characters from ``start`` to ``end``.
 
-    ``heading`` is the path of headings, names or fields it stands under, joined by `` > ``. ``kind`` says what it is:
-    prose, code, table, turns, record, page. ``speaker`` names those who speak in a transcript, joined by a comma;
-    ``timestamp`` (microseconds) is when its first turn or record was, where the text says so.
+    ``heading`` is its path of headings, symbols or fields, joined by `` > ``. ``kind`` is prose, code, table, turns,
+    record or page. ``speaker`` lists the speakers of a transcript, separated by commas; ``timestamp`` is that of its
+    first turn or record, in microseconds.
     """
 
     start: int
@@ -39,21 +46,65 @@ class TextSpan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class CodeSymbol(msgspec.Struct, frozen=True, gc=False):
-    """A part of a program that has a name, such as a class or function, from ``start`` to ``end``."""
+    """A named symbol of a program, such as a class or function, from ``start`` to ``end``."""
 
     start: int
     end: int
     name: str
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """A document as text: what its pieces are measured in.
+class DocumentText(msgspec.Struct, frozen=True, kw_only=True):
+    """The text of a document.
 
-    ``title`` is its own, if it has one. ``names`` are the named parts of a program, outer ones before inner ones;
-    empty where nobody could tell.
+    ``title`` is empty if the document has none. ``names`` are the symbols of a program, outer ones first; empty if
+    unknown.
     """
 
     text: str
     media_type: str
     title: str = ""
     names: tuple[CodeSymbol, ...] = ()
+
+
+def section_strength(level: int) -> int:
+    """Return the strength of a boundary before a heading of this level, 1 being the highest."""
+    return SECTION + MAX_SECTION_LEVEL - min(level, MAX_SECTION_LEVEL)
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Describes a text from ``start`` until the next label. A heading has no kind of its own."""
+
+    start: int
+    path: tuple[str, ...] = ()
+    kind: str = "prose"
+    speaker: str = ""
+    timestamp: int | None = None
+
+
+@dataclass(slots=True)
+class Outline:
+    """Boundaries of a text in order: a chunk may start at ``starts[n]``, with strength ``strengths[n]``.
+
+    Text between two boundaries stays together if it fits. ``heading_style``: the heading of a chunk with several labels
+    is their common prefix, or the range from the first to the last.
+    """
+
+    heading_style: Literal["common", "range"] = "common"
+    starts: list[int] = field(default_factory=list)
+    strengths: list[int] = field(default_factory=list)
+    labels: list[Label] = field(default_factory=list)
+
+    def add_boundary(self, start: int, strength: int) -> None:
+        """Add a boundary at the end; at the same position the stronger one counts."""
+        if self.starts and self.starts[-1] >= start:
+            self.strengths[-1] = max(self.strengths[-1], strength)
+        else:
+            self.starts.append(start)
+            self.strengths.append(strength)
+
+    def labels_between(self, start: int, end: int) -> list[Label]:
+        """Return the labels of the text from start to end."""
+        first = bisect_right(self.labels, start, key=_START) - 1
+        last = bisect_right(self.labels, end - 1, key=_START)
+        return self.labels[max(first, 0) : last]

@@ -1,4 +1,4 @@
-"""Reading documents: bytes become text, changed in nothing but their encoding and their line ends."""
+"""Decodes documents to text; only encoding and line ends are changed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 from weft.kernel.errors import Rejected
 
 if TYPE_CHECKING:
-    from weft.capabilities.indexing.chunking.model import Reading
+    from weft.capabilities.indexing.chunking.model import DocumentText
 
-_MARKS = (
+_BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -20,9 +20,9 @@ _MARKS = (
 )
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{2,40})", re.IGNORECASE)
 _HTML_HEAD = 2_048
-_LOOKED_AT = 4_096
-# Where western text has its letters, every second byte of UTF-16 is zero.
-_ZEROS_IN_UTF_16 = 0.3
+_SAMPLE_BYTES = 4_096
+# In UTF-16 of western text every second byte is zero.
+_MIN_UTF_16_ZEROS = 0.3
 _LINE_END = re.compile(r"\r\n?")
 
 
@@ -30,48 +30,46 @@ class DocumentUnreadable(Rejected):
     """The document cannot be read as text."""
 
     code = "DOCUMENT_UNREADABLE"
-    hint = (
-        "Bring it as text, markdown, HTML, JSON, CSV, a transcript, a program or a PDF that has text and no password."
-    )
+    hint = "Send text, Markdown, HTML, JSON, CSV, a transcript, source code, or a PDF with text and without a password."
 
 
 class DocumentReader(Protocol):
-    """Turns documents into text."""
+    """Reads documents as text."""
 
-    def read(self, content: bytes, media_type: str | None, name: str) -> Reading:
-        """Return a document as text; raises DocumentUnreadable. It may take long: it is meant for a thread."""
+    def read(self, content: bytes, media_type: str | None, name: str) -> DocumentText:
+        """Return a document as text; raises DocumentUnreadable. Slow: call it in a thread."""
         ...
 
     def close(self) -> None:
-        """Let go of what reading needed."""
+        """Release the worker processes."""
         ...
 
 
-def decoded(content: bytes, media_type: str | None) -> str:
-    """Return the text of a document, by the encoding it names or else the one that it seems to have."""
-    for mark, encoding in _MARKS:
+def decode_document(content: bytes, media_type: str | None) -> str:
+    """Decode a document by its declared encoding, or else by the detected one."""
+    for mark, encoding in _BYTE_ORDER_MARKS:
         if content.startswith(mark):
             return _text(content[len(mark) :], encoding)
-    named = _named_encoding(content, media_type)
-    for encoding in (*named, "utf-8"):
+    declared = _named_encoding(content, media_type)
+    for encoding in (*declared, "utf-8"):
         try:
-            return _without_zeros(_with_plain_lines(content.decode(encoding)))
+            return _reject_nul(_normalise_line_ends(content.decode(encoding)))
         except (UnicodeDecodeError, LookupError):
             continue
-        except _HoldsZeros:
+        except _ContainsNul:
             break
     return _text(content, _guessed_encoding(content))
 
 
-class _HoldsZeros(Exception):
-    """A text that holds zeros was not written in this encoding."""
+class _ContainsNul(Exception):
+    """Text with NUL characters has another encoding."""
 
 
 def _named_encoding(content: bytes, media_type: str | None) -> list[str]:
-    """Return what the media type says, else what an HTML page says of itself."""
-    said = _CHARSET.search(media_type or "") or _CHARSET.search(_head(content))
+    """Return the encoding of the media type, or else of an HTML page's meta tag."""
+    match = _CHARSET.search(media_type or "") or _CHARSET.search(_head(content))
     try:
-        return [codecs.lookup(said[1]).name] if said and codecs.lookup(said[1])._is_text_encoding else []  # noqa: SLF001
+        return [codecs.lookup(match[1]).name] if match and codecs.lookup(match[1])._is_text_encoding else []  # noqa: SLF001
     except LookupError:
         return []
 
@@ -82,11 +80,11 @@ def _head(content: bytes) -> str:
 
 
 def _guessed_encoding(content: bytes) -> str:
-    begin = content[:_LOOKED_AT]
+    begin = content[:_SAMPLE_BYTES]
     half = max(len(begin) // 2, 1)
-    if begin[1::2].count(0) >= _ZEROS_IN_UTF_16 * half and not begin[0::2].count(0):
+    if begin[1::2].count(0) >= _MIN_UTF_16_ZEROS * half and not begin[0::2].count(0):
         return "utf-16-le"
-    if begin[0::2].count(0) >= _ZEROS_IN_UTF_16 * half and not begin[1::2].count(0):
+    if begin[0::2].count(0) >= _MIN_UTF_16_ZEROS * half and not begin[1::2].count(0):
         return "utf-16-be"
     return "cp1252"
 
@@ -95,19 +93,19 @@ def _text(content: bytes, encoding: str) -> str:
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError:
-        # Every byte is a character of this one.
+        # latin-1 decodes every byte.
         text = content.decode(encoding if encoding.startswith("utf") else "latin-1", "replace")
     try:
-        return _without_zeros(_with_plain_lines(text))
-    except _HoldsZeros:
-        raise DocumentUnreadable("The document holds bytes that no text has.") from None
+        return _reject_nul(_normalise_line_ends(text))
+    except _ContainsNul:
+        raise DocumentUnreadable("The document contains NUL bytes, so it is not text.") from None
 
 
-def _with_plain_lines(text: str) -> str:
+def _normalise_line_ends(text: str) -> str:
     return _LINE_END.sub("\n", text) if "\r" in text else text
 
 
-def _without_zeros(text: str) -> str:
+def _reject_nul(text: str) -> str:
     if "\0" in text:
-        raise _HoldsZeros
+        raise _ContainsNul
     return text

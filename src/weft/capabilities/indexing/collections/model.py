@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
+from weft.kernel.events import NewEvent
+from weft.kernel.identity import ANYONE, PERMISSION, Permission
+
 SESSIONS = "sessions"
 MEMORY = "memory"
 _DOMAIN = "domain:"
@@ -52,8 +55,8 @@ def collection_domain(collection: str) -> str | None:
 
 def embedded_text(heading: str, text: str, speaker: str = "") -> str:
     """Return the text to embed: heading, speaker and text."""
-    said = f"{speaker}: {text}" if speaker else text
-    return f"{heading}\n{said}" if heading else said
+    spoken = f"{speaker}: {text}" if speaker else text
+    return f"{heading}\n{spoken}" if heading else spoken
 
 
 def digest_of(embedded: str) -> bytes:
@@ -107,7 +110,7 @@ class Chunk(NewChunk, frozen=True, kw_only=True, gc=False):
         return f"{self.collection}/{self.number}"
 
 
-def changes_kept(chunks: int) -> int:
+def retained_changes(chunks: int) -> int:
     """Return how many changes of a collection are retained; a replica that missed more reads it from the start."""
     return 2 * max(chunks, _MIN_RETAINED_CHANGES)
 
@@ -115,19 +118,19 @@ def changes_kept(chunks: int) -> int:
 class CollectionState(msgspec.Struct, frozen=True):
     """Sequence number and number of chunks of a collection.
 
-    A collection that was deleted and created again has another ``birth``: replicas of the old one are invalid.
-    Changes up to the number ``forgotten`` are no longer retained.
+    A collection that was deleted and created again has another ``generation``: replicas of the old one are invalid.
+    Changes up to the number ``pruned_up_to`` are no longer retained.
     """
 
     number: int = 0
     chunks: int = 0
-    birth: int = 0
-    forgotten: int = 0
+    generation: int = 0
+    pruned_up_to: int = 0
 
     @property
-    def forgettable(self) -> int:
+    def prunable(self) -> int:
         """Return how many retained changes may be deleted."""
-        return max(0, self.number - changes_kept(self.chunks) - self.forgotten)
+        return max(0, self.number - retained_changes(self.chunks) - self.pruned_up_to)
 
 
 class Removal(msgspec.Struct, frozen=True, gc=False):
@@ -137,7 +140,7 @@ class Removal(msgspec.Struct, frozen=True, gc=False):
     removed: int
 
 
-class Return(msgspec.Struct, frozen=True, gc=False):
+class VectorUpdate(msgspec.Struct, frozen=True, gc=False):
     """Range of chunks that got vectors of another model, with the sequence number of that change."""
 
     number: int
@@ -176,3 +179,21 @@ class IndexedChunk(msgspec.Struct, frozen=True, gc=False):
     pinned: bool
     terms: str
     vector: bytes | None
+
+
+_ADMINS = (f"{PERMISSION}{Permission.ADMIN}",)
+
+
+def index_damaged(collection: str, actor: str, readable_by: tuple[str, ...] = ANYONE) -> NewEvent:
+    """Return the event for damaged index files. No data is lost: the replica is rebuilt, and searches continue.
+
+    Only admins who may read the collection receive it.
+    """
+    return NewEvent(
+        type="index.damaged",
+        session_id=None,
+        subject=collection,
+        actor=actor,
+        participants=_ADMINS,
+        readable_by=readable_by,
+    )

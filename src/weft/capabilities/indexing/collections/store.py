@@ -1,4 +1,4 @@
-"""What collections need of storage."""
+"""Storage ports of collections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft.capabilities.indexing.collections.model import (
     NewChunk,
     PackedVectors,
     Removal,
-    Return,
+    VectorUpdate,
 )
 
 
@@ -21,49 +21,49 @@ class CollectionStore(Protocol):
     """Collections of the transaction's tenant. A write locks its collection until the transaction ends."""
 
     async def names(self) -> Sequence[str]:
-        """Return the collections there are."""
+        """Return the names of all collections."""
         ...
 
     async def state(self, collection: str) -> CollectionState: ...
 
     async def lock(self, collection: str) -> None:
-        """Keep other writers of a collection waiting until the transaction ends: what is looked at now stays so."""
+        """Lock a collection against other writers until the transaction ends."""
         ...
 
     async def add(
         self, collection: str, chunks: Sequence[NewChunk], vectors: Mapping[str, Sequence[bytes]]
     ) -> Sequence[int]:
-        """Put chunks in a collection, with a vector of each for every model named; return their numbers."""
+        """Add chunks with their vectors of each model; return their numbers."""
         ...
 
     async def remove(self, collection: str, numbers: Sequence[int]) -> int:
-        """Take chunks off a collection; return how many were there."""
+        """Remove chunks; return how many existed."""
         ...
 
     async def remove_item(self, collection: str, place: str, item: str, *, before: int | None = None) -> int:
-        """Take an item off a collection: all of it, or its versions before this one."""
+        """Remove an item, or only its versions before this one."""
         ...
 
     async def remove_place(self, collection: str, place: str) -> None:
-        """Take everything off a collection that belongs to a place that is gone: of very much, the rest goes by and by.
+        """Remove everything of a deleted place; large amounts are removed in the background.
 
-        Until then nothing may come to the same place.
+        Until then the place must not be reused.
         """
         ...
 
     async def remove_collection(self, collection: str) -> None:
-        """Take a whole collection away, with its vectors: of very much, the rest goes by and by, and counts no more.
+        """Remove a collection with its vectors; large amounts are removed in the background.
 
-        Until then nothing may come to a collection of this name.
+        Until then the name must not be reused.
         """
         ...
 
-    async def forget_changes(self, collection: str) -> bool:
-        """Drop a few of the removals and returns that need not be told any more; tell whether there may be more."""
+    async def prune_changes(self, collection: str) -> bool:
+        """Delete a batch of change records that are no longer retained; return whether more may remain."""
         ...
 
     async def find(self, collection: str, numbers: Sequence[int]) -> Sequence[Chunk]:
-        """Return those of the chunks that are there, in order of their numbers."""
+        """Return the existing chunks, in order of their numbers."""
         ...
 
     async def of_item(self, collection: str, place: str, item: str, version: int | None = None) -> Sequence[Chunk]:
@@ -74,78 +74,78 @@ class CollectionStore(Protocol):
         """Return the numbers of the chunks of one version of an item."""
         ...
 
-    async def stretch(
+    async def chunk_range(
         self, collection: str, place: str, item: str, version: int, first: int, last: int
     ) -> Sequence[Chunk]:
-        """Return the chunks of one version of an item from one to another, by where they stand in it."""
+        """Return the chunks of one version of an item in a range of ordinals."""
         ...
 
     async def newest(self, collection: str, places: Sequence[str], limit: int) -> Sequence[Chunk]:
         """Return the latest chunks of these places, newest first."""
         ...
 
-    async def standing_after(
-        self, collection: str, number: int, limit: int, model: str | None
-    ) -> Sequence[IndexedChunk]:
-        """Return what a replica keeps of the chunks after a number, with vectors of a model if one is named.
+    async def chunks_after(self, collection: str, number: int, limit: int, model: str | None) -> Sequence[IndexedChunk]:
+        """Return the indexed columns of the chunks after a number, with vectors of the model if given.
 
-        What has no vector of that model yet comes without.
+        A chunk without a vector of that model has None.
         """
         ...
 
-    async def standing_between(self, collection: str, first: int, last: int, model: str) -> Sequence[IndexedChunk]:
-        """Return what a copy of the collection keeps of the chunks between two numbers, with vectors of a model."""
+    async def chunks_between(self, collection: str, first: int, last: int, model: str) -> Sequence[IndexedChunk]:
+        """Return the indexed columns of the chunks between two numbers, with vectors of a model."""
         ...
 
     async def removals_after(self, collection: str, number: int, limit: int) -> Sequence[Removal]: ...
 
-    async def returns_after(self, collection: str, model: str, number: int, limit: int) -> Sequence[Return]:
-        """Return which chunks got vectors of a model behind a number, after they came."""
+    async def vector_updates_after(
+        self, collection: str, model: str, number: int, limit: int
+    ) -> Sequence[VectorUpdate]:
+        """Return the chunks that got vectors of a model later, after a number."""
         ...
 
     async def vectors(self, collection: str, model: str, numbers: Sequence[int]) -> Mapping[int, bytes]: ...
 
     async def add_vectors(self, collection: str, model: str, vectors: Mapping[int, bytes]) -> int:
-        """Add vectors of a further model to chunks that are still there; return how many."""
+        """Add vectors of another model to existing chunks; return how many."""
         ...
 
     async def without_vector(self, collection: str, model: str, after: int, limit: int) -> Sequence[Chunk]:
-        """Return chunks behind a number that have no vector of a model."""
+        """Return chunks after a number that have no vector of a model."""
         ...
 
     async def count_vectors(self, collection: str, model: str) -> int: ...
 
     async def drop_vectors(self, collection: str, model: str, limit: int) -> int:
-        """Drop that many vectors of a model; return how many were dropped."""
+        """Delete up to ``limit`` vectors of a model; return how many."""
         ...
 
 
 class VectorSearch(Protocol):
-    """The vectors of one collection and model, where a database itself finds the nearest. Vectors are in halves."""
+    """Nearest-neighbour search of one collection and model in the database. Vectors are in half precision."""
 
     async def nearest(self, vector: bytes, limit: int) -> Sequence[NearChunk]:
-        """Return the nearest chunks, the nearest first; of many, a few may be missed."""
+        """Return the nearest chunks, nearest first; approximate for large collections."""
         ...
 
     async def nearest_among(self, vector: bytes, limit: int, numbers: Sequence[int]) -> Sequence[NearChunk]:
-        """Return the nearest of these chunks, the nearest first; none is missed."""
+        """Return the nearest of these chunks, nearest first; exact."""
         ...
 
     async def cosines(self, vectors: Sequence[bytes], numbers: Sequence[int]) -> Mapping[int, Sequence[float]]:
-        """Return the cosines of these chunks with each of the vectors, by their numbers."""
+        """Return the cosines of these chunks with each of the vectors, by number."""
         ...
 
     async def find(self, numbers: Sequence[int], dimensions: int) -> PackedVectors:
-        """Return the vectors of these chunks, those that have so many dimensions."""
+        """Return the vectors of these chunks that have these dimensions."""
         ...
 
     async def prepare(self) -> bool:
-        """Have the nearest of many found fast, and tell whether they are: not if another process is still at it.
+        """Build the vector index; return whether it is ready. False if another process is building it.
 
-        Nobody else waits for it meanwhile.
+        Readers and writers do not wait for it.
         """
         ...
 
     async def discard(self) -> None:
-        """Remove what ``prepare`` made: these vectors are not searched any more."""
+        """Drop the vector index: these vectors are no longer searched."""
         ...

@@ -1,4 +1,4 @@
-"""What embeds, and what is told of it."""
+"""Ports and types of embedders."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ if TYPE_CHECKING:
 
     Vectors = NDArray[np.float32]
 else:
-    # numpy takes a while to import: only who embeds has it.
+    # numpy is slow to import; only embedders load it.
     Vectors = Any
 
 Purpose = Literal["query", "passage"]
 
 
 class EmbedderUnavailable(Unavailable):
-    """Texts cannot be embedded right now."""
+    """Texts cannot be embedded at the moment."""
 
     code = "EMBEDDER_UNAVAILABLE"
-    hint = "Repeat the same call after a short wait; weft doctor says what is wrong with the embedder."
+    hint = "Repeat the same call after a short wait; `weft doctor` reports what is wrong with the embedder."
 
 
 class TextRefused(Rejected):
-    """The embedding service does not take this text, and would not later."""
+    """The embedding service permanently refuses this text."""
 
     code = "TEXT_REFUSED"
-    hint = "Shorten the text, or leave out what is not language; other texts are embedded as ever."
-    # For whoever has others to go on with; never shown, never logged.
+    hint = "Shorten the text, or remove parts that are not natural language."
+    # For callers that continue with the other texts; never shown or logged.
     texts: frozenset[str] = frozenset()
 
 
 class EmbeddingModelUnknown(NotFound):
-    """There is no such embedding model, or not for this tenant."""
+    """The embedding model does not exist, or the tenant may not use it."""
 
     code = "EMBEDDING_MODEL_UNKNOWN"
-    hint = "See the models you may use with `knowledge.list_models`; an admin says which these are."
+    hint = "List the models you may use with `knowledge.list_models`; an admin can allow others."
     related = ("knowledge",)
 
 
 class Model(msgspec.Struct, frozen=True):
-    """An embedding model: vectors of two models cannot be compared. Texts beyond ``most_tokens`` are cut."""
+    """An embedding model. Vectors of two models are not comparable. Texts are truncated to ``most_tokens``."""
 
     name: str
     dimensions: int
@@ -55,7 +55,7 @@ class Model(msgspec.Struct, frozen=True):
 
 
 class Embedded(msgspec.Struct, frozen=True):
-    """Vectors of texts, and how many of these the same asker had embedded before."""
+    """Vectors of texts, and how many of them the caller had embedded before."""
 
     model: Model
     vectors: list[list[float]]
@@ -63,46 +63,46 @@ class Embedded(msgspec.Struct, frozen=True):
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors of length one. The same text always gives the same vector, whatever comes with it."""
+    """Embeds texts as normalised vectors. The vector of a text does not depend on the other texts of a call."""
 
     @property
     def model(self) -> Model: ...
 
     async def embed(self, texts: Sequence[str], purpose: Purpose) -> Vectors:
-        """Return one row for each text. Whoever brings more than can be done waits.
+        """Return one row for each text; waits while the embedder is busy.
 
-        Raises TextRefused for texts that will never be embedded, EmbedderUnavailable for what may work later.
+        Raises TextRefused for texts that are refused permanently, EmbedderUnavailable for temporary failures.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of threads and connections."""
+        """Release threads and connections."""
         ...
 
 
 class Embeddings(Protocol):
-    """The embedders of this installation, with what they embedded before."""
+    """The embedders of this installation, with a cache."""
 
     def models(self) -> Sequence[Model]:
-        """Return the models there are, the default one first."""
+        """Return the configured models, the default first."""
         ...
 
     async def of_query(self, actor: Actor, text: str, model: str) -> Vectors:
-        """Return the vector of a question; whether anybody else asked the same does not show."""
+        """Return the vector of a query; the cache does not reveal queries of others."""
         ...
 
     async def of_passages(
         self, tenant: str, texts: Sequence[str], model: str, *, platform: bool = False, afresh: bool = False
     ) -> list[bytes]:
-        """Return vectors in halves, from the cache where the same text was embedded before, unless ``afresh``.
+        """Return half-precision vectors, from the cache unless ``afresh``.
 
-        What is ``platform`` data belongs to nobody: it is embedded once for all tenants.
+        ``platform`` texts belong to no tenant and are embedded once for all.
         """
         ...
 
-    async def for_asker(self, actor: Actor, texts: Sequence[str], purpose: Purpose, model: str | None) -> Embedded:
-        """Return the vectors of texts for whoever asks, by a model that its tenant may use.
+    async def of_texts(self, actor: Actor, texts: Sequence[str], purpose: Purpose, model: str | None) -> Embedded:
+        """Return the vectors of a caller's texts, by a model that its tenant may use.
 
-        Whether anybody else had the same texts embedded does not show, not even by the time it takes.
+        The cache does not reveal texts of others, not even by timing.
         """
         ...

@@ -1,4 +1,4 @@
-"""Embedding on request: vectors for those who compare texts themselves."""
+"""Operation that embeds texts."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ ModelName = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"
 
 
 class EmbedTexts(Request):
-    """What to embed, and what for: a text, or several."""
+    """Texts to embed, and their purpose."""
 
-    text: Annotated[Text | None, msgspec.Meta(description="What a model cannot take in is cut off.")] = None
+    text: Annotated[Text | None, msgspec.Meta(description="A text; truncated to the model's token limit.")] = None
     texts: Annotated[
         Annotated[list[Text], msgspec.Meta(min_length=1, max_length=64)] | None,
-        msgspec.Meta(description="Or up to 64 texts."),
+        msgspec.Meta(description="Alternatively, up to 64 texts."),
     ] = None
     purpose: Annotated[
-        Purpose, msgspec.Meta(description="'query' for what is asked, 'passage' for what is to be found.")
+        Purpose, msgspec.Meta(description="'query' for search queries, 'passage' for texts to be found.")
     ] = "passage"
     model: Annotated[
-        ModelName | None, msgspec.Meta(description="One of the models you may use; the one of your searches if empty.")
+        ModelName | None, msgspec.Meta(description="A model you may use; default: the one of your searches.")
     ] = None
 
 
-class TextsEmbedded(Response, kw_only=True, omit_defaults=False):
-    """A vector of length one for each text, in order, and how many of them you had asked for before."""
+class EmbeddedTexts(Response, kw_only=True, omit_defaults=False):
+    """A normalised vector for each text, in order. ``cached``: how many of them you had requested before."""
 
     success: Literal[True] = True
     model: str
@@ -57,13 +57,13 @@ class TextsEmbedded(Response, kw_only=True, omit_defaults=False):
     effect=Effect.OWN_TRANSACTIONS,
     errors=(EmbedderUnavailable, EmbeddingModelUnknown, TextRefused),
 )
-async def embed_texts(request: EmbedTexts, actor: Actor, embeddings: Embeddings) -> TextsEmbedded:
-    """Turn texts into vectors, near each other where they mean alike; by the model that searches use."""
+async def embed_texts(request: EmbedTexts, actor: Actor, embeddings: Embeddings) -> EmbeddedTexts:
+    """Embed texts: vectors of texts with similar meaning are close to each other."""
     texts = [request.text] if request.text is not None else request.texts
     if texts is None or (request.text is not None and request.texts is not None):
         raise InvalidInput("text: give either text or texts", field="text")
-    embedded = await embeddings.for_asker(actor, texts, request.purpose, request.model)
-    return TextsEmbedded(
+    embedded = await embeddings.of_texts(actor, texts, request.purpose, request.model)
+    return EmbeddedTexts(
         model=embedded.model.name,
         dimensions=embedded.model.dimensions,
         vectors=embedded.vectors,

@@ -1,4 +1,4 @@
-"""What embedding needs of storage."""
+"""Storage ports of the embedding cache and of tenants' models."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Literal, Protocol
 
 import msgspec
 
-# What a model is to a tenant: the one its searches use, the one it is being migrated to, or one that it may use.
+# Role of a model for a tenant: used by searches, being migrated to, or usable.
 Role = Literal["serving", "building", "allowed"]
-# What a vector was made for: something that a caller asked for, or a passage of what can be found. The first go first.
-KeptFor = Literal["asked", "passage"]
+# A vector was requested by a caller, or belongs to a searchable passage. The former are evicted first.
+CachedKind = Literal["asked", "passage"]
 
 
-class KeptVector(msgspec.Struct, frozen=True, gc=False):
-    """A vector in halves, and when it was last noted to be of use, in microseconds."""
+class CachedVector(msgspec.Struct, frozen=True, gc=False):
+    """A half-precision vector and the time of its last use, in microseconds."""
 
     vector: bytes
     used_at: int
 
 
 class TenantModel(msgspec.Struct, frozen=True):
-    """What a model is to a tenant, and since when, in microseconds."""
+    """A model's role for a tenant, and since when, in microseconds."""
 
     model: str
     role: Role
@@ -29,56 +29,56 @@ class TenantModel(msgspec.Struct, frozen=True):
 
 
 class VectorStore(Protocol):
-    """Vectors of texts that were embedded before, by model and by what the text is."""
+    """Embedding cache: vectors by model and digest of the text."""
 
-    async def find(self, model: str, digests: Sequence[bytes]) -> Mapping[bytes, KeptVector]:
-        """Return those that are kept."""
+    async def find(self, model: str, digests: Sequence[bytes]) -> Mapping[bytes, CachedVector]:
+        """Return the cached vectors."""
         ...
 
-    async def keep(self, model: str, vectors: Mapping[bytes, bytes], now: int, kind: KeptFor = "passage") -> None:
-        """Keep vectors; one that is kept already stays as it is."""
+    async def keep(self, model: str, vectors: Mapping[bytes, bytes], now: int, kind: CachedKind = "passage") -> None:
+        """Store vectors; existing ones are kept."""
         ...
 
-    async def note_use(self, model: str, digests: Sequence[bytes], now: int) -> None:
-        """Note that these are of use, so that others go first."""
+    async def touch(self, model: str, digests: Sequence[bytes], now: int) -> None:
+        """Update the time of the last use."""
         ...
 
     async def forget(self, model: str, digests: Sequence[bytes]) -> None:
-        """Drop these: they are to be made anew."""
+        """Delete vectors, so that they are computed again."""
         ...
 
-    async def forget_unused(self, digests: Sequence[bytes]) -> None:
-        """Drop those of these, of every model, that no chunk of the tenant is made of any more."""
+    async def delete_unreferenced(self, digests: Sequence[bytes]) -> None:
+        """Delete the vectors, of every model, whose text no chunk of the tenant contains any more."""
         ...
 
     async def count(self) -> int:
-        """Return how many are kept, whatever the model."""
+        """Return the number of vectors of all models."""
         ...
 
-    async def drop_unused(self, limit: int) -> int:
-        """Drop as many of those that were not used for longest, asked ones first; return how many went."""
+    async def evict(self, limit: int) -> int:
+        """Delete up to ``limit`` least recently used vectors, requested ones first; return how many."""
         ...
 
     async def review(self, before: int, now: int, limit: int) -> int:
-        """Drop what was not used since, but note the use of what a chunk is made of; return how many were judged."""
+        """Delete vectors unused since ``before``; touch those that a chunk uses. Return how many were checked."""
         ...
 
 
 class TenantModelStore(Protocol):
-    """What models are to the transaction's tenant."""
+    """Models of the transaction's tenant."""
 
     async def listed(self) -> Sequence[TenantModel]:
-        """Return all that has been said of models, by their names."""
+        """Return the models with their roles, by name."""
         ...
 
     async def held(self) -> Sequence[TenantModel]:
-        """Return the same, keeping whoever would say something else waiting until the transaction ends."""
+        """Return the same, locked against changes until the transaction ends."""
         ...
 
     async def set(self, model: str, role: Role, now: int) -> None:
-        """Say what a model is, whatever was said of it before."""
+        """Set the role of a model."""
         ...
 
     async def remove(self, model: str) -> bool:
-        """Say nothing of a model any more; False if nothing was said."""
+        """Remove a model's role; False if it had none."""
         ...

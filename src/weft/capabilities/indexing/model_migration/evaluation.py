@@ -51,10 +51,10 @@ def probe_of(chunk: Chunk) -> Probe | None:
 
 async def probes_in(collection: str, collections: CollectionStore, shares: int) -> list[Probe]:
     """Return probes for chunks spread evenly over a collection: its share of all probes."""
-    wanted = max(1, _MAX_PROBES // shares)
+    count = max(1, _MAX_PROBES // shares)
     last = (await collections.state(collection)).number
-    places = sorted({last * each // wanted for each in range(wanted)})
-    numbers = [await collections.standing_after(collection, place, 1, None) for place in places]
+    positions = sorted({last * each // count for each in range(count)})
+    numbers = [await collections.chunks_after(collection, position, 1, None) for position in positions]
     chunks = await collections.find(collection, sorted({found[0].number for found in numbers if found}))
     return [probe for probe in map(probe_of, chunks) if probe is not None]
 

@@ -224,12 +224,12 @@ async def models_in_use(store: TenantModelStore, known: Sequence[Model], now: in
 
     The serving model is stored with the first chunk, so that a change of the default does not affect the tenant.
     """
-    said = await store.held()
-    if not any(each.role == "serving" for each in said):
-        await store.set(models_to_fill(said, known)[0], "serving", now)
+    listed = await store.held()
+    if not any(each.role == "serving" for each in listed):
+        await store.set(models_to_fill(listed, known)[0], "serving", now)
         # A migration may have started meanwhile; from now on it waits for this row.
-        said = await store.held()
-    return models_to_fill(said, known)
+        listed = await store.held()
+    return models_to_fill(listed, known)
 
 
 def _figures(comparison: ModelComparison | None) -> dict[str, object]:

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from weft.capabilities.messages.model import Visibility
 from weft.capabilities.messages.search.searcher import MessageMatch, MessageQuery, MessageSearchResult, Searcher
-from weft.capabilities.messages.search.selection_records import Choice, ChoiceRecords
+from weft.capabilities.messages.search.selection_records import MessageSelection, SelectionRecorder
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound, lock_active_session
 from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.identity import Actor, Permission
@@ -78,7 +78,7 @@ class MessageSearchResponse(Response, kw_only=True, omit_defaults=False):
     errors=(SessionNotFound, SessionArchived, PermissionDenied),
 )
 async def search_messages(
-    request: SearchMessages, actor: Actor, searcher: Searcher, records: Transactions[ChoiceRecords]
+    request: SearchMessages, actor: Actor, searcher: Searcher, records: Transactions[SelectionRecorder]
 ) -> MessageSearchResponse:
     """Search all of a session's messages by keywords, which may be misspelt, or with a question.
 
@@ -86,7 +86,7 @@ async def search_messages(
     """
     _check(request, actor)
     started = time.perf_counter()
-    found = await searcher.find(actor, request.session_id, _wanted(request))
+    found = await searcher.find(actor, request.session_id, _message_query(request))
     return MessageSearchResponse(
         results=found.results,
         query=request.query,
@@ -114,23 +114,25 @@ async def _recorded(
     actor: Actor,
     found: MessageSearchResult,
     searcher: Searcher,
-    records: Transactions[ChoiceRecords],
+    records: Transactions[SelectionRecorder],
 ) -> str:
     """Record what a search selected, and the best of what it rejected."""
-    wider = structs.replace(_wanted(request), threshold=_ANY_SCORE, limit=request.limit + _MAX_REJECTED)
+    wider = structs.replace(_message_query(request), threshold=_ANY_SCORE, limit=request.limit + _MAX_REJECTED)
     others = await searcher.find(actor, request.session_id, wider)
-    taken = {result.message.id for result in found.results}
-    left = [result for result in others.results if result.message.id not in taken][:_MAX_REJECTED]
-    choice = Choice(request.query, found.searched, found.results, left, request.fuzzy_threshold, request.limit)
+    selected = {result.message.id for result in found.results}
+    rejected = [result for result in others.results if result.message.id not in selected][:_MAX_REJECTED]
+    selection = MessageSelection(
+        request.query, found.searched, found.results, rejected, request.fuzzy_threshold, request.limit
+    )
 
-    async def add(writer: ChoiceRecords) -> str:
+    async def add(writer: SelectionRecorder) -> str:
         session, _ = await lock_active_session(request.session_id, actor, writer.sessions)
-        return (await writer.add(choice, session)).selection_id
+        return (await writer.add(selection, session)).selection_id
 
     return await records.write(actor, add)
 
 
-def _wanted(request: SearchMessages) -> MessageQuery:
+def _message_query(request: SearchMessages) -> MessageQuery:
     return MessageQuery(
         request.query,
         request.fuzzy_threshold,

@@ -1,15 +1,16 @@
-"""Searching a transcript through indexes that are kept up to date with it.
+"""Message search through cached inverted indexes.
 
-There is one index for each audience of a session, so that what a caller may not see is never near what it is shown. An
-index lasts as long as the stamp of its audience; new messages are added to it when it is next searched.
+Each audience of a session has its own index, so that hidden messages cannot affect visible ones. An index is valid for
+the stamp of its audience; new messages are added to it by the next search.
 
-Others have their turn between two short steps of all this: a transaction reads a slice of the transcript, counted in
-characters, or the messages of a few hits; what is done with these happens outside of it.
+The work is cut into short steps: a transaction reads a slice of the transcript, counted in characters, or the messages
+of a few hits; they are processed outside of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,10 +21,9 @@ import msgspec
 
 from weft.capabilities.messages.model import Excerpt, Message, TranscriptRange, Visibility
 from weft.capabilities.messages.operations import MessageInfo, message_info
-from weft.capabilities.messages.search.fuzzy_ranking import MessageHit, search_in_steps
-from weft.capabilities.messages.search.inverted_index import Index, metadata_text
-from weft.capabilities.messages.search.snippets import Previews
-from weft.capabilities.messages.search.time_slices import Pace, TimeSlices
+from weft.capabilities.messages.search.fuzzy_ranking import MessageHit, StepBudget, search_in_steps
+from weft.capabilities.messages.search.inverted_index import MessageIndex, metadata_text
+from weft.capabilities.messages.search.snippets import Snippets
 from weft.capabilities.messages.transcript import Transcripts
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Response
@@ -34,25 +34,42 @@ if TYPE_CHECKING:
     from weft.capabilities.messages.transcript import Transcript
 
 T = TypeVar("T")
-# The tenant, the session, the audience and its stamp.
+# Tenant, session, audience and its stamp.
 IndexKey = tuple[str, str, str, int]
 
-# How many characters of content and metadata one transaction reads, and what a message counts at least.
-SLICE = 100_000
-_LEAST = 200
-# How long messages are shows once they are read: only a few are read at once, and very few as long as they are long.
-_FEWEST_PER_READ, _MOST_PER_READ = 2, 16
-_LONG = 2_000
+# Characters of content and metadata that one transaction reads, and the minimum counted for a message.
+SLICE_CHARACTERS = 100_000
+_MIN_CHARACTERS = 200
+# Message lengths are unknown before reading: few are read at once, and very few while they are long.
+_MIN_PER_READ, _MAX_PER_READ = 2, 16
+_LONG_CHARACTERS = 2_000
 _HITS_PER_READ = 10
-# A message of nothing but new words takes ten milliseconds.
+# A message of only new words takes ten milliseconds.
 CHARACTERS_PER_STEP = 8_000
-# An index counts as no more than this, so that the cache has room for one however large it is.
-HEAVIEST = 96 * 1024 * 1024
+# Maximum weight of an index, so that the cache has room for one however large it is.
+MAX_INDEX_WEIGHT = 96 * 1024 * 1024
 _HIGH, _MEDIUM = 80, 60
+# Yielding to a busy event loop takes long, so it is not done for less work than this.
+_SLICE_SECONDS = 0.002
+
+
+class TimeSlices:
+    """Yields to the event loop between steps, but not after every short one."""
+
+    __slots__ = ("_started",)
+
+    def __init__(self) -> None:
+        self._started = time.perf_counter()
+
+    async def yield_if_due(self) -> None:
+        """Yield to the event loop if the slice is used up."""
+        if time.perf_counter() - self._started > _SLICE_SECONDS:
+            await asyncio.sleep(0)
+            self._started = time.perf_counter()
 
 
 class MessageQuery(msgspec.Struct, frozen=True):
-    """What to look for, and where."""
+    """Query and scope of a message search."""
 
     query: str
     threshold: float
@@ -62,7 +79,7 @@ class MessageQuery(msgspec.Struct, frozen=True):
 
 
 class MessageMatch(Response, kw_only=True, omit_defaults=False):
-    """A message that matches; ``matched_by`` says how."""
+    """A matching message; ``matched_by``: words, fuzzy or both."""
 
     message: MessageInfo
     score: float
@@ -72,7 +89,7 @@ class MessageMatch(Response, kw_only=True, omit_defaults=False):
 
 
 class MessageSearchResult(msgspec.Struct, frozen=True):
-    """What a search came to."""
+    """Results of a message search."""
 
     results: list[MessageMatch]
     searched: int
@@ -80,33 +97,33 @@ class MessageSearchResult(msgspec.Struct, frozen=True):
 
 
 class _Entry(NamedTuple):
-    """What is searched of one message; ``metadata`` is JSON text."""
+    """The searched parts of one message; ``metadata`` is JSON text."""
 
     message_id: int
     text: str
     metadata: str
 
 
-class _Behind(NamedTuple):
-    """An index, and messages that it does not have yet."""
+class _IndexUpdate(NamedTuple):
+    """An index and the next messages that it lacks."""
 
     key: IndexKey
-    to: Index
+    target: MessageIndex
     missing: list[_Entry]
 
 
-class _Looked(msgspec.Struct, frozen=True):
-    """Indexes of what a caller may see, what stands for that, and how far they are behind: to the end, or further."""
+class _SearchState(msgspec.Struct, frozen=True):
+    """Indexes of the audiences, with the next messages they lack; ``is_complete`` if there are no more after these."""
 
     key: Hashable
     size: int
-    indexes: list[Index]
-    rest_after: list[_Behind]
-    to_the_end: bool
+    indexes: list[MessageIndex]
+    updates: list[_IndexUpdate]
+    is_complete: bool
 
 
-class _Shown(NamedTuple):
-    """Messages that were hit, and what stands for all that the caller may see at this moment."""
+class _HitMessages(NamedTuple):
+    """Messages of hits, and the cache key of the state they were read at."""
 
     key: Hashable
     messages: dict[int, Message]
@@ -114,151 +131,153 @@ class _Shown(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Searcher:
-    """Searches, and remembers the indexes and answers that searching took."""
+    """Searches transcripts, with caches of indexes and answers."""
 
     reads: Transactions[Transcripts]
     indexes: ValueCache
     answers: ValueCache
-    # A transcript that is searched by several at once is indexed once.
-    in_use: WeakValueDictionary[IndexKey, Index] = field(default_factory=WeakValueDictionary)
+    # Concurrent searches of a transcript share one index.
+    in_use: WeakValueDictionary[IndexKey, MessageIndex] = field(default_factory=WeakValueDictionary)
 
-    async def find(self, actor: Actor, session_id: str, wanted: MessageQuery) -> MessageSearchResult:
-        at_hand: dict[IndexKey, Index] = {}
+    async def find(self, actor: Actor, session_id: str, query: MessageQuery) -> MessageSearchResult:
+        held_indexes: dict[IndexKey, MessageIndex] = {}
         while True:
-            looked = await self.reads.read(actor, partial(self._look, session_id, wanted, at_hand))
-            if isinstance(looked, MessageSearchResult):
-                return looked
-            for behind in looked.rest_after:
-                await _catch_up(behind)
-                self.indexes.put(behind.key, behind.to, min(behind.to.weight, HEAVIEST))
-            if looked.to_the_end:
-                hits = await _in_steps(looked.indexes, wanted)
-                return await self._found(actor, session_id, wanted, looked, hits)
+            state = await self.reads.read(actor, partial(self._prepare, session_id, query, held_indexes))
+            if isinstance(state, MessageSearchResult):
+                return state
+            for update in state.updates:
+                await _catch_up(update)
+                self.indexes.put(update.key, update.target, min(update.target.weight, MAX_INDEX_WEIGHT))
+            if state.is_complete:
+                hits = await _in_steps(state.indexes, query)
+                return await self._results(actor, session_id, query, state, hits)
             await asyncio.sleep(0)
 
-    async def _look(
-        self, session_id: str, wanted: MessageQuery, at_hand: dict[IndexKey, Index], transcripts: Transcripts
-    ) -> MessageSearchResult | _Looked:
-        """Return an answer there is already, or the indexes to search and the next slice of what they lack."""
-        transcript = await transcripts.to_read(session_id, *wanted.visibilities)
-        key = _key(transcripts, transcript, wanted)
+    async def _prepare(
+        self, session_id: str, query: MessageQuery, held_indexes: dict[IndexKey, MessageIndex], transcripts: Transcripts
+    ) -> MessageSearchResult | _SearchState:
+        """Return a cached answer, or the indexes to search with the next slice of what they lack."""
+        transcript = await transcripts.to_read(session_id, *query.visibilities)
+        key = _key(transcripts, transcript, query)
         known: list[MessageMatch] | None = self.answers.get(key)
         if known is not None:
             return MessageSearchResult(known, transcript.size, cache_hit=True)
-        indexes: list[Index] = []
-        behind: list[_Behind] = []
-        room, to_the_end = SLICE, True
-        for tally in transcript.audience_counts:
-            index_key = (transcripts.actor.tenant, session_id, tally.audience, tally.stamp)
-            index = at_hand[index_key] = self._index(index_key)
+        indexes: list[MessageIndex] = []
+        update: list[_IndexUpdate] = []
+        budget, is_complete = SLICE_CHARACTERS, True
+        for audience_count in transcript.audience_counts:
+            index_key = (transcripts.actor.tenant, session_id, audience_count.audience, audience_count.stamp)
+            index = held_indexes[index_key] = self._index(index_key)
             indexes.append(index)
-            if index.size < tally.messages:
-                missing, room, complete = await _missing(index, transcript, tally, room)
-                behind.append(_Behind(index_key, index, missing))
-                to_the_end &= complete
-        return _Looked(key, transcript.size, indexes, behind, to_the_end)
+            if index.size < audience_count.messages:
+                missing, budget, complete = await _missing(index, transcript, audience_count, budget)
+                update.append(_IndexUpdate(index_key, index, missing))
+                is_complete &= complete
+        return _SearchState(key, transcript.size, indexes, update, is_complete)
 
-    def _index(self, key: IndexKey) -> Index:
-        index: Index = self.in_use.get(key) or self.indexes.get(key) or Index()
+    def _index(self, key: IndexKey) -> MessageIndex:
+        index: MessageIndex = self.in_use.get(key) or self.indexes.get(key) or MessageIndex()
         self.in_use[key] = index
         return index
 
-    async def _found(
-        self, actor: Actor, session_id: str, wanted: MessageQuery, looked: _Looked, hits: Sequence[MessageHit]
+    async def _results(
+        self, actor: Actor, session_id: str, query: MessageQuery, state: _SearchState, hits: Sequence[MessageHit]
     ) -> MessageSearchResult:
-        """Return the messages that were hit, each as far as it is for the caller when it is read."""
-        previews = Previews(wanted.query)
+        """Return the messages of hits, as far as the caller may read them now."""
+        snippets = Snippets(query.query)
         results: list[MessageMatch] = []
-        weight, unchanged, turns = memory_size(wanted), True, TimeSlices()
-        # Also without a hit: whether the caller may still look is asked at the end.
+        weight, unchanged, slices = memory_size(query), True, TimeSlices()
+        # Also without a hit: access is checked again at the end.
         for start in range(0, max(1, len(hits)), _HITS_PER_READ):
-            some = hits[start : start + _HITS_PER_READ]
-            shown = await self.reads.read(actor, partial(_show, session_id, wanted, some))
-            unchanged &= shown.key == looked.key
-            for hit in some:
+            batch = hits[start : start + _HITS_PER_READ]
+            shown = await self.reads.read(actor, partial(_show, session_id, query, batch))
+            unchanged &= shown.key == state.key
+            for hit in batch:
                 if message := shown.messages.get(hit.message_id):
-                    results.append(_result(message, hit, previews))
+                    results.append(_result(message, hit, snippets))
                     weight += memory_size(results[-1])
-                    await turns.give()
+                    await slices.yield_if_due()
         if unchanged:
-            self.answers.put(looked.key, results, weight)
-        return MessageSearchResult(results, looked.size, cache_hit=False)
+            self.answers.put(state.key, results, weight)
+        return MessageSearchResult(results, state.size, cache_hit=False)
 
 
-def _key(transcripts: Transcripts, transcript: Transcript, wanted: MessageQuery) -> Hashable:
-    # With the caller, who would learn from another's answer what the other has asked.
-    return (transcripts.actor.tenant, transcripts.actor.principal_id, transcript.state, wanted)
+def _key(transcripts: Transcripts, transcript: Transcript, query: MessageQuery) -> Hashable:
+    # Includes the caller: a shared answer would reveal what others searched.
+    return (transcripts.actor.tenant, transcripts.actor.principal_id, transcript.state, query)
 
 
-async def _show(session_id: str, wanted: MessageQuery, hits: Iterable[MessageHit], transcripts: Transcripts) -> _Shown:
-    transcript = await transcripts.to_read(session_id, *wanted.visibilities)
+async def _show(
+    session_id: str, query: MessageQuery, hits: Iterable[MessageHit], transcripts: Transcripts
+) -> _HitMessages:
+    transcript = await transcripts.to_read(session_id, *query.visibilities)
     found = await transcript.messages.find_several(session_id, [hit.message_id for hit in hits])
     messages = {message.message_id: message for message in found if message.audience in transcript.audiences}
-    return _Shown(_key(transcripts, transcript, wanted), messages)
+    return _HitMessages(_key(transcripts, transcript, query), messages)
 
 
 async def _missing(
-    index: Index, transcript: Transcript, tally: AudienceCount, room: int
+    index: MessageIndex, transcript: Transcript, audience_count: AudienceCount, budget: int
 ) -> tuple[list[_Entry], int, bool]:
-    """Read on from where an index ends; return what came, what room is left, and whether that is all there is."""
+    """Read the next messages after an index; return them, the remaining budget, and whether these are all."""
     missing: list[_Entry] = []
-    known, last_id, limit = index.size, index.last_id, _FEWEST_PER_READ
-    while room > 0 and known + len(missing) < tally.messages:
-        excerpt = Excerpt((tally.audience,), TranscriptRange(after=last_id, limit=limit))
+    known, last_id, limit = index.size, index.last_id, _MIN_PER_READ
+    while budget > 0 and known + len(missing) < audience_count.messages:
+        excerpt = Excerpt((audience_count.audience,), TranscriptRange(after=last_id, limit=limit))
         messages = await transcript.messages.read(transcript.session.session_id, excerpt)
         if not messages:
             break
         missing += map(_entry, messages)
         last_id = messages[-1].message_id
         characters = sum(map(_characters, messages))
-        room -= characters
-        limit = min(2 * limit, _MOST_PER_READ) if characters < limit * _LONG else _FEWEST_PER_READ
-    return missing, room, known + len(missing) >= tally.messages
+        budget -= characters
+        limit = min(2 * limit, _MAX_PER_READ) if characters < limit * _LONG_CHARACTERS else _MIN_PER_READ
+    return missing, budget, known + len(missing) >= audience_count.messages
 
 
 def _characters(message: Message) -> int:
-    return max(_LEAST, message.size)
+    return max(_MIN_CHARACTERS, message.size)
 
 
 def _entry(message: Message) -> _Entry:
     return _Entry(message.message_id, f"{message.sender} {message.content}", message.metadata)
 
 
-async def _catch_up(behind: _Behind) -> None:
-    pace = Pace(CHARACTERS_PER_STEP)
+async def _catch_up(update: _IndexUpdate) -> None:
+    step_budget = StepBudget(CHARACTERS_PER_STEP)
     await asyncio.sleep(0)
-    for entry in behind.missing:
-        # Whoever searched meanwhile may have added it.
-        if entry.message_id > behind.to.last_id:
-            behind.to.add(entry.message_id, entry.text, metadata_text(msgspec.json.decode(entry.metadata)))
-            if pace.is_over(len(entry.text) + len(entry.metadata)):
+    for entry in update.missing:
+        # A concurrent search may have added it.
+        if entry.message_id > update.target.last_id:
+            update.target.add(entry.message_id, entry.text, metadata_text(msgspec.json.decode(entry.metadata)))
+            if step_budget.spend(len(entry.text) + len(entry.metadata)):
                 await asyncio.sleep(0)
 
 
-async def _in_steps(indexes: Sequence[Index], wanted: MessageQuery) -> list[MessageHit]:
-    """Search without keeping others waiting."""
+async def _in_steps(indexes: Sequence[MessageIndex], query: MessageQuery) -> list[MessageHit]:
+    """Search in steps, yielding to the event loop."""
     steps = search_in_steps(
         indexes,
-        wanted.query,
-        threshold=wanted.threshold,
-        limit=wanted.limit,
-        with_metadata=wanted.with_metadata,
+        query.query,
+        threshold=query.threshold,
+        limit=query.limit,
+        with_metadata=query.with_metadata,
     )
-    turns = TimeSlices()
+    slices = TimeSlices()
     while True:
         try:
             next(steps)
         except StopIteration as finished:
             hits: list[MessageHit] = finished.value
             return hits
-        await turns.give()
+        await slices.yield_if_due()
 
 
-def _result(message: Message, hit: MessageHit, previews: Previews) -> MessageMatch:
+def _result(message: Message, hit: MessageHit, snippets: Snippets) -> MessageMatch:
     return MessageMatch(
         message=message_info(message),
         score=round(hit.score, 1),
-        match_preview=previews.of(message.content),
+        match_preview=snippets.of(message.content),
         relevance="high" if hit.score >= _HIGH else "medium" if hit.score >= _MEDIUM else "low",
         matched_by=hit.matched_by,
     )

@@ -23,45 +23,45 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Choice(NamedTuple):
+class MessageSelection(NamedTuple):
     """Messages that a search selected and rejected, by minimum score and maximum number."""
 
     query: str
     searched: int
-    taken: Sequence[MessageMatch]
-    left: Sequence[MessageMatch]
+    selected: Sequence[MessageMatch]
+    rejected: Sequence[MessageMatch]
     least_score: float
     most_items: int
 
     @property
-    def looked_at(self) -> list[MessageMatch]:
-        return [*self.taken, *self.left]
+    def candidates(self) -> list[MessageMatch]:
+        return [*self.selected, *self.rejected]
 
     @property
     def is_public(self) -> bool:
-        return all(result.message.visibility == "public" for result in self.looked_at)
+        return all(result.message.visibility == "public" for result in self.candidates)
 
 
-class ChoiceRecords(msgspec.Struct, frozen=True):
+class SelectionRecorder(msgspec.Struct, frozen=True):
     """Recorder and stores of one transaction."""
 
     recorder: Recorder
     sessions: SessionStore
 
-    async def add(self, choice: Choice, session: Session) -> ContextSelection:
+    async def add(self, selection: MessageSelection, session: Session) -> ContextSelection:
         """Record a search: readable by all participants if it saw only public messages, else by the caller."""
         own = (f"{PRINCIPAL}{self.recorder.actor.principal_id}",)
-        return await record_choice(
-            choice,
+        return await record_message_selection(
+            selection,
             session,
             self.recorder,
-            readable_by=ANYONE if choice.is_public else own,
-            rationale=f"Of {choice.searched} messages, those that match the query best.",
+            readable_by=ANYONE if selection.is_public else own,
+            rationale=f"Of {selection.searched} messages, those that match the query best.",
         )
 
 
-async def record_choice(
-    choice: Choice,
+async def record_message_selection(
+    selection: MessageSelection,
     session: Session,
     recorder: Recorder,
     *,
@@ -69,8 +69,8 @@ async def record_choice(
     **more: Any,  # noqa: ANN401 - further fields of a selection
 ) -> ContextSelection:
     """Record a message search: its budget and its selection."""
-    budget = _budget(choice, recorder)
-    fields = _choice_fields(choice, session.session_id) | {"budget_ref": budget.budget_id} | more
+    budget = _budget(selection, recorder)
+    fields = _selection_fields(selection, session.session_id) | {"budget_ref": budget.budget_id} | more
     return await record_selection(recorder, session, readable_by=readable_by, budget=budget, **fields)
 
 
@@ -97,36 +97,38 @@ async def record_selection(
     return selection
 
 
-def _budget(choice: Choice, recorder: Recorder) -> ContextBudget:
+def _budget(selection: MessageSelection, recorder: Recorder) -> ContextBudget:
     return ContextBudget(
         schema_version=SCHEMA_VERSION,
         budget_id=new_id("budget"),
         target=recorder.actor.participant,
         created_at=recorder.clock.now(),
-        max_items=choice.most_items,
-        actual_items=len(choice.taken),
+        max_items=selection.most_items,
+        actual_items=len(selection.selected),
         overflow_strategy="truncate_tail",
     )
 
 
-def _choice_fields(choice: Choice, session_id: str) -> dict[str, Any]:
-    named = [(item_of(result, session_id), result) for result in choice.looked_at]
-    taken = tuple(item_of(result, session_id) for result in choice.taken)
+def _selection_fields(selection: MessageSelection, session_id: str) -> dict[str, Any]:
+    named = [(item_of(result, session_id), result) for result in selection.candidates]
+    selected = tuple(item_of(result, session_id) for result in selection.selected)
     return {
-        "query": choice.query,
+        "query": selection.query,
         "candidate_item_refs": tuple(name for name, _ in named),
-        "selected_item_refs": taken,
-        "omitted_item_refs": tuple(_omission(name, result, choice) for name, result in named if name not in taken),
+        "selected_item_refs": selected,
+        "omitted_item_refs": tuple(
+            _omission(name, result, selection) for name, result in named if name not in selected
+        ),
         "ranking_signals": {
             "score": {name: result.score for name, result in named},
             "matched_by": {name: result.matched_by for name, result in named},
         },
-        "selection_policy": {"least_score": choice.least_score, "most_items": choice.most_items},
+        "selection_policy": {"least_score": selection.least_score, "most_items": selection.most_items},
     }
 
 
-def _omission(name: str, result: MessageMatch, choice: Choice) -> Omission:
-    good_enough = result.score >= choice.least_score
+def _omission(name: str, result: MessageMatch, selection: MessageSelection) -> Omission:
+    good_enough = result.score >= selection.least_score
     return Omission(item_ref=name, reason="budget" if good_enough else "low_relevance", detail=f"score {result.score}")
 
 

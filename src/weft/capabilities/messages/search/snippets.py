@@ -1,4 +1,4 @@
-"""The part of a message that a query matched."""
+"""Snippets: the part of a message that matches a query."""
 
 from __future__ import annotations
 
@@ -10,119 +10,119 @@ from typing import NamedTuple
 from rapidfuzz import fuzz, process
 
 from weft.capabilities.indexing.text_analysis import TOKEN, query_words, stem, words
-from weft.capabilities.messages.search.inverted_index import LEAST_ALIKE, SHORTEST_FUZZY
+from weft.capabilities.messages.search.inverted_index import MIN_FUZZY_LENGTH, MIN_RATIO
 
-_LONGEST = 200
+_MAX_LENGTH = 200
 _ELLIPSIS = "…"
-_ROOM = _LONGEST - 2 * len(_ELLIPSIS)
-# How far a cut may move so as not to go through a word.
-_REACH = 30
-_LONGEST_PART = 64
-# Comparing spellings costs as much as there is text, once for each word: these are looked for, the first of the query.
-_MOST_MISSPELT = 32
+_WINDOW = _MAX_LENGTH - 2 * len(_ELLIPSIS)
+# Maximum distance by which a cut moves to a word boundary.
+_MAX_CUT_SHIFT = 30
+_MAX_PARTIAL_RATIO_LENGTH = 64
+# Fuzzy comparison costs time proportional to the text for each word: only the first words of the query are compared.
+_MAX_FUZZY_WORDS = 32
 _GAP = re.compile(r"\s+")
 
 
-class _Spot(NamedTuple):
-    """A place in the text, and the word of the query that stands there."""
+class _TermMatch(NamedTuple):
+    """A match in the text, with its query stem."""
 
     start: int
     end: int
     root: str
 
 
-def preview(content: str, query: str) -> str:
-    """Return the piece of the content with the most of the query in it; the whole where that is short."""
-    return Previews(query).of(content)
+def snippet(content: str, query: str) -> str:
+    """Return the part of the content that matches most of the query; short content is returned whole."""
+    return Snippets(query).of(content)
 
 
-class Previews:
-    """What one query is shown to have matched, in any number of messages."""
+class Snippets:
+    """Snippets of messages for one query."""
 
     def __init__(self, query: str) -> None:
         self._query = query
-        self._wanted = {stem(word): word for word in query_words(query)}
-        self._beginnings = {root for root in self._wanted if len(root) >= SHORTEST_FUZZY}
-        self._lengths = sorted(set(map(len, self._beginnings)))
+        self._query_stems = {stem(word): word for word in query_words(query)}
+        self._prefixes = {root for root in self._query_stems if len(root) >= MIN_FUZZY_LENGTH}
+        self._prefix_lengths = sorted(set(map(len, self._prefixes)))
 
     def of(self, content: str) -> str:
-        """Return the piece of the content with the most of the query in it; the whole where that is short."""
-        if len(content) <= _LONGEST:
+        """Return the part of the content that matches most of the query; short content is returned whole."""
+        if len(content) <= _MAX_LENGTH:
             return content
-        spots = self._spots(content)
-        return _cut(content, *(_fullest(spots) if spots else _nearest(content, self._query)))
+        matches_found = self._matches(content)
+        return _cut(content, *(_densest(matches_found) if matches_found else _nearest(content, self._query)))
 
-    def _spots(self, content: str) -> list[_Spot]:
+    def _matches(self, content: str) -> list[_TermMatch]:
         matches = list(TOKEN.finditer(content))
-        meant = self._meant({match.group() for match in matches})
+        stems = self._matching_tokens({match.group() for match in matches})
         return [
-            _Spot(match.start(), match.end(), root)
+            _TermMatch(match.start(), match.end(), root)
             for match in matches
-            if (root := meant.get(match.group())) is not None
+            if (root := stems.get(match.group())) is not None
         ]
 
-    def _meant(self, tokens: set[str]) -> dict[str, str]:
-        """Return which of these tokens hold a stem of the query, go on from one or are spelled like one, and which."""
-        meant: dict[str, str] = {}
-        others: dict[str, str] = {}
+    def _matching_tokens(self, tokens: set[str]) -> dict[str, str]:
+        """Return the tokens that match the query, exactly, by prefix or by similar spelling, with their query stems."""
+        stems: dict[str, str] = {}
+        unmatched: dict[str, str] = {}
         for token in tokens:
             for word in words(token):
-                if root := self._asked(stem(word)):
-                    meant[token] = root
+                if root := self._query_stem(stem(word)):
+                    stems[token] = root
                     break
-                if len(word) >= SHORTEST_FUZZY:
-                    others[word] = token
-        for word, root in self._misspelt(others, set(meant.values())):
-            meant.setdefault(others[word], root)
-        return meant
+                if len(word) >= MIN_FUZZY_LENGTH:
+                    unmatched[word] = token
+        for word, root in self._similar_words(unmatched, set(stems.values())):
+            stems.setdefault(unmatched[word], root)
+        return stems
 
-    def _asked(self, root: str) -> str | None:
-        if root in self._wanted:
+    def _query_stem(self, root: str) -> str | None:
+        if root in self._query_stems:
             return root
-        return next((root[:length] for length in self._lengths if root[:length] in self._beginnings), None)
+        return next((root[:length] for length in self._prefix_lengths if root[:length] in self._prefixes), None)
 
-    def _misspelt(self, others: dict[str, str], found: set[str]) -> Iterator[tuple[str, str]]:
-        """Yield the words that are spelled like a word of the query that is not there itself."""
-        missing = [root for root in self._wanted if root not in found]
-        for root in missing[:_MOST_MISSPELT]:
-            asked = self._wanted[root]
+    def _similar_words(self, unmatched: dict[str, str], found: set[str]) -> Iterator[tuple[str, str]]:
+        """Yield words spelled similarly to a query word that does not occur."""
+        missing = [root for root in self._query_stems if root not in found]
+        for root in missing[:_MAX_FUZZY_WORDS]:
+            query_word = self._query_stems[root]
             for word, _, _ in process.extract(
-                asked, others.keys(), scorer=fuzz.ratio, score_cutoff=LEAST_ALIKE, limit=None
+                query_word, unmatched.keys(), scorer=fuzz.ratio, score_cutoff=MIN_RATIO, limit=None
             ):
                 yield word, root
 
 
-def _fullest(spots: Sequence[_Spot]) -> tuple[int, int]:
-    """Return where the piece begins and ends that holds the most different words of the query."""
-    best, most, left, different = (0, 0), 0, 0, 0
-    inside: Counter[str] = Counter()
-    for spot in spots:
-        different += not inside[spot.root]
-        inside[spot.root] += 1
-        while spot.end - spots[left].start > _ROOM and spots[left] is not spot:
-            inside[spots[left].root] -= 1
-            different -= not inside[spots[left].root]
+def _densest(matches_found: Sequence[_TermMatch]) -> tuple[int, int]:
+    """Return the range with the most distinct query words."""
+    best, best_count, left, distinct = (0, 0), 0, 0, 0
+    counts: Counter[str] = Counter()
+    for match_found in matches_found:
+        distinct += not counts[match_found.root]
+        counts[match_found.root] += 1
+        while match_found.end - matches_found[left].start > _WINDOW and matches_found[left] is not match_found:
+            counts[matches_found[left].root] -= 1
+            distinct -= not counts[matches_found[left].root]
             left += 1
-        if different > most:
-            best, most = (spots[left].start, spot.end), different
+        if distinct > best_count:
+            best, best_count = (matches_found[left].start, match_found.end), distinct
     return best
 
 
 def _nearest(content: str, query: str) -> tuple[int, int]:
-    """Return where the content is most like the query as it is written; its beginning where nothing is."""
-    if len(query) > _LONGEST_PART:
+    """Return the range most similar to the query by RapidFuzz; the beginning if there is none."""
+    if len(query) > _MAX_PARTIAL_RATIO_LENGTH:
         return 0, 0
-    found = fuzz.partial_ratio_alignment(query.lower(), content.lower(), score_cutoff=LEAST_ALIKE)
+    found = fuzz.partial_ratio_alignment(query.lower(), content.lower(), score_cutoff=MIN_RATIO)
     return (found.dest_start, min(found.dest_end, len(content))) if found else (0, 0)
 
 
 def _cut(content: str, first: int, last: int) -> str:
-    """Return a piece around what was found, cut between words where that is near."""
-    # What led to the matched words is worth showing as much as what follows.
-    start = max(0, min((first + last - _ROOM) // 2, len(content) - _ROOM))
-    end = start + _ROOM
-    if start and (gap := _GAP.search(content, start, max(start, min(first, start + _REACH)))):
+    """Return the text around a match, cut at word boundaries if one is near."""
+    # The match is centred: its context before is as useful as that after it.
+    start = max(0, min((first + last - _WINDOW) // 2, len(content) - _WINDOW))
+    end = start + _WINDOW
+    if start and (gap := _GAP.search(content, start, max(start, min(first, start + _MAX_CUT_SHIFT)))):
         start = gap.end()
     if end < len(content):
-        end = max((gap.start() for gap in _GAP.finditer(content, max(last, end - _REACH), end)), default=end)
+        end = max((gap.start() for gap in _GAP.finditer(content, max(last, end - _MAX_CUT_SHIFT), end)), default=end)
     return f"{_ELLIPSIS if start else ''}{content[start:end]}{_ELLIPSIS if end < len(content) else ''}"

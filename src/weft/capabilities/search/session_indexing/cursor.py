@@ -1,4 +1,4 @@
-"""What of the log is followed, and how far it was."""
+"""Cursor of the session indexer in the event log, and the items that events change."""
 
 from __future__ import annotations
 
@@ -6,32 +6,35 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from weft.capabilities.events.model import EventFilter
 from weft.capabilities.indexing.collections.model import MEMORY, SOURCES, Source, domain_collection
 from weft.capabilities.memory.model import scope_of
 from weft.capabilities.records.record_ids import MessageItemId, VersionId
-from weft.capabilities.search.items import VERSION_OF_MESSAGES, MemoryKey, item_of_key, version_of
+from weft.capabilities.search.items import MESSAGE_VERSION, MemoryKey, item_of_key, version_of
 from weft.capabilities.sessions.model import line_of, session_of
 from weft.kernel.identity import PRINCIPAL
 from weft.kernel.ports import Progress
 
 if TYPE_CHECKING:
+    from weft.capabilities.search.scope import RequestedScope
     from weft.kernel.events import StoredEvent
+    from weft.kernel.identity import Actor
     from weft.kernel.ports import JobStore
 
-# The names of this work among the jobs of a tenant: going on with the log, and going back through what it told before.
-FOLLOWING = "sessions.follow"
-REINDEXING = "sessions.reindex"
+# Job names of a tenant: indexing new events, and reindexing older ones, newest first.
+INDEXING_JOB = "sessions.follow"
+REINDEXING_JOB = "sessions.reindex"
 IMPORTED = "session.imported"
 _NOBODY = ""
-_WHENEVER = 2**62
-_TO_MESSAGES = frozenset({"message.added", "message.visibility_changed"})
-_TO_KEYS = frozenset({"board.written", "board.deleted", "board.expired"})
-_TO_MEMORIES = frozenset({"memory.written", "memory.deleted", "memory.expired"})
+_ANY_TIME = 2**62
+_MESSAGE_EVENTS = frozenset({"message.added", "message.visibility_changed"})
+_BOARD_EVENTS = frozenset({"board.written", "board.deleted", "board.expired"})
+_MEMORY_EVENTS = frozenset({"memory.written", "memory.deleted", "memory.expired"})
 _REDACTED = "context.redaction.applied"
 
 
 class IndexItem(NamedTuple):
-    """What may have changed: one item, and where it stands or should stand."""
+    """An item to index, and its place in a collection."""
 
     source: Source
     place: str
@@ -43,7 +46,7 @@ class IndexItem(NamedTuple):
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """How far a session was gone through that came as a whole with an event: its board by key, then its messages."""
+    """Progress within an imported session, which has no events of its items: board keys first, then messages."""
 
     imported: int
     after_key: str = ""
@@ -51,7 +54,7 @@ class Sweep(msgspec.Struct, frozen=True):
 
 
 class ReindexRange(msgspec.Struct, frozen=True):
-    """What came to its collection up to these numbers is to be put there anew, and embedded anew too if ``afresh``."""
+    """Chunks up to these numbers are to be replaced; ``afresh``: also embedded again."""
 
     sessions: int
     memory: int
@@ -62,95 +65,105 @@ class ReindexRange(msgspec.Struct, frozen=True):
 
 
 class IndexCursor(NamedTuple):
-    """The last event that was looked at; the next one is gone through item by item if there is a sweep.
+    """The last event that was processed; ``sweep`` is the progress within the next one, an imported session.
 
-    What stands as it should is left alone, unless it is to be put there anew.
+    Current items are left unchanged, except those within ``reindex``.
     """
 
     seq: int = 0
     sweep: Sweep | None = None
-    anew: ReindexRange | None = None
+    reindex: ReindexRange | None = None
 
     @classmethod
     def of(cls, progress: Progress) -> IndexCursor:
-        sweep, anew = _beside.decode(progress.done) if progress.done else (None, None)
-        return cls(int(progress.cursor or 0), sweep, anew)
+        sweep, reindex = _state_decoder.decode(progress.done) if progress.done else (None, None)
+        return cls(int(progress.cursor or 0), sweep, reindex)
 
     def at(self, seq: int, sweep: Sweep | None = None) -> IndexCursor:
-        """Return the place that an event is, on the same way."""
+        """Return a cursor at an event, with the same reindex range."""
         return self._replace(seq=seq, sweep=sweep)
 
     def as_progress(self) -> Progress:
-        beside = (self.sweep, self.anew)
-        return Progress(str(self.seq), "" if beside == (None, None) else msgspec.json.encode(beside).decode())
+        state = (self.sweep, self.reindex)
+        return Progress(str(self.seq), "" if state == (None, None) else msgspec.json.encode(state).decode())
 
 
-_beside = msgspec.json.Decoder(tuple[Sweep | None, ReindexRange | None])
+_state_decoder = msgspec.json.Decoder(tuple[Sweep | None, ReindexRange | None])
 
 
-def subject_of(recorded: StoredEvent) -> IndexItem | None:
-    """Return what an event says may have changed; None if it is nothing that is searched."""
-    event = recorded.event
-    if event.type in _TO_MESSAGES and event.session_id is not None:
+def changed_item(stored: StoredEvent) -> IndexItem | None:
+    """Return the item that an event changes; None if it is not searchable."""
+    event = stored.event
+    if event.type in _MESSAGE_EVENTS and event.session_id is not None:
         return IndexItem("message", event.session_id, event.subject)
-    if event.type in _TO_KEYS and event.session_id is not None:
+    if event.type in _BOARD_EVENTS and event.session_id is not None:
         return IndexItem("board", event.session_id, item_of_key(event.subject))
-    if event.type in _TO_MEMORIES:
-        owner = next((who.removeprefix(PRINCIPAL) for who in recorded.readable_by), "")
+    if event.type in _MEMORY_EVENTS:
+        owner = next((reader.removeprefix(PRINCIPAL) for reader in stored.readable_by), "")
         return IndexItem("memory", owner, str(MemoryKey(event.session_id, event.subject)))
-    standing = standing_of(event.subject) if event.type == _REDACTED else None
-    return None if standing is None else standing.subject
+    indexed = indexed_version_of(event.subject) if event.type == _REDACTED else None
+    return None if indexed is None else indexed.item
 
 
-class StandingOf(NamedTuple):
-    """Where one version of an item stands, if it does."""
+class IndexedVersion(NamedTuple):
+    """One version of an item, as indexed."""
 
-    subject: IndexItem
+    item: IndexItem
     version: int
 
 
-def standing_of(item_id: str) -> StandingOf | None:
-    """Return where an item stands that goes by this id in records; None if it is nothing that is searched."""
+def indexed_version_of(item_id: str) -> IndexedVersion | None:
+    """Return the indexed version for an item id of records; None if it is not searchable."""
     message = MessageItemId.parse(item_id)
     if message is not None:
-        return StandingOf(IndexItem("message", message.session_id, str(message.message_id)), VERSION_OF_MESSAGES)
+        return IndexedVersion(IndexItem("message", message.session_id, str(message.message_id)), MESSAGE_VERSION)
     version = VersionId.parse(item_id)
     if version is None:
         return None
     memory = scope_of(version.line_id)
     if memory is not None:
-        subject = IndexItem("memory", memory.owner, str(MemoryKey(memory.session_id, version.key)))
-        return StandingOf(subject, version_of(version))
+        item = IndexItem("memory", memory.owner, str(MemoryKey(memory.session_id, version.key)))
+        return IndexedVersion(item, version_of(version))
     session_id = session_of(version.line_id)
     if version.line_id != line_of(session_id):
-        # Neither contexts nor branches of boards are searched.
+        # Agent contexts and branches of boards are not searchable.
         return None
-    return StandingOf(IndexItem("board", session_id, item_of_key(version.key)), version_of(version))
+    return IndexedVersion(IndexItem("board", session_id, item_of_key(version.key)), version_of(version))
 
 
-async def go_back(jobs: JobStore, last_seq: int, anew: ReindexRange | None = None) -> None:
-    """Have everything gone through that the log told so far: what was told last comes first.
+async def start_session_reindex(jobs: JobStore, last_seq: int, reindex: ReindexRange | None = None) -> None:
+    """Index all past events, newest first.
 
-    What is to be put there anew stays so, unless this says otherwise.
+    A reindex range in progress is kept unless a new one is given.
     """
-    # Who goes through the log holds another job: this one says only how far that is, and is always to be had.
-    standing = await jobs.claim(REINDEXING, _NOBODY, _WHENEVER, 0, due_by=_WHENEVER)
-    if anew is None and standing is not None:
-        anew = IndexCursor.of(standing).anew
-    await jobs.save(REINDEXING, IndexCursor(last_seq + 1, anew=anew).as_progress())
+    # The lease of the indexing job covers this work; this job only stores the cursor, so it can always be claimed.
+    indexed = await jobs.claim(REINDEXING_JOB, _NOBODY, _ANY_TIME, 0, due_by=_ANY_TIME)
+    if reindex is None and indexed is not None:
+        reindex = IndexCursor.of(indexed).reindex
+    await jobs.save(REINDEXING_JOB, IndexCursor(last_seq + 1, reindex=reindex).as_progress())
 
 
-async def is_still_at(jobs: JobStore, progress: Progress) -> bool:
-    """Tell whether going back is where it was, and was not begun anew; that stays so until the transaction ends."""
-    return await jobs.renew(REINDEXING, _NOBODY, 0) == progress
+async def is_reindex_unchanged(jobs: JobStore, progress: Progress) -> bool:
+    """Return whether reindexing was not restarted, and lock its cursor until the transaction ends."""
+    return await jobs.renew(REINDEXING_JOB, _NOBODY, 0) == progress
 
 
-def pending_of(progress: Progress | None, last_seq: int) -> int:
-    """Return how many events there are that were not looked at yet."""
+def pending_events(progress: Progress | None, last_seq: int) -> int:
+    """Return the number of events that are not indexed yet."""
     reached = 0 if progress is None else IndexCursor.of(progress).seq
     return max(0, last_seq - reached)
 
 
-def left_of(progress: Progress) -> int:
-    """Return how many events are ahead of whoever goes back through the log."""
+def remaining_events(progress: Progress) -> int:
+    """Return the number of events left to reindex."""
     return max(0, IndexCursor.of(progress).seq - 1)
+
+
+def is_pending_for(stored: StoredEvent, actor: Actor, filters: RequestedScope) -> bool:
+    """Return whether a caller may see an unindexed event of its search scope, so that its search may miss the item."""
+    item = changed_item(stored)
+    if item is None:
+        is_searched = stored.event.type == IMPORTED and bool(filters.in_sessions)
+    else:
+        is_searched = item.source in filters.searched_sources
+    return is_searched and filters.includes_session(stored.event.session_id) and EventFilter().covers(stored, actor)

@@ -1,4 +1,4 @@
-"""What an item of a session or of a memory says now, to whom, and what is put in the collection of it."""
+"""Current text and ACL of an item of a session or memory, and its chunks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import msgspec
 
 from weft.capabilities.board.store import EntryStore
 from weft.capabilities.history.model import ValueDamaged
-from weft.capabilities.indexing.chunking.chunker import cut
-from weft.capabilities.indexing.chunking.model import ChunkingOptions, Reading
+from weft.capabilities.indexing.chunking.chunker import split_into_chunks
+from weft.capabilities.indexing.chunking.model import ChunkingOptions, DocumentText
 from weft.capabilities.indexing.collections.model import WHOLE_PLACE, NewChunk, digest_of, embedded_text
 from weft.capabilities.indexing.text_analysis import index_terms
 from weft.capabilities.knowledge.document_content import storable_text
@@ -19,7 +19,7 @@ from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.records.record_ids import MessageItemId, VersionId, is_number
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.search.items import (
-    VERSION_OF_MESSAGES,
+    MESSAGE_VERSION,
     MemoryKey,
     key_of_item,
     text_of_entry,
@@ -36,13 +36,13 @@ from weft.kernel.tokens import approximate_tokens
 if TYPE_CHECKING:
     from weft.capabilities.search.session_indexing.cursor import IndexItem
 
-# What is said at once is short; a part of what is long should be no longer than an embedder takes in.
-_CUTTING = ChunkingOptions(chunk_tokens=256, overlap_tokens=32)
+# Messages are short; chunks of long ones should fit into an embedder's input.
+_CHUNKING = ChunkingOptions(chunk_tokens=256, overlap_tokens=32)
 _MEDIA_TYPE = "text/plain"
 
 
 class ItemText(msgspec.Struct, frozen=True, kw_only=True):
-    """What an item says. ``scope`` is who may see it, as chunks have it."""
+    """Text of an item. ``scope`` is its ACL as stored in chunks."""
 
     text: str
     version: int
@@ -54,7 +54,7 @@ class ItemText(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ItemTexts(msgspec.Struct, frozen=True):
-    """Everything that reading what there is to be found needs."""
+    """Reads the current text of items."""
 
     messages: MessageStore
     entries: EntryStore
@@ -62,44 +62,44 @@ class ItemTexts(msgspec.Struct, frozen=True):
     records: RecordStore
     clock: Clock
 
-    async def said(self, subject: IndexItem) -> ItemText | None:
-        """Return what an item says now; None if it is gone or damaged, or must not be found by what it says."""
+    async def read(self, item: IndexItem) -> ItemText | None:
+        """Return the current text of an item; None if it is deleted, damaged or redacted."""
         try:
-            return await self._said(subject)
+            return await self._read(item)
         except ValueDamaged:
-            # Whoever reads it is told; here it only must not keep the rest of the log waiting.
+            # Reading it reports the damage; here it must not block the rest of the log.
             return None
 
-    async def _said(self, subject: IndexItem) -> ItemText | None:
-        match subject.source:
+    async def _read(self, item: IndexItem) -> ItemText | None:
+        match item.source:
             case "message":
-                return await self._message(subject)
+                return await self._message(item)
             case "board":
-                return await self._entry(subject)
+                return await self._entry(item)
             case _:
-                return await self._memory(subject)
+                return await self._memory(item)
 
-    async def _message(self, subject: IndexItem) -> ItemText | None:
-        if not is_number(subject.item):
+    async def _message(self, item: IndexItem) -> ItemText | None:
+        if not is_number(item.item):
             return None
-        message = await self.messages.find(subject.place, int(subject.item))
-        if message is None or await self._is_redacted(MessageItemId(subject.place, message.message_id)):
+        message = await self.messages.find(item.place, int(item.item))
+        if message is None or await self._is_redacted(MessageItemId(item.place, message.message_id)):
             return None
         return ItemText(
             text=text_of_message(message),
-            version=VERSION_OF_MESSAGES,
+            version=MESSAGE_VERSION,
             timestamp=message.sent_at,
             scope=_scope((message.audience,)),
             speaker=message.sender,
             pinned=is_pinned(message.sender, message.category, message.message_type, message.metadata),
         )
 
-    async def _entry(self, subject: IndexItem) -> ItemText | None:
-        found = next(iter(await self.entries.read(subject.place, [key_of_item(subject.item)])), None)
+    async def _entry(self, item: IndexItem) -> ItemText | None:
+        found = next(iter(await self.entries.read(item.place, [key_of_item(item.item)])), None)
         if found is None or not found.entry.lives_at(self._now()):
             return None
         entry = found.entry
-        if await self._is_redacted(VersionId(line_of(subject.place), entry.key, entry.incarnation, entry.version)):
+        if await self._is_redacted(VersionId(line_of(item.place), entry.key, entry.incarnation, entry.version)):
             return None
         return ItemText(
             text=text_of_entry(found),
@@ -110,9 +110,9 @@ class ItemTexts(msgspec.Struct, frozen=True):
             speaker=entry.written_by,
         )
 
-    async def _memory(self, subject: IndexItem) -> ItemText | None:
-        name = MemoryKey.parse(subject.item)
-        scope = MemoryScope(subject.place, name.session_id)
+    async def _memory(self, item: IndexItem) -> ItemText | None:
+        name = MemoryKey.parse(item.item)
+        scope = MemoryScope(item.place, name.session_id)
         found = await self.memories.read(scope, name.key)
         if found is None or not found.entry.is_live(self._now()):
             return None
@@ -130,29 +130,29 @@ class ItemTexts(msgspec.Struct, frozen=True):
         return to_micros(self.clock.now())
 
 
-def chunks_of(subject: IndexItem, said: ItemText) -> list[NewChunk]:
-    """Return what is put in the collection of something that is said."""
-    pieces = cut(Reading(text=said.text, media_type=_MEDIA_TYPE), _CUTTING, approximate_tokens)
+def chunks_of(item: IndexItem, content: ItemText) -> list[NewChunk]:
+    """Return the chunks of an item's text."""
+    pieces = split_into_chunks(DocumentText(text=content.text, media_type=_MEDIA_TYPE), _CHUNKING, approximate_tokens)
     chunks = []
     for ordinal, piece in enumerate(pieces):
-        text = storable_text(said.text[piece.start : piece.end])
+        text = storable_text(content.text[piece.start : piece.end])
         chunk = NewChunk(
-            source=subject.source,
-            place=subject.place,
-            item=subject.item,
+            source=item.source,
+            place=item.place,
+            item=item.item,
             ordinal=ordinal,
             start=piece.start,
             end=piece.end,
-            terms=index_terms(text, said.heading),
-            digest=digest_of(embedded_text(said.heading, text, said.speaker if subject.source == "message" else "")),
+            terms=index_terms(text, content.heading),
+            digest=digest_of(embedded_text(content.heading, text, content.speaker if item.source == "message" else "")),
             tokens=piece.tokens,
-            timestamp=said.timestamp,
-            version=said.version,
-            scope=said.scope,
-            heading=said.heading,
-            speaker=said.speaker,
-            importance=importance_of(text, subject.source),
-            pinned=said.pinned,
+            timestamp=content.timestamp,
+            version=content.version,
+            scope=content.scope,
+            heading=content.heading,
+            speaker=content.speaker,
+            importance=importance_of(text, item.source),
+            pinned=content.pinned,
             text=text,
         )
         chunks.append(chunk)

@@ -1,4 +1,4 @@
-"""Having everything that is searched indexed anew: documents of all domains, and what was said and remembered."""
+"""Reindexing of everything searchable: documents, sessions and memories."""
 
 from __future__ import annotations
 
@@ -8,62 +8,68 @@ from weft.capabilities.access.grants import check_highest_clearance
 from weft.capabilities.events.model import EventStore
 from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS
 from weft.capabilities.knowledge.domain_operations import Afresh, DomainView, start_reindex
-from weft.capabilities.search.session_indexing.cursor import REINDEXING, ReindexRange, go_back, left_of
+from weft.capabilities.search.session_indexing.cursor import (
+    REINDEXING_JOB,
+    ReindexRange,
+    remaining_events,
+    start_session_reindex,
+)
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 from weft.kernel.ports import JobStore
 
 
 class ReindexAll(Request):
-    """Everything that can be searched."""
+    """Reindex everything searchable."""
 
     afresh: Afresh = False
 
 
 class ShowReindexing(Request):
-    """Whatever is indexed anew."""
+    """Show the progress of reindexing."""
 
 
-class DomainLeft(Response):
-    """A domain, and how many of its documents are still to be indexed anew."""
+class DomainReindexStatus(Response):
+    """A domain, and how many of its documents are left to reindex."""
 
     domain: str
     to_reindex: int
 
 
-class ReindexingShown(Response, omit_defaults=False):
-    """What is still to be indexed anew.
+class ReindexStatus(Response, omit_defaults=False):
+    """Remaining work of reindexing.
 
-    ``events`` are those of the tenant's log that are to be gone through for what was said in sessions and remembered
-    by agents; null if that is not under way.
+    ``events``: number of events left to process for sessions and memories; null if they are not being reindexed.
     """
 
-    domains: list[DomainLeft]
+    domains: list[DomainReindexStatus]
     events: int | None
 
 
-class Everything(msgspec.Struct, frozen=True):
-    """All that is searched, with how far it is indexed anew."""
+class ReindexService(msgspec.Struct, frozen=True):
+    """Starts reindexing everything searchable, and reports the progress."""
 
-    shown: DomainView
+    view: DomainView
     jobs: JobStore
     events: EventStore
 
     async def begin(self, *, afresh: bool) -> None:
-        domains, collections = self.shown.domains, self.shown.collections
-        # All of them before anything is told: whoever puts a document locks its domain first and tells then, too.
+        domains, collections = self.view.domains, self.view.collections
+        # All domains are locked before any event is published: the same order as when a document is added.
         locked = [await domains.domains.find_locked(each.domain) for each in await domains.domains.all()]
         for domain in filter(None, locked):
-            await start_reindex(domain, self.shown, afresh=afresh)
+            await start_reindex(domain, self.view, afresh=afresh)
         sessions, memory = [(await collections.state(collection)).number for collection in (SESSIONS, MEMORY)]
-        await go_back(self.jobs, await self.events.last_seq(), ReindexRange(sessions, memory, afresh))
+        await start_session_reindex(self.jobs, await self.events.last_seq(), ReindexRange(sessions, memory, afresh))
 
-    async def left(self) -> ReindexingShown:
-        found = [await self.shown.info(domain) for domain in await self.shown.domains.visible()]
-        standing = await self.jobs.progress(REINDEXING)
-        return ReindexingShown(
-            domains=[DomainLeft(domain=each.domain, to_reindex=each.to_reindex) for each in found if each.reindexing],
-            events=None if standing is None else left_of(standing),
+    async def status(self) -> ReindexStatus:
+        found = [await self.view.info(domain) for domain in await self.view.domains.visible()]
+        progress = await self.jobs.progress(REINDEXING_JOB)
+        return ReindexStatus(
+            domains=[
+                DomainReindexStatus(domain=each.domain, to_reindex=each.to_reindex) for each in found if each.reindexing
+            ],
+            events=None if progress is None else remaining_events(progress),
         )
 
 
@@ -79,14 +85,14 @@ class Everything(msgspec.Struct, frozen=True):
     audience=Audience.NOT_SUBAGENTS,
     audited=True,
 )
-async def reindex_all(request: ReindexAll, everything: Everything) -> ReindexingShown:
-    """Have everything that searches find indexed anew: documents, messages, boards and memories.
+async def reindex_all(request: ReindexAll, service: ReindexService) -> ReindexStatus:
+    """Reindex everything searchable: documents, messages, boards and memories.
 
-    It goes on by itself, a few at a time, and show_reindexing tells how far it is; searches find it all meanwhile.
+    Runs in the background, in batches; show_reindexing returns the progress. Everything stays searchable meanwhile.
     """
-    check_highest_clearance(everything.shown.domains.actor)
-    await everything.begin(afresh=request.afresh)
-    return await everything.left()
+    check_highest_clearance(service.view.domains.actor)
+    await service.begin(afresh=request.afresh)
+    return await service.status()
 
 
 @operation(
@@ -99,6 +105,6 @@ async def reindex_all(request: ReindexAll, everything: Everything) -> Reindexing
     effect=Effect.READ,
     audience=Audience.NOT_SUBAGENTS,
 )
-async def show_reindexing(_: ShowReindexing, everything: Everything) -> ReindexingShown:
-    """Show what is being indexed anew, and how much of it is left."""
-    return await everything.left()
+async def show_reindexing(_: ShowReindexing, service: ReindexService) -> ReindexStatus:
+    """Show what is being reindexed, and how much of it is left."""
+    return await service.status()

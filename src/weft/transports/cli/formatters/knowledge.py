@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from weft.capabilities.knowledge.domain_operations import DomainInfo, DomainList
     from weft.capabilities.knowledge.sources.model import SyncCounts
     from weft.capabilities.knowledge.sources.operations import SourceInfo, SourceList, SyncRequested
-    from weft.capabilities.search.session_indexing.reindex import ReindexingShown
+    from weft.capabilities.search.session_indexing.reindex import ReindexStatus
     from weft.transports.cli.knowledge_add import FilesAdded
     from weft.transports.cli.knowledge_sources import SyncResult
     from weft.transports.cli.progress import IndexingFailure
@@ -162,7 +162,7 @@ def _render_migration(migration: ModelMigrationInfo) -> str:
     return "\n".join(lines)
 
 
-def _render_reindexing(shown: ReindexingShown) -> str:
+def _render_reindexing(shown: ReindexStatus) -> str:
     lines = [escape_controls(f"{each.domain}: {counted(each.to_reindex, 'document')} left") for each in shown.domains]
     if shown.events is not None:
         lines.append(f"sessions and memory: {counted(shown.events, 'event')} left")

@@ -1,12 +1,11 @@
-"""Programs: cut before classes and functions, else at blank lines, else between lines."""
+"""Source code: split before classes and functions, else at blank lines, else between lines."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from weft.capabilities.indexing.chunking.boundaries import BLOCK, LINE, Label, Outline, section
-from weft.capabilities.indexing.chunking.model import CodeSymbol
+from weft.capabilities.indexing.chunking.model import BLOCK, LINE, CodeSymbol, Label, Outline, section_strength
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,60 +18,60 @@ _DEFINITION = re.compile(
     re.MULTILINE,
 )
 _LINE = re.compile(r"[^\n]*+\n|[^\n]++")
-# Who is nested deeper is called after those around it all the same.
-_DEEPEST_NAMED = 12
+# Deeper symbols keep the path of the outer ones.
+_MAX_PATH = 12
 
 
 def outline_of_code(text: str, names: Sequence[CodeSymbol]) -> Outline:
-    """Return where a program may be cut; without names, they are looked for by their usual form."""
-    named = sorted(names or _by_form(text), key=lambda part: (part.start, -part.end))
-    outline = Outline(labels=list(_labels(named)))
-    strengths = {start: section(depth) for start, depth in _depths(named)}
+    """Return the outline of source code; without given symbols, definitions are found by a regular expression."""
+    symbols = sorted(names or _find_definitions(text), key=lambda symbol: (symbol.start, -symbol.end))
+    outline = Outline(labels=list(_labels(symbols)))
+    strengths = {start: section_strength(depth) for start, depth in _depths(symbols)}
     after_blank = False
     for match in _LINE.finditer(text):
         strength = strengths.get(match.start(), BLOCK if after_blank else LINE)
-        outline.place(match.start(), strength)
+        outline.add_boundary(match.start(), strength)
         after_blank = match[0].isspace()
     return outline
 
 
-def _by_form(text: str) -> Iterator[CodeSymbol]:
-    """Yield definitions, each lasting until a line that is indented no more than its own."""
-    open_parts: list[tuple[int, int, str]] = []
+def _find_definitions(text: str) -> Iterator[CodeSymbol]:
+    """Yield definitions, each up to a line that is not indented deeper."""
+    open_symbols: list[tuple[int, int, str]] = []
     for match in _DEFINITION.finditer(text):
         indent = len(match["indent"].expandtabs(4))
-        while open_parts and open_parts[-1][0] >= indent:
-            _, start, name = open_parts.pop()
+        while open_symbols and open_symbols[-1][0] >= indent:
+            _, start, name = open_symbols.pop()
             yield CodeSymbol(start, match.start(), name)
-        open_parts.append((indent, match.start(), match["name"]))
-    for _, start, name in open_parts:
+        open_symbols.append((indent, match.start(), match["name"]))
+    for _, start, name in open_symbols:
         yield CodeSymbol(start, len(text), name)
 
 
-def _depths(named: Sequence[CodeSymbol]) -> Iterator[tuple[int, int]]:
-    """Yield where each part begins and how deep it is; what begins with its first part begins once."""
+def _depths(symbols: Sequence[CodeSymbol]) -> Iterator[tuple[int, int]]:
+    """Yield the start and depth of each symbol."""
     ends: list[int] = []
-    for part in named:
-        while ends and ends[-1] <= part.start:
+    for symbol in symbols:
+        while ends and ends[-1] <= symbol.start:
             ends.pop()
-        ends.append(part.end)
-        yield part.start, len(ends)
+        ends.append(symbol.end)
+        yield symbol.start, len(ends)
 
 
-def _labels(named: Sequence[CodeSymbol]) -> Iterator[Label]:
-    """Yield a label where a part begins, and where one ends within another."""
+def _labels(symbols: Sequence[CodeSymbol]) -> Iterator[Label]:
+    """Yield a label where a symbol starts, and where one ends within another."""
     yield Label(0, (), "code")
-    within: list[CodeSymbol] = []
-    for part in named:
-        while within and within[-1].end <= part.start:
-            ended = within.pop().end
-            yield Label(ended, _path(within), "code")
-        within.append(part)
-        yield Label(part.start, _path(within), "code")
-    while within:
-        ended = within.pop().end
-        yield Label(ended, _path(within), "code")
+    enclosing: list[CodeSymbol] = []
+    for symbol in symbols:
+        while enclosing and enclosing[-1].end <= symbol.start:
+            ended = enclosing.pop().end
+            yield Label(ended, _path(enclosing), "code")
+        enclosing.append(symbol)
+        yield Label(symbol.start, _path(enclosing), "code")
+    while enclosing:
+        ended = enclosing.pop().end
+        yield Label(ended, _path(enclosing), "code")
 
 
-def _path(within: Sequence[CodeSymbol]) -> tuple[str, ...]:
-    return tuple(outer.name for outer in within[:_DEEPEST_NAMED])
+def _path(enclosing: Sequence[CodeSymbol]) -> tuple[str, ...]:
+    return tuple(outer.name for outer in enclosing[:_MAX_PATH])

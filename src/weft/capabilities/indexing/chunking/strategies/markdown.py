@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from weft.capabilities.indexing.chunking.boundaries import BLOCK, LINE, WORD, Label, Outline, section
-from weft.capabilities.indexing.chunking.sentences import add_prose
+from weft.capabilities.indexing.chunking.model import BLOCK, LINE, WORD, Label, Outline, section_strength
+from weft.capabilities.indexing.chunking.sentences import add_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +16,7 @@ _UNDERLINE = re.compile(r" {0,3}(=++|-++)[ \t]*+$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _ITEM = re.compile(r"[ \t]*+(?:[-*+]|\d{1,9}[.)])[ \t]")
 _BLANK = " \t"
-_LONGEST_HEADING = 200
+_MAX_HEADING = 200
 
 
 def outline_of_markdown(text: str) -> Outline:
@@ -32,7 +32,7 @@ def title_of_markdown(text: str) -> str:
 
 
 class _Scan:
-    """Goes through the lines once; a paragraph is kept open until something else begins."""
+    """Scans the lines once; a paragraph stays open until another block starts."""
 
     def __init__(self, text: str) -> None:
         self.outline = Outline()
@@ -68,16 +68,16 @@ class _Scan:
 
     def _heading(self, start: int, level: int, name: str) -> None:
         self._path = [above for above in self._path if above[0] < level]
-        self._path.append((level, name[:_LONGEST_HEADING]))
-        # A heading without a text of its own stays with the one below it.
-        self.outline.place(start, WORD if self._below_heading else section(level))
+        self._path.append((level, name[:_MAX_HEADING]))
+        # A heading directly followed by another stays with it.
+        self.outline.add_boundary(start, WORD if self._below_heading else section_strength(level))
         self._label(start, "")
         self._below_heading = True
 
     def _underlined(self, start: int, level: int) -> None:
-        begun = start if self._paragraph is None else self._paragraph
+        first = start if self._paragraph is None else self._paragraph
         self._paragraph = None
-        self._heading(begun, level, " ".join(self._text[begun:start].split()))
+        self._heading(first, level, " ".join(self._text[first:start].split()))
 
     def _skip_to_closing(self, fence: str) -> None:
         for _, line in self._lines:
@@ -87,15 +87,15 @@ class _Scan:
 
     def _row(self, start: int) -> None:
         if self._kind == "table":
-            self.outline.place(start, LINE)
+            self.outline.add_boundary(start, LINE)
         else:
             self._close_paragraph(start)
             self._block(start, "table", BLOCK)
 
     def _item(self, start: int) -> None:
         if self._paragraph is not None:
-            add_prose(self.outline, self._text, self._paragraph, start)
-            self.outline.place(start, LINE)
+            add_sentences(self.outline, self._text, self._paragraph, start)
+            self.outline.add_boundary(start, LINE)
         else:
             self._block(start, "prose", BLOCK)
         self._paragraph = start
@@ -106,17 +106,17 @@ class _Scan:
             self._paragraph = start
 
     def _block(self, start: int, kind: str, strength: int) -> None:
-        self.outline.place(start, WORD if self._below_heading else strength)
+        self.outline.add_boundary(start, WORD if self._below_heading else strength)
         self._below_heading = False
         if kind != self._kind:
             self._label(start, kind)
 
     def _close_paragraph(self, end: int) -> None:
         if self._paragraph is not None:
-            add_prose(self.outline, self._text, self._paragraph, end)
+            add_sentences(self.outline, self._text, self._paragraph, end)
             self._paragraph = None
         elif self._kind == "table":
-            self._kind = "a table that ended"
+            self._kind = "ended table"
 
     def _label(self, start: int, kind: str) -> None:
         self._kind = kind
@@ -124,10 +124,10 @@ class _Scan:
 
 
 def _without_closing(heading: str) -> str:
-    """Return what a heading says, without the signs that may close it."""
-    said = heading.strip()
-    bare = said.rstrip("#")
-    return said if bare and bare[-1] not in _BLANK else bare.rstrip()
+    """Return the text of a heading, without closing number signs."""
+    text = heading.strip()
+    bare = text.rstrip("#")
+    return text if bare and bare[-1] not in _BLANK else bare.rstrip()
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
