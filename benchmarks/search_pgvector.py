@@ -1,4 +1,4 @@
-"""Searching as a collection grows, with vectors in PostgreSQL: the same as search_scale, which has them in files.
+"""Search as a collection grows, with vectors in PostgreSQL; search_scale measures the same with vectors in files.
 
 Sizes are WEFT_BENCH_PGVECTOR, such as ``100000,1000000``; the largest is measured in one tenant and in ten.
 """

@@ -1,9 +1,9 @@
-"""Searching as a collection grows: how long a search takes end to end, what it misses, and what the index costs.
+"""Search as a collection grows: latency end to end, recall of the vector index, and its cost.
 
 Sizes are WEFT_BENCH_CHUNKS, such as ``1000,1000000``; the largest is measured in one tenant and in ten.
-Chunks are made up: words as often as words are (Zipf), vectors in clusters of unequal width, as embedded texts have
-them. They are put straight into rows; the index is made from these as always. Bare scans and graphs answer the same
-questions over the same vectors, in the same run.
+Chunks are synthetic: word frequencies follow Zipf's law, and vectors form clusters of unequal width like embeddings.
+They are inserted as rows, and the index is built from these as usual. Exact scans and usearch graphs answer the same
+queries over the same vectors in the same run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-# As a server has it.
+# As on a server.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
@@ -52,19 +52,19 @@ _DIMENSIONS = 384
 _DOMAIN = "growing"
 _COLLECTION = domain_collection(_DOMAIN)
 _VOCABULARY, _ZIPF, _WORDS = 50_000, 1.05, 80
-_CHUNKS_A_DOCUMENT = 100
-_AT_ONCE = 2_000
+_CHUNKS_PER_DOCUMENT = 100
+_BATCH_SIZE = 2_000
 _CALLERS = (1, 8)
 _NEAREST = 10
 _P95_MILLIS, _RECALL = 60.0, 0.98
 TENANTS = 10
 SEARCHES, FEW_SEARCHES = 200, 8
-_BUILDING = {"weft-index", "weft-vector index"}
+_INDEX_TASKS = {"weft-index", "weft-vector index"}
 _EXTRAPOLATED = 10_000_000
 _DOCUMENT = """
 INSERT INTO documents (tenant, domain, document_id, version, content_version, state, digest, fingerprint, bytes,
     media_type, title, metadata, pinned, importance, timestamp, added_by, created_at, updated_at, indexed_version,
-    indexed_content, indexed_at, chunks, chunks_done, chunks_total, error, cut, queued_at, holder, lease_until)
+    indexed_content, indexed_at, chunks, chunks_done, chunks_total, error, layout_hash, queued_at, holder, lease_until)
 VALUES ($1, $2, $3, 1, 1, 'indexed', '', '', 0, 'text/plain', '', '{{}}', 0, NULL, 0, 'human:admin', 0, 0, 1, 1, 0, 0,
     0, 0, NULL, '', 0, NULL, 0)
 """
@@ -83,50 +83,50 @@ def sizes_asked(variable: str, default: str) -> list[int]:
 
 
 def _extrapolated(rows: Sequence[Row], sizes: Sequence[int]) -> list[Row]:
-    """Draw a line through the two largest sizes: what is looked through, and what is kept, grows with the chunks."""
+    """Extrapolate linearly from the two largest sizes: scanned and stored data grow with the chunks."""
     if len(sizes) < 2:
         return []
     known = {row.name: row.value for row in rows}
     (less, more), found = sorted(sizes)[-2:], []
     for figure, unit in (("cpu", "ms a search"), ("1_callers.p50", "ms"), ("files", "MB"), ("build", "s")):
         low, high = known[f"{_NAME}.{less}.{figure}"], known[f"{_NAME}.{more}.{figure}"]
-        # Small sizes are all noise: nothing is taken to fall as chunks become more.
+        # Small sizes are noise: no figure is assumed to fall with more chunks.
         value = high + max(high - low, 0.0) / (more - less) * (_EXTRAPOLATED - more)
         found.append(Row(f"{_NAME}.{_EXTRAPOLATED}.by_a_line.{figure}", round(value, 1), unit))
     return found
 
 
-class Stuff:
-    """Made-up texts and vectors, the same in every run."""
+class SyntheticData:
+    """Synthetic texts and vectors, the same in every run."""
 
     def __init__(self) -> None:
         self._random = np.random.default_rng(6)
-        # Embedded texts vary much in a few directions and little in most.
+        # Embeddings vary much in a few dimensions and little in most.
         self._width = ((np.arange(_DIMENSIONS) + 8.0) ** -0.6).astype(np.float32)
-        # There are subjects, things said of them, and texts that say it.
-        self._middles = self._spread(400)[self._random.integers(400, size=12_000)] + 0.9 * self._spread(12_000)
+        # Two levels of clusters: subjects, and statements about them.
+        self._centres = self._spread(400)[self._random.integers(400, size=12_000)] + 0.9 * self._spread(12_000)
         self._words = np.array([_word(number) for number in range(_VOCABULARY)])
         self._terms = np.array([index_terms(word) for word in self._words])
-        often = 1.0 / np.arange(1, _VOCABULARY + 1) ** _ZIPF
-        self._up_to = np.cumsum(often) / often.sum()
+        frequencies = 1.0 / np.arange(1, _VOCABULARY + 1) ** _ZIPF
+        self._cumulative = np.cumsum(frequencies) / frequencies.sum()
 
     def vectors(self, count: int) -> NDArray[np.float16]:
-        """Return vectors between two middles each, nearer to one of them."""
-        one, other = self._random.integers(len(self._middles), size=(2, count))
+        """Return vectors between two cluster centres, closer to one of them."""
+        one, other = self._random.integers(len(self._centres), size=(2, count))
         share = self._random.uniform(0.5, 1.0, (count, 1)).astype(np.float32)
-        mixed = share * self._middles[one] + (1 - share) * self._middles[other] + 0.5 * self._spread(count)
+        mixed = share * self._centres[one] + (1 - share) * self._centres[other] + 0.5 * self._spread(count)
         return (mixed / np.linalg.norm(mixed, axis=1, keepdims=True)).astype(np.float16)
 
     def chunks(self, first: int, count: int) -> list[NewChunk]:
-        said = np.searchsorted(self._up_to, self._random.random((count, _WORDS)))
-        return [self._chunk(first + place, words) for place, words in enumerate(said)]
+        drawn = np.searchsorted(self._cumulative, self._random.random((count, _WORDS)))
+        return [self._chunk(first + index, words) for index, words in enumerate(drawn)]
 
-    def question(self) -> str:
-        """Return a few words that occur, common and rare."""
-        return " ".join(self._words[np.searchsorted(self._up_to, self._random.random(8))])
+    def query(self) -> str:
+        """Return a few words that occur, frequent and rare."""
+        return " ".join(self._words[np.searchsorted(self._cumulative, self._random.random(8))])
 
     def _chunk(self, number: int, words: NDArray[np.intp]) -> NewChunk:
-        document, ordinal = divmod(number, _CHUNKS_A_DOCUMENT)
+        document, ordinal = divmod(number, _CHUNKS_PER_DOCUMENT)
         return NewChunk(
             source="document",
             place=_DOMAIN,
@@ -146,28 +146,28 @@ class Stuff:
 
 
 def _word(number: int) -> str:
-    """Return a word that no other number has."""
+    """Return a unique word."""
     syllables = []
     for _ in range(3):
-        number, place = divmod(number, 80)
-        syllables.append("bdfgklmnprstvzhj"[place % 16] + "aeiou"[place // 16])
+        number, index = divmod(number, 80)
+        syllables.append("bdfgklmnprstvzhj"[index % 16] + "aeiou"[index // 16])
     return "".join(syllables)
 
 
 @dataclass(frozen=True)
 class Grown:
-    """An installation whose tenants have as many chunks together as are measured."""
+    """An installation with this many chunks in all tenants together."""
 
     app: App
-    stuff: Stuff
+    data_source: SyntheticData
     tenants: list[str]
     vectors: NDArray[np.float16]
     model: str
 
     async def search(self, number: int) -> float:
-        """Search as a caller does; return the milliseconds it took."""
+        """Search as a caller; return the milliseconds."""
         arrival = CallContext(Local(self.tenants[number % len(self.tenants)], "admin"))
-        raw = {"query": self.stuff.question(), "top_k": _NEAREST}
+        raw = {"query": self.data_source.query(), "top_k": _NEAREST}
         started = time.perf_counter()
         await self.app.call(self.app.registry["search.query"], raw, arrival)
         return (time.perf_counter() - started) * 1_000
@@ -176,17 +176,17 @@ class Grown:
         return await self.app.collections.open(tenant, CollectionQuery(_COLLECTION), _Anyone(), self.model)
 
     async def build(self) -> float:
-        """Have the index made of the rows; return the seconds it took."""
+        """Wait until the index is built; return the seconds."""
         started = time.perf_counter()
         share = len(self.vectors) // len(self.tenants)
         for tenant in self.tenants:
-            while (await self.view(tenant)).size < share:  # noqa: ASYNC110 - nobody else would know
+            while (await self.view(tenant)).size < share:  # noqa: ASYNC110 - there is no event to wait for
                 await asyncio.sleep(0.05)
         await self._settled()
         return time.perf_counter() - started
 
     async def _settled(self) -> None:
-        while any(task.get_name() in _BUILDING for task in asyncio.all_tasks()):  # noqa: ASYNC110 - likewise
+        while any(task.get_name() in _INDEX_TASKS for task in asyncio.all_tasks()):  # noqa: ASYNC110 - likewise
             await asyncio.sleep(0.05)
 
 
@@ -201,7 +201,7 @@ def _in_files(size: int, tenants: int, searches: int) -> list[Row]:
 
 
 async def measured(benchmark: str, url: str, data: Path, size: int, tenants: int, searches: int) -> list[Row]:
-    """Grow an installation and search it."""
+    """Fill an installation and measure searches in it."""
     name = f"{benchmark}.{size}" if tenants == 1 else f"{benchmark}.{size}_in_{tenants}_tenants"
     app = App(Settings(database_url=url, data_dir=str(data), rate_limits="off", session_indexing="off"))
     await app.open()
@@ -211,7 +211,7 @@ async def measured(benchmark: str, url: str, data: Path, size: int, tenants: int
         seconds = await grown.build()
         rows = [Row(f"{name}.build", round(seconds, 2), "s")]
         rows += await _times(name, grown, searches)
-        # Before bare ways to search take memory of their own.
+        # Measured before the compared methods allocate memory.
         memory = resident_bytes(os.getpid()) - before - grown.vectors.nbytes
         files = sum(file.stat().st_size for file in (data / "index").rglob("*.seg"))
         rows.append(Row(f"{name}.memory", round(max(memory, 0) / 2**20, 1), "MB"))
@@ -222,27 +222,27 @@ async def measured(benchmark: str, url: str, data: Path, size: int, tenants: int
 
 
 async def _grow(app: App, size: int, tenants: int) -> Grown:
-    stuff = Stuff()
+    data_source = SyntheticData()
     model = app.embeddings.models()[0].name
     names = [f"tenant{number}" for number in range(tenants)]
-    vectors = stuff.vectors(size - size % tenants)
+    vectors = data_source.vectors(size - size % tenants)
     share = len(vectors) // tenants
-    for place, tenant in enumerate(names):
+    for index, tenant in enumerate(names):
         await app.tenants.create(tenant)
-        await _fill(app, tenant, stuff, model, vectors[place * share : (place + 1) * share])
-    return Grown(app, stuff, names, vectors, model)
+        await _fill(app, tenant, data_source, model, vectors[index * share : (index + 1) * share])
+    return Grown(app, data_source, names, vectors, model)
 
 
-async def _fill(app: App, tenant: str, stuff: Stuff, model: str, vectors: NDArray[np.float16]) -> None:
-    documents = range(-(-len(vectors) // _CHUNKS_A_DOCUMENT))
+async def _fill(app: App, tenant: str, data_source: SyntheticData, model: str, vectors: NDArray[np.float16]) -> None:
+    documents = range(-(-len(vectors) // _CHUNKS_PER_DOCUMENT))
     rows = [(tenant, _DOMAIN, str(document)) for document in documents]
     domain = Domain(domain=_DOMAIN, description="", clearance=1, created_by="human:admin", created_at=0, updated_at=0)
     await app.database.write(Scope(tenant), lambda tx: SqlDomainStore(tx).add(domain))
     await app.database.write(Scope(tenant), lambda tx: tx.many(_DOCUMENT, rows))
-    for start in range(0, len(vectors), _AT_ONCE):
-        given = [vector.tobytes() for vector in vectors[start : start + _AT_ONCE]]
-        chunks = stuff.chunks(start, len(given))
-        await app.database.write(Scope(tenant), partial(_put, chunks, {model: given}))
+    for start in range(0, len(vectors), _BATCH_SIZE):
+        batch = [vector.tobytes() for vector in vectors[start : start + _BATCH_SIZE]]
+        chunks = data_source.chunks(start, len(batch))
+        await app.database.write(Scope(tenant), partial(_put, chunks, {model: batch}))
 
 
 async def _put(chunks: list[NewChunk], vectors: dict[str, list[bytes]], transaction: Transaction) -> None:
@@ -254,11 +254,11 @@ async def _times(name: str, grown: Grown, searches: int) -> list[Row]:
     await _load(grown.search, len(grown.tenants) * 2, 1)
     for callers in _CALLERS:
         began = time.process_time()
-        taken = await _load(grown.search, searches, callers)
+        milliseconds = await _load(grown.search, searches, callers)
         cpu = (time.process_time() - began) * 1_000 / searches
-        p50, p95 = map(float, np.percentile(taken, [50, 95]))
+        p50, p95 = map(float, np.percentile(milliseconds, [50, 95]))
         rows.append(Row(f"{name}.{callers}_callers.p50", round(p50, 2), "ms"))
-        # A target is set for vectors in files and one caller: more of them share the cores there are.
+        # The target applies to vectors in files and one caller: several share the cores.
         if callers == 1 and name.startswith(_NAME):
             rows.append(limited(f"{name}.{callers}_callers.p95", p95, "ms", below=_P95_MILLIS))
         else:
@@ -269,61 +269,65 @@ async def _times(name: str, grown: Grown, searches: int) -> list[Row]:
 
 
 async def _load(search: Callable[[int], Awaitable[float]], searches: int, callers: int) -> list[float]:
-    waiting = iter(range(searches))
+    numbers = iter(range(searches))
 
     async def caller() -> list[float]:
-        return [await search(number) for number in waiting]
+        return [await search(number) for number in numbers]
 
-    return [taken for some in await asyncio.gather(*(caller() for _ in range(callers))) for taken in some]
+    return [
+        milliseconds
+        for of_caller in await asyncio.gather(*(caller() for _ in range(callers)))
+        for milliseconds in of_caller
+    ]
 
 
 async def _recall(name: str, grown: Grown, questions: int) -> list[Row]:
-    """Compare the nearest by the index with the nearest of all, beside bare ways to find them."""
-    asked = grown.stuff.vectors(questions).astype(np.float32)
+    """Compare the index with exact results, and its latency with other methods."""
+    queries = grown.data_source.vectors(questions).astype(np.float32)
     share = len(grown.vectors) // len(grown.tenants)
-    mine = grown.vectors[:share]
-    exact, scan = _scanned(mine, asked)
+    own_vectors = grown.vectors[:share]
+    exact, scan = _exact_scan(own_vectors, queries)
     view = await grown.view(grown.tenants[0])
-    found, taken = [], []
-    for question in asked:
+    found, milliseconds = [], []
+    for query in queries:
         started = time.perf_counter()
-        near = await view.nearest(question, _NEAREST)
-        taken.append((time.perf_counter() - started) * 1_000)
+        near = await view.nearest(query, _NEAREST)
+        milliseconds.append((time.perf_counter() - started) * 1_000)
         found.append(set((view.columns(near.rows).number - 1).tolist()))
     recall = float(np.mean([len(one & all_) / len(all_) for one, all_ in zip(found, exact, strict=True)]))
     return [
         Row(f"{name}.recall", round(recall, 4), "of 1", target=f"at least {_RECALL}", met=recall >= _RECALL),
-        _beside(f"{name}.nearest", taken, "numpy scan", scan),
-        _beside(f"{name}.nearest_to_graph", taken, "usearch", _graph(mine, asked)),
+        _compared(f"{name}.nearest", milliseconds, "numpy scan", scan),
+        _compared(f"{name}.nearest_to_graph", milliseconds, "usearch", _graph(own_vectors, queries)),
     ]
 
 
-def _beside(name: str, taken: Sequence[float], other: str, others: Sequence[float]) -> Row:
-    ours, theirs = float(np.median(taken)), float(np.median(others))
+def _compared(name: str, milliseconds: Sequence[float], other: str, others: Sequence[float]) -> Row:
+    ours, theirs = float(np.median(milliseconds)), float(np.median(others))
     return Row(name, round(ours, 3), "ms", Baseline(other, round(theirs, 3)), round(ours / theirs, 3))
 
 
-def _scanned(vectors: NDArray[np.float16], asked: Floats) -> tuple[list[set[int]], list[float]]:
+def _exact_scan(vectors: NDArray[np.float16], queries: Floats) -> tuple[list[set[int]], list[float]]:
     floats = vectors.astype(np.float32)
-    found, taken = [], []
-    for question in asked:
+    found, milliseconds = [], []
+    for query in queries:
         started = time.perf_counter()
-        cosines = floats @ question
+        cosines = floats @ query
         nearest = np.argpartition(-cosines, min(_NEAREST, len(cosines) - 1))[:_NEAREST]
-        taken.append((time.perf_counter() - started) * 1_000)
+        milliseconds.append((time.perf_counter() - started) * 1_000)
         found.append(set(nearest.tolist()))
-    return found, taken
+    return found, milliseconds
 
 
-def _graph(vectors: NDArray[np.float16], asked: Floats) -> list[float]:
-    from usearch.index import Index  # noqa: PLC0415 - only where it is compared with
+def _graph(vectors: NDArray[np.float16], queries: Floats) -> list[float]:
+    from usearch.index import Index  # noqa: PLC0415 - only for the comparison
 
     graph: Any = Index(ndim=_DIMENSIONS, metric="ip", dtype="f16", connectivity=16, expansion_add=128)
     graph.add(np.arange(len(vectors)), vectors)
     graph.expansion_search = 256
-    taken = []
-    for question in asked:
+    milliseconds = []
+    for query in queries:
         started = time.perf_counter()
-        graph.search(question, _NEAREST)
-        taken.append((time.perf_counter() - started) * 1_000)
-    return taken
+        graph.search(query, _NEAREST)
+        milliseconds.append((time.perf_counter() - started) * 1_000)
+    return milliseconds
