@@ -18,7 +18,7 @@ from evals.message_search import Bm25
 from evals.results import Row
 from weft.capabilities.indexing.chunking.chunker import split_into_chunks
 from weft.capabilities.indexing.chunking.media_types import detect_type
-from weft.capabilities.indexing.chunking.model import ChunkingOptions, DocumentText
+from weft.capabilities.indexing.chunking.model import ChunkingOptions, ParsedDocument
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _windows(length: int) -> Splitter:
 
 def _weft(options: ChunkingOptions) -> Splitter:
     def split(text: str) -> list[Span]:
-        reading = DocumentText(text=text, media_type=detect_type(text))
+        reading = ParsedDocument(text=text, media_type=detect_type(text))
         return [(chunk.start, chunk.end) for chunk in split_into_chunks(reading, options, approximate_tokens)]
 
     return split

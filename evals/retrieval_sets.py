@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from weft.capabilities.indexing.chunking.chunker import split_into_chunks
 from weft.capabilities.indexing.chunking.media_types import detect_type
-from weft.capabilities.indexing.chunking.model import ChunkingOptions, DocumentText
+from weft.capabilities.indexing.chunking.model import ChunkingOptions, ParsedDocument
 from weft.capabilities.indexing.collections.model import SESSIONS, IndexedChunk, NewChunk, domain_collection
 from weft.capabilities.indexing.text_analysis import index_terms
 from weft.capabilities.search.index_view import CollectionQuery
@@ -236,7 +236,7 @@ def _timestamp(turn: dict[str, Any]) -> int:
 
 
 def _document(name: str, title: str, text: str, cutting: ChunkingOptions) -> Iterator[NewChunk]:
-    reading = DocumentText(text=text, media_type=detect_type(text), title=title)
+    reading = ParsedDocument(text=text, media_type=detect_type(text), title=title)
     for ordinal, piece in enumerate(split_into_chunks(reading, cutting, approximate_tokens)):
         heading = " > ".join(filter(None, (title, piece.heading)))
         yield _document_chunk(name, heading, text[piece.start : piece.end], ordinal, piece.start)

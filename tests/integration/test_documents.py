@@ -357,7 +357,7 @@ async def test_a_text_that_is_refused_for_good_fails_its_document_and_no_other(
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     failed = await document(library.planner, "a.md")
     assert (failed["state"], failed["chunks"]) == ("failed", 0)
-    assert "refuses a text for good" in failed["error"]
+    assert "permanently refuses a text" in failed["error"]
     assert (await document(library.planner, "b.md"))["state"] == "indexed"
 
 

@@ -252,7 +252,7 @@ async def test_a_board_that_came_as_a_whole_is_gone_through_in_steps(
     put = going_through.Indexer.put
 
     async def noted(self: Any, written: Any) -> None:
-        rounds.append([each.change.subject.item for each in written])
+        rounds.append([each.change.item.item for each in written])
         await put(self, written)
 
     monkeypatch.setattr(going_through.Indexer, "put", noted)

@@ -89,8 +89,8 @@ async def opened(world: World, folder: Path | None, alarm: Alarm | None = None) 
 
 async def settle(indexes: Indexes) -> None:
     """Wait for whatever is written beside."""
-    while indexes._errands._running:
-        await asyncio.gather(*indexes._errands._running)
+    while indexes._tasks._running:
+        await asyncio.gather(*indexes._tasks._running)
 
 
 def files_in(folder: Path) -> list[Path]:

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from weft.capabilities.indexing.chunking.media_types import declared_type, detect_type
-from weft.capabilities.indexing.chunking.model import CodeSymbol, DocumentText
+from weft.capabilities.indexing.chunking.model import CodeSymbol, ParsedDocument
 from weft.capabilities.indexing.chunking.reader import DocumentUnreadable, decode_document
 from weft.capabilities.indexing.chunking.strategies.markdown import title_of_markdown
 from weft.providers.workers.pool import WorkerFailed, WorkerPool
@@ -50,7 +50,7 @@ class IsolatedDocumentReader:
     def close(self) -> None:
         self._workers.close()
 
-    def read(self, content: bytes, media_type: str | None, name: str) -> DocumentText:
+    def read(self, content: bytes, media_type: str | None, name: str) -> ParsedDocument:
         """Return a document as text; raises DocumentUnreadable. Blocks: call it from a thread."""
         declared = declared_type(media_type, name)
         if declared == "application/pdf" or b"%PDF-" in content[:_PDF_HEADER_WITHIN]:
@@ -61,16 +61,16 @@ class IsolatedDocumentReader:
         if kind == "text/html":
             return self._parsed("html", text.encode(), kind)
         title = title_of_markdown(text) if kind == "text/markdown" else ""
-        return DocumentText(text=text, media_type=kind, title=title, names=self._symbols(text, kind))
+        return ParsedDocument(text=text, media_type=kind, title=title, names=self._symbols(text, kind))
 
-    def _parsed(self, task: str, content: bytes, media_type: str) -> DocumentText:
+    def _parsed(self, task: str, content: bytes, media_type: str) -> ParsedDocument:
         try:
             answer = self._workers.run(task, content, self._seconds)
         except WorkerFailed as failure:
             raise DocumentUnreadable(f"The document cannot be read: {failure}.") from failure
         if problem := answer.get("problem"):
             raise DocumentUnreadable(problem, hint=answer.get("hint"))
-        return DocumentText(text=_clean(answer["text"]), media_type=media_type, title=_clean(answer["title"]).strip())
+        return ParsedDocument(text=_clean(answer["text"]), media_type=media_type, title=_clean(answer["title"]).strip())
 
     def _symbols(self, text: str, kind: str) -> tuple[CodeSymbol, ...]:
         """Return the symbols of a program; none if its language is unknown or it cannot be parsed."""

@@ -1,1 +1,1 @@
-"""Search index."""
+"""Index replicas: segments on disk and in memory, visibility masks and views."""

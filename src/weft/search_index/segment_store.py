@@ -36,7 +36,7 @@ _GROWTH = 3
 _MAX_DELETED_SHARE = 0.3
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class SegmentManifest(msgspec.Struct, frozen=True):
     """Manifest: the segment files that hold a collection of this generation up to a number."""
 
     format: int
@@ -159,7 +159,7 @@ class SegmentStore:
             return not snapshot.files
         return manifest.files == _names(snapshot)
 
-    def _manifest(self) -> Manifest | None:
+    def _manifest(self) -> SegmentManifest | None:
         try:
             content = (self._path / _MANIFEST).read_bytes()
         except FileNotFoundError:
@@ -170,7 +170,7 @@ class SegmentStore:
         if checksum != b"%08x" % zlib.crc32(written):
             raise Damaged(f"{_MANIFEST}: not as it was written")
         try:
-            manifest = msgspec.json.decode(written, type=Manifest)
+            manifest = msgspec.json.decode(written, type=SegmentManifest)
         except msgspec.MsgspecError as error:
             raise Damaged(f"{_MANIFEST}: {type(error).__name__}") from error
         if manifest.format != FORMAT:
@@ -187,7 +187,7 @@ class SegmentStore:
 
     def _publish(self, generation: int, snapshot: IndexSnapshot) -> None:
         """Replace the manifest atomically, then delete files that are no longer current."""
-        manifest = msgspec.json.encode(Manifest(FORMAT, generation, snapshot.number, _names(snapshot)))
+        manifest = msgspec.json.encode(SegmentManifest(FORMAT, generation, snapshot.number, _names(snapshot)))
         temporary = self._path / f"{_MANIFEST}.{secrets.token_hex(4)}"
         with temporary.open("xb") as file:
             file.write(b"%08x\n" % zlib.crc32(manifest) + manifest)

@@ -9,7 +9,7 @@ import pytest
 
 from weft.capabilities.indexing.chunking.chunker import split_into_chunks
 from weft.capabilities.indexing.chunking.media_types import detect_type
-from weft.capabilities.indexing.chunking.model import ChunkingOptions, CodeSymbol, DocumentText
+from weft.capabilities.indexing.chunking.model import ChunkingOptions, CodeSymbol, ParsedDocument
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def test_chunking_takes_linear_time(media_type: str) -> None:
 
         def work(length: int, shape: tuple[str, str, str] = shape) -> None:
             split_into_chunks(
-                DocumentText(text=of_length(shape, length), media_type=media_type),
+                ParsedDocument(text=of_length(shape, length), media_type=media_type),
                 ChunkingOptions(),
                 approximate_tokens,
             )
@@ -79,7 +79,7 @@ def test_nested_symbols_take_linear_time() -> None:
         text = "class A{" * (length // 8)
         names = tuple(CodeSymbol(start, len(text), "A") for start in range(0, len(text), 8))
         split_into_chunks(
-            DocumentText(text=text, media_type="text/x-java", names=names), ChunkingOptions(), approximate_tokens
+            ParsedDocument(text=text, media_type="text/x-java", names=names), ChunkingOptions(), approximate_tokens
         )
 
     assert not grows_faster_than_the_text(work)

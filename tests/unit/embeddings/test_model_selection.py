@@ -7,10 +7,10 @@ import pytest
 from weft.capabilities.indexing.embeddings.model import EmbeddingModelUnknown, Model
 from weft.capabilities.indexing.embeddings.model_selection import (
     allow_models,
+    has_required_models,
     known_models_to_fill,
     models_to_fill,
     serving_model,
-    has_required_models,
     usable_model,
     usable_models,
 )

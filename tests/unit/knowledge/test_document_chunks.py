@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
-from weft.capabilities.indexing.chunking.model import ChunkingOptions, DocumentText
+from weft.capabilities.indexing.chunking.model import ChunkingOptions, ParsedDocument
 from weft.capabilities.indexing.collections.model import NewChunk
 from weft.capabilities.knowledge.document_chunks import ChunkLayout, build_chunks, plan_chunks
 from weft.testing.contracts.knowledge import DOCUMENT, DOMAIN
@@ -16,7 +16,7 @@ TEXT = "# Leave\n\n" + "Thirty days. " * 40 + "\n\n## Abroad\n\n" + "Ask first. 
 def laid_out(text: str = TEXT, title: str = "", own_title: str = "Leave") -> tuple[ChunkLayout, list[NewChunk]]:
     document = structs.replace(DOCUMENT, title=title)
     domain = structs.replace(DOMAIN, chunking=ChunkingOptions(chunk_tokens=64, overlap_tokens=8))
-    reading = DocumentText(text=text, media_type="text/markdown", title=own_title)
+    reading = ParsedDocument(text=text, media_type="text/markdown", title=own_title)
     layout = plan_chunks(document, domain, reading, text.encode())
     return layout, build_chunks(
         document, domain, layout, range(len(layout.pieces)), lambda text, heading: heading + text

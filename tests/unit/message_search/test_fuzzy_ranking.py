@@ -16,9 +16,9 @@ from weft.capabilities.indexing.text_analysis import stem
 from weft.capabilities.messages.search import inverted_index as indexing
 from weft.capabilities.messages.search.fuzzy_ranking import (
     CHARACTERS_PER_STEP,
-    SCORED_PER_STEP,
     MAX_WORDS,
     POSITIONS_PER_STEP,
+    SCORED_PER_STEP,
     MessageHit,
     Steps,
     search,

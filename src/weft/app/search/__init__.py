@@ -1,1 +1,1 @@
-"""Search."""
+"""Search at runtime: replicas of this process and the embedding cache."""

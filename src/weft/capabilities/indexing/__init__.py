@@ -1,1 +1,1 @@
-"""Indexing."""
+"""Indexing: collections of chunks, chunking, embeddings and text analysis."""

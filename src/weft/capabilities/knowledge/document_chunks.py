@@ -15,7 +15,7 @@ from weft.kernel.tokens import approximate_tokens
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from weft.capabilities.indexing.chunking.model import DocumentText, TextSpan
+    from weft.capabilities.indexing.chunking.model import ParsedDocument, TextSpan
     from weft.capabilities.knowledge.model import Document, Domain
 
     Terms = Callable[[str, str], str]
@@ -40,7 +40,7 @@ class ChunkLayout(NamedTuple):
     size: int
 
 
-def plan_chunks(document: Document, domain: Domain, reading: DocumentText, content: bytes) -> ChunkLayout:
+def plan_chunks(document: Document, domain: Domain, reading: ParsedDocument, content: bytes) -> ChunkLayout:
     """Compute the chunks of a document. Run it in a thread: the text may be megabytes."""
     text = storable_text(reading.text)
     pieces = split_into_chunks(structs.replace(reading, text=text), domain.chunking, approximate_tokens)

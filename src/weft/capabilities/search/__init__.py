@@ -1,1 +1,1 @@
-"""Search: finding messages again, by what they say, who said it and when."""
+"""Search over documents, messages, boards and memories: ranking, results, context for prompts."""

@@ -50,9 +50,9 @@ async def build_context(
     read = partial(with_surroundings, passages, _SURROUNDING_PLACES, alone=len(pins))
     refs = await retriever.stores.read(actor, read)
     scores = {hit.passage.chunk_id: hit.ranked.score for hit in found.hits}
-    woven = render_context(refs, max_tokens, count)
-    complete = woven.complete and len(passages) == len(found.hits)
-    return BuiltContext(woven._replace(complete=complete), scores, found.scope, found)
+    rendered = render_context(refs, max_tokens, count)
+    complete = rendered.complete and len(passages) == len(found.hits)
+    return BuiltContext(rendered._replace(complete=complete), scores, found.scope, found)
 
 
 def split_pins(

@@ -1,8 +1,8 @@
 """Hybrid ranking of visible chunks by relevance to a query.
 
-Candidates come by words and by meaning. What speaks for each is added up (evidence), and the sum stands for a relevance
-from 0 to 1 (calibration). Where it is not likely that the answer is among the best, more is taken, from a lower score;
-where nothing is relevant, the most recent comes instead.
+Candidates are found by keywords and by meaning. Their signals add up to a score, which is calibrated to a relevance from
+0 to 1. At low confidence more results are returned, with a lower minimum score; if nothing is relevant, the most recent
+items are returned.
 """
 
 from __future__ import annotations

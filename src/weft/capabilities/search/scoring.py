@@ -64,7 +64,7 @@ _SHORT_DOCUMENT_CHUNKS = 5
 class Scores:
     """Candidates of one view with their signals, which add up to ``total``.
 
-    ``vectors`` are their embeddings, None if unavailable. ``beside`` is the number of rows in each window.
+    ``vectors`` are their embeddings, None if unavailable. ``window_sizes`` is the number of rows in each window.
     """
 
     view: View
@@ -145,8 +145,8 @@ def _candidate_windows(view: View, *found: Sequence[NearestRows]) -> Windows:
         for row, value in zip(rows.tolist(), strength.tolist(), strict=True):
             strengths[row] = max(strengths.get(row, 0.0), value)
     best = sorted(strengths, key=lambda row: (-strengths[row], row))[:_EXPANDED]
-    beside = with_neighbours(view, np.array(best, np.int64))
-    rows = np.concatenate([np.array(list(strengths), np.int64), beside, view.pinned(_MAX_PINNED)])
+    neighbours = with_neighbours(view, np.array(best, np.int64))
+    rows = np.concatenate([np.array(list(strengths), np.int64), neighbours, view.pinned(_MAX_PINNED)])
     return windows_around(view, np.unique(rows))
 
 

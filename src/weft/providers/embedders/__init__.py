@@ -1,1 +1,1 @@
-"""Embedders: the model that comes with Weft, and any that is reached over the network."""
+"""Embedders: the bundled model and remote services."""

@@ -1,1 +1,1 @@
-"""Chunking."""
+"""Splits documents into chunks."""

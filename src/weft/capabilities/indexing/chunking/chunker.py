@@ -24,7 +24,7 @@ from weft.capabilities.indexing.chunking.strategies.transcript import outline_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from weft.capabilities.indexing.chunking.model import ChunkingOptions, DocumentText, Label, Outline
+    from weft.capabilities.indexing.chunking.model import ChunkingOptions, Label, Outline, ParsedDocument
 
 # HTML has been converted to Markdown.
 _STRATEGIES: dict[str, Callable[[str], Outline]] = {
@@ -50,7 +50,9 @@ _SPLITTERS = (line_ends, sentence_ends, word_ends)
 _JOINERS = "\u200d\ufe0f"
 
 
-def split_into_chunks(document: DocumentText, options: ChunkingOptions, count: Callable[[str], int]) -> list[TextSpan]:
+def split_into_chunks(
+    document: ParsedDocument, options: ChunkingOptions, count: Callable[[str], int]
+) -> list[TextSpan]:
     """Split a document into chunks.
 
     No chunk exceeds the token limit; chunks are in order, cover everything but white space, and two neighbours share at
@@ -60,7 +62,7 @@ def split_into_chunks(document: DocumentText, options: ChunkingOptions, count: C
     return [chunk for window in packer.windows() if (chunk := packer.chunk(*window)) is not None]
 
 
-def _outline(document: DocumentText) -> Outline:
+def _outline(document: ParsedDocument) -> Outline:
     media_type = canonical_type(document.media_type)
     if is_code(media_type):
         return outline_of_code(document.text, document.names)

@@ -53,7 +53,7 @@ class CodeSymbol(msgspec.Struct, frozen=True, gc=False):
     name: str
 
 
-class DocumentText(msgspec.Struct, frozen=True, kw_only=True):
+class ParsedDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The text of a document.
 
     ``title`` is empty if the document has none. ``names`` are the symbols of a program, outer ones first; empty if

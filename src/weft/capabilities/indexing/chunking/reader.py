@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from weft.kernel.errors import Rejected
 
 if TYPE_CHECKING:
-    from weft.capabilities.indexing.chunking.model import DocumentText
+    from weft.capabilities.indexing.chunking.model import ParsedDocument
 
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -36,7 +36,7 @@ class DocumentUnreadable(Rejected):
 class DocumentReader(Protocol):
     """Reads documents as text."""
 
-    def read(self, content: bytes, media_type: str | None, name: str) -> DocumentText:
+    def read(self, content: bytes, media_type: str | None, name: str) -> ParsedDocument:
         """Return a document as text; raises DocumentUnreadable. Slow: call it in a thread."""
         ...
 

@@ -1,1 +1,1 @@
-"""Collections."""
+"""Collections: indexed chunks and their vectors."""

@@ -1,1 +1,1 @@
-"""Embeddings."""
+"""Embedding models, their selection and the embedding cache."""

@@ -1,1 +1,1 @@
-"""Model migration."""
+"""Migration of a tenant to another embedding model."""

@@ -1,1 +1,1 @@
-"""Search."""
+"""Message search: fuzzy full text, by sender and by time."""

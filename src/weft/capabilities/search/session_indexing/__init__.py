@@ -1,1 +1,1 @@
-"""Session indexing."""
+"""Incremental index of sessions and memories."""

@@ -9,7 +9,7 @@ import msgspec
 from weft.capabilities.board.store import EntryStore
 from weft.capabilities.history.model import ValueDamaged
 from weft.capabilities.indexing.chunking.chunker import split_into_chunks
-from weft.capabilities.indexing.chunking.model import ChunkingOptions, DocumentText
+from weft.capabilities.indexing.chunking.model import ChunkingOptions, ParsedDocument
 from weft.capabilities.indexing.collections.model import WHOLE_PLACE, NewChunk, digest_of, embedded_text
 from weft.capabilities.indexing.text_analysis import index_terms
 from weft.capabilities.knowledge.document_content import storable_text
@@ -132,7 +132,7 @@ class ItemTexts(msgspec.Struct, frozen=True):
 
 def chunks_of(item: IndexItem, content: ItemText) -> list[NewChunk]:
     """Return the chunks of an item's text."""
-    pieces = split_into_chunks(DocumentText(text=content.text, media_type=_MEDIA_TYPE), _CHUNKING, approximate_tokens)
+    pieces = split_into_chunks(ParsedDocument(text=content.text, media_type=_MEDIA_TYPE), _CHUNKING, approximate_tokens)
     chunks = []
     for ordinal, piece in enumerate(pieces):
         text = storable_text(content.text[piece.start : piece.end])

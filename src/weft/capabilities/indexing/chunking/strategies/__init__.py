@@ -1,1 +1,1 @@
-"""Strategies."""
+"""Outlines by media type: where a text may be split."""
