@@ -44,7 +44,7 @@ def embedder(monkeypatch: pytest.MonkeyPatch) -> QuickEmbedder:
 def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a few rows count as very many, and nothing go by itself."""
     monkeypatch.setattr("weft.storage.sql.collections.DELETE_BATCH_SIZE", 4)
-    monkeypatch.setattr("weft.storage.sql.knowledge._CLEARED_AT_ONCE", 2)
+    monkeypatch.setattr("weft.storage.sql.knowledge._DELETE_BATCH", 2)
     pause_jobs(monkeypatch, "collections.delete")
 
 
