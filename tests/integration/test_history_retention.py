@@ -293,7 +293,7 @@ async def much_to_prune(world: World) -> None:
 
 @pytest.mark.req("CE-F57")
 async def test_pruning_killed_at_any_statement_resumes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pruning, "_CHANGES_AT_ONCE", 3)
+    monkeypatch.setattr(pruning, "_CHANGES_BATCH", 3)
     undisturbed = World(world.url, FrozenClock(), world.settings)
     await undisturbed.open()
     for each in (undisturbed, world):
@@ -331,7 +331,7 @@ async def test_two_processes_never_do_it_twice(world: World) -> None:
 
 
 async def test_a_second_process_is_refused_while_one_prunes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pruning, "_CHANGES_AT_ONCE", 3)
+    monkeypatch.setattr(pruning, "_CHANGES_BATCH", 3)
     await much_to_prune(world)
     with pytest.raises(Killed):
         await pruner_dying_after(world, 30).prune(system_actor(world.tenant), None)
