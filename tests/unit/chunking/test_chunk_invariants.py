@@ -98,14 +98,18 @@ def test_symbols_may_start_anywhere(text: str, cutting: ChunkingOptions, data: s
 @given(text=longer, cutting=cuttings)
 def test_chunk_sizes_follow_an_exact_tokenizer(text: str, cutting: ChunkingOptions) -> None:
     count = TokenizerRegistry().named("o200k_base")
-    check(text, split_into_chunks(ParsedDocument(text=text, media_type="text/markdown"), cutting, count), cutting, count)
+    check(
+        text, split_into_chunks(ParsedDocument(text=text, media_type="text/markdown"), cutting, count), cutting, count
+    )
 
 
 @settings(max_examples=examples(40), deadline=None)
 @given(text=longer, cutting=cuttings)
 def test_chunking_is_deterministic(text: str, cutting: ChunkingOptions) -> None:
     reading = ParsedDocument(text=text, media_type="text/markdown")
-    assert split_into_chunks(reading, cutting, approximate_tokens) == split_into_chunks(reading, cutting, approximate_tokens)
+    assert split_into_chunks(reading, cutting, approximate_tokens) == split_into_chunks(
+        reading, cutting, approximate_tokens
+    )
 
 
 HOSTILE = {
@@ -135,5 +139,8 @@ HOSTILE = {
 def test_hostile_texts_are_chunked(media_type: str, text: str) -> None:
     cutting = ChunkingOptions()
     check(
-        text, split_into_chunks(ParsedDocument(text=text, media_type=media_type), cutting, approximate_tokens), cutting, approximate_tokens
+        text,
+        split_into_chunks(ParsedDocument(text=text, media_type=media_type), cutting, approximate_tokens),
+        cutting,
+        approximate_tokens,
     )

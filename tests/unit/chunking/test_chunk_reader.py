@@ -273,7 +273,9 @@ def test_the_kind_of_a_document_is_found(
 
 def test_markdown_is_titled_by_its_first_heading(reader: IsolatedDocumentReader) -> None:
     reading = reader.read(b"Before.\n\n# The title\n\nText.", None, "a.md")
-    assert reading == ParsedDocument(text="Before.\n\n# The title\n\nText.", media_type="text/markdown", title="The title")
+    assert reading == ParsedDocument(
+        text="Before.\n\n# The title\n\nText.", media_type="text/markdown", title="The title"
+    )
 
 
 def test_a_closed_reader_reports_no_document_error() -> None:
