@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -41,7 +42,6 @@ class HttpApplication:
 
     def __init__(self, app: App, profile: Profile | None = None, *, fast_path: bool = True) -> None:
         self._app = app
-        self._openapi = openapi_document(app.registry)
         self.streams = OpenStreams()
         self.mcp = McpEndpoint(app, profile, fast_path=fast_path)
         self._routed = self._starlette()
@@ -96,6 +96,10 @@ class HttpApplication:
 
     async def _metrics(self, _: Request) -> Response:
         return PlainTextResponse(self._app.metrics.exposition(), media_type=_METRICS_TYPE)
+
+    @cached_property
+    def _openapi(self) -> dict[str, Any]:
+        return openapi_document(self._app.registry)
 
     async def _document(self, _: Request) -> Response:
         return JSONResponse(self._openapi)
