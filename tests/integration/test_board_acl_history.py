@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from support.world import outcome, refused
 
@@ -16,6 +18,18 @@ pytestmark = [pytest.mark.req("SC-11"), pytest.mark.req("CE-F25")]
 BOARD = "board:s1"
 REVIEWERS = ["subagent:review:*"]
 OLD = "the old secret"
+PATTERNS = (
+    "*",
+    "subagent:*",
+    "subagent:review:*",
+    "subagent:a*",
+    "orchestrator:*",
+    "orchestrator",
+    "human:*",
+    "nobody",
+)
+# With "human:*", so that the admin may resolve the conflict.
+ACLS = st.lists(st.sampled_from(PATTERNS), max_size=3, unique=True).map(lambda patterns: ["human:*", *patterns])
 
 
 async def branch(caller: Caller, name: str, version: str = "head") -> None:
@@ -123,6 +137,61 @@ async def test_a_merge_does_not_open_a_key_that_is_closed_where_it_goes(world: W
     await check_closed(world.analysis, "verdict")
     assert await world.review.value("verdict") == "2"
     assert await world.analysis.value("verdict", branch="try") == "2"
+
+
+async def test_a_merge_does_not_open_a_key_to_a_wider_pattern(world: World) -> None:
+    await world.review.write("verdict", "1", readable_by=REVIEWERS)
+    await branch(world.planner, "try")
+    await world.review.write("verdict", "2", readable_by=["subagent:*"], branch="try")
+    await merge(world.analysis, "try")
+    await check_closed(world.analysis, "verdict")
+    assert await world.review.value("verdict") == "2"
+
+
+@pytest.mark.parametrize("side", ["theirs", "base"])
+async def test_resolving_a_conflict_does_not_open_what_the_target_closed_since(world: World, side: str) -> None:
+    human = await world.admin.create_agent("joe", kind="human", permissions=["read", "write"])
+    await human.write("verdict", "0", readable_by=["human:*", "subagent:*"])
+    await branch(human, "try")
+    await human.write("verdict", "1", branch="try")
+    await human.write("verdict", "2", readable_by=["human:*"])
+    review = (await merge(human, "try"))["review_id"]
+    await human.call("history.resolve", review_id=review, resolutions={"verdict": {"take": side}})
+    await check_closed(world.analysis, "verdict")
+    assert await human.value("verdict") == {"theirs": "1", "base": "0"}[side]
+
+
+async def test_a_merge_does_not_open_a_key_that_was_deleted_where_it_goes(world: World) -> None:
+    await branch(world.planner, "try")
+    for acl in (["*"], REVIEWERS):
+        await world.review.write("verdict", "1", readable_by=acl)
+        await world.review.delete("verdict")
+    await world.review.write("verdict", "2", readable_by=["subagent:*"], branch="try")
+    await merge(world.analysis, "try")
+    await check_closed(world.analysis, "verdict")
+    assert await world.review.value("verdict") == "2"
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(on_target=ACLS, on_branch=ACLS, later_on_target=st.none() | ACLS)
+async def test_no_merge_admits_anybody_whom_the_target_does_not(
+    world: World, on_target: list[str], on_branch: list[str], later_on_target: list[str] | None
+) -> None:
+    """``later_on_target`` makes a conflict, which is resolved with their version."""
+    key = f"key_{await world.last_event()}"
+    callers = (world.review, world.analysis, world.planner)
+    await world.admin.write(key, "0", readable_by=on_target)
+    await branch(world.admin, key)
+    await world.admin.write(key, "1", readable_by=on_branch, branch=key)
+    if later_on_target is not None:
+        await world.admin.write(key, "2", readable_by=later_on_target)
+    before = [await outcome(caller.read(key)) == "ok" for caller in callers]
+    there = [await outcome(caller.read(key, branch=key)) == "ok" for caller in callers]
+    review = (await merge(world.admin, key)).get("review_id")
+    if review is not None:
+        await world.admin.call("history.resolve", review_id=review, resolutions={key: {"take": "theirs"}})
+    for caller, target, source in zip(callers, before, there, strict=True):
+        assert await outcome(caller.read(key)) != "ok" or (target and source)
 
 
 async def test_resolving_a_conflict_to_the_current_value_keeps_its_acl(world: World) -> None:

@@ -275,13 +275,13 @@ def authorise(operation: Operation, actor: Actor) -> None:
     """Raise PermissionDenied unless the actor may call the operation. Interfaces hide operations; this forbids them."""
     if operation.permission is not None and operation.permission not in actor.permissions:
         raise PermissionDenied(
-            f"'{operation.tool}' needs the permission '{operation.permission}'.",
+            f"`{operation.name}` needs the permission '{operation.permission}'.",
             required_permission=operation.permission,
             your_permissions=sorted(actor.permissions),
         )
     if operation.audience is Audience.NOT_SUBAGENTS and actor.is_subagent:
         raise PermissionDenied(
-            f"'{operation.tool}' is for orchestrators and humans, not for sub-agents.",
+            f"`{operation.name}` is for orchestrators and humans, not for sub-agents.",
             hint="Leave this to the orchestrator that started you, and continue in the session you were given.",
             related=("get_usage_guidance",),
         )

@@ -259,7 +259,6 @@ class LockedContextLine:
 AGENT_DEFINITION = LineKind(
     prefix="agent",
     names=("agent",),
-    description="Definition of an agent: role, instructions and limits, set by its parent agents and by humans.",
     backend=ContextLines,
     retention={"agent": Rule(None, None)},
     size_errors=(ContextLimitExceeded,),
@@ -269,7 +268,6 @@ AGENT_DEFINITION = LineKind(
 PERSISTENT_MEMORY = LineKind(
     prefix="context",
     names=("agent", "memory_type?", "workflow?"),
-    description="Persistent memory of an agent: the whole of it, or one memory type.",
     backend=ContextLines,
     retention=MEMORY_RULES,
     max_age=True,

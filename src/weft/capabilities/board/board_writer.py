@@ -10,7 +10,7 @@ from msgspec import structs
 
 from weft.capabilities.board.board_view import BoardView
 from weft.capabilities.board.model import Entry, check_key, check_room, check_value_size
-from weft.capabilities.board.read_acl import later_acls, restrict, unless_open
+from weft.capabilities.board.read_acl import restrict, unless_open
 from weft.capabilities.history.commits import add_snapshot, record
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import (
@@ -168,19 +168,13 @@ class BoardWriter(BoardView):
     async def _restricted(
         self, state: Mapping[str, Version | None], now: Mapping[str, Entry], commit_meta: CommitMeta
     ) -> list[Version]:
-        """Return the versions that change something, each with the read ACL narrowed by every later one.
-
-        Neither a restore nor a merge opens a key; only a write of the key does.
-        """
+        """Return the versions that change something, with narrowed ACLs: only a write of a key widens its ACL."""
         versions = [version for version in state.values() if version is not None]
         changed = [
             version for version in versions if not self._is_current(version, now.get(version.change.key), commit_meta)
         ]
         source = commit_meta.merged.line_id if commit_meta.merged else self.line_id
-        later = await later_acls(self.boards.lines, source, changed)
-        return [
-            restrict(version, acls, now.get(version.change.key)) for version, acls in zip(changed, later, strict=True)
-        ]
+        return await restrict(self.boards.lines, changed, source, self.line_id, now)
 
     async def _current_entries(self, keys: Mapping[str, object]) -> Sequence[Entry]:
         if len(keys) > _MAX_SINGLE_LOOKUPS:

@@ -83,7 +83,6 @@ def _parse(line_id: str) -> tuple[str, str]:
 BOARD = LineKind(
     prefix="board",
     names=("session",),
-    description="Board of a session: the key-value state that its agents share.",
     backend=BoardLines,
     values="text",
     retention={"board": Rule(None, None)},
@@ -93,5 +92,4 @@ BOARD = LineKind(
     item_kind="board_entry",
     source_kind="weft_board",
     private=False,
-    searchable_source="board",
 )

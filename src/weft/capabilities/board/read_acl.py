@@ -3,7 +3,8 @@
 The rule: a caller must match the ACL of the version and every later ACL of its key - the latest of the version's
 incarnation and the current one, on this line and on each line it branched from. So deleting a key, branching off
 before a key was restricted, restoring a snapshot, rolling back or merging never opens what was restricted since;
-``restrict`` writes that into the versions that a restore or merge brings back.
+``restrict`` writes that into the versions that a restore or merge brings in. They must also match the ACL that the key
+has, or had when it was deleted, where they are brought in: only a write of the key there widens its ACL.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from weft.capabilities.history.three_way import state_by_key
 from weft.kernel.identity import ANYONE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from weft.capabilities.board.model import Entry, Patterns
     from weft.capabilities.history.model import CommitRange, Version
@@ -54,13 +55,34 @@ async def later_acls_of_base(lines: LineStore, line_id: str, versions: Sequence[
     return await acls.of([KeyVersion.of(version) for version in versions])
 
 
-def restrict(version: Version, later: Iterable[Patterns], current: Entry | None) -> Version:
-    """Return a version to restore or merge with its read ACL narrowed by every later one."""
-    own = version.change.meta.readable_by
-    # A new value that resolves a merge (seq 0) is a write: earlier versions do not restrict it.
-    since = later if version.seq else ()
-    here = current.readers if current is not None and own is None else ANYONE
-    meta = structs.replace(version.change.meta, readable_by=unless_open(intersect_acls(own or ANYONE, *since, here)))
+async def restrict(
+    lines: LineStore, versions: Sequence[Version], source_id: str, target_id: str, current: Mapping[str, Entry]
+) -> list[Version]:
+    """Return versions of ``source_id``, to be restored on or merged into ``target_id``, with their ACLs narrowed.
+
+    Each ACL is intersected with every later one on both lines and with that of the current entry on the target.
+    """
+    source_acls = await later_acls(lines, source_id, versions)
+    target_acls = source_acls if source_id == target_id else await later_acls(lines, target_id, versions)
+    restricted: list[Version] = []
+    for version, on_source, on_target in zip(versions, source_acls, target_acls, strict=True):
+        entry = current.get(version.change.key)
+        target_acl = await _tombstone_acl(lines, target_id, version.change.key) if entry is None else entry.readers
+        # A new value that resolves a merge (seq 0) is a write: the ACLs of earlier versions do not restrict it.
+        later = (*on_source, *on_target) if version.seq else ()
+        restricted.append(_with_acl(version, intersect_acls(_acl_of(version), *later, target_acl)))
+    return restricted
+
+
+async def _tombstone_acl(lines: LineStore, line_id: str, key: str) -> Patterns:
+    """Return the ACL that a deleted key had; everyone if there was no such key."""
+    incarnation = await lines.last_incarnation(line_id, key)
+    last = await lines.versions(line_id, key, incarnation, 1) if incarnation else ()
+    return _acl_of(last[0]) if last else ANYONE
+
+
+def _with_acl(version: Version, patterns: Patterns) -> Version:
+    meta = structs.replace(version.change.meta, readable_by=unless_open(patterns))
     return structs.replace(version, change=structs.replace(version.change, meta=meta))
 
 
@@ -82,9 +104,9 @@ class VersionAcl:
         acls = await self._acls_of(line_id)
         later = await acls.of([KeyVersion.of(version) for version in versions])
         return [
-            (version, intersect_acls(own, *since))
-            for version, since in zip(versions, later, strict=True)
-            if self._matches((own := _own_acl(version), *since))
+            (version, intersect_acls(*acls_of_version))
+            for version, acls_of_key in zip(versions, later, strict=True)
+            if self._matches(acls_of_version := (_acl_of(version), *acls_of_key))
         ]
 
     async def may_know(self, line_id: str, versions: Sequence[KeyVersion]) -> list[bool]:
@@ -153,6 +175,6 @@ class _LineAcls:
         return [last.change.meta.readable_by for last in later if last.change.meta.readable_by is not None]
 
 
-def _own_acl(version: Version) -> Patterns:
-    own = version.change.meta.readable_by
-    return ANYONE if own is None else own
+def _acl_of(version: Version) -> Patterns:
+    patterns = version.change.meta.readable_by
+    return ANYONE if patterns is None else patterns

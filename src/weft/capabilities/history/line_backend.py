@@ -40,7 +40,7 @@ class VersionReader(Protocol):
     """Read access of one caller to the versions of a line."""
 
     async def visible(self, versions: Iterable[Version]) -> list[Version]:
-        """Return the versions the caller may read, by the ACL of the version and by the current one of its key."""
+        """Return the versions the caller may read, by the ACL of the version and every later ACL of its key."""
         ...
 
 

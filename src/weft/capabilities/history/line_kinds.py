@@ -1,8 +1,9 @@
 """Registry of the kinds of lines. A line is the version history of one context, named by its ``context_id``.
 
 To add a kind: write a backend (``line_backend.LineBackend``) in the slice that owns the data, declare one ``LineKind``
-next to it, and list that in ``weft.app.line_kinds``. Everything else is derived from the entry: which ids are valid,
-retention, whether versions are record items, which session a connection must be bound to.
+next to it, and list that in ``weft.app.line_kinds``. Derived from the entry: which ids are valid, retention, whether
+versions are record items and their sources, which session a connection must be bound to, deletion with the session.
+Not derived: search (``SOURCES`` in ``indexing``) and events per entry (``item_of_event`` in ``records``).
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ class LineKind(msgspec.Struct, frozen=True, kw_only=True):
     # Ids are PREFIX:NAME[:NAME...]. Each name is "session", "agent" or any other word; "?" marks it as optional.
     prefix: str
     names: tuple[str, ...]
-    description: str
     # Dependency that opens lines of this kind for a caller.
     backend: type[LineBackend]
     values: Literal["text", "json"] = "json"
@@ -55,22 +55,17 @@ class LineKind(msgspec.Struct, frozen=True, kw_only=True):
     # ``context_kind`` of its versions as record items, None: they are not items; ``source_kind`` of their source.
     item_kind: str | None = None
     source_kind: str | None = None
-    # Items are readable by their owner only; otherwise by the ACL of each version.
+    # Versions have no ACL: who may open the line may read all of them. Otherwise each has its ACL.
     private: bool = True
-    # Searchable source that the values are indexed as; None: they are not indexed.
-    searchable_source: str | None = None
 
     @property
     def of_session(self) -> bool:
         """Whether each session has one such line."""
         return self.names == (SESSION,)
 
-    @property
-    def pattern(self) -> str:
-        """The form of its ids, such as memory:AGENT[:SESSION]."""
-        required = [name.upper() for name in self.names if not name.endswith(_OPTIONAL)]
-        optional = "".join(f"[:{name.removesuffix(_OPTIONAL).upper()}]" for name in self.names[len(required) :])
-        return ":".join((self.prefix, *required)) + optional
+    def has_name(self, name: str) -> bool:
+        """Tell whether ids of this kind can contain a name, such as a session."""
+        return any(each.removesuffix(_OPTIONAL) == name for each in self.names)
 
     def accepts(self, names: list[str]) -> bool:
         required = sum(not name.endswith(_OPTIONAL) for name in self.names)
@@ -134,6 +129,12 @@ def name_in(line_id: str, name: str) -> str | None:
     """Return one name in a line's id, such as its session; None if it has none, or is not a line's id."""
     kind = line_kinds().get(prefix_of(line_id))
     return None if kind is None or not kind.accepts(names_in(line_id)) else kind.named(name, line_id)
+
+
+def has_acls(line_id: str) -> bool:
+    """Tell whether the versions of a line have ACLs."""
+    kind = line_kinds().get(prefix_of(line_id))
+    return kind is not None and not kind.private
 
 
 def is_composite(line_id: str) -> bool:

@@ -81,10 +81,8 @@ class MemoryLine:
 PRIVATE_MEMORY = LineKind(
     prefix="memory",
     names=("agent", "session?"),
-    description="Private memory of an agent: global, or of one session. Changes are logged without values.",
     backend=MemoryLines,
     write_errors=(HistoryNotKept,),
     item_kind="memory_entry",
     source_kind="weft_memory",
-    searchable_source="memory",
 )

@@ -12,7 +12,7 @@ import msgspec
 
 from weft.capabilities.board.model import intersect_acls
 from weft.capabilities.board.read_acl import later_acls
-from weft.capabilities.history.line_kinds import SESSION, line_kinds, name_in, prefix_of
+from weft.capabilities.history.line_kinds import AGENT, SESSION, has_acls, name_in
 from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.record_log.lookup import RecordFinder
 from weft.capabilities.record_log.model import OfSession, RecordId, write_operation
@@ -185,7 +185,7 @@ class Redactions(msgspec.Struct, frozen=True):
         """Return the readers of the event: the current readers of the item, and the caller."""
         own, version = f"{PRINCIPAL}{self.actor.principal_id}", VersionId.parse(item_id)
         readers = found.stored.readable_by if found.stored is not None else decode_item(found.body).visibility
-        if version is not None and not line_kinds()[prefix_of(version.line_id)].private:
+        if version is not None and has_acls(version.line_id):
             name = (version.line_id, version.key, version.incarnation, version.version)
             versions = (await self.finder.lines.changes_of_version(*name))[:1]
             acls = await later_acls(self.finder.lines, version.line_id, versions)
@@ -245,5 +245,5 @@ def _session_of(found: FoundRecord, item_id: str) -> str | None:
 
 
 def _owner_of(line_id: str) -> str:
-    """Return the agent that owns a line of memory, persistent memory or definition."""
-    return line_id.partition(":")[2].partition("@")[0].partition(":")[0]
+    """Return the agent that owns a line."""
+    return name_in(line_id, AGENT) or ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.capabilities.history.line_kinds import AGENT, is_composite, line_kinds, prefix_of
+from weft.capabilities.history.line_kinds import AGENT, SESSION, is_composite, line_kinds, prefix_of
 from weft.capabilities.history.model import LATEST, line_name, trunk_of
 from weft.capabilities.records.model import RECORD_TYPES
 from weft.capabilities.sessions.model import line_of, session_of
@@ -135,9 +135,9 @@ def _is_source(place: str, part: str | None) -> bool:
     """Tell whether a session's line or transcript (no part), or one of an agent's lines, is a source."""
     if part is None:
         kind = line_kinds().get(place)
-        return place == _TRANSCRIPT or (kind is not None and kind.of_session)
+        return place == _TRANSCRIPT or (kind is not None and kind.has_name(SESSION) and not kind.has_name(AGENT))
     kind = line_kinds().get(part)
-    return place == AGENT and kind is not None and kind.names[0] == AGENT
+    return place == AGENT and kind is not None and kind.has_name(AGENT)
 
 
 class StoredRecordId(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from weft.capabilities.history.line_kinds import line_kinds
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.sessions.model import (
     ALL_SESSIONS,
@@ -215,7 +216,7 @@ async def delete_session(
 ) -> SessionDeleted:
     """Delete a session permanently, with its board, messages and session memory. The audit log keeps an entry."""
     session, _ = await lock_session(request.session_id, actor, sessions)
-    belonging = await sessions.lines(session.session_id)
+    belonging = await sessions.lines(session.session_id, line_kinds().values())
     await sessions.erase(session.session_id)
     # Values last: a transaction that locks values waits for no lock that a writer may hold, so there is no deadlock.
     for line_id in belonging:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from weft.capabilities.history.line_kinds import LineKind
     from weft.capabilities.history.model import Head
     from weft.capabilities.sessions.model import Session
 
@@ -57,8 +58,8 @@ class SessionStore(Protocol):
         """Add to a session's branch count."""
         ...
 
-    async def lines(self, session_id: str) -> Sequence[str]:
-        """Return the lines of a session: its board, that board's branches, and session memories."""
+    async def lines(self, session_id: str, kinds: Iterable[LineKind]) -> Sequence[str]:
+        """Return the lines of a session: its board, session memories, lines of these kinds, and their branches."""
         ...
 
     async def erase(self, session_id: str) -> None:

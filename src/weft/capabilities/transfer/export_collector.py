@@ -13,6 +13,7 @@ from msgspec import UNSET
 from weft.capabilities.board.read_acl import KeyVersion, VersionAcl
 from weft.capabilities.events.model import EventFilter, EventQuery, EventStore
 from weft.capabilities.history.composite_lines import entry_at
+from weft.capabilities.history.line_kinds import SESSION, has_acls, name_in
 from weft.capabilities.history.model import LATEST
 from weft.capabilities.history.service import History
 from weft.capabilities.history.store import ChangeRef
@@ -42,7 +43,7 @@ from weft.capabilities.records.record_ids import (
 )
 from weft.capabilities.records.recorder import referenced_item_ids
 from weft.capabilities.records.store import RecordStore, StoredRecord
-from weft.capabilities.sessions.model import line_of, session_of
+from weft.capabilities.sessions.model import line_of
 from weft.capabilities.transfer.bundle_format import BundleContent, BundleSnapshot, StoredInfo
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import Forbidden, NotFound
@@ -69,7 +70,6 @@ PAGE = 500
 # Items between two yields to the event loop; this many characters count as one item.
 _ITEMS_PER_YIELD = 50
 _CHARACTERS_PER_ITEM = 2_048
-_BOARD = "board:"
 # Events about the private data of an agent, which only that agent may see.
 _PRIVATE_EVENTS = ("context.pulled", "context.pushed", "memory.", "agent.")
 
@@ -124,7 +124,7 @@ class EventSubjects:
 
     def _add(self, named: RecordRef) -> None:
         origin = named.origin
-        if isinstance(origin, VersionOrigin) and origin.name.line_id.startswith(_BOARD):
+        if isinstance(origin, VersionOrigin) and has_acls(origin.name.line_id):
             self.versions.setdefault(named.id, origin)
         elif isinstance(origin, MessageItemId):
             self.messages.setdefault(named.id, origin)
@@ -267,7 +267,7 @@ class ExportCollector:
         for source_id in _sources_of(await self.stored_rows(subjects)):
             subjects.stored.setdefault(("context_source_ref", source_id))
         await self._named_versions(
-            [at for at in subjects.versions.values() if self._in_scope(session_of(at.name.line_id))]
+            [at for at in subjects.versions.values() if self._in_scope(name_in(at.name.line_id, SESSION) or "")]
         )
         await self.named_messages([name for name in subjects.messages.values() if self._in_scope(name.session_id)])
         await self.add_stored(await self.stored_rows(subjects))
@@ -327,9 +327,9 @@ class ExportCollector:
     async def _readable_versions(
         self, line: OpenLine, versions: Sequence[Version]
     ) -> list[tuple[Version, tuple[str, ...]]]:
-        """Return the versions that the caller may read, with their ACL; except for boards, lines are private."""
+        """Return the versions that the caller may read, with their ACL; lines without ACLs are private."""
         line_id = line.head.line_id
-        if line_id.startswith(_BOARD):
+        if has_acls(line_id):
             return await self.acl.readable(line_id, versions)
         own = (f"{PRINCIPAL}{self.sources.actor.principal_id}",)
         return [(version, own) for version in await line.visible(versions)]
@@ -339,7 +339,7 @@ class ExportCollector:
         by_line: dict[str, list[tuple[int, KeyVersion]]] = defaultdict(list)
         for recorded in events:
             about = item_of_event(recorded)
-            if isinstance(about, VersionOrigin) and about.name.line_id.startswith(_BOARD):
+            if isinstance(about, VersionOrigin) and has_acls(about.name.line_id):
                 version = KeyVersion(about.name.key, about.name.incarnation, about.commit or 0)
                 by_line[about.name.line_id].append((recorded.event.seq, version))
         closed: set[int] = set()

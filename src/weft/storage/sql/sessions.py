@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from weft.capabilities.history.line_kinds import SESSION
 from weft.capabilities.history.model import Head, branch_of
 from weft.capabilities.indexing.collections.model import SESSIONS
 from weft.capabilities.sessions.model import Session, SessionConfig, audience_of, line_of
@@ -17,8 +18,9 @@ from weft.storage.sql.records import erase_record_items
 from weft.storage.sql.session_index import remove_session_from_index
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from weft.capabilities.history.line_kinds import LineKind
     from weft.capabilities.sessions.store import SessionCursor
     from weft.storage.sql.database import Row
 
@@ -81,6 +83,10 @@ SELECT DISTINCT e.session_id, s.config, s.created_by FROM events e
 LEFT JOIN sessions s ON s.tenant = e.tenant AND s.session_id = e.session_id
 WHERE e.tenant = $1 AND e.seq > $2 AND e.type IN ('session.created', 'session.imported', 'session.deleted')
 """
+
+
+# Kinds of lines that are found by session without a scan: a board by its id, memories by their own table.
+_INDEXED_BY_SESSION = frozenset({"board", "memory"})
 
 
 class SqlSessionStore(SqlStore):
@@ -162,10 +168,14 @@ class SqlSessionStore(SqlStore):
             session_id,
         )
 
-    async def lines(self, session_id: str) -> Sequence[str]:
+    async def lines(self, session_id: str, kinds: Iterable[LineKind]) -> Sequence[str]:
         branches = await self._branch_lines(session_id)
         memories = await memories_of(self._tx, session_id)
-        return [line_of(session_id), *branches, *(memory.line_id for memory in memories)]
+        found = [line_of(session_id), *branches, *(memory.line_id for memory in memories)]
+        for kind in kinds:
+            if kind.has_name(SESSION) and kind.prefix not in _INDEXED_BY_SESSION:
+                found += await self._lines_of_kind(kind, session_id)
+        return found
 
     async def erase(self, session_id: str) -> None:
         owners = [memory.owner for memory in await memories_of(self._tx, session_id)]
@@ -179,6 +189,14 @@ class SqlSessionStore(SqlStore):
                 self._tx.tenant,
                 session_id,
             )
+
+    async def _lines_of_kind(self, kind: LineKind, session_id: str) -> list[str]:
+        rows = await self._tx.all(
+            "SELECT line_id FROM lines WHERE tenant = $1 AND line_id LIKE $2 ORDER BY line_id",
+            self._tx.tenant,
+            f"{kind.prefix}:%{session_id}%",
+        )
+        return [line_id for (line_id,) in rows if kind.named(SESSION, line_id) == session_id]
 
     async def _branch_lines(self, session_id: str) -> list[str]:
         rows = await self._tx.all(
