@@ -67,4 +67,4 @@ def test_evaluations_still_fit_the_product() -> None:
     command = [sys.executable, "-m", "evals", "no such evaluation"]
     done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (2, "")
-    assert "No evaluation is named" in done.stdout
+    assert "Unknown evaluation" in done.stdout

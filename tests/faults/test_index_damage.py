@@ -360,7 +360,7 @@ async def test_a_truncated_file_is_never_served(
         else:
             monkeypatch.setattr(copy, "_check", AsyncMock(side_effect=lambda: truncate(files_in(folder)[0])))
         view = await indexes.open(world.tenant, CollectionQuery(COLLECTION), ANN, MODEL)
-        assert (view.size, view.behind) == (0, copy.goal)
+        assert (view.size, view.lag) == (0, copy.goal)
         if is_behind:
             copy._lock.release()
 

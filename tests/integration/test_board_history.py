@@ -193,8 +193,12 @@ async def test_verifying_while_others_write_raises_no_false_alarm(world: World) 
         ("DELETE FROM commits WHERE tenant = $1 AND seq = 1", (), "commit 1 is missing"),
         ("DELETE FROM commits WHERE tenant = $1 AND seq = 2", (), "commit 2 is missing"),
         ("UPDATE lines SET head = $1 WHERE tenant = $2", (bytes(32),), "the head is not"),
-        ("UPDATE entries SET version = 77 WHERE tenant = $1", (), "the entry 'draft' is not"),
-        ("UPDATE entries SET readable_by = '[\"a\"]' WHERE tenant = $1", (), "the entry 'draft' is not"),
+        ("UPDATE entries SET version = 77 WHERE tenant = $1", (), "the entry 'draft' differs from its history"),
+        (
+            "UPDATE entries SET readable_by = '[\"a\"]' WHERE tenant = $1",
+            (),
+            "the entry 'draft' differs from its history",
+        ),
         ("DELETE FROM entries WHERE tenant = $1", (), "an entry that history has is missing"),
     ],
 )

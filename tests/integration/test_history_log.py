@@ -240,7 +240,7 @@ async def test_bisect_finds_the_first_version_with_the_value(world: World) -> No
         await world.planner.write("other", str(number))
     found = await history(world.planner, "bisect", key="notes", contains="bug")
     assert (found["found"], found["first"]["key_version"], found["first"]["version"]) == (True, 21, 41)
-    assert found["looked_at"] <= 7
+    assert found["versions_checked"] <= 7
     early = await history(world.planner, "bisect", key="notes", contains="bug", to_version="40")
     assert (early["found"], "first" in early) == (False, False)
     late = await history(world.planner, "bisect", key="notes", contains="bug", from_version="50")

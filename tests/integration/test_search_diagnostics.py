@@ -39,7 +39,7 @@ async def test_search_index_lag_is_reported(world: World, monkeypatch: pytest.Mo
     for number in range(3):
         await world.planner.say(f"message {number}")
     [behind] = await found(world, "Sessions", session_indexing="on")
-    assert (behind.state, "events behind" in behind.detail) == (CheckStatus.WARNING, True)
+    assert (behind.state, "lags up to" in behind.detail) == (CheckStatus.WARNING, True)
     assert await found(world, "Sessions", session_indexing="off") == []
 
 

@@ -390,7 +390,7 @@ async def test_metrics_subscribers_are_notified_at_each_collection(
     app = _Figures()
     watcher = Watcher(app)
     await watcher.watch(parse_uri("performance://metrics"), McpCaller(CallContext("a key")))
-    told = [uri async for uri in watcher.changes(to_the_last=True)]
+    told = [uri async for uri in watcher.changes(until_empty=True)]
     assert set(told) == {"performance://metrics"}
     # A busy moment is no end; not being allowed any more is one.
     assert list(app.looks) == []

@@ -24,7 +24,7 @@ _BATCH_SIZE = 4_096
 # Parameters of the trial searches that determine the scanned share.
 _TRIALS, _NEAREST, _MIX, _TARGET_RECALL = 128, 10, 0.5, 0.995
 # Fixed, so that the same vectors give the same file.
-_SEED = 20_260_406
+_RNG_STATE = 20_260_406
 
 
 class Clusters(NamedTuple):
@@ -78,7 +78,7 @@ def unclustered(codes: Bytes) -> Clusters:
 
 
 def _centres(codes: Bytes, count: int) -> Floats:
-    random = np.random.default_rng(_SEED)
+    random = np.random.default_rng(_RNG_STATE)
     size = min(len(codes), count * _SAMPLES_PER_CLUSTER)
     sample = codes[np.sort(random.choice(len(codes), size, replace=False))]
     centres = _normalised(sample[np.sort(random.choice(size, count, replace=False))].astype(np.float32))
@@ -111,7 +111,7 @@ def _nearest(codes: Bytes, centres: Floats) -> NDArray[np.intp]:
 
 def _reach(codes: Bytes, scale: Floats, cluster: NDArray[np.intp], centres: Floats) -> float:
     """Measure the share to scan: trial searches with queries between two vectors."""
-    one, other = np.random.default_rng(_SEED).integers(len(codes), size=(2, _TRIALS))
+    one, other = np.random.default_rng(_RNG_STATE).integers(len(codes), size=(2, _TRIALS))
     queries = codes[one] * scale[one, None] + _MIX * codes[other] * scale[other, None]
     nearest = _exact_nearest(codes, scale, quantise(queries.astype(np.float32)))
     sizes = np.bincount(cluster, minlength=len(centres))

@@ -44,7 +44,7 @@ class Bisected(Response):
 
     key: str
     found: bool
-    candidates: int
+    versions_checked: int
     first: Blame | None = None
     remark: str | None = None
 
@@ -67,7 +67,7 @@ async def bisect(request: Bisect, actor: Actor, transactions: Transactions[Histo
     search = _Search(request, actor, transactions, staging)
     if not seqs or not await search.matches(seqs[-1]):
         remark = f"Version {last} does not contain the text; to_version must be one that does."
-        return Bisected(key=request.key, found=False, candidates=search.candidates, remark=remark)
+        return Bisected(key=request.key, found=False, versions_checked=search.versions_checked, remark=remark)
     lowest, highest = 0, len(seqs) - 1
     while lowest < highest:
         middle = (lowest + highest) // 2
@@ -77,7 +77,10 @@ async def bisect(request: Bisect, actor: Actor, transactions: Transactions[Histo
             lowest = middle + 1
     found = await search.version(seqs[lowest])
     return Bisected(
-        key=request.key, found=True, candidates=search.candidates, first=None if found is None else blame_of(found)
+        key=request.key,
+        found=True,
+        versions_checked=search.versions_checked,
+        first=None if found is None else blame_of(found),
     )
 
 
@@ -100,14 +103,14 @@ class _Search:
         self._actor = actor
         self._transactions = transactions
         self._staging = staging
-        self.candidates = 0
+        self.versions_checked = 0
 
     async def matches(self, seq: int) -> bool:
         version = await self.version(seq)
         if version is None:
             return False
         # Only visible versions count: a hidden key must look like one that never existed.
-        self.candidates += 1
+        self.versions_checked += 1
         if version.value is None:
             raise VersionPruned(f"The value of '{self._request.key}' at version {seq} was pruned.", version=seq)
         if version.change.meta.outside:

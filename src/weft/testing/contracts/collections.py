@@ -131,13 +131,13 @@ class CollectionStoreContract:
         assert await stores.vectors.find("m", [CHUNK.digest]) == {}
 
     async def test_a_place_goes_with_all_that_belongs_to_it(self, stores: ContractStores) -> None:
-        await stores.collections.add(COLLECTION, [*parts(2), *parts(2, index="b")], {MODEL: vectors(4)})
+        await stores.collections.add(COLLECTION, [*parts(2), *parts(2, place="b")], {MODEL: vectors(4)})
         await stores.collections.remove_place(COLLECTION, "a")
         newest = await stores.collections.newest(COLLECTION, ["a", "b"], 10)
         assert [(chunk.number, chunk.place) for chunk in newest] == [(4, "b"), (3, "b")]
 
     async def test_the_newest_of_some_places_are_found(self, stores: ContractStores) -> None:
-        await stores.collections.add(COLLECTION, [*parts(1, index="b"), *parts(300)], {})
+        await stores.collections.add(COLLECTION, [*parts(1, place="b"), *parts(300)], {})
         assert [chunk.number for chunk in await stores.collections.newest(COLLECTION, ["b"], 3)] == [1]
         assert [chunk.number for chunk in await stores.collections.newest(COLLECTION, ["a", "b"], 2)] == [301, 300]
 

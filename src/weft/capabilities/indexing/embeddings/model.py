@@ -26,7 +26,7 @@ class EmbedderUnavailable(Unavailable):
     """Texts cannot be embedded at the moment."""
 
     code = "EMBEDDER_UNAVAILABLE"
-    hint = "Repeat the same call after a short wait; `weft doctor` reports what is wrong with the embedder."
+    hint = "Repeat the same call after a short wait; weft doctor reports what is wrong with the embedder."
 
 
 class TextRefused(Rejected):
