@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import secrets
 import shutil
@@ -47,6 +48,12 @@ def _no_fsync() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("weft.storage.sql.dialects.sqlite._connect", connect_without_fsync)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _log_level() -> None:
+    """Undo the log level that a command run in this process has set."""
+    logging.getLogger("weft").setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import resource
 from pathlib import Path
@@ -68,9 +69,9 @@ async def test_files_are_found_down_to_the_depth_limit(folders: AllowedFolders, 
 async def test_deep_folders_need_few_file_descriptors(folders: AllowedFolders, folder: Path) -> None:
     write(deepened(folder, 60) / "deep.md")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowest_free = os.dup(0)
-    os.close(lowest_free)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free + 12, hard))
+    used = {int(name) for name in os.listdir("/proc/self/fd")}  # noqa: PTH208 - descriptors, not files
+    free = (descriptor for descriptor in itertools.count() if descriptor not in used)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (next(itertools.islice(free, 12, None)), hard))
     try:
         assert len(await listed(folders, source(folder))) == 1
     finally:

@@ -192,8 +192,9 @@ class SqlSessionStore(SqlStore):
 
     async def _lines_of_kind(self, kind: LineKind, session_id: str) -> list[str]:
         rows = await self._tx.all(
-            "SELECT line_id FROM lines WHERE tenant = $1 AND line_id LIKE $2 ORDER BY line_id",
+            "SELECT line_id FROM lines WHERE tenant = $1 AND line_id > $2 AND line_id LIKE $3 ORDER BY line_id",
             self._tx.tenant,
+            f"{kind.prefix}:",
             f"{kind.prefix}:%{session_id}%",
         )
         return [line_id for (line_id,) in rows if kind.named(SESSION, line_id) == session_id]
