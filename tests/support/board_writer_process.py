@@ -13,6 +13,10 @@ import sys
 from weft.app.app import App
 from weft.app.dispatch import CallContext
 from weft.settings import Settings
+from weft.storage.sql.dialects import postgres
+
+# The server has 100 connections for all tests that run at once.
+postgres._POOL_SIZE = 4
 
 TASKS = 20
 KEYS = 6
