@@ -1,0 +1,1 @@
+"""What Weft knows of language models: wire forms, limits, prices, prompt caches, token counts."""
