@@ -112,7 +112,7 @@ def clock() -> FrozenClock:
 
 @pytest.fixture
 def settings(database_url: str, tmp_path: Path) -> Settings:
-    # What is said is put in its collections when a test says so, see World.followed.
+    # Sessions are indexed on demand only, see World.index_sessions.
     return Settings(database_url=database_url, data_dir=str(tmp_path), rate_limits="off", session_indexing="off")
 
 

@@ -160,7 +160,7 @@ def test_an_allowed_folder_is_watched(cli: CommandLine, docs: Path) -> None:
 
 
 @pytest.fixture
-def followed(cli: CommandLine, docs: Path) -> str:
+def index_sessions(cli: CommandLine, docs: Path) -> str:
     """Return a source of a domain that has a document of the name of one of its files already."""
     cli.env["WEFT_KNOWLEDGE_FOLDERS"] = str(docs.parent)
     cli.run("knowledge", "add", "handbook", "-", "--name", "leave.md", "--create", stdin="Put by hand.")
@@ -170,10 +170,10 @@ def followed(cli: CommandLine, docs: Path) -> str:
 
 @pytest.mark.req("CE-F43")
 def test_on_a_data_folder_a_source_is_synced_before_the_command_ends(
-    cli: CommandLine, docs: Path, followed: str
+    cli: CommandLine, docs: Path, index_sessions: str
 ) -> None:
     (docs / "broken.pdf").write_bytes(b"%PDF-1.7 nothing of the kind")
-    told = cli.run("knowledge", "sync-source", "handbook", followed, code=1).stdout.splitlines()
+    told = cli.run("knowledge", "sync-source", "handbook", index_sessions, code=1).stdout.splitlines()
     assert told[:2] == [f"{docs}: 2 added, 1 failed.", "1 file could not be read:"]
     assert told[2].startswith("  leave.md: A document with this id was put by someone else")
     assert told[3] == "1 document could not be indexed:"
@@ -182,23 +182,28 @@ def test_on_a_data_folder_a_source_is_synced_before_the_command_ends(
     assert found["document_id"] == "office/travel.txt"
     (docs / "leave.md").unlink()
     (docs / "broken.pdf").unlink()
-    assert cli.run("knowledge", "sync-source", "handbook", followed).stdout == f"{docs}: 1 removed, 1 unchanged.\n"
-    again = cli.json("knowledge", "sync-source", "handbook", followed, "--full")
-    assert (again["source_id"], again["error"], again["failed"]) == (followed, None, [])
+    assert (
+        cli.run("knowledge", "sync-source", "handbook", index_sessions).stdout == f"{docs}: 1 removed, 1 unchanged.\n"
+    )
+    again = cli.json("knowledge", "sync-source", "handbook", index_sessions, "--full")
+    assert (again["source_id"], again["error"], again["failed"]) == (index_sessions, None, [])
     assert again["last"]["unchanged"] == 1
 
 
 @pytest.mark.req("CE-F43")
-def test_sync_errors_are_printed_for_people(cli: CommandLine, docs: Path, followed: str) -> None:
+def test_sync_errors_are_printed_for_people(cli: CommandLine, docs: Path, index_sessions: str) -> None:
     assert "queued" in cli.run("knowledge", "list-sources", "handbook").stdout
-    cli.run("knowledge", "sync-source", "handbook", followed, code=1)
+    cli.run("knowledge", "sync-source", "handbook", index_sessions, code=1)
     shown = cli.run("knowledge", "list-sources", "handbook").stdout
     assert "1 added, 1 failed" in shown
-    assert f"{followed} could not read 1 file:\n  leave.md: A document with this id was put" in shown
+    assert f"{index_sessions} could not read 1 file:\n  leave.md: A document with this id was put" in shown
     docs.rename(docs.parent / "away")
-    told = cli.run("knowledge", "sync-source", "handbook", followed, code=1).stdout
+    told = cli.run("knowledge", "sync-source", "handbook", index_sessions, code=1).stdout
     assert told == f"{docs} could not be read: There is no folder '{docs}'.\n"
-    assert f"{followed} failed: There is no folder '{docs}'." in cli.run("knowledge", "list-sources", "handbook").stdout
+    assert (
+        f"{index_sessions} failed: There is no folder '{docs}'."
+        in cli.run("knowledge", "list-sources", "handbook").stdout
+    )
 
 
 @pytest.mark.req("CE-F43")

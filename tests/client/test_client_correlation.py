@@ -12,7 +12,7 @@ import pytest
 from client_support import Product, Script, hangs_up, says
 from opentelemetry import trace
 
-from support.correlation import DURING, SPAN, TASK, TOOL_CALL, TRACE, TRACEPARENT, TURN, events_of, the_event
+from support.correlation import CORRELATION, SPAN, TASK, TOOL_CALL, TRACE, TRACEPARENT, TURN, events_of, the_event
 from weft import SyncClient, Weft
 from weft.errors import InvalidInput
 from weft.kernel.correlation import NO_CORRELATION, Correlation
@@ -52,7 +52,7 @@ async def test_writes_of_a_client_are_found_by_its_ids(connect: Any, product: Pr
             await part.board.write(session, "goal", "ship")
         await client.board.write(session, "goal", "later")
     async with in_product(product) as weft:
-        assert (await the_event(weft.app, session_id=session)).correlation == DURING
+        assert (await the_event(weft.app, session_id=session)).correlation == CORRELATION
         later = (await events_of(weft.app, "default", session_id=session))[-1]
         assert (later.event.subject, later.correlation) == ("goal", NO_CORRELATION)
 
@@ -62,7 +62,7 @@ async def test_in_process_calls_record_the_ids(inside: Weft) -> None:
     part = inside.with_correlation(**IDS)
     await part.board.write("s", "goal", "ship")
     await inside.board.write("s", "goal", "later")
-    assert (await the_event(inside.app)).correlation == DURING
+    assert (await the_event(inside.app)).correlation == CORRELATION
 
 
 async def test_the_turn_applies_to_every_principal(inside: Weft) -> None:

@@ -13,7 +13,15 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from support.collection_replicas import ANN, COLLECTION, MODEL, CollectionWriter, files_in, opened, settle
+from support.collection_replicas import (
+    ANN,
+    COLLECTION,
+    MODEL,
+    CollectionWriter,
+    files_in,
+    open_indexes,
+    wait_for_writes,
+)
 from weft.app.diagnostics.checks import CheckStatus, check_index
 from weft.app.search.replicas import DamageAlarm
 from weft.capabilities.search.index_view import CollectionQuery
@@ -43,11 +51,11 @@ def folder(tmp_path: Path) -> Path:
 async def collection(world: World, folder: Path) -> AsyncIterator[CollectionWriter]:
     """Return a collection with one segment on disk."""
     alarm = DamageAlarm(world.app.database, world.clock, world.app.metrics)
-    async with opened(world, folder, alarm) as indexes:
+    async with open_indexes(world, folder, alarm) as indexes:
         collection = CollectionWriter(world, indexes)
         await collection.add(80)
         await collection.check()
-        await settle(indexes)
+        await wait_for_writes(indexes)
         yield collection
 
 
@@ -102,16 +110,16 @@ async def test_damage_at_rest_is_detected_reported_and_repaired(
     (file,) = files_in(folder)
     damage(file)
     alarm = DamageAlarm(world.app.database, world.clock, world.app.metrics)
-    async with opened(world, folder, alarm) as collection.indexes:
+    async with open_indexes(world, folder, alarm) as collection.indexes:
         with caplog.at_level(logging.ERROR, "weft.search_index"):
             await collection.check()
         assert [record.message for record in caplog.records if record.name == "weft.search_index"] == ["index damaged"]
         assert await told(world) == [COLLECTION]
         assert b"weft_damaged_indexes_total 1.0" in world.app.metrics.exposition()
-        await settle(collection.indexes)
+        await wait_for_writes(collection.indexes)
         (mended,) = files_in(folder)
         assert mended.name != file.name
-    async with opened(world, folder, alarm) as collection.indexes:
+    async with open_indexes(world, folder, alarm) as collection.indexes:
         view = await collection.check()
         assert names(view) == [mended.name]
         assert await told(world) == [COLLECTION]
@@ -132,7 +140,7 @@ async def test_damage_under_way_is_noticed_by_the_next_search(
         beside.rename(file)
     await collection.check()
     assert await told(world) == [COLLECTION]
-    await settle(collection.indexes)
+    await wait_for_writes(collection.indexes)
     await collection.check()
     assert await told(world) == [COLLECTION]
 
@@ -183,9 +191,9 @@ async def test_a_damaged_manifest_is_rebuilt(
     else:
         listed.write_bytes(content)
     alarm = DamageAlarm(world.app.database, world.clock, world.app.metrics)
-    async with opened(world, folder, alarm) as collection.indexes:
+    async with open_indexes(world, folder, alarm) as collection.indexes:
         await collection.check()
-        await settle(collection.indexes)
+        await wait_for_writes(collection.indexes)
         assert len(files_in(folder)) == 1
     # Without any list there is nothing that could be damaged.
     assert await told(world) == ([] if content is None else [COLLECTION])
@@ -196,7 +204,7 @@ async def test_the_whole_folder_may_go(world: World, collection: CollectionWrite
     await collection.check()
     await collection.add(40)
     await collection.check()
-    await settle(collection.indexes)
+    await wait_for_writes(collection.indexes)
     await collection.check()
     assert files_in(folder)
 
@@ -205,7 +213,7 @@ async def test_the_whole_folder_may_go(world: World, collection: CollectionWrite
 async def test_doctor_names_what_was_set_aside(world: World, collection: CollectionWriter, folder: Path) -> None:
     assert check_index(folder) == []
     flip_the_middle(files_in(folder)[0])
-    async with opened(world, folder) as collection.indexes:
+    async with open_indexes(world, folder) as collection.indexes:
         await collection.check()
     (finding,) = check_index(folder)
     assert (finding.state, "1 damaged" in finding.detail) == (CheckStatus.WARNING, True)
@@ -222,13 +230,13 @@ async def test_a_disk_that_takes_nothing_leaves_searches_as_they_are(
     monkeypatch.setattr("weft.search_index.segment_store.write_segment", full)
     await collection.add(60)
     await collection.check()
-    await settle(collection.indexes)
+    await wait_for_writes(collection.indexes)
     await collection.check()
-    await settle(collection.indexes)
+    await wait_for_writes(collection.indexes)
     monkeypatch.undo()
     monkeypatch.setattr("weft.app.search.replica._FLUSH_ROWS", 30)
     await collection.check()
-    await settle(collection.indexes)
+    await wait_for_writes(collection.indexes)
     view = await collection.check()
     assert view._snapshot.in_memory == 0
 
@@ -247,8 +255,8 @@ async def test_a_list_damaged_under_way_is_noticed_by_the_next_search(
     files_in(folder)[0].with_name("list").write_bytes(content)
     await collection.check()
     assert await told(world) == [COLLECTION]
-    await settle(collection.indexes)
-    async with opened(world, folder) as collection.indexes:
+    await wait_for_writes(collection.indexes)
+    async with open_indexes(world, folder) as collection.indexes:
         view = await collection.check()
         assert view._snapshot.files
     assert await told(world) == [COLLECTION]
@@ -267,11 +275,11 @@ async def test_a_list_damaged_while_a_file_is_written_is_noticed(
     monkeypatch.setattr(SegmentStore, "build", disturbed)
     await collection.add(60)
     await collection.check()
-    await settle(collection.indexes)
+    await wait_for_writes(collection.indexes)
     assert await told(world) == [COLLECTION]
     monkeypatch.setattr(SegmentStore, "build", build)
     await collection.check()
-    await settle(collection.indexes)
+    await wait_for_writes(collection.indexes)
     assert (await collection.check())._snapshot.in_memory == 0
     assert await told(world) == [COLLECTION]
 
@@ -302,15 +310,15 @@ async def test_silent_damage_is_found_by_the_scheduled_check(
     monkeypatch.setattr("weft.search_index.segment_file._VERIFY_BATCH_SIZE", 3)
     monkeypatch.setattr("weft.app.search.replica._VERIFY_SECONDS", 0.0)
     alarm = DamageAlarm(world.app.database, world.clock, world.app.metrics)
-    async with opened(world, folder, alarm) as indexes:
+    async with open_indexes(world, folder, alarm) as indexes:
         collection = CollectionWriter(world, indexes)
         await collection.add(80)
         await collection.check()
-        await settle(indexes)
+        await wait_for_writes(indexes)
         (file,) = files_in(folder)
         for _ in range(file.stat().st_size // 512):
             await collection.check()
-            await settle(indexes)
+            await wait_for_writes(indexes)
         assert await told(world) == []
         with file.open("r+b") as content:
             content.seek(1_500)
@@ -320,9 +328,9 @@ async def test_silent_damage_is_found_by_the_scheduled_check(
             searches += 1
             assert searches < file.stat().st_size // 512
             await indexes.open(world.tenant, CollectionQuery(COLLECTION), ANN, MODEL)
-            await settle(indexes)
+            await wait_for_writes(indexes)
         await collection.check()
-        await settle(indexes)
+        await wait_for_writes(indexes)
         assert (await collection.check())._snapshot.in_memory == 0
         assert await told(world) == [COLLECTION]
 
@@ -349,7 +357,7 @@ async def test_a_truncated_file_is_never_served(
 ) -> None:
     """Whoever reads beyond the end of a mapped file is killed by the system."""
     monkeypatch.setattr("weft.search_index.segment_file._MIN_MAPPED_BYTES", 0)
-    async with opened(world, folder) as indexes:
+    async with open_indexes(world, folder) as indexes:
         view = await indexes.open(world.tenant, CollectionQuery(COLLECTION), ANN, MODEL)
         assert view.size
         (copy,) = indexes._replicas.values()

@@ -10,8 +10,8 @@ import pytest
 from support.crash_injection import MORE_THAN_A_LEASE, ProcessDeath, crash_in_writes
 from support.ingestion_process import ingestion_process
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, put
-from support.processes import killed_when, process
-from support.webhooks import until
+from support.processes import kill_when, process
+from support.webhooks import wait_until
 from weft.capabilities.indexing.collections.model import domain_collection
 from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import Scope
@@ -35,12 +35,12 @@ async def dying(world: World, patch: pytest.MonkeyPatch, statements: int) -> boo
     death = ProcessDeath(statements + 1, after=False)
     with crash_in_writes(world, patch, lambda: death):
         look = asyncio.ensure_future(world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest"))
-        while not look.done() and not death.has_blown:  # noqa: ASYNC110 - nothing tells when it is
+        while not look.done() and not death.has_crashed:  # noqa: ASYNC110 - nothing tells when it is
             await asyncio.sleep(0)
         look.cancel()
         await asyncio.gather(look, return_exceptions=True)
         await asyncio.gather(*world.app.scheduler._entries["knowledge.ingest"].tasks, return_exceptions=True)
-    return death.has_blown
+    return death.has_crashed
 
 
 async def whole(world: World, document_id: str) -> int:
@@ -131,11 +131,11 @@ async def test_two_hundred_documents_are_indexed_although_the_process_is_killed(
         return (await progress(world))["pending"] <= number
 
     for kill, left in enumerate((185, 140, 80)):
-        await killed_when(
+        await kill_when(
             process(ingestion_process, world, kill * MORE_THAN_A_LEASE), lambda left=left: pending_at_most(left)
         )
     async with process(ingestion_process, world, 3 * MORE_THAN_A_LEASE):
-        await until(lambda: pending_at_most(0))
+        await wait_until(lambda: pending_at_most(0))
     number = sum([await whole(world, f"d{each:03}") for each in range(200)])
     assert await in_collection(world) == (number, number)
     assert number > 500

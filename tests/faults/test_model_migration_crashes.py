@@ -8,10 +8,10 @@ import pytest
 
 from support.crash_injection import MORE_THAN_A_LEASE, dies
 from support.knowledge import HANDBOOK, domain
-from support.model_migration_process import mover
+from support.model_migration_process import model_migration_process
 from support.model_migrations import MORE_THAN_THE_GRACE, SMALL, chunk_count, migrate_on_demand, vectors
-from support.processes import killed_when, process
-from support.webhooks import until
+from support.processes import kill_when, process
+from support.webhooks import wait_until
 from weft.testing.embedder import WordEmbedder
 
 if TYPE_CHECKING:
@@ -86,16 +86,16 @@ async def test_a_move_survives_that_its_process_is_killed_at_every_stage(world: 
     async def done() -> bool:
         return await state(world) == "done"
 
-    await killed_when(process(mover, world), embedded_some)
+    await kill_when(process(model_migration_process, world), embedded_some)
     assert await state(world) == "embedding"
     await expect_served(world, chunks)
-    await killed_when(process(mover, world, MORE_THAN_A_LEASE), took_over)
+    await kill_when(process(model_migration_process, world, MORE_THAN_A_LEASE), took_over)
     await expect_served(world, chunks)
     ahead = 2 * MORE_THAN_A_LEASE + MORE_THAN_THE_GRACE
-    await killed_when(process(mover, world, ahead), dropped_some)
+    await kill_when(process(model_migration_process, world, ahead), dropped_some)
     await expect_served(world, chunks)
     ahead += MORE_THAN_A_LEASE
-    async with process(mover, world, ahead), process(mover, world, ahead):
-        await until(done)
+    async with process(model_migration_process, world, ahead), process(model_migration_process, world, ahead):
+        await wait_until(done)
     assert await vectors(world) == {"new": chunks}
     await expect_served(world, chunks)

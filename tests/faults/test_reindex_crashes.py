@@ -8,12 +8,12 @@ import pytest
 from test_ingestion_crashes import SMALL, in_collection, whole
 
 from support.crash_injection import MORE_THAN_A_LEASE, dies
-from support.indexed_items import expect_whole, scripted, standing
+from support.indexed_items import check_index_complete, indexed_texts, use_scripted_embeddings
 from support.ingestion_process import ingestion_process
 from support.knowledge import HANDBOOK, domain, embed_quickly
-from support.processes import killed_when, process
+from support.processes import kill_when, process
 from support.session_indexing_process import session_indexing_process
-from support.webhooks import until
+from support.webhooks import wait_until
 
 if TYPE_CHECKING:
     from support.world import World
@@ -55,7 +55,7 @@ async def test_a_killed_process_leaves_no_duplicate_and_no_hole(world: World) ->
         return (await progress(world))["to_reindex"] <= number
 
     for kill, left in enumerate((50, 35, 15)):
-        await killed_when(
+        await kill_when(
             process(ingestion_process, world, kill * MORE_THAN_A_LEASE), lambda left=left: left_at_most(left)
         )
 
@@ -65,7 +65,7 @@ async def test_a_killed_process_leaves_no_duplicate_and_no_hole(world: World) ->
 
     ahead = 3 * MORE_THAN_A_LEASE
     async with process(ingestion_process, world, ahead), process(ingestion_process, world, ahead):
-        await until(done)
+        await wait_until(done)
     assert sum([await whole(world, f"d{each:03}") for each in range(60)]) == count
     assert await in_collection(world) == (count, count)
     assert not before & await numbers(world)
@@ -74,33 +74,33 @@ async def test_a_killed_process_leaves_no_duplicate_and_no_hole(world: World) ->
 async def test_a_crash_at_any_statement_leaves_session_items_indexed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scripted(world)
+    use_scripted_embeddings(world)
     for number in range(3):
         await world.planner.say(f"message {number}")
         await world.planner.remember("tea", f"tea {number}")
-    await world.followed()
-    collections = {collection: await standing(world, collection) for collection in ("sessions", "memory")}
+    await world.index_sessions()
+    collections = {collection: await indexed_texts(world, collection) for collection in ("sessions", "memory")}
     await world.admin.call("knowledge.reindex_all")
     blown = 0
     while await dies(world, monkeypatch, blown + 1, lambda: world.app.session_indexing.run(world.tenant)):
         blown += 1
-        assert {collection: await standing(world, collection) for collection in collections} == collections, (
+        assert {collection: await indexed_texts(world, collection) for collection in collections} == collections, (
             f"statement {blown}"
         )
-        await expect_whole(world)
+        await check_index_complete(world)
         world.clock.advance(seconds=MORE_THAN_A_LEASE)
     assert blown > 15
-    await world.followed()
-    assert {collection: await standing(world, collection) for collection in collections} == collections
+    await world.index_sessions()
+    assert {collection: await indexed_texts(world, collection) for collection in collections} == collections
     assert (await world.admin.call("knowledge.show_reindexing"))["events"] is None
 
 
 async def test_session_items_are_reindexed_although_the_process_is_killed(world: World) -> None:
-    scripted(world)
+    use_scripted_embeddings(world)
     for number in range(150):
         await world.planner.say(f"message {number}")
-    await world.followed()
-    expected = await standing(world)
+    await world.index_sessions()
+    expected = await indexed_texts(world)
     rows = await world.rows(
         "SELECT MAX(number) FROM chunks WHERE tenant = $1 AND collection = 'sessions'", world.tenant
     )
@@ -115,12 +115,12 @@ async def test_session_items_are_reindexed_although_the_process_is_killed(world:
         return found[0][0] >= chunks
 
     for kill, chunks in enumerate((20, 80)):
-        await killed_when(
+        await kill_when(
             process(session_indexing_process, world, kill * MORE_THAN_A_LEASE), lambda chunks=chunks: replaced(chunks)
         )
-        assert await standing(world) == expected
+        assert await indexed_texts(world) == expected
     ahead = 2 * MORE_THAN_A_LEASE
     async with process(session_indexing_process, world, ahead), process(session_indexing_process, world, ahead):
-        await until(lambda: replaced(150))
-    assert await standing(world) == expected
-    await expect_whole(world)
+        await wait_until(lambda: replaced(150))
+    assert await indexed_texts(world) == expected
+    await check_index_complete(world)

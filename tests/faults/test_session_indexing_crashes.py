@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.crash_injection import MORE_THAN_A_LEASE, dies
-from support.indexed_items import expect_whole, scripted, standing
-from support.processes import killed_when, process
+from support.indexed_items import check_index_complete, indexed_texts, use_scripted_embeddings
+from support.processes import kill_when, process
 from support.session_indexing_process import session_indexing_process
-from support.webhooks import until
+from support.webhooks import wait_until
 from support.world import SESSION
 
 if TYPE_CHECKING:
@@ -34,27 +34,27 @@ EXPECTED = {
 
 
 async def collections(world: World) -> dict[str, dict[str, list[str]]]:
-    return {collection: await standing(world, collection) for collection in EXPECTED}
+    return {collection: await indexed_texts(world, collection) for collection in EXPECTED}
 
 
 async def test_a_crash_at_any_statement_leaves_no_duplicate_and_no_hole(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scripted(world)
+    use_scripted_embeddings(world)
     await world.planner.write("goal", "what stood there before")
-    await world.followed()
+    await world.index_sessions()
     await lived_in(world)
     before, blown = await collections(world), 0
     while await dies(world, monkeypatch, blown + 1, lambda: world.app.session_indexing.run(world.tenant)):
         blown += 1
         # All of a round or nothing of it: and no other process has it in hand for longer than its lease.
         assert await collections(world) in (before, EXPECTED), f"statement {blown} left something"
-        await expect_whole(world)
+        await check_index_complete(world)
         world.clock.advance(seconds=MORE_THAN_A_LEASE)
     assert blown > 15
-    await world.followed()
+    await world.index_sessions()
     assert await collections(world) == EXPECTED
-    await expect_whole(world)
+    await check_index_complete(world)
 
 
 @pytest.mark.parametrize("chunks", [1, 40, 150])
@@ -63,17 +63,17 @@ async def test_a_killed_process_leaves_no_duplicate_and_no_hole(world: World, ch
         await world.planner.say(f"message {number}")
 
     async def reached() -> bool:
-        return len(await standing(world)) >= chunks
+        return len(await indexed_texts(world)) >= chunks
 
     async def all_there() -> bool:
-        return len(await standing(world)) == 250
+        return len(await indexed_texts(world)) == 250
 
-    await killed_when(process(session_indexing_process, world), reached)
-    await expect_whole(world)
+    await kill_when(process(session_indexing_process, world), reached)
+    await check_index_complete(world)
     async with (
         process(session_indexing_process, world, MORE_THAN_A_LEASE),
         process(session_indexing_process, world, MORE_THAN_A_LEASE),
     ):
-        await until(all_there)
-    assert await standing(world) == {f"s1:{number + 1}": [f"message {number}"] for number in range(250)}
-    await expect_whole(world)
+        await wait_until(all_there)
+    assert await indexed_texts(world) == {f"s1:{number + 1}": [f"message {number}"] for number in range(250)}
+    await check_index_complete(world)

@@ -12,7 +12,7 @@ from support.jobs import pause_jobs
 from support.processes import process
 from support.webhook_process import webhook_process
 from support.webhook_receiver import Receiver, receiver
-from support.webhooks import hook, shown, until
+from support.webhooks import hook, wait_until, webhook_state
 
 if TYPE_CHECKING:
     from support.world import World
@@ -41,10 +41,10 @@ async def write(world: World, number: int) -> list[int]:
 
 async def settled(world: World, made: Any, delivered: int) -> Any:
     async def look() -> Any:
-        seen = await shown(world.admin, made)
+        seen = await webhook_state(world.admin, made)
         return seen["delivered"] == delivered and seen
 
-    return await until(look)
+    return await wait_until(look)
 
 
 async def test_each_event_arrives_once_with_several_processes_and_no_failure(world: World) -> None:
@@ -72,7 +72,7 @@ async def test_every_event_arrives_although_the_sender_is_killed(world: World, c
         expected.append(await world.last_event())
         async with process(webhook_process, world, MORE_THAN_A_LEASE):
             await there.until(lambda: set(there.seqs) == set(expected))
-            await until(lambda: nothing_left(world, made))
+            await wait_until(lambda: nothing_left(world, made))
         # What was sent and not yet settled when it died is sent again, under the same id, and nothing else.
         twice = {delivery for delivery, times in there.times.items() if times > 1}
         assert len(twice) <= 100
@@ -80,7 +80,7 @@ async def test_every_event_arrives_although_the_sender_is_killed(world: World, c
 
 
 async def nothing_left(world: World, made: Any) -> bool:
-    seen = await shown(world.admin, made)
+    seen = await webhook_state(world.admin, made)
     return (seen["pending"], seen["behind"]) == (0, 0)
 
 
@@ -90,17 +90,17 @@ async def test_a_lease_keeps_others_away_until_it_ends(world: World) -> None:
         await hook(world.admin, there.url, types=["board.*"])
         await write(world, 3)
         async with process(webhook_process, world) as first:
-            await there.got(1)
+            await there.wait_for_calls(1)
             await first.kill()
         there.open.set()
         async with receiver() as other, process(webhook_process, world):
             # Another webhook is served at once; the one that is held is not.
             await hook(world.admin, other.url, types=["board.*"])
             await write(world, 1)
-            await other.got(1)
+            await other.wait_for_calls(1)
             assert len(there.calls) == 1
         async with process(webhook_process, world, MORE_THAN_A_LEASE):
-            await there.got(5)
+            await there.wait_for_calls(5)
         assert there.times[there.calls[0].id] == 2
         assert len(set(there.seqs)) == 4
 
@@ -118,5 +118,5 @@ async def test_a_sender_that_is_asked_to_stop_lets_go_at_once(world: World) -> N
 
 async def _interrupted(world: World, there: Receiver) -> None:
     async with process(webhook_process, world) as first:
-        await there.got(20)
+        await there.wait_for_calls(20)
         await first.stop()

@@ -13,7 +13,7 @@ from cloudevents.core.bindings.http import HTTPMessage, from_structured
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 
-from support.team import LEGACY, MODERN, Team, call, over_http, soon, team_process
+from support.team import LEGACY, MODERN, Team, call, over_http, team_process, with_timeout
 from support.webhook_receiver import receiver
 from support.webhooks import parsed
 from weft import Client
@@ -90,14 +90,14 @@ async def test_every_class_reaches_followers_by_stream_by_mcp_and_by_webhook(rea
         made = await asyncio.to_thread(team.ask, "POST", "/v1/webhooks", "admin", json=hook)
         assert made.status_code == 201, made.text
         await asyncio.to_thread(tell_of_every_class, team, session)
-        streamed = [await soon(anext(stream)) for _ in EVENT_CLASSES]
+        streamed = [await with_timeout(anext(stream)) for _ in EVENT_CLASSES]
         assert {block["event"] for block in streamed} == EVENT_CLASSES
         for block in streamed:
             event = read(json.loads(block["data"]))
             assert (event.get_type(), event.get_extension("sessionid")) == (block["event"], session)
             assert event.get_data()["event_type"] == block["event"]
             assert int(event.get_extension("sequence")) == int(block["id"])
-        await there.got(len(EVENT_CLASSES))
+        await there.wait_for_calls(len(EVENT_CLASSES))
         assert {parsed(sent).get_type() for sent in there.calls} == EVENT_CLASSES
         assert [sent.event for sent in there.calls] == [json.loads(block["data"]) for block in streamed]
     for era in (LEGACY, MODERN):
@@ -113,7 +113,7 @@ async def test_the_engines_own_events_have_their_class(team: Team, session: str)
     await asyncio.to_thread(team.write, session, "goal")
     async with following(team, session_id=session, after=0) as stream:
         for event_class, event_type in NATIVE.items():
-            event = read(json.loads((await soon(anext(stream)))["data"]))
+            event = read(json.loads((await with_timeout(anext(stream)))["data"]))
             assert (event.get_type(), event.get_data()["data"]["type"]) == (event_class, event_type)
             assert event.get_dataschema().endswith("context_event")
             assert event.get_extension("actor") == "orchestrator"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx2
 import pytest
 
-from support.team import Team, soon, team_process
+from support.team import Team, team_process, with_timeout
 from weft.app.app import App
 from weft.capabilities.records.model import RECORD_TYPES
 from weft.capabilities.records.schemas import schema_url
@@ -402,7 +402,7 @@ async def test_a_subscription_streams_messages_the_subscriber_may_read(team: Tea
         body = {"content": content, "visibility": visibility}
         said = await asyncio.to_thread(team.ask, "POST", f"/v1/sessions/{session}/messages", json=body)
         assert said.status_code == 201
-    event = await soon(first_event(team, "analysis", subscribed["stream"]))
+    event = await with_timeout(first_event(team, "analysis", subscribed["stream"]))
     assert (event["type"], event["subject"]) == ("message.added", "2")
 
 
@@ -412,7 +412,7 @@ async def test_a_memory_subscription_streams_the_caller_s_memory_only(team: Team
     subscribed = team.ask("POST", "/mcp/resource/subscribe", owner, json={"uri": f"agent://{owner}/memory"}).json()
     for agent, key in (("planner", "theirs"), (owner, "mine")):
         assert team.ask("PUT", f"/v1/memory/{key}", agent, json={"value": 1}).status_code == 200
-    event = await soon(first_event(team, owner, subscribed["stream"]))
+    event = await with_timeout(first_event(team, owner, subscribed["stream"]))
     assert (event["type"], event["subject"]) == ("memory.written", "mine")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import pytest
 
-from support.team import Team, soon
+from support.team import Team, with_timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ class Stream:
     async def block(self) -> dict[str, str]:
         """Return the fields of the next event; a comment is a block with an empty name."""
         fields: dict[str, str] = {}
-        while line := await soon(anext(self.lines)):
+        while line := await with_timeout(anext(self.lines)):
             name, _, value = line.partition(":")
             fields[name] = value.strip()
         return fields
@@ -170,7 +170,7 @@ async def test_a_long_poll_is_answered_by_the_next_event(team: Team, session: st
     assert present["events"] == []
     waiting = asyncio.create_task(asyncio.to_thread(poll, after=present["next_after"], wait_seconds=30))
     await write(team, session, "goal")
-    told = await soon(waiting)
+    told = await with_timeout(waiting)
     assert [event["subject"] for event in told["events"]] == ["goal"]
     assert poll(after=told["next_after"], wait_seconds=0.01)["events"] == []
     assert [event["subject"] for event in poll(after=present["next_after"])["events"]] == ["goal"]

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from support.correlation import BAGGAGE, DURING, HEADERS, SPAN, TRACE, TRACEPARENT, events_of, the_event
+from support.correlation import BAGGAGE, CORRELATION, HEADERS, SPAN, TRACE, TRACEPARENT, events_of, the_event
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.transports.http.application import HttpApplication
 from weft.transports.http.http_io import context_of
@@ -39,7 +39,7 @@ async def test_a_write_is_found_by_turn_and_task_with_all_its_ids(world: World) 
         assert (await http.put(GOAL, json={"value": "ship"}, headers=HEADERS)).status_code == 200
         assert (await http.put(GOAL, json={"value": "later"})).status_code == 200
     event = await the_event(world.app, world.tenant)
-    assert (event.event.type, event.event.subject, event.correlation) == ("board.written", "goal", DURING)
+    assert (event.event.type, event.event.subject, event.correlation) == ("board.written", "goal", CORRELATION)
 
 
 async def test_records_and_cloudevents_include_the_ids(world: World) -> None:
@@ -47,12 +47,12 @@ async def test_records_and_cloudevents_include_the_ids(world: World) -> None:
         await http.put(GOAL, json={"value": "ship"}, headers=HEADERS)
         await http.put(GOAL, json={"value": "later"})
         for name in ("turn_id", "task_id", "tool_call_id"):
-            asked = {name: getattr(DURING, name), "types": ["context_item", "context_event"]}
+            asked = {name: getattr(CORRELATION, name), "types": ["context_item", "context_event"]}
             records = (await http.get("/v1/records", params=asked)).json()["records"]
             assert [entry["type"] for entry in records] == ["context_item", "context_event"]
             assert records[0]["id"] == "board:s1/goal/1.1"
             event = records[1]["record"]
-            assert (event["turn_id"], event["task_id"]) == (DURING.turn_id, DURING.task_id)
+            assert (event["turn_id"], event["task_id"]) == (CORRELATION.turn_id, CORRELATION.task_id)
             (mapping,) = event["external_mappings"]
             assert (mapping["native"], mapping["trace_id"], mapping["span_id"]) == ("opentelemetry", TRACE, SPAN)
         read = await http.get("/v1/events", params={"after": 0, "types": "board.*", "format": "cloudevents"})
@@ -70,7 +70,7 @@ async def test_tool_calls_over_http_record_the_ids(world: World) -> None:
 async def test_filtering_by_id_stays_within_the_tenant(world: World) -> None:
     async with serving(world) as http:
         await http.put(GOAL, json={"value": "ship"}, headers=HEADERS)
-    assert await events_of(world.app, world.other_tenant, turn_id=DURING.turn_id or "") == []
+    assert await events_of(world.app, world.other_tenant, turn_id=CORRELATION.turn_id or "") == []
 
 
 async def test_calls_at_the_same_time_keep_their_turns_apart(world: World) -> None:

@@ -10,7 +10,7 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey, RSAKey
 
-from support.world import on_the_wire, refused
+from support.world import refused, wire_form
 from weft.app.dispatch import CallContext
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ async def secret_of(world: World) -> bytes:
 
 
 async def test_an_api_key_is_exchanged_for_a_token_in_the_specified_shape(world: World) -> None:
-    answer = on_the_wire(
+    answer = wire_form(
         await world.app.call(
             world.app.registry["token.issue"],
             {"agent_id": "planner", "agent_type": "planning", "api_key": world.planner.credential},

@@ -12,18 +12,18 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
+from support.collection_model import DIMENSIONS, NamedCaller, check_view, random_vector
 from support.collection_replicas import (
     ANN,
     COLLECTION,
     MODEL,
     OTHER_MODEL,
     CollectionWriter,
-    changed,
     files_in,
-    opened,
-    settle,
+    open_indexes,
+    wait_for_writes,
+    with_fields,
 )
-from support.plain_collection import DIMENSIONS, Whoever, check_same, vector_of
 from weft.capabilities.search.index_view import CollectionQuery
 from weft.kernel.errors import SystemUnavailable
 from weft.search_index.segment_file import open_segment
@@ -45,7 +45,7 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def collection(world: World, tmp_path: Path) -> AsyncIterator[CollectionWriter]:
-    async with opened(world, tmp_path / "index") as indexes:
+    async with open_indexes(world, tmp_path / "index") as indexes:
         yield CollectionWriter(world, indexes)
 
 
@@ -62,7 +62,7 @@ async def test_what_is_committed_is_seen_at_once_and_what_is_gone_is_not(collect
         await collection.check()
         await collection.remove(numbers[::3])
         await collection.check()
-        await collection.check(CollectionQuery(COLLECTION, places=frozenset({"place1"}), since=200), Whoever("b"))
+        await collection.check(CollectionQuery(COLLECTION, places=frozenset({"place1"}), since=200), NamedCaller("b"))
 
 
 async def test_a_view_stays_as_it_was(collection: CollectionWriter) -> None:
@@ -71,9 +71,9 @@ async def test_a_view_stays_as_it_was(collection: CollectionWriter) -> None:
     await collection.remove(numbers[:25])
     await collection.add(40)
     await collection.check()
-    await settle(collection.indexes)
+    await wait_for_writes(collection.indexes)
     await collection.check()
-    check_same(before, chunks)
+    check_view(before, chunks)
 
 
 async def test_files_are_taken_up_again_after_a_restart(
@@ -81,15 +81,15 @@ async def test_files_are_taken_up_again_after_a_restart(
 ) -> None:
     first = await collection.add(60)
     await collection.check()
-    await settle(collection.indexes)
+    await wait_for_writes(collection.indexes)
     assert files_in(tmp_path / "index")
     # What happens behind the files is made up for: removals of what they hold, and what came later.
     await collection.remove(first[10:20])
     await collection.add(35)
     await collection.check()
-    await settle(collection.indexes)
+    await wait_for_writes(collection.indexes)
     await collection.remove(first[20:25])
-    async with opened(world, tmp_path / "index") as collection.indexes:
+    async with open_indexes(world, tmp_path / "index") as collection.indexes:
         view = await collection.check()
         assert view._snapshot.files, "read from rows instead"
 
@@ -99,7 +99,7 @@ async def test_files_are_few_however_much_comes(collection: CollectionWriter, tm
     for _ in range(20):
         await collection.add(33)
         await collection.check()
-        await settle(collection.indexes)
+        await wait_for_writes(collection.indexes)
         most = max(most, len(files_in(tmp_path / "index")))
     assert most <= 5
     await collection.check()
@@ -110,8 +110,8 @@ async def test_files_are_taken_up_though_the_database_was_away_when_they_were_op
 ) -> None:
     await collection.add(60)
     await collection.check()
-    await settle(collection.indexes)
-    async with opened(world, tmp_path / "index") as collection.indexes:
+    await wait_for_writes(collection.indexes)
+    async with open_indexes(world, tmp_path / "index") as collection.indexes:
         await collection.check()
         (file,) = files_in(tmp_path / "index")
         file.touch()
@@ -129,11 +129,11 @@ async def test_removed_chunks_leave_the_segments_when_they_are_rewritten(
 ) -> None:
     numbers = await collection.add(90)
     await collection.check()
-    await settle(collection.indexes)
+    await wait_for_writes(collection.indexes)
     await collection.remove(numbers[:60])
     await collection.add(40)
     await collection.check()
-    await settle(collection.indexes)
+    await wait_for_writes(collection.indexes)
     view = await collection.check()
     assert view.total_rows == len(collection.plain.chunks)
 
@@ -141,18 +141,18 @@ async def test_removed_chunks_leave_the_segments_when_they_are_rewritten(
 async def test_processes_that_share_a_folder_see_the_same(
     world: World, collection: CollectionWriter, tmp_path: Path
 ) -> None:
-    async with opened(world, tmp_path / "index") as others:
+    async with open_indexes(world, tmp_path / "index") as others:
         ours = collection.indexes
         for turn in range(8):
             numbers = await collection.add(25)
             collection.indexes = (ours, others)[turn % 2]
             await collection.check()
-            await settle(collection.indexes)
+            await wait_for_writes(collection.indexes)
             await collection.remove(numbers[::4])
             for collection.indexes in (ours, others):
                 await collection.check()
         collection.indexes = ours
-        await settle(others)
+        await wait_for_writes(others)
 
 
 async def test_many_callers_at_once_see_what_is_committed(collection: CollectionWriter) -> None:
@@ -169,7 +169,7 @@ async def test_many_callers_at_once_see_what_is_committed(collection: Collection
 async def test_a_recreated_collection_has_nothing_of_the_old_one(collection: CollectionWriter, tmp_path: Path) -> None:
     await collection.add(70)
     await collection.check()
-    await settle(collection.indexes)
+    await wait_for_writes(collection.indexes)
     await collection.change(lambda store: store.remove_collection(COLLECTION))
     collection.plain.chunks.clear()
     await collection.add(75)
@@ -177,7 +177,7 @@ async def test_a_recreated_collection_has_nothing_of_the_old_one(collection: Col
     await collection.change(lambda store: store.remove_collection(COLLECTION))
     collection.plain.chunks.clear()
     await collection.check()
-    await settle(collection.indexes)
+    await wait_for_writes(collection.indexes)
     assert not files_in(tmp_path / "index")
 
 
@@ -185,16 +185,16 @@ async def test_a_recreated_collection_has_nothing_of_the_old_one(collection: Col
 async def test_vectors_of_a_further_model_are_found_when_they_come(collection: CollectionWriter) -> None:
     numbers = list(await collection.add(60))
     old = dict(collection.plain.chunks)
-    collection.plain.chunks = {number: changed(chunk, vector=None) for number, chunk in old.items()}
+    collection.plain.chunks = {number: with_fields(chunk, vector=None) for number, chunk in old.items()}
     await collection.check(model=OTHER_MODEL)
-    await settle(collection.indexes)
+    await wait_for_writes(collection.indexes)
     for part in (numbers[:20], numbers[20:]):
         vectors = {number: np.frombuffer(old[number].vector, "<f2")[::-1].tobytes() for number in part}
         assert await collection.change(
             lambda store, given=vectors: store.add_vectors(COLLECTION, OTHER_MODEL, given)
         ) == len(part)
         for number, vector in vectors.items():
-            collection.plain.chunks[number] = changed(old[number], vector=vector)
+            collection.plain.chunks[number] = with_fields(old[number], vector=vector)
         await collection.check(model=OTHER_MODEL)
     collection.plain.chunks = old
     await collection.check()
@@ -204,24 +204,24 @@ async def test_vectors_of_other_dimensions_count_as_none(collection: CollectionW
     numbers = await collection.add(30)
     await collection.check()
     odd = numbers[::3]
-    longer = {number: vector_of(collection.random, DIMENSIONS + 4) for number in odd}
+    longer = {number: random_vector(collection.random, DIMENSIONS + 4) for number in odd}
     await collection.change(lambda store: store.add_vectors(COLLECTION, MODEL, longer))
     for number in odd:
-        collection.plain.chunks[number] = changed(collection.plain.chunks[number], vector=None)
+        collection.plain.chunks[number] = with_fields(collection.plain.chunks[number], vector=None)
     await collection.check()
     await collection.add(40)
     await collection.check()
-    await settle(collection.indexes)
+    await wait_for_writes(collection.indexes)
     await collection.check()
 
 
 async def test_files_of_collections_that_are_gone_are_swept_away(world: World) -> None:
     folder = world.settings.index_folder
-    async with opened(world, folder) as indexes:
+    async with open_indexes(world, folder) as indexes:
         collection = CollectionWriter(world, indexes)
         await collection.add(60)
         await collection.check()
-        await settle(indexes)
+        await wait_for_writes(indexes)
         assert files_in(folder)
         await world.app.collections.sweep()
         assert files_in(folder)
@@ -249,18 +249,18 @@ async def test_a_replica_with_much_lag_does_not_block_searches(
     view = await collection.indexes.open(collection._world.tenant, CollectionQuery(COLLECTION), ANN, MODEL)
     assert view.size < len(collection.plain.visible(CollectionQuery(COLLECTION), ANN))
     assert view.lag > 0
-    await settle(collection.indexes)
+    await wait_for_writes(collection.indexes)
     assert (await collection.check()).lag == 0
 
 
 async def test_unused_segments_are_deleted(collection: CollectionWriter) -> None:
     await collection.add(40)
     await collection.check()
-    await settle(collection.indexes)
+    await wait_for_writes(collection.indexes)
     first = [weakref.ref(file) for file in (await collection.check())._snapshot.files]
     await collection.add(400)
     await collection.check()
-    await settle(collection.indexes)
+    await wait_for_writes(collection.indexes)
     await collection.check()
     gc.collect()
     assert [file() for file in first] == [None]
@@ -277,15 +277,15 @@ async def test_a_process_opens_only_those_files_of_another_that_it_does_not_know
 
     await collection.add(200)
     await collection.check()
-    await settle(collection.indexes)
-    async with opened(world, tmp_path / "index") as others:
+    await wait_for_writes(collection.indexes)
+    async with open_indexes(world, tmp_path / "index") as others:
         ours, collection.indexes = collection.indexes, others
         await collection.check()
         known = {file.name for file in files_in(tmp_path / "index")}
         collection.indexes = ours
         await collection.add(40)
         await collection.check()
-        await settle(ours)
+        await wait_for_writes(ours)
         collection.indexes = others
         monkeypatch.setattr("weft.search_index.segment_store.open_segment", noted)
         await collection.check()
@@ -302,18 +302,18 @@ async def test_a_process_keeps_the_segments_another_wrote_for_a_recreated_collec
     async def alarm(_: str, collection: str) -> None:
         damages.append(collection)
 
-    async with opened(world, tmp_path / "index", alarm) as others:
+    async with open_indexes(world, tmp_path / "index", alarm) as others:
         ours = collection.indexes
         await collection.add(50)
         for collection.indexes in (ours, others):
             await collection.check()
-            await settle(collection.indexes)
+            await wait_for_writes(collection.indexes)
         await collection.change(lambda store: store.remove_collection(COLLECTION))
         collection.plain.chunks.clear()
         await collection.add(60)
         collection.indexes = ours
         await collection.check()
-        await settle(ours)
+        await wait_for_writes(ours)
         made = files_in(tmp_path / "index")
         collection.indexes = others
         view = await collection.check()
@@ -387,18 +387,18 @@ async def test_segments_older_than_the_tombstones_are_rebuilt(
 ) -> None:
     numbers = await collection.add(40)
     await collection.check()
-    await settle(collection.indexes)
+    await wait_for_writes(collection.indexes)
     before = files_in(tmp_path / "index")
     await collection.remove(numbers[:15])
     for _ in range(2):
         await changed_much(collection)
     await world.app.collections.sweep()
-    async with opened(world, tmp_path / "index") as collection.indexes:
+    async with open_indexes(world, tmp_path / "index") as collection.indexes:
         await collection.check()
         assert not {*before} & {*files_in(tmp_path / "index")}
         await collection.add(40)
         await collection.check()
-        await settle(collection.indexes)
+        await wait_for_writes(collection.indexes)
         assert (await collection.check())._snapshot.files
 
 
@@ -408,13 +408,13 @@ async def test_a_segment_is_rewritten_before_its_tombstones_are_deleted(
 ) -> None:
     await collection.add(400)
     await collection.check()
-    await settle(collection.indexes)
+    await wait_for_writes(collection.indexes)
     for _ in range(8):
         await collection.remove((await collection.add(70))[:-10])
         await collection.check()
-        await settle(collection.indexes)
+        await wait_for_writes(collection.indexes)
         await world.app.collections.sweep()
-        async with opened(world, tmp_path / "index") as restarted:
+        async with open_indexes(world, tmp_path / "index") as restarted:
             view = await restarted.open(world.tenant, CollectionQuery(COLLECTION), ANN, MODEL)
             assert view._snapshot.files
     await collection.check()
@@ -423,13 +423,13 @@ async def test_a_segment_is_rewritten_before_its_tombstones_are_deleted(
 async def test_a_partial_result_is_flagged(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(40):
         await world.planner.write(f"key{number}", f"Tea is served at {number} o'clock.")
-    await world.followed()
+    await world.index_sessions()
     monkeypatch.setattr("weft.app.search.replica._MAX_WAIT_SECONDS", -1.0)
     asked = {"query": "when is tea served", "min_score": 0.0}
     part = await world.planner.call("search.query", **asked)
     indexes = world.app.collections._indexes
     assert indexes is not None
-    await settle(indexes)
+    await wait_for_writes(indexes)
     monkeypatch.setattr("weft.app.search.replica._MAX_WAIT_SECONDS", 60.0)
     everything = await world.planner.call("search.query", **asked)
     assert [answer["pending"].get("partial", False) for answer in (part, everything)] == [True, False]
@@ -443,7 +443,7 @@ async def test_an_empty_partial_result_is_not_reported_as_no_results(
 ) -> None:
     for number in range(40):
         await world.planner.write(f"key{number}", f"Tea is served at {number} o'clock.")
-    await world.followed()
+    await world.index_sessions()
     monkeypatch.setattr("weft.app.search.replica._MAX_WAIT_SECONDS", -1.0)
     bare = {"recency_weight": 0, "importance_weight": 0}
     found = await world.planner.call("search.query", query="zebra crossing", min_score=1.0, **bare)
@@ -451,4 +451,4 @@ async def test_an_empty_partial_result_is_not_reported_as_no_results(
     events = (await world.admin.events())["events"]
     assert "search.low_relevance" not in [event["type"] for event in events]
     assert world.app.collections._indexes is not None
-    await settle(world.app.collections._indexes)
+    await wait_for_writes(world.app.collections._indexes)

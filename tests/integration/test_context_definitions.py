@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.contexts import entries, held, known, problems, pull, push, stopping_at, version_of
+from support.contexts import entries, knowledge_entry, problems, pull, push, read_context, stop_at_statement, version_of
 from support.world import outcome, refused
 
 if TYPE_CHECKING:
@@ -164,8 +164,8 @@ async def test_rolling_back_a_definition_is_an_edit(world: World) -> None:
 async def test_an_agent_that_takes_its_memory_back_cannot_take_its_definition_back_with_it(world: World) -> None:
     boss = await world.admin.create_agent("boss", clearance=4)
     await define(world.admin, "boss", guardrails=[])
-    await push(boss, known("a", 1), if_version=1)
-    await push(boss, known("a", 2), if_version=2)
+    await push(boss, knowledge_entry("a", 1), if_version=1)
+    await push(boss, knowledge_entry("a", 2), if_version=2)
     await define(world.admin, "boss", guardrails=[{"no": "mail"}])
     with refused("SELF_MODIFICATION"):
         await boss.call("history.rollback", context_id="context:boss", target_version="2")
@@ -183,13 +183,13 @@ async def test_an_agent_that_takes_its_memory_back_cannot_take_its_definition_ba
 @pytest.mark.req("CE-F25")
 async def test_no_branch_keeps_an_older_definition(world: World) -> None:
     await define(world.admin, "planner", guardrails=[])
-    await push(world.planner, known("a", 1), if_version=1)
+    await push(world.planner, knowledge_entry("a", 1), if_version=1)
     await world.planner.call("history.branch", context_id="context:planner", branch="lax", from_version="1")
     await define(world.admin, "planner", guardrails=[{"no": "mail"}])
     pulled = await pull(world.planner, branch="lax")
     assert (pulled["context"]["guardrails"], entries(pulled)) == ([{"no": "mail"}], {})
     await define(world.admin, "planner", guardrails=[{"no": "phone"}])
-    assert (await held(world.planner))["definition"]["guardrails"] == [{"no": "mail"}]
+    assert (await read_context(world.planner))["definition"]["guardrails"] == [{"no": "mail"}]
     assert (await pull(world.planner, branch="lax"))["context"]["guardrails"] == [{"no": "phone"}]
     await world.planner.call("history.merge", context_id="context:planner", from_context_id="context:planner@lax")
     assert (await definition(world.planner, "planner"))["guardrails"] == [{"no": "phone"}]
@@ -199,12 +199,12 @@ async def test_no_branch_keeps_an_older_definition(world: World) -> None:
 @pytest.mark.req("CE-F56")
 @pytest.mark.req("CE-F22")
 async def test_a_rollback_of_a_context_rolls_back_every_part_as_one_version(world: World) -> None:
-    first = [known("a", 1, metadata={"m": 1}), known("p", 1, memory_type="team_preferences")]
+    first = [knowledge_entry("a", 1, metadata={"m": 1}), knowledge_entry("p", 1, memory_type="team_preferences")]
     await push(world.planner, *first, if_version=0)
-    await push(world.planner, known("a", 2), known("new", 1), if_version=1)
+    await push(world.planner, knowledge_entry("a", 2), knowledge_entry("new", 1), if_version=1)
     workflow = {"memory_type": "conversation_context", "workflow_id": "w"}
     gone = [{"key": "p", "memory_type": "team_preferences"}]
-    await push(world.planner, known("c", 1, **workflow), if_version=2, remove=gone)
+    await push(world.planner, knowledge_entry("c", 1, **workflow), if_version=2, remove=gone)
     with refused("PERMISSION_DENIED") as caught:
         await world.planner.call("history.rollback", context_id="context:planner", target_version="1")
     assert caught.value.context["required_clearance"] == 4
@@ -224,18 +224,22 @@ async def test_a_rollback_of_a_context_rolls_back_every_part_as_one_version(worl
 
 @pytest.mark.req("MW-11", part="checkpoints of boards and persistent memory")
 async def test_one_agent_is_given_what_another_remembered_at_a_checkpoint(world: World) -> None:
-    await push(world.planner, known("a", 1), known("w", "x" * 40_000), if_version=0)
+    await push(world.planner, knowledge_entry("a", 1), knowledge_entry("w", "x" * 40_000), if_version=0)
     await world.admin.call("history.snapshot", context_id="context:planner", label="good")
-    await push(world.planner, known("a", 2), known("p", 1, memory_type="team_preferences"), if_version=1)
+    await push(
+        world.planner, knowledge_entry("a", 2), knowledge_entry("p", 1, memory_type="team_preferences"), if_version=1
+    )
     await define(world.admin, "planner", role="Plans")
-    await push(world.analysis, known("own", 1), known("q", 1, memory_type="team_preferences"), if_version=0)
+    await push(
+        world.analysis, knowledge_entry("own", 1), knowledge_entry("q", 1, memory_type="team_preferences"), if_version=0
+    )
     copied = await world.admin.call(
         "context.copy", agent_id="analysis", from_agent_id="planner", version="good", memory_types=["learned_knowledge"]
     )
     assert (copied["from_version"], copied["version"], copied["written"], copied["removed"]) == (1, 2, 2, 1)
     pulled = await pull(world.analysis)
     assert (entries(pulled), pulled["context"]["role"]) == ({"a": 1, "q": 1, "w": None}, None)
-    assert (await held(world.analysis, key="w"))["entries"][0]["value"] == "x" * 40_000
+    assert (await read_context(world.analysis, key="w"))["entries"][0]["value"] == "x" * 40_000
     await world.admin.call("context.copy", agent_id="analysis", from_agent_id="planner")
     assert entries(await pull(world.analysis)) == {"a": 2, "p": 1, "w": None}
     await world.admin.call("history.rollback", context_id="context:analysis", target_version=copied["snapshot_before"])
@@ -247,7 +251,7 @@ async def test_one_agent_is_given_what_another_remembered_at_a_checkpoint(world:
 async def test_copying_needs_clearance_and_the_right_to_change_both(world: World) -> None:
     lead = await world.admin.create_agent("lead", kind="human", clearance=3)
     boss = await world.admin.create_agent("boss", clearance=4)
-    await push(world.planner, known("a", 1), if_version=0)
+    await push(world.planner, knowledge_entry("a", 1), if_version=0)
     copy = {"agent_id": "analysis", "from_agent_id": "planner"}
     for by in (lead, boss, world.planner, world.stranger):
         assert await outcome(by.call("context.copy", **copy)) in {"PERMISSION_DENIED", "AGENT_NOT_FOUND"}
@@ -267,12 +271,14 @@ async def test_wherever_a_rollback_of_a_context_ends_all_parts_are_old_or_all_ne
 ) -> None:
     parts = [("a", "learned_knowledge"), ("b", "team_preferences"), ("c", "work_artifacts")]
     for version in range(2):
-        await push(world.planner, *(known(key, version, memory_type=sort) for key, sort in parts), if_version=version)
+        await push(
+            world.planner, *(knowledge_entry(key, version, memory_type=sort) for key, sort in parts), if_version=version
+        )
     rollback = {"context_id": "context:planner", "target_version": "1"}
     heads = "SELECT line_id, seq FROM lines WHERE tenant = $1 ORDER BY line_id"
     before = [tuple(row) for row in await world.rows(heads, world.tenant)]
     for number in range(1, 500):
-        with stopping_at(world, monkeypatch, number) as ran:
+        with stop_at_statement(world, monkeypatch, number) as ran:
             told = await outcome(world.admin.call("history.rollback", **rollback))
         if len(ran) < number:
             break
@@ -281,7 +287,7 @@ async def test_wherever_a_rollback_of_a_context_ends_all_parts_are_old_or_all_ne
     assert (told, number > 30) == ("ok", True)
     pulled = await pull(world.planner)
     assert entries(pulled) == {"a": 0, "b": 0, "c": None}
-    assert (await held(world.planner, key="c", memory_type="work_artifacts"))["entries"][0]["value"] == 0
+    assert (await read_context(world.planner, key="c", memory_type="work_artifacts"))["entries"][0]["value"] == 0
     assert await problems(world) == []
 
 
@@ -289,7 +295,7 @@ async def test_wherever_a_rollback_of_a_context_ends_all_parts_are_old_or_all_ne
 async def test_an_agent_that_has_filled_its_memory_can_still_be_given_rules(world: World) -> None:
     app = await world.another_app(context_limit_mb=1)
     agent = world.analysis.at(app)
-    await push(agent, *(known(f"k{number}", "x" * 30_000) for number in range(34)), if_version=0)
+    await push(agent, *(knowledge_entry(f"k{number}", "x" * 30_000) for number in range(34)), if_version=0)
     used = (await agent.call("context.status"))["used_bytes"]
     await agent.call("history.branch", context_id="context:analysis", branch="b")
     await define(world.admin.at(app), "analysis", guardrails=[{"rule": "y" * 100_000}])
@@ -308,9 +314,15 @@ async def test_a_pruned_definition_is_reported_as_not_kept(world: World) -> None
 
 
 async def test_a_rollback_restores_a_value_and_its_metadata_together(world: World) -> None:
-    await push(world.planner, known("k", "one", metadata={"of": 1}), known("plain", 1), if_version=0)
-    await push(world.planner, known("k", "two", metadata={"of": 1}), known("plain", 2), if_version=1)
-    await push(world.planner, known("k", "two"), known("plain", 2, metadata={"of": 2}), if_version=2)
+    await push(
+        world.planner, knowledge_entry("k", "one", metadata={"of": 1}), knowledge_entry("plain", 1), if_version=0
+    )
+    await push(
+        world.planner, knowledge_entry("k", "two", metadata={"of": 1}), knowledge_entry("plain", 2), if_version=1
+    )
+    await push(
+        world.planner, knowledge_entry("k", "two"), knowledge_entry("plain", 2, metadata={"of": 2}), if_version=2
+    )
     for target, of_k, of_plain in (("1", ("one", {"of": 1}), (1, {})), ("3", ("two", {}), (2, {"of": 2}))):
         await world.admin.call("history.rollback", context_id="context:planner", target_version=target)
         listed = (await pull(world.planner))["context"]["memory"]["learned_knowledge"]
@@ -323,10 +335,10 @@ async def test_a_merge_takes_a_value_and_its_metadata_from_one_side(world: World
         (world.planner, "theirs", ("v2", {"m": 2})),
     ):
         root = (await agent.call("context.status"))["context_id"]
-        await push(agent, known("k", "v0", metadata={"m": 0}), if_version=0)
+        await push(agent, knowledge_entry("k", "v0", metadata={"m": 0}), if_version=0)
         await agent.call("history.branch", context_id=root, branch="b")
-        await push(agent, known("k", "v1", metadata={"m": 0}), if_version=1)
-        await push(agent, known("k", "v2", metadata={"m": 2}), if_version=1, branch="b")
+        await push(agent, knowledge_entry("k", "v1", metadata={"m": 0}), if_version=1)
+        await push(agent, knowledge_entry("k", "v2", metadata={"m": 2}), if_version=1, branch="b")
         merge = await agent.call("history.merge", context_id=root, from_context_id=f"{root}@b")
         assert [conflict["key"] for conflict in merge["conflicts"]] == ["learned_knowledge/k"]
         resolutions = {"learned_knowledge/k": {"take": take}}

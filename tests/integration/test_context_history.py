@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.contexts import artifact, known, push
+from support.contexts import artifact, knowledge_entry, push
 from support.world import refused
 from weft.capabilities.agent_context.model import MAX_VALUE_BYTES
 
@@ -30,10 +30,10 @@ async def state(caller: Caller, line: str = PART, **which: Any) -> dict[str, Any
 async def at_odds(world: World) -> World:
     """A context and its branch that say different things of one entry, and of what belongs to it."""
     planner = world.planner
-    await push(planner, known("limits", {"calls": 1}, metadata={"from": "base"}), if_version=0)
+    await push(planner, knowledge_entry("limits", {"calls": 1}, metadata={"from": "base"}), if_version=0)
     await history(planner, "branch", context_id=WHOLE, branch="try")
-    await push(planner, known("limits", {"calls": 2}, metadata={"from": "try"}), if_version=1, branch="try")
-    await push(planner, known("limits", ["none"], metadata={"from": "main"}), if_version=1)
+    await push(planner, knowledge_entry("limits", {"calls": 2}, metadata={"from": "try"}), if_version=1, branch="try")
+    await push(planner, knowledge_entry("limits", ["none"], metadata={"from": "main"}), if_version=1)
     return world
 
 
@@ -49,7 +49,13 @@ async def metadata(world: World) -> Any:
 
 @pytest.mark.req("CE-F20")
 async def test_values_are_shown_as_the_json_they_are(world: World) -> None:
-    await push(world.planner, known("a", {"calls": 100}), known("b", "text"), known("c", None), if_version=0)
+    await push(
+        world.planner,
+        knowledge_entry("a", {"calls": 100}),
+        knowledge_entry("b", "text"),
+        knowledge_entry("c", None),
+        if_version=0,
+    )
     assert await state(world.planner) == {"a": {"calls": 100}, "b": "text", "c": None}
     assert await state(world.planner, key="a") == {"a": {"calls": 100}}
     diff = await history(world.planner, "diff", from_version=0)
@@ -83,8 +89,8 @@ async def test_metadata_of_an_entry_moves_with_it(at_odds: World, take: str, sai
 
 @pytest.mark.req("CE-F24")
 async def test_how_metadata_is_kept_shows_nowhere_but_its_entry_counts_as_modified(world: World) -> None:
-    await push(world.planner, known("a", 1, metadata={"v": 1}), if_version=0)
-    await push(world.planner, known("a", 1, metadata={"v": 2}), if_version=1)
+    await push(world.planner, knowledge_entry("a", 1, metadata={"v": 1}), if_version=0)
+    await push(world.planner, knowledge_entry("a", 1, metadata={"v": 2}), if_version=1)
     for line, key in ((PART, "a"), (WHOLE, "learned_knowledge/a")):
         assert list(await state(world.planner, line)) == [key]
         assert [e["key"] for e in (await history(world.planner, "blame", context_id=line))["entries"]] == [key]
@@ -99,8 +105,10 @@ async def test_how_metadata_is_kept_shows_nowhere_but_its_entry_counts_as_modifi
 @pytest.mark.req("CE-F20")
 @pytest.mark.req("CE-F23")
 async def test_a_whole_context_shows_its_entries_by_part_and_key(world: World) -> None:
-    await push(world.planner, known("a", 1), known("b", 2, memory_type="team_preferences"), if_version=0)
-    await push(world.planner, known("a", 3), if_version=1)
+    await push(
+        world.planner, knowledge_entry("a", 1), knowledge_entry("b", 2, memory_type="team_preferences"), if_version=0
+    )
+    await push(world.planner, knowledge_entry("a", 3), if_version=1)
     await world.admin.call("agent.define", agent_id="planner", role="Plans.")
     now = {"learned_knowledge/a": 3, "team_preferences/b": 2, "definition/role": "Plans."}
     assert await state(world.planner, WHOLE) == now
@@ -118,7 +126,7 @@ async def test_a_whole_context_shows_its_entries_by_part_and_key(world: World) -
 
 @pytest.mark.req("CE-F57")
 async def test_expired_values_are_hidden_in_the_whole_context_too(world: World) -> None:
-    await push(world.planner, artifact("report", "secret"), known("a", 1), if_version=0)
+    await push(world.planner, artifact("report", "secret"), knowledge_entry("a", 1), if_version=0)
     world.clock.advance(days=91)
     answer = await history(world.planner, "state", context_id=WHOLE)
     assert {e["key"]: (e["value"], e.get("pruned", False)) for e in answer["entries"]} == {
@@ -141,7 +149,7 @@ async def test_bisect_reads_what_is_kept_outside_the_database(world: World) -> N
 
 
 async def test_bisect_of_a_whole_context_asks_for_one_of_its_entries(world: World) -> None:
-    await push(world.planner, known("a", 1), if_version=0)
+    await push(world.planner, knowledge_entry("a", 1), if_version=0)
     with refused("INVALID_INPUT_FORMAT") as caught:
         await history(world.planner, "bisect", context_id=WHOLE, key="learned_knowledge", contains="1")
     assert "PART/KEY" in caught.value.message
@@ -169,7 +177,7 @@ async def test_an_unwritten_context_is_empty_for_readers(world: World) -> None:
 @pytest.mark.req("CE-F56")
 async def test_parts_that_went_back_with_their_context_name_it(world: World) -> None:
     for number in range(3):
-        await push(world.analysis, known("a", number), if_version=number)
+        await push(world.analysis, knowledge_entry("a", number), if_version=number)
     await world.admin.call("history.rollback", context_id="context:analysis", target_version="v1")
     for line in ("context:analysis", "context:analysis:learned_knowledge"):
         shown = await world.analysis.call("history.show", context_id=line)
@@ -180,7 +188,7 @@ async def test_parts_that_went_back_with_their_context_name_it(world: World) -> 
 
 @pytest.mark.parametrize("line", ["context:planner@a@b", "context:planner@", "context:planner:x:y:z", "context:"])
 async def test_a_switch_refuses_what_names_no_line(world: World, line: str) -> None:
-    await push(world.planner, known("a", 1), if_version=0)
+    await push(world.planner, knowledge_entry("a", 1), if_version=0)
     for verb, what in (("switch", {}), ("delete_branch", {"branch": "try"})):
         with refused("CONTEXT_NOT_FOUND"):
             await history(world.planner, verb, context_id=line, **what)
@@ -216,7 +224,7 @@ async def test_a_review_with_an_unreadable_source_is_shown_without_content(at_od
 async def test_what_an_open_review_of_a_whole_context_is_about_is_not_pruned(at_odds: World) -> None:
     opened = await open_review(at_odds)
     for number in range(3):
-        await push(at_odds.planner, known("limits", number), if_version=2 + number)
+        await push(at_odds.planner, knowledge_entry("limits", number), if_version=2 + number)
     await at_odds.admin.call("history.set_retention", subject="learned_knowledge", versions=1)
     await at_odds.admin.call("history.prune")
     (review,) = (await at_odds.planner.call("history.reviews"))["reviews"]
@@ -282,7 +290,7 @@ async def test_no_diff_or_conflict_reveals_expired_values(world: World) -> None:
 async def test_only_values_in_a_snapshot_outlive_their_retention(world: World) -> None:
     await world.admin.call("history.set_retention", subject="learned_knowledge", days=30)
     for number in range(4):
-        await push(world.planner, known("a", number), if_version=number)
+        await push(world.planner, knowledge_entry("a", number), if_version=number)
         if number == 2:
             await history(world.admin, "snapshot", context_id=WHOLE, label="keep")
     world.clock.advance(days=31)
@@ -292,7 +300,7 @@ async def test_only_values_in_a_snapshot_outlive_their_retention(world: World) -
 
 
 async def test_a_deep_check_finds_values_outside_that_are_damaged_or_gone(world: World) -> None:
-    await push(world.planner, known("large", "x" * 40_000), if_version=0)
+    await push(world.planner, knowledge_entry("large", "x" * 40_000), if_version=0)
     (stored,) = [path for path in (world.settings.object_store_folder / world.tenant).rglob("*") if path.is_file()]
     for line in (WHOLE, PART):
         assert (await history(world.planner, "verify", context_id=line, deep=True))["intact"]

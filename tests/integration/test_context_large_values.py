@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from support.contexts import artifact, entries, held, known, problems, pull, push, stopping_at, value_of, version_of
+from support.contexts import (
+    artifact,
+    entries,
+    knowledge_entry,
+    problems,
+    pull,
+    push,
+    read_context,
+    stop_at_statement,
+    value_of,
+    version_of,
+)
 from support.world import outcome, refused
 from weft.capabilities.object_storage.model import ObjectStorageUnavailable, Pointer
 
@@ -44,7 +55,12 @@ async def test_large_values_artifacts_and_bytes_are_stored_under_the_agent(world
     content = base64.b64encode(BYTES).decode()
     picture = {"key": "picture", "base64": content, "media_type": "image/png", "metadata": {"of": "a ship"}}
     await push(
-        world.planner, known("large", LARGE), artifact("small", [1, None]), picture, known("tiny", 1), if_version=0
+        world.planner,
+        knowledge_entry("large", LARGE),
+        artifact("small", [1, None]),
+        picture,
+        knowledge_entry("tiny", 1),
+        if_version=0,
     )
     stored = files(world)
     assert {path.parent for path in stored} == {world.settings.object_store_folder / world.tenant / "planner"}
@@ -70,7 +86,7 @@ async def test_large_values_artifacts_and_bytes_are_stored_under_the_agent(world
 async def test_bytes_need_no_media_type_and_may_be_none_at_all(world: World) -> None:
     await push(world.planner, {"key": "empty", "base64": ""}, if_version=0)
     await pull(world.planner)
-    (entry,) = (await held(world.planner, key="empty"))["entries"]
+    (entry,) = (await read_context(world.planner, key="empty"))["entries"]
     assert (entry["base64"], entry["media_type"], entry["size"]) == ("", "application/octet-stream", 0)
 
 
@@ -110,22 +126,22 @@ async def test_nothing_is_acknowledged_while_object_storage_cannot_be_used(
     with monkeypatch.context() as patch:
         patch.setattr(world.app.objects._store, "put", unreachable)
         with refused("OBJECT_STORAGE_UNAVAILABLE"):
-            await push(world.planner, known("tiny", 1), known("large", LARGE), if_version=0)
+            await push(world.planner, knowledge_entry("tiny", 1), knowledge_entry("large", LARGE), if_version=0)
         assert await version_of(world.planner) == 0
-        await push(world.planner, known("tiny", 1), if_version=0)
-    await push(world.planner, known("large", LARGE), if_version=1)
+        await push(world.planner, knowledge_entry("tiny", 1), if_version=0)
+    await push(world.planner, knowledge_entry("large", LARGE), if_version=1)
     await pull(world.planner)
     with monkeypatch.context() as patch:
         patch.setattr(world.app.objects._store, "get", unreachable)
         with refused("OBJECT_STORAGE_UNAVAILABLE"):
-            await held(world.planner, key="large")
+            await read_context(world.planner, key="large")
         assert await value_of(world.planner, "tiny") == 1
     assert await value_of(world.planner, "large") == LARGE
 
 
 @pytest.mark.req("CE-E", part="a push that fails midway")
 async def test_other_bytes_than_were_stored_are_never_handed_out(world: World) -> None:
-    await push(world.planner, known("large", LARGE), if_version=0)
+    await push(world.planner, knowledge_entry("large", LARGE), if_version=0)
     await pull(world.planner)
     (stored,) = files(world)
     original = stored.read_bytes()
@@ -133,22 +149,22 @@ async def test_other_bytes_than_were_stored_are_never_handed_out(world: World) -
     for damaged in (original[:-1], original.replace(b"large", b"LARGE"), b""):
         stored.write_bytes(damaged)
         with refused("OBJECT_DAMAGED"):
-            await held(world.planner, key="large")
+            await read_context(world.planner, key="large")
     stored.unlink()
-    assert await outcome(held(world.planner, key="large")) in {"OBJECT_MISSING", "OBJECT_DAMAGED"}
+    assert await outcome(read_context(world.planner, key="large")) in {"OBJECT_MISSING", "OBJECT_DAMAGED"}
     assert (await pull(world.planner))["to_version"] == 1
 
 
 @pytest.mark.req("CE-E", part="a push that fails midway")
 async def test_a_refused_push_leaves_no_objects(world: World) -> None:
-    await push(world.planner, known("a", 1), if_version=0)
+    await push(world.planner, knowledge_entry("a", 1), if_version=0)
     for what, code in [
         ({"if_version": 9}, "VERSION_CONFLICT"),
         ({"if_version": 1, "agent_id": "analysis"}, "PERMISSION_DENIED"),
         ({"if_version": 1, "session_id": "nowhere"}, "SESSION_NOT_FOUND"),
     ]:
         with refused(code):
-            await push(world.planner, known("large", LARGE), **what)
+            await push(world.planner, knowledge_entry("large", LARGE), **what)
     await sweep(world)
     assert (files(world), await states(world)) == ([], [])
 
@@ -158,7 +174,7 @@ async def test_wherever_a_push_of_large_values_ends_no_object_is_left_over(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(1, 500):
-        with stopping_at(world, monkeypatch, number) as ran:
+        with stop_at_statement(world, monkeypatch, number) as ran:
             told = await outcome(push(world.planner, artifact("a", f"{number}"), if_version=0))
         if len(ran) < number:
             break
@@ -174,7 +190,7 @@ async def test_wherever_a_push_of_large_values_ends_no_object_is_left_over(
 @pytest.mark.req("CE-E", part="a push that fails midway")
 async def test_a_push_that_will_be_refused_uploads_nothing(world: World) -> None:
     small = await world.another_app(context_limit_mb=1)
-    await push(world.planner, known("a", 1), if_version=0)
+    await push(world.planner, knowledge_entry("a", 1), if_version=0)
     for agent, what, code in [
         (world.planner, {"if_version": 9}, "VERSION_CONFLICT"),
         (world.planner, {"if_version": 1, "session_id": "nowhere"}, "SESSION_NOT_FOUND"),
@@ -183,28 +199,28 @@ async def test_a_push_that_will_be_refused_uploads_nothing(world: World) -> None
         (world.planner.at(small), {"if_version": 1}, "CONTEXT_LIMIT_EXCEEDED"),
     ]:
         with refused(code):
-            await push(agent, known("large", "x" * 2_000_000), **what)
+            await push(agent, knowledge_entry("large", "x" * 2_000_000), **what)
     assert (files(world), await states(world)) == ([], [])
 
 
 @pytest.mark.req("CE-F4")
 async def test_pushing_a_value_again_repairs_it_wherever_it_was_lost(world: World) -> None:
-    await push(world.planner, known("large", LARGE), if_version=0)
+    await push(world.planner, knowledge_entry("large", LARGE), if_version=0)
     await pull(world.planner)
     (stored,) = files(world)
     stored.unlink()
-    answer = await push(world.planner, known("large", LARGE), if_version=1)
+    answer = await push(world.planner, knowledge_entry("large", LARGE), if_version=1)
     assert (answer["unchanged"], await value_of(world.planner, "large")) == (1, LARGE)
     stored.unlink()
     await world.sql("DELETE FROM objects WHERE tenant = $1", world.tenant)
-    await push(world.planner, known("large", LARGE), if_version=1)
+    await push(world.planner, knowledge_entry("large", LARGE), if_version=1)
     await sweep(world)
     assert (await value_of(world.planner, "large"), await states(world)) == (LARGE, ["kept"])
 
 
 async def test_a_rollback_to_a_lost_value_reports_it_missing(world: World) -> None:
-    await push(world.planner, known("large", LARGE), if_version=0)
-    await push(world.planner, known("large", 1), if_version=1)
+    await push(world.planner, knowledge_entry("large", LARGE), if_version=0)
+    await push(world.planner, knowledge_entry("large", 1), if_version=1)
     await world.sql("DELETE FROM objects WHERE tenant = $1", world.tenant)
     with refused("OBJECT_MISSING"):
         await world.admin.call("history.rollback", context_id="context:planner", target_version="1")
@@ -214,9 +230,9 @@ async def test_a_value_that_reads_like_a_pointer_does_not_keep_what_another_poin
     for memory_type in ("learned_knowledge", "work_artifacts"):
         await world.admin.call("history.set_retention", subject=memory_type, days="indefinite", versions=1)
     pointer = Pointer.to(world.tenant, "planner", msgspec.json.encode([1, 2, 3]))
-    await push(world.planner, known("copycat", msgspec.json.decode(pointer.encode())), if_version=0)
+    await push(world.planner, knowledge_entry("copycat", msgspec.json.decode(pointer.encode())), if_version=0)
     await push(world.planner, artifact("a", [1, 2, 3]), if_version=1)
-    await push(world.planner, known("copycat", 1), artifact("a", "other"), if_version=2)
+    await push(world.planner, knowledge_entry("copycat", 1), artifact("a", "other"), if_version=2)
     await world.admin.call("history.prune")
     await sweep(world)
     assert [stored.read_bytes() for stored in files(world)] == [b'"other"']
@@ -236,8 +252,8 @@ async def test_an_artifact_that_is_pushed_again_lasts_longer(world: World) -> No
 
 
 async def test_what_retention_has_ended_comes_back_with_no_version(world: World) -> None:
-    await push(world.analysis, artifact("a", ["old"]), known("z", 1), if_version=0)
-    await push(world.analysis, known("z", 2), if_version=1)
+    await push(world.analysis, artifact("a", ["old"]), knowledge_entry("z", 1), if_version=0)
+    await push(world.analysis, knowledge_entry("z", 2), if_version=1)
     await world.admin.call("history.snapshot", context_id="context:analysis", label="kept")
     world.clock.advance(days=91)
     await world.admin.call("context.copy", agent_id="review-2", from_agent_id="analysis", version="1")

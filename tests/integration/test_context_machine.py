@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from support.context_model import ARTIFACT_DAYS, ARTIFACTS, DEFINITION, PARTS, ContextModel, written_at
 from support.full_run import examples
-from support.history_model import Commit, Entry, Line, ancestors, meeting_points, three_way
+from support.history_model import Commit, Entry, Line, ancestors, merge_bases, three_way
 from support.world import World
 from weft.kernel.errors import WeftError
 from weft.settings import Settings
@@ -103,7 +103,7 @@ class ContextMachine(RuleBasedStateMachine):
                     change["key"]: Entry(memory[part][change["key"]]) if change["act"] == "write" else None
                     for change in commit["changes"]
                 }
-                named[part] = context.grow(part, branch, changes, self.now)
+                named[part] = context.commit_part(part, branch, changes, self.now)
         made = self.news_of(root.name, root.head)
         assert len(made) == (1 if named or merged else 0)
         if made:
@@ -169,7 +169,7 @@ class ContextMachine(RuleBasedStateMachine):
     ) -> tuple[Memory, set[tuple[str, str]]]:
         """Return what a context says after a push, and the entries that it changes."""
         after = context.memory(branch)
-        over = context.overdue(branch, self.now)
+        over = context.expired_artifacts(branch, self.now)
         changed = set()
         for (part, key), value in said.items():
             # An artifact that is pushed again is given more time.
@@ -212,7 +212,7 @@ class ContextMachine(RuleBasedStateMachine):
         if branch != "main" and today and (known is None or known.value != today.value):
             root.add(Commit(self.now, {DEFINITION: Entry(today.value)}))
         memory = context.memory(branch)
-        for key in context.overdue(branch, self.now):
+        for key in context.expired_artifacts(branch, self.now):
             del memory[ARTIFACTS][key]
         self.expect(context, branch, _without_empty(memory))
         self.held[session, context.owner] = frozen = Frozen(root, context.memory(branch))
@@ -305,7 +305,7 @@ class ContextMachine(RuleBasedStateMachine):
     def may_lack(self, context: ContextModel, branch: str, seq: int) -> bool:
         """Tell whether retention may have removed something that a version of the whole said."""
         states = [context.state(context.roots[branch], part, seq) for part in PARTS]
-        return any(Line.is_lost(*item) for state in states for item in state.items())
+        return any(Line.is_pruned(*item) for state in states for item in state.items())
 
     @rule(data=st.data())
     def roll_back_a_part(self, data: st.DataObject) -> None:
@@ -320,7 +320,7 @@ class ContextMachine(RuleBasedStateMachine):
         then = line.state_at(target)
         memory = context.memory(branch)
         if code == "VERSION_PRUNED":
-            assert any(Line.is_lost(*item) for item in then.items())
+            assert any(Line.is_pruned(*item) for item in then.items())
         else:
             assert code is None, (code, answer)
             memory[part] = self.taken_back(line.state_at(line.head), then, part)
@@ -335,7 +335,7 @@ class ContextMachine(RuleBasedStateMachine):
             return
         theirs = data.draw(st.sampled_from(others))
         source = context.roots[theirs]
-        points = meeting_points((line, line.head), (source, source.head))
+        points = merge_bases((line, line.head), (source, source.head))
         if len(points) > 1:
             # Merges went both ways at once: which of several common pasts is taken is not for the model to say.
             return
@@ -358,7 +358,7 @@ class ContextMachine(RuleBasedStateMachine):
             if decided is None:
                 return
         if code == "VERSION_PRUNED":
-            assert any(entry and Line.is_lost(key.partition("/")[2], entry) for key, entry in taken.items())
+            assert any(entry and Line.is_pruned(key.partition("/")[2], entry) for key, entry in taken.items())
             self.expect(context, ours, memory)
             return
         assert code is None, (code, answer)
@@ -388,12 +388,12 @@ class ContextMachine(RuleBasedStateMachine):
             for branch in context.roots:
                 memory = context.memory(branch)
                 if context.own_line(ARTIFACTS, branch) is not None:
-                    for key in context.overdue(branch, self.now):
+                    for key in context.expired_artifacts(branch, self.now):
                         del memory[ARTIFACTS][key]
                 self.expect(context, branch, _without_empty(memory))
             held = {(frozen.root, frozen.version) for frozen in self.held.values() if not frozen.root.deleted}
             own = {moment for moment in held if moment[0] in context.roots.values()}
-            context.give_up(own, self.versions, self.now)
+            context.mark_prunable(own, self.versions, self.now)
 
     # What must hold.
 
@@ -447,7 +447,9 @@ class ContextMachine(RuleBasedStateMachine):
         for key, entry in read.items():
             kept = state[key]
             if entry.get("pruned"):
-                assert self.is_over(kept, _part_of(kept)) or Line.is_lost(key.removeprefix(f"{_part_of(kept)}/"), kept)
+                assert self.is_over(kept, _part_of(kept)) or Line.is_pruned(
+                    key.removeprefix(f"{_part_of(kept)}/"), kept
+                )
             elif not entry.get("outside"):
                 assert _in_short(entry["value"]) == kept.value
 

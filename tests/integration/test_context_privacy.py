@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.contexts import artifact, entries, held, known, pull, push, version_of
+from support.contexts import artifact, entries, knowledge_entry, pull, push, read_context, version_of
 from support.world import SESSION, outcome, refused
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ SECRET = "only the planner knows"
 @pytest.fixture
 async def kept(world: World) -> World:
     await world.admin.call("agent.define", agent_id="planner", role="Plans")
-    await push(world.planner, known("secret", SECRET), artifact("report", SECRET), if_version=1)
+    await push(world.planner, knowledge_entry("secret", SECRET), artifact("report", SECRET), if_version=1)
     await world.planner.call("history.branch", context_id="context:planner", branch="try")
     await pull(world.planner)
     return world
@@ -58,7 +58,7 @@ async def test_another_agent_pulls_and_reads_its_own(kept: World) -> None:
         assert (entries(pulled), pulled["context_id"]) == ({}, f"context:{pulled['agent_id']}")
         assert SECRET not in str(pulled)
         with refused("CONTEXT_KEY_NOT_FOUND"):
-            await held(caller, key="secret")
+            await read_context(caller, key="secret")
         with refused("PERMISSION_DENIED"):
             await caller.call("context.status", agent_id="planner")
 
@@ -68,7 +68,7 @@ async def test_an_agent_of_the_same_name_in_another_tenant_shares_nothing(kept: 
     namesake = await namesake.create_session(SESSION)
     assert await version_of(namesake) == 0
     assert entries(await pull(namesake)) == {}
-    await push(namesake, known("secret", "another"), artifact("report", SECRET), if_version=0)
+    await push(namesake, knowledge_entry("secret", "another"), artifact("report", SECRET), if_version=0)
     assert entries(await pull(kept.planner))["secret"] == SECRET
     log = (await namesake.call("history.log", context_id="context:planner"))["commits"]
     assert [commit["version"] for commit in log] == [1]
@@ -85,7 +85,7 @@ async def test_those_above_an_agent_may_look_into_its_memory_if_cleared(kept: Wo
         assert [entry["key"] for entry in state["entries"]] == ["secret"]
     with refused("CONTEXT_NOT_FOUND"):
         await low.call("history.state", context_id="context:planner:learned_knowledge")
-    await push(kept.analysis, known("a", 1), if_version=0)
+    await push(kept.analysis, knowledge_entry("a", 1), if_version=0)
     assert (await kept.planner.call("history.log", context_id="context:analysis"))["commits"]
     with refused("CONTEXT_NOT_FOUND"):
         await kept.analysis.call("history.log", context_id="context:planner")

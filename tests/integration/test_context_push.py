@@ -11,12 +11,12 @@ import pytest
 from support.contexts import (
     artifact,
     entries,
-    held,
-    known,
+    knowledge_entry,
     problems,
     pull,
     push,
-    stopping_at,
+    read_context,
+    stop_at_statement,
     value_of,
     version_of,
 )
@@ -39,7 +39,9 @@ async def branch_lines(world: World) -> list[str]:
 @pytest.mark.req("CE-U3")
 @pytest.mark.req("CE-A", part="PushContext")
 async def test_what_was_pushed_is_there_for_later_sessions(world: World) -> None:
-    answer = await push(world.planner, known("billing/limit", {"calls": 100}), known("note", None), if_version=0)
+    answer = await push(
+        world.planner, knowledge_entry("billing/limit", {"calls": 100}), knowledge_entry("note", None), if_version=0
+    )
     assert (answer["previous_version"], answer["version"], len(answer["snapshot"])) == (0, 1, 64)
     assert [(entry["key"], entry["act"], entry["version"]) for entry in answer["changed"]] == [
         ("billing/limit", "write", 1),
@@ -54,7 +56,9 @@ async def test_what_was_pushed_is_there_for_later_sessions(world: World) -> None
 async def test_each_memory_type_has_its_own_line_under_one_version(world: World) -> None:
     for version, memory_type in enumerate(TYPES):
         workflow = {"workflow_id": "launch"} if memory_type == "conversation_context" else {}
-        await push(world.planner, known("a", version, memory_type=memory_type, **workflow), if_version=version)
+        await push(
+            world.planner, knowledge_entry("a", version, memory_type=memory_type, **workflow), if_version=version
+        )
     assert await version_of(world.planner) == 4
     lines = await world.rows("SELECT line_id, seq FROM lines WHERE tenant = $1 AND line_id <> 'board:s1'", world.tenant)
     assert {(line_id, seq) for line_id, seq in lines} == {
@@ -74,43 +78,43 @@ async def test_each_memory_type_has_its_own_line_under_one_version(world: World)
 
 @pytest.mark.req("CE-F17")
 async def test_an_unchanged_push_creates_no_version(world: World) -> None:
-    await push(world.planner, known("a", 1, metadata={"source": "mail"}), if_version=0)
-    answer = await push(world.planner, known("a", 1, metadata={"source": "mail"}), if_version=1)
+    await push(world.planner, knowledge_entry("a", 1, metadata={"source": "mail"}), if_version=0)
+    answer = await push(world.planner, knowledge_entry("a", 1, metadata={"source": "mail"}), if_version=1)
     assert (answer["version"], answer["changed"], answer["unchanged"]) == (1, [], 1)
     answer = await push(world.planner, if_version=1, remove=[{"key": "never"}])
     assert (answer["version"], answer["unchanged"]) == (1, 1)
 
 
 async def test_a_push_repeated_because_its_answer_was_lost_is_done_once(world: World) -> None:
-    what = [known("a", 1, metadata={"source": "mail"}), known("b", LARGE)]
-    await push(world.planner, known("old", 1), if_version=0)
+    what = [knowledge_entry("a", 1, metadata={"source": "mail"}), knowledge_entry("b", LARGE)]
+    await push(world.planner, knowledge_entry("old", 1), if_version=0)
     await push(world.planner, *what, if_version=1, remove=[{"key": "old"}])
     answer = await push(world.planner, *what, if_version=1, remove=[{"key": "old"}])
     assert (answer["version"], answer["changed"], answer["unchanged"]) == (2, [], 3)
     with refused("VERSION_CONFLICT"):
-        await push(world.planner, *what, known("c", 1), if_version=1)
+        await push(world.planner, *what, knowledge_entry("c", 1), if_version=1)
 
 
 async def test_metadata_goes_with_its_value(world: World) -> None:
-    await push(world.planner, known("a", 1, metadata={"source": "mail"}), if_version=0)
-    await push(world.planner, known("a", 1, metadata={"source": "call"}), if_version=1)
+    await push(world.planner, knowledge_entry("a", 1, metadata={"source": "mail"}), if_version=0)
+    await push(world.planner, knowledge_entry("a", 1, metadata={"source": "call"}), if_version=1)
     (entry,) = (await pull(world.planner))["context"]["memory"]["learned_knowledge"]
     assert (entry["metadata"], entry["version"]) == ({"source": "call"}, 2)
-    await push(world.planner, known("a", 1), if_version=2)
+    await push(world.planner, knowledge_entry("a", 1), if_version=2)
     (entry,) = (await pull(world.planner))["context"]["memory"]["learned_knowledge"]
     assert ("metadata" in entry, entry["version"]) == (False, 3)
-    await push(world.planner, known("a", 1, metadata={"source": "mail"}), if_version=3)
+    await push(world.planner, knowledge_entry("a", 1, metadata={"source": "mail"}), if_version=3)
     await push(world.planner, if_version=4, remove=[{"key": "a"}])
     assert entries(await pull(world.planner)) == {}
     assert (await world.planner.call("context.status"))["used_bytes"] == 0
 
 
 async def test_a_removed_entry_begins_a_new_life(world: World) -> None:
-    await push(world.planner, known("a", 1), if_version=0)
-    await push(world.planner, known("a", 2), if_version=1)
-    answer = await push(world.planner, known("b", 1), if_version=2, remove=[{"key": "a"}])
+    await push(world.planner, knowledge_entry("a", 1), if_version=0)
+    await push(world.planner, knowledge_entry("a", 2), if_version=1)
+    answer = await push(world.planner, knowledge_entry("b", 1), if_version=2, remove=[{"key": "a"}])
     assert [(entry["key"], entry["act"]) for entry in answer["changed"]] == [("b", "write"), ("a", "delete")]
-    answer = await push(world.planner, known("a", 3), if_version=3)
+    answer = await push(world.planner, knowledge_entry("a", 3), if_version=3)
     assert answer["changed"][0]["version"] == 1
     assert entries(await pull(world.planner)) == {"a": 3, "b": 1}
 
@@ -118,10 +122,10 @@ async def test_a_removed_entry_begins_a_new_life(world: World) -> None:
 @pytest.mark.req("CE-E", part="concurrent pushes")
 @pytest.mark.req("CE-A", part="PushContext")
 async def test_the_second_push_for_one_version_gets_a_conflict_with_the_changes(world: World) -> None:
-    await push(world.planner, known("kept", 1), known("gone", 1), if_version=0)
-    await push(world.planner, known("kept", 2), if_version=1, remove=[{"key": "gone"}], reason="tidied")
+    await push(world.planner, knowledge_entry("kept", 1), knowledge_entry("gone", 1), if_version=0)
+    await push(world.planner, knowledge_entry("kept", 2), if_version=1, remove=[{"key": "gone"}], reason="tidied")
     with refused("VERSION_CONFLICT") as caught:
-        await push(world.planner, known("kept", 3), if_version=1)
+        await push(world.planner, knowledge_entry("kept", 3), if_version=1)
     context = caught.value.context
     assert (context["current_version"], context["expected_version"]) == (2, 1)
     told = {(each["memory_type"], each["key"], each["act"], each["by"]) for each in context["changed_since"]}
@@ -131,40 +135,40 @@ async def test_the_second_push_for_one_version_gets_a_conflict_with_the_changes(
     }
     assert "text" not in str(context)
     assert entries(await pull(world.planner)) == {"kept": 2}
-    await push(world.planner, known("kept", 3), if_version=context["current_version"])
+    await push(world.planner, knowledge_entry("kept", 3), if_version=context["current_version"])
     assert await version_of(world.planner) == 3
 
 
 async def test_a_conflict_lists_every_part_and_at_most_a_hundred_changes(world: World) -> None:
     await world.admin.call("agent.define", agent_id="planner", role="Plans")
-    await push(world.planner, *(known(f"k{n:03}", n) for n in range(150)), if_version=1)
+    await push(world.planner, *(knowledge_entry(f"k{n:03}", n) for n in range(150)), if_version=1)
     with refused("VERSION_CONFLICT") as caught:
-        await push(world.planner, known("a"), if_version=0)
+        await push(world.planner, knowledge_entry("a"), if_version=0)
     told = caught.value.context["changed_since"]
     assert len(told) == 100
     assert (told[0]["memory_type"], told[0]["key"]) == ("definition", "role")
     with refused("VERSION_CONFLICT") as caught:
-        await push(world.planner, known("a"), if_version=9)
+        await push(world.planner, knowledge_entry("a"), if_version=9)
     assert caught.value.context["changed_since"] == []
 
 
 @pytest.mark.req("CE-F17")
 async def test_a_session_that_pulled_need_not_name_a_version(world: World) -> None:
     with refused("INVALID_INPUT_FORMAT") as caught:
-        await push(world.planner, known("a", 1))
+        await push(world.planner, knowledge_entry("a", 1))
     assert caught.value.context["field"] == "if_version"
     with refused("INVALID_INPUT_FORMAT"):
-        await push(world.planner, known("a", 1), session_id=SESSION)
+        await push(world.planner, knowledge_entry("a", 1), session_id=SESSION)
     await pull(world.planner)
-    await push(world.planner, known("a", 1), session_id=SESSION)
-    await push(world.planner, known("a", 2), session_id=SESSION)
+    await push(world.planner, knowledge_entry("a", 1), session_id=SESSION)
+    await push(world.planner, knowledge_entry("a", 2), session_id=SESSION)
     status = await world.planner.call("context.status", session_id=SESSION)
     assert (status["version"], status["pulled_version"], status["known_version"]) == (2, 0, 2)
-    await push(world.planner, known("b", 1), if_version=2)
+    await push(world.planner, knowledge_entry("b", 1), if_version=2)
     with refused("VERSION_CONFLICT"):
-        await push(world.planner, known("a", 3), session_id=SESSION)
+        await push(world.planner, knowledge_entry("a", 3), session_id=SESSION)
     await pull(world.planner)
-    await push(world.planner, known("a", 3), session_id=SESSION)
+    await push(world.planner, knowledge_entry("a", 3), session_id=SESSION)
 
 
 @pytest.mark.req("CE-E", part="concurrent pushes")
@@ -172,7 +176,10 @@ async def test_of_pushes_at_once_by_two_processes_one_wins(world: World) -> None
     second = await world.another_app()
     callers = [world.planner, world.planner.at(second)]
     for version in range(6):
-        calls = [push(caller, known("k", f"{version}.{n}"), if_version=version) for n, caller in enumerate(callers * 2)]
+        calls = [
+            push(caller, knowledge_entry("k", f"{version}.{n}"), if_version=version)
+            for n, caller in enumerate(callers * 2)
+        ]
         told = sorted(await asyncio.gather(*map(outcome, calls)))
         assert told == ["VERSION_CONFLICT"] * 3 + ["ok"]
     assert await version_of(world.planner) == 6
@@ -182,7 +189,7 @@ async def test_of_pushes_at_once_by_two_processes_one_wins(world: World) -> None
 async def test_many_agents_push_the_same_at_once(world: World) -> None:
     second = await world.another_app()
     agents = [world.planner, world.analysis.at(second), world.review, world.admin.at(second)]
-    same = [known(f"k{n}", "same") for n in range(20)]
+    same = [knowledge_entry(f"k{n}", "same") for n in range(20)]
     backwards = [[*same], [*reversed(same)]] * 2
     await asyncio.gather(*(push(a, *items, if_version=0) for a, items in zip(agents, backwards, strict=True)))
     for agent in agents:
@@ -193,7 +200,7 @@ async def test_many_agents_push_the_same_at_once(world: World) -> None:
 async def test_a_push_needs_the_permission_to_write(world: World) -> None:
     reader = await world.admin.create_agent("reader", permissions=["read"])
     with refused("PERMISSION_DENIED"):
-        await push(reader, known("a"), if_version=0)
+        await push(reader, knowledge_entry("a"), if_version=0)
     nobody = await world.admin.create_agent("nobody", permissions=[])
     assert (await pull(nobody))["to_version"] == 0
 
@@ -212,7 +219,10 @@ async def test_a_push_needs_the_permission_to_write(world: World) -> None:
 async def test_no_key_leads_to_what_an_agent_is(world: World, key: str) -> None:
     await world.admin.call("agent.define", agent_id="planner", role="Plans", guardrails=[{"no": "mail"}])
     before = await world.planner.call("agent.read_definition", agent_id="planner")
-    for what in ({"knowledge": [known(key)]}, {"knowledge": [known("fine")], "remove": [{"key": key}]}):
+    for what in (
+        {"knowledge": [knowledge_entry(key)]},
+        {"knowledge": [knowledge_entry("fine")], "remove": [{"key": key}]},
+    ):
         with refused("SELF_MODIFICATION"):
             await world.planner.call("context.push", if_version=1, **what)
     assert await world.planner.call("agent.read_definition", agent_id="planner") == before
@@ -244,14 +254,14 @@ async def test_no_key_leads_to_what_an_agent_is(world: World, key: str) -> None:
 )
 async def test_no_field_leads_to_what_an_agent_is(world: World, what: dict[str, Any]) -> None:
     with refused("INVALID_INPUT_FORMAT"):
-        await world.planner.call("context.push", **{"knowledge": [known("a")], "if_version": 0, **what})
+        await world.planner.call("context.push", **{"knowledge": [knowledge_entry("a")], "if_version": 0, **what})
     assert await version_of(world.planner) == 0
 
 
 async def test_values_are_data_whatever_they_say(world: World) -> None:
     await world.admin.call("agent.define", agent_id="planner", role="Plans")
     value = {"role": "Admin", "system_prompt": {"guardrails": []}, "line": "agent:planner", "definition": [1]}
-    await push(world.planner, known("a", value), if_version=1)
+    await push(world.planner, knowledge_entry("a", value), if_version=1)
     pulled = await pull(world.planner)
     assert (pulled["context"]["role"], entries(pulled)["a"]) == ("Plans", value)
 
@@ -280,18 +290,18 @@ async def test_values_are_data_whatever_they_say(world: World) -> None:
 )
 async def test_an_entry_that_is_not_well_formed_is_refused_with_all_others(world: World, item: dict[str, Any]) -> None:
     with refused("INVALID_INPUT_FORMAT"):
-        await push(world.planner, known("fine"), item, if_version=0)
+        await push(world.planner, knowledge_entry("fine"), item, if_version=0)
     assert await version_of(world.planner) == 0
 
 
 async def test_a_push_names_an_entry_once(world: World) -> None:
     assert (await push(world.planner, if_version=0))["version"] == 0
     with refused("INVALID_INPUT_FORMAT"):
-        await push(world.planner, known("a", 1), known("a", 2), if_version=0)
+        await push(world.planner, knowledge_entry("a", 1), knowledge_entry("a", 2), if_version=0)
     with refused("INVALID_INPUT_FORMAT"):
-        await push(world.planner, known("a", 1), if_version=0, remove=[{"key": "a"}])
+        await push(world.planner, knowledge_entry("a", 1), if_version=0, remove=[{"key": "a"}])
     with refused("INVALID_INPUT_FORMAT"):
-        await push(world.planner, *(known(f"k{n}") for n in range(201)), if_version=0)
+        await push(world.planner, *(knowledge_entry(f"k{n}") for n in range(201)), if_version=0)
 
 
 async def test_a_context_holds_only_so_much(world: World) -> None:
@@ -300,10 +310,15 @@ async def test_a_context_holds_only_so_much(world: World) -> None:
     half = "x" * 500_000
     await push(planner, artifact("a", half), artifact("b", half), if_version=0)
     with refused("CONTEXT_LIMIT_EXCEEDED") as caught:
-        await push(planner, known("c", "x" * 30_000), known("d", "x" * 30_000), if_version=1)
+        await push(planner, knowledge_entry("c", "x" * 30_000), knowledge_entry("d", "x" * 30_000), if_version=1)
     assert caught.value.context["limit_bytes"] == 1_048_576
     assert await version_of(planner) == 1
-    await push(planner, known("c", "x" * 30_000), if_version=1, remove=[{"key": "a", "memory_type": "work_artifacts"}])
+    await push(
+        planner,
+        knowledge_entry("c", "x" * 30_000),
+        if_version=1,
+        remove=[{"key": "a", "memory_type": "work_artifacts"}],
+    )
     status = await planner.call("context.status")
     assert 530_000 < status["used_bytes"] < 531_000
 
@@ -319,7 +334,7 @@ async def test_what_retention_has_ended_takes_no_room(world: World) -> None:
 
 async def test_a_value_that_is_too_large_is_refused(world: World) -> None:
     with refused("CONTENT_TOO_LARGE"):
-        await push(world.planner, known("a", "x" * (16 * 1_048_576)), if_version=0)
+        await push(world.planner, knowledge_entry("a", "x" * (16 * 1_048_576)), if_version=0)
     content = base64.b64encode(b"x" * (16 * 1_048_576 + 1)).decode()
     with refused("CONTENT_TOO_LARGE"):
         await push(world.planner, {"key": "a", "base64": content}, if_version=0)
@@ -329,8 +344,8 @@ async def test_a_value_that_is_too_large_is_refused(world: World) -> None:
 @pytest.mark.req("CE-F21")
 @pytest.mark.req("CE-F55")
 async def test_a_push_records_reason_and_step_and_each_step_leaves_a_snapshot(world: World) -> None:
-    await push(world.planner, known("a", 1), if_version=0, step="research", reason="read the docs")
-    await push(world.planner, known("a", 2), if_version=1, step="build")
+    await push(world.planner, knowledge_entry("a", 1), if_version=0, step="research", reason="read the docs")
+    await push(world.planner, knowledge_entry("a", 2), if_version=1, step="build")
     log = (await world.planner.call("history.log", context_id="context:planner:learned_knowledge"))["commits"]
     assert [(each["reason"], each["step"]) for each in log] == [("push", "build"), ("read the docs", "research")]
     named = (await world.planner.call("history.snapshots", agent_id="planner"))["snapshots"]
@@ -347,7 +362,7 @@ async def snapshots(world: World, **which: Any) -> set[tuple[str, str]]:
 
 
 def lot(size: int, value: Any, **what: Any) -> list[dict[str, Any]]:
-    return [known(f"k{number}", value, **what) for number in range(size)]
+    return [knowledge_entry(f"k{number}", value, **what) for number in range(size)]
 
 
 @pytest.mark.req("CE-F21")
@@ -373,13 +388,13 @@ async def test_before_much_is_learned_at_once_the_state_gets_a_name(world: World
 @pytest.mark.req("CE-F55")
 async def test_how_much_is_learned_at_once_is_set_for_each_sort_and_tenant(world: World) -> None:
     talk = {"memory_type": "conversation_context", "workflow_id": "launch"}
-    await push(world.planner, known("a", 0), known("a", 0, **talk), artifact("a", 0), if_version=0)
+    await push(world.planner, knowledge_entry("a", 0), knowledge_entry("a", 0, **talk), artifact("a", 0), if_version=0)
     untouched = [*lot(20, 1, **talk), *lot(20, 1, memory_type="work_artifacts")]
     assert (await push(world.planner, *untouched, if_version=1))["snapshot_before"] is None
     for subject, least in {"conversation_context": 3, "learned_knowledge": 0, "team_preferences": 1}.items():
         await world.admin.call("history.set_retention", subject=subject, snapshot_from=least)
     await push(world.planner, *lot(3, 2, **talk), *lot(50, 2), if_version=2)
-    await push(world.planner, known("a", 3, memory_type="team_preferences"), if_version=3)
+    await push(world.planner, knowledge_entry("a", 3, memory_type="team_preferences"), if_version=3)
     named = {("", "before-learning-v2"), (":conversation_context:launch", "before-learning-v2")}
     assert await snapshots(world) == {*named, ("", "before-learning-v3")}
     await world.admin.call("history.set_retention", subject="context:planner:learned_knowledge", snapshot_from=2)
@@ -416,8 +431,8 @@ async def test_what_is_learned_on_a_branch_gets_its_names_there(world: World) ->
 
 @pytest.mark.req("CE-F25")
 async def test_values_of_a_deleted_branch_can_be_pushed_to_a_new_one_of_its_name(world: World) -> None:
-    await push(world.planner, known("a", 0), if_version=0)
-    said = [known("only", "there"), known("large", "x" * 40_000), artifact("report", "long")]
+    await push(world.planner, knowledge_entry("a", 0), if_version=0)
+    said = [knowledge_entry("only", "there"), knowledge_entry("large", "x" * 40_000), artifact("report", "long")]
     for _ in range(2):
         await world.planner.call("history.branch", context_id="context:planner", branch="try")
         await push(world.planner, *said, if_version=1, branch="try")
@@ -454,7 +469,7 @@ async def read(world: World, line: str, version: str) -> list[dict[str, Any]]:
 
 async def test_the_audit_log_and_events_tell_what_was_pushed_but_never_its_value(world: World) -> None:
     secret = "s3cr3t-value"
-    await push(world.planner, known("a", secret, metadata={"m": secret}), if_version=0, reason="because")
+    await push(world.planner, knowledge_entry("a", secret, metadata={"m": secret}), if_version=0, reason="because")
     (done,) = [row for row in await world.admin.audit() if row["action"] == "context.push"]
     assert (done["outcome"], done["detail"]["version"], done["detail"]["reason"]) == ("done", 1, "because")
     assert [entry["key"] for entry in done["detail"]["changed"]] == ["a"]
@@ -469,12 +484,16 @@ async def test_the_audit_log_and_events_tell_what_was_pushed_but_never_its_value
 async def test_wherever_a_push_ends_the_state_is_the_old_or_the_new_one(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await push(world.planner, known("a", 1), known("gone", 1), if_version=0)
+    await push(world.planner, knowledge_entry("a", 1), knowledge_entry("gone", 1), if_version=0)
     await pull(world.planner)
-    new = [known("a", 2), known("b", 2, memory_type="team_preferences"), artifact("c", "x" * 40_000)]
+    new = [
+        knowledge_entry("a", 2),
+        knowledge_entry("b", 2, memory_type="team_preferences"),
+        artifact("c", "x" * 40_000),
+    ]
     what: dict[str, Any] = {"session_id": SESSION, "remove": [{"key": "gone"}]}
     for number in range(1, 500):
-        with stopping_at(world, monkeypatch, number) as ran:
+        with stop_at_statement(world, monkeypatch, number) as ran:
             told = await outcome(push(world.planner, *new, **what))
         if len(ran) < number:
             break
@@ -493,27 +512,29 @@ async def test_wherever_a_push_ends_the_state_is_the_old_or_the_new_one(
 async def test_a_push_goes_to_ones_own_memory_only(world: World) -> None:
     for other in ("analysis", "admin", "nobody"):
         with refused("PERMISSION_DENIED"):
-            await push(world.planner, known("a"), if_version=0, agent_id=other)
+            await push(world.planner, knowledge_entry("a"), if_version=0, agent_id=other)
         with refused("PERMISSION_DENIED"):
             await pull(world.planner, agent_id=other)
-    await push(world.planner, known("a"), if_version=0, agent_id="planner")
+    await push(world.planner, knowledge_entry("a"), if_version=0, agent_id="planner")
     assert entries(await pull(world.analysis)) == {}
     with refused("CONTEXT_KEY_NOT_FOUND"):
-        await held(world.analysis, key="a")
+        await read_context(world.analysis, key="a")
 
 
 @pytest.mark.req("CE-F25")
 async def test_a_branch_of_a_context_shares_everything_until_it_is_pushed_to(world: World) -> None:
-    await push(world.planner, known("a", 1), known("p", 1, memory_type="team_preferences"), if_version=0)
+    await push(
+        world.planner, knowledge_entry("a", 1), knowledge_entry("p", 1, memory_type="team_preferences"), if_version=0
+    )
     await world.planner.call("history.branch", context_id="context:planner", branch="try")
     assert entries(await pull(world.planner, branch="try")) == {"a": 1, "p": 1}
-    await push(world.planner, known("a", 2), if_version=1, branch="try")
-    await push(world.planner, known("a", 3), if_version=1)
+    await push(world.planner, knowledge_entry("a", 2), if_version=1, branch="try")
+    await push(world.planner, knowledge_entry("a", 3), if_version=1)
     assert entries(await pull(world.planner, branch="try")) == {"a": 2, "p": 1}
     assert entries(await pull(world.planner)) == {"a": 3, "p": 1}
     assert await branch_lines(world) == ["context:planner:learned_knowledge@try", "context:planner@try"]
     with refused("BRANCH_NOT_FOUND"):
-        await push(world.planner, known("a"), if_version=0, branch="nowhere")
+        await push(world.planner, knowledge_entry("a"), if_version=0, branch="nowhere")
     await world.planner.call("history.switch", context_id="context:planner", branch="try")
     assert entries(await pull(world.planner)) == {"a": 2, "p": 1}
     assert entries(await pull(world.planner, branch="main")) == {"a": 3, "p": 1}
@@ -523,13 +544,19 @@ async def test_a_branch_of_a_context_shares_everything_until_it_is_pushed_to(wor
 @pytest.mark.req("CE-F25")
 async def test_a_branch_with_the_name_of_a_deleted_one_starts_empty(world: World) -> None:
     context = {"context_id": "context:planner", "branch": "try"}
-    await push(world.planner, known("a", 1), if_version=0)
+    await push(world.planner, knowledge_entry("a", 1), if_version=0)
     await world.planner.call("history.branch", **context)
-    await push(world.planner, known("a", 2), known("w", 2, memory_type="team_preferences"), if_version=1, branch="try")
+    await push(
+        world.planner,
+        knowledge_entry("a", 2),
+        knowledge_entry("w", 2, memory_type="team_preferences"),
+        if_version=1,
+        branch="try",
+    )
     await pull(world.planner, branch="try")
     await world.planner.call("history.delete_branch", **context, force=True)
     with refused("BRANCH_NOT_FOUND"):
-        await held(world.planner)
+        await read_context(world.planner)
     with refused("CONTEXT_NOT_FOUND"):
         await world.planner.call("history.state", context_id="context:planner:learned_knowledge@try")
     assert await branch_lines(world) == [
@@ -537,7 +564,13 @@ async def test_a_branch_with_the_name_of_a_deleted_one_starts_empty(world: World
         "context:planner:team_preferences@try",
     ]
     await world.planner.call("history.branch", **context)
-    await push(world.planner, known("a", 3), known("w", 3, memory_type="team_preferences"), if_version=1, branch="try")
+    await push(
+        world.planner,
+        knowledge_entry("a", 3),
+        knowledge_entry("w", 3, memory_type="team_preferences"),
+        if_version=1,
+        branch="try",
+    )
     log = (await world.planner.call("history.log", context_id="context:planner:team_preferences@try"))["commits"]
     assert [each["version"] for each in log] == [1]
     assert entries(await pull(world.planner, branch="try")) == {"a": 3, "w": 3}
@@ -552,10 +585,10 @@ async def test_a_branch_with_the_name_of_a_deleted_one_starts_empty(world: World
 @pytest.mark.req("CE-F26")
 async def test_parts_of_a_branch_merge_into_the_context_and_are_part_of_its_version(world: World) -> None:
     line = "context:planner:learned_knowledge"
-    await push(world.planner, known("a", 1), known("b", 1), if_version=0)
+    await push(world.planner, knowledge_entry("a", 1), knowledge_entry("b", 1), if_version=0)
     await world.planner.call("history.branch", context_id="context:planner", branch="try")
-    await push(world.planner, known("a", 2), if_version=1, branch="try")
-    await push(world.planner, known("b", 3), if_version=1)
+    await push(world.planner, knowledge_entry("a", 2), if_version=1, branch="try")
+    await push(world.planner, knowledge_entry("b", 3), if_version=1)
     merged = await world.planner.call("history.merge", context_id=line, from_context_id=f"{line}@try")
     assert (merged["merged"], merged["taken"]) == (True, ["a"])
     assert await version_of(world.planner) == 3
@@ -565,10 +598,12 @@ async def test_parts_of_a_branch_merge_into_the_context_and_are_part_of_its_vers
 
 @pytest.mark.req("CE-F26")
 async def test_a_whole_branch_merges_where_each_part_was_changed_on_one_side(world: World) -> None:
-    await push(world.planner, known("a", 1), known("p", 1, memory_type="team_preferences"), if_version=0)
+    await push(
+        world.planner, knowledge_entry("a", 1), knowledge_entry("p", 1, memory_type="team_preferences"), if_version=0
+    )
     await world.planner.call("history.branch", context_id="context:planner", branch="try")
-    await push(world.planner, known("a", 2), artifact("made", 1), if_version=1, branch="try")
-    await push(world.planner, known("p", 3, memory_type="team_preferences"), if_version=1)
+    await push(world.planner, knowledge_entry("a", 2), artifact("made", 1), if_version=1, branch="try")
+    await push(world.planner, knowledge_entry("p", 3, memory_type="team_preferences"), if_version=1)
     merged = await world.planner.call(
         "history.merge", context_id="context:planner", from_context_id="context:planner@try"
     )
@@ -582,7 +617,7 @@ async def test_a_whole_branch_merges_where_each_part_was_changed_on_one_side(wor
 
 
 async def test_a_part_has_no_separate_branches(world: World) -> None:
-    await push(world.planner, known("a", 1), if_version=0)
+    await push(world.planner, knowledge_entry("a", 1), if_version=0)
     await world.admin.call("agent.define", agent_id="planner", role="Plans")
     with refused("INVALID_INPUT_FORMAT"):
         await world.planner.call("history.branch", context_id="context:planner:learned_knowledge", branch="try")
@@ -593,10 +628,17 @@ async def test_a_part_has_no_separate_branches(world: World) -> None:
 @pytest.mark.req("CE-F26")
 async def test_entries_of_a_branch_merge_one_by_one_and_a_human_decides_about_the_rest(world: World) -> None:
     both = {"context_id": "context:planner", "from_context_id": "context:planner@try"}
-    await push(world.planner, known("a", 1), known("b", 1), known("c", 1), if_version=0)
+    await push(world.planner, knowledge_entry("a", 1), knowledge_entry("b", 1), knowledge_entry("c", 1), if_version=0)
     await world.planner.call("history.branch", context_id="context:planner", branch="try")
-    await push(world.planner, known("a", 2), known("b", 2), known("c", 2), if_version=1, branch="try")
-    await push(world.planner, known("b", 3), known("c", 3), if_version=1)
+    await push(
+        world.planner,
+        knowledge_entry("a", 2),
+        knowledge_entry("b", 2),
+        knowledge_entry("c", 2),
+        if_version=1,
+        branch="try",
+    )
+    await push(world.planner, knowledge_entry("b", 3), knowledge_entry("c", 3), if_version=1)
     asked = await world.planner.call("history.merge", **both)
     assert (asked["merged"], [conflict["key"] for conflict in asked["conflicts"]]) == (
         False,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.world import SESSION, on_the_wire
+from support.world import SESSION, wire_form
 from weft.app.dispatch import CallContext
 from weft.capabilities.events.model import EventQuery
 from weft.kernel.correlation import Correlation
@@ -57,7 +57,7 @@ STEPS: list[tuple[str, dict[str, Any]]] = [
 
 async def done(caller: Caller, operation: str, raw: dict[str, Any]) -> Any:
     app = caller.app
-    return on_the_wire(await app.call(app.registry[operation], raw, CallContext(caller.credential, correlation=TURN)))
+    return wire_form(await app.call(app.registry[operation], raw, CallContext(caller.credential, correlation=TURN)))
 
 
 async def events_after(world: World, seq: int) -> list[StoredEvent]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.indexed_items import expect_whole, standing
+from support.indexed_items import check_index_complete, indexed_texts
 from support.jobs import pause_jobs
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, put
 from support.world import SESSION, refused
@@ -95,7 +95,7 @@ async def test_a_domain_of_the_same_name_comes_only_when_nothing_is_left_of_the_
     await filled(world, 1)
     assert [each["document_id"] for each in await listed(world)] == ["d0"]
     assert {chunk.item for chunk in await chunks(world, "d0")} == {"d0"}
-    await expect_whole(world)
+    await check_index_complete(world)
 
 
 async def listed(world: World) -> list[dict[str, str]]:
@@ -146,21 +146,21 @@ async def test_a_long_deleted_session_is_hidden_at_once_and_its_chunks_are_delet
     await other.say("said elsewhere")
     for number in range(12):
         await world.planner.say(f"message {number}")
-    await world.followed()
+    await world.index_sessions()
     assert len(await found(world, "message")) > 4
     await world.admin.call("session.archive", session_id=SESSION)
     await world.admin.call("session.delete", session_id=SESSION)
-    assert len(await standing(world)) == 9
+    assert len(await indexed_texts(world)) == 9
     assert await found(world, "message") == ["sessions/1"]
     with refused("SESSION_EXISTS"):
         await world.planner.create_session(SESSION)
     await cleared(world)
-    assert list(await standing(world)) == ["s2:1"]
-    await expect_whole(world)
+    assert list(await indexed_texts(world)) == ["s2:1"]
+    await check_index_complete(world)
     await world.planner.create_session(SESSION)
     await world.planner.say("begun again")
-    await world.followed()
-    assert await standing(world) == {"s1:1": ["begun again"], "s2:1": ["said elsewhere"]}
+    await world.index_sessions()
+    assert await indexed_texts(world) == {"s1:1": ["begun again"], "s2:1": ["said elsewhere"]}
 
 
 async def test_small_deletions_happen_in_the_same_transaction(world: World) -> None:

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, long_text, put
-from support.webhooks import until
+from support.webhooks import wait_until
 from support.world import refused
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
 from weft.capabilities.knowledge.ingestion import IngestTransaction
@@ -333,7 +333,7 @@ async def test_a_document_that_takes_long_stays_in_the_hands_that_have_it(
     async def slowly(texts: Any, purpose: Any) -> Any:
         before = await lease()
         library.clock.advance(seconds=50)
-        await until(lambda: is_later(before))
+        await wait_until(lambda: is_later(before))
         return await embed(texts, purpose)
 
     monkeypatch.setattr(embedder, "embed", slowly)
@@ -619,7 +619,7 @@ async def test_the_worker_takes_up_what_is_put_by_itself(
         async def indexed(name: str = name) -> bool:
             return (await document(world.planner, name))["state"] == "indexed"
 
-        await until(indexed)
+        await wait_until(indexed)
 
 
 OUT_OF_TIME = ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"]

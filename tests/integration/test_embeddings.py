@@ -132,7 +132,7 @@ async def test_what_one_agent_asked_is_no_use_to_another(world: World, monkeypat
     quick = embed_quickly(monkeypatch)
     app = await world.another_app()
     await world.planner.say("The plant is in the valley.")
-    await world.followed()
+    await world.index_sessions()
     for caller in (world.planner, world.analysis):
         asker = caller.at(app)
         for _ in range(2):
@@ -266,7 +266,7 @@ async def test_a_service_embeds_where_it_is_the_default(world: World, service: E
     answer = await planner.call("knowledge.embed", texts=["a", "b"])
     assert (answer["model"], answer["dimensions"]) == ("remote:words@64", 64)
     assert (await planner.call("knowledge.embed", texts=["b"]))["vectors"] == answer["vectors"][1:]
-    assert len(service.asked) == 1
+    assert len(service.requests) == 1
 
 
 async def test_a_service_that_fails_is_unavailable_and_nothing_of_it_is_kept(

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from support.bundles import contents, entries, exported, items, records, seal_of, texts
-from support.statement_log import written_by
-from support.world import SESSION, Caller, on_the_wire, refused
+from support.statement_log import statements_of
+from support.world import SESSION, Caller, refused, wire_form
 from weft.app import transfer
 from weft.app.dispatch import CallContext
 from weft.capabilities.records.store import Redaction
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.req("AC-14")
 
 async def correlated_call(caller: Caller, operation: str, correlation: Correlation, **raw: Any) -> Any:
     arrival = CallContext(caller.credential, correlation=correlation)
-    return on_the_wire(await caller.app.call(caller.app.registry[operation], raw, arrival))
+    return wire_form(await caller.app.call(caller.app.registry[operation], raw, arrival))
 
 
 async def exports_on_record(world: World) -> list[dict[str, Any]]:
@@ -367,11 +367,11 @@ async def test_what_an_export_writes_does_not_depend_on_how_much_leaves(
             await world.planner.call("bundle.export", session_id=SESSION, **what)
 
     await world.planner.write("goal", "ship")
-    before = await written_by(export, world.app.database, monkeypatch)
+    before = await statements_of(export, world.app.database, monkeypatch)
     for number in range(12):
         await world.planner.write(f"k{number}", "x")
         await world.planner.say("hello")
-    assert await written_by(export, world.app.database, monkeypatch) == before
+    assert await statements_of(export, world.app.database, monkeypatch) == before
     locks = next(place for place, statement in enumerate(before) if "FROM lines l JOIN sessions s" in statement)
     assert locks < next(place for place, statement in enumerate(before) if statement.startswith("UPDATE tenants"))
 

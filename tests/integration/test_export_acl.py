@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from support.bundles import contents, entries, exported, imported, items, records, texts
-from support.contexts import known, pull, push
-from support.records import AT, correlated_call, envelope, everything, item
+from support.contexts import knowledge_entry, pull, push
+from support.records import AT, all_records, correlated_call, envelope, item
 from support.world import SESSION, outcome
 from weft.capabilities.transfer import export_collector
 from weft.capabilities.transfer.bundle_format import BundleRecord, BundleSnapshot
@@ -173,11 +173,11 @@ async def test_an_export_in_many_pages_equals_one_in_a_single_page(
 
 
 async def test_what_an_agent_took_into_the_session_leaves_with_it_as_it_is_listed(world: World) -> None:
-    await push(world.planner, known("facts", "private words"), if_version=0)
+    await push(world.planner, knowledge_entry("facts", "private words"), if_version=0)
     await pull(world.planner)
     await world.planner.remember("note", "private words", session_id=SESSION)
     listed = {
-        (each["type"], each["id"]): each["record"] for each in await everything(world.planner, session_id=SESSION)
+        (each["type"], each["id"]): each["record"] for each in await all_records(world.planner, session_id=SESSION)
     }
     bundle = await exported(world.planner)
     left = records(bundle)

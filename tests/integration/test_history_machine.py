@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from support.full_run import examples
-from support.history_model import Commit, Entry, Line, ancestors, meeting_points, prune, three_way
+from support.history_model import Commit, Entry, Line, ancestors, merge_bases, prune, three_way
 from support.world import World
 from weft.kernel.errors import WeftError
 from weft.settings import Settings
@@ -104,7 +104,7 @@ class HistoryMachine(RuleBasedStateMachine):
         line.named[label] = line.head
         self.since.setdefault((line, label), self.now)
         state = line.present(self.now)
-        self.kept[line, label] = {key: e.value for key, e in state.items() if not Line.is_lost(key, e)}
+        self.kept[line, label] = {key: e.value for key, e in state.items() if not Line.is_pruned(key, e)}
 
     def applied(
         self, line: Line, state: dict[str, Entry | None], *, restored_at: float | None = None
@@ -116,16 +116,16 @@ class HistoryMachine(RuleBasedStateMachine):
             entry = wanted
             if entry is not None and entry.expires_at is not None and restored_at is not None:
                 entry = entry._replace(expires_at=self.now + entry.expires_at - restored_at)
-            if entry is None or not entry.lives_at(self.now):
+            if entry is None or not entry.is_live_at(self.now):
                 if key in present:
                     changes[key] = None
                 continue
             lasts = restored_at is None or entry.expires_at is None
-            if lasts and key in present and present[key].said == entry.said:
+            if lasts and key in present and present[key].content == entry.content:
                 continue
-            if line.is_lost(key, entry):
+            if line.is_pruned(key, entry):
                 return None
-            changes[key] = Entry(*entry.said)
+            changes[key] = Entry(*entry.content)
         return changes
 
     # What can happen.
@@ -241,7 +241,7 @@ class HistoryMachine(RuleBasedStateMachine):
     def merge(self, data: st.DataObject) -> None:
         ours, theirs = data.draw(st.permutations(sorted(self.lines)))[:2]
         line, source = self.lines[ours], self.lines[theirs]
-        points = meeting_points((line, line.head), (source, source.head))
+        points = merge_bases((line, line.head), (source, source.head))
         if len(points) > 1:
             # Merges went both ways at once: which of several common pasts is taken is not for the model to say.
             return
@@ -320,7 +320,7 @@ class HistoryMachine(RuleBasedStateMachine):
 
     def expect_version(self, line: Line, seq: int) -> None:
         assert self.said(line, str(seq)) == {
-            key: None if Line.is_lost(key, entry) else entry.value for key, entry in line.state_at(seq).items()
+            key: None if Line.is_pruned(key, entry) else entry.value for key, entry in line.state_at(seq).items()
         }
 
     @invariant()
@@ -329,7 +329,7 @@ class HistoryMachine(RuleBasedStateMachine):
             state = line.present(self.now)
             which = {"session_id": SESSION, "branch": branch}
             values, code = self.ask("board.read_batch", "analysis", keys=["a", "b", "c_c"], **which)
-            if any(Line.is_lost(*item) for item in state.items()):
+            if any(Line.is_pruned(*item) for item in state.items()):
                 assert code == "VERSION_PRUNED"
                 continue
             assert {entry["key"]: entry["value"] for entry in values["entries"]} == {
@@ -358,7 +358,7 @@ class HistoryMachine(RuleBasedStateMachine):
 
 
 def _said(state: State, key: str) -> tuple[str, float | None] | None:
-    return state[key].said if key in state else None
+    return state[key].content if key in state else None
 
 
 @pytest.mark.req("CE-F20")

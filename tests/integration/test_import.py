@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from support.bundles import entries, exported, imported, items, records, seal_of, texts
-from support.statement_log import written_by
+from support.statement_log import statements_of
 from support.world import SESSION, Caller, refused
 from weft.app.dispatch import CallContext
 from weft.capabilities.records.store import Redaction
@@ -131,7 +131,7 @@ async def test_what_was_closed_stays_closed(world: World, home: Caller) -> None:
     sub = await home.create_agent("below", parent_id="newcomer")
     assert "closed" in await agent.keys()
     assert "closed" not in await sub.keys()
-    assert await sub.heard() == ["hello, invoice 42", "an answer"]
+    assert await sub.message_texts() == ["hello, invoice 42", "an answer"]
 
 
 async def test_events_keep_their_times_names_and_what_they_were_part_of(world: World, home: Caller) -> None:
@@ -346,7 +346,7 @@ async def test_what_a_policy_masked_is_on_the_board_as_it_left_and_known_for_it(
     await world.planner.say("or ask dana@example.com again")
     await moved(world, home, policy="masked")
     assert await home.value("contact") == "mail [email 1] about it"
-    assert await home.heard() == ["or ask [email 1] again"]
+    assert await home.message_texts() == ["or ask [email 1] again"]
     again = items(await exported(home, policy="full"))
     assert {item["redaction_state"] for item in again.values()} == {"masked"}
     assert (await home.inspect())["history_intact"]
@@ -357,7 +357,7 @@ async def test_without_contents_a_session_opens_empty_and_its_items_are_known(wo
     await lived_in(world)
     bundle = await moved(world, home, policy="metadata")
     assert await home.keys() == []
-    assert await home.heard() == []
+    assert await home.message_texts() == []
     assert set(items(await exported(home, policy="full"))) == set(items(bundle))
 
 
@@ -397,7 +397,7 @@ async def test_a_handoff_opens_the_session_with_current_values(world: World, hom
     bundle = await moved(world, home, scope="handoff", recipient="closer")
     assert sorted(await home.keys()) == sorted(await world.admin.keys())
     assert await home.value("goal") == "ship on Monday"
-    assert await home.heard() == await world.admin.heard()
+    assert await home.message_texts() == await world.admin.message_texts()
     assert (await home.call("history.verify", context_id=BOARD))["intact"]
     assert (await home.history("goal"))["versions"][0]["version"] == 3
     ((_, assembly_id),) = records(bundle, "context_assembly")
@@ -712,7 +712,7 @@ async def test_an_import_takes_as_many_statements_for_more_versions_messages_and
         for number in range(more):
             await live(number)
         bundle = await exported(world.admin)
-        statements = await written_by(partial(imported, home, bundle), world.app.database, monkeypatch)
+        statements = await statements_of(partial(imported, home, bundle), world.app.database, monkeypatch)
         counts.append(len(statements))
         told = [place for place, statement in enumerate(statements) if statement.startswith("UPDATE tenants")]
         made = [place for place, statement in enumerate(statements) if statement.startswith("INSERT INTO messages")]
@@ -726,7 +726,7 @@ async def test_a_dry_run_only_reads(world: World, home: Caller, monkeypatch: pyt
     bundle = await exported(world.admin)
     turn = await exported(world.admin, scope="turn", turn_id="t1")
     for each in (bundle, turn):
-        assert not await written_by(partial(imported, home, each, dry_run=True), world.app.database, monkeypatch)
+        assert not await statements_of(partial(imported, home, each, dry_run=True), world.app.database, monkeypatch)
     await imported(home, bundle)
     assert (await imported(home, bundle, dry_run=True)).unchanged
     with refused("SESSION_EXISTS"):

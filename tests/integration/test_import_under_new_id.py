@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.bundles import entries, exported, imported, items, records, texts
-from support.records import AT, everything, item
+from support.records import AT, all_records, item
 from support.world import SESSION, Caller, refused
 from weft.capabilities.transfer.bundle_format import BundleSession, BundleSnapshot
 
@@ -70,7 +70,7 @@ async def test_it_is_opened_under_another_id_with_all_that_is_named_after_it(
     there = home.in_session("again")
     assert (await there.value("goal"), await home.value("goal")) == ("ship on Monday", "ship on Friday")
     assert await there.value("about") == BOARD
-    assert await there.heard() == ["hello"]
+    assert await there.message_texts() == ["hello"]
     assert (await home.call("history.verify", context_id="board:again", deep=True))["intact"]
     gaps = [await home.call("missing.list", session_id=session, status="all") for session in (SESSION, "again")]
     assert [(gap["missing"][0]["missing_id"], gap["missing"][0]["status"]) for gap in gaps] == [
@@ -90,7 +90,7 @@ async def test_events_name_the_new_session(world: World, home: Caller) -> None:
     bundle = await exported(world.admin)
     await imported(home, bundle)
     await imported(home, bundle, session_id="again")
-    entries_of = [await everything(home, session_id=session) for session in (SESSION, "again")]
+    entries_of = [await all_records(home, session_id=session) for session in (SESSION, "again")]
     first, again = [{(each["type"], each["id"].split("@")[0]) for each in listed} for listed in entries_of]
     renamed = {(kind, name.replace(f":{SESSION}", ":again")) for kind, name in first}
     assert {name for name in renamed if name[0] == "context_item"} == {n for n in again if n[0] == "context_item"}

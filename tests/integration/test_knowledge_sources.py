@@ -14,7 +14,7 @@ from standardwebhooks import Webhook as Signer
 
 from support.document_server import document_server
 from support.jobs import pause_jobs
-from support.webhooks import until
+from support.webhooks import wait_until
 from support.world import refused
 from weft.app.dispatch import CallContext
 from weft.capabilities.events.webhooks.model import signed_headers
@@ -183,11 +183,11 @@ async def test_a_watched_folder_is_noticed_by_itself(
         return await documents(library) == expected
 
     path = write(folder, "seen.md", "one")
-    await until(lambda: holds({"seen.md": 1}))
+    await wait_until(lambda: holds({"seen.md": 1}))
     path.write_text("two words")
-    await until(lambda: holds({"seen.md": 2}))
+    await wait_until(lambda: holds({"seen.md": 2}))
     path.unlink()
-    await until(lambda: holds({}))
+    await wait_until(lambda: holds({}))
 
 
 async def test_a_full_sync_reads_everything_again(library: World, folder: Path) -> None:
@@ -390,7 +390,7 @@ async def test_slow_sources_do_not_block_others(library: World, folder: Path, mo
     async def is_synced() -> bool:
         return waiting > 0 and (await shown(library, source))["synced_at"] is not None
 
-    await until(is_synced)
+    await wait_until(is_synced)
     assert await documents(library) == {"a.md": 1}
     assert waiting == 2
 
@@ -430,7 +430,7 @@ async def test_an_address_is_fetched_and_asked_again_only_for_what_is_new(librar
         read = await library.admin.call("knowledge.get_document", domain=DOMAIN, document_id="127.0.0.1/docs/start.md")
         assert read["bytes"] == len(there.body)
         await sync(library, source)
-        assert there.asked[-1]["if-none-match"] == '"one"'
+        assert there.requests[-1]["if-none-match"] == '"one"'
         assert (await shown(library, source))["last_sync"] == done(unchanged=1)
         there.body, there.tag = b"# Changed", '"two"'
         library.clock.advance(seconds=61)
@@ -463,7 +463,7 @@ async def test_an_address_may_say_what_it_likes_of_what_it_gives(library: World,
         source = await add(library.admin, "url", url=there.url, prefix="start.md")
         await look(library)
         await sync(library, source)
-        assert "if-none-match" not in there.asked[-1]
+        assert "if-none-match" not in there.requests[-1]
         seen = await shown(library, source)
         assert (seen["error"], seen["last_sync"]) == (None, done(unchanged=1))
         read = await library.admin.call("knowledge.get_document", domain=DOMAIN, document_id="start.md")

@@ -35,8 +35,8 @@ async def texts(caller: Caller, operation: str, **which: Any) -> list[str]:
 @pytest.mark.req("MS-04")
 @pytest.mark.parametrize("visibility", ["admin_only", "agent_only", "private"])
 async def test_asking_for_a_visibility_does_not_give_it(world: World, secrets: None, visibility: str) -> None:
-    assert await world.analysis.heard(visibility_filter=visibility) == []
-    assert await world.analysis.heard(visibility_filter=visibility, offset=0, limit=1000) == []
+    assert await world.analysis.message_texts(visibility_filter=visibility) == []
+    assert await world.analysis.message_texts(visibility_filter=visibility, offset=0, limit=1000) == []
     with refused("PERMISSION_DENIED"):
         await world.analysis.call("message.set_visibility", session_id=SESSION, message_id=1, visibility="public")
     with refused("PERMISSION_DENIED"):
@@ -72,8 +72,8 @@ async def test_no_offset_or_limit_leads_to_what_is_not_for_the_reader(world: Wor
     for offset in range(6):
         for limit in (1, 1000):
             expected = ["for all"] if offset == 0 else []
-            assert await world.analysis.heard(offset=offset, limit=limit) == expected
-        assert set(await world.analysis.heard(after_id=offset)) <= {"for all"}
+            assert await world.analysis.message_texts(offset=offset, limit=limit) == expected
+        assert set(await world.analysis.message_texts(after_id=offset)) <= {"for all"}
     assert (await world.analysis.messages())["total_count"] == 1
 
 
@@ -147,8 +147,8 @@ async def test_agents_of_one_type_reach_each_other_by_every_way_of_reading(world
     peer = await world.admin.create_agent("analysis-2", agent_type="analysis", parent_id="planner")
     number = await world.analysis.say("among analysts: quokka", visibility="agent_only")
     for caller, expected in ((peer, ["among analysts: quokka"]), (world.review, [])):
-        assert await caller.heard() == expected
-        assert await caller.heard(visibility_filter="agent_only") == expected
+        assert await caller.message_texts() == expected
+        assert await caller.message_texts(visibility_filter="agent_only") == expected
         assert await caller.found("quokka") == expected
         assert await texts(caller, "message.search_by_sender", sender="analysis") == expected
         assert await texts(caller, "session.overview") == expected
@@ -202,7 +202,7 @@ async def test_the_first_of_more_than_a_thousand_messages_is_found_by_every_sear
     assert await world.review.found("quoka enclosure") == [first]
     assert await texts(world.review, "message.search_by_sender", sender="planner") == [first]
     assert await texts(world.review, "message.search_by_timerange", start_time=start, end_time=start) == [first]
-    assert await world.review.heard(limit=1) == [first]
+    assert await world.review.message_texts(limit=1) == [first]
 
 
 @pytest.mark.req("MS-03")
@@ -226,7 +226,7 @@ async def test_what_is_exactly_as_large_as_allowed_is_taken_and_one_more_is_refu
         "INVALID_INPUT_FORMAT",
         "INVALID_INPUT_FORMAT",
     ]
-    assert len(await world.analysis.heard()) == 2
+    assert len(await world.analysis.message_texts()) == 2
 
 
 @pytest.mark.req("MS-11")
@@ -267,7 +267,7 @@ async def test_a_bad_number_of_a_message_is_the_caller_s_mistake(world: World, n
     assert await outcome(world.analysis.say("answer", parent_message_id=number)) == code
     changed = {"session_id": SESSION, "message_id": number, "visibility": "private"}
     assert await outcome(world.admin.call("message.set_visibility", **changed)) == code
-    assert await world.planner.heard() == ["hello"]
+    assert await world.planner.message_texts() == ["hello"]
 
 
 @pytest.mark.req("MS-10")
@@ -309,7 +309,7 @@ async def test_twenty_clients_that_write_everything_at_once_lose_nothing(world: 
 
     ends = await asyncio.gather(*map(work, range(20)))
     assert {end for own in ends for end in own} == {"ok"}
-    heard = await world.planner.heard(limit=1000)
+    heard = await world.planner.message_texts(limit=1000)
     assert sorted(heard) == sorted(f"{number}/{turn}" for number in range(20) for turn in range(5))
     assert len(await world.planner.keys()) == 100
     for agent in agents:

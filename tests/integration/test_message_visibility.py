@@ -28,10 +28,10 @@ async def say_all(caller: Caller) -> None:
 async def test_each_visibility_reaches_those_it_names(world: World, twin: Caller) -> None:
     await say_all(world.planner)
     await world.admin.say("admin_only", visibility="admin_only")
-    assert await world.planner.heard() == ["public", "private", "agent_only"]
-    assert await twin.heard() == ["public", "agent_only"]
-    assert await world.review.heard() == ["public"]
-    assert await world.admin.heard() == ["public", "admin_only"]
+    assert await world.planner.message_texts() == ["public", "private", "agent_only"]
+    assert await twin.message_texts() == ["public", "agent_only"]
+    assert await world.review.message_texts() == ["public"]
+    assert await world.admin.message_texts() == ["public", "admin_only"]
 
 
 @pytest.mark.req("MS-04")
@@ -54,8 +54,8 @@ async def test_only_admins_write_to_admins(world: World) -> None:
     narrowed = await world.admin.with_token("admin", "admin", requested_permissions=["read", "write"])
     assert await outcome(narrowed.say("psst", visibility="admin_only")) == "PERMISSION_DENIED"
     await world.admin.say("for admins", visibility="admin_only")
-    assert await narrowed.heard() == []
-    assert await world.admin.heard() == ["for admins"]
+    assert await narrowed.message_texts() == []
+    assert await world.admin.message_texts() == ["for admins"]
 
 
 @pytest.mark.req("MS-13")
@@ -70,9 +70,9 @@ async def test_an_admin_changes_the_visibility_of_a_message_and_is_audited(world
         "visibility": "agent_only",
         "previous_visibility": "public",
     }
-    assert await world.review.heard() == []
-    assert await world.admin.heard() == []
-    assert await twin.heard() == ["a key nobody should see"]
+    assert await world.review.message_texts() == []
+    assert await world.admin.message_texts() == []
+    assert await twin.message_texts() == ["a key nobody should see"]
     assert (await world.review.messages())["total_count"] == 0
     (row, *_) = await world.admin.audit(outcome="done")
     assert row["action"] == "message.set_visibility"
@@ -85,7 +85,7 @@ async def test_only_an_admin_changes_who_sees_a_message(world: World) -> None:
     number = await world.planner.say("mine", visibility="private")
     with refused("PERMISSION_DENIED"):
         await world.planner.call("message.set_visibility", session_id="s1", message_id=number, visibility="public")
-    assert await world.review.heard() == []
+    assert await world.review.message_texts() == []
     with refused("MESSAGE_NOT_FOUND"):
         await world.admin.call("message.set_visibility", session_id="s1", message_id=99, visibility="public")
 
@@ -95,14 +95,14 @@ async def test_a_message_can_still_be_hidden_in_an_archived_session(world: World
     number = await world.planner.say("secret")
     await world.planner.call("session.archive", session_id="s1")
     await world.admin.call("message.set_visibility", session_id="s1", message_id=number, visibility="private")
-    assert await world.review.heard() == []
-    assert await world.planner.heard() == ["secret"]
+    assert await world.review.message_texts() == []
+    assert await world.planner.message_texts() == ["secret"]
 
 
 @pytest.mark.req("MS-13")
 async def test_an_admin_inspects_all_messages_and_is_audited(world: World) -> None:
     await say_all(world.planner)
-    assert await world.admin.heard() == ["public"]
+    assert await world.admin.message_texts() == ["public"]
     seen = await world.admin.call("message.inspect", session_id="s1")
     assert [m["content"] for m in seen["messages"]] == ["public", "private", "agent_only"]
     assert (await world.admin.audit(outcome="done"))[0]["action"] == "message.inspect"
@@ -182,32 +182,32 @@ async def test_past_events_follow_the_current_visibility(world: World) -> None:
 async def test_no_page_is_served_from_memory_after_it_changed(world: World) -> None:
     number = await world.planner.say("soon hidden")
     for _ in range(3):
-        assert await world.review.heard() == ["soon hidden"]
+        assert await world.review.message_texts() == ["soon hidden"]
     assert world.app.caches.stats().cache_hit_ratio > 0
     await world.admin.call("message.set_visibility", session_id="s1", message_id=number, visibility="private")
-    assert await world.review.heard() == []
+    assert await world.review.message_texts() == []
     await world.review.say("new")
-    assert await world.review.heard() == ["new"]
-    assert await world.planner.heard() == ["soon hidden", "new"]
+    assert await world.review.message_texts() == ["new"]
+    assert await world.planner.message_texts() == ["soon hidden", "new"]
 
 
 @pytest.mark.req("MS-15")
 async def test_a_page_in_memory_belongs_to_one_life_of_a_session(world: World) -> None:
     await world.planner.say("first incarnation")
-    assert await world.planner.heard() == ["first incarnation"]
+    assert await world.planner.message_texts() == ["first incarnation"]
     await world.planner.call("session.delete", session_id="s1")
     await world.planner.create_session("s1")
     await world.planner.say("second life")
-    assert await world.planner.heard() == ["second life"]
+    assert await world.planner.message_texts() == ["second life"]
 
 
 @pytest.mark.req("MS-15")
 async def test_another_process_sees_a_change_at_once(world: World) -> None:
     other = await world.another_app()
     number = await world.planner.say("soon hidden")
-    assert await world.review.at(other).heard() == ["soon hidden"]
+    assert await world.review.at(other).message_texts() == ["soon hidden"]
     await world.admin.call("message.set_visibility", session_id="s1", message_id=number, visibility="private")
-    assert await world.review.at(other).heard() == []
+    assert await world.review.at(other).message_texts() == []
 
 
 async def test_strangers_and_outsiders_learn_nothing(world: World) -> None:
@@ -220,4 +220,4 @@ async def test_strangers_and_outsiders_learn_nothing(world: World) -> None:
         await world.review.in_session("closed").messages()
     with refused("SESSION_NOT_FOUND"):
         await world.review.in_session("closed").say("let me in")
-    assert await world.analysis.in_session("closed").heard() == ["between us"]
+    assert await world.analysis.in_session("closed").message_texts() == ["between us"]

@@ -77,7 +77,7 @@ async def test_a_message_comes_back_with_every_field(world: World) -> None:
 )
 async def test_content_is_kept_byte_for_byte(world: World, content: str) -> None:
     await world.planner.say(content)
-    assert await world.review.heard() == [content]
+    assert await world.review.message_texts() == [content]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(30), deadline=None)
@@ -166,10 +166,10 @@ async def test_paging_with_messages_of_others_in_between(world: World) -> None:
     for number in range(20):
         await world.planner.say(f"m{number}", visibility="private" if number % 3 == 0 else "public")
     visible = [f"m{number}" for number in range(20) if number % 3]
-    assert await world.review.heard(limit=4, offset=5) == visible[5:9]
+    assert await world.review.message_texts(limit=4, offset=5) == visible[5:9]
     assert (await world.review.messages(limit=4, offset=5))["total_count"] == len(visible)
-    assert await world.planner.heard(limit=4, offset=5) == ["m5", "m6", "m7", "m8"]
-    assert await world.review.heard(offset=10_000) == []
+    assert await world.planner.message_texts(limit=4, offset=5) == ["m5", "m6", "m7", "m8"]
+    assert await world.review.message_texts(offset=10_000) == []
 
 
 @pytest.mark.req("MS-04")
@@ -195,8 +195,8 @@ async def test_new_messages_are_asked_for_by_the_last_one_seen(world: World) -> 
     last = await world.planner.say("seen")
     await world.planner.say("mine", visibility="private")
     await world.planner.say("new")
-    assert await world.review.heard(after_id=last) == ["new"]
-    assert await world.planner.heard(after_id=last) == ["mine", "new"]
+    assert await world.review.message_texts(after_id=last) == ["new"]
+    assert await world.planner.message_texts(after_id=last) == ["mine", "new"]
 
 
 @pytest.mark.req("MS-04")
@@ -224,13 +224,13 @@ async def test_twenty_writers_at_once_lose_nothing(world: World) -> None:
 
     numbers = await asyncio.gather(*map(write, range(20)))
     assert sorted(n for own in numbers for n in own) == list(range(1, 201))
-    heard = await world.planner.heard(limit=1000)
+    heard = await world.planner.message_texts(limit=1000)
     assert sorted(heard) == sorted(f"{writer}/{number}" for writer in range(20) for number in range(10))
 
 
 async def test_equal_texts_are_separate_messages(world: World) -> None:
     assert [await world.planner.say("ping") for _ in range(3)] == [1, 2, 3]
-    assert await world.planner.heard() == ["ping"] * 3
+    assert await world.planner.message_texts() == ["ping"] * 3
 
 
 @pytest.mark.req("MS-02")
@@ -239,7 +239,7 @@ async def test_an_archived_session_takes_no_messages_and_shows_those_it_has(worl
     await world.planner.call("session.archive", session_id="s1")
     with refused("SESSION_ARCHIVED"):
         await world.review.say("after")
-    assert await world.review.heard() == ["before"]
+    assert await world.review.message_texts() == ["before"]
 
 
 async def test_a_deleted_session_takes_its_messages_along(world: World) -> None:
@@ -248,7 +248,7 @@ async def test_a_deleted_session_takes_its_messages_along(world: World) -> None:
     with refused("SESSION_NOT_FOUND"):
         await world.planner.messages()
     await world.planner.create_session("s1")
-    assert await world.planner.heard() == []
+    assert await world.planner.message_texts() == []
     assert await world.planner.say("first again") == 1
 
 
@@ -299,7 +299,7 @@ async def test_a_generated_session_id_is_as_the_collaboration_api_shows_it(world
 async def test_a_page_of_old_messages_reads_the_same(world: World) -> None:
     await asyncio.gather(*(world.analysis.say(f"m{number}") for number in range(40)))
     await world.planner.say("mine", visibility="private")
-    assert await world.review.heard(offset=5_001) == []
-    assert await world.planner.heard(offset=5_001) == []
+    assert await world.review.message_texts(offset=5_001) == []
+    assert await world.planner.message_texts(offset=5_001) == []
     answer = await world.review.call("message.search_by_sender", session_id="s1", sender="analysis", offset=6_000)
     assert (answer["count"], answer["has_more"]) == (0, False)

@@ -482,7 +482,7 @@ async def test_what_is_asked_for_by_several_at_once_is_asked_once(world: World, 
     assert sorted(each.get("already_requested", False) for each in asked) == [False, True, True]
     assert len({(each.get("key"), each.get("message_id"), each["requested_at"]) for each in asked}) == 1
     assert len((await the_one(world.planner, missing_id))["requests"]) == 1
-    assert len(await world.planner.heard()) == (form == "peer_task")
+    assert len(await world.planner.message_texts()) == (form == "peer_task")
     assert not (await request(world.planner, missing_id, form, **how, detail="urgent")).get("already_requested")
 
 

@@ -17,13 +17,13 @@ from support.model_migrations import (
     MORE_THAN_THE_GRACE,
     SUBJECTS,
     WORDS,
-    best,
-    caught_up,
+    best_document,
     chunk_count,
-    filled,
+    fill_collections,
     finish_migration,
     migrate_on_demand,
-    serving,
+    run_indexing,
+    serving_model,
     vectors,
     with_service,
 )
@@ -66,7 +66,7 @@ async def service() -> AsyncIterator[EmbeddingService]:
 @pytest.fixture
 async def app(world: World, service: EmbeddingService) -> App:
     app = await with_service(world, service)
-    await filled(world, app)
+    await fill_collections(world, app)
     return app
 
 
@@ -84,14 +84,14 @@ async def test_a_move_ends_with_the_new_model_serving_and_the_old_vectors_gone(w
     assert await vectors(world) == {MINILM: chunks}
     begun = await start(world, app)
     assert (begun["state"], begun["from_model"], begun["to_model"]) == ("embedding", MINILM, WORDS)
-    assert await serving(world, app) == MINILM
+    assert await serving_model(world, app) == MINILM
     ended = await finish_migration(world, app)
     assert (ended["state"], ended["embedded"], ended["chunks"]) == ("done", chunks, chunks)
     assert ended["comparison"]["probes"] == chunks
     assert ended["comparison"]["recall_after"] == 1.0
     assert await vectors(world) == {WORDS: chunks}
-    assert await serving(world, app) == WORDS
-    assert await best(world, app, "vacation days a year") == "leave.txt"
+    assert await serving_model(world, app) == WORDS
+    assert await best_document(world, app, "vacation days a year") == "leave.txt"
     assert await told(world) == [f"model_migration.{what}" for what in ("started", "comparing", "switched", "done")]
     back = await start(world, app, MINILM)
     assert back["from_model"] == WORDS
@@ -122,7 +122,7 @@ async def test_searches_find_the_same_all_the_while(world: World, app: App, serv
     stop.set()
     await searcher
     assert models == {MINILM, WORDS}
-    assert service.asked
+    assert service.requests
 
 
 async def test_a_model_that_finds_less_is_refused_and_leaves_nothing(
@@ -133,17 +133,20 @@ async def test_a_model_that_finds_less_is_refused_and_leaves_nothing(
         await put(
             world.admin, f"more/{number}", f"Rule {number}: {list(SUBJECTS.values())[number % 6]} See page {number}."
         )
-    await caught_up(app)
+    await run_indexing(app)
     service.script = Guessing([Answer(change=Guesses())])
     await start(world, app)
     ended = await finish_migration(world, app)
     assert ended["state"] == "refused"
     assert ended["finished_at"]
     assert ended["comparison"]["recall_after"] < ended["comparison"]["recall_before"] - 0.1
-    assert await serving(world, app) == MINILM
+    assert await serving_model(world, app) == MINILM
     assert await vectors(world) == {MINILM: chunks + 40}
     assert await told(world) == ["model_migration.started", "model_migration.comparing", "model_migration.refused"]
-    assert await best(world, app, "vacation days a year") in {"leave.txt", *(f"more/{n}" for n in range(0, 40, 6))}
+    assert await best_document(world, app, "vacation days a year") in {
+        "leave.txt",
+        *(f"more/{n}" for n in range(0, 40, 6)),
+    }
 
 
 async def test_a_move_that_is_cancelled_leaves_nothing(world: World, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +186,7 @@ async def test_what_comes_and_goes_meanwhile_gets_both_vectors_or_none(
             await put(world.admin, f"new/{steps}", f"Rule {steps} was added while the vectors were made.")
             await put(world.admin, "lunch.txt", f"The kitchen serves soup number {steps} at noon.")
             await world.planner.say(f"Said in between, as number {steps}.")
-            await caught_up(app)
+            await run_indexing(app)
         if steps == 4:
             await world.admin.call("knowledge.delete_document", domain=HANDBOOK, document_id="keys.txt")
         return await step(lease)
@@ -197,7 +200,7 @@ async def test_what_comes_and_goes_meanwhile_gets_both_vectors_or_none(
     world.clock.advance(seconds=MORE_THAN_THE_GRACE)
     await app.scheduler.drain("embeddings.migrate")
     assert await vectors(world) == {WORDS: chunks}
-    assert await best(world, app, "soup number 7") == "lunch.txt"
+    assert await best_document(world, app, "soup number 7") == "lunch.txt"
 
 
 async def test_searches_that_began_with_the_old_model_can_end_with_it(world: World, app: App) -> None:
@@ -278,7 +281,7 @@ async def test_a_process_that_does_not_know_a_model_in_use_indexes_nothing(
         told = [record.fields for record in caplog.records if record.message == "job fails"]
         assert {each["code"] for each in told} == {"EMBEDDING_MODEL_UNKNOWN"}
         assert sum(each["job"] == "queued documents" for each in told) == number
-        await caught_up(app)
+        await run_indexing(app)
         assert await chunk_count(world) == before + 2
         assert (await finish_migration(world, app))["state"] == "done"
         assert await vectors(world) == {WORDS: before + 2}
@@ -296,7 +299,7 @@ async def test_while_the_new_model_is_away_everything_is_indexed_and_later_made_
             service.script = Guessing([Answer(401)])
             await put(world.admin, "late.txt", "This was put while the new model was away.")
             await world.planner.say("Said while the new model was away.")
-            await caught_up(app)
+            await run_indexing(app)
             service.script = []
         return await step(lease)
 
@@ -306,7 +309,7 @@ async def test_while_the_new_model_is_away_everything_is_indexed_and_later_made_
     assert await vectors(world) == {MINILM: before + 2, WORDS: before + 2}
     assert (await finish_migration(world, app))["state"] == "done"
     assert await vectors(world) == {WORDS: before + 2}
-    assert await best(world, app, "put while the new model was away") == "late.txt"
+    assert await best_document(world, app, "put while the new model was away") == "late.txt"
 
 
 async def test_a_chunk_that_lacks_a_vector_of_the_serving_model_gets_one(world: World, app: App) -> None:
@@ -319,7 +322,7 @@ async def test_a_chunk_that_lacks_a_vector_of_the_serving_model_gets_one(world: 
     world.clock.advance(days=1, seconds=1)
     await app.scheduler.drain("embeddings.backfill")
     assert await vectors(world) == {MINILM: chunks}
-    assert await best(world, app, "vacation days a year") == "leave.txt"
+    assert await best_document(world, app, "vacation days a year") == "leave.txt"
 
 
 async def test_a_model_that_is_gone_is_left_without_a_comparison(
@@ -331,22 +334,22 @@ async def test_a_model_that_is_gone_is_left_without_a_comparison(
     admin = world.admin
     assert (await admin.call("knowledge.list_models"))["models"][0]["model"] == MINILM
     await admin.call("knowledge.start_model_migration", model=MINILM)
-    service.asked.clear()
+    service.requests.clear()
     ended = await finish_migration(world, world.app)
     assert (ended["state"], ended["comparison"]) == ("done", None)
     assert await vectors(world) == {MINILM: await chunk_count(world)}
-    assert service.asked == []
+    assert service.requests == []
 
 
 async def test_what_was_asked_meanwhile_is_asked_of_both_models_and_forgotten(
     world: World, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     step, asked = app.model_migrations._step, "how many days of vacation"
-    await best(world, app, asked)
+    await best_document(world, app, asked)
     assert not app.model_migrations._queries
 
     async def searching(lease: Any) -> bool:
-        await best(world, app, asked)
+        await best_document(world, app, asked)
         return await step(lease)
 
     monkeypatch.setattr(app.model_migrations, "_step", searching)

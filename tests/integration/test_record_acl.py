@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.records import correlated_call, envelope, everything, ids, item, listed
+from support.records import all_records, correlated_call, envelope, ids, item, record_page
 from support.world import refused
 from weft.kernel.correlation import Correlation
 
@@ -20,7 +20,7 @@ SECRET = "hush-4711"
 
 async def spoken_to(caller: Caller, **which: Any) -> str:
     """Return all that a caller is told by every list it can ask for, as one text."""
-    pages = [await everything(caller, **which), await everything(caller, **which, types=EVERY_TYPE)]
+    pages = [await all_records(caller, **which), await all_records(caller, **which, types=EVERY_TYPE)]
     return json.dumps(pages)
 
 
@@ -97,7 +97,7 @@ async def test_a_private_session_does_not_exist_for_others(world: World) -> None
                 await caller.call("records.show", record_id=record_id, with_content=True)
             assert await ids(caller, item_id=record_id) == []
         with refused("SESSION_NOT_FOUND"):
-            await listed(caller, session_id="inner")
+            await record_page(caller, session_id="inner")
     with refused("RECORD_NOT_FOUND"):
         await world.review.call("records.show", record_id="board:inner/goal/1.1")
     with refused("RECORD_NOT_FOUND"):
@@ -174,7 +174,12 @@ async def test_tenants_have_their_own_records(world: World, which: dict[str, str
     await correlated_call(
         part, world.planner, "records.add", session_id="s1", records=[envelope("c1", item_refs=["board:s1/goal/1.1"])]
     )
-    assert await listed(world.stranger, **which) == {"records": [], "count": 0, "has_more": False, "next_after": None}
+    assert await record_page(world.stranger, **which) == {
+        "records": [],
+        "count": 0,
+        "has_more": False,
+        "next_after": None,
+    }
     for record_id in ("c1", "board:s1/goal/1.1", "session:s1"):
         with refused("RECORD_NOT_FOUND"):
             await world.stranger.call("records.show", record_id=record_id)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.bundles import exported, records
-from support.records import everything, ids
+from support.records import all_records, ids
 from support.world import SESSION, refused
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ EVENTS = {"types": ["context_event"]}
 
 
 async def told(caller: Caller, **which: Any) -> list[dict[str, Any]]:
-    return [entry["record"] for entry in await everything(caller, **EVENTS, **which)]
+    return [entry["record"] for entry in await all_records(caller, **EVENTS, **which)]
 
 
 async def shown(caller: Caller, record_id: str) -> Any:
@@ -104,7 +104,7 @@ async def test_the_sources_of_items_are_records(world: World) -> None:
     await world.planner.call("memory.set", key="k", value=1)
     await world.planner.call("context.push", knowledge=[{"key": "k", "value": 1}], if_version=0)
     await world.admin.call("agent.define", agent_id="planner", role="Plans")
-    entries = await everything(world.planner, types=["context_item"])
+    entries = await all_records(world.planner, types=["context_item"])
     sources = {source: entry["id"] for entry in entries for source in entry["record"]["source_refs"]}
     assert set(sources) == {
         "board://s1",
@@ -154,7 +154,7 @@ async def test_content_by_a_person_is_trusted_as_such_everywhere(world: World) -
     for caller in (world.admin, world.planner):
         await caller.write("goal", "ship")
         await caller.say("hello")
-    found = await everything(world.planner, session_id=SESSION, types=["context_item"])
+    found = await all_records(world.planner, session_id=SESSION, types=["context_item"])
     told_by = [(entry["record"]["trust_level"], entry["record"]["metadata"]["weft"]["author"]) for entry in found]
     assert told_by == [*[("human", "human:admin")] * 2, *[("agent", "orchestrator")] * 2]
     prov = await exported(world.admin, format="prov")

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.full_run import examples
-from support.records import correlated_call, envelope, everything, ids, listed, told
+from support.records import all_records, correlated_call, envelope, event_classes, ids, record_page
 from support.world import refused
 from weft.capabilities.history.model import blob_hash
 from weft.capabilities.record_log import list_records
@@ -31,7 +31,7 @@ async def test_every_version_and_the_deletion_of_a_key_are_items(world: World) -
         await world.planner.write("goal", value)
     await world.planner.delete("goal")
     await world.planner.write("goal", "three")
-    entries = await everything(world.planner, session_id="s1", types=["context_item"])
+    entries = await all_records(world.planner, session_id="s1", types=["context_item"])
     assert [entry["id"] for entry in entries] == [
         "board:s1/goal/1.1",
         "board:s1/goal/1.2",
@@ -53,7 +53,7 @@ async def test_records_are_listed_in_log_order(world: World) -> None:
     await world.planner.call("context.pull", session_id="s1")
     await world.planner.call("records.add", session_id="s1", records=[envelope("c1")])
     await world.planner.call("session.archive", session_id="s1")
-    entries = await everything(world.planner)
+    entries = await all_records(world.planner)
     (pull,) = [entry["id"] for entry in entries if entry["type"] == "context_assembly"]
     assert [(entry["type"], entry["id"]) for entry in entries] == [
         ("context_surface", "session:s1"),
@@ -79,7 +79,7 @@ async def test_every_record_that_is_listed_is_valid_and_is_shown_by_its_id(world
     await world.planner.call("context.push", knowledge=[{"key": "limit", "value": 5}], if_version=1)
     await world.planner.call("context.pull", session_id="s1")
     for caller in (world.planner, world.analysis, world.admin):
-        for entry in await everything(caller, session_id="s1", types=[*ALL_TYPES]):
+        for entry in await all_records(caller, session_id="s1", types=[*ALL_TYPES]):
             check_record(json.dumps(entry["record"]).encode(), entry["type"])
             shown = await caller.call("records.show", record_id=entry["id"])
             assert (shown["type"], shown["record"], shown.get("digest")) == (
@@ -95,7 +95,7 @@ async def test_small_public_content_is_inline_and_other_content_is_a_digest(worl
     await world.planner.write("large", large)
     await world.planner.write("closed", "for few", readable_by=["orchestrator"])
     await world.planner.write("open", "for all")
-    records = {entry["id"]: entry["record"] for entry in await everything(world.planner, session_id="s1")}
+    records = {entry["id"]: entry["record"] for entry in await all_records(world.planner, session_id="s1")}
     for key, text, sensitivity in (("large", large, "internal"), ("closed", "for few", "restricted")):
         record = records[f"board:s1/{key}/1.1"]
         assert (record["content_mode"], record["sensitivity"]) == ("ref", sensitivity)
@@ -112,7 +112,7 @@ async def test_a_pull_is_an_assembly_of_versions_and_an_injection_of_their_hash(
     await world.admin.call("agent.define", agent_id="planner", role="Plans")
     await world.planner.call("context.push", knowledge=[{"key": "limit", "value": 5}], if_version=1)
     pulled = await world.planner.call("context.pull", session_id="s1")
-    records = {entry["type"]: entry["record"] for entry in await everything(world.planner, session_id="s1")}
+    records = {entry["type"]: entry["record"] for entry in await all_records(world.planner, session_id="s1")}
     assembly, injection = records["context_assembly"], records["context_injection"]
     assert [block["block_id"] for block in assembly["ordered_blocks"]] == ["definition", "learned_knowledge"]
     assert all(block["content_ref"]["digest"].startswith("sha256:") for block in assembly["ordered_blocks"])
@@ -200,7 +200,7 @@ async def test_records_are_found_by_time(world: World) -> None:
     assert await keys(world, since=hours(4)) == []
     assert await keys(world, since=f"{start:%Y-%m-%d}", until=f"{start + timedelta(days=1):%Y-%m-%d}") == [*SEVERAL]
     with refused("INVALID_INPUT_FORMAT"):
-        await listed(world.planner, session_id="s1", since=hours(2), until=hours(1))
+        await record_page(world.planner, session_id="s1", since=hours(2), until=hours(1))
 
 
 async def test_an_item_is_found_with_the_records_that_name_it(world: World) -> None:
@@ -216,7 +216,7 @@ async def test_an_item_is_found_with_the_records_that_name_it(world: World) -> N
     assert await ids(world.planner, item_id=item) == [item, "c1"]
     assert await ids(world.planner, item_id="message:s1/1") == ["message:s1/1", "c2"]
     assert await ids(world.planner, item_id=item, types=["context_envelope"]) == ["c1"]
-    assert await told(world.planner, item_id=item, types=["context_event"]) == ["context.item.updated"]
+    assert await event_classes(world.planner, item_id=item, types=["context_event"]) == ["context.item.updated"]
     assert await ids(world.planner, item_id="board:s1/goal/7.7") == []
     assert await ids(world.planner, session_id="s1", item_id="c1") == []
     shown = await world.planner.call("records.show", record_id=item)
@@ -230,23 +230,23 @@ async def test_events_are_records_where_they_are_asked_for(world: World) -> None
     await world.planner.delete("goal")
     await world.planner.snapshot("mark")
     asked = {"session_id": "s1", "types": ["context_event"]}
-    assert await told(world.planner, **asked) == [
+    assert await event_classes(world.planner, **asked) == [
         "context.surface.created",
         "context.item.added",
         "context.item.updated",
         "context.item.removed",
         "context.surface.updated",
     ]
-    (first, *_) = await everything(world.planner, **asked)
+    (first, *_) = await all_records(world.planner, **asked)
     shown = await world.planner.call("records.show", record_id=first["id"])
     assert shown["record"] == first["record"]
-    assert "context_event" not in {entry["type"] for entry in await everything(world.planner, session_id="s1")}
+    assert "context_event" not in {entry["type"] for entry in await all_records(world.planner, session_id="s1")}
 
 
 async def test_a_message_is_recorded_again_when_its_visibility_changes(world: World) -> None:
     number = await world.planner.say("psst", visibility="private")
     await world.admin.call("message.set_visibility", session_id="s1", message_id=number, visibility="public")
-    items = await everything(world.analysis, session_id="s1", types=["context_item"])
+    items = await all_records(world.analysis, session_id="s1", types=["context_item"])
     assert [entry["id"] for entry in items] == [f"message:s1/{number}"] * 2
     assert {entry["record"]["content"] for entry in items} == {"psst"}
 
@@ -254,12 +254,12 @@ async def test_a_message_is_recorded_again_when_its_visibility_changes(world: Wo
 async def test_pages_hold_as_many_as_asked_for_and_go_on_where_they_ended(world: World) -> None:
     await world.planner.call("context.push", knowledge=[{"key": f"k{n}", "value": n} for n in range(7)], if_version=0)
     await world.planner.call("context.pull", session_id="s1")
-    whole = await everything(world.planner)
+    whole = await all_records(world.planner)
     for limit in (1, 2, 3, 200):
-        assert await everything(world.planner, limit=limit) == whole
-    page = await listed(world.planner, limit=3)
+        assert await all_records(world.planner, limit=limit) == whole
+    page = await record_page(world.planner, limit=3)
     assert (page["count"], page["has_more"]) == (3, True)
-    last = await listed(world.planner, limit=3, after=str(whole[-1]["seq"]))
+    last = await record_page(world.planner, limit=3, after=str(whole[-1]["seq"]))
     assert last == {"records": [], "count": 0, "has_more": False, "next_after": None}
 
 
@@ -269,7 +269,7 @@ async def test_a_page_is_never_larger_than_what_an_answer_should_be(
     monkeypatch.setattr(list_records, "_MAX_PAGE_BYTES", 3_000)
     records = [envelope(f"c{n}", metadata={"text": "x" * 1_400}) for n in range(6)]
     await world.planner.call("records.add", session_id="s1", records=records)
-    page = await listed(world.planner, session_id="s1", types=["context_envelope"])
+    page = await record_page(world.planner, session_id="s1", types=["context_envelope"])
     assert [entry["id"] for entry in page["records"]] == ["c0", "c1"]
     assert await ids(world.planner, session_id="s1", types=["context_envelope"]) == [f"c{n}" for n in range(6)]
 
@@ -281,7 +281,7 @@ async def test_rare_records_come_in_several_short_pages(world: World, monkeypatc
     for _ in range(9):
         await world.planner.write("goal")
     await world.planner.call("records.add", session_id="s1", records=[envelope("c1")])
-    page = await listed(world.planner, session_id="s1", types=["context_envelope"])
+    page = await record_page(world.planner, session_id="s1", types=["context_envelope"])
     assert (page["records"], page["has_more"]) == ([], True)
     assert await ids(world.planner, session_id="s1", types=["context_envelope"]) == ["c1"]
 
@@ -314,18 +314,18 @@ async def test_pages_of_any_size_hold_every_record_once(world: World, acts: list
                 await owner.call("history.branch", context_id=f"board:{session}", branch=f"b{number}")
                 await owner.write("goal", str(number), branch=f"b{number}")
     which = {"session_id": session, "types": [*ALL_TYPES]}
-    whole = (await listed(owner, limit=200, **which))["records"]
-    assert await everything(owner, limit=limit, **which) == whole
+    whole = (await record_page(owner, limit=200, **which))["records"]
+    assert await all_records(owner, limit=limit, **which) == whole
     places = [(entry["seq"], entry["type"], entry["id"]) for entry in whole]
     assert len(set(places)) == len(places)
 
 
 async def test_a_sub_agent_names_the_session_it_works_in(world: World) -> None:
     with refused("PERMISSION_DENIED"):
-        await listed(world.analysis)
+        await record_page(world.analysis)
     assert await ids(world.analysis, session_id="s1") == ["session:s1"]
     with refused("SESSION_NOT_FOUND"):
-        await listed(world.planner, session_id="nowhere")
+        await record_page(world.planner, session_id="nowhere")
 
 
 async def test_what_is_not_there_is_not_shown(world: World) -> None:
@@ -360,7 +360,7 @@ async def test_pruned_values_are_recorded_without_content(world: World) -> None:
     owner = await world.planner.create_session("short", keep_versions=1)
     for number in range(20):
         await owner.write("goal", f"value {number}")
-    entries = await everything(owner, session_id="short", types=["context_item"])
+    entries = await all_records(owner, session_id="short", types=["context_item"])
     assert len(entries) == 20
     assert entries[-1]["record"]["content"] == "value 19"
     first = entries[0]["record"]
@@ -371,9 +371,9 @@ async def test_pruned_values_are_recorded_without_content(world: World) -> None:
 async def test_records_are_there_after_a_restart_and_in_every_process(world: World) -> None:
     await world.planner.write("goal", "ship")
     await world.planner.call("records.add", session_id="s1", records=[envelope("c1")])
-    before = await everything(world.planner, session_id="s1")
+    before = await all_records(world.planner, session_id="s1")
     other = await world.another_app()
-    assert await everything(world.planner.at(other), session_id="s1") == before
+    assert await all_records(world.planner.at(other), session_id="s1") == before
 
 
 async def test_imported_records_are_found_whatever_their_original_commit_numbers(world: World) -> None:
@@ -388,7 +388,7 @@ async def test_imported_records_are_found_whatever_their_original_commit_numbers
             "goal",
             f'%"version":{version},%',
         )
-    items = await everything(world.planner, session_id="s1", types=["context_item"])
+    items = await all_records(world.planner, session_id="s1", types=["context_item"])
     assert [(entry["id"], entry["record"]["content"]) for entry in items] == [
         ("board:s1/goal/1.1", "one"),
         ("board:s1/goal/1.2", "two"),
@@ -402,7 +402,7 @@ async def test_events_without_an_incarnation_are_listed_as_events_only(world: Wo
         "UPDATE events SET data = $1 WHERE tenant = $2 AND subject = $3", '{"version":1}', world.tenant, "goal"
     )
     assert await ids(world.planner, session_id="s1", types=["context_item"]) == []
-    assert len(await told(world.planner, session_id="s1", types=["context_event"])) == 2
+    assert len(await event_classes(world.planner, session_id="s1", types=["context_event"])) == 2
 
 
 ALL_TYPES = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.records import AT, envelope, everything, ids, item, told
+from support.records import AT, all_records, envelope, event_classes, ids, item
 from support.world import SESSION, outcome, refused
 from weft.capabilities.records.vocabulary import EVENT_CLASSES
 
@@ -39,7 +39,7 @@ async def test_a_record_is_kept_unchanged(world: World) -> None:
     ]
     added = await add(world.planner, *said)
     assert [(each["type"], each["id"]) for each in added] == [("context_envelope", "c1"), ("context_budget", "b1")]
-    entries = await everything(world.analysis, session_id=SESSION)
+    entries = await all_records(world.analysis, session_id=SESSION)
     assert [entry["record"] for entry in entries[1:]] == said
     assert [entry["seq"] for entry in entries[1:]] == [each["seq"] for each in added]
     one = await shown(world.analysis, "c1")
@@ -96,7 +96,7 @@ async def test_an_event_that_is_recorded_is_published_under_its_class(world: Wor
     (event,) = (await world.analysis.events(after=before, session_id=SESSION))["events"]
     assert (event["type"], event["subject"]) == (event_class, "e1")
     for types in ([], ["context_event"]):
-        entries = await everything(world.analysis, session_id=SESSION, types=types)
+        entries = await all_records(world.analysis, session_id=SESSION, types=types)
         recorded = [entry["record"] for entry in entries if entry["seq"] == event["seq"]]
         assert recorded == [{**said, "data": {"step": 1}}]
 
@@ -128,7 +128,7 @@ async def test_two_authors_with_the_same_record_id_are_distinguished(world: Worl
     ]
     outcomes = await asyncio.gather(*map(outcome, calls))
     assert sorted(set(outcomes)) == ["RECORD_EXISTS", "ok"]
-    (kept,) = await everything(world.planner, session_id=SESSION, types=["context_envelope"])
+    (kept,) = await all_records(world.planner, session_id=SESSION, types=["context_envelope"])
     assert outcomes[kept["record"]["metadata"]["n"]] == "ok"
 
 
@@ -233,7 +233,7 @@ async def test_a_record_is_visible_to_its_audience_and_its_author(world: World) 
     assert await ids(world.analysis, session_id=SESSION, types=["context_envelope"]) == ["ours"]
     assert await ids(world.review, session_id=SESSION, types=["context_envelope"]) == ["ours"]
     for other in (world.planner, world.admin):
-        assert await told(other, session_id=SESSION, types=["context_event"]) == ["context.surface.created"]
+        assert await event_classes(other, session_id=SESSION, types=["context_event"]) == ["context.surface.created"]
         assert await ids(other, session_id=SESSION) == ["session:s1"]
         with refused("RECORD_NOT_FOUND"):
             await shown(other, "ours")
@@ -295,7 +295,7 @@ async def test_an_envelope_goes_forward_and_never_back(world: World) -> None:
     events = (await world.analysis.events(session_id=SESSION))["events"][1:]
     assert [event["type"] for event in events] == ["record.added", *["record.changed"] * 3]
     assert [event["data"]["lifecycle"] for event in events] == ["draft", "selected", "injected", "archived"]
-    entries = await everything(world.planner, session_id=SESSION, types=["context_envelope"])
+    entries = await all_records(world.planner, session_id=SESSION, types=["context_envelope"])
     assert [entry["record"]["lifecycle"] for entry in entries] == ["archived"] * 4
 
 

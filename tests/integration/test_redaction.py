@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.bundles import exported, imported, items, records, texts
-from support.records import AT, correlated_call, envelope, everything, item, told
+from support.records import AT, all_records, correlated_call, envelope, event_classes, item
 from support.world import SESSION, outcome, refused
 from weft.kernel.correlation import Correlation
 from weft.storage.sql.records import SqlRecordStore
@@ -37,7 +37,7 @@ async def shown(caller: Caller, item_id: str) -> Any:
 
 async def all_told(caller: Caller, item_id: str) -> str:
     """Return all that records and an export say of a session, as one text."""
-    lists = await everything(caller, session_id=SESSION, types=["context_item", "context_event", "context_assembly"])
+    lists = await all_records(caller, session_id=SESSION, types=["context_item", "context_event", "context_assembly"])
     one = await shown(caller, item_id)
     return json.dumps([lists, one]) + (await exported(caller)).decode()
 
@@ -111,7 +111,7 @@ async def test_the_board_and_the_transcript_stay_as_they_are(world: World) -> No
     for item_id in (GOAL, f"message:{SESSION}/{number}"):
         await redact(world.planner, item_id)
     assert await world.review.value("goal") == SECRET
-    assert await world.review.heard() == [SECRET]
+    assert await world.review.message_texts() == [SECRET]
 
 
 async def test_a_recorded_item_keeps_nothing_of_what_came_with_it(world: World) -> None:
@@ -197,7 +197,7 @@ async def test_derived_records_reveal_nothing_of_a_redacted_item(world: World, q
     await redact(world.planner, GOAL)
     kinds = ["context_summary", "context_assembly"]
     told_of = [
-        entry for entry in await everything(world.review, session_id=SESSION, types=kinds) if entry["id"] == "q1"
+        entry for entry in await all_records(world.review, session_id=SESSION, types=kinds) if entry["id"] == "q1"
     ]
     text = json.dumps([told_of, await shown(world.review, "q1")]) + (await exported(world.review)).decode()
     assert told_of
@@ -223,14 +223,16 @@ async def test_a_summary_or_an_assembly_is_redacted_as_items_are(world: World, k
     assert answer["redaction"]["state"] == answer["record"]["redaction_state"] == state
     assert answer["record"]["redacted_by"] == "orchestrator"
     in_bundle = records(await exported(world.review))[kind, "q1"]
-    listed = (await everything(world.review, session_id=SESSION, types=[kind]))[-1]
+    listed = (await all_records(world.review, session_id=SESSION, types=[kind]))[-1]
     text = json.dumps(answer["record"])
     assert in_bundle == listed["record"] == answer["record"]
     assert "bob@" not in text
     assert (DIGEST in text) == (state == "encrypted_ref")
     assert ("pin 4711-zulu" in text) == (state == "masked")
     assert ("call them" in text) == (state == "summarized")
-    assert (await told(world.review, session_id=SESSION, types=["context_event"]))[-2] == "context.redaction.applied"
+    assert (await event_classes(world.review, session_id=SESSION, types=["context_event"]))[
+        -2
+    ] == "context.redaction.applied"
     await redact(world.admin, "q1", "none")
     assert (await world.review.call("records.show", record_id="q1"))["record"] == made
 
@@ -263,7 +265,7 @@ async def test_what_was_redacted_has_no_other_name(world: World) -> None:
             await shown(world.review, name)
         with refused("RECORD_NOT_FOUND"):
             await redact(world.planner, name)
-        assert [entry for entry in await everything(world.admin, item_id=name) if entry["id"] == name] == []
+        assert [entry for entry in await all_records(world.admin, item_id=name) if entry["id"] == name] == []
     turn = Correlation(turn_id="t1")
     naming = envelope("e1", item_refs=names)
     await correlated_call(turn, world.planner, "records.add", session_id=SESSION, records=[naming])
@@ -369,7 +371,7 @@ async def test_a_redaction_is_published_and_audited_without_content(world: World
         "redaction_method": "content replaced by a summary",
         "redacted_type": "context_item",
     }
-    assert "context.redaction.applied" in await told(world.review, session_id=SESSION, types=["context_event"])
+    assert "context.redaction.applied" in await event_classes(world.review, session_id=SESSION, types=["context_event"])
     (row,) = [row for row in await world.admin.audit() if row["action"] == "records.redact"]
     assert (row["target"], row["detail"]["state"]) == (GOAL, "summarized")
     assert "somebody" not in json.dumps([event, row])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.indexed_items import expect_whole, standing
+from support.indexed_items import check_index_complete, indexed_texts
 from support.knowledge import HANDBOOK, QuickEmbedder, chunks, document, domain, embed_quickly, put
 from support.world import refused
 from weft.capabilities.knowledge.domains import Domains
@@ -62,7 +62,7 @@ async def test_every_document_of_a_domain_is_reindexed_and_nothing_is_embedded_t
     assert {(await document(world.admin, f"d{each:03}"))["version"] for each in range(30)} == {2}
     told = [event["type"] for event in (await world.admin.events())["events"] if "reindex" in event["type"]]
     assert told == ["domain.reindexing", "domain.reindexed"]
-    await expect_whole(world)
+    await check_index_complete(world)
 
 
 @pytest.mark.req("CE-F50")
@@ -130,13 +130,13 @@ async def spoken(world: World) -> None:
     await world.planner.write("goal", "ship it")
     await world.planner.write("goal", "ship it on friday")
     await world.planner.remember("tea", "green")
-    await world.followed()
+    await world.index_sessions()
 
 
 async def test_every_collection_is_reindexed(world: World, embedder: QuickEmbedder) -> None:
     await filled(world, 3)
     await spoken(world)
-    before = {collection: await standing(world, collection) for collection in ("sessions", "memory")}
+    before = {collection: await indexed_texts(world, collection) for collection in ("sessions", "memory")}
     old, embedded = await numbers_by_collection(world), len(embedder.embedded)
     begun = await world.admin.call("knowledge.reindex_all")
     assert begun["domains"] == [{"domain": HANDBOOK, "to_reindex": 3}]
@@ -145,13 +145,13 @@ async def test_every_collection_is_reindexed(world: World, embedder: QuickEmbedd
     assert pending["pending"] == {"documents": 0, "events": 0, "partial": False}
     await world.planner.say("said meanwhile")
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
-    await world.followed()
+    await world.index_sessions()
     now = await numbers_by_collection(world)
     assert all(not old[collection] & now[collection] for collection in old)
-    assert await standing(world, "memory") == before["memory"]
-    assert await standing(world, "sessions") == {**before["sessions"], "s1:41": ["said meanwhile"]}
+    assert await indexed_texts(world, "memory") == before["memory"]
+    assert await indexed_texts(world, "sessions") == {**before["sessions"], "s1:41": ["said meanwhile"]}
     assert len(embedder.embedded) <= embedded + 2
-    await expect_whole(world)
+    await check_index_complete(world)
     assert await world.admin.call("knowledge.show_reindexing") == {"domains": [], "events": None}
 
 
@@ -167,7 +167,7 @@ async def test_session_items_are_embedded_again_on_request(world: World, embedde
     await spoken(world)
     embedder.embedded.clear()
     await world.admin.call("knowledge.reindex_all", afresh=True)
-    await world.followed()
+    await world.index_sessions()
     assert len(embedder.embedded) == 42
 
 
@@ -175,7 +175,7 @@ async def test_a_second_request_restarts_the_reindex(
     world: World, embedder: QuickEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.planner.say("message")
-    await world.followed()
+    await world.index_sessions()
     embedder.embedded.clear()
     await world.admin.call("knowledge.reindex_all")
     written, rounds = world.app.session_indexing._written, []
@@ -188,10 +188,10 @@ async def test_a_second_request_restarts_the_reindex(
         return made
 
     monkeypatch.setattr(world.app.session_indexing, "_written", slowly)
-    await world.followed()
+    await world.index_sessions()
     assert [text for text in embedder.embedded if "message" in text] == ["planner: message"]
     assert (await world.admin.call("knowledge.show_reindexing"))["events"] is None
-    await expect_whole(world)
+    await check_index_complete(world)
 
 
 async def test_the_rate_limit_holds_for_session_items_too(world: World) -> None:
@@ -203,9 +203,9 @@ async def test_the_rate_limit_holds_for_session_items_too(world: World) -> None:
     shown = await world.admin.call("knowledge.show_reindexing")
     assert shown["events"] > 0
     # Somebody else may go on at once: it is this process that rests.
-    await world.followed()
+    await world.index_sessions()
     assert (await world.admin.call("knowledge.show_reindexing"))["events"] is None
-    await expect_whole(world)
+    await check_index_complete(world)
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)

@@ -67,7 +67,7 @@ async def test_everything_that_a_caller_may_see_is_searched_at_once(world: World
     await world.planner.say("The password of the vault is rotated in May.")
     await world.planner.write("decision", "Passwords expire after ninety days.")
     await world.planner.remember("note", "Ask Dana which password manager is allowed.")
-    await world.followed()
+    await world.index_sessions()
     found = await searched(world.planner, "password rules", min_score=0.1)
     assert {result["source"] for result in found["results"]} == {"document", "message", "board", "memory"}
     by_source = {result["source"]: result for result in found["results"]}
@@ -117,7 +117,7 @@ async def test_a_reference_resolves_to_the_found_text(world: World, source: str)
     await world.planner.say(text)
     await world.planner.write("vault", text)
     await world.planner.remember("vault", text)
-    await world.followed()
+    await world.index_sessions()
     best = (await searched(world.planner, "vault in Zurich", sources=[source]))["results"][0]
     resolved = await world.planner.call("records.resolve", source_ref=best["ref"])
     assert (resolved["outcome"], resolved["text"]) == ("exact", best["text"])
@@ -130,7 +130,7 @@ async def test_a_search_without_relevant_results_returns_the_most_recent_and_is_
     await world.planner.say("The first thing that was said.")
     clock.advance(seconds=60)
     await world.planner.say("The latest thing that was said.")
-    await world.followed()
+    await world.index_sessions()
     found = await searched(world.planner, "xylophone quartz", recency_weight=0, importance_weight=0, min_score=1.0)
     assert (found["fallback"], found["results"][0]["text"]) == ("recency", "The latest thing that was said.")
     told = [event for event in (await world.planner.events())["events"] if event["type"] == "search.low_relevance"]
@@ -151,7 +151,7 @@ async def test_what_is_pinned_is_found_whatever_is_asked(world: World) -> None:
     await documented(world, "Never call customers after eight.", pinned=True)
     for number in range(5):
         await world.planner.say(f"The train number {number} leaves at noon.")
-    await world.followed()
+    await world.index_sessions()
     assert "Never call customers after eight." in await texts(world.planner, "when does the train leave?", top_k=2)
 
 
@@ -162,7 +162,7 @@ async def test_what_is_pinned_in_a_session_comes_only_with_searches_of_that_sess
     lure = await low.create_session("lure")
     for number in range(20):
         await lure.say(f"Number {number}: " + "lorem ipsum dolor " * 60, metadata={"pinned": True})
-    await world.followed()
+    await world.index_sessions()
     for caller in (world.planner, world.admin):
         found = await searched(caller, "how many vacation days", top_k=1)
         assert not any(result["signals"]["pinned"] for result in found["results"])
@@ -177,7 +177,7 @@ async def test_what_is_pinned_takes_at_most_a_third_of_a_context(world: World) -
     await documented(world, "Vacation is thirty days a year. Ask your lead two weeks before.")
     for number in range(20):
         await world.planner.say(f"Number {number}: " + "lorem ipsum dolor " * 20, metadata={"pinned": True})
-    await world.followed()
+    await world.index_sessions()
     asked = {"query": "how many vacation days", "session_id": SESSION, "max_tokens": 900}
     told = await world.planner.call("search.get_context", **asked)
     assert "Vacation is thirty days" in told["context"]
@@ -230,7 +230,7 @@ async def test_filters_leave_what_they_name(world: World, filters: dict[str, Any
     await world.planner.say("A password is never said aloud.")
     await world.planner.write("secrets", "Every password is in the vault.")
     await world.planner.remember("secrets", "My password hint is a song.")
-    await world.followed()
+    await world.index_sessions()
     found = (await searched(world.planner, "password", min_score=0.0, **filters))["results"]
     assert {result["source"] for result in found} == sources
 
@@ -242,7 +242,7 @@ async def test_who_names_a_session_means_no_other_one(world: World) -> None:
         await where.write("falcon", f"The falcon is written down in {where.session}.")
         await where.remember("falcon", f"The falcon is remembered in {where.session}.", session_id=where.session)
     await world.planner.remember("falcon", "The falcon is remembered for good.")
-    await world.followed()
+    await world.index_sessions()
     everything = await searched(world.planner, "falcon", min_score=0.0)
     assert len(everything["results"]) == 7
     here = await searched(world.planner, "falcon", min_score=0.0, session_id=SESSION)
@@ -259,7 +259,7 @@ async def test_a_time_range_limits_the_results(world: World, clock: FrozenClock)
     between = clock.now().isoformat()
     clock.advance(days=3)
     await world.planner.say("The release is in June.")
-    await world.followed()
+    await world.index_sessions()
     assert await texts(world.planner, "release", since=between, min_score=0.0) == ["The release is in June."]
     assert await texts(world.planner, "release", until=between, min_score=0.0) == ["The release is in May."]
 
@@ -290,20 +290,20 @@ async def test_deleted_and_overwritten_is_found_no_more_before_any_worker_looks(
     await documented(world, "The old rule says tea.")
     await world.planner.write("drink", "We drink tea.")
     await world.planner.remember("drink", "I like tea.")
-    await world.followed()
+    await world.index_sessions()
     assert len(await texts(world.planner, "tea", min_score=0.0)) == 3
     await world.planner.write("drink", "We drink coffee.")
     await world.planner.forget("drink")
     await world.admin.call("knowledge.delete_document", domain="handbook", document_id="rules.md")
     assert await texts(world.planner, "tea", min_score=0.0) == []
-    await world.followed()
+    await world.index_sessions()
     assert await texts(world.planner, "coffee", min_score=0.0) == ["We drink coffee."]
 
 
 async def test_the_next_best_takes_the_place_of_what_is_gone(world: World) -> None:
     for number in range(6):
         await world.planner.write(f"key{number}", f"Tea is served at {number} o'clock.")
-    await world.followed()
+    await world.index_sessions()
     for number in range(3):
         await world.planner.delete(f"key{number}")
     assert len(await texts(world.planner, "when is tea served", top_k=3, min_score=0.0)) == 3
@@ -312,7 +312,7 @@ async def test_the_next_best_takes_the_place_of_what_is_gone(world: World) -> No
 async def test_when_all_relevant_items_are_deleted_the_most_recent_are_returned(world: World) -> None:
     await world.planner.write("drink", "We drink tea in the garden.")
     await world.planner.say("The train leaves at noon.")
-    await world.followed()
+    await world.index_sessions()
     await world.planner.delete("drink")
     found = await searched(world.planner, "drink tea in the garden", min_score=1.0, top_k=1, **BARE)
     assert (found["fallback"], [r["text"] for r in found["results"]]) == ("recency", ["The train leaves at noon."])
@@ -321,7 +321,7 @@ async def test_when_all_relevant_items_are_deleted_the_most_recent_are_returned(
 @pytest.mark.req("CE-O", part="tunable similarity threshold")
 async def test_the_floor_of_a_call_goes_before_the_one_of_its_agent_and_that_before_the_default(world: World) -> None:
     await world.planner.write("drink", "We drink tea in the garden.")
-    await world.followed()
+    await world.index_sessions()
 
     async def min_score(**how: Any) -> float:
         found = await searched(world.planner, "Where do we drink tea?", **how)
@@ -342,7 +342,7 @@ async def test_the_floor_of_a_call_goes_before_the_one_of_its_agent_and_that_bef
 async def test_the_floor_of_an_agent_decides_what_it_finds_and_gathers(world: World) -> None:
     await world.planner.write("drink", "We drink tea in the garden.")
     await world.planner.say("The train leaves at noon.")
-    await world.followed()
+    await world.index_sessions()
     question = "We drink tea in the garden at noon, or not?"
     found = await texts(world.planner, question, **BARE)
     await world.admin.call("agent.update", agent_id="planner", min_score=1.0)
@@ -397,12 +397,12 @@ async def test_until_a_new_version_is_indexed_the_old_one_is_found(world: World)
 async def test_messages_are_found_by_those_they_are_for(world: World) -> None:
     await world.planner.say("Only I know that the falcon flies.", visibility="private")
     await world.review.say("Reviewers know that the falcon rests.", visibility="agent_only")
-    await world.followed()
+    await world.index_sessions()
     assert await texts(world.planner, "falcon", min_score=0.0) == ["Only I know that the falcon flies."]
     assert await texts(world.review, "falcon", min_score=0.0) == ["Reviewers know that the falcon rests."]
     assert await texts(world.analysis, "falcon", min_score=0.0) == []
     await world.admin.call("message.set_visibility", session_id=SESSION, message_id=1, visibility="public")
-    await world.followed()
+    await world.index_sessions()
     assert await texts(world.analysis, "falcon", min_score=0.0) == ["Only I know that the falcon flies."]
 
 
@@ -411,7 +411,7 @@ async def test_sessions_boards_and_memories_of_others_are_not_searched(world: Wo
     await closed.say("The falcon is in the closed session.")
     await world.planner.write("falcon", "The falcon is on a closed key.", readable_by=["orchestrator"])
     await world.planner.remember("falcon", "The falcon is remembered.")
-    await world.followed()
+    await world.index_sessions()
     assert len(await texts(world.planner, "falcon", min_score=0.0)) == 3
     found = await searched(world.analysis, "falcon", min_score=0.0)
     assert (found["results"], found["searched"]) == ([], 0)
@@ -422,7 +422,7 @@ async def test_sessions_boards_and_memories_of_others_are_not_searched(world: Wo
 async def test_redacted_items_are_not_found_by_their_text(world: World) -> None:
     await world.planner.write("pin", "The pin of the safe is 4711.")
     number = await world.planner.say("The pin of the door is 0815.")
-    await world.followed()
+    await world.index_sessions()
     assert len(await texts(world.planner, "pin", min_score=0.0)) == 2
     for item in (f"board:{SESSION}/pin/1.1", f"message:{SESSION}/{number}"):
         await world.planner.call("records.redact", item_id=item, state="removed", reason="a secret")
@@ -433,7 +433,7 @@ async def test_redacted_items_are_not_found_by_their_text(world: World) -> None:
 async def test_the_plan_limits_the_number_of_results(world: World) -> None:
     for number in range(12):
         await world.planner.write(f"key{number}", f"Tea is served at {number} o'clock.")
-    await world.followed()
+    await world.index_sessions()
     assert len(await texts(world.planner, "tea", min_score=0.0, top_k=12)) == 12
     await world.app.tenants.set_plan(world.tenant, "free")
     assert len(await texts(world.planner, "tea", min_score=0.0, top_k=12)) == 5
@@ -454,7 +454,7 @@ async def test_a_message_is_shown_among_those_around_it(world: World) -> None:
     for text in ("Where do we meet?", "In the tower at noon.", "Who brings the falcon?", "Dana does.", "Good."):
         await world.planner.say(text)
     await world.review.say("Only for reviewers.", visibility="agent_only")
-    await world.followed()
+    await world.index_sessions()
     answer = await gathered(world.planner, query="Who brings the falcon?", min_score=0.9)
     assert "planner: Who brings the falcon?\nplanner: Dana does." in answer["context"]
     assert "Only for reviewers" not in answer["context"]
@@ -474,7 +474,7 @@ async def test_the_neighbours_of_a_chunk_can_be_requested(world: World) -> None:
 async def test_context_is_never_longer_than_asked_for(world: World, tokens: int) -> None:
     await documented(world, HANDBOOK + "word " * 500)
     await world.planner.say("Vacation is for everyone. " * 50)
-    await world.followed()
+    await world.index_sessions()
     for what in ({"query": "vacation"}, {"query": "word"}):
         answer = await gathered(world.planner, max_tokens=tokens, min_score=0.0, **what)
         assert answer["tokens"] <= tokens
@@ -485,7 +485,7 @@ async def test_what_is_alike_is_found_without_itself(world: World) -> None:
     await world.planner.write("cat", "A cat sleeps on the sofa.")
     await world.planner.write("kitten", "A kitten naps on the couch.")
     await world.planner.write("tax", "Income tax is due in April.")
-    await world.followed()
+    await world.index_sessions()
     cat = next(r for r in (await searched(world.planner, "cat sofa", min_score=0.0))["results"] if r["key"] == "cat")
     alike = await similar(world.planner, chunk_id=cat["chunk_id"])
     assert [result["key"] for result in alike["results"]] == ["kitten", "tax"]
@@ -495,7 +495,7 @@ async def test_what_is_alike_is_found_without_itself(world: World) -> None:
 
 async def test_a_chunk_that_is_not_for_the_caller_is_not_there(world: World) -> None:
     await world.planner.remember("falcon", "The falcon is remembered.")
-    await world.followed()
+    await world.index_sessions()
     mine = (await searched(world.planner, "falcon"))["results"][0]["chunk_id"]
     for chunk_id in (mine, "memory/999999", "domain:none/1"):
         with refused("CHUNK_NOT_FOUND"):
@@ -509,7 +509,7 @@ async def test_a_chunk_that_is_not_for_the_caller_is_not_there(world: World) -> 
 
 async def test_a_search_can_be_recorded(world: World) -> None:
     await world.planner.write("goal", "Ship on Friday.")
-    await world.followed()
+    await world.index_sessions()
     found = await searched(world.planner, "when do we ship", record=True, session_id=SESSION)
     shown = await world.planner.call(
         "records.show", record_id=found["selection_id"], type="context_selection", session_id=SESSION

@@ -28,7 +28,7 @@ async def test_what_has_expired_takes_no_place_of_what_answers(world: World) -> 
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     for number in range(MANY):
         await world.planner.remember(f"note{number}", f"vacation vacation {number}", expires_in=3600)
-    await world.followed()
+    await world.index_sessions()
     before = await world.planner.call("search.query", query="vacation", min_score=0.0)
     assert {result["source"] for result in before["results"]} == {"memory"}
     world.clock.advance(hours=2)

@@ -112,7 +112,7 @@ async def document(admin: Caller, domain: str, texts: tuple[str, ...], **about: 
 
 async def settle(world: World) -> None:
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
-    await world.followed()
+    await world.index_sessions()
 
 
 async def tenant_with_agent(world: World, name: str) -> tuple[Caller, Caller]:

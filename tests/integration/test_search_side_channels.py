@@ -41,7 +41,7 @@ def pending(found: Any) -> int:
 async def said(world: World, caller: Caller) -> None:
     for text in DULL:
         await caller.say(text)
-    await world.followed()
+    await world.index_sessions()
 
 
 async def types(caller: Caller) -> list[str]:
@@ -76,7 +76,7 @@ async def test_a_redaction_leaves_no_statistics_of_the_text(
     await said(world, world.planner)
     before = await search(world.planner)
     item_id = await write(world)
-    await world.followed()
+    await world.index_sessions()
     assert (await search(world.planner))["confidence"] > before["confidence"]
     await world.planner.call("records.redact", item_id=item_id, state="removed", reason="a secret")
     after = await search(world.planner)
@@ -88,7 +88,7 @@ async def test_a_redaction_leaves_no_statistics_of_the_text(
 async def test_redacting_an_older_version_leaves_the_newer_one_to_be_found(world: World) -> None:
     await world.planner.write("plan", "The old plan.")
     await world.planner.write("plan", SECRET)
-    await world.followed()
+    await world.index_sessions()
     await world.planner.call("records.redact", item_id=f"board:{SESSION}/plan/1.1", state="removed", reason="old")
     assert [result["text"] for result in (await search(world.planner))["results"]] == [SECRET]
 
@@ -97,7 +97,7 @@ async def test_deleted_chunks_do_not_count_in_statistics(world: World) -> None:
     await said(world, world.planner)
     before = await search(world.planner)
     await world.planner.write("plan", SECRET)
-    await world.followed()
+    await world.index_sessions()
     await world.planner.delete("plan")
     after = await search(world.planner)
     assert pending(after) == 1
@@ -119,14 +119,14 @@ async def test_what_a_removed_text_was_is_forgotten(world: World) -> None:
     await world.planner.write("plan", SECRET)
     await world.planner.remember("plan", SECRET)
     texts = (f"planner: {SECRET}", f"plan\n{SECRET}")
-    await world.followed()
+    await world.index_sessions()
     assert await vectors_of(world, *texts) == 2
     await world.planner.delete("plan")
-    await world.followed()
+    await world.index_sessions()
     # The memory says the same.
     assert await vectors_of(world, texts[1]) == 1
     await world.planner.forget("plan")
-    await world.followed()
+    await world.index_sessions()
     assert await vectors_of(world, texts[1]) == 0
     await world.planner.call("records.redact", item_id=f"message:{SESSION}/{number}", state="masked", reason="private")
     assert await vectors_of(world, *texts) == 0
@@ -134,7 +134,7 @@ async def test_what_a_removed_text_was_is_forgotten(world: World) -> None:
 
 async def test_texts_of_a_deleted_session_are_forgotten(world: World) -> None:
     await world.planner.say(SECRET)
-    await world.followed()
+    await world.index_sessions()
     await world.planner.call("session.delete", session_id=SESSION)
     assert await vectors_of(world, f"planner: {SECRET}") == 0
 
@@ -162,9 +162,9 @@ async def test_a_replaced_document_keeps_the_vectors_of_unchanged_chunks(world: 
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert await vectors_of(world, DULL[0]) == 1
     await world.planner.say(DULL[0])
-    await world.followed()
+    await world.index_sessions()
     await world.admin.call("knowledge.reindex_all")
-    await world.followed()
+    await world.index_sessions()
     assert await vectors_of(world, f"planner: {DULL[0]}") == 1
 
 
@@ -186,7 +186,7 @@ async def count(world: World) -> int:
 
 async def test_events_of_others_are_not_pending(world: World) -> None:
     own = await world.planner.create_session("own", participants=["orchestrator"])
-    await world.followed()
+    await world.index_sessions()
     await own.say("Only for the planner.")
     await world.planner.remember("note", "Mine alone.")
     assert pending(await search(world.planner)) == 2
@@ -197,7 +197,7 @@ async def test_events_of_others_are_not_pending(world: World) -> None:
 
 
 async def test_what_is_not_followed_is_not_pending(world: World) -> None:
-    await world.followed()
+    await world.index_sessions()
     await world.planner.create_session("another")
     assert (await search(world.planner))["fallback"] == "recency"
     assert "search.low_relevance" in await types(world.planner)
@@ -207,7 +207,7 @@ async def test_what_is_not_followed_is_not_pending(world: World) -> None:
 async def test_however_much_of_others_is_pending_it_does_not_show(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await world.followed()
+    await world.index_sessions()
     monkeypatch.setattr("weft.app.search.service._MAX_PENDING", 2)
     for _ in range(3):
         await world.planner.remember("note", "Mine alone.")
@@ -300,22 +300,22 @@ async def test_sessions_are_read_once_and_then_only_what_has_changed(
     app = await world.another_app()
     planner, analysis = world.planner.at(app), world.analysis.at(app)
     await planner.say(SECRET)
-    await world.followed()
+    await world.index_sessions()
     closed = await planner.create_session("closed", participants=["orchestrator"])
     await closed.say(SECRET)
-    await world.followed()
+    await world.index_sessions()
     for _ in range(3):
         assert (await search(planner))["searched"] == 2
         assert (await search(analysis))["searched"] == 1
     await planner.call("session.delete", session_id="closed")
     reopened = await planner.create_session("closed")
     await reopened.say(SECRET)
-    await world.followed()
+    await world.index_sessions()
     assert [(await search(caller))["searched"] for caller in (planner, analysis)] == [2, 2]
     await planner.call("session.delete", session_id="closed")
     assert [(await search(caller))["searched"] for caller in (planner, analysis)] == [1, 1]
     await (await planner.create_session("closed", participants=["orchestrator"])).say(SECRET)
-    await world.followed()
+    await world.index_sessions()
     assert [(await search(caller))["searched"] for caller in (planner, analysis)] == [2, 1]
     assert read == [""]
 
@@ -324,11 +324,11 @@ async def test_the_session_cache_is_rebuilt_after_many_events_or_a_shorter_log(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.planner.say(SECRET)
-    await world.followed()
+    await world.index_sessions()
     assert (await search(world.planner))["searched"] == 1
     monkeypatch.setattr("weft.app.session_acl_cache._MAX_CATCH_UP", 0)
     await (await world.planner.create_session("more")).say(SECRET)
-    await world.followed()
+    await world.index_sessions()
     assert (await search(world.planner))["searched"] == 2
 
 

@@ -10,8 +10,15 @@ import msgspec
 import pytest
 
 from support.bundles import exported, imported
-from support.indexed_items import MODEL, ScriptedEmbeddings, expect_whole, scripted, standing, vector_of
-from support.webhooks import until
+from support.indexed_items import (
+    MODEL,
+    ScriptedEmbeddings,
+    check_index_complete,
+    indexed_texts,
+    use_scripted_embeddings,
+    vector_of,
+)
+from support.webhooks import wait_until
 from support.world import SESSION
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
 from weft.capabilities.search.session_indexing import indexer as going_through
@@ -39,7 +46,7 @@ pytestmark = [pytest.mark.req("CE-F38"), pytest.mark.req("CE-F12", part="importa
 
 @pytest.fixture
 def embeddings(world: World) -> ScriptedEmbeddings:
-    return scripted(world)
+    return use_scripted_embeddings(world)
 
 
 async def columns(world: World, item: str) -> Any:
@@ -62,36 +69,36 @@ async def test_messages_keys_and_memories_come_onto_their_collections(
     await world.planner.write("goal", "ship it")
     await world.planner.remember("tea", "green")
     await world.planner.remember("cups", {"count": 2}, session_id=SESSION)
-    await world.followed()
-    assert await standing(world) == {"s1:1": ["we ship on Friday"], "s1:key/goal": ["ship it"]}
-    assert await standing(world, "memory") == {"planner:/tea": ["green"], "planner:s1/cups": ['{"count":2}']}
+    await world.index_sessions()
+    assert await indexed_texts(world) == {"s1:1": ["we ship on Friday"], "s1:key/goal": ["ship it"]}
+    assert await indexed_texts(world, "memory") == {"planner:/tea": ["green"], "planner:s1/cups": ['{"count":2}']}
     assert sorted(embeddings.texts) == [
         'cups\n{"count":2}',
         "goal\nship it",
         "planner: we ship on Friday",
         "tea\ngreen",
     ]
-    await expect_whole(world)
+    await check_index_complete(world)
 
 
 async def test_a_chunk_has_author_timestamp_and_audience(world: World, embeddings: ScriptedEmbeddings) -> None:
     at = int(world.clock.now().timestamp() * 1_000_000)
     await world.analysis.say("for me alone", visibility="private", category="DECISION")
     await world.planner.write("plan", "secret", readable_by=["orchestrator", "human:*"])
-    await world.followed()
+    await world.index_sessions()
     assert await columns(world, "1") == ('["principal:analysis"]', "analysis", "", 1, at, "message")
     assert await columns(world, "key/plan") == ('["orchestrator","human:*"]', "orchestrator", "plan", 0, at, "board")
 
 
 async def test_a_value_that_is_written_over_is_found_no_more(world: World, embeddings: ScriptedEmbeddings) -> None:
     await world.planner.write("goal", "first")
-    await world.followed()
+    await world.index_sessions()
     await world.planner.write("goal", "second")
     await world.planner.write("goal", "third")
-    await world.followed()
-    assert await standing(world) == {"s1:key/goal": ["third"]}
+    await world.index_sessions()
+    assert await indexed_texts(world) == {"s1:key/goal": ["third"]}
     assert embeddings.texts == ["goal\nfirst", "goal\nthird"]
-    await expect_whole(world)
+    await check_index_complete(world)
 
 
 async def test_what_is_deleted_or_has_expired_goes_from_its_collection(
@@ -102,24 +109,24 @@ async def test_what_is_deleted_or_has_expired_goes_from_its_collection(
     await world.planner.write("brief", "gone too", ttl_seconds=60)
     await world.planner.remember("tea", "green")
     await world.planner.remember("milk", "oat", expires_in=60)
-    await world.followed()
+    await world.index_sessions()
     await world.planner.delete("draft")
     await world.planner.forget("tea")
     world.clock.advance(seconds=61)
     await world.app.scheduler.drain("keys.expire")
-    await world.followed()
-    assert await standing(world) == {"s1:key/goal": ["kept"]}
-    assert await standing(world, "memory") == {}
-    await expect_whole(world)
+    await world.index_sessions()
+    assert await indexed_texts(world) == {"s1:key/goal": ["kept"]}
+    assert await indexed_texts(world, "memory") == {}
+    await check_index_complete(world)
 
 
 async def test_a_key_deleted_and_written_again_is_indexed_once(world: World, embeddings: ScriptedEmbeddings) -> None:
     await world.planner.write("goal", "first incarnation")
-    await world.followed()
+    await world.index_sessions()
     await world.planner.delete("goal")
     await world.planner.write("goal", "second life")
-    await world.followed()
-    assert await standing(world) == {"s1:key/goal": ["second life"]}
+    await world.index_sessions()
+    assert await indexed_texts(world) == {"s1:key/goal": ["second life"]}
 
 
 async def test_a_restored_snapshot_is_indexed_again(world: World, embeddings: ScriptedEmbeddings) -> None:
@@ -127,36 +134,36 @@ async def test_a_restored_snapshot_is_indexed_again(world: World, embeddings: Sc
     await world.planner.snapshot("mark")
     await world.planner.write("goal", "now")
     await world.planner.write("more", "added since")
-    await world.followed()
+    await world.index_sessions()
     await world.planner.restore("mark")
-    await world.followed()
-    assert await standing(world) == {"s1:key/goal": ["then"]}
+    await world.index_sessions()
+    assert await indexed_texts(world) == {"s1:key/goal": ["then"]}
     await world.planner.call("history.rollback", context_id="board:s1", target_version="2")
-    await world.followed()
-    assert await standing(world) == {"s1:key/goal": ["now"]}
+    await world.index_sessions()
+    assert await indexed_texts(world) == {"s1:key/goal": ["now"]}
 
 
 async def test_what_is_on_a_branch_is_found_once_it_is_merged(world: World, embeddings: ScriptedEmbeddings) -> None:
     await world.planner.write("goal", "trunk")
     await world.planner.call("history.branch", context_id="board:s1", branch="draft")
     await world.planner.write("goal", "branch", branch="draft")
-    await world.followed()
-    assert await standing(world) == {"s1:key/goal": ["trunk"]}
+    await world.index_sessions()
+    assert await indexed_texts(world) == {"s1:key/goal": ["trunk"]}
     await world.planner.call("history.merge", context_id="board:s1", from_context_id="board:s1@draft")
-    await world.followed()
-    assert await standing(world) == {"s1:key/goal": ["branch"]}
+    await world.index_sessions()
+    assert await indexed_texts(world) == {"s1:key/goal": ["branch"]}
 
 
 async def test_a_message_given_to_others_leaves_its_collection_at_once_and_comes_back_for_them(
     world: World, embeddings: ScriptedEmbeddings
 ) -> None:
     number = await world.planner.say("for all")
-    await world.followed()
+    await world.index_sessions()
     await world.admin.call("message.set_visibility", session_id=SESSION, message_id=number, visibility="admin_only")
-    assert await standing(world) == {}
-    await world.followed()
+    assert await indexed_texts(world) == {}
+    await world.index_sessions()
     assert (await columns(world, str(number)))[0] == '["permission:admin"]'
-    await expect_whole(world)
+    await check_index_complete(world)
 
 
 async def test_a_deleted_session_leaves_the_index_in_the_same_transaction(
@@ -168,12 +175,12 @@ async def test_a_deleted_session_leaves_the_index_in_the_same_transaction(
         await place.write("goal", "written")
         await place.remember("tea", "green", session_id=place.session)
     await world.planner.remember("tea", "black")
-    await world.followed()
+    await world.index_sessions()
     await world.admin.call("session.archive", session_id=SESSION)
     await world.admin.call("session.delete", session_id=SESSION)
-    assert await standing(world) == {"s10:1": ["said"], "s10:key/goal": ["written"]}
-    assert await standing(world, "memory") == {"planner:/tea": ["black"], "planner:s10/tea": ["green"]}
-    await expect_whole(world)
+    assert await indexed_texts(world) == {"s10:1": ["said"], "s10:key/goal": ["written"]}
+    assert await indexed_texts(world, "memory") == {"planner:/tea": ["black"], "planner:s10/tea": ["green"]}
+    await check_index_complete(world)
 
 
 async def test_a_session_deleted_during_indexing_leaves_nothing_in_the_index(
@@ -190,9 +197,9 @@ async def test_a_session_deleted_during_indexing_leaves_nothing_in_the_index(
         return await embed(*what, **how)
 
     monkeypatch.setattr(embeddings, "of_passages", meanwhile)
-    await world.followed()
-    assert await standing(world) == {}
-    assert await standing(world, "memory") == {}
+    await world.index_sessions()
+    assert await indexed_texts(world) == {}
+    assert await indexed_texts(world, "memory") == {}
     assert await pending(world) == 0
 
 
@@ -208,9 +215,9 @@ async def test_an_item_changed_during_indexing_is_indexed_in_its_last_state(
         return await embed(*what, **how)
 
     monkeypatch.setattr(embeddings, "of_passages", meanwhile)
-    await world.followed()
-    assert await standing(world) == {"s1:key/goal": ["second"]}
-    await expect_whole(world)
+    await world.index_sessions()
+    assert await indexed_texts(world) == {"s1:key/goal": ["second"]}
+    await check_index_complete(world)
 
 
 async def test_an_imported_session_is_gone_through_as_a_whole(
@@ -221,14 +228,14 @@ async def test_an_imported_session_is_gone_through_as_a_whole(
         await world.planner.say(f"message {number}")
     await world.planner.write("goal", "written")
     bundle = await exported(world.admin)
-    scripted(world)
+    use_scripted_embeddings(world)
     await imported(world.stranger, bundle)
     # As if the bundle had brought no events of its own.
     await world.app.database.write(
         Scope(world.other_tenant),
         lambda tx: tx.run("DELETE FROM events WHERE tenant = $1 AND type <> 'session.imported'", world.other_tenant),
     )
-    await world.followed()
+    await world.index_sessions()
     rows = await world.app.database.read(
         Scope(world.other_tenant),
         lambda tx: tx.all("SELECT item, text FROM chunks WHERE tenant = $1", world.other_tenant),
@@ -244,7 +251,7 @@ async def test_a_board_that_came_as_a_whole_is_gone_through_in_steps(
     monkeypatch.setattr(going_through, "TEXT_BATCH_SIZE", 3)
     # The first vectors of a tenant may have to be put up twice, and the rounds are counted.
     await world.planner.remember("tea", "green")
-    await world.followed()
+    await world.index_sessions()
     for number in range(10):
         await world.planner.write(f"key_{number}", "word " * (600 if number == 4 else 1))
     await came_as_a_whole(world)
@@ -256,11 +263,11 @@ async def test_a_board_that_came_as_a_whole_is_gone_through_in_steps(
         await put(self, written)
 
     monkeypatch.setattr(going_through.Indexer, "put", noted)
-    await world.followed()
+    await world.index_sessions()
     # The fifth is as long as several texts.
     sizes = [len(some) for some in rounds if some]
     assert sizes == [3, 2, 3, 2]
-    assert len([item for item in await standing(world) if "key_" in item]) == 10
+    assert len([item for item in await indexed_texts(world) if "key_" in item]) == 10
 
 
 async def test_a_session_that_came_instead_of_another_is_gone_through_from_its_beginning(
@@ -279,8 +286,8 @@ async def test_a_session_that_came_instead_of_another_is_gone_through_from_its_b
     await world.app.database.write(Scope(world.tenant), lambda tx: SqlJobStore(tx).save(INDEXING_JOB, halfway))
     await world.sql("DELETE FROM chunks WHERE tenant = $1", world.tenant)
     await world.sql("DELETE FROM chunk_vectors WHERE tenant = $1", world.tenant)
-    await world.followed()
-    assert sorted(await standing(world)) == ["s2:1", "s2:2", "s2:3", "s2:4"]
+    await world.index_sessions()
+    assert sorted(await indexed_texts(world)) == ["s2:1", "s2:2", "s2:3", "s2:4"]
 
 
 async def came_as_a_whole(world: World, session: str = SESSION) -> None:
@@ -309,12 +316,12 @@ async def test_new_items_are_found_before_a_long_backlog_is_indexed(
         return await embed(*what, **how)
 
     monkeypatch.setattr(embeddings, "of_passages", meanwhile)
-    await world.followed()
+    await world.index_sessions()
     said = [text.removeprefix("planner: ") for text in embeddings.texts]
     before = [f"message {number}" for number in reversed(range(12))]
     assert said == [*before[:4], "said now", *before[4:]]
     assert await pending(world) == 0
-    await expect_whole(world)
+    await check_index_complete(world)
 
 
 async def test_a_long_log_that_was_not_gone_through_yet_is_pending(
@@ -338,8 +345,8 @@ async def test_reindexed_items_stay_indexed_where_the_log_was_never_read(
         await world.planner.say(f"message {number}")
     await world.admin.call("knowledge.reindex_all", afresh=True)
     await world.planner.say("between")
-    await world.followed()
-    assert len(await standing(world)) == 13
+    await world.index_sessions()
+    assert len(await indexed_texts(world)) == 13
     assert await world.admin.call("knowledge.show_reindexing") == {"domains": [], "events": None}
 
 
@@ -354,20 +361,20 @@ async def test_what_is_redacted_is_taken_off_and_comes_back_when_it_is_shown_aga
 ) -> None:
     await world.planner.say("my number is 555")
     await world.planner.write("goal", "kept quiet")
-    await world.followed()
+    await world.index_sessions()
     for item in ("message:s1/1", "board:s1/goal/1.1"):
         await world.admin.call("records.redact", item_id=item, state="removed", reason="private")
-    await world.followed()
-    assert await standing(world) == {}
+    await world.index_sessions()
+    assert await indexed_texts(world) == {}
     await world.admin.call("records.redact", item_id="message:s1/1", state="none", reason="asked")
-    await world.followed()
-    assert await standing(world) == {"s1:1": ["my number is 555"]}
+    await world.index_sessions()
+    assert await indexed_texts(world) == {"s1:1": ["my number is 555"]}
 
 
 async def test_a_long_text_is_chunked_with_exact_offsets(world: World, embeddings: ScriptedEmbeddings) -> None:
     text = " ".join(f"Sentence number {number} says something." for number in range(200))
     await world.planner.say(text)
-    await world.followed()
+    await world.index_sessions()
     rows = await world.rows(
         "SELECT start_at, end_at, text FROM chunks WHERE tenant = $1 ORDER BY ordinal", world.tenant
     )
@@ -379,8 +386,8 @@ async def test_a_text_with_a_character_the_database_refuses_is_indexed(
     world: World, embeddings: ScriptedEmbeddings
 ) -> None:
     await world.planner.say("before\x00after")
-    await world.followed()
-    assert await standing(world) == {"s1:1": ["before\ufffdafter"]}
+    await world.index_sessions()
+    assert await indexed_texts(world) == {"s1:1": ["before\ufffdafter"]}
 
 
 async def test_batches_are_small_and_work_is_followed_by_rest(
@@ -402,15 +409,15 @@ async def test_batches_are_small_and_work_is_followed_by_rest(
     assert max(embeddings.batches) <= 32
     assert len(rests) >= 3
     assert all(rests)
-    assert len(await standing(world)) == 80
+    assert len(await indexed_texts(world)) == 80
 
 
 async def test_every_tenant_is_followed_on_its_own_collections(world: World, embeddings: ScriptedEmbeddings) -> None:
     await world.stranger.create_session("s1")
     await world.stranger.say("theirs")
     await world.planner.say("ours")
-    await world.followed()
-    assert await standing(world) == {"s1:1": ["ours"]}
+    await world.index_sessions()
+    assert await indexed_texts(world) == {"s1:1": ["ours"]}
 
 
 async def test_one_process_at_a_time_follows_a_tenant(world: World, embeddings: ScriptedEmbeddings) -> None:
@@ -421,18 +428,18 @@ async def test_one_process_at_a_time_follows_a_tenant(world: World, embeddings: 
     for number in range(100):
         await world.planner.say(f"message {number}")
     await asyncio.gather(*(app.scheduler.drain("search.index_sessions") for app in apps))
-    await until(lambda: _caught_up(world))
-    assert len(await standing(world)) == 100
-    await expect_whole(world)
+    await wait_until(lambda: _caught_up(world))
+    assert len(await indexed_texts(world)) == 100
+    await check_index_complete(world)
 
 
 async def _caught_up(world: World) -> bool:
-    await world.followed()
+    await world.index_sessions()
     return await pending(world) == 0
 
 
 async def test_the_lag_is_reported(world: World, embeddings: ScriptedEmbeddings) -> None:
-    await world.followed()
+    await world.index_sessions()
     assert await pending(world) == 0
     for number in range(3):
         await world.planner.say(f"message {number}")
@@ -456,16 +463,16 @@ async def test_an_embedder_that_is_away_delays_and_loses_nothing(
     with monkeypatch.context() as patched:
         patched.setattr(embeddings, "of_passages", away)
         await world.app.scheduler.drain("search.index_sessions")
-    assert await standing(world) == {}
+    assert await indexed_texts(world) == {}
     await world.app.scheduler.drain("search.index_sessions")
-    assert await standing(world) == {"s1:1": ["patience"]}
+    assert await indexed_texts(world) == {"s1:1": ["patience"]}
 
 
 async def test_a_text_that_is_refused_for_good_does_not_keep_the_others_waiting(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     await world.planner.write("goal", "fine at first")
-    await world.followed()
+    await world.index_sessions()
     await world.planner.write("goal", "poison written over it")
     for text in ("fine", "poison", "fine too"):
         await world.planner.say(text)
@@ -480,14 +487,14 @@ async def test_a_text_that_is_refused_for_good_does_not_keep_the_others_waiting(
         return await embed(tenant, texts, model, **how)
 
     monkeypatch.setattr(embeddings, "of_passages", refusing)
-    await world.followed()
-    assert await standing(world) == {"s1:1": ["fine"], "s1:3": ["fine too"]}
+    await world.index_sessions()
+    assert await indexed_texts(world) == {"s1:1": ["fine"], "s1:3": ["fine too"]}
     assert await pending(world) == 0
     assert b"weft_skipped_items_total 2.0" in world.app.metrics.exposition()
     logged = [record for record in caplog.records if "refused by the embedder" in record.message]
     assert [record.fields["source"] for record in logged] == ["board", "message"]
     assert not any("poison" in str(vars(record)) for record in logged)
-    await expect_whole(world)
+    await check_index_complete(world)
 
 
 async def test_what_fails_is_logged_once_until_that_changes(
@@ -533,7 +540,7 @@ async def test_one_tenant_that_waits_for_its_embedder_does_not_keep_others_waiti
     monkeypatch.setattr(embeddings, "of_passages", waiting)
     async with asyncio.timeout(20):
         await world.app.scheduler.drain("search.index_sessions")
-    assert await standing(world) == {"s1:1": ["ours"]}
+    assert await indexed_texts(world) == {"s1:1": ["ours"]}
 
 
 async def test_who_embeds_for_long_shows_a_sign_of_life(
@@ -552,12 +559,12 @@ async def test_who_embeds_for_long_shows_a_sign_of_life(
     async def slowly(*what: Any, **how: Any) -> list[bytes]:
         before = await lease()
         world.clock.advance(seconds=50)
-        await until(lambda: _is_later(lease, before))
+        await wait_until(lambda: _is_later(lease, before))
         return await embed(*what, **how)
 
     monkeypatch.setattr(embeddings, "of_passages", slowly)
-    await world.followed()
-    assert await standing(world) == {"s1:1": ["slow"]}
+    await world.index_sessions()
+    assert await indexed_texts(world) == {"s1:1": ["slow"]}
 
 
 async def _is_later(lease: Any, before: int) -> bool:
@@ -576,19 +583,19 @@ def cutting_no_poison(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_items_that_fail_for_external_reasons_are_retried(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await world.followed()
+    await world.index_sessions()
     await world.planner.say("poison today, none tomorrow")
     await world.planner.say("fine")
     with monkeypatch.context() as patched:
         cutting_no_poison(patched)
         await world.app.scheduler.drain("search.index_sessions")
-    assert await standing(world) == {}
+    assert await indexed_texts(world) == {}
     assert await pending(world) == 2
     assert [(record.message, record.fields) for record in caplog.records if record.name == "weft.jobs"] == [
         ("job failed", {"job": "search.index_sessions", "tenant": world.tenant})
     ]
     await world.app.scheduler.drain("search.index_sessions")
-    assert await standing(world) == {"s1:1": ["poison today, none tomorrow"], "s1:2": ["fine"]}
+    assert await indexed_texts(world) == {"s1:1": ["poison today, none tomorrow"], "s1:2": ["fine"]}
     assert b"weft_skipped_items_total 0.0" in world.app.metrics.exposition()
     assert not world.app.session_indexing._tries
 
@@ -602,9 +609,9 @@ async def test_what_fails_again_and_again_does_not_keep_the_others_waiting_for_e
     for _ in range(2):
         with pytest.raises(RuntimeError):
             await world.app.session_indexing.run(world.tenant)
-        assert await standing(world) == {}
+        assert await indexed_texts(world) == {}
     await world.app.session_indexing.run(world.tenant)
-    assert await standing(world) == {"s1:2": ["fine"]}
+    assert await indexed_texts(world) == {"s1:2": ["fine"]}
     assert await pending(world) == 0
     assert b"weft_skipped_items_total 2.0" in world.app.metrics.exposition()
     logged = [record for record in caplog.records if "cannot be chunked" in record.message]
@@ -617,7 +624,7 @@ async def test_a_failing_reindex_does_not_block_new_items(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.planner.say("poison")
-    await world.followed()
+    await world.index_sessions()
     last = await world.last_event()
     anew = ReindexRange(sessions=2**40, memory=2**40)
     await world.app.database.write(Scope(world.tenant), lambda tx: start_session_reindex(SqlJobStore(tx), last, anew))
@@ -628,9 +635,9 @@ async def test_a_failing_reindex_does_not_block_new_items(
             await world.app.session_indexing.run(world.tenant)
         assert await pending(world) == 0
     await world.app.session_indexing.run(world.tenant)
-    assert await standing(world) == {"s1:1": ["poison"], "s1:2": ["new"]}, "what was found before is found still"
+    assert await indexed_texts(world) == {"s1:1": ["poison"], "s1:2": ["new"]}, "what was found before is found still"
     assert await world.rows("SELECT job FROM jobs WHERE tenant = $1 AND job = $2", world.tenant, REINDEXING_JOB) == []
-    await expect_whole(world)
+    await check_index_complete(world)
 
 
 async def test_a_model_that_is_moved_to_gets_vectors_of_what_is_new(
@@ -641,7 +648,7 @@ async def test_a_model_that_is_moved_to_gets_vectors_of_what_is_new(
     embeddings.models = lambda: models  # type: ignore[method-assign]
     await world.app.database.write(Scope(world.tenant), lambda tx: SqlTenantModelStore(tx).set("other", "building", 1))
     await world.planner.say("in both")
-    await world.followed()
+    await world.index_sessions()
     rows = await world.rows("SELECT model, vector FROM chunk_vectors WHERE tenant = $1 ORDER BY model", world.tenant)
     assert [tuple(row) for row in rows] == [(model, vector_of("planner: in both")) for model in ("other", MODEL)]
 
@@ -654,12 +661,12 @@ async def test_it_runs_by_itself_where_it_is_switched_on(
     app = await world.another_app(session_indexing="on")
     app.session_indexing._embeddings = embeddings
     await world.planner.at(app).say("by itself")
-    await until(lambda: standing(world))
-    assert await standing(world) == {"s1:1": ["by itself"]}
+    await wait_until(lambda: indexed_texts(world))
+    assert await indexed_texts(world) == {"s1:1": ["by itself"]}
 
 
 async def test_nothing_is_embedded_without_new_items(world: World, embeddings: ScriptedEmbeddings) -> None:
-    await world.followed()
+    await world.index_sessions()
     assert embeddings.batches == []
 
 

@@ -163,7 +163,7 @@ async def assert_same_life(here: Caller, there: Caller) -> None:
     line = f"board:{here.session}"
     logs = [await caller.call("history.log", context_id=line, limit=100) for caller in (here, there)]
     assert logs[0] == logs[1]
-    assert await there.heard(limit=1_000) == await here.heard(limit=1_000)
+    assert await there.message_texts(limit=1_000) == await here.message_texts(limit=1_000)
     assert sorted(await there.keys()) == sorted(await here.keys())
 
 

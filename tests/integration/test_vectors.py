@@ -9,10 +9,19 @@ import asyncpg
 import numpy as np
 import pytest
 
-from support.collection_replicas import ANN, COLLECTION, MODEL, CollectionWriter, changed, new_chunk, opened, settle
+from support.collection_model import DIMENSIONS, random_chunk, random_vector
+from support.collection_replicas import (
+    ANN,
+    COLLECTION,
+    MODEL,
+    CollectionWriter,
+    new_chunk,
+    open_indexes,
+    wait_for_writes,
+    with_fields,
+)
 from support.databases import new_postgres_database
 from support.pgvector import needs_pgvector
-from support.plain_collection import DIMENSIONS, made_up, vector_of
 from support.world import refused
 from weft.capabilities.search.index_view import CollectionQuery
 from weft.storage.migrations.runner import migrate
@@ -40,8 +49,8 @@ COUNT = 3_000
 async def vectors(world: World) -> np.ndarray:
     """Put many chunks in a collection, and other ones with the same vectors on another, and have both indexed."""
     random = np.random.default_rng(5)
-    given = [vector_of(random) for _ in range(COUNT)]
-    chunks = [new_chunk(made_up(random, 0, ordinal=place)) for place in range(COUNT)]
+    given = [random_vector(random) for _ in range(COUNT)]
+    chunks = [new_chunk(random_chunk(random, 0, ordinal=place)) for place in range(COUNT)]
 
     async def fill(transaction: Transaction) -> None:
         for collection in (COLLECTION, "domain:other"):
@@ -100,7 +109,7 @@ async def test_views_of_many_leave_out_what_is_hidden(
 ) -> None:
     monkeypatch.setattr("weft.search_index.pgvector_view._EXACT_ROWS", 10)
     random = np.random.default_rng(9)
-    async with opened(world, None) as indexes:
+    async with open_indexes(world, None) as indexes:
         for wish in (
             CollectionQuery(COLLECTION),
             CollectionQuery(COLLECTION, places=frozenset({"place1"})),
@@ -118,11 +127,11 @@ async def test_views_of_many_leave_out_what_is_hidden(
 
 async def test_a_collection_with_many_is_indexed_by_itself(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.app.search.replicas._MIN_ROWS_FOR_VECTOR_INDEX", 20)
-    async with opened(world, None) as indexes:
+    async with open_indexes(world, None) as indexes:
         collection = CollectionWriter(world, indexes)
         await collection.add(60)
         await collection.check()
-        await settle(indexes)
+        await wait_for_writes(indexes)
         found = await world.rows(
             "SELECT COUNT(*) FROM pg_indexes WHERE tablename = $1 AND indexdef LIKE $2",
             partition_of(world.tenant),
@@ -202,24 +211,24 @@ async def test_an_index_that_could_not_be_made_is_tried_again_after_a_pause(
     monkeypatch.setattr("weft.app.search.replicas._MIN_ROWS_FOR_VECTOR_INDEX", 20)
     monkeypatch.setattr("weft.app.search.replicas._RETRY_SECONDS", pause)
     build = AsyncMock(side_effect=asyncpg.OutOfMemoryError("not now"))
-    async with opened(world, None) as indexes:
+    async with open_indexes(world, None) as indexes:
         collection = CollectionWriter(world, indexes)
         await collection.add(60)
         with monkeypatch.context() as broken:
             broken.setattr("weft.storage.sql.vectors.PgVectors._build", build)
             for _ in range(3):
                 await collection.check()
-                await settle(indexes)
+                await wait_for_writes(indexes)
         assert (build.await_count, await indexes_of(world)) == (attempts, [])
         await collection.check()
-        await settle(indexes)
+        await wait_for_writes(indexes)
         assert len(await indexes_of(world)) == (0 if pause else 1)
 
 
 async def test_an_index_that_another_process_is_making_is_not_counted_as_made(world: World) -> None:
     search = world.app.database.vector_search(world.tenant, COLLECTION, MODEL)
     assert search is not None
-    async with opened(world, None) as indexes:
+    async with open_indexes(world, None) as indexes:
         await CollectionWriter(world, indexes).add(60)
     name = _index_name(world.tenant, COLLECTION, MODEL)
     connection = await asyncpg.connect(world.url)
@@ -247,14 +256,14 @@ async def test_the_index_of_a_collection_that_is_gone_goes_too(world: World, vec
 
 
 async def test_vectors_of_other_dimensions_count_as_none(world: World) -> None:
-    async with opened(world, None) as indexes:
+    async with open_indexes(world, None) as indexes:
         collection = CollectionWriter(world, indexes)
         numbers = await collection.add(30)
         odd = numbers[::3]
-        longer = {number: vector_of(collection.random, DIMENSIONS + 4) for number in odd}
+        longer = {number: random_vector(collection.random, DIMENSIONS + 4) for number in odd}
         await collection.change(lambda store: store.add_vectors(COLLECTION, MODEL, longer))
         for number in odd:
-            collection.plain.chunks[number] = changed(collection.plain.chunks[number], vector=None)
+            collection.plain.chunks[number] = with_fields(collection.plain.chunks[number], vector=None)
         await collection.check()
         search = world.app.database.vector_search(world.tenant, COLLECTION, MODEL)
         assert search is not None
@@ -309,7 +318,7 @@ async def test_where_few_of_many_are_visible_none_is_missed(
     monkeypatch.setattr("weft.search_index.pgvector_view._EXACT_ROWS", 10)
     monkeypatch.setattr("weft.search_index.pgvector_view._MAX_SCAN", 50)
     monkeypatch.setattr("weft.storage.sql.vectors.PgVectors.nearest", AsyncMock(side_effect=AssertionError))
-    async with opened(world, None) as indexes:
+    async with open_indexes(world, None) as indexes:
         wish = CollectionQuery(COLLECTION, since=900)
         view = await indexes.open(world.tenant, wish, ANN, MODEL)
         visible = np.array(view.numbers())

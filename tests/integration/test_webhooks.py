@@ -13,7 +13,7 @@ from standardwebhooks.webhooks import WebhookVerificationError
 
 from support.bundles import exported, imported
 from support.webhook_receiver import Receiver, receiver
-from support.webhooks import deliveries, hook, later, look_at_once, parsed, shown, until
+from support.webhooks import advance_clock, deliveries, hook, parsed, poll_at_once, wait_until, webhook_state
 from support.world import refused
 from weft.app.diagnostics.checks import CheckStatus, check_database
 from weft.capabilities.events.webhooks.model import RETRY_AFTER_SECONDS
@@ -42,7 +42,7 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    look_at_once(monkeypatch)
+    poll_at_once(monkeypatch)
 
 
 @pytest.fixture(autouse=True)
@@ -65,13 +65,13 @@ async def failed(world: World, made: Any, attempts: int) -> Any:
         found = (await deliveries(world.admin, made))["deliveries"]
         return found and found[0]["attempts"] == attempts and found[0]
 
-    return await until(look)
+    return await wait_until(look)
 
 
 async def test_an_event_arrives_as_a_cloudevent_with_a_signature_that_holds(world: World, there: Receiver) -> None:
     made = await hook(world.admin, there.url)
     await world.planner.write("goal", "ship it")
-    (call,) = await there.got(1)
+    (call,) = await there.wait_for_calls(1)
     assert call.headers["content-type"].startswith("application/cloudevents+json")
     event = parsed(call)
     assert (event.get_type(), event.get_subject()) == ("context.item.added", "goal")
@@ -89,7 +89,7 @@ async def test_a_given_secret_signs(world: World, there: Receiver) -> None:
     secret = "whsec_" + "QUJD" * 8
     assert (await hook(world.admin, there.url, secret=secret))["secret"] == secret
     await world.planner.write("goal")
-    (call,) = await there.got(1)
+    (call,) = await there.wait_for_calls(1)
     assert Verifier(secret).verify(call.body, call.headers)
     for bad in ("whsec_short", "QUJD" * 8, "whsec_" + "QUJD" * 7 + "Q===", "whsec_" + "A" * 33):
         with refused("INVALID_INPUT_FORMAT"):
@@ -100,8 +100,8 @@ async def test_every_event_arrives_once_and_in_order(world: World, there: Receiv
     made = await hook(world.admin, there.url, types=["board.*"])
     for number in range(250):
         await world.planner.write(f"k{number % 7}", str(number))
-    await there.got(250)
-    seen = await until(lambda: _counted(world, made, 250))
+    await there.wait_for_calls(250)
+    seen = await wait_until(lambda: _counted(world, made, 250))
     assert (seen["pending"], seen["dead"], seen["enabled"]) == (0, 0, True)
     assert there.seqs == sorted(there.seqs)
     assert set(there.times.values()) == {1}
@@ -109,7 +109,7 @@ async def test_every_event_arrives_once_and_in_order(world: World, there: Receiv
 
 
 async def _counted(world: World, made: Any, delivered: int) -> Any:
-    seen = await shown(world.admin, made)
+    seen = await webhook_state(world.admin, made)
     return seen["delivered"] == delivered and seen
 
 
@@ -119,9 +119,9 @@ async def test_two_processes_share_the_work_and_double_nothing(world: World, the
     for _ in range(5):
         await hook(world.admin, there.url, types=["board.*"])
     await asyncio.gather(*(world.planner.write(f"k{number}", "x") for number in range(40)))
-    await there.got(200)
+    await there.wait_for_calls(200)
     await asyncio.gather(*(world.planner.write(f"k{number}", "y") for number in range(40)))
-    await there.got(400)
+    await there.wait_for_calls(400)
     assert len(there.calls) == 400
     assert set(there.times.values()) == {1}
 
@@ -138,8 +138,8 @@ async def test_only_the_types_and_the_session_asked_for_are_sent(world: World) -
         await other.write("elsewhere")
         await world.planner.call("session.archive", session_id="s1")
         await other.write("last")
-        await by_session.got(2)
-        await asyncio.gather(by_class.got(1), by_type.got(1))
+        await by_session.wait_for_calls(2)
+        await asyncio.gather(by_class.wait_for_calls(1), by_type.wait_for_calls(1))
         assert by_class.types == ["context.item.removed"]
         assert [call.event["data"]["data"]["type"] for call in by_type.calls] == ["message.added"]
         assert [call.event["subject"] for call in by_session.calls] == ["elsewhere", "last"]
@@ -154,9 +154,9 @@ async def test_events_hidden_from_the_owner_are_not_sent(world: World, there: Re
     await world.planner.remember("diary")
     await world.stranger.create_session("away")
     await world.planner.write("open")
-    await there.got(1)
+    await there.wait_for_calls(1)
     await world.planner.write("open", "again")
-    await there.got(2)
+    await there.wait_for_calls(2)
     assert [call.event["subject"] for call in there.calls] == ["open", "open"]
 
 
@@ -167,12 +167,12 @@ async def test_what_is_closed_before_it_could_be_sent_is_not_sent(world: World, 
     await failed(world, made, 1)
     await world.admin.call("message.set_visibility", session_id="s1", message_id=number, visibility="private")
     there.status = 200
-    await later(world, seconds=10)
+    await advance_clock(world, seconds=10)
 
     async def forgotten() -> bool:
-        return (await shown(world.admin, made))["pending"] == 0
+        return (await webhook_state(world.admin, made))["pending"] == 0
 
-    await until(forgotten)
+    await wait_until(forgotten)
     assert len(there.calls) == 1
 
 
@@ -190,12 +190,12 @@ async def test_a_failed_call_is_made_again_and_again_and_then_given_up(world: Wo
         assert (tried["state"], tried["last_status"], tried["last_error"]) == ("pending", 500, "refused")
         wait = (datetime.fromisoformat(tried["next_attempt_at"]) - world.clock.now()).total_seconds()
         assert 0.8 * seconds <= wait <= 1.2 * seconds
-        await later(world, seconds=seconds * 1.2)
+        await advance_clock(world, seconds=seconds * 1.2)
     given_up = await failed(world, made, 9)
     assert (given_up["state"], given_up["next_attempt_at"]) == ("dead", None)
     assert given_up["delivery_id"] == there.calls[0].id
     assert there.times == {there.calls[0].id: 9}
-    assert (await shown(world.admin, made))["dead"] == 1
+    assert (await webhook_state(world.admin, made))["dead"] == 1
     # Those of other tenants in the same database count as well.
     assert _metered(world, "dead") >= 1
     assert _metered(world, "failed") >= 9
@@ -208,11 +208,11 @@ async def test_what_was_given_up_can_be_sent_again(world: World, there: Receiver
     there.calls.clear()
     replay = {"webhook_id": made["webhook_id"]}
     assert (await world.admin.call("webhook.replay", seqs=seqs[1:2], **replay))["revived"] == 1
-    await there.got(1)
+    await there.wait_for_calls(1)
     assert (await world.admin.call("webhook.replay", dead=True, **replay))["revived"] == 2
-    await there.got(3)
+    await there.wait_for_calls(3)
     assert there.seqs == [seqs[1], seqs[0], seqs[2]]
-    assert await until(lambda: _counted(world, made, 3))
+    assert await wait_until(lambda: _counted(world, made, 3))
     for wrong in ({}, {"dead": True, "from_seq": 1}, {"seqs": [1], "dead": True}):
         with refused("INVALID_INPUT_FORMAT"):
             await world.admin.call("webhook.replay", **wrong, **replay)
@@ -235,10 +235,10 @@ async def give_up(world: World, there: Receiver, made: Any, key: str) -> Any:
 
     async def dead() -> Any:
         found = (await deliveries(world.admin, made, after=seq - 1))["deliveries"]
-        await later(world, days=1)
+        await advance_clock(world, days=1)
         return found and found[0]["state"] == "dead" and found[0]
 
-    given_up = await until(dead)
+    given_up = await wait_until(dead)
     there.status = 200
     return given_up
 
@@ -249,15 +249,15 @@ async def test_the_log_can_be_sent_once_more_from_any_event(world: World, there:
     made = await hook(world.admin, there.url, types=["board.*"])
     for key in ("one", "two", "three"):
         await world.planner.write(key)
-    await there.got(3)
+    await there.wait_for_calls(3)
     second = there.calls[1]
-    await until(lambda: _counted(world, made, 3))
+    await wait_until(lambda: _counted(world, made, 3))
     await world.admin.call("webhook.replay", webhook_id=made["webhook_id"], from_seq=second.seq)
-    await there.got(5)
+    await there.wait_for_calls(5)
     assert [call.id for call in there.calls[3:]] == [call.id for call in there.calls[1:3]]
-    await until(lambda: _counted(world, made, 5))
+    await wait_until(lambda: _counted(world, made, 5))
     await world.admin.call("webhook.replay", webhook_id=made["webhook_id"], from_seq=before + 1)
-    await there.got(9)
+    await there.wait_for_calls(9)
     assert [call.event["subject"] for call in there.calls[5:]] == ["early", "one", "two", "three"]
 
 
@@ -268,18 +268,18 @@ async def test_a_receiver_that_is_gone_is_called_no_more(world: World, there: Re
     await world.planner.write("goal")
 
     async def stopped() -> Any:
-        seen = await shown(world.admin, made)
+        seen = await webhook_state(world.admin, made)
         return not seen["enabled"] and seen
 
-    assert "410" in (await until(stopped))["reason"]
+    assert "410" in (await wait_until(stopped))["reason"]
     await world.planner.write("goal", "more")
     (told,) = (await world.admin.events(after=start, types=["webhook.*"]))["events"]
     assert (told["type"], told["subject"]) == ("webhook.stopped", made["webhook_id"])
     assert (await world.planner.events(after=start, types=["webhook.*"]))["events"] == []
     there.status = 200
     await world.admin.call("webhook.update", webhook_id=made["webhook_id"], enabled=True)
-    await later(world, seconds=10)
-    await there.got(3)
+    await advance_clock(world, seconds=10)
+    await there.wait_for_calls(3)
     assert sorted(set(there.seqs[1:])) == sorted(there.seqs[1:])
     assert [call.event["data"]["data"]["version"] for call in sorted(there.calls[1:], key=lambda c: c.seq)] == [1, 2]
 
@@ -289,10 +289,10 @@ async def test_a_reenabled_webhook_resumes_where_it_stopped(world: World, there:
     switched = await world.admin.call("webhook.update", webhook_id=made["webhook_id"], enabled=False)
     assert (switched["enabled"], switched["reason"]) == (False, "disabled by human:admin")
     await world.planner.write("meanwhile")
-    assert (await shown(world.admin, made))["behind"] > 0
+    assert (await webhook_state(world.admin, made))["behind"] > 0
     switched = await world.admin.call("webhook.update", webhook_id=made["webhook_id"], enabled=True)
     assert (switched["enabled"], switched["reason"]) == (True, None)
-    (call,) = await there.got(1)
+    (call,) = await there.wait_for_calls(1)
     assert call.event["subject"] == "meanwhile"
 
 
@@ -303,15 +303,15 @@ async def test_a_webhook_ends_with_the_rights_of_its_owner(
     maker = await world.admin.create_agent("maker", permissions=["read", "write", "admin"])
     made = await hook(maker, there.url, types=["board.*"])
     await world.planner.write("before")
-    await there.got(1)
+    await there.wait_for_calls(1)
     await world.admin.call("agent.update", agent_id="maker", **change)
     await world.planner.write("after")
 
     async def stopped() -> Any:
-        seen = await shown(world.admin, made)
+        seen = await webhook_state(world.admin, made)
         return not seen["enabled"] and seen
 
-    assert "its owner 'maker'" in (await until(stopped))["reason"]
+    assert "its owner 'maker'" in (await wait_until(stopped))["reason"]
     with refused("WEBHOOK_CANNOT_RUN"):
         await world.admin.call("webhook.update", webhook_id=made["webhook_id"], enabled=True)
     assert len(there.calls) == 1
@@ -339,7 +339,7 @@ async def test_an_unreachable_receiver_gets_one_attempt_for_all_pending_events(w
         found = (await deliveries(world.admin, made))["deliveries"]
         return len(found) == 20 and all(delivery["attempts"] == 1 for delivery in found) and found
 
-    found = await until(all_tried)
+    found = await wait_until(all_tried)
     assert {(each["last_status"], each["last_error"]) for each in found} == {(None, "connection_failed")}
     assert b'weft_webhook_deliveries_total{outcome="failed"} 1.0' in world.app.metrics.exposition()
 
@@ -361,11 +361,11 @@ async def test_a_receiver_that_asks_for_a_pause_gets_it(world: World, there: Rec
     await failed(world, made, 1)
     there.status = 200
     await world.planner.write("two")
-    await later(world, seconds=100)
+    await advance_clock(world, seconds=100)
     await world.planner.write("three")
     assert len(there.calls) == 1
-    await later(world, seconds=21)
-    await there.got(4)
+    await advance_clock(world, seconds=21)
+    await there.wait_for_calls(4)
     assert [call.event["subject"] for call in there.calls[1:]] == ["one", "two", "three"]
 
 
@@ -377,7 +377,7 @@ async def test_a_slow_receiver_does_not_block_others(world: World, there: Receiv
         await hook(world.admin, quick.url, types=["board.*"])
         for number in range(10):
             await world.planner.write("goal", str(number))
-            await quick.got(number + 1)
+            await quick.wait_for_calls(number + 1)
         assert len(there.calls) <= 3
 
 
@@ -387,14 +387,14 @@ async def test_a_receiver_that_does_not_answer_does_not_keep_the_server_from_sto
     there.open.clear()
     made = await hook(world.admin, there.url, types=["board.*"])
     await world.planner.write("goal")
-    await there.got(1)
+    await there.wait_for_calls(1)
     await world.close_app(world.app)
     there.open.set()
     world.app = await world.another_app()
     world.admin, world.planner = world.admin.at(world.app), world.planner.at(world.app)
     # Whoever comes next need not wait for a lease to end.
-    await there.got(2)
-    assert await until(lambda: _counted(world, made, 1))
+    await there.wait_for_calls(2)
+    assert await wait_until(lambda: _counted(world, made, 1))
     assert there.times == {there.calls[0].id: 2}
 
 
@@ -420,7 +420,7 @@ async def test_a_deleted_webhook_is_called_no_more(world: World, there: Receiver
     await world.planner.write("goal")
     await failed(world, made, 1)
     await world.admin.call("webhook.delete", webhook_id=made["webhook_id"])
-    await later(world, days=1)
+    await advance_clock(world, days=1)
     await world.planner.write("goal")
     assert (await world.admin.call("webhook.list"))["webhooks"] == []
     assert await world.rows("SELECT seq FROM webhook_deliveries WHERE tenant = $1", world.tenant) == []
@@ -435,12 +435,12 @@ async def test_what_a_deleted_session_left_is_not_sent(world: World, there: Rece
     await world.planner.write("goal")
     await failed(world, made, 1)
     await world.planner.call("session.delete", session_id="s1")
-    await later(world, days=1)
+    await advance_clock(world, days=1)
 
     async def empty() -> bool:
-        return (await shown(world.admin, made))["pending"] == 0
+        return (await webhook_state(world.admin, made))["pending"] == 0
 
-    await until(empty)
+    await wait_until(empty)
     assert len(there.calls) == 1
 
 
@@ -475,7 +475,7 @@ async def test_what_is_imported_is_no_news(world: World, there: Receiver) -> Non
     await hook(world.admin, there.url, types=["board.*", "session.imported"])
     await imported(world.admin, bundle)
     await world.planner.write("goal", "news")
-    await there.got(2)
+    await there.wait_for_calls(2)
     assert there.types == ["context.surface.created", "context.item.updated"]
 
 
@@ -571,7 +571,7 @@ async def test_a_webhook_that_takes_nothing_for_long_is_stopped(
     monkeypatch.setattr("weft.capabilities.events.webhooks.delivery.MAX_DEAD_LETTERS", 1)
     made = await hook(world.admin, there.url, types=["board.*"])
     await give_up(world, there, made, "goal")
-    seen = await shown(world.admin, made)
+    seen = await webhook_state(world.admin, made)
     assert (seen["enabled"], seen["dead"]) == (False, 1)
     assert "could not be delivered" in seen["reason"]
 
@@ -601,7 +601,7 @@ async def test_something_wrong_with_one_webhook_is_nothing_wrong_with_others(wor
         broken = await hook(world.admin, unlucky.url)
         await world.sql("UPDATE webhooks SET types = 'not JSON' WHERE webhook_id = $1", broken["webhook_id"])
         await world.planner.write("one")
-        await there.got(1)
+        await there.wait_for_calls(1)
         await world.planner.write("two")
-        await there.got(2)
+        await there.wait_for_calls(2)
         assert unlucky.calls == []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from support.team import LEGACY, Told, call, refused, soon, tools_of
+from support.team import LEGACY, ResourceUpdates, call, refused, tools_of, with_timeout
 from weft.app.dispatch import CallContext
 from weft.kernel.errors import PermissionDenied, RateLimited
 from weft.transports.mcp.caller import McpCaller
@@ -307,7 +307,7 @@ async def watched(client: Client, era: str, *uris: str) -> AsyncIterator[Any]:
 class Watching:
     """A client that watches, and the first thing it is told of."""
 
-    def __init__(self, told: Told, subscription: Any) -> None:
+    def __init__(self, told: ResourceUpdates, subscription: Any) -> None:
         self._told = told
         self._subscription = subscription
 
@@ -317,7 +317,7 @@ class Watching:
             await act()
             uris = []
             while uri not in uris:
-                uris.append(str((await soon(anext(self._subscription))).uri))
+                uris.append(str((await with_timeout(anext(self._subscription))).uri))
             return uris
         # A client of the handshake era may not have its stream open at once.
         while uri not in self._told.uris:
@@ -329,7 +329,7 @@ class Watching:
 
 @contextlib.asynccontextmanager
 async def watching(web: Connect, agent: str, *uris: str) -> AsyncIterator[Watching]:
-    told = Told()
+    told = ResourceUpdates()
     async with web(agent, message_handler=told) as client, watched(client, web.era, *uris) as subscription:
         yield Watching(told, subscription)
 
@@ -347,7 +347,7 @@ def remember(team: Team, key: str, agent: str) -> Awaitable[Any]:
 async def test_session_subscribers_are_notified_of_messages(web: Connect, session: str) -> None:
     uri = f"session://{session}"
     async with watching(web, "analysis", uri) as watcher:
-        assert set(await soon(watcher.told_of(uri, lambda: say(web.team, session, "hello")))) == {uri}
+        assert set(await with_timeout(watcher.told_of(uri, lambda: say(web.team, session, "hello")))) == {uri}
 
 
 @pytest.mark.req("MS-09")
@@ -363,8 +363,8 @@ async def test_subscribers_are_not_notified_of_messages_they_cannot_read(
         await asyncio.to_thread(web.team.write, board.removeprefix("board://"), "end")
 
     async with watching(web, "analysis", hushed, board) as watcher:
-        assert set(await soon(watcher.told_of(board, whisper_and_write))) == {board}
-        assert hushed in await soon(watcher.told_of(hushed, lambda: say(web.team, session, "for all")))
+        assert set(await with_timeout(watcher.told_of(board, whisper_and_write))) == {board}
+        assert hushed in await with_timeout(watcher.told_of(hushed, lambda: say(web.team, session, "for all")))
 
 
 @pytest.mark.req("MS-09")
@@ -377,8 +377,8 @@ async def test_memory_subscribers_are_notified_of_their_own_memory_only(web: Con
         await asyncio.to_thread(web.team.write, session, "end")
 
     async with watching(web, "analysis", mine, board) as watcher:
-        assert set(await soon(watcher.told_of(board, others_remember))) == {board}
-        assert mine in await soon(watcher.told_of(mine, lambda: remember(web.team, "note", "analysis")))
+        assert set(await with_timeout(watcher.told_of(board, others_remember))) == {board}
+        assert mine in await with_timeout(watcher.told_of(mine, lambda: remember(web.team, "note", "analysis")))
 
 
 @pytest.mark.req("MS-09")

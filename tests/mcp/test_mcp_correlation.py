@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from test_mcp_fast_path import ENVELOPE, ERAS, LEGACY, MODERN, both
 
-from support.correlation import BAGGAGE, DURING, HEADERS, META, TASK, TRACE, TRACEPARENT, TURN, events_of, the_event
+from support.correlation import (
+    BAGGAGE,
+    CORRELATION,
+    HEADERS,
+    META,
+    TASK,
+    TRACE,
+    TRACEPARENT,
+    TURN,
+    events_of,
+    the_event,
+)
 from support.team import opened
 from weft.kernel.correlation import META_KEYS, NO_CORRELATION, Correlation
 
@@ -50,7 +61,7 @@ async def test_a_write_is_found_by_turn_and_task_on_the_fast_path_and_the_sdk(wo
             assert not answer["result"]["isError"]
             event = await the_event(world.app, world.tenant, session_id=served.session)
             assert event.event.subject == "goal"
-            ids = {name: getattr(DURING, name) for name in DURING.__struct_fields__}
+            ids = {name: getattr(CORRELATION, name) for name in CORRELATION.__struct_fields__}
             assert event.correlation == Correlation(**{**ids, **native(era, served, key)})
         assert lane.sdk == []
 
@@ -95,7 +106,7 @@ async def test_request_headers_are_used_where_metadata_has_no_ids(world: World, 
             assert found["by_header"].turn_id == TURN
             assert found["by_header"].jsonrpc_request_id == 7
             assert (found["by_both"].turn_id, found["by_both"].task_id) == ("t2", TASK)
-            assert found["by_meta"].span_id == DURING.span_id
+            assert found["by_meta"].span_id == CORRELATION.span_id
         assert lane.sdk == []
 
 

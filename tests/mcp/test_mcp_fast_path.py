@@ -13,7 +13,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from support.team import soon
+from support.team import with_timeout
 from weft.kernel.guards import Guard, GuardedCall
 from weft.transports.http.application import HttpApplication
 
@@ -497,11 +497,11 @@ async def test_a_call_that_waits_can_be_cancelled(world: World) -> None:
         await lane.connection(key)
         lane.handed_on.clear()
         waiting = asyncio.create_task(lane.call(key, LEGACY, {"wait_seconds": 60}, "read_events"))
-        await soon(lane.handed_on.wait())
+        await with_timeout(lane.handed_on.wait())
         headers = PLAIN | {"mcp-session-id": await lane.connection(key)}
         cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
         assert (await lane.post(key, cancelled, headers)).status_code == 202
-        assert (await soon(waiting)).json()["error"]["message"] == "Request cancelled"
+        assert (await with_timeout(waiting)).json()["error"]["message"] == "Request cancelled"
 
 
 async def test_the_envelope_cache_is_bounded(world: World) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import httpx2
 import pytest
 
-from support.team import LEGACY, MODERN, Board, Team, call, opened, over_http, soon, team_process, tools_of
+from support.team import LEGACY, MODERN, Board, Team, call, opened, over_http, team_process, tools_of, with_timeout
 from weft.app.authentication import Local
 from weft.app.dispatch import CallContext
 
@@ -47,7 +47,7 @@ async def test_sigterm_finishes_calls_ends_streams_and_exits_cleanly(tmp_path: P
             http.stream("GET", "/v1/events/stream") as stream,
         ):
             lines = stream.aiter_lines()
-            assert await soon(anext(lines)) == ": open"
+            assert await with_timeout(anext(lines)) == ": open"
             await tools_of(caller)  # which a client does by itself before it checks a tool's first answer
             waiting = asyncio.create_task(call(caller, "read_events", session_id=session, wait_seconds=60))
             await _until_in_flight(team, waiting)
@@ -55,9 +55,9 @@ async def test_sigterm_finishes_calls_ends_streams_and_exits_cleanly(tmp_path: P
             assert [event async for event in subscription] == []
             assert any("resume" in line for line in [line async for line in lines])
             await _write_from_another_process(tmp_path, session)
-            events = (await soon(waiting)).structured_content["events"]
+            events = (await with_timeout(waiting)).structured_content["events"]
             assert [event["subject"] for event in events] == ["goal"]
-            assert await soon(stopping) == 0
+            assert await with_timeout(stopping) == 0
         with pytest.raises(httpx2.ConnectError):
             team.ask("GET", "/health")
 

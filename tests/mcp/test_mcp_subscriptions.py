@@ -9,7 +9,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from support.forked_python import server_process
-from support.team import LEGACY, MODERN, Board, Team, Told, call, over_http, over_stdio, soon
+from support.team import LEGACY, MODERN, Board, ResourceUpdates, Team, call, over_http, over_stdio, with_timeout
 from weft import Weft
 from weft.app.authentication import Local
 from weft.app.dispatch import CallContext
@@ -42,13 +42,13 @@ def unreadable(team: Team) -> list[str]:
 
 
 async def test_a_stateful_client_is_notified_of_keys_patterns_and_boards(team: Team, session: str) -> None:
-    told = Told()
+    told = ResourceUpdates()
     async with over_http(team, "analysis", LEGACY, message_handler=told) as client:
         uris = [f"board://{session}/goal", f"board://{session}/go*", f"board://{session}"]
         for uri in uris:
             await client.subscribe_resource(uri)
         for uri in uris:
-            await soon(told.after(team, session, "goal", uri))
+            await with_timeout(told.after(team, session, "goal", uri))
     assert set(told.uris) == set(uris)
 
 
@@ -60,7 +60,7 @@ async def test_a_stateless_client_is_notified_of_keys_patterns_and_boards(team: 
     ):
         assert subscription.honored.resource_subscriptions == uris
         await asyncio.to_thread(team.write, session, "goal")
-        assert {(await soon(anext(subscription))).uri for _ in uris} == set(uris)
+        assert {(await with_timeout(anext(subscription))).uri for _ in uris} == set(uris)
 
 
 async def test_subscribers_are_notified_of_their_keys_only(team: Team, session: str) -> None:
@@ -70,7 +70,7 @@ async def test_subscribers_are_notified_of_their_keys_only(team: Team, session: 
     ):
         for key in ("other", "goals", "end"):
             await asyncio.to_thread(team.write, session, key)
-        assert (await soon(anext(subscription))).uri == f"board://{session}/end"
+        assert (await with_timeout(anext(subscription))).uri == f"board://{session}/end"
 
 
 async def test_subscribers_are_not_notified_of_keys_they_cannot_read(team: Team, session: str) -> None:
@@ -84,7 +84,7 @@ async def test_subscribers_are_not_notified_of_keys_they_cannot_read(team: Team,
         )
         assert answer.status_code == 200
         await asyncio.to_thread(team.write, session, "end")
-        assert (await soon(anext(subscription))).uri == f"board://{session}/end"
+        assert (await with_timeout(anext(subscription))).uri == f"board://{session}/end"
 
 
 async def test_subscribing_is_idempotent(tmp_path: Path) -> None:
@@ -106,16 +106,16 @@ async def test_subscribing_is_idempotent(tmp_path: Path) -> None:
 
 
 async def test_unsubscribing_stops_notifications(team: Team, session: str) -> None:
-    told = Told()
+    told = ResourceUpdates()
     async with over_http(team, "planner", LEGACY, message_handler=told) as client:
         left, kept = f"board://{session}/left", f"board://{session}/kept"
         await client.subscribe_resource(left)
         await client.subscribe_resource(kept)
-        await soon(told.after(team, session, "left", left))
+        await with_timeout(told.after(team, session, "left", left))
         await client.unsubscribe_resource(left)
         told.uris.clear()
         await asyncio.to_thread(team.write, session, "left")
-        await soon(told.after(team, session, "kept", kept))
+        await with_timeout(told.after(team, session, "kept", kept))
         assert left not in told.uris
         await client.unsubscribe_resource("board://never/subscribed")
 
@@ -162,11 +162,11 @@ async def test_permitted_uris_of_a_mixed_list_are_subscribed(team: Team, session
     ):
         assert subscription.honored.resource_subscriptions == [allowed]
         await asyncio.to_thread(team.write, session, "goal")
-        assert (await soon(anext(subscription))).uri == allowed
+        assert (await with_timeout(anext(subscription))).uri == allowed
 
 
 async def test_updates_reach_clients_of_another_process(team: Team, session: str) -> None:
-    told = Told()
+    told = ResourceUpdates()
     uri = f"board://{session}/goal"
     with server_process(team.data, rate_limits="off") as second:
         async with (
@@ -174,10 +174,10 @@ async def test_updates_reach_clients_of_another_process(team: Team, session: str
             client.listen(resource_subscriptions=[uri]) as subscription,
         ):
             await asyncio.to_thread(team.write, session, "goal")
-            assert (await soon(anext(subscription))).uri == uri
+            assert (await with_timeout(anext(subscription))).uri == uri
         async with over_http(team, "analysis", LEGACY, url=second.url, message_handler=told) as client:
             await client.subscribe_resource(uri)
-            await soon(told.after(team, session, "goal", uri))
+            await with_timeout(told.after(team, session, "goal", uri))
 
 
 async def test_a_revoked_key_ends_the_stream(team: Team, session: str) -> None:
@@ -188,12 +188,12 @@ async def test_a_revoked_key_ends_the_stream(team: Team, session: str) -> None:
     ):
         await asyncio.to_thread(team.revoke, leaver)
         await asyncio.to_thread(team.write, session, "goal")
-        assert await soon(_uris(subscription)) == []
+        assert await with_timeout(_uris(subscription)) == []
 
 
 async def test_a_revoked_key_gets_no_notifications(team: Team, session: str) -> None:
     leaver = team.new_agent(parent_id="planner")
-    told, witness = Told(), Told()
+    told, witness = ResourceUpdates(), ResourceUpdates()
     uri = f"board://{session}/goal"
     async with (
         over_http(team, "planner", LEGACY, message_handler=witness) as other,
@@ -201,15 +201,15 @@ async def test_a_revoked_key_gets_no_notifications(team: Team, session: str) -> 
     ):
         await client.subscribe_resource(uri)
         await other.subscribe_resource(uri)
-        await soon(told.after(team, session, "goal", uri))
+        await with_timeout(told.after(team, session, "goal", uri))
         await asyncio.to_thread(team.revoke, leaver)
         # What was under way when the key ended may still arrive; what is written afterwards may not.
         witness.uris.clear()
-        await soon(witness.after(team, session, "goal", uri))
+        await with_timeout(witness.after(team, session, "goal", uri))
         told.uris.clear()
         for _ in range(3):
             witness.uris.clear()
-            await soon(witness.after(team, session, "goal", uri))
+            await with_timeout(witness.after(team, session, "goal", uri))
         assert told.uris == []
 
 
@@ -220,11 +220,11 @@ async def test_a_deleted_session_ends_the_stream(team: Team) -> None:
         client.listen(resource_subscriptions=[f"board://{session}"]) as subscription,
     ):
         assert (await asyncio.to_thread(team.ask, "DELETE", f"/v1/sessions/{session}")).status_code == 200
-        assert set(await soon(_uris(subscription))) <= {f"board://{session}"}
+        assert set(await with_timeout(_uris(subscription))) <= {f"board://{session}"}
 
 
 async def test_stdio_clients_on_one_folder_are_notified_of_each_other_s_writes(tmp_path: Path, era: str) -> None:
-    told = Told()
+    told = ResourceUpdates()
     async with over_stdio(tmp_path, "admin", era, message_handler=told) as first:
         session = (await call(first, "create_session", purpose="two processes")).structured_content["session_id"]
         uri = f"board://{session}/goal"
@@ -233,11 +233,11 @@ async def test_stdio_clients_on_one_folder_are_notified_of_each_other_s_writes(t
             if era == MODERN:
                 async with first.listen(resource_subscriptions=[uri]) as subscription:
                     await board("write", key="goal", value="ship")
-                    assert (await soon(anext(subscription))).uri == uri
+                    assert (await with_timeout(anext(subscription))).uri == uri
             else:
                 await first.subscribe_resource(uri)
                 await board("write", key="goal", value="ship")
-                await soon(told.of(uri))
+                await with_timeout(told.of(uri))
         assert (await Board(first, session)("read", key="goal"))["value"] == "ship"
 
 
@@ -253,7 +253,7 @@ async def test_a_subscription_survives_a_storage_outage(monkeypatch: pytest.Monk
     monkeypatch.setattr("weft.transports.mcp.subscriptions._RETRY_SECONDS", 0)
     watcher = Watcher(_Flaky())
     await watcher.watch(parse_uri("board://s1/goal"), McpCaller(CallContext("a key")))
-    assert await soon(anext(watcher.changes())) == "board://s1/goal"
+    assert await with_timeout(anext(watcher.changes())) == "board://s1/goal"
     assert _Flaky.followed_after == [7, 7, 8]
     watcher.close()
 

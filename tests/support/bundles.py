@@ -1,4 +1,4 @@
-"""Bundles: helpers to export, take apart and import them."""
+"""Helpers to export, parse and import bundles."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Named = tuple[str, str]
 
 
 async def exported(caller: Caller, **what: Any) -> bytes:
-    """Return an export as a stream gives it."""
+    """Return the bytes of an export."""
     raw = {"session_id": caller.session, **what}
     async with caller.app.transfers.send(raw, CallContext(caller.credential)) as export:
         content = export.file.read()
@@ -45,12 +45,12 @@ async def imported(caller: Caller, bundle: bytes, **what: Any) -> ContextImporte
 
 
 def entries(bundle: bytes) -> list[Any]:
-    """Return what a bundle holds, having checked all of it."""
+    """Return the entries of a bundle, after checking all of it."""
     return [line.entry for line in BundleReader(io.BytesIO(bundle))]
 
 
 def records(bundle: bytes, *types: str) -> dict[Named, Any]:
-    """Return the records of a bundle by type and id, as JSON has them."""
+    """Return the records of a bundle as JSON, by type and id."""
     found: dict[Named, Any] = {}
     for entry in entries(bundle):
         if isinstance(entry, BundleRecord) and (not types or entry.type in types):
@@ -64,20 +64,20 @@ def items(bundle: bytes) -> dict[str, Any]:
 
 
 def contents(bundle: bytes) -> dict[str, bytes]:
-    """Return what stands in lines of its own, by digest."""
+    """Return the content lines of a bundle, by digest."""
     return {entry.digest: entry.bytes() for entry in entries(bundle) if isinstance(entry, BundleContent)}
 
 
 def texts(bundle: bytes) -> dict[str, str]:
-    """Return what every item says, wherever it says it."""
-    beside = contents(bundle)
-    said = {}
+    """Return the text of every item, inline or in a content line."""
+    content_lines = contents(bundle)
+    found = {}
     for name, item in items(bundle).items():
         if "content" in item:
-            said[name] = item["content"]
-        elif item.get("content_ref", {}).get("digest") in beside:
-            said[name] = beside[item["content_ref"]["digest"]].decode()
-    return said
+            found[name] = item["content"]
+        elif item.get("content_ref", {}).get("digest") in content_lines:
+            found[name] = content_lines[item["content_ref"]["digest"]].decode()
+    return found
 
 
 def seal_of(bundle: bytes) -> str:
@@ -88,7 +88,7 @@ def seal_of(bundle: bytes) -> str:
 
 
 def small_bundle() -> bytes:
-    """Return as little as a bundle can hold."""
+    """Return the smallest valid bundle."""
     at = datetime(2026, 1, 15, tzinfo=UTC)
     file = io.BytesIO()
     writer = BundleWriter(file.write)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from support.plain_collection import DIMENSIONS, PlainCollection, Whoever, check_nearest, check_same, made_up
+from support.collection_model import DIMENSIONS, CollectionModel, NamedCaller, check_nearest, check_view, random_chunk
 from weft.app.search.replicas import Indexes
 from weft.capabilities.indexing.collections.model import IndexedChunk, NewChunk
 from weft.capabilities.search.index_view import CollectionQuery
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Transaction
 
 COLLECTION, MODEL, OTHER_MODEL = "domain:handbook", "m", "n"
-ANN = Whoever("a")
+ANN = NamedCaller("a")
 
 
 def new_chunk(chunk: IndexedChunk) -> NewChunk:
@@ -33,12 +33,12 @@ def new_chunk(chunk: IndexedChunk) -> NewChunk:
 
 
 class CollectionWriter:
-    """Puts chunks in a collection and takes them off, and knows what must be there."""
+    """Adds and removes chunks of a collection, and keeps a model of what it must hold."""
 
     def __init__(self, world: World, indexes: Indexes) -> None:
         self._world = world
         self.indexes = indexes
-        self.plain = PlainCollection()
+        self.plain = CollectionModel()
         self.random = np.random.default_rng(7)
         self.last = 0
 
@@ -49,7 +49,7 @@ class CollectionWriter:
         return await self._world.app.database.write(Scope(self._world.tenant), run)
 
     async def add(self, count: int, **given: Any) -> Sequence[int]:
-        made = [made_up(self.random, 0, ordinal=self.last + place, **given) for place in range(count)]
+        made = [random_chunk(self.random, 0, ordinal=self.last + place, **given) for place in range(count)]
         made = [chunk for chunk in made if chunk.vector]
         vectors = {MODEL: [chunk.vector or b"" for chunk in made]}
         numbers = await self.change(lambda store: store.add(COLLECTION, [new_chunk(chunk) for chunk in made], vectors))
@@ -66,20 +66,20 @@ class CollectionWriter:
 
     async def check(
         self,
-        wish: CollectionQuery = CollectionQuery(COLLECTION),
-        caller: Whoever = ANN,
+        query: CollectionQuery = CollectionQuery(COLLECTION),
+        caller: NamedCaller = ANN,
         model: str = MODEL,
     ) -> Any:
-        view = await self.indexes.open(self._world.tenant, wish, caller, model)
-        visible = self.plain.visible(wish, caller)
-        check_same(view, visible)
+        view = await self.indexes.open(self._world.tenant, query, caller, model)
+        visible = self.plain.visible(query, caller)
+        check_view(view, visible)
         question = self.random.standard_normal(DIMENSIONS).astype(np.float32)
         await check_nearest(view, visible, question / np.linalg.norm(question))
         return view
 
 
 @asynccontextmanager
-async def opened(world: World, folder: Path | None, alarm: Alarm | None = None) -> AsyncIterator[Indexes]:
+async def open_indexes(world: World, folder: Path | None, alarm: Alarm | None = None) -> AsyncIterator[Indexes]:
     indexes = Indexes(world.app.database, folder, alarm)
     try:
         yield indexes
@@ -87,8 +87,8 @@ async def opened(world: World, folder: Path | None, alarm: Alarm | None = None) 
         await indexes.close()
 
 
-async def settle(indexes: Indexes) -> None:
-    """Wait for whatever is written beside."""
+async def wait_for_writes(indexes: Indexes) -> None:
+    """Wait for background writes of segments."""
     while indexes._tasks._running:
         await asyncio.gather(*indexes._tasks._running)
 
@@ -97,5 +97,5 @@ def files_in(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.seg"))
 
 
-def changed(chunk: IndexedChunk, **given: Any) -> IndexedChunk:
+def with_fields(chunk: IndexedChunk, **given: Any) -> IndexedChunk:
     return IndexedChunk(**({name: getattr(chunk, name) for name in IndexedChunk.__struct_fields__} | given))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from support.history_model import Place, State
 
-    # What each part says, by part and key.
+    # The values of each part, by part and key.
     Memory = dict[str, dict[str, Any]]
 
 DEFINITION = "definition"
@@ -21,7 +21,7 @@ ARTIFACT_DAYS = 90
 
 
 class ContextModel:
-    """One agent's context. A root's entry of a part says which line keeps it, and up to which commit."""
+    """One agent's context. The root's entry of a part holds the part's line id and commit number."""
 
     def __init__(self, owner: str) -> None:
         self.owner = owner
@@ -34,11 +34,11 @@ class ContextModel:
         return f"context:{self.owner}:{part}" + ("" if branch == "main" else f"@{branch}")
 
     def part_at(self, root: Line, part: str, seq: int | None = None) -> Place | None:
-        """Return where a part stood at a version of the whole."""
-        named = root.state_at(root.head if seq is None else seq).get(part)
-        if named is None:
+        """Return the line and commit of a part at a version of the root."""
+        entry = root.state_at(root.head if seq is None else seq).get(part)
+        if entry is None:
             return None
-        line_id, at = named.value.split()
+        line_id, at = entry.value.split()
         return self.parts[line_id], int(at)
 
     def state(self, root: Line, part: str, seq: int | None = None) -> State:
@@ -46,18 +46,18 @@ class ContextModel:
         return {} if at is None else at[0].state_at(at[1])
 
     def memory(self, branch: str, seq: int | None = None) -> Memory:
-        """Return what every part says, or said at a version of the whole."""
+        """Return the values of every part, now or at a version of the root."""
         root = self.roots[branch]
-        said = {part: _said(self.state(root, part, seq)) for part in (DEFINITION, *PARTS)}
-        return {part: state for part, state in said.items() if state}
+        values = {part: _values(self.state(root, part, seq)) for part in (DEFINITION, *PARTS)}
+        return {part: state for part, state in values.items() if state}
 
     def own_line(self, part: str, branch: str) -> Line | None:
-        """Return the line that a branch keeps a part on; None as long as it shares that of another."""
+        """Return the branch's own line of a part; None while it shares the line of another branch."""
         at = self.part_at(self.roots[branch], part)
         return at[0] if at and at[0].name == self.line_of(part, branch) else None
 
-    def grow(self, part: str, branch: str, changes: Mapping[str, Entry | None], now: float) -> Entry:
-        """Add a commit to a part, and return what the root says of the part from now on."""
+    def commit_part(self, part: str, branch: str, changes: Mapping[str, Entry | None], now: float) -> Entry:
+        """Add a commit to a part; return the root's new entry for the part."""
         line = self.own_line(part, branch)
         if line is None:
             line = Line(self.line_of(part, branch), self.part_at(self.roots[branch], part))
@@ -65,8 +65,8 @@ class ContextModel:
         line.add(Commit(now, changes))
         return Entry(f"{line.name} {line.head}")
 
-    def overdue(self, branch: str, now: float) -> set[str]:
-        """Return the artifacts whose time is over, whether or not anybody has noticed."""
+    def expired_artifacts(self, branch: str, now: float) -> set[str]:
+        """Return the keys of expired artifacts, including those not yet deleted."""
         state = self.state(self.roots[branch], ARTIFACTS)
         return {key for key, entry in state.items() if written_at(entry) <= now - ARTIFACT_DAYS}
 
@@ -74,9 +74,13 @@ class ContextModel:
         self.roots.pop(branch).deleted = True
         self.parts = {name: line for name, line in self.parts.items() if not name.endswith(f"@{branch}")}
 
-    def give_up(self, held: set[Place], versions: Mapping[str, int], now: float) -> None:
-        """Note which old values retention may have removed: all but those that something needs."""
-        needed = {self._owned(moment) for root, seq in {*held, *self._ends()} for moment in self._parts_at(root, seq)}
+    def mark_prunable(self, protected: set[Place], versions: Mapping[str, int], now: float) -> None:
+        """Mark the old values that retention may remove: those that no tag, branch or head needs."""
+        needed = {
+            self._owned(point)
+            for root, seq in {*protected, *self._protected_points()}
+            for point in self._parts_at(root, seq)
+        }
         needed |= {self._owned((line, seq)) for line in self.parts.values() for seq in line.named.values()}
         needed |= {self._owned(line.base) for line in self.parts.values() if line.base}
         for line in self.parts.values():
@@ -92,8 +96,8 @@ class ContextModel:
                     if not any(line is other and seq <= at < following for other, at in needed):
                         line.pruned.add((key, seq))
 
-    def _ends(self) -> set[Place]:
-        """Return the moments of the whole that have a name, or at which a branch begins or ends."""
+    def _protected_points(self) -> set[Place]:
+        """Return the root's tagged versions, heads and branch bases."""
         ends = {(root, seq) for root in self.roots.values() for seq in (root.head, *root.named.values())}
         return ends | {root.base for root in self.roots.values() if root.base}
 
@@ -104,8 +108,8 @@ class ContextModel:
                 yield at
 
     @staticmethod
-    def _owned(moment: Place) -> Place:
-        line, seq = moment
+    def _owned(point: Place) -> Place:
+        line, seq = point
         return line.owner(seq), seq
 
 
@@ -114,5 +118,5 @@ def written_at(entry: Entry) -> float:
     return entry.line.commits[entry.seq].at
 
 
-def _said(state: State) -> dict[str, Any]:
+def _values(state: State) -> dict[str, Any]:
     return {key: entry.value for key, entry in state.items()}

@@ -19,32 +19,32 @@ _counts = contextvars.ContextVar("counts", default=False)
 
 
 class Stopped(Exception):
-    """The process ends here."""
+    """The process dies here."""
 
 
-def known(key: str, value: Any = "text", **what: Any) -> dict[str, Any]:
+def knowledge_entry(key: str, value: Any = "text", **what: Any) -> dict[str, Any]:
     return {"key": key, "value": value, **what}
 
 
 def artifact(key: str, content: Any, **what: Any) -> dict[str, Any]:
-    return {**known(key, content, **what), "memory_type": "work_artifacts"}
+    return {**knowledge_entry(key, content, **what), "memory_type": "work_artifacts"}
 
 
-async def push(agent: Caller, *knowledge: dict[str, Any], **terms: Any) -> Any:
-    return await agent.call("context.push", knowledge=list(knowledge), **terms)
+async def push(agent: Caller, *knowledge: dict[str, Any], **options: Any) -> Any:
+    return await agent.call("context.push", knowledge=list(knowledge), **options)
 
 
 async def pull(agent: Caller, **which: Any) -> Any:
     return await agent.call("context.pull", **{"session_id": agent.session, **which})
 
 
-async def held(agent: Caller, **which: Any) -> Any:
+async def read_context(agent: Caller, **which: Any) -> Any:
     return await agent.call("context.read", **{"session_id": agent.session, **which})
 
 
 async def value_of(agent: Caller, key: str, **which: Any) -> Any:
-    """Return what an entry of the agent's snapshot says."""
-    (entry,) = (await held(agent, key=key, **which))["entries"]
+    """Return the value of an entry of the agent's context."""
+    (entry,) = (await read_context(agent, key=key, **which))["entries"]
     return entry["base64"] if "base64" in entry else entry["value"]
 
 
@@ -62,7 +62,7 @@ def keys(differences: list[dict[str, Any]]) -> list[str]:
 
 
 async def problems(world: World) -> list[tuple[str, str]]:
-    """Return which lines of the tenant are not as they were written, and why."""
+    """Return the lines of the tenant that fail verification, with the reason."""
     found = []
     for (line_id,) in await world.rows("SELECT line_id FROM lines WHERE tenant = $1 ORDER BY line_id", world.tenant):
         answer = await world.admin.call("history.verify", context_id=line_id) if "memory:" not in line_id else {}
@@ -71,8 +71,8 @@ async def problems(world: World) -> list[tuple[str, str]]:
     return found
 
 
-class Counting:
-    """A transaction that counts its statements; from one of them on nothing works any more."""
+class CountingTransaction:
+    """A transaction that counts its statements and fails from one of them on."""
 
     def __init__(self, transaction: Any, ran: list[str], last: int) -> None:
         vars(self).update(transaction=transaction, ran=ran, last=last)
@@ -92,18 +92,18 @@ class Counting:
 
 
 @contextlib.contextmanager
-def stopping_at(world: World, monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[list[str]]:
-    """Let what is called meanwhile end at the statement with this number; the list tells what was run."""
+def stop_at_statement(world: World, monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[list[str]]:
+    """Fail at the statement with this number; yields the list of statements that ran."""
     ran: list[str] = []
     database = world.app.database
     original = database.write
-    # What goes on by itself meanwhile began in another context.
+    # Background work runs in another context and is not counted.
     _counts.set(True)
 
     async def write(scope: Any, work: Any) -> Any:
         if not _counts.get():
             return await original(scope, work)
-        return await original(scope, lambda transaction: work(Counting(transaction, ran, number)))
+        return await original(scope, lambda transaction: work(CountingTransaction(transaction, ran, number)))
 
     with monkeypatch.context() as patch:
         patch.setattr(database, "write", write)

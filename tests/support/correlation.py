@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from weft.app.app import App
     from weft.kernel.events import StoredEvent
 
-# What others call their turns need not look like an id of ours.
+# Native ids of other systems may contain any character.
 TURN, TASK, TOOL_CALL = "turn/7;é=,%", "task-😀", "call_1"
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = f"00-{TRACE}-{SPAN}-01"
@@ -23,22 +23,22 @@ _ESCAPED_TURN, _ESCAPED_TASK = (quote(text, safe="") for text in (TURN, TASK))
 BAGGAGE = f"user=dana,weft.turn_id={_ESCAPED_TURN} , weft.task_id={_ESCAPED_TASK};p=1,weft.tool_call_id={TOOL_CALL}"
 HEADERS = {"traceparent": TRACEPARENT, "baggage": BAGGAGE}
 META = {"traceparent": TRACEPARENT, "weft/turn_id": TURN, "weft/task_id": TASK, "weft/tool_call_id": TOOL_CALL}
-DURING = Correlation(turn_id=TURN, task_id=TASK, tool_call_id=TOOL_CALL, trace_id=TRACE, span_id=SPAN)
+CORRELATION = Correlation(turn_id=TURN, task_id=TASK, tool_call_id=TOOL_CALL, trace_id=TRACE, span_id=SPAN)
 
 
 async def events_of(app: App, tenant: str, **wanted: str) -> list[StoredEvent]:
-    """Return the events that are found by what they are part of."""
+    """Return the events with these correlation ids."""
     return list(
         await app.database.read(Scope(tenant), lambda tx: SqlEventStore(tx).find(EventQuery(**wanted), 0, 1_000))
     )
 
 
 async def the_event(app: App, tenant: str = "default", **wanted: str) -> StoredEvent:
-    """Return the one event that was part of the turn and the task, having found it by each and told it as others do."""
+    """Return the one event of the turn and the task; check its ids as a CloudEvent."""
     (by_turn,) = await events_of(app, tenant, turn_id=TURN, **wanted)
     (by_task,) = await events_of(app, tenant, task_id=TASK, **wanted)
     assert by_turn == by_task
-    told = to_cloud_event(by_turn, "urn:weft:here")
-    assert (told.turnid, told.taskid, told.toolcallid) == (TURN, TASK, TOOL_CALL)
-    assert told.traceparent == TRACEPARENT
+    cloud_event = to_cloud_event(by_turn, "urn:weft:here")
+    assert (cloud_event.turnid, cloud_event.taskid, cloud_event.toolcallid) == (TURN, TASK, TOOL_CALL)
+    assert cloud_event.traceparent == TRACEPARENT
     return by_turn

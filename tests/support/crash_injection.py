@@ -20,7 +20,7 @@ MORE_THAN_A_LEASE = 61
 
 
 class Crash(Exception):
-    """The process would have died here."""
+    """The process dies here."""
 
 
 @dataclass
@@ -30,43 +30,43 @@ class CrashPoint:
     at: int
     after: bool
     run: int = 0
-    has_blown: bool = False
+    has_crashed: bool = False
 
-    def burn(self, *, done: bool) -> None:
+    def reach(self, *, done: bool) -> None:
         self.run += not done
         if self.run == self.at and self.after is done:
-            self.blow()
+            self.crash()
 
-    def blow(self) -> None:
-        self.has_blown = True
+    def crash(self) -> None:
+        self.has_crashed = True
         raise Crash
 
 
 class ProcessDeath(CrashPoint):
     """Crashes at one statement and at every later one: a dead process does not retry."""
 
-    def burn(self, *, done: bool) -> None:
-        super().burn(done=done)
+    def reach(self, *, done: bool) -> None:
+        super().reach(done=done)
         if self.run > self.at:
-            self.blow()
+            self.crash()
 
 
 class CrashingTransaction:
     """A transaction that crashes at the given statement."""
 
-    def __init__(self, transaction: Any, fuse: CrashPoint) -> None:
-        object.__setattr__(self, "_parts", (transaction, fuse))
+    def __init__(self, transaction: Any, crash_point: CrashPoint) -> None:
+        object.__setattr__(self, "_parts", (transaction, crash_point))
 
     def __getattr__(self, name: str) -> Any:
-        transaction, fuse = object.__getattribute__(self, "_parts")
+        transaction, crash_point = object.__getattribute__(self, "_parts")
         found = getattr(transaction, name)
         if name not in {"one", "all", "run", "changed", "many"}:
             return found
 
         async def statement(*values: Any) -> Any:
-            fuse.burn(done=False)
+            crash_point.reach(done=False)
             answer = await found(*values)
-            fuse.burn(done=True)
+            crash_point.reach(done=True)
             return answer
 
         return statement
@@ -76,24 +76,26 @@ class CrashingTransaction:
 
 
 @contextmanager
-def crash_in_writes(world: World, patch: pytest.MonkeyPatch, fuse: Callable[[], CrashPoint]) -> Iterator[None]:
+def crash_in_writes(world: World, patch: pytest.MonkeyPatch, crash_point: Callable[[], CrashPoint]) -> Iterator[None]:
     """Apply a crash point to every write transaction."""
     database = world.app.database
     write = database.write
     with patch.context() as patched:
         patched.setattr(
-            database, "write", lambda scope, work: write(scope, lambda tx: work(CrashingTransaction(tx, fuse())))
+            database, "write", lambda scope, work: write(scope, lambda tx: work(CrashingTransaction(tx, crash_point())))
         )
         yield
 
 
-async def crashes(world: World, patch: pytest.MonkeyPatch, fuse: CrashPoint, act: Callable[[], Awaitable[Any]]) -> bool:
+async def crashes(
+    world: World, patch: pytest.MonkeyPatch, crash_point: CrashPoint, act: Callable[[], Awaitable[Any]]
+) -> bool:
     """Run ``act`` with a crash point; return whether it crashed."""
-    with crash_in_writes(world, patch, lambda: fuse):
+    with crash_in_writes(world, patch, lambda: crash_point):
         try:
             await act()
         except (Crash, WeftError):
-            assert fuse.run >= fuse.at, "it failed, but not because of the fuse"
+            assert crash_point.run >= crash_point.at, "it failed before its crash point"
             return True
     return False
 

@@ -28,9 +28,9 @@ connect_durably = sqlite._connect
 # Tests kill processes, never the machine, so fsync adds nothing. Query plans must not depend on when autovacuum ran.
 _TUNING = ("fsync = off", "full_page_writes = off", "synchronous_commit = off", "autovacuum = off")
 _CREATE_LOCK = 1
-# A lock that a test left behind (a process that still runs) is an error, not a hang.
+# A lock still held by a process of an earlier test is an error, not a hang.
 _LOCK_SECONDS = 30
-# Tests of lost connections end this one too.
+# Tests of lost connections close this one too.
 _CONNECTION_LOST = (asyncpg.PostgresConnectionError, asyncpg.AdminShutdownError, asyncpg.InterfaceError, OSError)
 # DELETE is faster than TRUNCATE on small tables, but leaves dead rows; large tables are truncated.
 _EMPTY = """

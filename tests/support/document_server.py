@@ -21,21 +21,21 @@ class DocumentServer:
     location: str = ""
     media_type: str = "text/markdown; charset=utf-8"
     url: str = ""
-    asked: list[dict[str, str]] = field(default_factory=list)
+    requests: list[dict[str, str]] = field(default_factory=list)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         _, *lines = head.strip().split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        self.asked.append(headers)
+        self.requests.append(headers)
         status, body = self.status, self.body
         if status == 200 and headers.get("if-none-match") == self.tag:
             status, body = 304, b""
-        told = {"etag": self.tag, "content-type": self.media_type, "content-length": str(len(body))}
+        response_headers = {"etag": self.tag, "content-type": self.media_type, "content-length": str(len(body))}
         if self.location:
-            told["location"] = self.location
-        more = "".join(f"{name}: {value}\r\n" for name, value in told.items())
-        writer.write(f"HTTP/1.1 {status} Told\r\n{more}\r\n".encode("latin-1") + body)
+            response_headers["location"] = self.location
+        header_lines = "".join(f"{name}: {value}\r\n" for name, value in response_headers.items())
+        writer.write(f"HTTP/1.1 {status} OK\r\n{header_lines}\r\n".encode("latin-1") + body)
         await writer.drain()
         writer.close()
 

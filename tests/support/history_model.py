@@ -1,4 +1,4 @@
-"""Reference model of history: every state is a dictionary, every past a walk from commit to commit.
+"""Reference model of history: states are dictionaries, ancestors are found commit by commit.
 
 It is independent of how history is stored.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """What a key says, until when, and which commit made it so."""
+    """The value of a key, its expiry time, and the commit that wrote it."""
 
     value: str
     expires_at: float | None = None
@@ -24,16 +24,16 @@ class Entry(NamedTuple):
     seq: int = 0
 
     @property
-    def said(self) -> tuple[str, float | None]:
+    def content(self) -> tuple[str, float | None]:
         return self.value, self.expires_at
 
-    def lives_at(self, now: float) -> bool:
+    def is_live_at(self, now: float) -> bool:
         return self.expires_at is None or self.expires_at > now
 
 
 @dataclass(frozen=True)
 class Commit:
-    """What became of some keys (None: they went), and what else came together with it."""
+    """Changes of keys (None: deleted), and the point that was merged."""
 
     at: float
     changes: Mapping[str, Entry | None]
@@ -42,12 +42,12 @@ class Commit:
 
 @dataclass(eq=False)
 class Line:
-    """One line. A branch starts from a version of another."""
+    """A line of commits; a branch starts at a version of another line."""
 
     name: str
     base: Place | None = None
     commits: dict[int, Commit] = field(default_factory=dict)
-    # Moments with a name, and values that retention has removed.
+    # Versions with a tag, and values that retention has removed.
     named: dict[str, int] = field(default_factory=dict)
     pruned: set[tuple[str, int]] = field(default_factory=set)
     deleted: bool = False
@@ -61,7 +61,7 @@ class Line:
         return self.first + len(self.commits)
 
     def owner(self, seq: int) -> Line:
-        """Return the line that a commit of this one's past is on."""
+        """Return the line that holds a commit of this line's past."""
         return self.base[0].owner(seq) if self.base and seq <= self.first else self
 
     def commit_at(self, seq: int) -> Commit | None:
@@ -71,16 +71,18 @@ class Line:
         self.commits[self.head + 1] = commit
 
     def state_at(self, seq: int) -> State:
-        """Return what stood right after a commit."""
+        """Return the state right after a commit."""
         commit = self.commit_at(seq)
-        return {key: entry for key, entry in self._standing(seq).items() if commit and entry.lives_at(commit.at)}
+        return {
+            key: entry for key, entry in self._state_with_expired(seq).items() if commit and entry.is_live_at(commit.at)
+        }
 
     def present(self, now: float) -> State:
-        """Return what stands, without what has run out since it was written."""
-        return {key: entry for key, entry in self._standing(self.head).items() if entry.lives_at(now)}
+        """Return the current state without expired entries."""
+        return {key: entry for key, entry in self._state_with_expired(self.head).items() if entry.is_live_at(now)}
 
-    def _standing(self, seq: int) -> State:
-        state = self.base[0]._standing(min(seq, self.first)) if self.base else {}
+    def _state_with_expired(self, seq: int) -> State:
+        state = self.base[0]._state_with_expired(min(seq, self.first)) if self.base else {}
         for number in range(self.first + 1, seq + 1):
             for key, entry in self.commits[number].changes.items():
                 if entry is None:
@@ -90,10 +92,10 @@ class Line:
         return state
 
     def expired(self, now: float) -> set[str]:
-        return {key for key, entry in self._standing(self.head).items() if not entry.lives_at(now)}
+        return {key for key, entry in self._state_with_expired(self.head).items() if not entry.is_live_at(now)}
 
     @staticmethod
-    def is_lost(key: str, entry: Entry) -> bool:
+    def is_pruned(key: str, entry: Entry) -> bool:
         return entry.line is not None and (key, entry.seq) in entry.line.pruned
 
     def changes_of(self) -> Iterator[tuple[str, list[int]]]:
@@ -104,7 +106,7 @@ class Line:
 
 
 def ancestors(place: Place) -> set[Place]:
-    """Return a place and all that came before it, by descent and by merges with lines that are still there."""
+    """Return a commit and its ancestors, also through merges of lines that still exist."""
     found: set[Place] = set()
     waiting = [place]
     while waiting:
@@ -120,8 +122,8 @@ def ancestors(place: Place) -> set[Place]:
     return found
 
 
-def meeting_points(one: Place, other: Place) -> set[Place]:
-    """Return the common ancestors that do not come before another one."""
+def merge_bases(one: Place, other: Place) -> set[Place]:
+    """Return the best common ancestors: those that are no ancestor of another one."""
     both = ancestors(one) & ancestors(other)
     before = {earlier for place in both for earlier in ancestors(place) - {place}}
     return both - before
@@ -132,7 +134,7 @@ def three_way(base: State, ours: State, theirs: State) -> tuple[dict[str, Entry 
     taken: dict[str, Entry | None] = {}
     conflicts = set()
     for key in {*base, *ours, *theirs}:
-        then, here, there = (side[key].said if key in side else None for side in (base, ours, theirs))
+        then, here, there = (side[key].content if key in side else None for side in (base, ours, theirs))
         if there in (then, here):
             continue
         if here == then:
@@ -143,17 +145,17 @@ def three_way(base: State, ours: State, theirs: State) -> tuple[dict[str, Entry 
 
 
 def prune(lines: list[Line], versions: int) -> int:
-    """Forget old values behind so many newer ones, unless a name, a branch or the present needs them."""
+    """Remove values with at least ``versions`` newer ones, unless a tag, a branch or the head needs them."""
     removed = 0
     for line in lines:
-        held = {*line.named.values(), *(other.first for other in lines if other.base and other.base[0] is line)}
+        protected = {*line.named.values(), *(other.first for other in lines if other.base and other.base[0] is line)}
         for key, seqs in line.changes_of():
             writes = [seq for seq in seqs if line.commits[seq].changes[key] is not None]
             for seq in writes[:-versions]:
                 following = min(later for later in seqs if later > seq)
                 entry = line.commits[seq].changes[key]
                 known = entry is None or (key, seq) in line.pruned
-                if not known and not any(seq <= place < following for place in held):
+                if not known and not any(seq <= place < following for place in protected):
                     line.pruned.add((key, seq))
                     removed += 1
     return removed

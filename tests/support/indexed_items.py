@@ -16,7 +16,7 @@ MODEL = "scripted"
 
 
 class ScriptedEmbeddings:
-    """Makes a vector of eight dimensions of what a text is, and counts what it was asked for."""
+    """Returns vectors of eight dimensions made from a text's hash, and records the texts."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -35,21 +35,21 @@ class ScriptedEmbeddings:
 
 
 def vector_of(text: str) -> bytes:
-    # No half of these is infinite or no number: the byte that holds the exponent stays small.
+    # No float16 of these is infinite or NaN: the byte with the exponent stays small.
     digest = hashlib.sha256(text.encode()).digest()
     return bytes(byte & 0x3B if place % 2 else byte for place, byte in enumerate(digest[:16]))
 
 
-def scripted(world: World) -> ScriptedEmbeddings:
-    """Let a world follow its sessions without a model."""
+def use_scripted_embeddings(world: World) -> ScriptedEmbeddings:
+    """Index the world's sessions without a model."""
     embeddings: Any = ScriptedEmbeddings()
     world.app.session_indexing._embeddings = embeddings
     world.app.lease_runner.rest = 0
     return embeddings
 
 
-async def standing(world: World, collection: str = "sessions", tenant: str | None = None) -> dict[str, list[str]]:
-    """Return the texts that stand in a collection, by place and item, in order."""
+async def indexed_texts(world: World, collection: str = "sessions", tenant: str | None = None) -> dict[str, list[str]]:
+    """Return the indexed texts of a collection, by place and item, in order."""
     rows = await world.rows(
         "SELECT place, item, text FROM chunks WHERE tenant = $1 AND collection = $2 "
         "ORDER BY place, item, ordinal, number",
@@ -62,8 +62,8 @@ async def standing(world: World, collection: str = "sessions", tenant: str | Non
     return found
 
 
-async def expect_whole(world: World) -> None:
-    """Check that collections count their chunks, and that every chunk has its vectors and nothing else has."""
+async def check_index_complete(world: World) -> None:
+    """Check that chunk counts are correct, and that exactly the existing chunks have vectors."""
     chunks = await world.rows("SELECT collection, number FROM chunks WHERE tenant = $1", world.tenant)
     vectors = await world.rows("SELECT collection, number FROM chunk_vectors WHERE tenant = $1", world.tenant)
     assert sorted(map(tuple, chunks)) == sorted(map(tuple, vectors))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SlowEmbedder(QuickEmbedder):
-    """Takes a moment for each text, so that there is something to interrupt."""
+    """Takes some time for each text, so that tests can interrupt it."""
 
     async def embed(self, texts: Any, purpose: Any) -> Any:
         await asyncio.sleep(0.002 * len(texts))
@@ -28,6 +28,6 @@ def ingestion_process(url: str, data: str, clock: ClockAhead) -> App:
     weft.jobs.scheduler._FIRST_POLL_SECONDS = 0.0
     weft.jobs.ingestion._CHUNKS_AT_ONCE = 2
     weft.app.app.configured_embedders = lambda _settings: [SlowEmbedder()]
-    # With a limit that it never reaches, it does not rest for as long as others were dead.
+    # A rate limit that is never reached: no pauses.
     settings = Settings(database_url=url, data_dir=data, session_indexing="off", reindex_rate=1_000_000)
     return weft.app.app.App(settings, clock=clock)

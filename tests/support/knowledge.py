@@ -27,7 +27,7 @@ HANDBOOK = "handbook"
 
 
 class QuickEmbedder:
-    """Vectors made of what a text hashes to; remembers what it embedded."""
+    """Makes vectors from a text's hash, and records the texts."""
 
     def __init__(self) -> None:
         self.model = Model("quick", DIMENSIONS, 512)
@@ -39,7 +39,7 @@ class QuickEmbedder:
         return np.array([self._vector(text) for text in texts], dtype=np.float32).reshape(-1, DIMENSIONS)
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""
 
     @staticmethod
     def _vector(text: str) -> np.ndarray:
@@ -48,7 +48,7 @@ class QuickEmbedder:
 
 
 def embed_quickly(monkeypatch: pytest.MonkeyPatch) -> QuickEmbedder:
-    """Have every App embed by the quick embedder, and index nothing by itself."""
+    """Have every App use the quick embedder and index on demand only."""
     embedder = QuickEmbedder()
     monkeypatch.setattr("weft.app.app.configured_embedders", lambda _settings: [embedder])
     pause_jobs(monkeypatch, "knowledge.reindex", "knowledge.ingest")
@@ -69,7 +69,7 @@ async def document(caller: Caller, document_id: str, domain: str = HANDBOOK) -> 
 
 
 async def chunks(world: World, document_id: str, domain: str = HANDBOOK) -> Sequence[Chunk]:
-    """Return all chunks of a document that are in the collection, of whichever version."""
+    """Return all chunks of a document in the collection, of any version."""
     collection = domain_collection(domain)
     return await world.app.database.read(
         Scope(world.tenant), lambda tx: SqlCollectionStore(tx).of_item(collection, domain, document_id)
@@ -77,7 +77,7 @@ async def chunks(world: World, document_id: str, domain: str = HANDBOOK) -> Sequ
 
 
 def long_text(sections: int) -> str:
-    """Return markdown that is cut into about so many chunks."""
+    """Return markdown that is split into about ``sections`` chunks."""
     return "\n".join(
         f"# Section {each}\n\n" + f"Fact {each} is told here in some words. " * 40 for each in range(sections)
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SlowEmbedder(WordEmbedder):
-    """Takes a moment for each text, so that there is something to interrupt."""
+    """Takes some time for each text, so that tests can interrupt it."""
 
     async def embed(self, texts: Any, purpose: Any) -> Any:
         await asyncio.sleep(0.005 * len(texts))
@@ -25,11 +25,11 @@ class SlowEmbedder(WordEmbedder):
 
 
 def embedders(_settings: Settings) -> list[WordEmbedder]:
-    """Return two models that find the same, with vectors of different dimensions."""
+    """Return two models with equal search results and vectors of different dimensions."""
     return [SlowEmbedder("old", 64), SlowEmbedder("new", 96)]
 
 
-def mover(url: str, data: str, clock: ClockAhead) -> App:
+def model_migration_process(url: str, data: str, clock: ClockAhead) -> App:
     weft.capabilities.indexing.model_migration.migration._EMBED_BATCH = 4
     weft.capabilities.indexing.model_migration.migration._DELETE_BATCH = 4
     weft.app.app.configured_embedders = embedders

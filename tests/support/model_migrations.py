@@ -1,4 +1,4 @@
-"""Model migrations in tests: an App with two models, and ways to see whose vectors are stored."""
+"""Model migrations in tests: an App with two models, and helpers that count vectors by model."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ SUBJECTS = {
 
 
 def migrate_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nothing go on by itself."""
+    """Run migrations and indexing on demand only."""
     pause_jobs(monkeypatch, "embeddings.migrate", "knowledge.reindex", "knowledge.ingest")
 
 
 async def with_service(world: World, service: EmbeddingService) -> App:
-    """Open an App that knows the service's model beside the one of Weft's own."""
+    """Open an App with two models: the bundled one and the service's."""
     app = await world.another_app(embedding_url=service.url, embedding_model="words", embedding_dimensions=DIMENSIONS)
     app.lease_runner.rest = 0
     return app
 
 
-async def filled(world: World, app: App) -> None:
-    """Put something in every collection there is."""
+async def fill_collections(world: World, app: App) -> None:
+    """Add content to every collection."""
     await domain(world.admin, chunking=SMALL)
     for name, text in SUBJECTS.items():
         await put(world.admin, f"{name}.txt", text)
     await world.planner.say("The price cache was shortened from three hundred seconds to three.")
     await world.planner.remember("tea", "Dana drinks green tea without sugar in the morning.")
-    await caught_up(app)
+    await run_indexing(app)
 
 
-async def caught_up(app: App) -> None:
+async def run_indexing(app: App) -> None:
     await app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     await app.scheduler.drain("search.index_sessions")
 
@@ -69,19 +69,19 @@ async def chunk_count(world: World) -> int:
 
 
 async def finish_migration(world: World, app: App) -> Any:
-    """Go on with the migration to its end, the old vectors dropped, and return how it ended."""
+    """Run the migration until the old vectors are dropped; return its final state."""
     await app.scheduler.drain("embeddings.migrate")
     world.clock.advance(seconds=MORE_THAN_THE_GRACE)
     await app.scheduler.drain("embeddings.migrate")
     return await world.admin.at(app).call("knowledge.show_model_migration")
 
 
-async def serving(world: World, app: App) -> str:
+async def serving_model(world: World, app: App) -> str:
     models = (await world.planner.at(app).call("knowledge.list_models"))["models"]
     return next(model["model"] for model in models if model["role"] == "serving")
 
 
-async def best(world: World, app: App, query: str) -> str:
+async def best_document(world: World, app: App, query: str) -> str:
     """Return the name of the document that a search finds first."""
     found = await world.planner.at(app).call("search.query", query=query, domain=HANDBOOK, min_score=0.0)
     return found["results"][0]["document_id"]

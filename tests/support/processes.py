@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import weft.storage.sql.dialects.sqlite
 from support.databases import connect_without_fsync
 from support.pgvector import search_in_replicas_if_unusable
-from support.webhooks import until
+from support.webhooks import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from support.world import World
     from weft.app.app import App
 
-PATIENCE = 60
-# Forked from a process that has imported Weft and done nothing else: importing it takes longer than most of them live.
+TIMEOUT_SECONDS = 60
+# Forked from a process that has only imported Weft: the import takes longer than most of these processes run.
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
     [
@@ -49,15 +49,15 @@ class ClockAhead:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """A process that does what an App does by itself."""
+class RunningProcess:
+    """A process that runs the background jobs of an App."""
 
     _process: ForkServerProcess
 
     async def stop(self) -> None:
-        """Ask it to stop, as a platform does, and wait until it has."""
+        """Send SIGTERM and wait for the exit."""
         self._process.terminate()
-        await asyncio.to_thread(self._process.join, PATIENCE)
+        await asyncio.to_thread(self._process.join, TIMEOUT_SECONDS)
         assert self._process.exitcode == 0
 
     async def kill(self) -> None:
@@ -68,20 +68,20 @@ class Running:
 @asynccontextmanager
 async def process(
     make: Callable[[str, str, ClockAhead], App], world: World, ahead_seconds: int = 0
-) -> AsyncIterator[Running]:
-    """Run an App in a process of its own, on a world's database, and kill it at the end of the block.
+) -> AsyncIterator[RunningProcess]:
+    """Run an App in a separate process on a world's database; kill it at the end of the block.
 
-    Its clock is so many seconds ahead.
+    Its clock is ``ahead_seconds`` ahead.
     """
     here, there = _context.Pipe(duplex=False)
     process = _context.Process(
-        target=_live, args=(make, world.url, world.settings.data_dir, ahead_seconds, there), daemon=True
+        target=_run_app, args=(make, world.url, world.settings.data_dir, ahead_seconds, there), daemon=True
     )
     process.start()
     there.close()
-    running = Running(process)
+    running = RunningProcess(process)
     try:
-        assert await asyncio.to_thread(here.poll, PATIENCE), "it did not open"
+        assert await asyncio.to_thread(here.poll, TIMEOUT_SECONDS), "it did not open"
         here.recv()
         yield running
     finally:
@@ -89,26 +89,28 @@ async def process(
         here.close()
 
 
-async def killed_when(running: AbstractAsyncContextManager[Running], reached: Callable[[], Awaitable[Any]]) -> None:
-    """Run a process until something is so, and kill it then."""
+async def kill_when(
+    running: AbstractAsyncContextManager[RunningProcess], reached: Callable[[], Awaitable[Any]]
+) -> None:
+    """Run a process until a condition holds, then kill it."""
     async with running:
-        await until(reached)
+        await wait_until(reached)
 
 
-def _live(
+def _run_app(
     make: Callable[[str, str, ClockAhead], App], url: str, data: str, ahead_seconds: int, opened: Connection
 ) -> None:
     weft.storage.sql.dialects.sqlite._connect = connect_without_fsync
     search_in_replicas_if_unusable()
-    asyncio.run(_stay(make(url, data, ClockAhead(ahead_seconds)), opened))
+    asyncio.run(_run_until_terminated(make(url, data, ClockAhead(ahead_seconds)), opened))
 
 
-async def _stay(app: App, opened: Connection) -> None:
-    """Let an App do what it does by itself, until the process is asked to stop or killed."""
-    asked_to_stop = asyncio.Event()
-    # Not an interrupt, which is ignored by whatever was started in the background of a shell.
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked_to_stop.set)
+async def _run_until_terminated(app: App, opened: Connection) -> None:
+    """Run the background jobs of an App until SIGTERM."""
+    terminated = asyncio.Event()
+    # Not SIGINT, which processes started in the background of a shell ignore.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
     await app.open()
     opened.send("open")
-    await asked_to_stop.wait()
+    await terminated.wait()
     await app.close()

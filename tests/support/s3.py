@@ -18,7 +18,7 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "someone", "AWS_SECRET_ACCESS_KEY": "secret"
 
 @dataclass(frozen=True, slots=True)
 class SharedBucket:
-    """A bucket, as someone else has it in hand."""
+    """A bucket, accessed directly instead of through Weft."""
 
     name: str
     client: Any
@@ -39,7 +39,7 @@ class SharedBucket:
 
 @contextmanager
 def s3_service() -> Iterator[str]:
-    """Yield the address of a service of one's own."""
+    """Yield the URL of a new local service."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from moto.server import ThreadedMotoServer  # noqa: PLC0415 - may warn when imported
@@ -56,7 +56,7 @@ def s3_service() -> Iterator[str]:
 
 @contextmanager
 def new_bucket(service: str) -> Iterator[SharedBucket]:
-    """Yield a fresh bucket with versions."""
+    """Yield a new bucket with versioning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import boto3  # noqa: PLC0415 - may warn when imported

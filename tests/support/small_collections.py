@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from support.plain_collection import Whoever
+from support.collection_model import NamedCaller
 from weft.capabilities.indexing.collections.model import IndexedChunk
 from weft.capabilities.indexing.text_analysis import index_terms
 from weft.capabilities.search.index_view import CollectionQuery
@@ -31,37 +31,37 @@ _EMBEDDER = WordEmbedder(dimensions=256)
 
 @dataclass(frozen=True)
 class Row:
-    """A text in a collection, and whatever else is known of it."""
+    """A text in a collection, with further fields of its chunk."""
 
     text: str
-    known: dict[str, Any]
+    fields: dict[str, Any]
 
 
-def said(text: str, **known: Any) -> Row:
-    return Row(text, known)
+def text_row(text: str, **fields: Any) -> Row:
+    return Row(text, fields)
 
 
 def document_collection(*rows: Row | str, collection: str = "domain:d") -> CollectionView:
-    """Return a collection of documents, each of one chunk unless it says otherwise."""
-    return _collection(collection, [row if isinstance(row, Row) else said(row) for row in rows], "document")
+    """Return a collection of documents, by default of one chunk each."""
+    return _collection(collection, [row if isinstance(row, Row) else text_row(row) for row in rows], "document")
 
 
-def talk(*rows: tuple[str, str] | Row) -> CollectionView:
-    """Return a collection of the messages of one session: who says what."""
-    spoken = [
-        row if isinstance(row, Row) else said(row[1], speaker=row[0], item=str(place), place="s")
+def message_collection(*rows: tuple[str, str] | Row) -> CollectionView:
+    """Return a collection of the messages of one session, given as speaker and text."""
+    messages = [
+        row if isinstance(row, Row) else text_row(row[1], speaker=row[0], item=str(place), place="s")
         for place, row in enumerate(rows, start=1)
     ]
-    return _collection("sessions", spoken, "message")
+    return _collection("sessions", messages, "message")
 
 
-def ranked(text: str, *views: View, by_meaning: bool = True, **asked: Any) -> Ranking:
-    """Rank what stands in some views."""
-    return asyncio.run(rank(Query(text=text, asked_at=NOW, **asked), views, _embed if by_meaning else _nothing))
+def ranked(text: str, *views: View, by_meaning: bool = True, **options: Any) -> Ranking:
+    """Rank the chunks of these views."""
+    return asyncio.run(rank(Query(text=text, asked_at=NOW, **options), views, _embed if by_meaning else _no_vectors))
 
 
-def weighed(text: str, *views: View, **asked: Any) -> ScoredCandidates:
-    return asyncio.run(score_views(Query(text=text, asked_at=NOW, **asked), views, _embed))
+def scored(text: str, *views: View, **options: Any) -> ScoredCandidates:
+    return asyncio.run(score_views(Query(text=text, asked_at=NOW, **options), views, _embed))
 
 
 def numbers(ranking: Ranking) -> list[int]:
@@ -72,20 +72,20 @@ async def _embed(texts: Sequence[str]) -> Floats:
     return await _EMBEDDER.embed(texts, "query")
 
 
-async def _nothing(texts: Sequence[str]) -> None:
+async def _no_vectors(texts: Sequence[str]) -> None:
     del texts
 
 
 def _collection(collection: str, rows: Sequence[Row], source: str) -> CollectionView:
     vectors = asyncio.run(_EMBEDDER.embed([row.text for row in rows], "passage"))
-    standing = [_standing(number, row, source, vectors[number - 1]) for number, row in enumerate(rows, start=1)]
+    indexed = [_indexed_chunk(number, row, source, vectors[number - 1]) for number, row in enumerate(rows, start=1)]
     return CollectionView(
-        collection, IndexSnapshot().advanced_to(len(standing), standing, []), CollectionQuery(collection), Whoever()
+        collection, IndexSnapshot().advanced_to(len(indexed), indexed, []), CollectionQuery(collection), NamedCaller()
     )
 
 
-def _standing(number: int, row: Row, source: str, vector: Floats) -> IndexedChunk:
-    known: dict[str, Any] = {
+def _indexed_chunk(number: int, row: Row, source: str, vector: Floats) -> IndexedChunk:
+    fields: dict[str, Any] = {
         "number": number,
         "source": source,
         "place": "d",
@@ -101,4 +101,4 @@ def _standing(number: int, row: Row, source: str, vector: Floats) -> IndexedChun
         "terms": index_terms(row.text),
         "vector": vector.astype(np.float16).tobytes(),
     }
-    return IndexedChunk(**(known | row.known))
+    return IndexedChunk(**(fields | row.fields))

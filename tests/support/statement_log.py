@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 _STATEMENTS = frozenset({"one", "all", "run", "changed", "many"})
 
 
-class _Watched:
-    """A transaction that notes every statement."""
+class _RecordingTransaction:
+    """A transaction that records every statement."""
 
-    def __init__(self, transaction: Any, noted: list[str]) -> None:
-        object.__setattr__(self, "_parts", (transaction, noted))
+    def __init__(self, transaction: Any, statements: list[str]) -> None:
+        object.__setattr__(self, "_parts", (transaction, statements))
 
     def __getattr__(self, name: str) -> Any:
-        transaction, noted = object.__getattribute__(self, "_parts")
+        transaction, statements = object.__getattribute__(self, "_parts")
         found = getattr(transaction, name)
         if name not in _STATEMENTS:
             return found
 
         def statement(sql: str, *values: Any) -> Any:
-            noted.append(" ".join(sql.split()))
+            statements.append(" ".join(sql.split()))
             return found(sql, *values)
 
         return statement
@@ -36,11 +36,13 @@ class _Watched:
         setattr(object.__getattribute__(self, "_parts")[0], name, value)
 
 
-async def written_by(act: Callable[[], Awaitable[Any]], database: Database, patch: pytest.MonkeyPatch) -> list[str]:
-    """Do something and return the statements that it ran in transactions that write."""
-    noted: list[str] = []
+async def statements_of(act: Callable[[], Awaitable[Any]], database: Database, patch: pytest.MonkeyPatch) -> list[str]:
+    """Run ``act`` and return the SQL statements of its write transactions."""
+    statements: list[str] = []
     write = database.write
     with patch.context() as patched:
-        patched.setattr(database, "write", lambda scope, work: write(scope, lambda tx: work(_Watched(tx, noted))))
+        patched.setattr(
+            database, "write", lambda scope, work: write(scope, lambda tx: work(_RecordingTransaction(tx, statements)))
+        )
         await act()
-    return noted
+    return statements

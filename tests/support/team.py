@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from weft.testing.server import ServerProcess
 
 LEGACY, MODERN = "legacy", "2026-07-28"
-PATIENCE_SECONDS = 20
+TIMEOUT_SECONDS = 20
 _STDIO = """
 import sys
 from weft.settings import Settings
@@ -37,7 +37,7 @@ run(Settings.from_environment(), tenant="default", principal=sys.argv[1], sessio
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """A server with an admin, a planner, its sub-agent, someone who may only read, and someone of another tenant."""
+    """A server with an admin, a planner, its sub-agent, a read-only agent, and an agent of another tenant."""
 
     server: ServerProcess
     data: Path
@@ -69,7 +69,7 @@ class Team:
         return session_id
 
     def new_agent(self, **what: Any) -> str:
-        """Add an agent and return its name, under which it can act from now on."""
+        """Add an agent, keep its key, and return its name."""
         name = what.pop("agent_id", None) or f"a_{secrets.token_hex(6)}"
         answer = self.ask("POST", "/v1/agents", "admin", json={"agent_id": name, **what})
         assert answer.status_code == 201, answer.text
@@ -164,8 +164,8 @@ async def tools_of(client: Client) -> dict[str, types.Tool]:
 
 
 @dataclass(slots=True)
-class Told:
-    """What a client of the handshake era was told of."""
+class ResourceUpdates:
+    """The resource-updated notifications that a client of the handshake era received."""
 
     uris: list[str] = field(default_factory=list)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -176,13 +176,13 @@ class Told:
             self._news.set()
 
     async def of(self, uri: str) -> None:
-        """Wait to be told of a URI."""
+        """Wait for a notification of a URI."""
         while uri not in self.uris:
             self._news.clear()
             await self._news.wait()
 
     async def after(self, team: Team, session_id: str, key: str, uri: str) -> None:
-        """Have a key written until the client is told of the URI: its stream may not be open at once."""
+        """Write a key until the client is notified of the URI: its stream may open late."""
         while uri not in self.uris:
             self._news.clear()
             await asyncio.to_thread(team.write, session_id, key)
@@ -190,6 +190,6 @@ class Told:
                 await asyncio.wait_for(self._news.wait(), 1)
 
 
-async def soon(awaitable: Any) -> Any:
-    """Await what must happen; the time is only there so that a failure is not a hang."""
-    return await asyncio.wait_for(awaitable, PATIENCE_SECONDS)
+async def with_timeout(awaitable: Any) -> Any:
+    """Await with a timeout, so that a failure is not a hang."""
+    return await asyncio.wait_for(awaitable, TIMEOUT_SECONDS)

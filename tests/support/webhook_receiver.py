@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Callable
 
-PATIENCE = 30
+TIMEOUT_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,13 @@ class Call:
 
 @dataclass(slots=True)
 class Receiver:
-    """Answers every call with ``status``, or with what ``answer`` says of it."""
+    """Answers every call with ``status``, or with the result of ``answer``."""
 
     url: str = ""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     answer: Callable[[Call], int] | None = None
-    # While this is not set, nobody is answered.
+    # While this is not set, calls are not answered.
     open: asyncio.Event = field(default_factory=asyncio.Event)
     calls: list[Call] = field(default_factory=list)
     connections: int = 0
@@ -66,11 +66,11 @@ class Receiver:
         return Counter(call.id for call in self.calls)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE), self._changed:
+        async with asyncio.timeout(TIMEOUT_SECONDS), self._changed:
             await self._changed.wait_for(holds)
 
-    async def got(self, calls: int) -> list[Call]:
-        """Wait for so many calls in all."""
+    async def wait_for_calls(self, calls: int) -> list[Call]:
+        """Wait until ``calls`` calls have arrived in total."""
         await self.until(lambda: len(self.calls) >= calls)
         return self.calls
 
@@ -84,8 +84,8 @@ class Receiver:
                     self._changed.notify_all()
                 await self.open.wait()
                 status = self.status if self.answer is None else self.answer(call)
-                more = "".join(f"{name}: {value}\r\n" for name, value in self.headers.items())
-                writer.write(f"HTTP/1.1 {status} Told\r\n{more}content-length: 2\r\n\r\nok".encode())
+                header_lines = "".join(f"{name}: {value}\r\n" for name, value in self.headers.items())
+                writer.write(f"HTTP/1.1 {status} OK\r\n{header_lines}content-length: 2\r\n\r\nok".encode())
                 await writer.drain()
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
@@ -93,17 +93,17 @@ class Receiver:
             writer.close()
 
     async def end(self) -> None:
-        """Hang up on everyone."""
+        """Close all connections."""
         self.open.set()
         for writer in self._serving:
-            # Closing would wait for whoever keeps a connection to say goodbye.
+            # close() would wait for clients that keep their connections open.
             writer.transport.abort()
         await asyncio.gather(*filter(None, self._serving.values()), return_exceptions=True)
 
 
 @asynccontextmanager
 async def receiver(*, secured: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> AsyncIterator[Receiver]:
-    """Run a receiver for as long as the block lasts."""
+    """Run a receiver during the block."""
     receiver = Receiver()
     receiver.open.set()
     server = await asyncio.start_server(receiver.serve, host, 0, ssl=secured)

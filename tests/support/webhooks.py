@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from support.webhook_receiver import Call
     from support.world import Caller, World
 
-PATIENCE = 30
+TIMEOUT_SECONDS = 30
 
 
-def look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let workers begin with the process, and notice the first webhook of a tenant at once."""
+def poll_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have jobs poll at once, and find the first webhook of a tenant at once."""
     monkeypatch.setattr("weft.jobs.scheduler._FIRST_POLL_SECONDS", 0.0)
     monkeypatch.setattr("weft.jobs.webhook_delivery._NEW_WEBHOOK_SECONDS", 0.05)
 
 
 def parsed(call: Call) -> Any:
-    """Return what a call says, as the SDK of CloudEvents reads it."""
+    """Parse a call with the CloudEvents SDK."""
     return from_http(HTTPMessage(call.headers, call.body), JSONFormat())
 
 
@@ -34,7 +34,7 @@ async def hook(caller: Caller, url: str, **what: Any) -> Any:
     return await caller.call("webhook.create", url=url, **what)
 
 
-async def shown(caller: Caller, made: Any) -> Any:
+async def webhook_state(caller: Caller, made: Any) -> Any:
     webhooks = (await caller.call("webhook.list"))["webhooks"]
     return next(webhook for webhook in webhooks if webhook["webhook_id"] == made["webhook_id"])
 
@@ -43,15 +43,15 @@ async def deliveries(caller: Caller, made: Any, **which: Any) -> Any:
     return await caller.call("webhook.deliveries", webhook_id=made["webhook_id"], **which)
 
 
-async def until(look: Callable[[], Awaitable[Any]]) -> Any:
-    """Wait until what is looked at is so, and return it."""
-    async with asyncio.timeout(PATIENCE):
-        while not (seen := await look()):  # noqa: ASYNC110 - nothing tells when it is
+async def wait_until(poll: Callable[[], Awaitable[Any]]) -> Any:
+    """Poll until the result is true, and return it."""
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while not (result := await poll()):  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.01)
-    return seen
+    return result
 
 
-async def later(world: World, **passed: float) -> None:
-    """Let time pass, and have the worker notice."""
-    world.clock.advance(**passed)
+async def advance_clock(world: World, **duration: float) -> None:
+    """Advance the clock and wake the delivery job."""
+    world.clock.advance(**duration)
     world.app.scheduler.notify({world.tenant})

@@ -45,7 +45,7 @@ async def outcome(call: Awaitable[Any]) -> str:
     return "ok"
 
 
-def on_the_wire(response: msgspec.Struct) -> Any:
+def wire_form(response: msgspec.Struct) -> Any:
     return msgspec.json.decode(msgspec.json.encode(response))
 
 
@@ -74,10 +74,10 @@ class Caller:
         return key.key_id
 
     async def call(self, operation: str, **raw: Any) -> Any:
-        return on_the_wire(await self.app.call(self.app.registry[operation], raw, CallContext(self.credential)))
+        return wire_form(await self.app.call(self.app.registry[operation], raw, CallContext(self.credential)))
 
-    async def write(self, key: str, value: str = "text", **terms: Any) -> Any:
-        return await self.call("board.write", session_id=self.session, key=key, value=value, **terms)
+    async def write(self, key: str, value: str = "text", **options: Any) -> Any:
+        return await self.call("board.write", session_id=self.session, key=key, value=value, **options)
 
     async def read(self, key: str, **where: Any) -> Any:
         return await self.call("board.read", session_id=self.session, key=key, **where)
@@ -85,8 +85,8 @@ class Caller:
     async def value(self, key: str, **where: Any) -> str:
         return (await self.read(key, **where))["value"]
 
-    async def delete(self, key: str, **terms: Any) -> Any:
-        return await self.call("board.delete", session_id=self.session, key=key, **terms)
+    async def delete(self, key: str, **options: Any) -> Any:
+        return await self.call("board.delete", session_id=self.session, key=key, **options)
 
     async def list(self, **where: Any) -> Any:
         return await self.call("board.list_keys", session_id=self.session, **where)
@@ -134,7 +134,7 @@ class Caller:
     async def messages(self, **which: Any) -> Any:
         return await self.call("message.list", session_id=self.session, **which)
 
-    async def heard(self, **which: Any) -> list[str]:
+    async def message_texts(self, **which: Any) -> list[str]:
         """Return the texts of the messages this caller may see."""
         return [message["content"] for message in (await self.messages(**which))["messages"]]
 
@@ -145,8 +145,8 @@ class Caller:
         """Return the texts of search results, best first."""
         return [result["message"]["content"] for result in (await self.search(query, **how))["results"]]
 
-    async def remember(self, key: str, value: Any = "text", **terms: Any) -> Any:
-        return await self.call("memory.set", key=key, value=value, **terms)
+    async def remember(self, key: str, value: Any = "text", **options: Any) -> Any:
+        return await self.call("memory.set", key=key, value=value, **options)
 
     async def recall(self, key: str, session_id: str | None = None) -> Any:
         return await self.call("memory.get", key=key, session_id=session_id)
@@ -154,8 +154,8 @@ class Caller:
     async def recalled(self, key: str, session_id: str | None = None) -> Any:
         return (await self.recall(key, session_id))["value"]
 
-    async def forget(self, key: str, **terms: Any) -> Any:
-        return await self.call("memory.delete", key=key, **terms)
+    async def forget(self, key: str, **options: Any) -> Any:
+        return await self.call("memory.delete", key=key, **options)
 
     async def memories(self, **which: Any) -> Any:
         return await self.call("memory.list", **which)
@@ -189,7 +189,7 @@ class Caller:
             {"agent_id": agent_id, "agent_type": agent_type or agent_id, "api_key": self.credential, **what},
             CallContext(None),
         )
-        return on_the_wire(answer)["token"]
+        return wire_form(answer)["token"]
 
     async def with_token(self, agent_id: str, agent_type: str | None = None, **what: Any) -> Caller:
         return self.with_credential(await self.token(agent_id, agent_type, **what))
@@ -240,7 +240,7 @@ class World:
         self._apps.remove(app)
         await app.close()
 
-    async def followed(self) -> None:
+    async def index_sessions(self) -> None:
         """Index all sessions now, so that searches find everything."""
         self.app.lease_runner.rest = 0
         await self.app.scheduler.drain("search.index_sessions")

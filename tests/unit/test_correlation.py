@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.correlation import BAGGAGE, DURING, META, SPAN, TASK, TRACE, TRACEPARENT, TURN
+from support.correlation import BAGGAGE, CORRELATION, META, SPAN, TASK, TRACE, TRACEPARENT, TURN
 from weft.kernel.correlation import (
     NO_CORRELATION,
     Correlation,
@@ -27,12 +27,12 @@ NAMES = [name for name in Correlation.__struct_fields__ if not name.startswith((
 
 
 def test_headers_give_the_trace_and_weft_baggage_members_only() -> None:
-    assert with_ids(NO_CORRELATION, ids_from_headers(TRACEPARENT, BAGGAGE)) == DURING
+    assert with_ids(NO_CORRELATION, ids_from_headers(TRACEPARENT, BAGGAGE)) == CORRELATION
 
 
 def test_mcp_metadata_gives_the_same_ids() -> None:
-    assert with_ids(NO_CORRELATION, ids_from_meta(META)) == DURING
-    assert with_ids(NO_CORRELATION, ids_from_meta({"traceparent": TRACEPARENT, "baggage": BAGGAGE})) == DURING
+    assert with_ids(NO_CORRELATION, ids_from_meta(META)) == CORRELATION
+    assert with_ids(NO_CORRELATION, ids_from_meta({"traceparent": TRACEPARENT, "baggage": BAGGAGE})) == CORRELATION
     assert ids_from_meta({"baggage": BAGGAGE, "weft/turn_id": "nearer"})["turn_id"] == "nearer"
 
 

@@ -49,21 +49,21 @@ class TestRemoteEmbedder(EmbedderContract):
 async def test_texts_are_sent_in_batches_a_few_at_once(service: EmbeddingService, embedder: Embedder) -> None:
     texts = [f"text {number}" for number in range(100)]
     vectors = await embedder.embed(texts, "passage")
-    assert sorted(len(asked["input"]) for asked in service.asked) == [4, *[8] * 12]
-    assert 1 <= service.most_at_once <= 4
+    assert sorted(len(request["input"]) for request in service.requests) == [4, *[8] * 12]
+    assert 1 <= service.max_concurrent <= 4
     assert np.array_equal(vectors[41:42], await embedder.embed(texts[41:42], "query"))
 
 
 async def test_the_request_has_the_openai_format(service: EmbeddingService, embedder: Embedder) -> None:
     await embedder.embed(["", "one"], "passage")
-    assert service.asked == [{"model": "words", "input": [" ", "one"], "encoding_format": "float"}]
+    assert service.requests == [{"model": "words", "input": [" ", "one"], "encoding_format": "float"}]
     assert service.headers[0][""] == "POST /v1/embeddings HTTP/1.1"
     assert service.headers[0]["authorization"] == f"bearer {KEY}"
 
 
 async def test_long_texts_are_truncated(service: EmbeddingService, embedder: Embedder) -> None:
     await embedder.embed(["word " * 20_000, "語" * 20_000], "passage")
-    assert all(0 < approximate_tokens(text) <= embedder.model.most_tokens for text in service.asked[0]["input"])
+    assert all(0 < approximate_tokens(text) <= embedder.model.most_tokens for text in service.requests[0]["input"])
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
@@ -72,7 +72,7 @@ async def test_transient_errors_are_retried(
 ) -> None:
     service.script = [Answer(status), Answer(status), Answer(silent=True)]
     assert len(await embedder.embed(["x"], "passage")) == 1
-    assert len(service.asked) == 4
+    assert len(service.requests) == 4
     assert 0.5 <= pauses[0] < pauses[1] < pauses[2] <= 3
 
 
@@ -90,7 +90,7 @@ async def test_an_unavailable_service_is_given_up_after_retries(service: Embeddi
     service.script = [Answer(503, change=lambda _: b"a text of yours") for _ in range(5)]
     with pytest.raises(EmbedderUnavailable, match="status 503") as caught:
         await embedder.embed(["x"], "passage")
-    assert len(service.asked) == 5
+    assert len(service.requests) == 5
     assert_quiet(caught.value)
 
 
@@ -122,7 +122,7 @@ async def test_permanent_errors_are_not_retried(
     service.script = [Answer(status, change=lambda _: f"the key {KEY} is wrong".encode())]
     with pytest.raises(EmbedderUnavailable) as caught:
         await embedder.embed(["x"], "passage")
-    assert len(service.asked) == 1
+    assert len(service.requests) == 1
     assert setting in caught.value.hint
     assert_quiet(caught.value)
 
@@ -156,14 +156,14 @@ async def test_a_service_that_refuses_every_text_is_unavailable(
     with pytest.raises(EmbedderUnavailable, match=str(status)) as caught:
         await embedder.embed(["x"] * 8, "passage")
     assert "WEFT_EMBEDDING_MODEL" in caught.value.hint
-    assert len(service.asked) == 2
+    assert len(service.requests) == 2
 
 
 async def test_a_key_does_not_follow_a_redirect(service: EmbeddingService, embedder: Embedder) -> None:
     service.script = [Answer(307, {"location": f"{service.url}/elsewhere"})]
     with pytest.raises(EmbedderUnavailable, match="307"):
         await embedder.embed(["x"], "passage")
-    assert len(service.asked) == 1
+    assert len(service.requests) == 1
 
 
 def with_rows(*rows: Any) -> Any:
@@ -199,7 +199,7 @@ async def test_a_malformed_response_is_refused(
     service.script = [Answer(change=change)]
     with pytest.raises(EmbedderUnavailable, match=words):
         await embedder.embed(["x", "y"], "passage")
-    assert len(service.asked) == 1
+    assert len(service.requests) == 1
 
 
 def assert_quiet(error: EmbedderUnavailable) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.full_run import examples
-from support.small_collections import NOW, document_collection, numbers, ranked, said, talk, weighed
+from support.small_collections import NOW, document_collection, message_collection, numbers, ranked, scored, text_row
 from weft.capabilities.search.model import Query, RankingWeights
 from weft.capabilities.search.selection import select_results
 from weft.kernel.clock import DAY_MICROS
@@ -54,7 +54,9 @@ def test_without_vectors_ranking_is_lexical() -> None:
 
 @pytest.mark.req("CE-F12", part="scores from similarity, recency and importance")
 def test_score_components_sum_to_the_score() -> None:
-    view = talk(("ann", "I bought apples yesterday"), ("bob", "which apples?"), ("ann", "red ones from the orchard"))
+    view = message_collection(
+        ("ann", "I bought apples yesterday"), ("bob", "which apples?"), ("ann", "red ones from the orchard")
+    )
     for each in ranked("which apples did Ann buy", view).ranked:
         parts = [value for name, value in each.signals.items() if name != "pinned"]
         assert sum(parts) == pytest.approx(each.evidence, abs=1e-3)
@@ -76,7 +78,7 @@ def test_any_text_is_a_valid_query(query: str) -> None:
 @settings(max_examples=examples(60), deadline=None)
 @given(st.text(max_size=300))
 def test_any_text_can_be_indexed_and_ranked(query: str) -> None:
-    ranking = ranked(query, document_collection(*FRUIT), talk(("ann", query or "-"), ("bob", "apples")))
+    ranking = ranked(query, document_collection(*FRUIT), message_collection(("ann", query or "-"), ("bob", "apples")))
     assert len({(each.collection, each.number) for each in ranking.ranked}) == len(ranking.ranked)
 
 
@@ -88,7 +90,7 @@ def test_an_empty_collection_has_no_results(views: tuple[()]) -> None:
 
 @pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
 def test_pinned_items_are_in_every_result() -> None:
-    view = document_collection(*FRUIT, said("never send figures by mail", pinned=True))
+    view = document_collection(*FRUIT, text_row("never send figures by mail", pinned=True))
     for query in ("when are pears harvested", "zzz"):
         found = {each.number: each for each in ranked(query, view, top_k=1).ranked}
         assert found[6].signals.get("pinned", True) is True
@@ -118,7 +120,7 @@ def test_expanded_is_reported_only_if_results_were_added() -> None:
 
 @pytest.mark.req("CE-E", part="a search without results")
 def test_without_relevant_results_the_newest_are_returned() -> None:
-    rows = [said(text, timestamp=NOW - place * DAY_MICROS) for place, text in enumerate(reversed(FRUIT))]
+    rows = [text_row(text, timestamp=NOW - place * DAY_MICROS) for place, text in enumerate(reversed(FRUIT))]
     ranking = ranked("quux", document_collection(*rows), top_k=2, by_meaning=False)
     assert ranking.fallback == "recency"
     assert numbers(ranking) == [1, 2]
@@ -128,8 +130,8 @@ def test_without_relevant_results_the_newest_are_returned() -> None:
 @pytest.mark.req("CE-F11", part="ranking by meaning, words and recency; widening at low confidence")
 def test_equal_scores_prefer_the_newer_item() -> None:
     view = document_collection(
-        said("apples in the north", timestamp=NOW - 90 * DAY_MICROS),
-        said("apples in the south", timestamp=NOW - DAY_MICROS),
+        text_row("apples in the north", timestamp=NOW - 90 * DAY_MICROS),
+        text_row("apples in the south", timestamp=NOW - DAY_MICROS),
     )
     assert numbers(ranked("apples", view, by_meaning=False))[0] == 2
     assert numbers(ranked("apples", view, by_meaning=False, weights=RankingWeights(recency_weight=0.0)))[0] == 1
@@ -137,9 +139,9 @@ def test_equal_scores_prefer_the_newer_item() -> None:
 
 @pytest.mark.req("CE-F14", part="importance")
 def test_equal_scores_prefer_the_more_important_item() -> None:
-    view = talk(
-        said("the apples are red", speaker="ann", item="1", place="s", importance=0.2),
-        said("the apples are ripe", speaker="ann", item="90", place="t", importance=0.9),
+    view = message_collection(
+        text_row("the apples are red", speaker="ann", item="1", place="s", importance=0.2),
+        text_row("the apples are ripe", speaker="ann", item="90", place="t", importance=0.9),
     )
     assert numbers(ranked("apples", view, by_meaning=False))[0] == 2
     assert numbers(ranked("apples", view, by_meaning=False, weights=RankingWeights(importance_weight=0.0)))[0] == 1
@@ -147,7 +149,9 @@ def test_equal_scores_prefer_the_more_important_item() -> None:
 
 @pytest.mark.req("CE-F14", part="agents named in queries")
 def test_a_named_sender_is_preferred() -> None:
-    view = talk(("ann", "my dog is called Rex"), ("bob", "my dog is called Max"), ("ann", "nice"), ("bob", "thanks"))
+    view = message_collection(
+        ("ann", "my dog is called Rex"), ("bob", "my dog is called Max"), ("ann", "nice"), ("bob", "thanks")
+    )
     assert numbers(ranked("What is Bob's dog called?", view))[0] == 2
     assert numbers(ranked("What is ANN's dog called?", view))[0] == 1
 
@@ -155,16 +159,18 @@ def test_a_named_sender_is_preferred() -> None:
 @pytest.mark.req("CE-F14", part="agents named in queries")
 def test_an_answer_is_found_by_the_preceding_question() -> None:
     filler = [("ann", f"something about matter {number}") for number in range(12)]
-    view = talk(*filler, ("bob", "where do you keep the spare key"), ("ann", "under the blue flowerpot"), *filler)
+    view = message_collection(
+        *filler, ("bob", "where do you keep the spare key"), ("ann", "under the blue flowerpot"), *filler
+    )
     best = numbers(ranked("where is the spare key", view, weights=RankingWeights(min_score=0.0)))
     assert best[0] == 13
     assert 14 in best[:3]
 
 
 def test_neighbours_stay_within_their_session() -> None:
-    view = talk(
-        said("where is the spare key", speaker="bob", item="1", place="s"),
-        said("under the blue flowerpot", speaker="ann", item="2", place="t"),
+    view = message_collection(
+        text_row("where is the spare key", speaker="bob", item="1", place="s"),
+        text_row("under the blue flowerpot", speaker="ann", item="2", place="t"),
     )
     found = {each.number: each.signals for each in ranked("where is the spare key", view).ranked}
     assert 2 not in found or found[2]["lexical_around"] == 0
@@ -180,7 +186,7 @@ def test_near_duplicates_of_a_better_result_are_penalised() -> None:
 
 
 def test_chunks_of_one_short_document_do_not_fill_the_results() -> None:
-    parts = [said(f"apples and pears, part {part}", item="a", ordinal=part) for part in range(3)]
+    parts = [text_row(f"apples and pears, part {part}", item="a", ordinal=part) for part in range(3)]
     ranking = ranked(
         "apples and pears", document_collection(*parts, "apples and plums"), weights=RankingWeights(min_score=0.0)
     )
@@ -218,7 +224,7 @@ def test_each_part_of_a_long_query_is_searched() -> None:
 
 def test_more_results_can_be_selected_from_one_ranking() -> None:
     view = document_collection(*FRUIT)
-    found = weighed("apples and pears and plums", view)
+    found = scored("apples and pears and plums", view)
     few, many = (
         select_results(Query(text="", asked_at=NOW, top_k=top_k, weights=RankingWeights(min_score=0.0)), [view], found)
         for top_k in (1, 5)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import settings, stateful
 from hypothesis import strategies as st
 
+from support.collection_model import DIMENSIONS, CollectionModel, NamedCaller, check_nearest, check_view, random_chunk
 from support.full_run import examples
-from support.plain_collection import DIMENSIONS, PlainCollection, Whoever, check_nearest, check_same, made_up
 from weft.capabilities.search.index_view import CollectionQuery, IncompleteItem
 from weft.search_index.segment_store import SegmentStore
 from weft.search_index.snapshot import IndexSnapshot, intact_view, merge_live_rows
@@ -28,7 +28,7 @@ WISHES = (
     CollectionQuery("s", since=100, without=frozenset({1, 2, 5, 9})),
 )
 BIRTH = 1
-CALLERS = (Whoever(), Whoever("a"), Whoever("b", "x"))
+CALLERS = (NamedCaller(), NamedCaller("a"), NamedCaller("b", "x"))
 
 
 class ReplicaOfACollection(stateful.RuleBasedStateMachine):
@@ -36,7 +36,7 @@ class ReplicaOfACollection(stateful.RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.plain = PlainCollection()
+        self.plain = CollectionModel()
         self.snapshot = IndexSnapshot()
         self.number = 0
         self.removals: list[tuple[int, int]] = []
@@ -46,7 +46,7 @@ class ReplicaOfACollection(stateful.RuleBasedStateMachine):
     @stateful.rule(chance=st.integers(0, 2**32), count=st.integers(1, 12))
     def add(self, chance: int, count: int) -> None:
         random = np.random.default_rng(chance)
-        new = [made_up(random, self.number + place + 1) for place in range(count)]
+        new = [random_chunk(random, self.number + place + 1) for place in range(count)]
         self.number += count
         self.plain.chunks |= {chunk.number: chunk for chunk in new}
         self.snapshot = self.snapshot.advanced_to(self.number, new, [])
@@ -63,7 +63,7 @@ class ReplicaOfACollection(stateful.RuleBasedStateMachine):
     def come_again(self, chance: int) -> None:
         """Let chunks that are known come again, as they do when they get vectors of a further model."""
         random = np.random.default_rng(chance)
-        again = [made_up(random, number) for number in sorted(self.plain.chunks)[::5]]
+        again = [random_chunk(random, number) for number in sorted(self.plain.chunks)[::5]]
         self.number += 1
         self.plain.chunks |= {chunk.number: chunk for chunk in again}
         self.snapshot = self.snapshot.advanced_to(self.number, again, [])
@@ -98,7 +98,7 @@ class ReplicaOfACollection(stateful.RuleBasedStateMachine):
         for wish in WISHES:
             for caller in CALLERS:
                 view = CollectionView("s", self.snapshot, wish, caller)
-                check_same(view, self.plain.visible(wish, caller))
+                check_view(view, self.plain.visible(wish, caller))
 
     @stateful.invariant()
     def the_nearest_are_the_nearest(self) -> None:
@@ -116,7 +116,7 @@ class ReplicaOfACollection(stateful.RuleBasedStateMachine):
         """Whoever still looks at an earlier snapshot sees that snapshot."""
         for snapshot, chunks in self.earlier:
             view = CollectionView("s", snapshot, WISHES[0], CALLERS[1])
-            check_same(view, PlainCollection(chunks).visible(WISHES[0], CALLERS[1]))
+            check_view(view, CollectionModel(chunks).visible(WISHES[0], CALLERS[1]))
 
 
 ReplicaOfACollection.TestCase.settings = settings(max_examples=examples(20), stateful_step_count=12, deadline=None)
@@ -129,9 +129,9 @@ class TestReplicaOfACollection(ReplicaOfACollection.TestCase):
 
 def test_a_rewritten_chunk_is_indexed_once_after_a_restart(tmp_path: Path) -> None:
     random = np.random.default_rng(11)
-    folder, plain = SegmentStore(tmp_path), PlainCollection()
-    first = [made_up(random, number) for number in range(1, 41)]
-    again = [made_up(random, number) for number in (3, 17, 40)]
+    folder, plain = SegmentStore(tmp_path), CollectionModel()
+    first = [random_chunk(random, number) for number in range(1, 41)]
+    again = [random_chunk(random, number) for number in (3, 17, 40)]
     plain.chunks = {chunk.number: chunk for chunk in [*first, *again]}
     built = folder.build(BIRTH, IndexSnapshot().advanced_to(40, first, []))
     assert built is not None
@@ -141,13 +141,13 @@ def test_a_rewritten_chunk_is_indexed_once_after_a_restart(tmp_path: Path) -> No
     loaded = SegmentStore(tmp_path).load(IndexSnapshot())
     assert loaded is not None
     for snapshot in (built, loaded.snapshot):
-        check_same(CollectionView("s", snapshot, WISHES[0], CALLERS[1]), plain.visible(WISHES[0], CALLERS[1]))
+        check_view(CollectionView("s", snapshot, WISHES[0], CALLERS[1]), plain.visible(WISHES[0], CALLERS[1]))
 
 
 def test_one_process_writes_segments_at_a_time(tmp_path: Path) -> None:
     random = np.random.default_rng(12)
     ours, theirs = SegmentStore(tmp_path), SegmentStore(tmp_path)
-    snapshot = IndexSnapshot().advanced_to(3, [made_up(random, number) for number in (1, 2, 3)], [])
+    snapshot = IndexSnapshot().advanced_to(3, [random_chunk(random, number) for number in (1, 2, 3)], [])
     with theirs._locked() as is_theirs:
         assert is_theirs
         assert ours.build(BIRTH, snapshot) is None
@@ -163,7 +163,7 @@ def test_one_process_writes_segments_at_a_time(tmp_path: Path) -> None:
 def test_unusable_files_are_deleted_but_not_their_replacements(tmp_path: Path) -> None:
     random = np.random.default_rng(13)
     folder = SegmentStore(tmp_path)
-    snapshot = IndexSnapshot().advanced_to(3, [made_up(random, number) for number in (1, 2, 3)], [])
+    snapshot = IndexSnapshot().advanced_to(3, [random_chunk(random, number) for number in (1, 2, 3)], [])
     assert folder.build(BIRTH, snapshot) is not None
     folder.drop(BIRTH + 1, 3)
     folder.drop(BIRTH, 2)

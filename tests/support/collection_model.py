@@ -20,8 +20,8 @@ DIMENSIONS = 8
 WORDS = ("apple", "pear", "plum", "fig", "quince", "medlar", "sloe")
 
 
-class Whoever:
-    """A caller with these names."""
+class NamedCaller:
+    """A caller that matches patterns of these names."""
 
     def __init__(self, *names: str) -> None:
         self._names = {*names, "*"}
@@ -30,13 +30,13 @@ class Whoever:
         return not self._names.isdisjoint(patterns)
 
 
-def vector_of(random: np.random.Generator, dimensions: int = DIMENSIONS) -> bytes:
+def random_vector(random: np.random.Generator, dimensions: int = DIMENSIONS) -> bytes:
     vector = random.standard_normal(dimensions)
     return (vector / np.linalg.norm(vector)).astype("<f2").tobytes()
 
 
-def made_up(random: np.random.Generator, number: int, **given: Any) -> IndexedChunk:
-    """Return a chunk as it might stand in a collection."""
+def random_chunk(random: np.random.Generator, number: int, **given: Any) -> IndexedChunk:
+    """Return a random indexed chunk."""
     source = str(random.choice(["document", "message", "board", "memory"]))
     known: dict[str, Any] = {
         "number": number,
@@ -52,38 +52,38 @@ def made_up(random: np.random.Generator, number: int, **given: Any) -> IndexedCh
         "importance": float(np.float32(random.random())),
         "pinned": bool(random.random() < 0.1),
         "terms": " ".join(random.choice(WORDS, int(random.integers(0, 9)))),
-        "vector": vector_of(random) if random.random() < 0.9 else None,
+        "vector": random_vector(random) if random.random() < 0.9 else None,
     }
     return IndexedChunk(**(known | given))
 
 
 @dataclass
-class PlainCollection:
-    """The chunks that stand in a collection, looked through one by one."""
+class CollectionModel:
+    """The chunks of a collection, filtered one by one."""
 
     chunks: dict[int, IndexedChunk] = field(default_factory=dict)
 
-    def visible(self, wish: CollectionQuery, caller: Whoever) -> list[IndexedChunk]:
-        return [chunk for chunk in self.chunks.values() if _fits(chunk, wish) and _may_see(caller, chunk)]
+    def visible(self, query: CollectionQuery, caller: NamedCaller) -> list[IndexedChunk]:
+        return [chunk for chunk in self.chunks.values() if _matches_query(chunk, query) and _may_see(caller, chunk)]
 
 
-def _may_see(caller: Whoever, chunk: IndexedChunk) -> bool:
+def _may_see(caller: NamedCaller, chunk: IndexedChunk) -> bool:
     return not chunk.scope or caller.matches(json.loads(chunk.scope))
 
 
-def _fits(chunk: IndexedChunk, wish: CollectionQuery) -> bool:
+def _matches_query(chunk: IndexedChunk, query: CollectionQuery) -> bool:
     return (
-        (wish.places is None or chunk.place in wish.places)
-        and (wish.items is None or chunk.item in wish.items)
-        and (not wish.sources or chunk.source in wish.sources)
-        and (wish.since is None or chunk.timestamp >= wish.since)
-        and (wish.until is None or chunk.timestamp < wish.until)
-        and not any(_is_never_finished(chunk, document) for document in wish.unfinished)
-        and chunk.number not in wish.without
+        (query.places is None or chunk.place in query.places)
+        and (query.items is None or chunk.item in query.items)
+        and (not query.sources or chunk.source in query.sources)
+        and (query.since is None or chunk.timestamp >= query.since)
+        and (query.until is None or chunk.timestamp < query.until)
+        and not any(_is_outdated_version(chunk, document) for document in query.unfinished)
+        and chunk.number not in query.without
     )
 
 
-def _is_never_finished(chunk: IndexedChunk, document: IncompleteItem) -> bool:
+def _is_outdated_version(chunk: IndexedChunk, document: IncompleteItem) -> bool:
     found = ("document", document.domain, document.document_id, document.found_version)
     return chunk.item == document.document_id and (chunk.source, chunk.place, chunk.item, chunk.version) != found
 
@@ -99,8 +99,8 @@ def numbers_of(view: View, rows: Any) -> list[int]:
     return np.where(rows < 0, -1, view.columns(rows.clip(min=0)).number).tolist() if len(rows) else []
 
 
-def check_same(view: View, chunks: Sequence[IndexedChunk]) -> None:
-    """Hold everything that a view tells by itself against the chunks that are visible."""
+def check_view(view: View, chunks: Sequence[IndexedChunk]) -> None:
+    """Compare everything a view returns with the visible chunks."""
     by_number = {chunk.number: chunk for chunk in chunks}
     assert view.size == len(chunks)
     assert view.total_terms == sum(len(chunk.terms.split()) for chunk in chunks)
@@ -124,8 +124,8 @@ def check_words(view: View, by_number: dict[int, IndexedChunk]) -> None:
         assert found == {number: count for number, count in counted.items() if count}
         assert postings.size == len(rows)
         assert rows.tolist() == sorted(rows.tolist())
-        everywhere = view.newest(len(by_number))
-        assert postings.counts(everywhere).tolist() == [counted[number] for number in numbers_of(view, everywhere)]
+        all_rows = view.newest(len(by_number))
+        assert postings.counts(all_rows).tolist() == [counted[number] for number in numbers_of(view, all_rows)]
 
 
 def check_columns(view: View, rows: Any, by_number: dict[int, IndexedChunk]) -> None:
@@ -163,7 +163,7 @@ def check_neighbours(view: View, rows: Any, by_number: dict[int, IndexedChunk]) 
 
 
 async def check_nearest(view: View, chunks: Sequence[IndexedChunk], question: Any) -> None:
-    """Hold the nearest rows against the cosines of all, and their vectors against what was kept."""
+    """Compare the nearest rows with an exact search, and their vectors with the stored ones."""
     known = {c.number: np.frombuffer(c.vector, "<f2").astype(np.float32) for c in chunks if c.vector}
     near = await view.nearest(question, 5)
     found = numbers_of(view, near.rows)
