@@ -12,9 +12,12 @@ import httpx2
 import pytest
 
 from support.team import Team, with_timeout
+from weft.transports.http.application import HttpApplication
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from support.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +119,24 @@ async def test_a_stream_without_a_session_covers_every_readable_session(team: Te
         assert await stream.subject() == "shown"
 
 
-async def test_a_quiet_stream_sends_heartbeats(team: Team, session: str) -> None:
-    async with following(team, session_id=session) as stream:
-        assert await stream.block() == {"": "still here"}
+async def test_a_quiet_stream_sends_heartbeats(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.app.app._HEARTBEAT_SECONDS", 0.01)
+    headers = [(b"authorization", f"Bearer {world.planner.credential}".encode()), (b"host", b"127.0.0.1")]
+    scope = {"type": "http", "method": "GET", "path": "/v1/events/stream", "query_string": b"session_id=s1"}
+    sent: asyncio.Queue[Any] = asyncio.Queue()
+    gone = asyncio.Event()
+
+    async def receive() -> Any:
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    # Called as ASGI in this process, where the interval can be shorter.
+    application = HttpApplication(world.app)
+    stream = asyncio.create_task(application.asgi({**scope, "headers": headers}, receive, sent.put))
+    assert (await with_timeout(sent.get()))["status"] == 200
+    assert [(await with_timeout(sent.get()))["body"] for _ in range(3)] == [b": open\n\n", *[b": still here\n\n"] * 2]
+    gone.set()
+    await with_timeout(stream)
 
 
 @pytest.mark.req("SC-16")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
+import shutil
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,15 +16,18 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from support.team import with_timeout
+from support.world import World
 from weft.kernel.guards import Guard, GuardedCall
+from weft.settings import Settings
+from weft.testing.clock import FrozenClock
 from weft.transports.http.application import HttpApplication
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
 
     from starlette.types import Receive, Scope, Send
 
-    from support.world import World
     from weft.app.app import App
     from weft.transports.mcp.fast_path import FastPath
 
@@ -31,8 +36,6 @@ if TYPE_CHECKING:
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 ERAS = pytest.mark.parametrize("era", [LEGACY, MODERN])
-# What is asked and answered is the same on both databases; tests of the operations see to that.
-pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 PLAIN = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 INFO = {"name": "raw", "version": "1"}
 RESERVED = "io.modelcontextprotocol"
@@ -118,19 +121,67 @@ async def serving(app: App, session: str, *, fast_path: bool) -> AsyncIterator[S
         yield served
 
 
+@pytest.fixture
+def database_url(empty_file: Path, tmp_path: Path) -> str:
+    """Return the URL of a SQLite database: answers are the same on both, as tests of the operations show."""
+    return str(shutil.copy(empty_file, tmp_path / "weft.db"))
+
+
 @asynccontextmanager
 async def both(world: World) -> AsyncIterator[tuple[Served, Served]]:
-    """Serve the same App with the fast path and without it, each with a session of its own."""
-    for session in ("with_fast", "sdk_only_"):
-        inside = await world.planner.create_session(session)
+    """Serve the same App with the fast path and without it, each with its own session."""
+    async with serving(world.app, "", fast_path=True) as lane, serving(world.app, "", fast_path=False) as sdk:
+        await new_sessions(world, lane, sdk)
+        yield lane, sdk
+
+
+async def new_sessions(world: World, *servers: Served) -> None:
+    """Give each server a new session with the same board, and no connections."""
+    for served in servers:
+        served.session = f"s_{secrets.token_hex(6)}"
+        inside = await world.planner.create_session(served.session)
         await inside.write("goal", "ship")
         await inside.write("strange", STRANGE)
         await inside.snapshot("before")
-    async with (
-        serving(world.app, "with_fast", fast_path=True) as lane,
-        serving(world.app, "sdk_only_", fast_path=False) as sdk,
-    ):
-        yield lane, sdk
+        served.sdk.clear()
+        served.connections.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The two servers that single calls share; each test has new sessions and connections."""
+
+    world: World
+    lane: Served
+    sdk: Served
+
+
+@pytest.fixture(scope="module")
+async def servers(empty_file: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pair]:
+    folder = tmp_path_factory.mktemp("servers")
+    url = str(shutil.copy(empty_file, folder / "weft.db"))
+    settings = Settings(database_url=url, data_dir=str(folder), rate_limits="off", session_indexing="off")
+    world = World(url, FrozenClock(), settings)
+    await world.open()
+    opened, ended = asyncio.get_running_loop().create_future(), asyncio.Event()
+
+    async def serve() -> None:
+        async with both(world) as (lane, sdk):
+            opened.set_result(Pair(world, lane, sdk))
+            await ended.wait()
+
+    # One task for both ends: a fixture is set up and torn down in two, which task groups do not allow.
+    serving_both = asyncio.create_task(serve())
+    yield await with_timeout(opened)
+    ended.set()
+    await with_timeout(serving_both)
+    await world.close()
+
+
+@pytest.fixture
+async def pair(servers: Pair) -> Pair:
+    await new_sessions(servers.world, servers.lane, servers.sdk)
+    return servers
 
 
 BOARD_CALLS = [
@@ -157,14 +208,14 @@ BOARD_CALLS = [
 
 @ERAS
 @pytest.mark.parametrize("arguments", BOARD_CALLS, ids=range(len(BOARD_CALLS)))
-async def test_a_board_call_gets_the_same_answer_as_from_the_sdk(world: World, era: str, arguments: Json) -> None:
-    async with both(world) as (lane, sdk):
-        key = world.planner.credential
-        mine, theirs = [await served.call(key, era, {"session_id": "$", **arguments}) for served in (lane, sdk)]
-        assert lane.seen(mine) == sdk.seen(theirs)
-        assert mine.status_code == 200
-        assert json.loads(mine.json()["result"]["content"][0]["text"]) == mine.json()["result"]["structuredContent"]
-        assert not lane.sdk
+async def test_a_board_call_gets_the_same_answer_as_from_the_sdk(pair: Pair, era: str, arguments: Json) -> None:
+    lane, sdk = pair.lane, pair.sdk
+    key = pair.world.planner.credential
+    mine, theirs = [await served.call(key, era, {"session_id": "$", **arguments}) for served in (lane, sdk)]
+    assert lane.seen(mine) == sdk.seen(theirs)
+    assert mine.status_code == 200
+    assert json.loads(mine.json()["result"]["content"][0]["text"]) == mine.json()["result"]["structuredContent"]
+    assert not lane.sdk
 
 
 OTHER_TOOLS = [
@@ -186,31 +237,31 @@ OTHER_TOOLS = [
 @pytest.mark.parametrize(("tool", "arguments"), OTHER_TOOLS, ids=range(len(OTHER_TOOLS)))
 @pytest.mark.parametrize("who", ["admin", "analysis"])
 async def test_any_tool_call_gets_the_same_answer_as_from_the_sdk(
-    world: World, era: str, tool: str, arguments: Json, who: str
+    pair: Pair, era: str, tool: str, arguments: Json, who: str
 ) -> None:
-    async with both(world) as (lane, sdk):
-        key = getattr(world, who).credential
-        seen = []
-        for served in (lane, sdk):
-            body, headers = await served.plain(key, era, "name", arguments)
-            body["params"]["name"] = tool
-            # A name that no header can hold is sent in base64.
-            headers |= {"mcp-name": "=?base64?bsOjbyBow6Eg8J+YgA==?="} if not tool.isascii() else {"mcp-name": tool}
-            seen.append(served.seen(await served.post(key, body, headers)))
-        assert seen[0] == seen[1]
-        assert seen[0][0] == 200
-        assert not lane.sdk
+    lane, sdk = pair.lane, pair.sdk
+    key = getattr(pair.world, who).credential
+    seen = []
+    for served in (lane, sdk):
+        body, headers = await served.plain(key, era, "name", arguments)
+        body["params"]["name"] = tool
+        # A name that no header can hold is sent in base64.
+        headers |= {"mcp-name": "=?base64?bsOjbyBow6Eg8J+YgA==?="} if not tool.isascii() else {"mcp-name": tool}
+        seen.append(served.seen(await served.post(key, body, headers)))
+    assert seen[0] == seen[1]
+    assert seen[0][0] == 200
+    assert not lane.sdk
 
 
 @ERAS
 @pytest.mark.parametrize("given", [0, -1, 2**70, "", "seven", "é\u2028"])
-async def test_a_response_has_the_id_of_its_request(world: World, era: str, given: int | str) -> None:
-    async with both(world) as (lane, sdk):
-        key = world.planner.credential
-        for served in (lane, sdk):
-            body, headers = await served.plain(key, era, "shared_context", {"action": "list_keys", "session_id": "$"})
-            assert (await served.post(key, {**body, "id": given}, headers)).json()["id"] == given
-        assert not lane.sdk
+async def test_a_response_has_the_id_of_its_request(pair: Pair, era: str, given: int | str) -> None:
+    lane, sdk = pair.lane, pair.sdk
+    key = pair.world.planner.credential
+    for served in (lane, sdk):
+        body, headers = await served.plain(key, era, "shared_context", {"action": "list_keys", "session_id": "$"})
+        assert (await served.post(key, {**body, "id": given}, headers)).json()["id"] == given
+    assert not lane.sdk
 
 
 def changed(**fields: Any) -> Change:
@@ -328,15 +379,15 @@ ODD = [
 @pytest.mark.parametrize(
     ("era", "change"), [(era, change) for era, _, change in ODD], ids=[f"{e} {n}" for e, n, _ in ODD]
 )
-async def test_other_messages_are_passed_to_the_sdk(world: World, era: str, change: Change) -> None:
-    async with both(world) as (lane, sdk):
-        key = world.planner.credential
-        seen = []
-        for served in (lane, sdk):
-            asked = await served.plain(key, era, "shared_context", {"action": "list_keys", "session_id": "$"})
-            seen.append(served.seen(await served.post(key, *change(*asked))))
-        assert seen[0] == seen[1]
-        assert len(lane.sdk) == 1
+async def test_other_messages_are_passed_to_the_sdk(pair: Pair, era: str, change: Change) -> None:
+    lane, sdk = pair.lane, pair.sdk
+    key = pair.world.planner.credential
+    seen = []
+    for served in (lane, sdk):
+        asked = await served.plain(key, era, "shared_context", {"action": "list_keys", "session_id": "$"})
+        seen.append(served.seen(await served.post(key, *change(*asked))))
+    assert seen[0] == seen[1]
+    assert len(lane.sdk) == 1
 
 
 async def in_the_name_of(served: Served, owner: str, caller: str, headers: Any = ()) -> tuple[int, Any, Any]:

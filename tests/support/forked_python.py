@@ -3,6 +3,8 @@
 Importing Weft takes longer than most of these programs run. ``folder()`` holds two small executables, ``python`` and
 ``weft``: each sends its arguments, environment and standard streams to the fork server and exits with the status of
 the forked process. Run as ``forked_python.py ADDRESS``, this file is the fork server.
+
+The fork server ends when its standard input does, so also when the tests are killed; with it end all forked processes.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import gc
 import json
 import os
 import runpy
+import select
 import shutil
 import signal
 import socket
@@ -32,10 +35,17 @@ if TYPE_CHECKING:
     from weft.testing.server import ServerProcess
 
 _PRELOADED = (
+    "anyio._backends._asyncio",
+    "uvicorn.lifespan.on",
+    "uvloop",
     "weft.app.app",
     "weft.client",
     "weft.storage.sql.dialects.sqlite",
+    "weft.transports.cli.events",
+    "weft.transports.cli.generated",
     "weft.transports.cli.main",
+    "weft.transports.cli.render",
+    "weft.transports.cli.target",
     "weft.transports.server",
     "weft.transports.stdio",
 )
@@ -63,7 +73,7 @@ def folder() -> Path:
         shim = path / name
         shim.write_text(_SHIM.format(python=sys.executable, address=address))
         shim.chmod(0o755)
-    server = subprocess.Popen([sys.executable, __file__, address], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    server = subprocess.Popen([sys.executable, __file__, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     atexit.register(_stop, server, path)
     assert server.stdout is not None
     assert server.stdout.readline() == b"ready\n"
@@ -91,28 +101,46 @@ def server_process(data: Path, **settings: Any) -> Iterator[ServerProcess]:
 
 
 def _serve(address: str) -> None:
-    for name in _PRELOADED:
-        import_module(name)
-    # The registry imports the operations only when it is read.
-    list(import_module("weft.app.registry").all_operations())
-    gc.freeze()
+    _warm_up()
     # No zombies: the shims wait for the forked processes, this process does not.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    # The read end tells forked processes when this process, which alone holds the write end, has ended.
+    alive, held = os.pipe()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen(64)
         os.write(1, b"ready\n")
-        while True:
+        while _is_called(listener):
             client, _ = listener.accept()
             if os.fork() == 0:
                 listener.close()
-                code = _run(client)
+                os.close(held)
+                code = _run(client, alive)
                 client.sendall(bytes([code]))
                 os._exit(code)
             client.close()
+    shutil.rmtree(Path(address).parent, ignore_errors=True)
 
 
-def _run(client: socket.socket) -> int:
+def _is_called(listener: socket.socket) -> bool:
+    """Wait for a call; return False when the tests have ended."""
+    ready, _, _ = select.select([listener, sys.stdin], [], [])
+    return sys.stdin not in ready
+
+
+def _warm_up() -> None:
+    """Import everything, and derive what each server would derive from the operations."""
+    for name in _PRELOADED:
+        import_module(name)
+    standalone = import_module("weft.kernel.schema").standalone
+    # The registry imports the operations only when it is read.
+    for operation in import_module("weft.app.registry").all_operations():
+        standalone(operation.request)
+        standalone(operation.response)
+    gc.freeze()
+
+
+def _run(client: socket.socket, alive: int) -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     size, files, _, _ = socket.recv_fds(client, 4, 3)
     arguments, working_folder, environment = json.loads(client.recv(int.from_bytes(size), socket.MSG_WAITALL))
@@ -123,7 +151,7 @@ def _run(client: socket.socket) -> int:
     os.environ.clear()
     os.environ.update(environment)
     client.sendall(os.getpid().to_bytes(4))
-    threading.Thread(target=_die_with_shim, args=(client,), daemon=True).start()
+    threading.Thread(target=_die_with_caller, args=(client, alive), daemon=True).start()
     try:
         _start(*arguments)
     except SystemExit as exit_:
@@ -139,9 +167,9 @@ def _run(client: socket.socket) -> int:
     return 0
 
 
-def _die_with_shim(client: socket.socket) -> None:
-    """Kill this process when its shim is killed."""
-    client.recv(1)
+def _die_with_caller(client: socket.socket, alive: int) -> None:
+    """Kill this process when its shim is killed, or the fork server."""
+    select.select([client, alive], [], [])
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,8 +27,9 @@ def schemas_of(types: Iterable[type], ref_template: str) -> tuple[list[dict[str,
     return [_portable(schema) for schema in schemas], {name: _portable(part) for name, part in parts.items()}
 
 
+@cache
 def standalone(of: type) -> dict[str, Any]:
-    """Return a schema that includes its definitions."""
+    """Return a schema that includes its definitions. The result is cached: do not modify it."""
     (schema,), parts = schemas_of([of], "#/$defs/{name}")
     name = schema["$ref"].rpartition("/")[2]
     top: dict[str, Any] = parts.pop(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 from urllib.parse import parse_qs
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from weft.app.app import App
-    from weft.kernel.operation import Operation
+    from weft.kernel.operation import Operation, Request
 
 _WITHOUT_BODY = frozenset({"GET", "DELETE"})
 # More than any operation has, including lists of a thousand, and few enough to parse quickly.
@@ -31,8 +32,6 @@ class OperationEndpoint:
     def __init__(self, app: App, operation: Operation) -> None:
         self._app = app
         self._operation = operation
-        self._lists = list_fields(operation)
-        self._numbers = number_fields(operation)
         self._in_body = operation.route.method not in _WITHOUT_BODY
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,7 +57,8 @@ class OperationEndpoint:
 
     def _typed(self, name: str, text: str) -> str | int:
         """Convert a path parameter to a number if its field is one."""
-        number = name in self._numbers and len(text) <= _LONGEST_NUMBER and text.isascii() and text.isdigit()
+        is_number = name in _number_fields(self._operation.request)
+        number = is_number and len(text) <= _LONGEST_NUMBER and text.isascii() and text.isdigit()
         return int(text) if number else text
 
     def _from_query(self, query: bytes) -> dict[str, Any]:
@@ -71,7 +71,8 @@ class OperationEndpoint:
             )
         except ValueError as error:
             raise InvalidInput("The query string is not valid.") from error
-        return {name: values if name in self._lists else values[-1] for name, values in parsed.items()}
+        lists = _list_fields(self._operation.request)
+        return {name: values if name in lists else values[-1] for name, values in parsed.items()}
 
 
 class PathEndpoint:
@@ -94,15 +95,17 @@ def rest_routes(app: App) -> Iterator[Route]:
         yield Route(path, endpoint=PathEndpoint(endpoints), methods=list(endpoints))
 
 
-def list_fields(operation: Operation) -> frozenset[str]:
+# Resolving annotations is slow, so it is left to the first use.
+@cache
+def _list_fields(request: type[Request]) -> frozenset[str]:
     """Return the fields that may be repeated in a query string."""
-    hints = get_type_hints(operation.request, include_extras=False)
-    return frozenset(name for name, hint in hints.items() if _is_list(hint))
+    return frozenset(name for name, hint in get_type_hints(request).items() if _is_list(hint))
 
 
-def number_fields(operation: Operation) -> frozenset[str]:
+@cache
+def _number_fields(request: type[Request]) -> frozenset[str]:
     """Return the fields that are whole numbers."""
-    return frozenset(name for name, hint in get_type_hints(operation.request).items() if hint is int)
+    return frozenset(name for name, hint in get_type_hints(request).items() if hint is int)
 
 
 def _is_list(hint: Any) -> bool:  # noqa: ANN401 - any annotation
