@@ -14,10 +14,11 @@ from msgspec import structs
 
 from evals.results import Row
 from evals.retrieval_runs import BEST, runs_over
+from weft.capabilities.assembly.packer import TOKEN_PRICE
+from weft.capabilities.assembly.passages import render_context
 from weft.capabilities.indexing.collections.model import Chunk
-from weft.capabilities.search.context_builder import TOKEN_PRICE
-from weft.capabilities.search.context_renderer import passage_ref, render_context
 from weft.capabilities.search.model import RankingWeights
+from weft.capabilities.search.neighbours import passage_ref
 from weft.capabilities.search.passages import ChunkPassage
 from weft.kernel.tokens import approximate_tokens
 

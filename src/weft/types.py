@@ -23,6 +23,7 @@ from weft.capabilities.agent_context.pull import (
 )
 from weft.capabilities.agent_context.push import ChangedEntry, ContextPushed, Knowledge, RemovedKey
 from weft.capabilities.agent_context.views import AgentDefinition, ContextEntry
+from weft.capabilities.assembly.get_context import Citation, ContextResponse
 from weft.capabilities.board.admin_view import InspectedEntry, Inspection
 from weft.capabilities.board.check import BoardCheck, BoardFinding
 from weft.capabilities.board.guidance import (
@@ -180,7 +181,7 @@ from weft.capabilities.records.refs import (
     WebAnnotationMapping,
     XPath,
 )
-from weft.capabilities.search.operations import Citation, ContextResponse, SearchResponse, SimilarResponse
+from weft.capabilities.search.operations import SearchResponse, SimilarResponse
 from weft.capabilities.search.results import PassageInfo, PendingItems
 from weft.capabilities.search.session_indexing.reindex import DomainReindexStatus, ReindexStatus
 from weft.capabilities.sessions.model import SessionConfig

@@ -22,6 +22,7 @@ _MODULES = (
     "messages.session_overview",
     "messages.operations",
     "search.operations",
+    "assembly.get_context",
     "messages.search.operations",
     "messages.search.by_sender_and_time",
     "knowledge.domain_operations",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from weft.capabilities.agent_context.definitions import AgentDefined, DefinitionRead
     from weft.capabilities.agent_context.pull import ContextPulled, ContextRead, ContextStatus
     from weft.capabilities.agent_context.push import ContextPushed, Knowledge, RemovedKey
+    from weft.capabilities.assembly.get_context import ContextResponse
     from weft.capabilities.board.admin_view import Inspection
     from weft.capabilities.board.check import BoardCheck
     from weft.capabilities.board.guidance import ConventionGroup, ConventionNames, ConventionsDefined, Guidance
@@ -108,7 +109,7 @@ if TYPE_CHECKING:
     from weft.capabilities.record_log.redact import ItemRedacted
     from weft.capabilities.record_log.resolve_source import SourceResolved
     from weft.capabilities.record_log.show import RecordSchema, RecordShown
-    from weft.capabilities.search.operations import ContextResponse, SearchResponse, SimilarResponse
+    from weft.capabilities.search.operations import SearchResponse, SimilarResponse
     from weft.capabilities.search.session_indexing.reindex import ReindexStatus
     from weft.capabilities.sessions.model import SessionConfig
     from weft.capabilities.sessions.operations import SessionArchivedAt, SessionCreated, SessionDeleted, SessionList
@@ -1748,6 +1749,43 @@ class SearchOperations:
             },
         )
 
+    async def find_similar(
+        self,
+        *,
+        domain: str | None = None,
+        domains: Sequence[str] | None = None,
+        session_id: str | None = None,
+        sources: Sequence[Literal["document", "message", "board", "memory"]] | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        metadata: Mapping[str, str | int | float | bool | None] | None = None,
+        types: Sequence[str] | None = None,
+        chunk_id: str | None = None,
+        text: str | None = None,
+        top_k: int = 10,
+        min_score: float = 0.0,
+    ) -> SimilarResponse:
+        """Find passages similar in meaning to a search result or a text; the result itself is excluded."""
+        return await self._caller.call(
+            "search.find_similar",
+            {
+                "top_k": top_k,
+                "min_score": min_score,
+                **given(
+                    domain=domain,
+                    domains=domains,
+                    session_id=session_id,
+                    sources=sources,
+                    since=since,
+                    until=until,
+                    metadata=metadata,
+                    types=types,
+                    chunk_id=chunk_id,
+                    text=text,
+                ),
+            },
+        )
+
     async def get_context(
         self,
         *,
@@ -1792,43 +1830,6 @@ class SearchOperations:
                     min_score=min_score,
                     query=query,
                     chunk_id=chunk_id,
-                ),
-            },
-        )
-
-    async def find_similar(
-        self,
-        *,
-        domain: str | None = None,
-        domains: Sequence[str] | None = None,
-        session_id: str | None = None,
-        sources: Sequence[Literal["document", "message", "board", "memory"]] | None = None,
-        since: str | None = None,
-        until: str | None = None,
-        metadata: Mapping[str, str | int | float | bool | None] | None = None,
-        types: Sequence[str] | None = None,
-        chunk_id: str | None = None,
-        text: str | None = None,
-        top_k: int = 10,
-        min_score: float = 0.0,
-    ) -> SimilarResponse:
-        """Find passages similar in meaning to a search result or a text; the result itself is excluded."""
-        return await self._caller.call(
-            "search.find_similar",
-            {
-                "top_k": top_k,
-                "min_score": min_score,
-                **given(
-                    domain=domain,
-                    domains=domains,
-                    session_id=session_id,
-                    sources=sources,
-                    since=since,
-                    until=until,
-                    metadata=metadata,
-                    types=types,
-                    chunk_id=chunk_id,
-                    text=text,
                 ),
             },
         )

@@ -1,1 +1,1 @@
-"""Search over documents, messages, boards and memories: ranking, results, context for prompts."""
+"""Search over documents, messages, boards and memories: ranking and results."""

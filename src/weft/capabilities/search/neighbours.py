@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.indexing.collections.model import SESSIONS, Chunk
 from weft.capabilities.records.record_ids import MessageItemId
-from weft.capabilities.search.context_renderer import passage_ref
 from weft.capabilities.search.items import text_of_message
 from weft.capabilities.search.passages import ChunkPassage, not_redacted, read_chunks, visible_messages
 from weft.kernel.tokens import approximate_tokens
@@ -16,11 +15,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from weft.capabilities.messages.model import Message
-    from weft.capabilities.search.context_renderer import PassageRef
     from weft.capabilities.search.stores import SearchStores
 
 # Number of passages that are not search results.
 _NO_NUMBER = 0
+
+
+class TextLine(NamedTuple):
+    """A sequence that passages belong to: a document, a transcript or a value."""
+
+    collection: str
+    place: str
+    item: str
+
+
+class PassageRef(NamedTuple):
+    """A passage with its position in its line. ``distance``: places to the nearest result, 0 for a result."""
+
+    line: TextLine
+    position: tuple[int, int]
+    passage: ChunkPassage
+    rank: int
+    distance: int = 0
 
 
 class _Proximity(NamedTuple):
@@ -28,6 +44,16 @@ class _Proximity(NamedTuple):
 
     distance: int
     rank: int
+
+
+def passage_ref(passage: ChunkPassage, rank: int, distance: int = 0) -> PassageRef:
+    """Return a passage with its position in its line."""
+    chunk = passage.chunk
+    if chunk.source == "message":
+        return PassageRef(
+            TextLine(chunk.collection, chunk.place, ""), (int(chunk.item), chunk.ordinal), passage, rank, distance
+        )
+    return PassageRef(TextLine(chunk.collection, chunk.place, chunk.item), (chunk.ordinal, 0), passage, rank, distance)
 
 
 async def with_surroundings(

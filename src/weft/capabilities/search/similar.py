@@ -1,4 +1,4 @@
-"""Searches that start from a chunk: similar passages, and its surroundings."""
+"""Searches for passages similar to a chunk or a text."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.capabilities.search.context_builder import BuiltContext
-from weft.capabilities.search.context_renderer import render_context
 from weft.capabilities.search.model import Ranked
-from weft.capabilities.search.neighbours import with_surroundings
 from weft.capabilities.search.passages import read_numbers
 from weft.kernel.errors import NotFound
 from weft.kernel.fields import MAX_INT
 
 if TYPE_CHECKING:
-    from weft.capabilities.search.context_renderer import Count
     from weft.capabilities.search.index_view import Floats, View
     from weft.capabilities.search.passages import ChunkPassage
     from weft.capabilities.search.retriever import Retriever, SearchHit, SearchScope
@@ -25,7 +21,6 @@ if TYPE_CHECKING:
 
 # Some of the nearest rows may be unreadable: if it is more than a few, more are read.
 _EXTRA_ROWS = (10, 250, 4_000)
-_MAX_DISTANCE = 50
 
 
 class ChunkNotFound(NotFound):
@@ -46,7 +41,7 @@ class Similar(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SimilarSearch:
-    """Finds passages similar to a chunk or text, or around a chunk, in a caller's scope."""
+    """Finds passages similar to a chunk or text, in a caller's scope."""
 
     retriever: Retriever
     actor: Actor
@@ -54,7 +49,7 @@ class SimilarSearch:
 
     async def find(self, chunk_id: str | None, text: str | None, top_k: int, min_score: float) -> Similar:
         """Return the passages nearest in meaning to a chunk or a text, except the chunk itself."""
-        origin = None if chunk_id is None else await self._passage(chunk_id)
+        origin = None if chunk_id is None else await self.passage(chunk_id)
         scope, views = await self.retriever.open_scope(self.actor, self.filters)
         query_text = text if origin is None else origin.chunk.embedded
         vector = await self.retriever.embeddings.of_query(self.actor, query_text or "", scope.model)
@@ -71,14 +66,8 @@ class SimilarSearch:
                 break
         return Similar(hits[:limit], sum(view.size for view in views), scope)
 
-    async def surroundings(self, chunk_id: str, max_tokens: int, count: Count) -> BuiltContext:
-        """Return the surroundings of a chunk, within a token budget."""
-        origin = await self._passage(chunk_id)
-        scope, _ = await self.retriever.open_scope(self.actor, self.filters)
-        refs = await self.retriever.stores.read(self.actor, partial(with_surroundings, [origin], _MAX_DISTANCE))
-        return BuiltContext(render_context(refs, max_tokens, count), {chunk_id: 1.0}, scope, None)
-
-    async def _passage(self, chunk_id: str) -> ChunkPassage:
+    async def passage(self, chunk_id: str) -> ChunkPassage:
+        """Return a chunk that the caller may read in its scope."""
         passage = await self.retriever.stores.read(self.actor, partial(_passage, chunk_id))
         if passage is None or not self.filters.includes_session(passage.session_id):
             raise ChunkNotFound(resource_type="chunk", resource_id=chunk_id[:100])

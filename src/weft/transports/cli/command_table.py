@@ -67,8 +67,8 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     "search": {
         "query": "Search everything you may see by keywords and meaning: documents, messages, boards and your memory.",
-        "get-context": "Build one text for a prompt: the best passages for a question with their surroundings, within a token budget.",
         "find-similar": "Find passages similar in meaning to a search result or a text; the result itself is excluded.",
+        "get-context": "Build one text for a prompt: the best passages for a question with their surroundings, within a token budget.",
     },
     "knowledge": {
         "add": "Add files and folders to a domain.",

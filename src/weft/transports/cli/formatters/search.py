@@ -12,7 +12,8 @@ from weft.transports.cli.render import cell, counted, escape_controls, indent
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from weft.capabilities.search.operations import ContextResponse, SearchResponse, SimilarResponse
+    from weft.capabilities.assembly.get_context import ContextResponse
+    from weft.capabilities.search.operations import SearchResponse, SimilarResponse
     from weft.capabilities.search.results import PassageInfo, PassageSource, PendingItems
 
 _SNIPPET_CHARACTERS = 400

@@ -1,4 +1,4 @@
-"""Context builder: renders the results of a query with their surroundings within a token budget."""
+"""Packer: renders the results of a query with their surroundings within a token budget."""
 
 from __future__ import annotations
 
@@ -7,21 +7,25 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
-from weft.capabilities.search.context_renderer import render_context
+from weft.capabilities.assembly.passages import render_context
 from weft.capabilities.search.neighbours import with_surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.search.context_renderer import Count, RenderedContext
+    from weft.capabilities.assembly.passages import RenderedContext
     from weft.capabilities.search.retriever import RetrievalResult, Retriever, SearchHit, SearchRequest, SearchScope
+    from weft.capabilities.search.similar import SimilarSearch
     from weft.kernel.identity import Actor
+    from weft.kernel.tokens import TokenCounter
 
 # Minimum tokens of a typical message: bounds the number of results that can be used.
 _MIN_PASSAGE_TOKENS = 20
 _MIN_RESULTS, _MAX_RESULTS = 5, 100
 # Neighbours further away are mostly about something else.
 _SURROUNDING_PLACES = 2
+# Places around a single chunk.
+_MAX_DISTANCE = 50
 # Maximum share of the text for pinned items: the query must be answered as well.
 _PINNED_SHARE = 1 / 3
 # Score per token: of equally relevant passages the shorter comes first, because more of them fit.
@@ -38,7 +42,7 @@ class BuiltContext(NamedTuple):
 
 
 async def build_context(
-    retriever: Retriever, actor: Actor, request: SearchRequest, max_tokens: int, count: Count
+    retriever: Retriever, actor: Actor, request: SearchRequest, max_tokens: int, count: TokenCounter
 ) -> BuiltContext:
     """Return the best passages for a query with their surroundings, within a token budget."""
     top_k = min(_MAX_RESULTS, max(_MIN_RESULTS, max_tokens // _MIN_PASSAGE_TOKENS))
@@ -55,8 +59,19 @@ async def build_context(
     return BuiltContext(rendered._replace(complete=complete), scores, found.scope, found)
 
 
+async def build_surroundings(
+    search: SimilarSearch, chunk_id: str, max_tokens: int, count: TokenCounter
+) -> BuiltContext:
+    """Return the surroundings of a chunk, within a token budget."""
+    origin = await search.passage(chunk_id)
+    scope, _ = await search.retriever.open_scope(search.actor, search.filters)
+    read = partial(with_surroundings, [origin], _MAX_DISTANCE)
+    refs = await search.retriever.stores.read(search.actor, read)
+    return BuiltContext(render_context(refs, max_tokens, count), {chunk_id: 1.0}, scope, None)
+
+
 def split_pins(
-    hits: Sequence[SearchHit], min_score: float, room: int, count: Count
+    hits: Sequence[SearchHit], min_score: float, room: int, count: TokenCounter
 ) -> tuple[list[SearchHit], list[SearchHit]]:
     """Return the pinned hits that fit into ``room`` tokens, and the other hits, best first.
 

@@ -12,29 +12,12 @@ from weft.capabilities.search.passages import ChunkPassage
 from weft.kernel.clock import from_micros
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    Count = Callable[[str], int]
+    from weft.capabilities.search.neighbours import PassageRef, TextLine
+    from weft.kernel.tokens import TokenCounter
 
 _GAP = "\n\n"
-
-
-class TextLine(NamedTuple):
-    """A sequence that passages belong to: a document, a transcript or a value."""
-
-    collection: str
-    place: str
-    item: str
-
-
-class PassageRef(NamedTuple):
-    """A passage with its position in its line. ``distance``: places to the nearest result, 0 for a result."""
-
-    line: TextLine
-    position: tuple[int, int]
-    passage: ChunkPassage
-    rank: int
-    distance: int = 0
 
 
 class Section(NamedTuple):
@@ -54,16 +37,7 @@ class RenderedContext(NamedTuple):
     complete: bool
 
 
-def passage_ref(passage: ChunkPassage, rank: int, distance: int = 0) -> PassageRef:
-    chunk = passage.chunk
-    if chunk.source == "message":
-        return PassageRef(
-            TextLine(chunk.collection, chunk.place, ""), (int(chunk.item), chunk.ordinal), passage, rank, distance
-        )
-    return PassageRef(TextLine(chunk.collection, chunk.place, chunk.item), (chunk.ordinal, 0), passage, rank, distance)
-
-
-def render_context(refs: Sequence[PassageRef], max_tokens: int, count: Count) -> RenderedContext:
+def render_context(refs: Sequence[PassageRef], max_tokens: int, count: TokenCounter) -> RenderedContext:
     """Return as many passages as fit: results first, best first, then their surroundings, nearest first."""
     ordered = _by_priority(_deduplicated(refs))
     taken = _fitting(ordered, max_tokens, count)
@@ -92,7 +66,7 @@ def _by_priority(refs: Sequence[PassageRef]) -> list[PassageRef]:
     return [*results, *surroundings]
 
 
-def _fitting(ordered: Sequence[PassageRef], max_tokens: int, count: Count) -> list[PassageRef]:
+def _fitting(ordered: Sequence[PassageRef], max_tokens: int, count: TokenCounter) -> list[PassageRef]:
     """Return the passages that fit; one that is too long does not exclude shorter ones."""
     taken: list[PassageRef] = []
     used = 0
@@ -107,7 +81,7 @@ def _fitting(ordered: Sequence[PassageRef], max_tokens: int, count: Count) -> li
     return taken
 
 
-def _truncated(ref: PassageRef, max_tokens: int, count: Count) -> RenderedContext:
+def _truncated(ref: PassageRef, max_tokens: int, count: TokenCounter) -> RenderedContext:
     """Return the beginning of a passage that does not fit; empty if not even that fits."""
     passage = ref.passage
 

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weft.capabilities.assembly.passages import render_context
 from weft.capabilities.indexing.collections.model import Chunk
-from weft.capabilities.search.context_renderer import passage_ref, render_context
+from weft.capabilities.search.neighbours import passage_ref
 from weft.capabilities.search.passages import ChunkPassage
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
-    from weft.capabilities.search.context_renderer import PassageRef
+    from weft.capabilities.search.neighbours import PassageRef
 
 pytestmark = pytest.mark.req("CE-F41")
 TEXT = "".join(f"sentence number {number:02}. " for number in range(40))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from weft.capabilities.assembly.packer import split_pins
 from weft.capabilities.indexing.collections.model import Chunk
-from weft.capabilities.search.context_builder import split_pins
 from weft.capabilities.search.model import Ranked
 from weft.capabilities.search.passages import ChunkPassage
 from weft.capabilities.search.retriever import SearchHit
