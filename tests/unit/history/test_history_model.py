@@ -1,4 +1,4 @@
-"""What a commit's hash and a tag's seal cover, and how lines are named."""
+"""Commit hashes, tag seals, line ids, version conflicts and pruning intervals."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_line_id_is_a_trunk_with_an_optional_branch(line_id: str, trunk: str, 
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "met"),
+    ("ours", "theirs", "expected_range"),
     [
         (["main:0-9"], ["main:0-7"], "main:0-7"),
         (["b:5-8", "main:0-5"], ["main:0-9"], "main:0-5"),
@@ -133,14 +133,16 @@ def test_a_line_id_is_a_trunk_with_an_optional_branch(line_id: str, trunk: str, 
         (["main:0-3"], ["other:0-3"], None),
     ],
 )
-def test_histories_meet_at_their_last_shared_commit(ours: list[str], theirs: list[str], met: str | None) -> None:
+def test_shared_commits_are_the_last_common_range_of_two_histories(
+    ours: list[str], theirs: list[str], expected_range: str | None
+) -> None:
     def commit_range(text: str) -> CommitRange:
         line_id, _, numbers = text.partition(":")
         after, upto = map(int, numbers.split("-"))
         return CommitRange(line_id, after, upto)
 
     one, other = [*map(commit_range, ours)], [*map(commit_range, theirs)]
-    expected = None if met is None else commit_range(met)
+    expected = None if expected_range is None else commit_range(expected_range)
     assert shared_commits(one, other) == expected
     assert shared_commits(other, one) == expected
 

@@ -34,7 +34,7 @@ Place = tuple[str, int]
 
 
 class Base(NamedTuple):
-    """Where a line begins."""
+    """The commit from which a line was branched."""
 
     line_id: str
     seq: int
@@ -42,7 +42,7 @@ class Base(NamedTuple):
 
 @dataclass
 class Lines:
-    """History in plain lists: as much of LineStore as merging asks for."""
+    """In-memory LineStore with the methods that merging uses."""
 
     bases: dict[str, Base | None] = field(default_factory=lambda: {"main": None, "alien": None})
     commits: dict[Place, StoredCommit] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Lines:
             merged = self.commits[line_id, seq].commit.merged
             there = merged and await self.commit_at(merged.line_id, merged.seq)
             if merged is not None and there is not None and there.hash == merged.hash:
-                # As merges are recorded: by the line that the commit is really on.
+                # Merges are recorded with the line that holds the commit.
                 line = (await self.past(merged.line_id, merged.seq))[0].line_id
                 furthest[line] = max(furthest.get(line, 0), merged.seq)
         return [*furthest.items()]
@@ -101,35 +101,35 @@ class Lines:
             return []
         return [Version(found.commit.changes[0], seq, "a", found.commit.committed_at, None)]
 
-    def ancestors(self, place: Place) -> set[Place]:
-        """Return a commit and all its ancestors, found one by one."""
+    def ancestors(self, point: Place) -> set[Place]:
+        """Return a commit and all its ancestors, walking commit by commit."""
         found: set[Place] = set()
-        waiting = [place]
-        while waiting:
-            line_id, seq = waiting.pop()
+        pending = [point]
+        while pending:
+            line_id, seq = pending.pop()
             base = self.bases[line_id]
             if base is not None and seq <= base.seq:
-                waiting.append((base.line_id, seq))
+                pending.append((base.line_id, seq))
             elif seq > 0 and (line_id, seq) not in found:
                 found.add((line_id, seq))
-                waiting.append((line_id, seq - 1))
+                pending.append((line_id, seq - 1))
                 merged = self.commits[line_id, seq].commit.merged
                 if merged is not None:
-                    waiting.append((merged.line_id, merged.seq))
+                    pending.append((merged.line_id, merged.seq))
         return found
 
     def best_common(self, one: Point, other: Point) -> set[Place]:
-        """Return the common ancestors that are not before another one."""
+        """Return the common ancestors that are no ancestor of another one."""
         both = self.ancestors((one.line_id, one.seq)) & self.ancestors((other.line_id, other.seq))
-        return {place for place in both if not any(place in self.ancestors(m) for m in both - {place})}
+        return {point for point in both if not any(point in self.ancestors(m) for m in both - {point})}
 
 
-def found(lines: Lines, ours: Point, theirs: Point) -> Place | None:
+def merge_base(lines: Lines, ours: Point, theirs: Point) -> Place | None:
     point = asyncio.run(common_past(lines, ours, theirs))  # type: ignore[arg-type]
     return None if point is None else (point.line_id, point.seq)
 
 
-# What happens: a line is chosen by number, and either written to, branched off at some depth, or merged into.
+# Steps: a line is chosen by number, then written to, branched at some depth, or merged into.
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["write", "write", "branch", "merge", "merge"]),
@@ -141,16 +141,16 @@ STEPS = st.lists(
 )
 
 
-def grown(steps: list[tuple[str, int, int, int]]) -> Lines:
+def lines_after(steps: list[tuple[str, int, int, int]]) -> Lines:
     lines = Lines()
-    for number, (what, one, two, takes) in enumerate(steps):
+    for number, (step, one, two, takes) in enumerate(steps):
         known = [line_id for line_id in lines.bases if line_id != "alien"]
         line_id, other = known[one % len(known)], known[two % len(known)]
-        if what == "branch":
+        if step == "branch":
             seq = max(lines.head(line_id).seq - two, 0)
             origin = asyncio.run(lines.past(line_id, seq))[0].line_id
             lines.bases[f"b{number}"] = Base(origin, seq)
-        elif what == "write" or line_id == other:
+        elif step == "write" or line_id == other:
             lines.write(line_id, f"{number}", takes=takes)
         else:
             lines.write(line_id, f"{number}", lines.head(other), takes=takes)
@@ -159,14 +159,14 @@ def grown(steps: list[tuple[str, int, int, int]]) -> Lines:
 
 @given(STEPS, st.integers(0, 5), st.integers(0, 5))
 def test_the_merge_base_is_a_best_common_ancestor(steps: list[tuple[str, int, int, int]], one: int, two: int) -> None:
-    lines = grown(steps)
+    lines = lines_after(steps)
     known = [line_id for line_id in lines.bases if line_id != "alien"]
     ours, theirs = lines.head(known[one % len(known)]), lines.head(known[two % len(known)])
     best = lines.best_common(ours, theirs)
     if best:
-        assert found(lines, ours, theirs) in best
+        assert merge_base(lines, ours, theirs) in best
     else:
-        assert (found(lines, ours, theirs) or ("", 0))[1] == 0
+        assert (merge_base(lines, ours, theirs) or ("", 0))[1] == 0
 
 
 def test_merges_in_both_directions_move_the_merge_base() -> None:
@@ -177,7 +177,7 @@ def test_merges_in_both_directions_move_the_merge_base() -> None:
     lines.write("b", "merge", lines.head("main"))
     lines.write("main", "merge", lines.head("b"))
     lines.write("b", "more")
-    assert found(lines, lines.head("main"), lines.head("b")) == ("b", 6)
+    assert merge_base(lines, lines.head("main"), lines.head("b")) == ("b", 6)
 
 
 def test_a_revert_after_criss_cross_merges_is_kept() -> None:
@@ -194,8 +194,8 @@ def test_a_revert_after_criss_cross_merges_is_kept() -> None:
     ours, theirs = lines.head("c"), lines.head("d")
     pasts = asyncio.run(common_pasts(lines, ours, theirs))  # type: ignore[arg-type]
     assert {(past.line_id, past.seq) for past in pasts} == {("x", 2), ("y", 2)}
-    ground = asyncio.run(common_ground(lines, pasts))  # type: ignore[arg-type]
-    assert (ground.state["k"].change.blob_hash, ground.disputed) == (blob_hash("1"), frozenset())
+    base = asyncio.run(common_ground(lines, pasts))  # type: ignore[arg-type]
+    assert (base.state["k"].change.blob_hash, base.disputed) == (blob_hash("1"), frozenset())
 
 
 def test_keys_that_differ_between_merge_bases_conflict() -> None:
@@ -216,19 +216,19 @@ def test_unrelated_lines_have_no_merge_base() -> None:
     lines = Lines()
     lines.write("main", "1")
     lines.write("alien", "2")
-    assert found(lines, lines.head("main"), lines.head("alien")) is None
+    assert merge_base(lines, lines.head("main"), lines.head("alien")) is None
 
 
-def test_a_branch_of_the_same_name_is_another_if_its_commit_is() -> None:
+def test_a_recreated_branch_of_the_same_name_is_no_merge_base() -> None:
     lines = Lines()
     lines.write("main", "1")
     lines.bases["b"] = Base("main", 1)
     lines.write("b", "first")
     lines.write("main", "merge", Point("b", 2, blob_hash("of a branch that is gone")))
-    assert found(lines, lines.head("main"), lines.head("b")) == ("main", 1)
+    assert merge_base(lines, lines.head("main"), lines.head("b")) == ("main", 1)
     del lines.bases["b"]
     lines.bases["c"] = Base("main", 1)
-    assert found(lines, lines.head("main"), lines.head("c")) == ("main", 1)
+    assert merge_base(lines, lines.head("main"), lines.head("c")) == ("main", 1)
 
 
 def test_only_commits_after_the_merge_base_are_loaded() -> None:

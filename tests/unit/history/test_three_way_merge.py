@@ -1,4 +1,4 @@
-"""Two states that went apart from a third become one, by the rules that git has for files."""
+"""Three-way merge of states, with the rules of git for files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def state(values: dict[str, str]) -> State:
 
 
 def merged(base: dict[str, str], ours: dict[str, str], theirs: dict[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return what our side says after taking theirs over, and the keys in conflict."""
+    """Return our state after the merge, and the keys in conflict."""
     result = three_way(state(base), state(ours), state(theirs))
     values: dict[str, str | None] = {**ours, **{key: taken and taken.value for key, taken in result.taken.items()}}
     return {key: value for key, value in values.items() if value is not None}, [c.key for c in result.conflicts]
@@ -46,8 +46,8 @@ def test_merging_is_symmetric(base: dict[str, str], ours: dict[str, str], theirs
     forth, conflicts = merged(base, ours, theirs)
     back, same_conflicts = merged(base, theirs, ours)
     assert conflicts == same_conflicts
-    settled = set(KEYS) - set(conflicts)
-    assert {k: forth.get(k) for k in settled} == {k: back.get(k) for k in settled}
+    resolved = set(KEYS) - set(conflicts)
+    assert {k: forth.get(k) for k in resolved} == {k: back.get(k) for k in resolved}
     assert {k: forth.get(k) for k in conflicts} == {k: ours.get(k) for k in conflicts}
 
 
@@ -87,7 +87,7 @@ def test_a_conflict_shows_all_three_sides(base: dict[str, str], ours: dict[str, 
 )
 def test_versions_are_equal_with_equal_values_and_acls(
     meta: ChangeMeta,
-    same: bool,  # noqa: FBT001 - a table's column
+    same: bool,  # noqa: FBT001 - a column of the table
 ) -> None:
     one = version("a", "one")
     other = structs.replace(
@@ -99,49 +99,49 @@ def test_versions_are_equal_with_equal_values_and_acls(
 
 
 class Git:
-    """States as git's trees, merged by git itself."""
+    """Merges states as git trees, with git."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self("init", "--quiet")
         names = {"one": "1", "two": "2", "three": "3"}
-        self._blobs = {v: self("hash-object", "-w", "--stdin", given=v) for v in names}
+        self._blobs = {v: self("hash-object", "-w", "--stdin", stdin=v) for v in names}
 
-    def __call__(self, *arguments: str, given: str = "") -> str:
+    def __call__(self, *arguments: str, stdin: str = "") -> str:
         done = subprocess.run(
-            ["git", *arguments], cwd=self._folder, input=given, capture_output=True, text=True, check=True
+            ["git", *arguments], cwd=self._folder, input=stdin, capture_output=True, text=True, check=True
         )
         return done.stdout.strip()
 
     def tree(self, values: dict[str, str]) -> str:
         lines = [f"100644 blob {self._blobs[value]}\t{key}\n" for key, value in sorted(values.items())]
-        return self("mktree", given="".join(lines))
+        return self("mktree", stdin="".join(lines))
 
     def merged(self, *states: dict[str, str]) -> tuple[dict[str, str], list[str]]:
-        """Return what is settled and the keys in conflict."""
+        """Return the merged values and the keys in conflict."""
         self("read-tree", "--empty")
         self("read-tree", "-i", "-m", "--aggressive", *map(self.tree, states))
-        named = {blob: value for value, blob in self._blobs.items()}
-        settled, conflicts = {}, set()
+        values_by_blob = {blob: value for value, blob in self._blobs.items()}
+        resolved, conflicts = {}, set()
         for line in self("ls-files", "--stage").splitlines():
-            about, _, key = line.partition("\t")
-            _, blob, stage = about.split()
+            fields, _, key = line.partition("\t")
+            _, blob, stage = fields.split()
             if stage == "0":
-                settled[key] = named[blob]
+                resolved[key] = values_by_blob[blob]
             else:
                 conflicts.add(key)
-        return settled, sorted(conflicts)
+        return resolved, sorted(conflicts)
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="compares with git, which is not here")
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_merging_matches_git(tmp_path: Path) -> None:
     git = Git(tmp_path)
 
     @settings(max_examples=12, deadline=None, database=None)
     @given(STATES, STATES, STATES)
-    def agree(base: dict[str, str], ours: dict[str, str], theirs: dict[str, str]) -> None:
+    def check(base: dict[str, str], ours: dict[str, str], theirs: dict[str, str]) -> None:
         values, conflicts = merged(base, ours, theirs)
-        settled = {key: value for key, value in values.items() if key not in conflicts}
-        assert (settled, conflicts) == git.merged(base, ours, theirs)
+        resolved = {key: value for key, value in values.items() if key not in conflicts}
+        assert (resolved, conflicts) == git.merged(base, ours, theirs)
 
-    agree()
+    check()

@@ -17,7 +17,7 @@ from weft.kernel.errors import Unavailable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PATIENCE = 10
+TIMEOUT_SECONDS = 10
 
 
 async def nothing(_work: Work) -> None:
@@ -29,7 +29,7 @@ def queue(**limits: Any) -> JobQueue:
 
 
 def started(jobs: JobQueue) -> list[Work]:
-    """Start all the work for which there is room."""
+    """Start as much work as the limits allow."""
     works = []
     while (work := jobs.start()) is not None:
         works.append(work)
@@ -50,7 +50,7 @@ def test_a_backlog_of_one_tenant_never_delays_another_by_more_than_a_turn(
     sizes: dict[str, int], concurrency: int, polls_between: int, start: int
 ) -> None:
     """Simulates a frozen clock: between two starts of a waiting tenant, every other one starts at most once more."""
-    jobs, chance = queue(concurrency=concurrency, per_tenant=concurrency), random.Random(start)
+    jobs, generator = queue(concurrency=concurrency, per_tenant=concurrency), random.Random(start)
     left = {work.key: work for work in backlog(sizes)}
     order: list[str] = []
     while left or jobs.running:
@@ -59,7 +59,7 @@ def test_a_backlog_of_one_tenant_never_delays_another_by_more_than_a_turn(
             for work in started(jobs):
                 order.append(work.tenant)
                 del left[work.key]
-            for work in chance.sample(list(jobs.running.values()), k=min(1, len(jobs.running))):
+            for work in generator.sample(list(jobs.running.values()), k=min(1, len(jobs.running))):
                 jobs.finish(work, 0.0, failed=False)
     assert Counter(order) == sizes
     for tenant in sizes:
@@ -84,7 +84,7 @@ def test_a_backlog_of_one_tenant_never_delays_another_by_more_than_a_turn(
     per_tenant=st.integers(1, 4),
     per_group=st.integers(1, 3),
 )
-def test_limits_hold_and_everything_is_done(
+def test_concurrency_limits_hold_and_all_work_is_done(
     works: Sequence[Work], concurrency: int, per_tenant: int, per_group: int
 ) -> None:
     jobs = queue(concurrency=concurrency, per_tenant=per_tenant, per_group=per_group)
@@ -101,7 +101,7 @@ def test_limits_hold_and_everything_is_done(
     assert sorted(work.key for work in done) == sorted(work.key for work in works)
 
 
-def test_tenants_are_asked_for_items_in_the_order_of_their_turns() -> None:
+def test_tenants_are_polled_for_items_in_round_robin_order() -> None:
     jobs = queue(concurrency=3, per_tenant=1)
     jobs.offer([Work("a"), Work("b")], now=0.0)
     for work in started(jobs):
@@ -112,7 +112,7 @@ def test_tenants_are_asked_for_items_in_the_order_of_their_turns() -> None:
     assert jobs.tenants_with_room(["a", "b", "c"]) == ["a", "b"]
 
 
-def test_failed_work_is_retried_ever_more_rarely_and_holds_up_nothing_else() -> None:
+def test_failed_work_is_retried_with_backoff_and_delays_nothing_else() -> None:
     jobs, now, delays = queue(concurrency=2), 0.0, []
     bad, good = Work("a", ("bad",)), Work("b", ("good",))
     for _ in range(8):
@@ -144,15 +144,15 @@ def test_backoff_is_bounded_and_jitter_takes_at_most_half(failures: int, jitter:
     assert longest / 2 <= backoff_seconds(failures, jitter) <= longest <= 60
 
 
-def test_work_that_is_due_later_sets_the_time_of_the_next_poll() -> None:
+def test_delayed_work_sets_the_time_of_the_next_poll() -> None:
     jobs = queue()
     assert jobs.offer([Work("a", wait=5.0), Work("b", wait=3.0)], now=0.0) == 3.0
     assert started(jobs) == []
 
 
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - nothing tells when it holds
+async def wait_until(condition: Any) -> None:
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while not condition():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.001)
 
 
@@ -164,7 +164,7 @@ async def scheduler(monkeypatch: pytest.MonkeyPatch) -> Any:
     await scheduler.stop()
 
 
-async def test_a_job_of_the_process_runs_in_its_interval(scheduler: Scheduler) -> None:
+async def test_a_job_without_items_runs_at_its_interval(scheduler: Scheduler) -> None:
     runs: list[Work] = []
 
     async def run(work: Work) -> None:
@@ -172,26 +172,26 @@ async def test_a_job_of_the_process_runs_in_its_interval(scheduler: Scheduler) -
 
     scheduler.add(Job(name="often", every=0.005, run=run), Job(name="rarely", every=3_600.0, run=run))
     scheduler.start()
-    await until(lambda: len(runs) >= 3)
+    await wait_until(lambda: len(runs) >= 3)
     assert set(runs) == {Work()}
 
 
-async def test_events_poll_the_jobs_that_listen_and_no_others(scheduler: Scheduler) -> None:
+async def test_events_poll_only_the_jobs_that_listen_to_them(scheduler: Scheduler) -> None:
     polls: Counter[str] = Counter()
 
-    def job(name: str, **how: Any) -> Job:
+    def job(name: str, **options: Any) -> Job:
         async def due(_queue: JobQueue) -> list[Work]:
             polls[name] += 1
             return []
 
-        return Job(name=name, every=3_600.0, run=nothing, due=due, **how)
+        return Job(name=name, every=3_600.0, run=nothing, due=due, **options)
 
-    heard: list[set[str]] = []
-    scheduler.add(job("deaf"), job("listening", on_events=lambda tenants: heard.append(tenants) or 0.0))
+    notified: list[set[str]] = []
+    scheduler.add(job("deaf"), job("listening", on_events=lambda tenants: notified.append(tenants) or 0.0))
     scheduler.start()
     scheduler.notify({"a"})
-    await until(lambda: polls["listening"] == 1)
-    assert (polls["deaf"], heard) == (0, [{"a"}])
+    await wait_until(lambda: polls["listening"] == 1)
+    assert (polls["deaf"], notified) == (0, [{"a"}])
 
 
 async def test_a_job_can_be_woken_from_another_thread(scheduler: Scheduler) -> None:
@@ -204,7 +204,7 @@ async def test_a_job_can_be_woken_from_another_thread(scheduler: Scheduler) -> N
     scheduler.wake("sleeping")
     scheduler.start()
     await asyncio.to_thread(scheduler.wake, "sleeping")
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await ran.wait()
 
 
@@ -222,10 +222,10 @@ async def test_work_that_reports_more_is_polled_again_at_once(scheduler: Schedul
     scheduler.add(Job(name="backlog", every=3_600.0, run=run, due=due))
     scheduler.start()
     scheduler.wake("backlog")
-    await until(lambda: left == 0)
+    await wait_until(lambda: left == 0)
 
 
-async def test_a_failure_is_logged_retried_and_ends_nothing_else(
+async def test_a_failure_is_logged_and_retried_and_stops_no_other_work(
     scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("weft.jobs.scheduler._BACKOFF_SECONDS", 0.005)
@@ -245,7 +245,7 @@ async def test_a_failure_is_logged_retried_and_ends_nothing_else(
 
     scheduler.add(Job(name="work", every=0.01, run=run, due=due, concurrency=3))
     scheduler.start()
-    await until(lambda: min(tries["broken"], tries["unavailable"], tries["fine"]) >= 4)
+    await wait_until(lambda: min(tries["broken"], tries["unavailable"], tries["fine"]) >= 4)
     logged = Counter((record.message, record.fields["tenant"]) for record in caplog.records)
     assert logged == {("job failed", "broken"): 2, ("job fails", "unavailable"): 1, ("job recovered", "unavailable"): 1}
 
@@ -262,7 +262,7 @@ async def test_a_poll_that_fails_is_repeated(scheduler: Scheduler, monkeypatch: 
     scheduler.add(Job(name="polled", every=3_600.0, run=nothing, due=due, on_events=lambda _: 0.0))
     scheduler.start()
     scheduler.notify(set())
-    await until(lambda: polls >= 3)
+    await wait_until(lambda: polls >= 3)
 
 
 async def test_a_paused_job_runs_on_demand_only(scheduler: Scheduler) -> None:
@@ -318,7 +318,7 @@ async def test_stopping_lets_work_reach_its_next_step_and_cancels_the_rest(sched
     scheduler.start()
     scheduler.wake("work")
     loop = asyncio.get_running_loop()
-    await until(lambda: len(scheduler._entries["work"].tasks) == 2)
+    await wait_until(lambda: len(scheduler._entries["work"].tasks) == 2)
     started_at = loop.time()
     await scheduler.stop(grace_seconds=0.2)
     assert 0.1 < loop.time() - started_at < 2
@@ -327,7 +327,7 @@ async def test_stopping_lets_work_reach_its_next_step_and_cancels_the_rest(sched
     assert not scheduler._entries["work"].tasks
 
 
-async def test_stopping_is_immediate_where_nothing_runs(scheduler: Scheduler) -> None:
+async def test_stopping_is_immediate_when_nothing_runs(scheduler: Scheduler) -> None:
     scheduler.add(Job(name="idle", every=60.0, run=nothing))
     scheduler.start()
     loop = asyncio.get_running_loop()
@@ -348,5 +348,5 @@ async def test_one_job_that_hangs_delays_no_other(scheduler: Scheduler) -> None:
 
     scheduler.add(Job(name="hanging", every=0.001, run=hang), Job(name="other", every=0.001, run=run))
     scheduler.start()
-    await until(lambda: runs >= 3)
+    await wait_until(lambda: runs >= 3)
     assert len(scheduler._entries["hanging"].tasks) == 1

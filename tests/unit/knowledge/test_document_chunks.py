@@ -1,4 +1,4 @@
-"""Chunks stand under the title and headings of their document, and the same text is always cut at the same places."""
+"""Chunks of documents: headings, layout hash and importance."""
 
 from __future__ import annotations
 
@@ -13,32 +13,34 @@ from weft.testing.contracts.knowledge import DOCUMENT, DOMAIN
 TEXT = "# Leave\n\n" + "Thirty days. " * 40 + "\n\n## Abroad\n\n" + "Ask first. " * 40
 
 
-def laid_out(text: str = TEXT, title: str = "", own_title: str = "Leave") -> tuple[ChunkLayout, list[NewChunk]]:
+def plan_and_build(
+    text: str = TEXT, title: str = "", parsed_title: str = "Leave"
+) -> tuple[ChunkLayout, list[NewChunk]]:
     document = structs.replace(DOCUMENT, title=title)
     domain = structs.replace(DOMAIN, chunking=ChunkingOptions(chunk_tokens=64, overlap_tokens=8))
-    reading = ParsedDocument(text=text, media_type="text/markdown", title=own_title)
-    layout = plan_chunks(document, domain, reading, text.encode())
+    document_text = ParsedDocument(text=text, media_type="text/markdown", title=parsed_title)
+    layout = plan_chunks(document, domain, document_text, text.encode())
     return layout, build_chunks(
         document, domain, layout, range(len(layout.pieces)), lambda text, heading: heading + text
     )
 
 
 @pytest.mark.parametrize(
-    ("title", "own", "first"), [("", "Leave", "Leave"), ("Rules", "Leave", "Rules > Leave"), ("", "", "Leave")]
+    ("title", "parsed", "first"), [("", "Leave", "Leave"), ("Rules", "Leave", "Rules > Leave"), ("", "", "Leave")]
 )
-def test_a_chunk_repeats_title_and_headings_once(title: str, own: str, first: str) -> None:
-    _, chunks = laid_out(title=title, own_title=own)
+def test_a_chunk_heading_is_the_title_and_heading_path_without_repetition(title: str, parsed: str, first: str) -> None:
+    _, chunks = plan_and_build(title=title, parsed_title=parsed)
     assert chunks[0].heading == first
     assert chunks[-1].heading == f"{first} > Abroad"
 
 
-def test_the_same_text_is_cut_at_the_same_places() -> None:
-    one, two, other = laid_out()[0], laid_out()[0], laid_out(TEXT + " More.")[0]
+def test_equal_text_has_an_equal_layout_hash() -> None:
+    one, two, other = plan_and_build()[0], plan_and_build()[0], plan_and_build(TEXT + " More.")[0]
     assert one.layout_hash == two.layout_hash != other.layout_hash
 
 
-def test_a_chunk_takes_its_importance_from_the_domain_unless_the_document_sets_it() -> None:
-    _, chunks = laid_out()
+def test_chunks_have_the_importance_of_their_domain_and_the_text_of_their_span() -> None:
+    _, chunks = plan_and_build()
     assert {chunk.importance for chunk in chunks} == {DOMAIN.importance}
     assert {chunk.digest for chunk in chunks} != {chunks[0].digest}
     assert [chunk.text for chunk in chunks] == [TEXT[chunk.start : chunk.end] for chunk in chunks]

@@ -1,4 +1,4 @@
-"""What a document holds comes back as it was, and nothing else does."""
+"""Stored content of documents: compression, limits, ids and quotas."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ def test_packed_content_round_trips(content: bytes) -> None:
     assert pack_content(content).size == len(content)
 
 
-def test_damaged_content_is_an_error_and_never_something_else() -> None:
-    kept = bytearray(compress(b"word " * 1_000))
-    kept[20] ^= 0xFF
+def test_damaged_content_is_an_error() -> None:
+    stored = bytearray(compress(b"word " * 1_000))
+    stored[20] ^= 0xFF
     with pytest.raises(ValueDamaged):
-        decompress(bytes(kept))
+        decompress(bytes(stored))
     with pytest.raises(ValueDamaged):
         decode_text(compress(b"\xff\xfe"), None)
 
 
 @given(st.text(st.characters(codec=None), max_size=200))
-def test_every_text_is_stored_with_its_length(text: str) -> None:
-    kept = storable_text(text)
-    assert len(kept) == len(text)
-    assert "\x00" not in kept
-    assert kept.encode().decode() == kept
+def test_storable_text_keeps_its_length_and_is_valid_utf_8(text: str) -> None:
+    stored = storable_text(text)
+    assert len(stored) == len(text)
+    assert "\x00" not in stored
+    assert stored.encode().decode() == stored
 
 
 def test_extracted_text_is_stored_only_where_it_differs_from_the_content() -> None:
@@ -68,12 +68,12 @@ def test_document_size_has_a_limit() -> None:
 @pytest.mark.parametrize(
     "name", ["a", "a/b.md", "notes v2 (final).txt", "https://example.com//x?y=1", "...", ".hidden"]
 )
-def test_a_name_or_relative_path_names_a_document(name: str) -> None:
+def test_a_name_or_relative_path_is_a_document_id(name: str) -> None:
     check_document_id(name)
 
 
 @pytest.mark.parametrize("name", ["/a", "..", "a/..", "../a", "a/./b", "."])
-def test_an_absolute_or_parent_path_is_no_document_id(name: str) -> None:
+def test_an_absolute_or_parent_path_is_not_a_document_id(name: str) -> None:
     with pytest.raises(InvalidInput):
         check_document_id(name)
 

@@ -1,4 +1,4 @@
-"""Which messages a query finds, and what their scores mean."""
+"""Fuzzy ranking of messages: matches, scores, limits and pauses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from weft.capabilities.messages.search.inverted_index import MessageIndex
 
 pytestmark = pytest.mark.req("MS-05")
 
-TALK = (
+MESSAGES = (
     "I have finished the database schema design. Ready for review.",
     "The payment worker keeps failing with ConnectionResetError after the last deploy.",
     "Lunch is at noon in the small room.",
@@ -80,20 +80,20 @@ def found(query: str, *indexes: MessageIndex, threshold: float = 60, with_metada
     ],
 )
 def test_a_query_finds_its_message_first(query: str, message_id: int) -> None:
-    assert found(query, indexed(*TALK))[:1] == [message_id]
+    assert found(query, indexed(*MESSAGES))[:1] == [message_id]
 
 
 @pytest.mark.parametrize("query", ["", "   ", "quantum chromodynamics", "🍕", "~~~~"])
-def test_a_query_about_something_else_finds_nothing(query: str) -> None:
-    assert found(query, indexed(*TALK)) == []
+def test_an_unrelated_query_finds_nothing(query: str) -> None:
+    assert found(query, indexed(*MESSAGES)) == []
 
 
 def test_a_query_of_punctuation_matches_literally() -> None:
     assert found("->", indexed("a -> b", "a to b")) == [1]
 
 
-def test_a_message_with_every_word_of_the_query_scores_a_hundred_whatever_the_order() -> None:
-    hits = find("design schema", indexed(*TALK), threshold=100)
+def test_a_message_with_every_query_word_in_any_order_scores_100() -> None:
+    hits = find("design schema", indexed(*MESSAGES), threshold=100)
     assert hits == [MessageHit(1, 100.0, "words")]
 
 
@@ -101,8 +101,8 @@ def test_a_message_with_every_word_of_the_query_scores_a_hundred_whatever_the_or
     ("query", "matched_by"),
     [("payment worker", "words"), ("paymnet wroker", "fuzzy"), ("payment wroker", "both"), ("databaseschema", "fuzzy")],
 )
-def test_a_hit_lists_the_matched_terms(query: str, matched_by: str) -> None:
-    assert find(query, indexed(*TALK))[0].matched_by == matched_by
+def test_a_hit_reports_whether_words_or_fuzzy_terms_matched(query: str, matched_by: str) -> None:
+    assert find(query, indexed(*MESSAGES))[0].matched_by == matched_by
 
 
 def test_a_longer_word_with_the_same_prefix_is_no_misspelling() -> None:
@@ -110,16 +110,16 @@ def test_a_longer_word_with_the_same_prefix_is_no_misspelling() -> None:
 
 
 def test_a_misspelt_word_scores_less_than_the_word_itself() -> None:
-    index = indexed(*TALK)
+    index = indexed(*MESSAGES)
     assert find("newsleter", index)[0].score < find("newsletter", index)[0].score
 
 
-def test_a_misspelt_word_in_a_message_is_found_with_the_correct_one() -> None:
+def test_a_misspelt_word_in_a_message_matches_the_correct_query() -> None:
     assert found("database", indexed("the database is up", "nothing", "the databse is down")) == [1, 3]
 
 
 def test_stop_words_alone_do_not_match() -> None:
-    assert found("what is the airspeed of an unladen swallow", indexed(*TALK)) == []
+    assert found("what is the airspeed of an unladen swallow", indexed(*MESSAGES)) == []
 
 
 def test_rare_words_score_more_than_common_ones() -> None:
@@ -127,7 +127,7 @@ def test_rare_words_score_more_than_common_ones() -> None:
     assert found("deploy the canary now", index, threshold=30)[0] == 22
 
 
-def test_equal_messages_are_separate_results_the_newest_first() -> None:
+def test_equal_messages_are_separate_results_newest_first() -> None:
     assert found("hello world", indexed("hello world", "hello world", "hello world")) == [3, 2, 1]
 
 
@@ -138,21 +138,21 @@ def test_an_old_message_is_found_among_many_newer_ones() -> None:
 
 def test_an_answer_scores_more_after_a_matching_question() -> None:
     alone = find("budget of the harbour project", indexed("The project gets two million."), threshold=0)
-    asked = find(
+    after_question = find(
         "budget of the harbour project",
         indexed("What is the budget for the harbour?", "The project gets two million."),
         threshold=0,
     )
-    assert {hit.message_id for hit in asked} == {1, 2}
-    assert asked[-1].score > alone[0].score
+    assert {hit.message_id for hit in after_question} == {1, 2}
+    assert after_question[-1].score > alone[0].score
 
 
-def test_the_limit_keeps_the_best() -> None:
+def test_the_limit_keeps_the_best_hits() -> None:
     index = indexed("alpha", "alpha beta", "alpha beta gamma")
     assert [hit.message_id for hit in find("alpha beta gamma", index, threshold=0, limit=1)] == [3]
 
 
-def test_metadata_is_searched_only_when_asked_for() -> None:
+def test_metadata_is_searched_only_if_requested() -> None:
     index = MessageIndex()
     index.add(1, "done", "component database")
     assert found("database", index) == [1]
@@ -171,14 +171,14 @@ def test_messages_of_several_audiences_are_ranked_together() -> None:
     assert found("release friday", public, private) == found("release friday", private, public) == [2, 1]
 
 
-def test_an_index_not_searched_influences_nothing() -> None:
+def test_an_index_that_is_not_searched_does_not_change_scores() -> None:
     def result() -> list[MessageHit]:
-        return find("schema review of payments", indexed(*TALK), threshold=0)
+        return find("schema review of payments", indexed(*MESSAGES), threshold=0)
 
     alone = result()
     hidden = indexed(*["schema review of payments"] * 50, first_id=100)
     assert result() == alone
-    assert find("schema review of payments", indexed(*TALK), hidden, threshold=0) != alone
+    assert find("schema review of payments", indexed(*MESSAGES), hidden, threshold=0) != alone
 
 
 def test_idf_counts_the_searched_indexes_only() -> None:
@@ -195,7 +195,7 @@ def test_no_index_and_an_empty_one_find_nothing() -> None:
 
 def test_a_session_too_large_for_whole_texts_is_still_searched_by_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexing, "MAX_WHOLE_TEXTS", 4)
-    index = indexed(*TALK)
+    index = indexed(*MESSAGES)
     assert index.texts == []
     assert found("databse schema", index) == [1]
 
@@ -220,11 +220,11 @@ def test_messages_may_be_added_between_steps() -> None:
     next(steps)
     for message_id in range(10_000, 10_010):
         index.add(message_id, "late", "")
-    assert [hit.message_id for hit in returned(steps)] == [9_001]
+    assert [hit.message_id for hit in run_steps(steps)] == [9_001]
 
 
-def returned(steps: Steps) -> list[MessageHit]:
-    """Take all steps and return what they come to."""
+def run_steps(steps: Steps) -> list[MessageHit]:
+    """Run all steps and return the hits."""
     while True:
         try:
             next(steps)
@@ -232,13 +232,13 @@ def returned(steps: Steps) -> list[MessageHit]:
             return finished.value
 
 
-def pauses(index: MessageIndex, query: str, threshold: float = 0) -> int:
+def count_pauses(index: MessageIndex, query: str, threshold: float = 0) -> int:
     steps = search_in_steps([index], query, threshold=threshold, limit=100, with_metadata=True)
     return sum(1 for _ in steps)
 
 
 def alphabetic(number: int) -> str:
-    """Return a word of five letters, another for every number."""
+    """Return a distinct word of five letters for every number."""
     return "".join(chr(ord("a") + number // 26**place % 26) for place in range(5))
 
 
@@ -250,27 +250,30 @@ def test_a_very_long_query_is_searched_by_the_rarest_of_its_words() -> None:
 
 
 def test_a_search_yields_after_every_few_candidates() -> None:
-    chosen = [alphabetic(number * 97) for number in range(40)]
-    texts = [" ".join(chosen[number % 7 :: 1 + number % 5]) for number in range(6_000)]
+    query_words = [alphabetic(number * 97) for number in range(40)]
+    texts = [" ".join(query_words[number % 7 :: 1 + number % 5]) for number in range(6_000)]
     index = indexed(*texts)
-    marked = sum(len(index.content.posting_list(stem(word))) for word in chosen[:MAX_WORDS])
-    assert pauses(index, " ".join(chosen[:MAX_WORDS])) >= marked // POSITIONS_PER_STEP + 2_000 // SCORED_PER_STEP
+    posting_count = sum(len(index.content.posting_list(stem(word))) for word in query_words[:MAX_WORDS])
+    assert (
+        count_pauses(index, " ".join(query_words[:MAX_WORDS]))
+        >= posting_count // POSITIONS_PER_STEP + 2_000 // SCORED_PER_STEP
+    )
 
 
 @pytest.mark.parametrize("query", ["abcdxxxxx", "abcdaaaab"], ids=["unknown", "known"])
-def test_no_more_words_are_compared_than_a_bucket_holds(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_compared_words_is_bounded(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexing, "MAX_COMPARED", 100)
     index = indexed(" ".join(f"abcd{alphabetic(number)}" for number in range(1_000)))
-    look = index.content.with_same_start if index.content.posting_list(query) else index.content.spelled_similarly
-    assert 0 < max(compared.words for compared in look(query)) <= 100
+    compare = index.content.with_same_start if index.content.posting_list(query) else index.content.spelled_similarly
+    assert 0 < max(compared.words for compared in compare(query)) <= 100
     assert found(f"abcd{alphabetic(999)}", index) == [1]
 
 
 def test_comparing_very_many_words_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     index = indexed(" ".join(f"abcd{alphabetic(number)}" for number in range(1_000)))
-    assert pauses(index, "abcdxxxxx abcdyyyyy") == 0
+    assert count_pauses(index, "abcdxxxxx abcdyyyyy") == 0
     monkeypatch.setattr("weft.capabilities.messages.search.fuzzy_ranking.WORDS_PER_STEP", 500)
-    assert pauses(index, "abcdxxxxx abcdyyyyy") >= 4
+    assert count_pauses(index, "abcdxxxxx abcdyyyyy") >= 4
 
 
 def test_the_best_candidates_are_chosen_by_all_their_terms(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,14 +284,14 @@ def test_the_best_candidates_are_chosen_by_all_their_terms(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    "texts", [[("x", "m" * 4_000)] * 100, [("\ufdfa" * 9_990, "")] * 30], ids=["metadata", "one character for eighteen"]
+    "texts", [[("x", "m" * 4_000)] * 100, [("\ufdfa" * 9_990, "")] * 30], ids=["metadata", "expanding-characters"]
 )
-def test_whole_texts_count_by_all_that_is_compared(texts: list[tuple[str, str]]) -> None:
+def test_pauses_count_normalised_text_and_metadata(texts: list[tuple[str, str]]) -> None:
     index = MessageIndex()
     for number, (text, metadata) in enumerate(texts, 1):
         index.add(number, text, metadata)
-    least = sum(min(20_000, len(unicodedata.normalize("NFKD", text))) + len(metadata) for text, metadata in texts)
-    assert pauses(index, "zzqq zzqq kkjj", 99) >= least // (CHARACTERS_PER_STEP + 20_000)
+    characters = sum(min(20_000, len(unicodedata.normalize("NFKD", text))) + len(metadata) for text, metadata in texts)
+    assert count_pauses(index, "zzqq zzqq kkjj", 99) >= characters // (CHARACTERS_PER_STEP + 20_000)
 
 
 def test_an_index_drops_texts_above_its_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +301,7 @@ def test_an_index_drops_texts_above_its_size_limit(monkeypatch: pytest.MonkeyPat
     assert index.weight < 10_000
 
 
-def test_a_full_vocabulary_still_finds_messages_by_the_words_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_vocabulary_still_matches_known_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexing, "MAX_VOCABULARY", 100)
     index = indexed("harbour budget", *(f"word{alphabetic(number)}" for number in range(1_000)), "budget zebra quokka")
     assert found("budget", index) == [1002, 1]
@@ -307,38 +310,38 @@ def test_a_full_vocabulary_still_finds_messages_by_the_words_it_knows(monkeypatc
     assert len(index.content) < 101
 
 
-CHANCE = random.Random(3)
-KINDS = {
-    "english": lambda: " ".join(alphabetic(int(CHANCE.expovariate(1 / 3_000))) for _ in range(300)),
-    "new words": lambda: " ".join(alphabetic(CHANCE.randrange(26**5)) for _ in range(1_000)),
-    "unspaced": lambda: "".join(chr(CHANCE.randint(0x4E00, 0x9FFF)) for _ in range(5_000)),
-    "hexadecimal": lambda: " ".join(f"{CHANCE.getrandbits(256):064x}" for _ in range(100)),
+RANDOM = random.Random(3)
+TEXT_KINDS = {
+    "english": lambda: " ".join(alphabetic(int(RANDOM.expovariate(1 / 3_000))) for _ in range(300)),
+    "new words": lambda: " ".join(alphabetic(RANDOM.randrange(26**5)) for _ in range(1_000)),
+    "unspaced": lambda: "".join(chr(RANDOM.randint(0x4E00, 0x9FFF)) for _ in range(5_000)),
+    "hexadecimal": lambda: " ".join(f"{RANDOM.getrandbits(256):064x}" for _ in range(100)),
     "identifiers": lambda: " ".join(
-        f"get_{alphabetic(CHANCE.randrange(9_999))}By{CHANCE.randrange(99)}" for _ in range(300)
+        f"get_{alphabetic(RANDOM.randrange(9_999))}By{RANDOM.randrange(99)}" for _ in range(300)
     ),
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TEXT_KINDS)
 def test_the_reported_size_of_an_index_matches_its_memory(kind: str) -> None:
-    texts = [KINDS[kind]() for _ in range(30)]
+    texts = [TEXT_KINDS[kind]() for _ in range(30)]
     gc.collect()
     tracemalloc.start()
     try:
         index = indexed(*texts)
-        # The texts themselves were there before, and are weighed as they would be.
-        taken = tracemalloc.get_traced_memory()[0] + sum(map(sys.getsizeof, texts))
+        # The texts were allocated before; the index counts them too.
+        used_bytes = tracemalloc.get_traced_memory()[0] + sum(map(sys.getsizeof, texts))
     finally:
         tracemalloc.stop()
-    assert taken / 2 < index.weight < taken * 2
+    assert used_bytes / 2 < index.weight < used_bytes * 2
 
 
-def test_pairs_of_unspaced_characters_are_compared_with_no_misspelt_word() -> None:
+def test_bigrams_of_unspaced_scripts_are_not_matched_fuzzily() -> None:
     index = indexed("".join(chr(0x4E00 + number) for number in range(5_000)))
     assert sum(compared.words for compared in index.content.spelled_similarly("設計完了")) <= len("設計完了")
 
 
-def test_an_index_knows_its_size_its_newest_message_and_about_what_it_weighs() -> None:
+def test_an_index_reports_its_size_newest_message_and_weight() -> None:
     index = MessageIndex()
     assert (index.size, index.last_id) == (0, 0)
     empty = index.weight
@@ -361,7 +364,7 @@ TEXTS = st.lists(
 @given(
     TEXTS, TEXTS, st.text(max_size=30) | st.sampled_from(["alpha database", "getmemory 設計", "the"]), st.floats(0, 100)
 )
-def test_every_hit_is_a_message_once_and_within_the_threshold(
+def test_hits_are_unique_sorted_and_above_the_threshold(
     public: list[str], private: list[str], query: str, threshold: float
 ) -> None:
     indexes = [indexed(*public), indexed(*private, first_id=100)]

@@ -1,4 +1,4 @@
-"""What the words of a text are."""
+"""Text analysis: tokens, words, stems, stop words and metadata."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from weft.capabilities.indexing import text_analysis as words_module
+from weft.capabilities.indexing import text_analysis
 from weft.capabilities.indexing.text_analysis import query_words, stem, tokens, words
 from weft.capabilities.messages.search.inverted_index import METADATA_CHARACTERS, metadata_text
 
@@ -72,12 +72,12 @@ def test_a_query_of_stop_words_keeps_them() -> None:
     assert query_words("to be or not") == ["to", "be", "or", "not"]
 
 
-def test_metadata_is_searched_by_keys_and_plain_values_however_deep() -> None:
+def test_metadata_text_holds_keys_and_plain_values_at_any_depth() -> None:
     metadata = {"type": "status", "build": {"number": 42, "ok": True, "tags": ["nightly", None, 1.5]}}
     assert metadata_text(metadata) == "type status build number 42 ok True tags nightly 1.5"
 
 
-def test_metadata_may_be_nested_very_deep() -> None:
+def test_deeply_nested_metadata_is_read() -> None:
     metadata = nested(500)
     assert metadata_text(metadata).endswith("innermost found")
 
@@ -100,14 +100,14 @@ def nested(depth: int) -> dict[str, Any]:
     ],
     ids=["many", "long", "keys", "empty", "deep"],
 )
-def test_only_the_beginning_of_very_much_metadata_is_searched(metadata: dict[str, Any]) -> None:
+def test_metadata_text_is_truncated(metadata: dict[str, Any]) -> None:
     text = metadata_text(metadata)
     assert len(text) <= METADATA_CHARACTERS
     assert text.startswith(str(next(iter(metadata))))
     assert "last" not in text
 
 
-def test_no_metadata_is_no_text() -> None:
+def test_empty_metadata_has_no_text() -> None:
     assert metadata_text({}) == ""
 
 
@@ -117,14 +117,14 @@ def test_encoded_data_is_indexed_by_its_prefix() -> None:
 
 
 @pytest.mark.parametrize("token", ["設計" * 30, "é" * 5, "a1B2" * 8, "f" * 17])
-def test_only_short_plain_words_are_remembered_for_all_sessions(token: str) -> None:
-    def remembered() -> tuple[int, int]:
-        caches = (words_module._cached_words, words_module._cached_stem)
+def test_only_short_ascii_words_are_cached(token: str) -> None:
+    def cache_sizes() -> tuple[int, int]:
+        caches = (text_analysis._cached_words, text_analysis._cached_stem)
         return caches[0].cache_info().currsize, caches[1].cache_info().currsize
 
-    words_module._cached_words.cache_clear()
-    words_module._cached_stem.cache_clear()
+    text_analysis._cached_words.cache_clear()
+    text_analysis._cached_stem.cache_clear()
     assert {stem(word) for word in words(token) if len(word) > 16} <= set(words(token))
-    assert remembered() == (0, 0)
+    assert cache_sizes() == (0, 0)
     assert stem(words("Plans")[0]) == "plan"
-    assert remembered() == (1, 1)
+    assert cache_sizes() == (1, 1)

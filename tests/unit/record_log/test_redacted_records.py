@@ -1,4 +1,4 @@
-"""How items look of which something is hidden, and what of a record is words."""
+"""Redacted items, and masking of the text in records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from weft.capabilities.record_log.redacted_records import redacted_item
 from weft.capabilities.records.model import RECORD_TYPES, ContextItem, MissingContext
 from weft.capabilities.records.refs import Link
 from weft.capabilities.records.store import Redaction
-from weft.capabilities.redaction import masker as masking
+from weft.capabilities.redaction import masker as masker_module
 from weft.capabilities.redaction.masker import Masker
 from weft.capabilities.transfer.policy_filter import AppliedPolicy, PolicyDefinition
 
@@ -25,8 +25,8 @@ MAIL = "bob@example.com"
 
 
 def item(**more: Any) -> ContextItem:
-    plain = {"schema_version": "0.1.0", "item_id": "n1", "context_kind": "note", "content_mode": "opaque"}
-    return ContextItem(**{**plain, "visibility": ("*",), **more})
+    fields = {"schema_version": "0.1.0", "item_id": "n1", "context_kind": "note", "content_mode": "opaque"}
+    return ContextItem(**{**fields, "visibility": ("*",), **more})
 
 
 def redaction(state: str, replacement: str | None = None) -> Redaction:
@@ -40,31 +40,31 @@ def test_a_reverted_redaction_changes_nothing() -> None:
 
 @pytest.mark.parametrize("state", ["masked", "removed", "encrypted_ref", "summarized", "policy_blocked"])
 def test_unavailable_content_is_never_shown(state: str) -> None:
-    elsewhere = EngineItem(item(content_mode="ref", content_ref=Link(uri="https://example.com/bob")), None)
-    record, text = redacted_item(elsewhere, redaction(state), Masker())
+    reference = EngineItem(item(content_mode="ref", content_ref=Link(uri="https://example.com/bob")), None)
+    record, text = redacted_item(reference, redaction(state), Masker())
     assert text is None
     assert (record.content_mode, record.content, record.content_ref) == ("opaque", UNSET, UNSET)
     assert (record.redaction_state, record.redacted_by) == (state, "human:dana")
 
 
-def test_an_encrypted_reference_keeps_the_digest_it_had() -> None:
+def test_an_encrypted_reference_keeps_its_digest() -> None:
     digest = f"sha256:{'0' * 64}"
-    named = EngineItem(item(content_mode="ref", content_ref=Link(id="x", digest=digest), byte_size=7), None)
-    record = redacted_item(named, redaction("encrypted_ref"), Masker()).record
+    reference = EngineItem(item(content_mode="ref", content_ref=Link(id="x", digest=digest), byte_size=7), None)
+    record = redacted_item(reference, redaction("encrypted_ref"), Masker()).record
     assert record.content_ref == Link(kind="content", id="n1", digest=digest)
     assert record.byte_size is UNSET
 
 
-def test_more_values_than_are_numbered_are_still_masked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masking, "_MAX_NUMBERED", 1)
+def test_values_beyond_the_numbered_ones_are_masked_without_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masker_module, "_MAX_NUMBERED", 1)
     assert Masker().text("a@x.org b@x.org a@x.org") == "[email 1] [email] [email 1]"
 
 
 def test_unknown_sensitivity_is_withheld() -> None:
     applied = AppliedPolicy("p", PolicyDefinition(sensitivity="internal"))
-    leaves = [
-        applied.item(EngineItem(item(**said), None), None) is not None
-        for said in (
+    exported = [
+        applied.item(EngineItem(item(**fields), None), None) is not None
+        for fields in (
             {"sensitivity": "public"},
             {"sensitivity": "internal"},
             {"sensitivity": "top secret"},
@@ -72,11 +72,11 @@ def test_unknown_sensitivity_is_withheld() -> None:
             {},
         )
     ]
-    assert leaves == [True, True, False, False, True]
+    assert exported == [True, True, False, False, True]
     assert applied.omitted == 2
 
 
-WORDS: dict[str, dict[str, Any]] = {
+RECORDS_WITH_TEXT: dict[str, dict[str, Any]] = {
     "context_envelope": {"context_id": "c", "scope": "turn", "lifecycle": "draft", "metadata": {"a": MAIL}},
     "context_selection": {"selection_id": "s", "surface_id": "x", "query": MAIL, "selection_policy": {"a": [MAIL]}},
     "context_budget": {
@@ -112,31 +112,33 @@ WORDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", WORDS)
+@pytest.mark.parametrize("kind", RECORDS_WITH_TEXT)
 def test_text_is_masked_in_every_field_and_the_record_stays_valid(kind: str) -> None:
-    made = {"created_at": "2026-01-01T00:00:00Z"} if kind != "context_event" else {}
-    record = msgspec.convert({"schema_version": "0.1.0", **made, **WORDS[kind]}, RECORD_TYPES[kind])
+    created = {"created_at": "2026-01-01T00:00:00Z"} if kind != "context_event" else {}
+    record = msgspec.convert({"schema_version": "0.1.0", **created, **RECORDS_WITH_TEXT[kind]}, RECORD_TYPES[kind])
     for shown in (
         record_text.mask_record(record, Masker()),
         record_text.strip_text(record_text.mask_record(record, Masker())),
     ):
-        told = msgspec.json.encode(shown)
-        assert MAIL.encode() not in told
-        assert msgspec.json.decode(told, type=RECORD_TYPES[kind]) == shown
+        encoded = msgspec.json.encode(shown)
+        assert MAIL.encode() not in encoded
+        assert msgspec.json.decode(encoded, type=RECORD_TYPES[kind]) == shown
     assert record_text.mask_record(record, Masker([])) == record
 
 
-def test_ids_are_kept_so_that_references_resolve() -> None:
-    said = {**WORDS["missing_context"], "missing_id": MAIL, "resolution_refs": [MAIL, {"id": MAIL}]}
-    raw = {"schema_version": "0.1.0", "created_at": "2026-01-01T00:00:00Z", **said}
+def test_ids_are_not_masked() -> None:
+    fields = {**RECORDS_WITH_TEXT["missing_context"], "missing_id": MAIL, "resolution_refs": [MAIL, {"id": MAIL}]}
+    raw = {"schema_version": "0.1.0", "created_at": "2026-01-01T00:00:00Z", **fields}
     masked = record_text.mask_record(msgspec.convert(raw, MissingContext), Masker())
     assert (masked.missing_id, masked.resolution_refs) == (MAIL, (MAIL, Link(id=MAIL)))
 
 
 @given(st.text(max_size=200))
 def test_a_masked_item_has_the_digest_of_its_masked_content(text: str) -> None:
-    said = f"{text} {MAIL}"
-    shown = redacted_item(EngineItem(item(content=said, content_mode="inline"), said), redaction("masked"), Masker())
+    content = f"{text} {MAIL}"
+    shown = redacted_item(
+        EngineItem(item(content=content, content_mode="inline"), content), redaction("masked"), Masker()
+    )
     assert shown.text == shown.record.content
     assert shown.record.byte_size == len(str(shown.text).encode())
     assert MAIL not in str(shown.text)

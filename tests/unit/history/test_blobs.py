@@ -1,4 +1,4 @@
-"""Values in the bytes they are kept as."""
+"""Compression of stored values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_value_round_trips_and_never_grows(value: str) -> None:
 
 
 @pytest.mark.parametrize(("length", "compressed"), [(1_023, False), (1_024, True), (100_000, True)])
-def test_only_long_values_are_compressed(length: int, compressed: bool) -> None:  # noqa: FBT001 - a table's column
+def test_only_long_values_are_compressed(length: int, compressed: bool) -> None:  # noqa: FBT001 - a column of the table
     assert (len(pack("x" * length)) < length) is compressed
 
 
@@ -44,14 +44,14 @@ def test_incompressible_values_are_stored_uncompressed() -> None:
 
 
 def test_every_flipped_byte_changes_or_invalidates_the_value() -> None:
-    """A few bits of the format mean nothing; whatever is flipped there spells the same value."""
+    """A few bits of the format are unused; flipping those does not change the value."""
     value = "the quick brown fox and all that it jumps over, 漢字 " * 60
     packed = pack(value)
     assert len(packed) < 1_024
     harmless = 0
-    for place in range(len(packed)):
+    for position in range(len(packed)):
         damaged = bytearray(packed)
-        damaged[place] ^= 0xFF
+        damaged[position] ^= 0xFF
         found = unpack(bytes(damaged))
         if found == value.encode():
             harmless += 1
