@@ -1,4 +1,4 @@
-"""Who is meant by several lists of patterns at once."""
+"""Intersection of ACLs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.req("SC-11")
 
 
 @pytest.mark.parametrize(
-    ("closings", "common"),
+    ("acls", "expected"),
     [
         ((), ANYONE),
         ((ANYONE, ANYONE), ANYONE),
@@ -31,6 +31,6 @@ pytestmark = pytest.mark.req("SC-11")
     ],
 )
 def test_the_intersection_matches_principals_of_every_list(
-    closings: tuple[tuple[str, ...], ...], common: tuple[str, ...]
+    acls: tuple[tuple[str, ...], ...], expected: tuple[str, ...]
 ) -> None:
-    assert intersect_acls(*closings) == common
+    assert intersect_acls(*acls) == expected

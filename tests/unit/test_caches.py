@@ -1,4 +1,4 @@
-"""A cache holds what was put there, for a while, and the most recently used of it."""
+"""Caches: TTL, LRU eviction by weight, and metrics."""
 
 from __future__ import annotations
 
@@ -74,21 +74,21 @@ def test_putting_a_key_again_replaces_its_value_and_weight(cache: Cache[str]) ->
 
 
 def test_metrics_sum_over_all_caches(clock: FrozenClock) -> None:
-    figures = CacheRegistry()
-    first = figures.register(Cache[int]("pages", 1, 2, 60, clock))
-    second = figures.register(Cache[int]("indexes", 2, 10, 60, clock))
-    assert figures.stats().cache_hit_ratio is None
+    registry = CacheRegistry()
+    first = registry.register(Cache[int]("pages", 1, 2, 60, clock))
+    second = registry.register(Cache[int]("indexes", 2, 10, 60, clock))
+    assert registry.stats().cache_hit_ratio is None
     for number in range(3):
         first.put(number, number)
         second.put(number, number)
     assert (first.get(2), second.get(0), second.get(9)) == (2, 0, None)
-    stats = figures.stats()
+    stats = registry.stats()
     assert (stats.l1_cache_size, stats.l2_cache_size, stats.cached_queries) == (2, 3, 5)
     assert (stats.cache_hit_ratio, stats.cache_misses, stats.evictions) == (0.667, 1, 1)
 
 
 def test_two_caches_cannot_share_a_name(clock: FrozenClock) -> None:
-    figures = CacheRegistry()
-    figures.register(Cache[int]("pages", 1, 2, 60, clock))
+    registry = CacheRegistry()
+    registry.register(Cache[int]("pages", 1, 2, 60, clock))
     with pytest.raises(ValueError, match="pages"):
-        figures.register(Cache[int]("pages", 2, 2, 60, clock))
+        registry.register(Cache[int]("pages", 2, 2, 60, clock))

@@ -1,4 +1,4 @@
-"""What a call is part of is read from headers and from MCP's metadata, and nothing that is sent can do harm."""
+"""Correlation ids are read from headers and MCP metadata; invalid ones are ignored."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_mcp_metadata_gives_the_same_ids() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_id_can_be_sent_both_ways(name: str) -> None:
+def test_every_id_can_be_sent_as_header_and_as_metadata(name: str) -> None:
     assert ids_from_headers(None, f"weft.{name}=x") == {name: "x"}
     assert ids_from_meta({f"weft/{name}": "x"}) == {name: "x"}
 
@@ -163,7 +163,7 @@ def test_an_explicit_invalid_id_is_refused(value: object) -> None:
         make_correlation({"traceparent": value})
 
 
-def test_empty_ids_are_ignored() -> None:
+def test_ids_of_the_transport_cannot_be_set_by_callers() -> None:
     with pytest.raises(TypeError, match="mcp_session_id"):
         make_correlation({"mcp_session_id": "x"})
 

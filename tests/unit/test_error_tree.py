@@ -1,4 +1,4 @@
-"""Every error is one a caller can act on."""
+"""Every error has a unique code, a message, a hint and one shape."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 KINDS = (NotFound, Conflict, Rejected, Forbidden, Unavailable)
 
 
-def every_error() -> list[type[WeftError]]:
+def all_errors() -> list[type[WeftError]]:
     for package in (weft.kernel, weft.capabilities, weft.storage, weft.providers, weft.app):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
-    return sorted(set(_below(WeftError)), key=lambda error: error.__name__)
+    return sorted(set(_subclasses(WeftError)), key=lambda error: error.__name__)
 
 
-def _below(error: type[WeftError]) -> Iterator[type[WeftError]]:
+def _subclasses(error: type[WeftError]) -> Iterator[type[WeftError]]:
     for child in error.__subclasses__():
         yield child
-        yield from _below(child)
+        yield from _subclasses(child)
 
 
-LEAVES = [error for error in every_error() if error not in KINDS and error.__module__.startswith("weft.")]
+LEAVES = [error for error in all_errors() if error not in KINDS and error.__module__.startswith("weft.")]
 
 
 @pytest.mark.req("MS-10")
@@ -87,8 +87,8 @@ def test_forbidden_errors_are_denials() -> None:
 
 @pytest.mark.req("SC-09")
 @pytest.mark.req("MS-10")
-def test_the_specified_codes_are_all_there() -> None:
-    of_the_board = {
+def test_all_specified_codes_exist() -> None:
+    board_codes = {
         "KEY_NOT_FOUND",
         "VALUE_TOO_LARGE",
         "STORE_FULL",
@@ -96,7 +96,7 @@ def test_the_specified_codes_are_all_there() -> None:
         "SESSION_NOT_FOUND",
         "SESSION_ARCHIVED",
     }
-    of_the_server = {
+    server_codes = {
         "AUTHENTICATION_ERROR",
         "CONTENT_TOO_LARGE",
         "INVALID_API_KEY",
@@ -105,4 +105,4 @@ def test_the_specified_codes_are_all_there() -> None:
         "POOL_NOT_INITIALIZED",
         "SYSTEM_UNAVAILABLE",
     }
-    assert of_the_board | of_the_server <= {error.code for error in LEAVES}
+    assert board_codes | server_codes <= {error.code for error in LEAVES}

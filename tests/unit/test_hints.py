@@ -1,4 +1,4 @@
-"""Hints name operations, and every interface names them in its own words."""
+"""Hints name operations; each interface renders them as its tools or commands."""
 
 from __future__ import annotations
 

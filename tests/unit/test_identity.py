@@ -1,4 +1,4 @@
-"""The names callers bear, and whom a pattern means."""
+"""Names of principals, and the patterns that match them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def actor(
 
 @pytest.mark.req("SC-17")
 @pytest.mark.parametrize(
-    ("who", "name"),
+    ("principal", "name"),
     [
         (actor("planner", "planning"), "orchestrator"),
         (actor("analysis", "analysis", below_agent=True), "subagent:analysis"),
@@ -24,13 +24,13 @@ def actor(
         (actor("dana", "dana", PrincipalKind.HUMAN, below_agent=True), "human:dana"),
     ],
 )
-def test_a_principal_is_named_by_its_path_in_the_agent_tree(who: Actor, name: str) -> None:
-    assert who.participant == name
+def test_a_principal_is_named_by_its_path_in_the_agent_tree(principal: Actor, name: str) -> None:
+    assert principal.participant == name
 
 
 @pytest.mark.req("SC-11")
 @pytest.mark.parametrize(
-    ("patterns", "meant"),
+    ("patterns", "matched"),
     [
         (["*"], True),
         (["subagent:*"], True),
@@ -45,8 +45,8 @@ def test_a_principal_is_named_by_its_path_in_the_agent_tree(who: Actor, name: st
         ([], False),
     ],
 )
-def test_a_pattern_must_match_a_principal_in_full(patterns: list[str], meant: bool) -> None:  # noqa: FBT001
-    assert actor("2", "review", below_agent=True).matches(patterns) is meant
+def test_a_pattern_must_match_a_principal_in_full(patterns: list[str], matched: bool) -> None:  # noqa: FBT001
+    assert actor("2", "review", below_agent=True).matches(patterns) is matched
 
 
 def test_only_an_agent_below_an_agent_is_a_sub_agent() -> None:

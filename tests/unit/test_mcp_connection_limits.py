@@ -1,4 +1,4 @@
-"""Nobody can take all MCP connections for themselves."""
+"""The number of open MCP connections is limited per principal."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ def actor(name: str) -> Actor:
     )
 
 
-async def open_one(connections: OpenConnections, who: str, session: str) -> None:
+async def open_connection(connections: OpenConnections, name: str, session: str) -> None:
     async def send(message: Message) -> None:
         del message
 
     scope: dict[str, Any] = {"headers": []}
     answer = {"type": "http.response.start", "status": 200, "headers": [(b"mcp-session-id", session.encode())]}
-    await connections.watch(scope, actor(who), send)(answer)
+    await connections.watch(scope, actor(name), send)(answer)
 
 
 async def test_the_limit_is_per_principal_and_closing_frees_a_slot() -> None:
-    living = {"a", "b", "c"}
-    connections = OpenConnections(living, limit=2)
-    await open_one(connections, "greedy", "a")
-    await open_one(connections, "greedy", "b")
+    open_sessions = {"a", "b", "c"}
+    connections = OpenConnections(open_sessions, limit=2)
+    await open_connection(connections, "greedy", "a")
+    await open_connection(connections, "greedy", "b")
     with pytest.raises(TooManyConnections):
-        await open_one(connections, "greedy", "c")
-    await open_one(connections, "modest", "c")
-    living.discard("a")
-    await open_one(connections, "greedy", "d")
+        await open_connection(connections, "greedy", "c")
+    await open_connection(connections, "modest", "c")
+    open_sessions.discard("a")
+    await open_connection(connections, "greedy", "d")
 
 
 async def test_an_open_connection_is_not_limited() -> None:
     connections = OpenConnections({"a"}, limit=1)
-    await open_one(connections, "greedy", "a")
+    await open_connection(connections, "greedy", "a")
 
     async def send(message: Message) -> None:
         del message

@@ -1,4 +1,4 @@
-"""The rules of memories, without storage."""
+"""The model of memories: key ranges, line ids, sizes, expiry and JSON values."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ KEYS = st.text("AZaz09_-", min_size=1, max_size=4)
 
 @given(keys=st.sets(KEYS), prefix=st.text("AZaz09_-", max_size=2), after=KEYS | st.just(""))
 def test_a_range_holds_keys_with_a_prefix_after_a_cursor(keys: set[str], prefix: str, after: str) -> None:
-    among = KeyRange.of(prefix, after)
-    assert {key for key in keys if among.first <= key < among.end} == {
+    key_range = KeyRange.of(prefix, after)
+    assert {key for key in keys if key_range.first <= key < key_range.end} == {
         key for key in keys if key.startswith(prefix) and key > after
     }
 
@@ -28,7 +28,7 @@ def test_a_line_id_maps_back_to_its_memory(scope: MemoryScope) -> None:
     assert scope_of(scope.line_id) == scope
 
 
-def test_other_line_ids_are_not_memories() -> None:
+def test_the_line_id_of_a_board_is_not_a_memory() -> None:
     assert scope_of("board:s1") is None
 
 
@@ -43,7 +43,7 @@ def test_an_entry_expires_exactly_at_its_expiry_time() -> None:
     assert (entry.is_live(4), entry.is_live(5)) == (True, False)
 
 
-def deep(levels: int, wrap: Any) -> Any:
+def nested_value(levels: int, wrap: Any) -> Any:
     value: Any = wrap([]) if wrap is list else {}
     for _ in range(levels - 1):
         value = [value] if wrap is list else {"a": value}
@@ -52,10 +52,10 @@ def deep(levels: int, wrap: Any) -> Any:
 
 @pytest.mark.parametrize("wrap", [list, dict])
 def test_json_nesting_has_a_limit(wrap: Any) -> None:
-    assert encode_json_field("value", deep(32, wrap))
+    assert encode_json_field("value", nested_value(32, wrap))
     for levels in (33, 5_000):
         with pytest.raises(InvalidInput, match="levels"):
-            encode_json_field("value", deep(levels, wrap))
+            encode_json_field("value", nested_value(levels, wrap))
 
 
 @pytest.mark.parametrize(
@@ -67,5 +67,5 @@ def test_values_without_a_json_form_are_refused(value: Any) -> None:
     assert caught.value.context == {"field": "value"}
 
 
-def test_tuples_are_lists() -> None:
+def test_tuples_are_encoded_as_lists() -> None:
     assert encode_json_field("value", (1, (2.0, None))) == b"[1,[2.0,null]]"

@@ -1,4 +1,4 @@
-"""Settings from the environment, and which values they refuse."""
+"""Settings from the environment, and refused values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from weft.settings import InvalidSetting, Settings
 
 
-def test_environment_variables_set_what_is_not_overridden() -> None:
+def test_arguments_override_environment_variables() -> None:
     environment = {"WEFT_PORT": "9000", "WEFT_DATA_DIR": "/var/weft", "WEFT_TOKEN_MINUTES": "5", "WEFT_HOST": ""}
     settings = Settings.from_environment(environment, port=9001, data_dir=None)
     assert (settings.port, settings.data_dir, settings.token_minutes, settings.host) == (
@@ -33,7 +33,7 @@ def test_an_unknown_setting_is_refused_by_name() -> None:
         Settings.from_environment({}, prot=1)
 
 
-def test_the_database_lies_in_the_data_folder_unless_an_address_is_given() -> None:
+def test_the_database_is_in_the_data_folder_unless_a_url_is_set() -> None:
     assert Settings(data_dir="/var/weft").storage_url == "/var/weft/weft.db"
     assert Settings(database_url="postgresql://db/weft").storage_url == "postgresql://db/weft"
 

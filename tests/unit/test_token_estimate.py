@@ -1,4 +1,4 @@
-"""The estimate of how large a text is to a model."""
+"""The estimate of the number of tokens of a text."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def test_other_scripts_are_not_undercounted(text: str, tokens: int) -> None:
 
 
 @given(st.text(), st.text())
-def test_more_text_is_never_fewer_tokens(text: str, more: str) -> None:
+def test_the_estimate_is_monotonic_and_subadditive(text: str, more: str) -> None:
     assert approximate_tokens(text) <= approximate_tokens(text + more)
     assert approximate_tokens(text + more) <= approximate_tokens(text) + approximate_tokens(more)
 
 
 @given(st.text())
-def test_it_is_never_below_characters_divided_by_four(text: str) -> None:
+def test_the_estimate_is_at_least_characters_divided_by_four(text: str) -> None:
     assert approximate_tokens(text) * 4 >= len(text)

@@ -1,4 +1,4 @@
-"""Rates and trends come from totals noted now and then; the clock is moved, never waited for."""
+"""Rates and trends from sampled totals, on a simulated clock."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def actor(tenant: str = "home", name: str = "planner") -> Actor:
     return Actor(tenant, name, PrincipalKind.AGENT, "planning", False, frozenset(Permission), 1, 1)  # noqa: FBT003
 
 
-class Watched:
-    """A process whose calls and time are made up."""
+class SimulatedProcess:
+    """A process with simulated calls and time."""
 
     def __init__(self) -> None:
         self.clock = FrozenClock()
@@ -40,15 +40,15 @@ class Watched:
         self.metrics_snapshot = MetricsSnapshot(connect("never-opened.db"), self.metrics, self.caches, self.clock)
 
     def call(
-        self, times: int = 1, seconds: float = 0.001, outcome: str = "ok", operation: Operation = READ, **who: str
+        self, times: int = 1, seconds: float = 0.001, outcome: str = "ok", operation: Operation = READ, **identity: str
     ) -> None:
         for _ in range(times):
-            self.metrics.record(operation, outcome, seconds, actor(**who), "s1")
+            self.metrics.record(operation, outcome, seconds, actor(**identity), "s1")
 
-    def pass_time(self, minutes: float, calls: int = 0, **what: Any) -> None:
-        """Let time go by with so many calls in each interval."""
+    def pass_time(self, minutes: float, calls: int = 0, **options: Any) -> None:
+        """Advance the clock with ``calls`` calls in each interval."""
         for _ in range(int(minutes * 60 / INTERVAL)):
-            self.call(calls, **what)
+            self.call(calls, **options)
             self.clock.advance(seconds=INTERVAL)
             self.metrics_snapshot.sample()
 
@@ -66,12 +66,12 @@ class Watched:
 
 
 @pytest.fixture
-def watched() -> Watched:
-    return Watched()
+def process() -> SimulatedProcess:
+    return SimulatedProcess()
 
 
 @pytest.mark.parametrize(
-    ("before", "lately", "at_least", "trend"),
+    ("before", "recent", "min_change", "trend"),
     [
         (100, 110, 0.0, Trend.STABLE),
         (100, 111, 0.0, Trend.INCREASING),
@@ -82,138 +82,140 @@ def watched() -> Watched:
         (0, 0.02, 0.01, Trend.INCREASING),
     ],
 )
-def test_a_change_of_more_than_a_tenth_is_a_trend(before: float, lately: float, at_least: float, trend: Trend) -> None:
-    assert compare(before, lately, at_least=at_least) is trend
+def test_a_change_of_more_than_a_tenth_is_a_trend(
+    before: float, recent: float, min_change: float, trend: Trend
+) -> None:
+    assert compare(before, recent, at_least=min_change) is trend
 
 
-def test_trends_are_unknown_until_there_is_enough_to_compare(watched: Watched) -> None:
-    watched.pass_time(minutes=9.5, calls=100)
-    assert watched.trends.throughput_trend is Trend.UNKNOWN
-    watched.pass_time(minutes=0.5, calls=100)
-    assert watched.trends.throughput_trend is Trend.STABLE
+def test_trends_are_unknown_in_the_first_ten_minutes(process: SimulatedProcess) -> None:
+    process.pass_time(minutes=9.5, calls=100)
+    assert process.trends.throughput_trend is Trend.UNKNOWN
+    process.pass_time(minutes=0.5, calls=100)
+    assert process.trends.throughput_trend is Trend.STABLE
 
 
-def test_a_few_calls_are_no_trend(watched: Watched) -> None:
-    watched.call(19)
-    watched.pass_time(minutes=60)
-    trends = watched.trends
+def test_a_few_calls_are_no_trend(process: SimulatedProcess) -> None:
+    process.call(19)
+    process.pass_time(minutes=60)
+    trends = process.trends
     assert {trends.response_time_trend, trends.throughput_trend, trends.error_rate_trend} == {Trend.UNKNOWN}
 
 
-def test_the_last_hour_is_compared_with_the_time_before(watched: Watched) -> None:
-    watched.pass_time(minutes=300, calls=2)
-    watched.pass_time(minutes=60, calls=3)
-    assert watched.trends.throughput_trend is Trend.INCREASING
-    watched.pass_time(minutes=60, calls=2)
-    assert watched.trends.throughput_trend is Trend.STABLE
-    watched.pass_time(minutes=60, calls=1)
-    assert watched.trends.throughput_trend is Trend.DECREASING
+def test_the_last_hour_is_compared_with_the_time_before(process: SimulatedProcess) -> None:
+    process.pass_time(minutes=300, calls=2)
+    process.pass_time(minutes=60, calls=3)
+    assert process.trends.throughput_trend is Trend.INCREASING
+    process.pass_time(minutes=60, calls=2)
+    assert process.trends.throughput_trend is Trend.STABLE
+    process.pass_time(minutes=60, calls=1)
+    assert process.trends.throughput_trend is Trend.DECREASING
 
 
-def test_no_calls_lower_throughput_and_leave_response_times_unknown(watched: Watched) -> None:
-    watched.pass_time(minutes=120, calls=2)
-    watched.pass_time(minutes=60)
-    assert watched.trends.throughput_trend is Trend.DECREASING
-    assert watched.trends.response_time_trend is Trend.UNKNOWN
+def test_no_calls_lower_throughput_and_leave_response_times_unknown(process: SimulatedProcess) -> None:
+    process.pass_time(minutes=120, calls=2)
+    process.pass_time(minutes=60)
+    assert process.trends.throughput_trend is Trend.DECREASING
+    assert process.trends.response_time_trend is Trend.UNKNOWN
 
 
-def test_what_is_older_than_a_day_is_not_compared(watched: Watched) -> None:
-    watched.pass_time(minutes=60, calls=100)
-    watched.pass_time(minutes=25 * 60, calls=1)
-    assert watched.trends.throughput_trend is Trend.STABLE
+def test_samples_older_than_a_day_are_not_compared(process: SimulatedProcess) -> None:
+    process.pass_time(minutes=60, calls=100)
+    process.pass_time(minutes=25 * 60, calls=1)
+    assert process.trends.throughput_trend is Trend.STABLE
 
 
-def test_slower_calls_are_a_rising_response_time(watched: Watched) -> None:
-    watched.pass_time(minutes=60, calls=1, seconds=0.002)
-    watched.pass_time(minutes=60, calls=1, seconds=0.003)
-    assert watched.trends.response_time_trend is Trend.INCREASING
+def test_slower_calls_are_a_rising_response_time(process: SimulatedProcess) -> None:
+    process.pass_time(minutes=60, calls=1, seconds=0.002)
+    process.pass_time(minutes=60, calls=1, seconds=0.003)
+    assert process.trends.response_time_trend is Trend.INCREASING
 
 
-def test_long_polls_do_not_count_as_slow(watched: Watched) -> None:
-    watched.pass_time(minutes=60, calls=1)
-    watched.call(5, seconds=60.0, operation=WAIT)
-    watched.pass_time(minutes=60, calls=1)
-    assert watched.trends.response_time_trend is Trend.STABLE
+def test_long_polls_do_not_count_as_slow(process: SimulatedProcess) -> None:
+    process.pass_time(minutes=60, calls=1)
+    process.call(5, seconds=60.0, operation=WAIT)
+    process.pass_time(minutes=60, calls=1)
+    assert process.trends.response_time_trend is Trend.STABLE
 
 
-def test_errors_that_stop_are_a_falling_error_rate(watched: Watched) -> None:
-    watched.call(10, outcome="KEY_NOT_FOUND")
-    watched.pass_time(minutes=60, calls=1)
-    watched.pass_time(minutes=60, calls=1)
-    assert watched.trends.error_rate_trend is Trend.DECREASING
+def test_errors_that_stop_are_a_falling_error_rate(process: SimulatedProcess) -> None:
+    process.call(10, outcome="KEY_NOT_FOUND")
+    process.pass_time(minutes=60, calls=1)
+    process.pass_time(minutes=60, calls=1)
+    assert process.trends.error_rate_trend is Trend.DECREASING
 
 
-def test_one_error_in_a_thousand_calls_is_no_trend(watched: Watched) -> None:
-    watched.pass_time(minutes=60, calls=10)
-    watched.call(outcome="KEY_NOT_FOUND")
-    watched.pass_time(minutes=60, calls=10)
-    assert watched.trends.error_rate_trend is Trend.STABLE
+def test_one_error_in_a_thousand_calls_is_no_trend(process: SimulatedProcess) -> None:
+    process.pass_time(minutes=60, calls=10)
+    process.call(outcome="KEY_NOT_FOUND")
+    process.pass_time(minutes=60, calls=10)
+    assert process.trends.error_rate_trend is Trend.STABLE
 
 
-def test_the_trend_of_caches_follows_their_hits(watched: Watched) -> None:
-    cache = watched.caches.register(Cache[str]("answers", 1, 10, 10**6, watched.clock))
+def test_the_cache_trend_follows_the_hit_ratio(process: SimulatedProcess) -> None:
+    cache = process.caches.register(Cache[str]("answers", 1, 10, 10**6, process.clock))
     for _ in range(30):
         cache.get("absent")
-    watched.pass_time(minutes=60)
+    process.pass_time(minutes=60)
     cache.put("present", "value")
     for _ in range(30):
         cache.get("present")
-    watched.pass_time(minutes=60)
-    assert watched.trends.cache_efficiency_trend is Trend.INCREASING
+    process.pass_time(minutes=60)
+    assert process.trends.cache_efficiency_trend is Trend.INCREASING
 
 
-def test_rates_are_of_the_last_minute(watched: Watched) -> None:
-    watched.pass_time(minutes=10, calls=30, operation=ADD)
-    assert watched.system.messages_per_second == 1.0
-    watched.pass_time(minutes=1)
-    assert watched.system.messages_per_second == 0.0
+def test_rates_cover_the_last_minute(process: SimulatedProcess) -> None:
+    process.pass_time(minutes=10, calls=30, operation=ADD)
+    assert process.system.messages_per_second == 1.0
+    process.pass_time(minutes=1)
+    assert process.system.messages_per_second == 0.0
 
 
-def test_only_messages_that_were_sent_are_counted(watched: Watched) -> None:
-    watched.pass_time(minutes=1, calls=30, operation=ADD, outcome="CONTENT_TOO_LARGE")
-    watched.pass_time(minutes=1, calls=30, operation=READ)
-    assert watched.system.messages_per_second == 0.0
+def test_only_added_messages_are_counted(process: SimulatedProcess) -> None:
+    process.pass_time(minutes=1, calls=30, operation=ADD, outcome="CONTENT_TOO_LARGE")
+    process.pass_time(minutes=1, calls=30, operation=READ)
+    assert process.system.messages_per_second == 0.0
 
 
-def test_no_rate_is_reported_before_time_has_passed(watched: Watched) -> None:
-    watched.call(operation=ADD)
-    assert watched.system.messages_per_second is None
-    assert watched.system.search_operations_per_minute is None
+def test_no_rate_is_reported_before_time_has_passed(process: SimulatedProcess) -> None:
+    process.call(operation=ADD)
+    assert process.system.messages_per_second is None
+    assert process.system.search_operations_per_minute is None
 
 
-def test_activity_is_forgotten_after_five_minutes(watched: Watched) -> None:
-    watched.call(name="planner")
-    watched.call(name="analysis")
-    assert (watched.system.active_agents, watched.system.active_sessions) == (2, 1)
-    watched.pass_time(minutes=5)
-    assert watched.system.active_agents == 2
-    watched.pass_time(minutes=0.5)
-    assert (watched.system.active_agents, watched.system.active_sessions) == (0, 0)
+def test_agents_and_sessions_are_active_for_five_minutes(process: SimulatedProcess) -> None:
+    process.call(name="planner")
+    process.call(name="analysis")
+    assert (process.system.active_agents, process.system.active_sessions) == (2, 1)
+    process.pass_time(minutes=5)
+    assert process.system.active_agents == 2
+    process.pass_time(minutes=0.5)
+    assert (process.system.active_agents, process.system.active_sessions) == (0, 0)
 
 
-def test_a_session_named_in_a_call_that_failed_is_not_active(watched: Watched) -> None:
-    watched.call(outcome="SESSION_NOT_FOUND")
-    assert (watched.system.active_agents, watched.system.active_sessions) == (1, 0)
+def test_a_session_of_a_failed_call_is_not_active(process: SimulatedProcess) -> None:
+    process.call(outcome="SESSION_NOT_FOUND")
+    assert (process.system.active_agents, process.system.active_sessions) == (1, 0)
 
 
-def test_the_names_remembered_are_bounded(watched: Watched) -> None:
+def test_the_number_of_counted_agents_is_bounded(process: SimulatedProcess) -> None:
     for number in range(10_050):
-        watched.call(name=f"agent-{number}")
-    assert watched.system.active_agents == 10_000
+        process.call(name=f"agent-{number}")
+    assert process.system.active_agents == 10_000
 
 
-def test_the_tenant_idle_for_longest_is_forgotten_first(watched: Watched) -> None:
-    started = watched.clock.now()
-    watched.call(tenant="idle")
-    watched.call(tenant="busy")
+def test_metrics_of_the_longest_idle_tenant_are_evicted_first(process: SimulatedProcess) -> None:
+    started = process.clock.now()
+    process.call(tenant="idle")
+    process.call(tenant="busy")
     for number in range(999):
-        watched.call(tenant="busy")
-        watched.call(tenant=f"tenant-{number}")
-    watched.clock.advance(hours=1)
-    assert watched.metrics.of_tenant("idle").operations == {}
-    assert watched.metrics.of_tenant("idle").since == watched.clock.now()
-    assert watched.metrics.of_tenant("busy").operations["board.read"].figures().calls == 1_000
-    assert watched.metrics.of_tenant("busy").since == started
+        process.call(tenant="busy")
+        process.call(tenant=f"tenant-{number}")
+    process.clock.advance(hours=1)
+    assert process.metrics.of_tenant("idle").operations == {}
+    assert process.metrics.of_tenant("idle").since == process.clock.now()
+    assert process.metrics.of_tenant("busy").operations["board.read"].figures().calls == 1_000
+    assert process.metrics.of_tenant("busy").since == started
 
 
 def test_a_series_keeps_a_day_in_little_memory() -> None:
@@ -226,30 +228,30 @@ def test_a_series_keeps_a_day_in_little_memory() -> None:
     assert series.since(60, latest).totals.calls == 2
 
 
-def test_parts_without_a_length_are_not_compared() -> None:
+def test_intervals_of_zero_length_are_not_compared() -> None:
     series = Series(Sample(0.0, CallTotals()))
     assert throughput_trend(series.halves(Sample(1_200.0, CallTotals(calls=100)))) is Trend.UNKNOWN
 
 
-def test_percentiles_rise_and_never_pass_the_slowest_call(watched: Watched) -> None:
+def test_percentiles_are_ordered_and_at_most_the_slowest_call(process: SimulatedProcess) -> None:
     for milliseconds in range(1, 101):
-        watched.call(seconds=milliseconds / 1_000)
-    figures = watched.metrics.of_tenant("home").operations["board.read"].figures()
+        process.call(seconds=milliseconds / 1_000)
+    figures = process.metrics.of_tenant("home").operations["board.read"].figures()
     assert figures.p50_ms == pytest.approx(50, abs=1)
     assert figures.p95_ms == pytest.approx(95, abs=1)
     assert figures.p50_ms <= figures.p95_ms <= figures.p99_ms <= 100
 
 
-def test_a_call_beyond_every_bucket_reports_its_duration(watched: Watched) -> None:
-    watched.call(times=100, seconds=45.0)
-    assert watched.metrics.of_tenant("home").operations["board.read"].figures().p99_ms == pytest.approx(
+def test_a_call_beyond_every_bucket_reports_its_duration(process: SimulatedProcess) -> None:
+    process.call(times=100, seconds=45.0)
+    assert process.metrics.of_tenant("home").operations["board.read"].figures().p99_ms == pytest.approx(
         45_000, rel=0.02
     )
 
 
-def test_calls_of_unknown_callers_belong_to_no_tenant(watched: Watched) -> None:
-    watched.metrics.record(READ, "AUTHENTICATION_ERROR", 0.001)
-    assert watched.metrics.of_tenant("home").operations == {}
+def test_calls_without_an_actor_are_counted_for_no_tenant(process: SimulatedProcess) -> None:
+    process.metrics.record(READ, "AUTHENTICATION_ERROR", 0.001)
+    assert process.metrics.of_tenant("home").operations == {}
     assert (
-        b'weft_calls_total{operation="board.read",outcome="AUTHENTICATION_ERROR"} 1.0' in watched.metrics.exposition()
+        b'weft_calls_total{operation="board.read",outcome="AUTHENTICATION_ERROR"} 1.0' in process.metrics.exposition()
     )

@@ -1,4 +1,4 @@
-"""Calls go to addresses that were checked, by names that certificates are checked for."""
+"""The webhook sender: checked addresses, TLS certificates, invalid responses and signatures."""
 
 from __future__ import annotations
 
@@ -96,16 +96,16 @@ async def sender() -> AsyncIterator[HttpSender]:
     await sender.aclose()
 
 
-class Names:
-    """Answers for names as it is told, one answer after the other."""
+class ScriptedResolver:
+    """A resolver with scripted answers."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: tuple[str, ...]) -> None:
-        self.asked: list[str] = []
+        self.resolved_hosts: list[str] = []
         self._answers = list(answers)
         monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", self, raising=False)
 
     async def __call__(self, host: str, port: int, **_: Any) -> list[Any]:
-        self.asked.append(host)
+        self.resolved_hosts.append(host)
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if not answer:
             raise socket.gaierror("there is no such name")
@@ -115,27 +115,27 @@ class Names:
 async def test_a_host_is_resolved_once_and_the_checked_address_is_used(
     sender: HttpSender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with receiver() as there:
-        names = Names(monkeypatch, ("127.0.0.1",), ("192.0.2.1",))
-        url = there.url.replace("127.0.0.1", "listed.test")
+    async with receiver() as target:
+        resolver = ScriptedResolver(monkeypatch, ("127.0.0.1",), ("192.0.2.1",))
+        url = target.url.replace("127.0.0.1", "listed.test")
         assert await sender.send(url, {}, b"{}") == Attempt(200)
         assert await sender.send(url, {}, b"{}") == Attempt(200)
-        assert names.asked == ["listed.test"]
-        assert [call.headers["host"].partition(":")[0] for call in there.calls] == ["listed.test"] * 2
-        assert there.connections == 1
+        assert resolver.resolved_hosts == ["listed.test"]
+        assert [call.headers["host"].partition(":")[0] for call in target.calls] == ["listed.test"] * 2
+        assert target.connections == 1
 
 
 async def test_dns_rebinding_is_refused(sender: HttpSender, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with receiver() as there:
-        Names(monkeypatch, ("8.8.8.8",), ("127.0.0.1",))
-        url = there.url.replace("127.0.0.1", "rebinding.test")
+    async with receiver() as target:
+        ScriptedResolver(monkeypatch, ("8.8.8.8",), ("127.0.0.1",))
+        url = target.url.replace("127.0.0.1", "rebinding.test")
         await sender.check(url)
         assert await sender.send(url, {}, b"{}") == Attempt(error="address_refused")
-        assert there.connections == 0
+        assert target.connections == 0
 
 
 async def test_a_host_with_one_private_address_is_refused(sender: HttpSender, monkeypatch: pytest.MonkeyPatch) -> None:
-    Names(monkeypatch, ("8.8.8.8", "10.0.0.1"))
+    ScriptedResolver(monkeypatch, ("8.8.8.8", "10.0.0.1"))
     with refused("ADDRESS_REFUSED"):
         await sender.check("https://mixed.test/")
     assert await sender.send("https://mixed.test/", {}, b"{}") == Attempt(error="address_refused")
@@ -144,19 +144,19 @@ async def test_a_host_with_one_private_address_is_refused(sender: HttpSender, mo
 async def test_an_unresolvable_host_passes_the_check_and_fails_the_attempt(
     sender: HttpSender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Names(monkeypatch, ())
+    ScriptedResolver(monkeypatch, ())
     await sender.check("https://unknown.test/")
     assert await sender.send("https://unknown.test/", {}, b"{}") == Attempt(error="name_not_found")
 
 
 async def test_the_next_address_of_a_host_is_tried(sender: HttpSender, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with receiver() as there:
-        Names(monkeypatch, ("127.0.0.9", "127.0.0.1"))
-        assert await sender.send(there.url.replace("127.0.0.1", "listed.test"), {}, b"{}") == Attempt(200)
+    async with receiver() as target:
+        ScriptedResolver(monkeypatch, ("127.0.0.9", "127.0.0.1"))
+        assert await sender.send(target.url.replace("127.0.0.1", "listed.test"), {}, b"{}") == Attempt(200)
 
 
-def certified(folder: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """Make a certificate for a name; return what a server shows and what a client trusts."""
+def tls_contexts(folder: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Create a certificate for a name; return the TLS contexts of server and client."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = dt.datetime.now(dt.UTC)
@@ -177,26 +177,24 @@ def certified(folder: Path, name: str) -> tuple[ssl.SSLContext, ssl.SSLContext]:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     (folder / "key.pem").write_bytes(private)
-    shown = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    shown.load_cert_chain(folder / "cert.pem", folder / "key.pem")
-    return shown, ssl.create_default_context(cafile=str(folder / "cert.pem"))
+    server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    return server_context, ssl.create_default_context(cafile=str(folder / "cert.pem"))
 
 
-async def test_a_certificate_must_be_for_the_name_that_is_called(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown, trusted = certified(tmp_path, "listed.test")
-    sender = HttpSender(["listed.test", "other.test"], trusted)
-    stranger = HttpSender(["listed.test"])
-    async with receiver(secured=shown) as there:
-        Names(monkeypatch, ("127.0.0.1",))
-        url = there.url.replace("127.0.0.1", "listed.test")
+async def test_the_certificate_must_match_the_host_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server_context, client_context = tls_contexts(tmp_path, "listed.test")
+    sender = HttpSender(["listed.test", "other.test"], client_context)
+    untrusting = HttpSender(["listed.test"])
+    async with receiver(secured=server_context) as target:
+        ScriptedResolver(monkeypatch, ("127.0.0.1",))
+        url = target.url.replace("127.0.0.1", "listed.test")
         assert await sender.send(url, {}, b"{}") == Attempt(200)
         other = url.replace("listed", "other")
         assert await sender.send(other, {}, b"{}") == Attempt(error="certificate_refused")
-        assert await stranger.send(url, {}, b"{}") == Attempt(error="certificate_refused")
+        assert await untrusting.send(url, {}, b"{}") == Attempt(error="certificate_refused")
     await sender.aclose()
-    await stranger.aclose()
+    await untrusting.aclose()
 
 
 @pytest.mark.parametrize(
@@ -235,8 +233,8 @@ async def test_an_endless_response_is_not_read(sender: HttpSender) -> None:
     assert attempt == Attempt(200)
 
 
-def test_the_headers_are_those_of_standard_webhooks() -> None:
-    # The example of the specification's own libraries.
+def test_the_signature_matches_standard_webhooks() -> None:
+    # The example of the Standard Webhooks libraries.
     headers = signed_headers(
         "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
         "msg_p5jXN8AQM9LWM0D4loKWxJek",

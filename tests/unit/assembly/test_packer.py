@@ -1,4 +1,4 @@
-"""What goes first into a text that must fit."""
+"""The order in which items fill the token budget of a context."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft.capabilities.search.passages import ChunkPassage
 from weft.capabilities.search.retriever import SearchHit
 
 
-def hit(number: int, evidence: float, *, pinned: bool = False, score: float = 0.5, **known: Any) -> SearchHit:
+def hit(number: int, evidence: float, *, pinned: bool = False, score: float = 0.5, **fields: Any) -> SearchHit:
     chunk = Chunk(
         **{
             "collection": "domain:d",
@@ -29,38 +29,38 @@ def hit(number: int, evidence: float, *, pinned: bool = False, score: float = 0.
             "tokens": 20,
             "timestamp": 0,
             "text": "x",
-            **known,
+            **fields,
         }
     )
     ranked = Ranked(collection="domain:d", number=number, score=score, signals={"pinned": pinned}, evidence=evidence)
     return SearchHit(ranked, ChunkPassage(chunk=chunk, text="x" * chunk.tokens, title="", uri=""))
 
 
-def order(*hits: SearchHit, room: int = 100) -> list[int]:
-    pins, others = split_pins(hits, 0.7, room, len)
+def packed_order(*hits: SearchHit, budget: int = 100) -> list[int]:
+    pins, others = split_pins(hits, 0.7, budget, len)
     return [each.ranked.number for each in (*pins, *others)]
 
 
 @pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
 def test_pinned_items_come_first() -> None:
-    assert order(hit(1, 1.2), hit(2, 0.0, pinned=True)) == [2, 1]
+    assert packed_order(hit(1, 1.2), hit(2, 0.0, pinned=True)) == [2, 1]
 
 
 @pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
 def test_pinned_items_stay_within_their_budget() -> None:
     pins = [hit(number, 0.1 * number, pinned=True) for number in range(9)]
-    assert order(*pins, hit(9, 0.0), room=60) == [8, 7, 6, 9]
+    assert packed_order(*pins, hit(9, 0.0), budget=60) == [8, 7, 6, 9]
 
 
 @pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
 def test_relevant_pinned_items_are_ranked_like_others() -> None:
     pins = [hit(1, 0.5, pinned=True), hit(2, 1.5, pinned=True, score=0.9)]
-    assert order(*pins, hit(3, 1.0), room=0) == [2, 3]
+    assert packed_order(*pins, hit(3, 1.0), budget=0) == [2, 3]
 
 
 def test_higher_scores_come_before_shorter_items() -> None:
-    assert order(hit(1, 0.6, tokens=10), hit(2, 0.9, tokens=200)) == [2, 1]
+    assert packed_order(hit(1, 0.6, tokens=10), hit(2, 0.9, tokens=200)) == [2, 1]
 
 
 def test_equal_scores_prefer_the_shorter_item() -> None:
-    assert order(hit(1, 0.9, tokens=200), hit(2, 0.9, tokens=20)) == [2, 1]
+    assert packed_order(hit(1, 0.9, tokens=200), hit(2, 0.9, tokens=20)) == [2, 1]

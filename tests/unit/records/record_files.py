@@ -1,4 +1,4 @@
-"""The records in tests/data/records: what is valid, what is not, and for which reason."""
+"""The example records in tests/data/records, and the expected errors of the invalid ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parents[2] / "data" / "records"
 
 
 class Expected(NamedTuple):
-    """Why a file is refused. What is ``beyond_schema`` is a rule that JSON Schema has no words for."""
+    """The expected error of a file; ``beyond_schema``: JSON Schema cannot express the rule."""
 
     path: str
     reason: str
@@ -25,23 +25,23 @@ class Expected(NamedTuple):
 
 
 VALID = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.glob("*/valid-*.json"))
-INVALID = {name: Expected(**told) for name, told in json.loads((FOLDER / "invalid.json").read_text("utf-8")).items()}
+INVALID = {name: Expected(**error) for name, error in json.loads((FOLDER / "invalid.json").read_text("utf-8")).items()}
 
 
 def type_of(name: str) -> str:
     return name.partition("/")[0]
 
 
-def told_in(name: str) -> list[dict[str, Any]]:
-    """Return the records of a file as JSON: of a list all, otherwise the one."""
-    told = json.loads((FOLDER / name).read_text("utf-8"))
-    return told if isinstance(told, list) else [told]
+def raw_records(name: str) -> list[dict[str, Any]]:
+    """Return the records of a file as JSON; the file holds one record or a list."""
+    content = json.loads((FOLDER / name).read_text("utf-8"))
+    return content if isinstance(content, list) else [content]
 
 
-def decoded(told: dict[str, Any], record_type: str) -> Record:
-    return msgspec.json.decode(json.dumps(told), type=RECORD_TYPES[record_type])
+def decoded(raw: dict[str, Any], record_type: str) -> Record:
+    return msgspec.json.decode(json.dumps(raw), type=RECORD_TYPES[record_type])
 
 
 @cache
-def schema_checker(record_type: str) -> Draft202012Validator:
+def schema_validator(record_type: str) -> Draft202012Validator:
     return Draft202012Validator(published_schema(record_type), format_checker=FormatChecker())

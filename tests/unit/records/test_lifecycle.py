@@ -1,4 +1,4 @@
-"""The lifecycle of a record: a machine that goes wherever it is let, held against a table of all ways."""
+"""The lifecycle of records, compared with a table of allowed transitions."""
 
 from __future__ import annotations
 
@@ -27,47 +27,47 @@ ALLOWED = {
 pytestmark = pytest.mark.req("AC-03")
 
 
-class Life(RuleBasedStateMachine):
-    """A record that is asked to become anything at any time."""
+class LifecycleMachine(RuleBasedStateMachine):
+    """Random transitions of one record."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.past: list[str] = ["draft"]
+        self.states: list[str] = ["draft"]
 
-    @rule(wanted=st.sampled_from(STATES))
-    def become(self, wanted: Lifecycle) -> None:
-        allowed = ALLOWED[self.past[-1]].split()
-        if wanted in allowed:
-            check_transition(self.past[-1], wanted)
-            self.past.append(wanted)
+    @rule(new_state=st.sampled_from(STATES))
+    def transition(self, new_state: Lifecycle) -> None:
+        allowed = ALLOWED[self.states[-1]].split()
+        if new_state in allowed:
+            check_transition(self.states[-1], new_state)
+            self.states.append(new_state)
         else:
             with pytest.raises(IllegalTransition) as refusal:
-                check_transition(self.past[-1], wanted)
+                check_transition(self.states[-1], new_state)
             assert refusal.value.context["allowed"] == sorted(allowed)
 
     @invariant()
-    def what_may_follow_is_what_the_table_says(self) -> None:
-        assert next_states(self.past[-1]) == set(ALLOWED[self.past[-1]].split())
+    def next_states_match_the_table(self) -> None:
+        assert next_states(self.states[-1]) == set(ALLOWED[self.states[-1]].split())
 
     @invariant()
-    def nothing_begins_again_and_what_has_ended_only_is_kept(self) -> None:
-        assert "draft" not in self.past[1:]
-        ended = self.past.index("expired") if "expired" in self.past else len(self.past)
-        assert set(self.past[ended + 1 :]) <= {"archived"}
-        assert "archived" not in self.past[:-1]
+    def draft_is_first_and_archived_is_last(self) -> None:
+        assert "draft" not in self.states[1:]
+        expired_at = self.states.index("expired") if "expired" in self.states else len(self.states)
+        assert set(self.states[expired_at + 1 :]) <= {"archived"}
+        assert "archived" not in self.states[:-1]
 
 
-TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=examples(200), stateful_step_count=20, deadline=None)
+TestLifecycle = LifecycleMachine.TestCase
+TestLifecycle.settings = settings(max_examples=examples(200), stateful_step_count=20, deadline=None)
 
 
 @pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("wanted", STATES)
-def test_lifecycle_transitions_match_the_table(state: Lifecycle, wanted: Lifecycle) -> None:
-    if wanted in ALLOWED[state].split():
-        check_transition(state, wanted)
+@pytest.mark.parametrize("new_state", STATES)
+def test_lifecycle_transitions_match_the_table(state: Lifecycle, new_state: Lifecycle) -> None:
+    if new_state in ALLOWED[state].split():
+        check_transition(state, new_state)
     else:
         with pytest.raises(IllegalTransition) as refusal:
-            check_transition(state, wanted)
+            check_transition(state, new_state)
         assert refusal.value.context["lifecycle"] == state
-        assert refusal.value.context["requested"] == wanted
+        assert refusal.value.context["requested"] == new_state

@@ -1,4 +1,4 @@
-"""Mappings: native objects come back as they went, and keep the ids they have."""
+"""Mappings of native objects: round trips that keep the ids."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent as ForeignEvent
 from hypothesis import given
 from hypothesis import strategies as st
-from made_records import JSON, records
 from msgspec import UNSET, structs
 from opentelemetry.trace import SpanContext, TraceFlags, format_span_id, format_trace_id
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from record_strategies import JSON, records
 
 from support.world import refused
 from weft.capabilities.records.mappings import (
@@ -60,18 +60,18 @@ HERE = ItemNaming("item-1")
 NOW = datetime(2026, 5, 8, 12, 30, tzinfo=UTC)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 IDS = st.from_regex(r"[A-Za-z0-9._:/-]{1,40}", fullmatch=True)
-# Whatever else an object may hold, under names that mean nothing to anybody.
+# Further fields with unknown names.
 OBJECTS = st.dictionaries(TEXT.map(lambda name: f"x-{name}"), JSON, max_size=4)
 NAMES = st.from_regex(r"[a-z][a-z0-9]{0,19}", fullmatch=True)
 
 
-def known(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Return objects that have some of these fields, and others beside them."""
+def objects_with(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Return objects with some of these fields and further unknown ones."""
     return st.builds(lambda more, own: {**more, **own}, OBJECTS, st.fixed_dictionaries({}, optional=fields))
 
 
 def checked(record: Record) -> Any:
-    """Return a record as it comes back from its JSON: it must be valid there."""
+    """Return a record after a JSON round trip; it must be valid."""
     found = check_record(msgspec.json.encode(record), record.type)
     assert found == record
     return found
@@ -132,8 +132,8 @@ def test_objects_of_the_mcp_library_round_trip() -> None:
         ]
     )
     wire = result.model_dump(by_alias=True, mode="json", exclude_none=True)
-    whole = checked(native_mcp.item_of_tool_result(wire, HERE))
-    assert mcp.types.CallToolResult.model_validate(native_mcp.native_of(whole)) == result
+    item = checked(native_mcp.item_of_tool_result(wire, HERE))
+    assert mcp.types.CallToolResult.model_validate(native_mcp.native_of(item)) == result
     items = [
         checked(native_mcp.item_of_block(block, ItemNaming(f"item-{n}"))) for n, block in enumerate(wire["content"])
     ]
@@ -213,22 +213,22 @@ def test_a2a_messages_and_parts_round_trip(message: dict[str, Any]) -> None:
     assert mapping.context_id == message.get("contextId", UNSET)
     assert (mapping.agent_card_url, mapping.skill_id) == ("https://example.com/card", "plan")
     for place, part in enumerate(message["parts"]):
-        piece = checked(a2a.item_of_part(part, place, HERE, mapping))
-        assert a2a.native_of(piece) == part
-        assert piece.external_mappings == (structs.replace(mapping, part_id=str(place)),)
+        part_item = checked(a2a.item_of_part(part, place, HERE, mapping))
+        assert a2a.native_of(part_item) == part
+        assert part_item.external_mappings == (structs.replace(mapping, part_id=str(place)),)
 
 
 @given(st.lists(A2A_PARTS, max_size=2), IDS, IDS)
 def test_a2a_tasks_and_artifacts_round_trip(parts: list[Any], task_id: str, artifact_id: str) -> None:
     artifact = {"artifactId": artifact_id, "name": "report", "parts": parts}
     task = {"id": task_id, "contextId": "c-1", "status": {"state": "TASK_STATE_WORKING"}, "artifacts": [artifact]}
-    whole = checked(a2a.item_of_task(task, HERE))
-    assert a2a.native_of(whole) == task
+    item = checked(a2a.item_of_task(task, HERE))
+    assert a2a.native_of(item) == task
     mapping = a2a.mapping_of_task(task)
-    assert whole.external_mappings == (A2aMapping(task_id=task_id, context_id="c-1"),) == (mapping,)
-    made = checked(a2a.item_of_artifact(artifact, HERE, mapping))
-    assert a2a.native_of(made) == artifact
-    assert made.external_mappings == (A2aMapping(task_id=task_id, context_id="c-1", artifact_id=artifact_id),)
+    assert item.external_mappings == (A2aMapping(task_id=task_id, context_id="c-1"),) == (mapping,)
+    artifact_item = checked(a2a.item_of_artifact(artifact, HERE, mapping))
+    assert a2a.native_of(artifact_item) == artifact
+    assert artifact_item.external_mappings == (A2aMapping(task_id=task_id, context_id="c-1", artifact_id=artifact_id),)
 
 
 USAGE = st.dictionaries(
@@ -256,7 +256,7 @@ def test_spans_round_trip(mapping: OpenTelemetryMapping) -> None:
     assert opentelemetry.mapping_of_traceparent(str(opentelemetry.traceparent_of(mapping))) == ids
 
 
-def test_spans_are_those_of_the_opentelemetry_library() -> None:
+def test_spans_match_the_opentelemetry_library() -> None:
     span = SpanContext(0xABC, 0xDEF, is_remote=False, trace_flags=TraceFlags(1))
     attributes = {
         "gen_ai.system": "openai",
@@ -270,7 +270,7 @@ def test_spans_are_those_of_the_opentelemetry_library() -> None:
     assert (mapping.system, mapping.operation_name, mapping.event_name) == ("openai", "chat", "gen_ai.choice")
     assert mapping.token_usage == {"input_tokens": 12, "output_tokens": 3}
     context = TraceContextTextMapPropagator().extract({"traceparent": str(opentelemetry.traceparent_of(mapping))})
-    from opentelemetry.trace import get_current_span  # noqa: PLC0415 - the one place that asks for it
+    from opentelemetry.trace import get_current_span  # noqa: PLC0415 - used only here
 
     assert get_current_span(context).get_span_context().span_id == span.span_id
     assert opentelemetry.traceparent_of(OpenTelemetryMapping()) is None
@@ -293,8 +293,8 @@ def test_an_openai_chat_completion_keeps_ids_and_cached_tokens() -> None:
         ],
         "usage": {"prompt_tokens": 120, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 100}},
     }
-    whole, *calls = model_api.mappings_of_openai_chat(completion, prompt_cache_key="team-7")
-    assert whole == ModelApiMapping(
+    response, *calls = model_api.mappings_of_openai_chat(completion, prompt_cache_key="team-7")
+    assert response == ModelApiMapping(
         response_id="chatcmpl-9", prompt_cache_key="team-7", input_tokens=120, cached_input_tokens=100
     )
     assert [call.tool_call_id for call in calls] == ["call_a", "call_b"]
@@ -344,22 +344,22 @@ def test_an_anthropic_message_counts_cached_input_tokens() -> None:
     "read",
     [model_api.mappings_of_openai_chat, model_api.mappings_of_openai_response, model_api.mappings_of_anthropic_message],
 )
-@given(native=known(id=JSON, choices=JSON, usage=JSON, output=JSON, content=JSON, prompt_cache_key=JSON))
+@given(native=objects_with(id=JSON, choices=JSON, usage=JSON, output=JSON, content=JSON, prompt_cache_key=JSON))
 def test_any_json_is_parsed_as_a_response_or_refused(read: Any, native: dict[str, Any]) -> None:
-    from weft.kernel.errors import InvalidInput  # noqa: PLC0415 - the one place that asks for it
+    from weft.kernel.errors import InvalidInput  # noqa: PLC0415 - used only here
 
     try:
-        whole, *_ = read(native)
+        mapping, *_ = read(native)
     except InvalidInput:
         return
-    assert whole.response_id == native["id"]
-    assert msgspec.convert(msgspec.to_builtins(whole), ModelApiMapping) == whole
+    assert mapping.response_id == native["id"]
+    assert msgspec.convert(msgspec.to_builtins(mapping), ModelApiMapping) == mapping
 
 
 POINTERS = st.lists(st.text(st.characters(codec="utf-8"), max_size=5), max_size=3).map(
     lambda tokens: "".join("/" + token.replace("~", "~0").replace("/", "~1") for token in tokens)
 )
-PLACES = st.floats(0, 1e12, allow_nan=False)
+COORDINATES = st.floats(0, 1e12, allow_nan=False)
 PAIRS = st.tuples(st.integers(0, 2**40), st.integers(0, 2**40)).map(sorted)
 SELECTORS: st.SearchStrategy[Selector] = st.one_of(
     st.builds(TextQuote, exact=TEXT.filter(bool), prefix=TEXT, suffix=TEXT),
@@ -369,13 +369,15 @@ SELECTORS: st.SearchStrategy[Selector] = st.one_of(
     st.builds(JsonPointer, pointer=POINTERS),
     st.builds(Css, selector=TEXT.filter(bool)),
     st.builds(XPath, path=TEXT.filter(bool)),
-    st.builds(PageRegion, page=st.integers(1, 10**6), x=PLACES, y=PLACES, width=PLACES, height=PLACES),
-    st.tuples(PLACES, PLACES).map(sorted).map(lambda p: MediaTimeRange(start_seconds=p[0], end_seconds=p[1])),
+    st.builds(
+        PageRegion, page=st.integers(1, 10**6), x=COORDINATES, y=COORDINATES, width=COORDINATES, height=COORDINATES
+    ),
+    st.tuples(COORDINATES, COORDINATES).map(sorted).map(lambda p: MediaTimeRange(start_seconds=p[0], end_seconds=p[1])),
     st.builds(CustomSelector, name=IDS, value=JSON),
 )
 W3C_SELECTORS = st.one_of(
     SELECTORS.map(web_annotation.w3c_selector),
-    known(type=IDS, value=JSON, conformsTo=TEXT, refinedBy=OBJECTS).filter(lambda native: "type" in native),
+    objects_with(type=IDS, value=JSON, conformsTo=TEXT, refinedBy=OBJECTS).filter(lambda native: "type" in native),
     st.just({"type": "TextQuoteSelector", "exact": "a", "refinedBy": {"type": "TextPositionSelector"}}),
     st.just({"type": "TextPositionSelector", "start": 5, "end": 1}),
     st.just({"type": "TextQuoteSelector", "exact": "a", "prefix": None}),
@@ -395,8 +397,8 @@ def test_web_annotation_selectors_round_trip(native: dict[str, Any]) -> None:
     assert web_annotation.w3c_selector(web_annotation.selector_of(native)) == native
 
 
-def test_selectors_are_those_of_the_recommendation() -> None:
-    told = {
+def test_selectors_match_the_web_annotation_recommendation() -> None:
+    expected = {
         TextQuote(exact="plan", prefix="the "): {"type": "TextQuoteSelector", "exact": "plan", "prefix": "the "},
         TextPosition(start=4, end=8): {"type": "TextPositionSelector", "start": 4, "end": 8},
         ByteRange(start=4, end=8): {"type": "DataPositionSelector", "start": 4, "end": 8},
@@ -409,7 +411,7 @@ def test_selectors_are_those_of_the_recommendation() -> None:
             "http://tools.ietf.org/rfc/rfc8118", "page=3&viewrect=1,2,3,4"
         ),
     }
-    for selector, native in told.items():
+    for selector, native in expected.items():
         assert web_annotation.w3c_selector(selector) == native
         assert web_annotation.selector_of(native) == selector
 
@@ -480,7 +482,7 @@ PAYLOADS = st.one_of(
     JSON.filter(lambda value: value is not None).map(lambda value: {"data": value}),
     st.just({"data_base64": "AAEC"}),
 )
-FOREIGN = st.builds(
+FOREIGN_EVENTS = st.builds(
     lambda own, extensions, optional, payload: {"specversion": "1.0", **extensions, **own, **optional, **payload},
     st.fixed_dictionaries({"id": IDS, "source": URIS, "type": IDS, "time": st.just("2026-05-08T12:30:00Z")}),
     EXTENSIONS,
@@ -502,7 +504,7 @@ FOREIGN = st.builds(
 )
 
 
-@given(FOREIGN)
+@given(FOREIGN_EVENTS)
 def test_foreign_cloudevents_round_trip(event: dict[str, Any]) -> None:
     record = checked(cloudevents.context_event_of(event, event_class="context.item.added"))
     assert cloudevents.cloud_event_of(record) == event
@@ -522,8 +524,8 @@ def test_events_round_trip_through_cloudevents(record: ContextEvent) -> None:
     assert cloudevents.context_event_of(event) == own
 
 
-@given(FOREIGN, st.sampled_from(sorted(EVENT_CLASSES)))
-def test_the_cloudevents_library_reads_what_we_write_and_we_what_it_writes(event: dict[str, Any], kind: str) -> None:
+@given(FOREIGN_EVENTS, st.sampled_from(sorted(EVENT_CLASSES)))
+def test_events_round_trip_through_the_cloudevents_library(event: dict[str, Any], kind: str) -> None:
     wire = JSONFormat().write(JSONFormat().read(None, msgspec.json.encode({**event, "type": kind})))
     record = cloudevents.context_event_of(msgspec.json.decode(wire))
     assert record.event_type == kind
@@ -552,7 +554,7 @@ def test_the_cloudevents_library_reads_what_we_write_and_we_what_it_writes(event
         ),
     ],
 )
-def test_a_cloudevent_that_cannot_be_a_context_event_is_refused_by_its_field(event: dict[str, Any], field: str) -> None:
+def test_an_unmappable_cloudevent_is_refused_with_the_field(event: dict[str, Any], field: str) -> None:
     with refused("INVALID_INPUT_FORMAT") as caught:
         cloudevents.context_event_of(event)
     assert caught.value.context["field"] == field
@@ -601,6 +603,6 @@ def test_an_item_without_a_native_mapping_cannot_be_mapped_back() -> None:
     )
     with refused("INVALID_INPUT_FORMAT"):
         native_mcp.native_of(item)
-    whole = a2a.item_of_task({"id": "t"}, HERE)
+    item = a2a.item_of_task({"id": "t"}, HERE)
     with refused("INVALID_INPUT_FORMAT"):
-        a2a.native_of(structs.replace(whole, content=UNSET, content_mode="opaque"))
+        a2a.native_of(structs.replace(item, content=UNSET, content_mode="opaque"))

@@ -1,4 +1,4 @@
-"""The example records: the struct, the published schema and the checker are of one mind about each."""
+"""The example records: struct, published schema and validation agree on each."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import msgspec
 import pytest
-from public_shapes import PUBLIC, public_checker
-from record_files import FOLDER, INVALID, VALID, decoded, schema_checker, told_in, type_of
+from public_schemas import PUBLIC, public_validator
+from record_files import FOLDER, INVALID, VALID, decoded, raw_records, schema_validator, type_of
 
 from weft.capabilities.records.model import RECORD_TYPES
 from weft.capabilities.records.refs import Mapping, Selector
@@ -23,38 +23,38 @@ pytestmark = pytest.mark.req("AC-01")
 
 
 @pytest.mark.parametrize("record_type", RECORD_TYPES)
-def test_every_type_has_three_examples_and_three_that_are_refused(record_type: str) -> None:
+def test_every_type_has_three_valid_and_three_invalid_examples(record_type: str) -> None:
     assert sum(type_of(name) == record_type for name in VALID) >= 3
     assert sum(type_of(name) == record_type for name in INVALID) >= 3
 
 
-def test_every_refused_file_is_in_the_table() -> None:
+def test_every_invalid_file_has_an_expected_error() -> None:
     assert {str(path.relative_to(FOLDER)) for path in FOLDER.glob("*/invalid-*.json")} == set(INVALID)
 
 
 @pytest.mark.parametrize("name", VALID)
-def test_a_valid_file_is_accepted_by_struct_schema_and_checker(name: str) -> None:
-    for told in told_in(name):
-        record = decoded(told, type_of(name))
-        assert check_record(json.dumps(told).encode()) == record
-        assert list(schema_checker(type_of(name)).iter_errors(told)) == []
-    assert check_document((FOLDER / name).read_bytes()) == (len(told_in(name)), [])
+def test_a_valid_file_is_accepted_by_struct_schema_and_validation(name: str) -> None:
+    for raw in raw_records(name):
+        record = decoded(raw, type_of(name))
+        assert check_record(json.dumps(raw).encode()) == record
+        assert list(schema_validator(type_of(name)).iter_errors(raw)) == []
+    assert check_document((FOLDER / name).read_bytes()) == (len(raw_records(name)), [])
 
 
 @pytest.mark.parametrize("name", [name for name in VALID if type_of(name) in PUBLIC])
-def test_a_valid_file_is_accepted_by_the_public_schema_also_as_weft_writes_it(name: str) -> None:
-    for told in told_in(name):
-        written = json.loads(msgspec.json.encode(decoded(told, type_of(name))))
-        for each in (told, written):
-            assert list(public_checker(type_of(name)).iter_errors(each)) == []
+def test_a_valid_file_and_its_reencoded_form_are_accepted_by_the_public_schema(name: str) -> None:
+    for raw in raw_records(name):
+        written = json.loads(msgspec.json.encode(decoded(raw, type_of(name))))
+        for each in (raw, written):
+            assert list(public_validator(type_of(name)).iter_errors(each)) == []
 
 
 @pytest.mark.parametrize("name", INVALID)
-def test_a_refused_file_is_refused_with_the_path_and_the_reason(name: str) -> None:
+def test_an_invalid_file_is_refused_with_path_and_reason(name: str) -> None:
     document = (FOLDER / name).read_bytes()
     path, reason, beyond_schema = INVALID[name]
     assert check_document(document) == (1, [Problem(1, path, reason)])
-    assert schema_checker(type_of(name)).is_valid(json.loads(document)) == beyond_schema
+    assert schema_validator(type_of(name)).is_valid(json.loads(document)) == beyond_schema
 
 
 def test_only_range_order_is_not_expressible_in_json_schema() -> None:
@@ -71,7 +71,7 @@ def test_only_range_order_is_not_expressible_in_json_schema() -> None:
 @pytest.mark.req("AC-11")
 def test_the_examples_cover_every_field_and_enum_value() -> None:
     fields: set[tuple[type, str]] = set()
-    words: set[tuple[frozenset[str], str]] = set()
+    enum_values: set[tuple[frozenset[str], str]] = set()
     kinds: set[type] = set()
     for part in _parts_of_all_examples():
         kinds.add(type(part))
@@ -79,18 +79,18 @@ def test_the_examples_cover_every_field_and_enum_value() -> None:
             value = getattr(part, field.name)
             if field.required or value not in (msgspec.UNSET, (), {}, ""):
                 fields.add((type(part), field.name))
-            words |= {(vocabulary, value) for vocabulary in _vocabularies(field.type) if isinstance(value, str)}
+            enum_values |= {(enum, value) for enum in _enums(field.type) if isinstance(value, str)}
     every_kind = set(_kinds(RECORD_TYPES.values()))
     assert {*get_args(Selector), *get_args(Mapping)} < every_kind
     assert every_kind - kinds == set()
     assert {(kind, name) for kind in every_kind for name in kind.__struct_fields__} - fields == set()
-    assert {(all_of, word) for all_of in {all_of for all_of, _ in words} for word in all_of} == words
+    assert {(enum, value) for enum in {enum for enum, _ in enum_values} for value in enum} == enum_values
 
 
 def _parts_of_all_examples() -> Iterator[RecordPart]:
     for name in VALID:
-        for told in told_in(name):
-            yield from _parts_of(decoded(told, type_of(name)))
+        for raw in raw_records(name):
+            yield from _parts_of(decoded(raw, type_of(name)))
 
 
 def _parts_of(value: Any) -> Iterator[RecordPart]:
@@ -111,9 +111,9 @@ def _kinds(hints: Any) -> Iterator[type[RecordPart]]:
             yield from _kinds(get_args(hint))
 
 
-def _vocabularies(hint: Any) -> Iterator[frozenset[str]]:
+def _enums(hint: Any) -> Iterator[frozenset[str]]:
     if get_origin(hint) is Literal:
         yield frozenset(get_args(hint))
     else:
         for inner in get_args(hint):
-            yield from _vocabularies(inner)
+            yield from _enums(inner)

@@ -1,3 +1,5 @@
+"""Record ids: canonical numbers and round trips."""
+
 from __future__ import annotations
 
 import pytest
@@ -9,7 +11,7 @@ LOG = "urn:weft:0123456789"
 
 @pytest.mark.req("AC-11")
 @pytest.mark.parametrize("number", ["01", "00", "+1", "1_0", " 1", "²", "", "1" * 17])
-def test_non_canonical_numbers_are_no_record_ids(number: str) -> None:
+def test_record_ids_with_non_canonical_numbers_are_refused(number: str) -> None:
     assert VersionId.parse(f"board:s1/goal/1.{number}") is None
     assert MessageItemId.parse(f"message:s1/{number}") is None
     assert PullId.parse(f"pull:s1/planner/1.{number}") is None

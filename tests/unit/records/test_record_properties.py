@@ -1,4 +1,4 @@
-"""Any record of any type: what is written is read again, and spoiled ones are refused by struct and schema alike."""
+"""Any record round-trips; struct and schema refuse the same mutated records."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from made_records import JSON, records
-from public_shapes import PUBLIC, public_checker
-from record_files import VALID, decoded, schema_checker, told_in, type_of
+from public_schemas import PUBLIC, public_validator
+from record_files import VALID, decoded, raw_records, schema_validator, type_of
+from record_strategies import JSON, records
 
 from support.full_run import examples
 from weft.capabilities.records.model import RECORD_TYPES
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.req("AC-01")
 EXAMPLES = examples(30)
 each_type = pytest.mark.parametrize("record_type", RECORD_TYPES)
-many = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+many_examples = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @each_type
-@many
+@many_examples
 @given(data=st.data())
 def test_any_record_round_trips_and_is_valid_by_both_schemas(record_type: str, data: st.DataObject) -> None:
     record = data.draw(records(record_type))
@@ -38,81 +38,83 @@ def test_any_record_round_trips_and_is_valid_by_both_schemas(record_type: str, d
     assert check_record(written) == record
     assert check_record(written, record_type) == record
     assert msgspec.json.encode(check_record(written)) == written
-    told = json.loads(written)
-    assert list(schema_checker(record_type).iter_errors(told)) == []
+    raw = json.loads(written)
+    assert list(schema_validator(record_type).iter_errors(raw)) == []
     if record_type in PUBLIC:
-        assert list(public_checker(record_type).iter_errors(told)) == []
+        assert list(public_validator(record_type).iter_errors(raw)) == []
 
 
 @each_type
-@many
+@many_examples
 @given(data=st.data())
 def test_struct_and_schema_agree_on_mutated_records(record_type: str, data: st.DataObject) -> None:
-    told = json.loads(msgspec.json.encode(data.draw(records(record_type))))
-    holder, key = data.draw(st.sampled_from(list(_places(told))))
-    holder[key] = data.draw(JSON.filter(lambda value: not _holds_whole_float(value)))
-    refused = _refusal(told, record_type)
+    raw = json.loads(msgspec.json.encode(data.draw(records(record_type))))
+    container, key = data.draw(st.sampled_from(list(_positions(raw))))
+    container[key] = data.draw(JSON.filter(lambda value: not _holds_whole_float(value)))
+    refused = _refusal(raw, record_type)
     if " is below `" not in refused:
-        assert schema_checker(record_type).is_valid(told) == (not refused), refused
+        assert schema_validator(record_type).is_valid(raw) == (not refused), refused
 
 
 @pytest.mark.parametrize("name", [name for name in VALID if name.endswith(("-full.json", "-its-schema.json"))])
 def test_every_invalid_mutation_is_refused_by_struct_and_schema(name: str) -> None:
-    (told,) = told_in(name)
-    schema = schema_checker(type_of(name))
-    spoiled = 0
-    for spoil, mend in _mutations(decoded(told, type_of(name)), told):
-        spoil()
-        assert _refusal(told, type_of(name)), told
-        assert not schema.is_valid(told), told
-        mend()
-        spoiled += 1
-    assert spoiled > 20
-    assert _refusal(told, type_of(name)) == ""
-    assert schema.is_valid(told)
+    (raw,) = raw_records(name)
+    schema = schema_validator(type_of(name))
+    mutations = 0
+    for mutate, restore in _mutations(decoded(raw, type_of(name)), raw):
+        mutate()
+        assert _refusal(raw, type_of(name)), raw
+        assert not schema.is_valid(raw), raw
+        restore()
+        mutations += 1
+    assert mutations > 20
+    assert _refusal(raw, type_of(name)) == ""
+    assert schema.is_valid(raw)
 
 
-def _refusal(told: dict[str, Any], record_type: str) -> str:
+def _refusal(raw: dict[str, Any], record_type: str) -> str:
     try:
-        parse_record(told, record_type)
+        parse_record(raw, record_type)
     except InvalidRecord as found:
         return str(found)
     return ""
 
 
-def _mutations(part: RecordPart, told: dict[str, Any]) -> Iterator[tuple[Callable[[], Any], Callable[[], Any]]]:
-    """Yield how to spoil a part in one way, and how to mend it again."""
-    yield lambda: told.__setitem__("surplus", 1), lambda: told.pop("surplus")
+def _mutations(part: RecordPart, raw: dict[str, Any]) -> Iterator[tuple[Callable[[], Any], Callable[[], Any]]]:
+    """Yield pairs of functions: one makes a part invalid, the other restores it."""
+    yield lambda: raw.__setitem__("surplus", 1), lambda: raw.pop("surplus")
     for field in msgspec.structs.fields(part):
         name, value = field.encode_name, getattr(part, field.name)
-        if name not in told or field.type is Any:
+        if name not in raw or field.type is Any:
             continue
-        mend = lambda name=name, before=told[name]: told.__setitem__(name, before)  # noqa: E731
+        restore = lambda name=name, before=raw[name]: raw.__setitem__(name, before)  # noqa: E731
         if field.required:
-            yield lambda name=name: told.pop(name), mend
+            yield lambda name=name: raw.pop(name), restore
         for wrong in (None, *([] if bool in get_args(field.type) else [True])):
-            yield lambda name=name, wrong=wrong: told.__setitem__(name, wrong), mend
+            yield lambda name=name, wrong=wrong: raw.__setitem__(name, wrong), restore
         if isinstance(value, str) and "typing.Literal" in str(field.type):
-            yield lambda name=name: told.__setitem__(name, "no such word"), mend
-        yield from _inside(value, told[name])
+            yield lambda name=name: raw.__setitem__(name, "no such word"), restore
+        yield from _mutations_inside(value, raw[name])
 
 
-def _inside(value: Any, told: Any) -> Iterator[tuple[Callable[[], Any], Callable[[], Any]]]:
+def _mutations_inside(value: Any, raw: Any) -> Iterator[tuple[Callable[[], Any], Callable[[], Any]]]:
     if isinstance(value, msgspec.Struct):
-        yield from _mutations(value, told)
+        yield from _mutations(value, raw)
     elif isinstance(value, tuple):
-        for inner, told_inner in zip(value, told, strict=True):
-            yield from _inside(inner, told_inner)
+        for inner, raw_inner in zip(value, raw, strict=True):
+            yield from _mutations_inside(inner, raw_inner)
 
 
-def _places(told: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield every place in JSON, as what holds it and where in there."""
-    inner = told.items() if isinstance(told, dict) else enumerate(told) if isinstance(told, list) else ()
+def _positions(raw: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield every position in JSON as its container and key."""
+    inner = raw.items() if isinstance(raw, dict) else enumerate(raw) if isinstance(raw, list) else ()
     for key, value in list(inner):
-        yield told, key
-        yield from _places(value)
+        yield raw, key
+        yield from _positions(value)
 
 
 def _holds_whole_float(value: Any) -> bool:
-    """Tell whether a number is written like 2.0, which to JSON Schema is the whole number that it is to no struct."""
-    return any(isinstance(holder[key], float) and holder[key].is_integer() for holder, key in _places([value]))
+    """Return whether a float like 2.0 is inside, which JSON Schema accepts as an integer and structs do not."""
+    return any(
+        isinstance(container[key], float) and container[key].is_integer() for container, key in _positions([value])
+    )

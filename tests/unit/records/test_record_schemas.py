@@ -1,4 +1,4 @@
-"""The published schemas: made from the structs, valid, closed, and found by name."""
+"""The published schemas: generated from the structs, valid and closed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.req("AC-01")
 each_type = pytest.mark.parametrize("record_type", RECORD_TYPES)
 
 
-def test_the_published_schemas_are_those_of_the_structs() -> None:
+def test_the_published_schemas_match_the_structs() -> None:
     assert {name: published_schema(name) for name in RECORD_TYPES} == json.loads(json.dumps(all_schemas()))
 
 
@@ -51,18 +51,18 @@ def test_every_field_of_a_schema_has_a_description(record_type: str) -> None:
 
 def test_every_description_belongs_to_a_field() -> None:
     parts = [part for schema in all_schemas().values() for part in (schema, *schema["$defs"].values())]
-    said = {field["description"] for part in parts for field in part["properties"].values()}
+    descriptions = {field["description"] for part in parts for field in part["properties"].values()}
     assert {
         *FIELD_DOCS.values(),
         *(words for others in FIELD_DOCS_BY_TYPE.values() for words in others.values()),
-    } == said
+    } == descriptions
 
 
 @each_type
 def test_every_ref_resolves_and_every_definition_is_used(record_type: str) -> None:
     schema = published_schema(record_type)
-    named = {part["$ref"] for part in _parts(schema) if "$ref" in part}
-    assert named == {f"#/$defs/{name}" for name in schema["$defs"]}
+    refs = {part["$ref"] for part in _parts(schema) if "$ref" in part}
+    assert refs == {f"#/$defs/{name}" for name in schema["$defs"]}
 
 
 @each_type
@@ -72,7 +72,7 @@ def test_cross_field_rules_are_part_of_the_schema(record_type: str) -> None:
 
 
 def _parts(schema: Any) -> Iterator[dict[str, Any]]:
-    """Yield a schema and all schemas in it; what lies by name is no schema itself."""
+    """Yield a schema and all schemas inside it; ``properties`` and ``$defs`` are maps of schemas."""
     if isinstance(schema, list):
         for each in schema:
             yield from _parts(each)

@@ -1,4 +1,4 @@
-"""Resolving: a passage is found where it was, elsewhere or not at all, and never taken for another."""
+"""Resolution of passages: exact, moved or lost, and never the wrong passage."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ pytestmark = pytest.mark.req("AC-05")
 
 CHARACTERS = st.sampled_from([*"abcdefgh \n", "\r\n", "é", "e\u0301", "🚢", "中"])
 TEXTS = st.lists(CHARACTERS, max_size=80).map("".join)
-STORY = "The plan was made in May.\nIt was changed in June, when nobody looked.\nIt was never told again.\n"
+STORY = "The plan was made in May.\nIt was changed in June, when nobody looked.\nIt was never changed again.\n"
 MARKUP = IsolatedMarkupReader()
 PAGE = "<html><body><h1>Plan</h1><ul><li>first</li><li>Ship on <b>Friday</b></li></ul><p>end</p></body></html>"
 
 
-def ref(selector: Any = UNSET, *, of: str | bytes | None = None, said: str | None = None) -> ContextSourceRef:
-    """Return a reference by these selectors, with the digest of the source as it was and of the passage if given."""
+def ref(selector: Any = UNSET, *, of: str | bytes | None = None, passage: str | None = None) -> ContextSourceRef:
+    """Return a reference with these selectors, and the digests of source and passage if given."""
     return ContextSourceRef(
         schema_version="0.1.0",
         source_id="s",
@@ -46,17 +46,17 @@ def ref(selector: Any = UNSET, *, of: str | bytes | None = None, said: str | Non
         source_kind="file",
         selector=selector,
         digest=UNSET if of is None else SourceContent.of(of).digest,
-        metadata={} if said is None else {"weft": {"passage_digest": passage_digest(said)}},
+        metadata={} if passage is None else {"weft": {"passage_digest": passage_digest(passage)}},
     )
 
 
-def place(resolution: PassageResolution) -> tuple[int, int] | None:
+def position_of(resolution: PassageResolution) -> tuple[int, int] | None:
     now = resolution.now
     return (now.start, now.end) if isinstance(now, TextPosition) else None
 
 
-def places(words: str, text: str) -> int:
-    """Return in how many places words stand, those that overlap among them."""
+def occurrences(words: str, text: str) -> int:
+    """Return how often words occur, counting overlaps."""
     return sum(text.startswith(words, at) for at in range(len(text)))
 
 
@@ -69,7 +69,7 @@ def passages(draw: st.DrawFn) -> tuple[str, int, int]:
 
 @st.composite
 def edits(draw: st.DrawFn) -> tuple[str, int, int, str]:
-    """A passage of a text, and what became of the text by a few edits anywhere."""
+    """A passage of a text, and the text after a few random edits."""
     text, start, end = draw(passages())
     after = text
     for _ in range(draw(st.integers(0, 3))):
@@ -81,15 +81,15 @@ def edits(draw: st.DrawFn) -> tuple[str, int, int, str]:
 
 @given(edits(), st.booleans(), st.booleans(), st.booleans())
 def test_exact_requires_the_same_text_at_the_same_position(
-    made: tuple[str, int, int, str],
+    drawn: tuple[str, int, int, str],
     quoted: bool,  # noqa: FBT001 - drawn
     hashed: bool,  # noqa: FBT001
     known: bool,  # noqa: FBT001
 ) -> None:
-    text, start, end, after = made
+    text, start, end, after = drawn
     selectors = tuple(s for s in selectors_for(text, start, end) if quoted or not isinstance(s, TextQuote))
-    made_ref = ref(selectors, of=text if known else None, said=text[start:end] if hashed else None)
-    found = resolve(made_ref, after)
+    reference = ref(selectors, of=text if known else None, passage=text[start:end] if hashed else None)
+    found = resolve(reference, after)
     if found.outcome == "exact":
         assert found.text == text[start:end]
         assert text[start:end] in {
@@ -106,22 +106,22 @@ def test_exact_requires_the_same_text_at_the_same_position(
 
 
 @given(passages(), TEXTS, TEXTS)
-def test_a_shifted_passage_is_found_at_its_new_position(made: tuple[str, int, int], before: str, behind: str) -> None:
-    text, start, end = made
-    after = before + text + behind
-    assume(places(text, after) == 1)
+def test_a_shifted_passage_is_found_at_its_new_position(drawn: tuple[str, int, int], before: str, suffix: str) -> None:
+    text, start, end = drawn
+    after = before + text + suffix
+    assume(occurrences(text, after) == 1)
     found = resolve(source_ref("s", "x:y", text, start=start, end=end, source_kind="file"), after)
     assert found.text == text[start:end]
     assert found.similarity == 1
     assert found.outcome in ({"exact"} if not before else {"exact", "moved"})
-    if places(text[start:end], after) == 1:
-        assert after[slice(*(place(found) or (0, 0)))] == text[start:end] or found.outcome == "exact"
+    if occurrences(text[start:end], after) == 1:
+        assert after[slice(*(position_of(found) or (0, 0)))] == text[start:end] or found.outcome == "exact"
         assert found.outcome == ("exact" if not before else "moved")
 
 
 @given(passages(), st.text("xyz", min_size=1, max_size=20))
-def test_a_replaced_passage_is_lost(made: tuple[str, int, int], other: str) -> None:
-    text, start, end = made
+def test_a_replaced_passage_is_lost(drawn: tuple[str, int, int], other: str) -> None:
+    text, start, end = drawn
     after = text[:start] + other + text[end:]
     assume(text[start:end] not in after and end - start < 12)
     found = resolve(source_ref("s", "x:y", text, start=start, end=end, source_kind="file"), after)
@@ -129,8 +129,8 @@ def test_a_replaced_passage_is_lost(made: tuple[str, int, int], other: str) -> N
 
 
 @given(edits())
-def test_a_resolved_passage_resolves_by_its_new_selectors(made: tuple[str, int, int, str]) -> None:
-    text, start, end, after = made
+def test_a_resolved_passage_resolves_by_its_new_selectors(drawn: tuple[str, int, int, str]) -> None:
+    text, start, end, after = drawn
     found = resolve(source_ref("s", "x:y", text, start=start, end=end, source_kind="file"), after)
     assume(found.outcome != "lost")
     again = resolve(ref(found.selector), after)
@@ -138,15 +138,15 @@ def test_a_resolved_passage_resolves_by_its_new_selectors(made: tuple[str, int, 
 
 
 @given(st.one_of(TEXTS, st.binary(max_size=60)), st.one_of(TEXTS, st.binary(max_size=60)))
-def test_without_a_quote_only_an_unchanged_source_is_exact(was: bytes | str, now: bytes | str) -> None:
-    same = SourceContent.of(was).raw == SourceContent.of(now).raw
+def test_without_a_quote_only_an_unchanged_source_is_exact(before: bytes | str, now: bytes | str) -> None:
+    same = SourceContent.of(before).raw == SourceContent.of(now).raw
     for selector in (
         UNSET,
         PageRegion(page=1, x=0, y=0, width=1, height=1),
         MediaTimeRange(start_seconds=0, end_seconds=1),
         CustomSelector(name="mine", value={"a": 1}),
     ):
-        found = resolve(ref(selector, of=was), now)
+        found = resolve(ref(selector, of=before), now)
         assert found.outcome == ("exact" if same else "lost")
         assert found.source_unchanged is same
         assert resolve(ref(selector), now).outcome == "lost"
@@ -164,30 +164,30 @@ def test_a_position_with_changed_text_is_never_exact() -> None:
 
 
 def test_the_digest_of_the_passage_proves_it_in_a_changed_source() -> None:
-    here = resolve(ref(TextPosition(start=4, end=8), of=STORY, said="plan"), STORY + "More.")
+    here = resolve(ref(TextPosition(start=4, end=8), of=STORY, passage="plan"), STORY + "More.")
     assert (here.outcome, here.text, here.source_unchanged) == ("exact", "plan", False)
-    shifted = resolve(ref(TextPosition(start=4, end=8), said="plan"), "Oh. " + STORY)
-    assert (shifted.outcome, shifted.found_by, place(shifted)) == ("moved", "passage_digest", (8, 12))
-    lines = resolve(ref(LineRange(start=1, end=1), said="It was never told again."), STORY)
-    assert (lines.outcome, lines.text) == ("moved", "It was never told again.")
+    shifted = resolve(ref(TextPosition(start=4, end=8), passage="plan"), "Oh. " + STORY)
+    assert (shifted.outcome, shifted.found_by, position_of(shifted)) == ("moved", "passage_digest", (8, 12))
+    lines = resolve(ref(LineRange(start=1, end=1), passage="It was never changed again."), STORY)
+    assert (lines.outcome, lines.text) == ("moved", "It was never changed again.")
 
 
-def test_equal_passages_are_told_apart_by_prefix_and_suffix() -> None:
+def test_equal_passages_are_distinguished_by_prefix_and_suffix() -> None:
     text = "a: yes\nb: yes\nc: yes\n"
     start = text.index("yes", 8)
-    made = source_ref("s", "x:y", text, start=start, end=start + 3, source_kind="file")
+    reference = source_ref("s", "x:y", text, start=start, end=start + 3, source_kind="file")
     after = "new: yes\n" + text
-    moved = resolve(made, after)
-    assert (moved.outcome, place(moved)) == ("moved", (start + 9, start + 12))
+    moved = resolve(reference, after)
+    assert (moved.outcome, position_of(moved)) == ("moved", (start + 9, start + 12))
     assert moved.confidence == 1
 
 
 def test_equal_text_at_the_old_position_does_not_hide_a_moved_passage() -> None:
     text = "x1 same x2 same x3"
-    made = ref((TextQuote(exact="same", prefix="x2 ", suffix=" x3"), TextPosition(start=11, end=15)), of=text)
+    reference = ref((TextQuote(exact="same", prefix="x2 ", suffix=" x3"), TextPosition(start=11, end=15)), of=text)
     after = "x9 same x1 same x2 same x3"
-    found = resolve(made, after)
-    assert (found.outcome, place(found)) == ("moved", (19, 23))
+    found = resolve(reference, after)
+    assert (found.outcome, position_of(found)) == ("moved", (19, 23))
 
 
 def test_an_ambiguous_quote_has_a_lower_confidence() -> None:
@@ -200,8 +200,8 @@ def test_an_ambiguous_quote_has_a_lower_confidence() -> None:
 
 def test_a_slightly_changed_passage_is_moved_with_its_similarity() -> None:
     start = STORY.index("It was changed")
-    made = source_ref("s", "x:y", STORY, start=start, end=start + 42, source_kind="file")
-    found = resolve(made, STORY.replace("June", "July"))
+    reference = source_ref("s", "x:y", STORY, start=start, end=start + 42, source_kind="file")
+    found = resolve(reference, STORY.replace("June", "July"))
     assert found.outcome == "moved"
     assert 0.9 < found.similarity < 1
     assert found.confidence == found.similarity
@@ -214,8 +214,8 @@ def test_fuzzy_matching_prefers_the_old_position() -> None:
     line = "item {}: the same long words in every line\n"
     text = "".join(line.format(n) for n in range(10, 90))
     start = text.index("item 40")
-    made = source_ref("s", "x:y", text, start=start, end=start + 30, source_kind="file")
-    found = resolve(made, text.replace("item 40: the", "item 40: teh"))
+    reference = source_ref("s", "x:y", text, start=start, end=start + 30, source_kind="file")
+    found = resolve(reference, text.replace("item 40: the", "item 40: teh"))
     assert found.outcome == "moved"
     assert found.text is not None
     assert found.text.startswith("item 40")
@@ -233,45 +233,45 @@ def test_a_long_quote_is_found_though_parts_of_it_changed() -> None:
 
 def test_a_partial_match_is_never_reported_as_full() -> None:
     text = "".join(f"sentence number {n} of this story. " for n in range(3_000))
-    made = source_ref("s", "x:y", text, start=10, end=90_000, source_kind="file")
-    found = resolve(made, text.replace("number 1000 of", "number 1001 of"))
+    reference = source_ref("s", "x:y", text, start=10, end=90_000, source_kind="file")
+    found = resolve(reference, text.replace("number 1000 of", "number 1001 of"))
     assert (found.outcome, found.similarity) == ("moved", 0.9999)
     assert "99.99% alike" in found.reason
 
 
 def test_a_structural_selector_survives_shifted_characters() -> None:
-    was = '{"goal": "Ship on Friday"}'
-    made = ref((TextPosition(start=10, end=24), JsonPointer(pointer="/goal"), TextQuote(exact="Ship on Friday")))
-    assert resolve(made, was).found_by == "text_position"
-    again = resolve(made, was.replace(": ", " : "))
+    before = '{"goal": "Ship on Friday"}'
+    reference = ref((TextPosition(start=10, end=24), JsonPointer(pointer="/goal"), TextQuote(exact="Ship on Friday")))
+    assert resolve(reference, before).found_by == "text_position"
+    again = resolve(reference, before.replace(": ", " : "))
     assert (again.outcome, again.found_by) == ("exact", "json_pointer")
 
 
 def test_changed_line_endings_are_a_change() -> None:
-    made = source_ref("s", "x:y", STORY, start=0, end=60, source_kind="file")
-    found = resolve(made, STORY.replace("\n", "\r\n"))
+    reference = source_ref("s", "x:y", STORY, start=0, end=60, source_kind="file")
+    found = resolve(reference, STORY.replace("\n", "\r\n"))
     assert found.outcome == "moved"
     assert found.similarity < 1
 
 
 def test_contradicting_selectors_resolve_to_lost() -> None:
-    made = ref((TextQuote(exact="plan"), TextPosition(start=4, end=8)), of=STORY, said="clan")
-    assert "contradicts itself" in resolve(made, STORY).reason
+    reference = ref((TextQuote(exact="plan"), TextPosition(start=4, end=8)), of=STORY, passage="clan")
+    assert "contradicts itself" in resolve(reference, STORY).reason
 
 
 def test_a_json_value_is_compared_independent_of_formatting() -> None:
-    was = '{"steps": [{"name": "plan", "days": 2}, {"name": "ship"}]}'
-    made = ref(JsonPointer(pointer="/steps/0"), said='{"days":2,"name":"plan"}')
-    assert resolve(made, '{"steps":[ {"days":2 , "name":"plan"} ]}').outcome == "exact"
-    moved = resolve(made, was.replace("[", '[{"name": "think"}, '))
+    before = '{"steps": [{"name": "plan", "days": 2}, {"name": "ship"}]}'
+    reference = ref(JsonPointer(pointer="/steps/0"), passage='{"days":2,"name":"plan"}')
+    assert resolve(reference, '{"steps":[ {"days":2 , "name":"plan"} ]}').outcome == "exact"
+    moved = resolve(reference, before.replace("[", '[{"name": "think"}, '))
     assert (moved.outcome, moved.now) == ("moved", JsonPointer(pointer="/steps/1"))
-    assert resolve(made, was.replace("2", "3")).outcome == "lost"
+    assert resolve(reference, before.replace("2", "3")).outcome == "lost"
 
 
 def test_a_slightly_changed_json_value_is_similar() -> None:
     quote = TextQuote(exact="Ship the release on Friday")
-    made = ref((JsonPointer(pointer="/goal"), quote))
-    found = resolve(made, '{"goal": "Ship the release on Monday", "old": 1}')
+    reference = ref((JsonPointer(pointer="/goal"), quote))
+    found = resolve(reference, '{"goal": "Ship the release on Monday", "old": 1}')
     assert (found.outcome, found.text) == ("moved", "Ship the release on Monday")
     escaped = resolve(ref((JsonPointer(pointer="/a"), TextQuote(exact='say "so"'))), '{"b": "say \\"so\\""}')
     assert (escaped.outcome, escaped.now) == ("moved", JsonPointer(pointer="/b"))
@@ -292,15 +292,15 @@ def test_elements_are_found_by_css_and_xpath(selector: Any) -> None:
 
 def test_an_xpath_may_select_an_attribute_or_text() -> None:
     page = '<a href="x">one</a><a href="y">two</a>'
-    assert resolve(ref(XPath(path="//a[2]/@href"), said="y"), page, None, MARKUP).outcome == "exact"
-    assert resolve(ref(XPath(path="string(//a)"), said="one"), page, None, MARKUP).outcome == "exact"
-    assert resolve(ref(XPath(path="count(//a)"), said="2.0"), page, None, MARKUP).outcome == "lost"
+    assert resolve(ref(XPath(path="//a[2]/@href"), passage="y"), page, None, MARKUP).outcome == "exact"
+    assert resolve(ref(XPath(path="string(//a)"), passage="one"), page, None, MARKUP).outcome == "exact"
+    assert resolve(ref(XPath(path="count(//a)"), passage="2.0"), page, None, MARKUP).outcome == "lost"
 
 
 def test_xml_is_parsed_as_xml() -> None:
     document = '<?xml version="1.0" encoding="utf-16"?><Plan><Goal>Ship</Goal></Plan>'
-    assert resolve(ref(XPath(path="/Plan/Goal"), said="Ship"), document, None, MARKUP).outcome == "exact"
-    broken = resolve(ref(XPath(path="/Plan"), said="Ship"), "<Plan>", "application/xml", MARKUP)
+    assert resolve(ref(XPath(path="/Plan/Goal"), passage="Ship"), document, None, MARKUP).outcome == "exact"
+    broken = resolve(ref(XPath(path="/Plan"), passage="Ship"), "<Plan>", "application/xml", MARKUP)
     assert "cannot be read" in broken.reason
 
 
@@ -365,9 +365,9 @@ def test_sources_are_read_concurrently() -> None:
 
 def test_a_page_region_with_a_quote_resolves_while_the_file_is_unchanged() -> None:
     pdf = b"%PDF-1.7 \xff\xfe binary"
-    made = ref((PageRegion(page=2, x=1, y=1, width=5, height=5), TextQuote(exact="Ship")), of=pdf)
-    assert resolve(made, pdf).outcome == "exact"
-    assert resolve(made, pdf + b" ").outcome == "lost"
+    reference = ref((PageRegion(page=2, x=1, y=1, width=5, height=5), TextQuote(exact="Ship")), of=pdf)
+    assert resolve(reference, pdf).outcome == "exact"
+    assert resolve(reference, pdf + b" ").outcome == "lost"
 
 
 @pytest.mark.parametrize(
@@ -379,7 +379,7 @@ def test_a_page_region_with_a_quote_resolves_while_the_file_is_unchanged() -> No
     ],
 )
 def test_hostile_texts_resolve_in_bounded_time(exact: str, text: str) -> None:
-    # No clock is asked: what takes time by the square would take hours here.
+    # No timeout needed: quadratic work would take hours.
     quote = TextQuote(exact=exact, prefix="a" * 50_000)
     assert find_quote(quote, text, 1_000_000) is None
     found = find_similar(exact, text, 1_000_000)
@@ -388,7 +388,7 @@ def test_hostile_texts_resolve_in_bounded_time(exact: str, text: str) -> None:
 
 @pytest.mark.parametrize("near", [0, 2_000_000, 3_900_000])
 def test_a_repeated_long_quote_checks_few_candidates(near: int) -> None:
-    # No clock is asked here either: it takes as long as the places that are looked at are long together.
+    # No timeout needed: the work is bounded by candidates times their length.
     exact, text = "a" * 100_000, "a" * 4_000_000
     found = find_quote(TextQuote(exact=exact), text, near)
     assert found is not None
@@ -405,7 +405,7 @@ def test_a_quote_is_found_far_before_its_old_position() -> None:
 
 def test_a_repeated_character_is_found_near_its_old_position() -> None:
     text = "a" * 3_000_000
-    made = ref((TextQuote(exact="a"), TextPosition(start=2_000_000, end=2_000_001)))
-    assert resolve(made, text).outcome == "exact"
-    quoted = structs.replace(made, selector=TextQuote(exact="a", prefix="b"))
+    reference = ref((TextQuote(exact="a"), TextPosition(start=2_000_000, end=2_000_001)))
+    assert resolve(reference, text).outcome == "exact"
+    quoted = structs.replace(reference, selector=TextQuote(exact="a", prefix="b"))
     assert resolve(quoted, text).outcome == "moved"

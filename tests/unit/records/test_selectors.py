@@ -1,4 +1,4 @@
-"""Selectors: each kind cuts out what it means, and several together find a passage again."""
+"""Selectors: the passage that each kind selects, and the selectors generated for a passage."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from weft.capabilities.records.selectors import (
 
 pytestmark = pytest.mark.req("AC-05")
 
-# Line breaks of all kinds, characters of one to four bytes, and ones that belong to the one before.
+# All kinds of line breaks, characters of one to four bytes, and combining characters.
 ALPHABET = st.sampled_from([*"ab c.\n\r\t", "\r\n", "é", "e\u0301", "🚢", "👩\u200d🚀", "\u2028", "中"])
 TEXTS = st.lists(ALPHABET, max_size=60).map("".join)
 DOCUMENT = '{"goal": "Ship", "steps": ["plan", {"a/b": 1, "m~n": null, "": true}], "size": 1.5}'
 
 
-def words(selector: object, content: bytes | str, media_type: str | None = None) -> str | None:
+def selected_text(selector: object, content: bytes | str, media_type: str | None = None) -> str | None:
     found = select_passage(selector, SourceContent.of(content, media_type))  # type: ignore[arg-type]
     return None if found is None else found.text
 
@@ -47,28 +47,28 @@ def passages(draw: st.DrawFn) -> tuple[str, int, int]:
 
 
 @given(passages())
-def test_every_generated_selector_selects_its_passage(made: tuple[str, int, int]) -> None:
-    text, start, end = made
+def test_every_generated_selector_selects_its_passage(drawn: tuple[str, int, int]) -> None:
+    text, start, end = drawn
     for selector in selectors_for(text, start, end):
         if not isinstance(selector, LineRange):
-            assert words(selector, text) == text[start:end], selector
+            assert selected_text(selector, text) == text[start:end], selector
 
 
 @given(passages())
-def test_a_line_range_covers_every_touched_line(made: tuple[str, int, int]) -> None:
-    text, start, end = made
+def test_a_line_range_covers_every_touched_line(drawn: tuple[str, int, int]) -> None:
+    text, start, end = drawn
     for selector in selectors_for(text, start, end):
         found = select_passage(selector, SourceContent.of(text)) if isinstance(selector, LineRange) else None
         if found is not None and found.span is not None:
-            first, behind = found.span
+            first, last = found.span
             assert first <= start
             assert first == 0 or text[first - 1] in "\r\n"
-            assert set(text[behind:end]) <= {"\r", "\n"}
+            assert set(text[last:end]) <= {"\r", "\n"}
 
 
 @given(passages())
-def test_a_generated_quote_is_unambiguous(made: tuple[str, int, int]) -> None:
-    text, start, end = made
+def test_a_generated_quote_has_the_surrounding_text_as_prefix_and_suffix(drawn: tuple[str, int, int]) -> None:
+    text, start, end = drawn
     quotes = [each for each in selectors_for(text, start, end) if isinstance(each, TextQuote)]
     assert len(quotes) == (1 if end > start else 0)
     for quote in quotes:
@@ -90,20 +90,20 @@ def test_byte_offsets_refer_to_the_source_bytes(text: str, one: int, other: int)
 
 
 def test_character_offsets_count_code_points_and_crlf_as_two() -> None:
-    assert words(TextPosition(start=1, end=3), "a🚢e\u0301") == "🚢e"
-    assert words(TextPosition(start=1, end=4), "a\r\nb") == "\r\nb"
-    assert words(TextPosition(start=2, end=9), "short") is None
-    assert words(TextPosition(start=0, end=0), "") == ""
+    assert selected_text(TextPosition(start=1, end=3), "a🚢e\u0301") == "🚢e"
+    assert selected_text(TextPosition(start=1, end=4), "a\r\nb") == "\r\nb"
+    assert selected_text(TextPosition(start=2, end=9), "short") is None
+    assert selected_text(TextPosition(start=0, end=0), "") == ""
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
 def test_lines_end_at_lf_cr_or_crlf(ending: str) -> None:
     text = ending.join(["one", "two", "", "four", ""])
-    assert words(LineRange(start=2, end=2), text) == "two"
-    assert words(LineRange(start=2, end=4), text) == f"two{ending}{ending}four"
-    assert words(LineRange(start=3, end=3), text) == ""
-    assert words(LineRange(start=4, end=5), text) is None
-    assert words(LineRange(start=1, end=1), "") is None
+    assert selected_text(LineRange(start=2, end=2), text) == "two"
+    assert selected_text(LineRange(start=2, end=4), text) == f"two{ending}{ending}four"
+    assert selected_text(LineRange(start=3, end=3), text) == ""
+    assert selected_text(LineRange(start=4, end=5), text) is None
+    assert selected_text(LineRange(start=1, end=1), "") is None
 
 
 def test_a_quote_selects_the_best_prefix_and_suffix_match() -> None:
@@ -114,11 +114,11 @@ def test_a_quote_selects_the_best_prefix_and_suffix_match() -> None:
     found = select_passage(TextQuote(exact="cat", prefix="a green ", suffix="."), SourceContent.of(text))
     assert found is not None
     assert found.span == (25, 28)
-    assert words(TextQuote(exact="dog"), text) is None
+    assert selected_text(TextQuote(exact="dog"), text) is None
 
 
 @pytest.mark.parametrize(
-    ("pointer", "said"),
+    ("pointer", "text"),
     [
         ("/goal", "Ship"),
         ("/steps/0", "plan"),
@@ -134,14 +134,14 @@ def test_a_quote_selects_the_best_prefix_and_suffix_match() -> None:
         ("/nothing", None),
     ],
 )
-def test_a_json_pointer_selects_a_value(pointer: str, said: str | None) -> None:
-    assert words(JsonPointer(pointer=pointer), DOCUMENT) == said
+def test_a_json_pointer_selects_a_value(pointer: str, text: str | None) -> None:
+    assert selected_text(JsonPointer(pointer=pointer), DOCUMENT) == text
 
 
 def test_the_whole_document_has_the_empty_pointer() -> None:
-    assert words(JsonPointer(pointer=""), " [1, 2] ") == "[1,2]"
-    assert words(JsonPointer(pointer=""), "not json") is None
-    assert words(JsonPointer(pointer="/0"), "[" * 100_000) is None
+    assert selected_text(JsonPointer(pointer=""), " [1, 2] ") == "[1,2]"
+    assert selected_text(JsonPointer(pointer=""), "not json") is None
+    assert selected_text(JsonPointer(pointer="/0"), "[" * 100_000) is None
 
 
 @pytest.mark.parametrize(
@@ -155,16 +155,19 @@ def test_the_whole_document_has_the_empty_pointer() -> None:
     ],
 )
 def test_a_selector_without_text_yields_no_excerpt(selector: object) -> None:
-    assert words(selector, "<p>text</p>") is None
+    assert selected_text(selector, "<p>text</p>") is None
 
 
 def test_a_source_is_decoded_with_the_charset_of_its_media_type() -> None:
     raw = "naïve 中".encode("utf-16")
-    assert words(TextPosition(start=0, end=5), raw, "text/plain; charset=UTF-16") == "naïve"
-    assert words(ByteRange(start=2, end=12), raw, "text/plain; charset=UTF-16") == "naïve"
-    assert words(TextPosition(start=0, end=1), raw) is None
-    assert words(TextPosition(start=0, end=5), "naïve".encode("latin-1"), 'text/plain; charset="iso-8859-1"') == "naïve"
-    assert words(TextPosition(start=0, end=1), b"\xff", "text/plain; charset=unicode_escape") is None
+    assert selected_text(TextPosition(start=0, end=5), raw, "text/plain; charset=UTF-16") == "naïve"
+    assert selected_text(ByteRange(start=2, end=12), raw, "text/plain; charset=UTF-16") == "naïve"
+    assert selected_text(TextPosition(start=0, end=1), raw) is None
+    assert (
+        selected_text(TextPosition(start=0, end=5), "naïve".encode("latin-1"), 'text/plain; charset="iso-8859-1"')
+        == "naïve"
+    )
+    assert selected_text(TextPosition(start=0, end=1), b"\xff", "text/plain; charset=unicode_escape") is None
 
 
 def test_binary_content_is_identified_by_digest_only() -> None:

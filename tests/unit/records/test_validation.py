@@ -1,4 +1,4 @@
-"""Checking documents: every form records come in, and everything that can be wrong with the text itself."""
+"""Validation of documents: accepted forms, and errors with line, path and reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_records import JSON
+from record_strategies import JSON
 
 from weft.capabilities.records.model import RECORD_TYPES, ContextEvent, ContextInjection
 from weft.capabilities.records.validation import (
@@ -31,8 +31,8 @@ ITEM: dict[str, Any] = {
     "visibility": ["*"],
 }
 TEXT = json.dumps(ITEM)
-BAD = json.dumps({**ITEM, "content_mode": "loud"})
-NOT_ONE = f"is not a record: it has none of the fields {', '.join(ID_FIELDS)}"
+INVALID = json.dumps({**ITEM, "content_mode": "loud"})
+NOT_A_RECORD = f"is not a record: it has none of the fields {', '.join(ID_FIELDS)}"
 TOO_DEEP = f"is nested more than {MAX_DEPTH} levels deep"
 
 
@@ -41,12 +41,12 @@ def problems_in(document: bytes) -> list[Problem]:
 
 
 def nested(levels: int) -> str:
-    """Return an item nested so many levels deep, itself the first."""
+    """Return an item nested ``levels`` deep, counting itself."""
     return TEXT.replace('"x"', "[" * (levels - 1) + "]" * (levels - 1))
 
 
 @pytest.mark.parametrize(
-    ("document", "records_in_it"),
+    ("document", "record_count"),
     [
         (TEXT, 1),
         (json.dumps(ITEM, indent=2) + "\n\n", 1),
@@ -61,8 +61,8 @@ def nested(levels: int) -> str:
         (TEXT.replace("item_id", "item\\u005fid").replace('"x"', '"a\\u003ab: c"'), 1),
     ],
 )
-def test_every_form_of_document_is_read(document: str, records_in_it: int) -> None:
-    assert check_document(document.encode()) == (records_in_it, [])
+def test_every_form_of_document_is_read(document: str, record_count: int) -> None:
+    assert check_document(document.encode()) == (record_count, [])
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_every_form_of_document_is_read(document: str, records_in_it: int) -> No
         (" \n\n", 1, "$", "is empty: it contains no record"),
         ("[]", 1, "$", "contains no record"),
         ("17", 1, "$", "a record is an object"),
-        ("{}", 1, "$", NOT_ONE),
+        ("{}", 1, "$", NOT_A_RECORD),
         (f"[{TEXT},\n\n7]", 3, "$[1]", "a record is an object"),
         (f"{TEXT}\n\n[{TEXT}]", 3, "$", "a record is an object"),
         ("\ufeff" + TEXT, 1, "$", "begins with a byte order mark, which JSON does not allow"),
@@ -89,7 +89,7 @@ def test_every_form_of_document_is_read(document: str, records_in_it: int) -> No
         (TEXT[:-1] + ', "item_id": "b"}', 1, "$.item_id", "is a duplicate name"),
         (TEXT[:-1] + ', "item_id": "\\u003a"}', 1, "$.item_id", "is a duplicate name"),
         (TEXT.replace('"x"', '[{"a": [1, {"b": ":", "b": 2}]}]'), 1, "$.content[0].a[1].b", "is a duplicate name"),
-        (f'{{"type": "context_item", "record": {BAD}}}', 1, "$.record.content_mode", "'loud' is not one of "),
+        (f'{{"type": "context_item", "record": {INVALID}}}', 1, "$.record.content_mode", "'loud' is not one of "),
         (f'{{"type": "context_itme", "record": {TEXT}}}', 1, "$.type", "'context_itme' is not one of context_envel"),
         (f'{{"type": 7, "record": {TEXT}}}', 1, "$.type", "'7' is not one of context_envelope, "),
         ('{"type": "context_item", "record": []}', 1, "$.record", "a record is an object"),
@@ -108,9 +108,9 @@ def test_invalid_utf_8_is_reported_by_byte_offset() -> None:
 
 
 def test_every_invalid_record_of_a_document_is_reported() -> None:
-    problems = problems_in(f"{TEXT}\n{BAD}\n{{}}\n{TEXT}\n{TEXT[1:]}".encode())
+    problems = problems_in(f"{TEXT}\n{INVALID}\n{{}}\n{TEXT}\n{TEXT[1:]}".encode())
     assert [(problem.line, problem.path) for problem in problems] == [(2, "$.content_mode"), (3, "$"), (5, "$")]
-    pretty = json.dumps([ITEM, json.loads(BAD), {}], indent=1)
+    pretty = json.dumps([ITEM, json.loads(INVALID), {}], indent=1)
     problems = problems_in(pretty.encode())
     assert [problem.path for problem in problems] == ["$[1].content_mode", "$[2]"]
     assert [pretty.splitlines()[problem.line - 1].strip() for problem in problems] == ["{", "{}"]
@@ -119,14 +119,14 @@ def test_every_invalid_record_of_a_document_is_reported() -> None:
 @pytest.mark.parametrize("written", ["2026-05-08t09:30:00Z", "2026-05-08T09:30:00z", "2026-05-08T09:30:00+0200"])
 def test_a_standalone_timestamp_must_be_rfc_3339(written: str) -> None:
     reason = "is not a time like 2026-05-08T12:30:00Z"
-    placed = {
+    items = {
         "$.created_at": {"created_at": written},
         "$.freshness.as_of": {"freshness": {"as_of": written}},
         "$.external_mappings[1].time": {
             "external_mappings": [{"native": "mcp"}, {"native": "cloudevents", "time": written}]
         },
     }
-    for path, more in placed.items():
+    for path, more in items.items():
         assert problems_in(json.dumps({**ITEM, **more}).encode()) == [Problem(1, path, reason)]
 
 
@@ -158,9 +158,9 @@ def test_any_bytes_are_parsed_or_refused_with_a_message(document: bytes) -> None
 
 
 @given(st.dictionaries(st.text(st.characters(codec="utf-8"), max_size=5), JSON, min_size=1, max_size=3), st.data())
-def test_duplicate_json_names_are_always_refused(told: dict[str, Any], data: st.DataObject) -> None:
-    name = data.draw(st.sampled_from(sorted(told)))
-    doubled = f"{json.dumps(told)[:-1]}, {json.dumps(name)}: 1}}"
-    document = f'{{"selection_id": "s", "metadata": [{json.dumps(told)}, {doubled}]}}'
+def test_duplicate_json_names_are_always_refused(value: dict[str, Any], data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(value)))
+    duplicated = f"{json.dumps(value)[:-1]}, {json.dumps(name)}: 1}}"
+    document = f'{{"selection_id": "s", "metadata": [{json.dumps(value)}, {duplicated}]}}'
     with pytest.raises(InvalidRecord, match="is a duplicate name"):
         check_record(document.encode())

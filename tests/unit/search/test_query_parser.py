@@ -1,4 +1,4 @@
-"""What a question asks, in which parts, and of whom."""
+"""Query parsing: sender names, and the parts of long queries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SPEAKERS = frozenset({"Caroline", "Mel", "user"})
 
 @pytest.mark.req("CE-F14", part="agents named in queries")
 @pytest.mark.parametrize(
-    ("question", "rest"),
+    ("query", "rest"),
     [
         ("When did Caroline go to the coast?", "When did go to the coast?"),
         ("What is caroline's job?", "What is job?"),
@@ -19,17 +19,17 @@ SPEAKERS = frozenset({"Caroline", "Mel", "user"})
         ("What does Caroline\u2019s sister do?", "What does sister do?"),
     ],
 )
-def test_a_sender_name_filters_by_sender(question: str, rest: str) -> None:
-    understood = parse_query(question, SPEAKERS)
-    assert understood.speaker == "caroline"
-    assert " ".join(understood.parts[0].split()) == rest
+def test_a_sender_name_filters_by_sender(query: str, rest: str) -> None:
+    parsed = parse_query(query, SPEAKERS)
+    assert parsed.speaker == "caroline"
+    assert " ".join(parsed.parts[0].split()) == rest
 
 
 @pytest.mark.req("CE-F14", part="agents named in queries")
 def test_two_sender_names_do_not_filter() -> None:
-    understood = parse_query("What do Caroline and Mel like?", SPEAKERS)
-    assert understood.speaker is None
-    assert "Caroline" not in understood.parts[0]
+    parsed = parse_query("What do Caroline and Mel like?", SPEAKERS)
+    assert parsed.speaker is None
+    assert "Caroline" not in parsed.parts[0]
 
 
 def test_a_role_is_not_a_sender_name() -> None:

@@ -1,4 +1,4 @@
-"""What has most to do with a question comes first, and it can be seen why."""
+"""Ranking: order, score components, pins, widening, neighbours and deduplication."""
 
 from __future__ import annotations
 
@@ -100,15 +100,15 @@ def test_pinned_items_are_in_every_result() -> None:
 @pytest.mark.req("CE-O", part="tunable similarity threshold")
 def test_low_confidence_returns_more_results() -> None:
     rows = [f"note {number} about fruit and trees" for number in range(30)]
-    doubtful = ranked("fruit and something else entirely unknown", document_collection(*rows), top_k=5)
-    assert doubtful.widened
-    assert doubtful.min_score == 0.35
-    assert 5 < len(doubtful.ranked) <= 10
+    uncertain = ranked("fruit and something else entirely unknown", document_collection(*rows), top_k=5)
+    assert uncertain.widened
+    assert uncertain.min_score == 0.35
+    assert 5 < len(uncertain.ranked) <= 10
     sure = ranked("when are pears harvested in early autumn", document_collection(*FRUIT), top_k=5)
     assert not sure.widened
     assert sure.min_score == 0.7
     assert ranked("pears", document_collection(*FRUIT), weights=RankingWeights(min_score=0.2)).min_score in {0.2, 0.1}
-    assert sure.confidence > doubtful.confidence
+    assert sure.confidence > uncertain.confidence
 
 
 def test_expanded_is_reported_only_if_results_were_added() -> None:
@@ -179,10 +179,10 @@ def test_neighbours_stay_within_their_session() -> None:
 def test_near_duplicates_of_a_better_result_are_penalised() -> None:
     rows = ["get the weather of a city", "get the weather of a city", "get the wind of a place", *FRUIT]
     ranking = ranked("weather of a city", document_collection(*rows), weights=RankingWeights(min_score=0.0))
-    repeated = {each.number: each.signals["repetition"] for each in ranking.ranked}
-    assert repeated[1] == 0
-    assert repeated[2] < 0
-    assert repeated[3] == 0
+    repetition = {each.number: each.signals["repetition"] for each in ranking.ranked}
+    assert repetition[1] == 0
+    assert repetition[2] < 0
+    assert repetition[3] == 0
 
 
 def test_chunks_of_one_short_document_do_not_fill_the_results() -> None:
@@ -190,18 +190,18 @@ def test_chunks_of_one_short_document_do_not_fill_the_results() -> None:
     ranking = ranked(
         "apples and pears", document_collection(*parts, "apples and plums"), weights=RankingWeights(min_score=0.0)
     )
-    repeated = {each.number: each.signals["repetition"] for each in ranking.ranked}
-    assert sorted(value < 0 for value in repeated.values()) == [False, False, True, True]
-    assert repeated[4] == 0
+    repetition = {each.number: each.signals["repetition"] for each in ranking.ranked}
+    assert sorted(value < 0 for value in repetition.values()) == [False, False, True, True]
+    assert repetition[4] == 0
 
 
 @pytest.mark.req("CE-F42")
 def test_another_collection_does_not_change_the_order_inside_one() -> None:
     fruit = document_collection(*FRUIT, *(f"apples of kind {number}" for number in range(4)))
     other = document_collection("trains leave at noon", "ships leave at dawn", collection="domain:z")
-    loose = RankingWeights(min_score=0.0)
-    alone = [each.number for each in ranked("apples in the orchard", fruit, top_k=50, weights=loose).ranked]
-    both = ranked("apples in the orchard", fruit, other, top_k=50, weights=loose).ranked
+    no_min_score = RankingWeights(min_score=0.0)
+    alone = [each.number for each in ranked("apples in the orchard", fruit, top_k=50, weights=no_min_score).ranked]
+    both = ranked("apples in the orchard", fruit, other, top_k=50, weights=no_min_score).ranked
     assert [each.number for each in both if each.collection == "domain:d"] == alone
 
 

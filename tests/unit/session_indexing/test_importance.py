@@ -1,4 +1,4 @@
-"""What later work rests on weighs more than what is said in passing."""
+"""Importance of session items, and pinned messages."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from weft.capabilities.search.session_indexing.importance import importance_of, 
 
 pytestmark = pytest.mark.req("CE-F14", part="importance")
 PLAIN = "The weather was lovely and the cat slept on the chair all afternoon"
-WEIGHTY = [
+IMPORTANT = [
     "We decided to store everything in PostgreSQL.",
     "The export must not contain names of customers.",
     "I will send the figures by Friday.",
     "The root cause was a clock that ran backwards.",
     "Requests are limited to 100 a minute.",
 ]
-CHIT_CHAT = ["Hi!", "Thanks a lot!", "ok, sounds good", "Hello everyone, good morning", "lol yes"]
+SMALL_TALK = ["Hi!", "Thanks a lot!", "ok, sounds good", "Hello everyone, good morning", "lol yes"]
 
 
-@pytest.mark.parametrize("text", WEIGHTY)
+@pytest.mark.parametrize("text", IMPORTANT)
 def test_decisions_and_facts_are_more_important_than_small_talk(text: str) -> None:
     assert importance_of(text, "message") > importance_of(PLAIN, "message")
-    assert all(importance_of(text, "message") > importance_of(chat, "message") + 0.2 for chat in CHIT_CHAT)
+    assert all(importance_of(text, "message") > importance_of(chat, "message") + 0.2 for chat in SMALL_TALK)
 
 
-@pytest.mark.parametrize("text", CHIT_CHAT)
+@pytest.mark.parametrize("text", SMALL_TALK)
 def test_greetings_and_thanks_are_less_important_than_plain_text(text: str) -> None:
     assert importance_of(text, "message") < importance_of(PLAIN, "message")
 
@@ -36,7 +36,7 @@ def test_polite_phrasing_does_not_lower_importance() -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [", 14 of them", ", with Dana beside it", ", since last Tuesday", ", as I noticed", ", which is my own"],
+    [", 14 of them", ", with Dana next to it", ", since last Tuesday", ", as I noticed", ", which is my own"],
     ids=["number", "name", "time", "event", "possession"],
 )
 def test_numbers_names_times_and_events_each_add_importance(more: str) -> None:

@@ -1,4 +1,4 @@
-"""A bundle's bytes: what is written is read back, and whatever is altered is found, with its place."""
+"""The bundle format: round trips, and detection of every change with its line."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ TEXT = "Ship on Friday. ✓ 🚢"
 each_form = pytest.mark.parametrize("form", FORMS)
 
 
-def header(**what: Any) -> BundleHeader:
-    told = {
+def header(**options: Any) -> BundleHeader:
+    fields = {
         "format": "weft-bundle",
         "version": 1,
         "bundle_id": "b1",
@@ -55,7 +55,7 @@ def header(**what: Any) -> BundleHeader:
         "source": "urn:weft:1",
         "session_id": "s1",
     }
-    return BundleHeader(**{**told, **what})
+    return BundleHeader(**{**fields, **options})
 
 
 def session() -> BundleSession:
@@ -108,7 +108,7 @@ def digest(text: str) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def whole() -> list[Any]:
+def full_bundle() -> list[Any]:
     return [header(), session(), envelope(), item(), BundleContent.of(TEXT.encode()), missing(), snapshot()]
 
 
@@ -126,14 +126,14 @@ def read(content: bytes) -> list[Any]:
     return [line.entry for line in BundleReader(io.BytesIO(content))]
 
 
-def said_of(content: bytes) -> BundleDamaged:
+def read_error(content: bytes) -> BundleDamaged:
     with pytest.raises(BundleDamaged) as caught:
         read(content)
     return caught.value
 
 
-def relined(bodies: list[bytes]) -> bytes:
-    """Return lines as somebody who knows the format would make them, whatever they say."""
+def chained_lines(bodies: list[bytes]) -> bytes:
+    """Return lines with valid digests for any bodies."""
     last, lines = "0" * 64, []
     for body in bodies:
         last = hashlib.sha256(last.encode() + body).hexdigest()
@@ -141,40 +141,40 @@ def relined(bodies: list[bytes]) -> bytes:
     return b"".join(lines)
 
 
-def sealed(bodies: list[bytes], **what: Any) -> bytes:
+def sealed(bodies: list[bytes], **options: Any) -> bytes:
     last = "0" * 64
     for body in bodies:
         last = hashlib.sha256(last.encode() + body).hexdigest()
-    seal = {"kind": "seal", "entries": len(bodies), "digest": f"sha256:{last}", **what}
-    return relined([*bodies, msgspec.json.encode(seal)])
+    seal = {"kind": "seal", "entries": len(bodies), "digest": f"sha256:{last}", **options}
+    return chained_lines([*bodies, msgspec.json.encode(seal)])
 
 
 @each_form
 def test_bundles_round_trip(form: str) -> None:
-    content = written(whole(), form)
+    content = written(full_bundle(), form)
     reader = BundleReader(io.BytesIO(content))
     lines = list(reader)
-    assert [line.entry for line in lines] == whole()
+    assert [line.entry for line in lines] == full_bundle()
     assert [type(line.record).__name__ for line in lines if line.record] == [
         "ContextEnvelope",
         "ContextItem",
         "MissingContext",
     ]
-    assert reader.entries == len(whole())
+    assert reader.entries == len(full_bundle())
     assert reader.records == 3
     assert is_bundle(content)
 
 
 def test_the_json_form_equals_the_json_lines_form() -> None:
-    lines = [msgspec.json.decode(line) for line in written(whole()).splitlines()]
-    assert msgspec.json.decode(written(whole(), "json")) == lines
+    lines = [msgspec.json.decode(line) for line in written(full_bundle()).splitlines()]
+    assert msgspec.json.decode(written(full_bundle(), "json")) == lines
     assert lines[-1]["entry"]["kind"] == "seal"
 
 
 def test_both_forms_have_one_digest() -> None:
     digests = set()
     for form in FORMS:
-        reader = BundleReader(io.BytesIO(written(whole(), form)))
+        reader = BundleReader(io.BytesIO(written(full_bundle(), form)))
         list(reader)
         digests.add(reader.digest)
     assert len(digests) == 1
@@ -188,51 +188,51 @@ def flips(byte: int) -> Iterator[int]:
 
 
 @each_form
-def test_a_flip_of_any_byte_is_found_on_its_line(form: str) -> None:
-    content = written(whole(), form)
+def test_a_flipped_byte_is_detected_with_its_line(form: str) -> None:
+    content = written(full_bundle(), form)
     line = 1
-    for place, byte in enumerate(content):
+    for position, byte in enumerate(content):
         for flipped in flips(byte):
-            altered = content[:place] + bytes([flipped]) + content[place + 1 :]
-            told = said_of(altered)
+            altered = content[:position] + bytes([flipped]) + content[position + 1 :]
+            error = read_error(altered)
             hit_newline = 0x0A in {byte, flipped}
             allowed = {line, line - 1} if hit_newline else {line}
-            assert told.context["line"] in allowed, (place, flipped, told.message)
+            assert error.context["line"] in allowed, (position, flipped, error.message)
         line += byte == 0x0A
 
 
 @each_form
-def test_a_bundle_cut_off_anywhere_is_refused(form: str) -> None:
-    content = written(whole(), form)
+def test_a_truncated_bundle_is_refused(form: str) -> None:
+    content = written(full_bundle(), form)
     for length in range(len(content)):
-        assert said_of(content[:length]).code == "BUNDLE_DAMAGED"
+        assert read_error(content[:length]).code == "BUNDLE_DAMAGED"
 
 
 @each_form
-def test_a_line_left_out_repeated_or_moved_is_found(form: str) -> None:
-    lines = written(whole(), form).splitlines(keepends=True)
-    for place in range(len(lines)):
-        assert said_of(b"".join(lines[:place] + lines[place + 1 :]))
-        assert said_of(b"".join([*lines[: place + 1], *lines[place:]]))
-    for place in range(len(lines) - 1):
-        swapped = [*lines[:place], lines[place + 1], lines[place], *lines[place + 2 :]]
-        assert said_of(b"".join(swapped)).context["line"] <= place + 2
+def test_a_missing_repeated_or_moved_line_is_detected(form: str) -> None:
+    lines = written(full_bundle(), form).splitlines(keepends=True)
+    for position in range(len(lines)):
+        assert read_error(b"".join(lines[:position] + lines[position + 1 :]))
+        assert read_error(b"".join([*lines[: position + 1], *lines[position:]]))
+    for position in range(len(lines) - 1):
+        swapped = [*lines[:position], lines[position + 1], lines[position], *lines[position + 2 :]]
+        assert read_error(b"".join(swapped)).context["line"] <= position + 2
 
 
 @each_form
 def test_trailing_data_is_detected(form: str) -> None:
-    content = written(whole(), form)
-    told = said_of(content + b"x")
-    assert told.context["line"] == content.count(b"\n") + 1
-    assert told.context["offset"] == len(content)
-    assert "after the end" in told.message
+    content = written(full_bundle(), form)
+    error = read_error(content + b"x")
+    assert error.context["line"] == content.count(b"\n") + 1
+    assert error.context["offset"] == len(content)
+    assert "after the end" in error.message
 
 
 def bodies(*entries: Any) -> list[bytes]:
     return [msgspec.json.encode(entry) for entry in entries]
 
 
-MADE_UP: dict[str, tuple[Callable[[], bytes], int, str]] = {
+INVALID_BUNDLES: dict[str, tuple[Callable[[], bytes], int, str]] = {
     "nothing": (lambda: b"", 1, "ends before"),
     "not a bundle": (lambda: b'{"a": 1}\n', 1, "form"),
     "no header": (lambda: sealed(bodies(envelope())), 1, "a record entry is not allowed here"),
@@ -247,7 +247,7 @@ MADE_UP: dict[str, tuple[Callable[[], bytes], int, str]] = {
     "no record": (lambda: sealed(bodies(header(), session())), 3, "a seal entry is not allowed here"),
     "another envelope": (lambda: sealed(bodies(header(), session(), envelope("b2"))), 3, "own envelope"),
     "no envelope": (lambda: sealed(bodies(header(), session(), missing())), 3, "own envelope"),
-    "a record behind a snapshot": (
+    "a record after a snapshot": (
         lambda: sealed(bodies(header(), session(), envelope(), snapshot(), missing())),
         5,
         "a record entry is not allowed here",
@@ -262,12 +262,12 @@ MADE_UP: dict[str, tuple[Callable[[], bytes], int, str]] = {
         "not JSON",
     ),
     "unknown field": (lambda: sealed([b'{"kind":"header","odd":1}']), 1, "unknown field `odd`"),
-    "a version to come": (
+    "a future version": (
         lambda: sealed([msgspec.json.encode(header()).replace(b'"version":1', b'"version":2', 1)]),
         1,
         "$.version",
     ),
-    "a record that is none": (
+    "an invalid record": (
         lambda: sealed([*bodies(header(), session(), envelope()), _altered(missing(), b'"low"', b'"dire"')]),
         4,
         "record: $.severity: Invalid enum value 'dire'",
@@ -277,7 +277,7 @@ MADE_UP: dict[str, tuple[Callable[[], bytes], int, str]] = {
         4,
         "$.type",
     ),
-    "a rule broken": (
+    "a broken constraint": (
         lambda: sealed([*bodies(header(), session(), envelope()), _altered(missing(), b"detected", b"resolved")]),
         4,
         "`resolution_refs` is required",
@@ -287,7 +287,7 @@ MADE_UP: dict[str, tuple[Callable[[], bytes], int, str]] = {
         4,
         "not the one that the previous item",
     ),
-    "content of another": (
+    "content of another item": (
         lambda: sealed(bodies(header(), session(), envelope(), item(), BundleContent.of(b"x"))),
         5,
         "not the one that the previous item",
@@ -302,17 +302,21 @@ MADE_UP: dict[str, tuple[Callable[[], bytes], int, str]] = {
         5,
         "does not match its digest",
     ),
-    "content that is no base64": (
+    "content that is not base64": (
         lambda: sealed(bodies(header(), session(), envelope(), item(), BundleContent(digest=digest(TEXT), base64="*"))),
         5,
         "cannot be decoded",
     ),
-    "content that is neither": (
+    "content without text and base64": (
         lambda: sealed(bodies(header(), session(), envelope(), item(), BundleContent(digest=digest(TEXT)))),
         5,
         "text or base64",
     ),
-    "fewer than sealed": (lambda: sealed(bodies(header(), session(), envelope()), entries=9), 4, "for 9 entries"),
+    "fewer entries than sealed": (
+        lambda: sealed(bodies(header(), session(), envelope()), entries=9),
+        4,
+        "for 9 entries",
+    ),
     "another seal": (
         lambda: sealed(bodies(header(), session(), envelope()), digest=digest("")),
         4,
@@ -328,11 +332,11 @@ def _altered(entry: BundleRecord, old: bytes, new: bytes) -> bytes:
     return body.replace(old, new, 1)
 
 
-@pytest.mark.parametrize("name", MADE_UP)
+@pytest.mark.parametrize("name", INVALID_BUNDLES)
 def test_an_invalid_bundle_with_valid_digests_is_refused_with_its_line(name: str) -> None:
-    make, line, what = MADE_UP[name]
-    told = said_of(make())
-    assert (told.context["line"], what in told.message) == (line, True), told.message
+    make, line, message = INVALID_BUNDLES[name]
+    error = read_error(make())
+    assert (error.context["line"], message in error.message) == (line, True), error.message
 
 
 def test_binary_content_is_base64() -> None:
@@ -341,7 +345,7 @@ def test_binary_content_is_base64() -> None:
     assert content.bytes() == b"\xff\x00"
 
 
-def test_invalid_bundles_are_never_written() -> None:
+def test_an_oversized_entry_is_refused_by_the_writer() -> None:
     writer = BundleWriter(lambda _: None)
     with pytest.raises(ContentTooLarge):
         writer.add(BundleContent.of(b"x" * bundles.MAX_LINE_BYTES))
@@ -353,11 +357,11 @@ def test_any_flipped_byte_in_any_bundle_is_detected(form: str, texts: list[str],
     contents = [part for text in texts for part in (item(text), BundleContent.of(text.encode()))]
     content = written([header(), session(), envelope(), *contents], form)
     assert len(read(content)) == 3 + len(contents)
-    place = flip[0] % len(content)
-    altered = content[:place] + bytes([content[place] ^ flip[1]]) + content[place + 1 :]
-    assert said_of(altered).context["line"] <= content[:place].count(b"\n") + 1
+    position = flip[0] % len(content)
+    altered = content[:position] + bytes([content[position] ^ flip[1]]) + content[position + 1 :]
+    assert read_error(altered).context["line"] <= content[:position].count(b"\n") + 1
 
 
-def test_a_seal_is_an_entry_like_any_other() -> None:
-    entry = msgspec.json.decode(written(whole()).splitlines()[-1])["entry"]
-    assert msgspec.convert(entry, BundleSeal).entries == len(whole())
+def test_the_last_entry_is_the_seal_with_the_entry_count() -> None:
+    entry = msgspec.json.decode(written(full_bundle()).splitlines()[-1])["entry"]
+    assert msgspec.convert(entry, BundleSeal).entries == len(full_bundle())

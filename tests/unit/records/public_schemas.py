@@ -1,7 +1,7 @@
-"""What the public schemas of Agent Context accept, ten of the thirteen types, in a table of our own.
+"""The public schemas of Agent Context for ten of the thirteen record types, as a table.
 
-For each kind of value the fields that have it: ``count`` is a whole number from 0, brackets mean a list of it.
-The schemas close no object and name no words but those of a scope. ``make evals`` holds the table against them.
+For each kind of value the fields of that kind: ``count`` is an integer from 0, brackets mean a list.
+The schemas allow additional properties and define no enum except ``scope``. ``make evals`` checks the table.
 """
 
 from __future__ import annotations
@@ -121,20 +121,20 @@ _KINDS: dict[str, dict[str, Any]] = {
 
 
 def public_schema(record_type: str) -> dict[str, Any]:
-    """Return the table's row as a JSON Schema: lists sorted, and without a name."""
-    shape = PUBLIC[record_type]
+    """Return the table's row as a JSON Schema, with sorted lists and without an id."""
+    fields = PUBLIC[record_type]
     return {
         "type": "object",
         "additionalProperties": True,
         "properties": {
-            name: _schema(kind) for kind, names in shape.items() if kind != REQUIRED for name in names.split()
+            name: _schema(kind) for kind, names in fields.items() if kind != REQUIRED for name in names.split()
         },
-        "required": sorted(shape[REQUIRED].split()),
+        "required": sorted(fields[REQUIRED].split()),
     }
 
 
 @cache
-def public_checker(record_type: str) -> Draft202012Validator:
+def public_validator(record_type: str) -> Draft202012Validator:
     return Draft202012Validator(public_schema(record_type), format_checker=FormatChecker())
 
 

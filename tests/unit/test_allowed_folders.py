@@ -1,4 +1,4 @@
-"""Folders that documents come from: however deep, full or changing they are, nothing outside of them is read."""
+"""Allowed folders: depth and size limits, and no access outside of them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ pytestmark = pytest.mark.req("CE-F43")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "root" / "docs"
-    made.mkdir(parents=True)
-    return made
+    path = tmp_path / "root" / "docs"
+    path.mkdir(parents=True)
+    return path
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def folders(folder: Path) -> AllowedFolders:
     return AllowedFolders([str(folder.parent)])
 
 
-def source(folder: Path, **what: Any) -> Source:
+def source(folder: Path, **options: Any) -> Source:
     return Source(
         source_id="source_0",
         domain="handbook",
@@ -39,7 +39,7 @@ def source(folder: Path, **what: Any) -> Source:
         token_digest="",
         principal_id="admin",
         created_at=0,
-        **what,
+        **options,
     )
 
 
@@ -48,7 +48,7 @@ def write(path: Path, text: str = "text") -> None:
     path.write_text(text)
 
 
-def deepened(folder: Path, levels: int) -> Path:
+def nested(folder: Path, levels: int) -> Path:
     for _ in range(levels):
         folder /= "d"
     return folder
@@ -59,15 +59,15 @@ async def listed(folders: AllowedFolders, source: Source) -> list[str]:
 
 
 async def test_files_are_found_down_to_the_depth_limit(folders: AllowedFolders, folder: Path) -> None:
-    write(deepened(folder, 64) / "deep.md")
+    write(nested(folder, 64) / "deep.md")
     assert await listed(folders, source(folder)) == ["d/" * 64 + "deep.md"]
-    deepened(folder, 65).mkdir()
+    nested(folder, 65).mkdir()
     with pytest.raises(FolderRefused, match="64 levels"):
         await folders.files("tenant", source(folder))
 
 
 async def test_deep_folders_need_few_file_descriptors(folders: AllowedFolders, folder: Path) -> None:
-    write(deepened(folder, 60) / "deep.md")
+    write(nested(folder, 60) / "deep.md")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = {int(name) for name in os.listdir("/proc/self/fd")}  # noqa: PTH208 - descriptors, not files
     free = (descriptor for descriptor in itertools.count() if descriptor not in used)
@@ -109,14 +109,14 @@ async def test_a_folder_replaced_by_a_symlink_is_not_followed(
     victim = source(folder / "inner")
     place = folders._place
 
-    def swapping(tenant: str, location: str) -> Any:
+    def place_and_swap(tenant: str, location: str) -> Any:
         found = place(tenant, location)
         path = folder.parent / swapped
         path.rename(tmp_path / "away")
         path.symlink_to(tmp_path / "secret" / ("inner" if swapped.endswith("inner") else ""))
         return found
 
-    monkeypatch.setattr(folders, "_place", swapping)
+    monkeypatch.setattr(folders, "_place", place_and_swap)
     with pytest.raises(OSError, match=r"symbolic links|directory"):
         await folders.files("tenant", victim)
     (folder.parent / swapped).unlink()
@@ -128,7 +128,7 @@ async def test_a_folder_replaced_by_a_symlink_is_not_followed(
 async def test_a_missing_folder_and_a_forbidden_one_have_different_errors(
     tmp_path: Path, folders: AllowedFolders, folder: Path
 ) -> None:
-    folder.rename(folder.with_name("elsewhere"))  # noqa: ASYNC240 - a moment
+    folder.rename(folder.with_name("elsewhere"))  # noqa: ASYNC240 - takes no time
     with pytest.raises(FolderRefused, match="There is no folder") as gone:
         await folders.files("tenant", source(folder))
     assert "bring it back" in gone.value.hint

@@ -1,4 +1,4 @@
-"""What ``import weft.records`` gives to those who use Weft as a library."""
+"""The public package ``weft.records``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.req("AC-12")
 
 
 @pytest.mark.parametrize("name", weft.records.__all__)
-def test_every_public_name_is_there(name: str) -> None:
+def test_every_public_name_can_be_imported(name: str) -> None:
     assert getattr(weft.records, name) is not None
 
 
@@ -31,7 +31,7 @@ def test_importing_records_loads_no_database_server_or_parser() -> None:
     assert not {"apsw", "asyncpg", "click", "lxml", "mcp", "starlette", "uvicorn", "weft.app"} & set(loaded)
 
 
-def test_records_are_checked_and_passages_found_as_the_server_does() -> None:
+def test_records_are_validated_and_passages_resolved_without_a_server() -> None:
     ref = source_ref("s", "file:///plan", "Ship on Friday.", start=0, end=4, source_kind="file")
     assert resolve(ref, "Ship on Friday.").outcome == "exact"
     assert validate('{"item_id": "i"}')[0].path == "$.schema_version"

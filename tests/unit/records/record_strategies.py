@@ -1,4 +1,4 @@
-"""Records made up from their types: any of them is valid."""
+"""Hypothesis strategies that build valid records from their types."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 _TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 _ZONES = st.integers(-18 * 60, 18 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 _TIMES = st.datetimes(datetime(1970, 1, 2), datetime(2200, 1, 1), timezones=st.just(UTC) | _ZONES)  # noqa: DTZ001
-_PLAIN = st.none() | st.booleans() | st.integers(-MAX_INT, MAX_INT) | st.floats(allow_nan=False, allow_infinity=False)
+_SCALARS = st.none() | st.booleans() | st.integers(-MAX_INT, MAX_INT) | st.floats(allow_nan=False, allow_infinity=False)
 JSON = st.recursive(
-    _PLAIN | _TEXT, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3), max_leaves=6
+    _SCALARS | _TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3),
+    max_leaves=6,
 )
 
 
@@ -36,15 +38,15 @@ def records(record_type: str) -> st.SearchStrategy[Record]:
 @cache
 def _parts(part_type: type[RecordPart]) -> st.SearchStrategy[Any]:
     fields = kinds.type_info(part_type).fields  # type: ignore[attr-defined]
-    made = {field.name: _made(field.type) for field in fields}
+    strategies = {field.name: _values(field.type) for field in fields}
     required = {field.name for field in fields if field.required}
 
     @st.composite
     def part(draw: st.DrawFn) -> RecordPart:
-        said = draw(st.sets(st.sampled_from(sorted(made)), max_size=5)) | required
-        values = {name: draw(made[name]) for name in sorted(said)}
+        names = draw(st.sets(st.sampled_from(sorted(strategies)), max_size=5)) | required
+        values = {name: draw(strategies[name]) for name in sorted(names)}
         for rule in part_type.constraints:
-            values |= _abiding(rule, values, made, draw)
+            values |= _fulfil(rule, values, strategies, draw)
         return part_type(**values)
 
     return part()
@@ -53,18 +55,18 @@ def _parts(part_type: type[RecordPart]) -> st.SearchStrategy[Any]:
 def _texts(kind: kinds.StrType) -> st.SearchStrategy[str]:
     if kind.pattern is None:
         return st.text(st.characters(codec="utf-8"), min_size=kind.min_length or 0, max_size=12)
-    fitting = st.from_regex(kind.pattern, alphabet=st.characters(codec="utf-8"))
-    return fitting.filter(lambda text: len(text) <= (kind.max_length or MAX_INT))
+    matching = st.from_regex(kind.pattern, alphabet=st.characters(codec="utf-8"))
+    return matching.filter(lambda text: len(text) <= (kind.max_length or MAX_INT))
 
 
-_WAYS: dict[type[kinds.Type], Callable[[Any], st.SearchStrategy[Any]]] = {
-    kinds.Metadata: lambda kind: _made(kind.type),
+_STRATEGIES: dict[type[kinds.Type], Callable[[Any], st.SearchStrategy[Any]]] = {
+    kinds.Metadata: lambda kind: _values(kind.type),
     kinds.StructType: lambda kind: _parts(kind.cls),
-    kinds.UnionType: lambda kind: st.one_of(*map(_made, kind.types)),
-    kinds.VarTupleType: lambda kind: st.lists(_made(kind.item_type), min_size=kind.min_length or 0, max_size=3).map(
+    kinds.UnionType: lambda kind: st.one_of(*map(_values, kind.types)),
+    kinds.VarTupleType: lambda kind: st.lists(_values(kind.item_type), min_size=kind.min_length or 0, max_size=3).map(
         tuple
     ),
-    kinds.DictType: lambda kind: st.dictionaries(_TEXT, _made(kind.value_type), max_size=2),
+    kinds.DictType: lambda kind: st.dictionaries(_TEXT, _values(kind.value_type), max_size=2),
     kinds.LiteralType: lambda kind: st.sampled_from(kind.values),
     kinds.StrType: _texts,
     kinds.IntType: lambda kind: st.integers(-MAX_INT if kind.ge is None else kind.ge, kind.le or MAX_INT),
@@ -75,19 +77,19 @@ _WAYS: dict[type[kinds.Type], Callable[[Any], st.SearchStrategy[Any]]] = {
 }
 
 
-def _made(kind: kinds.Type) -> st.SearchStrategy[Any]:
-    return _WAYS[type(kind)](kind)
+def _values(kind: kinds.Type) -> st.SearchStrategy[Any]:
+    return _STRATEGIES[type(kind)](kind)
 
 
-def _abiding(
-    rule: RequiresAny | Ordered, values: dict[str, Any], made: dict[str, st.SearchStrategy[Any]], draw: st.DrawFn
+def _fulfil(
+    rule: RequiresAny | Ordered, values: dict[str, Any], strategies: dict[str, st.SearchStrategy[Any]], draw: st.DrawFn
 ) -> dict[str, Any]:
-    """Return what has to be said besides, or otherwise, for a rule to be kept."""
+    """Return the values to add or change so that a constraint holds."""
     if isinstance(rule, Ordered):
-        both = sorted(values[name] for name in (rule.first, rule.second) if name in values)
-        return dict(zip((rule.first, rule.second), both, strict=True)) if len(both) == 2 else {}
-    concerned = rule.field is None or values.get(rule.field) in rule.values
-    if not concerned or any(values.get(name, ()) != () for name in rule.any_of):
+        ordered = sorted(values[name] for name in (rule.first, rule.second) if name in values)
+        return dict(zip((rule.first, rule.second), ordered, strict=True)) if len(ordered) == 2 else {}
+    applies = rule.field is None or values.get(rule.field) in rule.values
+    if not applies or any(values.get(name, ()) != () for name in rule.any_of):
         return {}
     name = draw(st.sampled_from(rule.any_of))
-    return {name: draw(made[name].filter(lambda value: value != ()))}
+    return {name: draw(strategies[name].filter(lambda value: value != ()))}

@@ -1,4 +1,4 @@
-"""Every operation is fully described, so that every interface can be generated from it."""
+"""Every registered operation is complete, so that every interface can be generated from it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_routes_and_tool_actions_are_unique() -> None:
     assert len(set(actions)) == len(actions)
 
 
-def test_a_tool_of_several_operations_tells_them_apart_by_action() -> None:
+def test_the_operations_of_one_tool_have_actions() -> None:
     for operations in REGISTRY.tools().values():
         assert len(operations) == 1 or all(operation.action for operation in operations)
 
@@ -81,15 +81,15 @@ def test_a_tool_of_several_operations_tells_them_apart_by_action() -> None:
 @pytest.mark.req("SC-03")
 @pytest.mark.req("SC-12")
 @pytest.mark.req("SC-13")
-def test_the_specified_actions_are_those_of_one_tool() -> None:
+def test_the_specified_board_actions_belong_to_one_tool() -> None:
     actions = {operation.action for operation in REGISTRY.tools()["shared_context"]}
     assert {"list_keys", "read", "write", "delete", "read_history", "read_batch", "snapshot"} <= actions
 
 
 @pytest.mark.req("SC-01")
-def test_session_operations_are_shown_to_no_sub_agent() -> None:
+def test_the_session_overview_is_the_only_session_operation_of_sub_agents() -> None:
     shown = {o.name for o in REGISTRY if o.group == "session" and o.audience is not Audience.NOT_SUBAGENTS}
-    # The session a sub-agent works in, at a glance: it changes nothing, and names no other.
+    # Read-only, and of the sub-agent's own session.
     assert shown == {"session.overview"}
 
 
