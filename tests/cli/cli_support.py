@@ -1,4 +1,4 @@
-"""A command line for tests: commands on one data folder, in this process or as a shell runs them."""
+"""Runs ``weft`` commands on a data folder, in this process or as a subprocess."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CommandLine:
         return msgspec.json.decode(self.run(*args, "--json", code=code, stdin=stdin).stdout)
 
     def process(self, *args: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-        """Run a command as a shell would."""
+        """Run a command as a subprocess."""
         command = [forked_python.python(), "-m", "weft", *args]
         environment = {**clean_environment(), "WEFT_DATA_DIR": str(self.data), **self.env, **env}
         return subprocess.run(

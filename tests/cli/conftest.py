@@ -1,4 +1,4 @@
-"""A command line of one's own: a fresh data folder, and nothing of the caller's environment."""
+"""Command lines on an empty data folder, without the caller's environment variables."""
 
 from __future__ import annotations
 

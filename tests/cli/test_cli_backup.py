@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def filled(launch: CommandLine) -> CommandLine:
-    """Return a command line on a folder with something in every part of it."""
+    """Return a command line on a folder with data of every kind."""
     launch.run("agent", "create", "planner")
     launch.run("board", "write", "goal", "Ship — ü 漢字", "--readable-by", "human:*")
     launch.run("board", "snapshot", "first")
@@ -52,7 +52,7 @@ def file(filled: CommandLine, tmp_path: Path) -> Path:
     return path
 
 
-def _facts(cli: CommandLine) -> list[object]:
+def _contents(cli: CommandLine) -> list[object]:
     inspection = cli.json("session", "inspect", "launch")
     inspection["entries"][0].pop("reads")
     return [
@@ -67,10 +67,10 @@ def _facts(cli: CommandLine) -> list[object]:
     ]
 
 
-def test_a_restored_folder_holds_what_the_first_one_held(filled: CommandLine, file: Path, tmp_path: Path) -> None:
+def test_a_restored_folder_has_the_backed_up_data(filled: CommandLine, file: Path, tmp_path: Path) -> None:
     other = CommandLine(tmp_path / "other", dict(filled.env))
     other.run("db", "restore", str(file))
-    assert _facts(other) == _facts(filled)
+    assert _contents(other) == _contents(filled)
     assert other.json("session", "inspect", "launch")["history_intact"] is True
 
 
@@ -78,14 +78,14 @@ def test_sqlite_moves_to_postgresql_and_back(filled: CommandLine, file: Path, po
     url = asyncio.run(new_postgres_database(postgres, f"backup_{secrets.token_hex(4)}", migrated=False))
     server = CommandLine(tmp_path, {**filled.env, "WEFT_DATABASE_URL": url})
     server.run("db", "restore", str(file))
-    assert _facts(server) == _facts(filled)
+    assert _contents(server) == _contents(filled)
     server.run("db", "backup", str(tmp_path / "back.zip"))
-    again = CommandLine(tmp_path / "again", dict(filled.env))
-    again.run("db", "restore", str(tmp_path / "back.zip"))
-    assert _facts(again) == _facts(server)
+    restored = CommandLine(tmp_path / "restored", dict(filled.env))
+    restored.run("db", "restore", str(tmp_path / "back.zip"))
+    assert _contents(restored) == _contents(server)
 
 
-def test_a_credential_survives_the_move(filled: CommandLine, tmp_path: Path) -> None:
+def test_a_credential_is_valid_after_a_restore(filled: CommandLine, tmp_path: Path) -> None:
     key = filled.json("key", "create", "planner")["api_key"]
     filled.run("db", "backup", str(tmp_path / "late.zip"))
     other = CommandLine(tmp_path / "other")
@@ -93,7 +93,7 @@ def test_a_credential_survives_the_move(filled: CommandLine, tmp_path: Path) -> 
     assert other.json("token", "issue", "planner", "planner", key)["success"]
 
 
-def test_the_file_is_private_described_and_complete_or_not_there(
+def test_the_backup_file_is_private_has_a_manifest_and_is_not_overwritten(
     filled: CommandLine, file: Path, tmp_path: Path
 ) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -108,9 +108,9 @@ def test_the_file_is_private_described_and_complete_or_not_there(
 
 
 def test_restoring_into_a_database_with_data_is_refused(filled: CommandLine, file: Path) -> None:
-    before = _facts(filled)
+    before = _contents(filled)
     assert "DATABASE_NOT_EMPTY" in filled.run("db", "restore", str(file), code=1).stderr
-    assert _facts(filled) == before
+    assert _contents(filled) == before
 
 
 def _rewrite(file: Path, member: str, change: Callable[[bytes], bytes]) -> None:
@@ -189,7 +189,7 @@ def test_a_full_disk_leaves_no_partial_file(cli: CommandLine, tmp_path: Path) ->
     assert [path.name for path in tmp_path.iterdir() if "b.zip" in path.name] == []
 
 
-def test_pages_stay_small_and_miss_nothing(
+def test_tables_are_backed_up_in_small_pages(
     filled: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(making, "_PAGE_BYTES", 300)
@@ -210,10 +210,10 @@ def test_pages_stay_small_and_miss_nothing(
     assert len(seen) > sum(content.rows > 0 for content in manifest.tables.values())
     other = CommandLine(tmp_path / "other", dict(filled.env))
     other.run("db", "restore", str(tmp_path / "p.zip"))
-    assert _facts(other) == _facts(filled)
+    assert _contents(other) == _contents(filled)
 
 
-async def test_a_database_without_the_present_schema_is_not_backed_up(tmp_path: Path) -> None:
+async def test_a_database_with_pending_migrations_is_not_backed_up(tmp_path: Path) -> None:
     database = connect(str(tmp_path / "weft.db"))
     await database.open()
     with pytest.raises(WeftError, match="lacks migrations"):
@@ -233,8 +233,8 @@ def test_the_schema_is_migrated_and_shown(cli: CommandLine) -> None:
 LARGE = b"a value too large for the database" * 1_000
 
 
-def _keep_large_value(cli: CommandLine) -> Pointer:
-    """Keep a value outside the database, in the folder where the command line has its large values."""
+def _store_large_value(cli: CommandLine) -> Pointer:
+    """Store a value in the command line's object folder."""
     pointer = Pointer.to("acme", "planner", LARGE)
 
     async def run() -> None:
@@ -250,7 +250,7 @@ def _keep_large_value(cli: CommandLine) -> Pointer:
 
 @pytest.mark.req("CE-F4")
 def test_large_values_move_from_folder_to_bucket_and_back(filled: CommandLine, tmp_path: Path) -> None:
-    pointer = _keep_large_value(filled)
+    pointer = _store_large_value(filled)
     made = filled.json("db", "backup", str(tmp_path / "there.zip"))
     assert (made["objects"], made["object_bytes"]) == (1, len(LARGE))
     with s3_service() as service, new_bucket(service) as bucket:
@@ -265,14 +265,14 @@ def test_large_values_move_from_folder_to_bucket_and_back(filled: CommandLine, t
         assert bucket.names() == [f"weft/{pointer.object}"]
         assert not (other.data / "objects").exists()
         other.run("db", "backup", str(tmp_path / "back.zip"))
-    again = CommandLine(tmp_path / "again", dict(filled.env))
-    again.run("db", "restore", str(tmp_path / "back.zip"))
-    assert (again.data / "objects" / pointer.object).read_bytes() == LARGE
-    assert _facts(again) == _facts(filled)
+    restored = CommandLine(tmp_path / "restored", dict(filled.env))
+    restored.run("db", "restore", str(tmp_path / "back.zip"))
+    assert (restored.data / "objects" / pointer.object).read_bytes() == LARGE
+    assert _contents(restored) == _contents(filled)
 
 
-def test_a_large_value_that_is_lost_is_named_or_left_out(filled: CommandLine, tmp_path: Path) -> None:
-    pointer = _keep_large_value(filled)
+def test_a_missing_large_value_fails_the_backup_or_is_skipped(filled: CommandLine, tmp_path: Path) -> None:
+    pointer = _store_large_value(filled)
     (filled.data / "objects" / pointer.object).unlink()
     path = tmp_path / "weft.zip"
     stderr = filled.run("db", "backup", str(path), code=1).stderr

@@ -1,4 +1,4 @@
-"""Messages, search and memory by command: as the guides show them, on a data folder and through a server."""
+"""Messages, search and memory commands, on a data folder and on a server; the guides' commands run."""
 
 from __future__ import annotations
 
@@ -19,43 +19,43 @@ GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-class Desk(NamedTuple):
-    """A planner and an admin who work in a session named release, each with a key of its own."""
+class CommandLines(NamedTuple):
+    """Command lines of a planner and an admin in a session named release, each with an API key."""
 
     planner: CommandLine
     admin: CommandLine
 
 
 @pytest.fixture(params=["folder", "server"])
-def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
+def lines(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CommandLines]:
     if request.param == "folder":
-        yield furnished(CommandLine(tmp_path))
+        yield with_session(CommandLine(tmp_path))
     else:
         with server_process(tmp_path) as server:
             address = {"WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key}
-            yield furnished(CommandLine(tmp_path / "elsewhere", address))
+            yield with_session(CommandLine(tmp_path / "unused", address))
 
 
-def furnished(admin: CommandLine) -> Desk:
+def with_session(admin: CommandLine) -> CommandLines:
     admin.run("session", "create", "Release 2.0", "--session-id", "release")
     key = admin.json("agent", "create", "planner", "--agent-type", "planning")["api_key"]
     session = {"WEFT_SESSION": "release"}
     planner = CommandLine(admin.data, {**admin.env, **session, "WEFT_API_KEY": key})
-    return Desk(planner, CommandLine(admin.data, {**admin.env, **session}))
+    return CommandLines(planner, CommandLine(admin.data, {**admin.env, **session}))
 
 
-def follow(guide: str, desk: Desk) -> None:
-    """Run every command of a guide in order, those of an admin as one."""
+def run_guide(guide: str, lines: CommandLines) -> None:
+    """Run every command of a guide in order; sections for admins run as the admin."""
     sections = (GUIDES / guide).read_text("utf-8").split("\n## ")
     for section in sections:
-        who = desk.admin if "as an admin" in section.partition("\n")[0] else desk.planner
+        line = lines.admin if "as an admin" in section.partition("\n")[0] else lines.planner
         for command in "".join(BLOCK.findall(section)).splitlines():
             program, *arguments = shlex.split(command)
             assert program == "weft"
-            who.run(*arguments)
+            line.run(*arguments)
 
 
-def spoken(line: CommandLine, *which: str) -> list[str]:
+def contents(line: CommandLine, *which: str) -> list[str]:
     return [message["content"] for message in line.json("message", "list", *which)["messages"]]
 
 
@@ -63,47 +63,47 @@ def spoken(line: CommandLine, *which: str) -> list[str]:
 @pytest.mark.req("MS-04")
 @pytest.mark.req("MS-05")
 @pytest.mark.req("MS-13")
-def test_messages_are_exchanged_as_the_guide_shows(desk: Desk) -> None:
-    follow("exchange-messages.md", desk)
-    # The guide's last step takes the first message from all but admins.
-    assert spoken(desk.planner) == [
+def test_the_commands_of_the_message_guide_run(lines: CommandLines) -> None:
+    run_guide("exchange-messages.md", lines)
+    # The guide's last step makes the first message visible to admins only.
+    assert contents(lines.planner) == [
         "Note to self: ask about indexes.",
         "Between us planners: Friday is at risk.",
         "Looking at it now.",
     ]
-    assert spoken(desk.planner, "--after-id", "3") == ["Looking at it now."]
-    assert spoken(desk.planner, "--visibility-filter", "private") == ["Note to self: ask about indexes."]
-    assert spoken(desk.admin) == ["The schema is ready for review.", "Looking at it now."]
-    assert len(desk.admin.json("message", "inspect")["messages"]) == 4
-    acts = {entry["action"] for entry in desk.admin.json("audit", "list")["entries"]}
+    assert contents(lines.planner, "--after-id", "3") == ["Looking at it now."]
+    assert contents(lines.planner, "--visibility-filter", "private") == ["Note to self: ask about indexes."]
+    assert contents(lines.admin) == ["The schema is ready for review.", "Looking at it now."]
+    assert len(lines.admin.json("message", "inspect")["messages"]) == 4
+    acts = {entry["action"] for entry in lines.admin.json("audit", "list")["entries"]}
     assert {"message.inspect", "message.set_visibility"} <= acts
 
 
 @pytest.mark.req("MS-05")
 @pytest.mark.req("MS-06")
-def test_messages_are_found_by_search(desk: Desk) -> None:
-    desk.planner.run("message", "add", "The schema is ready for review.", "--metadata", '{"component": "database"}')
-    desk.planner.run("message", "add", "Lunch is at noon.")
-    found = desk.planner.json("message", "search", "shcema reviw")
+def test_messages_are_found_by_search(lines: CommandLines) -> None:
+    lines.planner.run("message", "add", "The schema is ready for review.", "--metadata", '{"component": "database"}')
+    lines.planner.run("message", "add", "Lunch is at noon.")
+    found = lines.planner.json("message", "search", "shcema reviw")
     assert [result["message"]["id"] for result in found["results"]] == [1]
     assert found["results"][0]["message"]["metadata"] == {"component": "database"}
-    assert desk.planner.json("message", "search-by-sender", "planner")["count"] == 2
-    assert desk.planner.json("message", "search-by-timerange", "2020-01-01", "9999-12-31")["count"] == 2
-    assert desk.planner.json("message", "search-by-timerange", "2020-01-01", "2020-01-01T23:00:00+01:00")["count"] == 0
+    assert lines.planner.json("message", "search-by-sender", "planner")["count"] == 2
+    assert lines.planner.json("message", "search-by-timerange", "2020-01-01", "9999-12-31")["count"] == 2
+    assert lines.planner.json("message", "search-by-timerange", "2020-01-01", "2020-01-01T23:00:00+01:00")["count"] == 0
 
 
 @pytest.mark.req("MS-07")
-def test_memory_commands_work_as_the_guide_shows(desk: Desk) -> None:
-    follow("use-private-memory.md", desk)
-    assert desk.planner.json("memory", "get", "user_preferences")["value"] == {"theme": "dark", "language": "en"}
-    desk.planner.run("memory", "set", "next_step", "Ask Dana")
-    assert "Ask Dana" in desk.planner.run("memory", "get", "next_step").stdout
-    assert "MEMORY_NOT_FOUND" in desk.admin.run("memory", "get", "next_step", code=1).stderr
+def test_the_commands_of_the_memory_guide_run(lines: CommandLines) -> None:
+    run_guide("use-private-memory.md", lines)
+    assert lines.planner.json("memory", "get", "user_preferences")["value"] == {"theme": "dark", "language": "en"}
+    lines.planner.run("memory", "set", "next_step", "Ask Dana")
+    assert "Ask Dana" in lines.planner.run("memory", "get", "next_step").stdout
+    assert "MEMORY_NOT_FOUND" in lines.admin.run("memory", "get", "next_step", code=1).stderr
 
 
 @pytest.mark.req("MS-07")
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("given", "expected"),
     [
         ("hello", "hello"),
         ("two words", "two words"),
@@ -117,17 +117,17 @@ def test_memory_commands_work_as_the_guide_shows(desk: Desk) -> None:
         ("", ""),
     ],
 )
-def test_a_value_is_json_or_else_text(cli: CommandLine, given: str, kept: Any) -> None:
+def test_a_value_is_json_or_else_text(cli: CommandLine, given: str, expected: Any) -> None:
     cli.run("memory", "set", "k", given)
     value = cli.json("memory", "get", "k")["value"]
-    assert (value, type(value)) == (kept, type(kept))
+    assert (value, type(value)) == (expected, type(expected))
 
 
 @pytest.mark.req("MS-07")
-def test_every_kind_of_value_reaches_a_server(desk: Desk) -> None:
-    for given, kept in {"hello": "hello", "5": 5, "null": None, "[true]": [True]}.items():
-        desk.planner.run("memory", "set", "k", given)
-        assert desk.planner.json("memory", "get", "k")["value"] == kept
+def test_values_of_every_json_type_are_stored(lines: CommandLines) -> None:
+    for given, expected in {"hello": "hello", "5": 5, "null": None, "[true]": [True]}.items():
+        lines.planner.run("memory", "set", "k", given)
+        assert lines.planner.json("memory", "get", "k")["value"] == expected
 
 
 @pytest.mark.parametrize("broken", ['{"a":', "[1,", '"text', ' {"a"}'])
@@ -137,7 +137,7 @@ def test_invalid_json_is_refused(cli: CommandLine, broken: str) -> None:
 
 
 @pytest.mark.req("MS-07")
-def test_a_session_in_the_environment_does_not_make_memory_the_session_s(launch: CommandLine) -> None:
+def test_memory_is_global_despite_a_session_in_the_environment(launch: CommandLine) -> None:
     launch.run("memory", "set", "phase", "idle")
     launch.run("memory", "set", "phase", "triage", "--session", "launch")
     assert launch.json("memory", "get", "phase")["scope"] == "global"
@@ -162,9 +162,9 @@ def test_errors_have_hints(launch: CommandLine) -> None:
 
 
 @pytest.mark.req("MS-08")
-def test_admins_read_metrics_and_everyone_their_capabilities(desk: Desk) -> None:
-    assert desk.admin.json("performance", "read")["requesting_agent"] == "admin"
-    assert "PERMISSION_DENIED" in desk.planner.run("performance", "read", code=3).stderr
-    tools = {offered["tool"] for offered in desk.planner.json("agent", "capabilities")["operations"]}
+def test_admins_read_metrics_and_everyone_their_capabilities(lines: CommandLines) -> None:
+    assert lines.admin.json("performance", "read")["requesting_agent"] == "admin"
+    assert "PERMISSION_DENIED" in lines.planner.run("performance", "read", code=3).stderr
+    tools = {offered["tool"] for offered in lines.planner.json("agent", "capabilities")["operations"]}
     assert "add_message" in tools
     assert "get_performance_metrics" not in tools

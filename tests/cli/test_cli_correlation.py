@@ -1,4 +1,4 @@
-"""Commands say what they are part of: by options, by the environment, on the data folder and on a server."""
+"""Correlation ids of commands: by option or environment variable, on a data folder and on a server."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.req("AC-12")
 
 
-def the_write(data: Path, key: str) -> StoredEvent:
-    async def look() -> list[StoredEvent]:
+def event_of_write(data: Path, key: str) -> StoredEvent:
+    async def read_events() -> list[StoredEvent]:
         async with opened(data) as app:
             return await events_of(app, "default", subject=key)
 
-    (event,) = asyncio.run(look())
+    (event,) = asyncio.run(read_events())
     return event
 
 
 def test_turn_and_task_options_are_recorded_with_the_write(launch: CommandLine) -> None:
     launch.run("--turn", TURN, "--task", TASK, "board", "write", "goal", "ship")
     launch.run("board", "write", "later", "x")
-    assert the_write(launch.data, "goal").correlation == Correlation(turn_id=TURN, task_id=TASK)
-    assert the_write(launch.data, "later").correlation is NO_CORRELATION
+    assert event_of_write(launch.data, "goal").correlation == Correlation(turn_id=TURN, task_id=TASK)
+    assert event_of_write(launch.data, "later").correlation is NO_CORRELATION
 
 
 def test_environment_variables_set_the_ids_for_every_command(launch: CommandLine) -> None:
@@ -44,14 +44,14 @@ def test_environment_variables_set_the_ids_for_every_command(launch: CommandLine
     launch.run("board", "write", "goal", "ship")
     launch.run("--task", "nearer", "board", "write", "other", "x")
     expected = Correlation(turn_id=TURN, task_id=TASK, trace_id=TRACE, span_id=SPAN)
-    assert the_write(launch.data, "goal").correlation == expected
-    assert the_write(launch.data, "other").correlation.task_id == "nearer"
+    assert event_of_write(launch.data, "goal").correlation == expected
+    assert event_of_write(launch.data, "other").correlation.task_id == "nearer"
 
 
 def test_invalid_traces_and_empty_ids_are_ignored(launch: CommandLine) -> None:
     launch.env |= {"WEFT_TURN": "", "WEFT_TASK": "", "TRACEPARENT": "garbage"}
     launch.run("board", "write", "goal", "ship")
-    assert the_write(launch.data, "goal").correlation is NO_CORRELATION
+    assert event_of_write(launch.data, "goal").correlation is NO_CORRELATION
 
 
 def test_an_invalid_turn_id_is_refused_before_the_call(launch: CommandLine) -> None:
@@ -66,7 +66,7 @@ def test_the_ids_are_sent_to_a_server(tmp_path: Path) -> None:
         cli.run("session", "create", "Plan", "--session-id", "launch")
         cli.env |= {"WEFT_SESSION": "launch", "TRACEPARENT": TRACEPARENT}
         cli.run("--turn", TURN, "--task", TASK, "board", "write", "goal", "ship")
-        correlation = the_write(tmp_path, "goal").correlation
+        correlation = event_of_write(tmp_path, "goal").correlation
     assert correlation == Correlation(turn_id=TURN, task_id=TASK, trace_id=TRACE, span_id=SPAN)
 
 
@@ -88,5 +88,5 @@ def test_an_mcp_server_started_for_a_task_records_it_with_every_call(launch: Com
         answers = [server.stdout.readline() for _ in range(2)]
         server.stdin.close()
     assert '"isError":false' in answers[1]
-    correlation = the_write(launch.data, "goal").correlation
+    correlation = event_of_write(launch.data, "goal").correlation
     assert correlation == Correlation(turn_id="t1", task_id=TASK, jsonrpc_request_id=1)

@@ -1,4 +1,4 @@
-"""The doctor: all is well, or what to do about it."""
+"""``weft doctor``: checks, warnings, problems and hints."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_low_disk_space_is_reported(
     assert check_folder(tmp_path)[1].state is state
 
 
-async def test_a_clock_behind_the_database_is_a_problem(launch: CommandLine) -> None:
+async def test_a_clock_earlier_than_the_database_is_a_problem(launch: CommandLine) -> None:
     past = FrozenClock()
     past.now = lambda: datetime(2020, 1, 1, tzinfo=UTC)  # type: ignore[method-assign]
     findings = await check_database(Settings(data_dir=str(launch.data)), past)

@@ -1,4 +1,4 @@
-"""The log as a file, and webhooks from the command line."""
+"""``weft events`` and ``weft webhook``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How commands end when something is wrong: what is said, where, and with which exit code."""
+"""Errors of commands: output, stream and exit code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cli_support import CommandLine
 
 
-def test_people_get_the_code_the_message_alternatives_and_a_hint_on_standard_error(launch: CommandLine) -> None:
+def test_an_error_prints_code_message_alternatives_and_hint_on_standard_error(launch: CommandLine) -> None:
     launch.run("board", "write", "goal", "Ship")
     result = launch.run("board", "read", "gaol", code=1)
     assert result.stdout == ""
@@ -29,7 +29,7 @@ def test_an_error_names_the_commands_that_help(launch: CommandLine) -> None:
     assert "See: weft session list, weft session create" in stderr
 
 
-def test_programs_get_the_error_body_on_standard_output(launch: CommandLine) -> None:
+def test_json_output_prints_the_error_body_on_standard_output(launch: CommandLine) -> None:
     result = launch.run("board", "read", "gaol", "--json", code=1)
     assert result.stderr == ""
     body = launch.json("board", "read", "gaol", code=1)
@@ -54,16 +54,16 @@ def test_the_exit_code_depends_on_the_kind_of_error(command: list[str], code: in
     launch.run(*command, code=code)
 
 
-def test_a_session_must_be_named(cli: CommandLine) -> None:
+def test_a_missing_session_is_a_usage_error(cli: CommandLine) -> None:
     assert "Missing option '--session' / '-s'" in cli.run("board", "list-keys", code=2).stderr
 
 
 @pytest.fixture
-def _someone_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+def _interactive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(derived, "interactive", lambda: True)
 
 
-@pytest.mark.usefixtures("_someone_watches")
+@pytest.mark.usefixtures("_interactive")
 def test_irreversible_commands_ask_for_confirmation(launch: CommandLine) -> None:
     assert "Are you sure?" in launch.run("session", "delete", "launch", code=1, stdin="n\n").stderr
     launch.run("session", "get", "launch")
@@ -71,13 +71,13 @@ def test_irreversible_commands_ask_for_confirmation(launch: CommandLine) -> None
     launch.run("session", "get", "launch", code=1)
 
 
-@pytest.mark.usefixtures("_someone_watches")
+@pytest.mark.usefixtures("_interactive")
 @pytest.mark.parametrize("command", [["session", "delete", "launch"], ["signing-key", "rotate"]])
 def test_yes_skips_the_confirmation(command: list[str], launch: CommandLine) -> None:
     assert launch.run(*command, "--yes").stderr == ""
 
 
-@pytest.mark.usefixtures("_someone_watches")
+@pytest.mark.usefixtures("_interactive")
 def test_revoking_a_key_asks_for_confirmation(launch: CommandLine) -> None:
     launch.run("agent", "create", "planner")
     [key] = launch.json("key", "list", "planner")["keys"]
@@ -89,20 +89,20 @@ def test_without_a_terminal_no_confirmation_is_asked(launch: CommandLine) -> Non
     launch.run("session", "delete", "launch")
 
 
-def test_a_refusal_leaves_no_traceback_and_no_log_line(launch: CommandLine) -> None:
+def test_a_refused_command_prints_no_traceback_and_no_log_line(launch: CommandLine) -> None:
     ended = launch.process("--as", "nobody", "session", "list")
     assert (ended.returncode, ended.stdout) == (3, "")
     assert ended.stderr.startswith("AUTHENTICATION_ERROR: ")
     assert len(ended.stderr.splitlines()) <= 3
 
 
-def test_a_damaged_database_is_reported_with_what_to_do(cli: CommandLine, tmp_path: Path) -> None:
+def test_a_damaged_database_is_reported_with_a_hint(cli: CommandLine, tmp_path: Path) -> None:
     cli.data.mkdir()
     (cli.data / "weft.db").write_bytes(b"not a database at all" * 1_000)
     assert "weft db restore" in cli.run("session", "list", code=1).stderr
 
 
-def test_context_referenced_by_a_hint_is_shown(launch: CommandLine) -> None:
+def test_error_context_is_printed(launch: CommandLine) -> None:
     envelope = {
         "schema_version": "0.1.0",
         "context_id": "turn-7",

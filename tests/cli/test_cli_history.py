@@ -1,4 +1,4 @@
-"""History by command, as people read it."""
+"""``weft history``: text output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def board(launch: CommandLine) -> CommandLine:
 
 
 @pytest.mark.req("CE-F23")
-def test_the_log_reads_like_a_log(board: CommandLine) -> None:
+def test_the_log_prints_version_hash_time_author_and_changes(board: CommandLine) -> None:
     shown = board.run("history", "log", BOARD).stdout
     assert re.search(
         r"^v4 [0-9a-f]{10}  20\d\d-\S+ \S+Z  human:admin\n    delete\n    - plan \(v1\)$", shown, re.MULTILINE
@@ -40,7 +40,7 @@ def test_the_log_names_the_agent(launch: CommandLine) -> None:
 
 
 @pytest.mark.req("CE-F24")
-def test_a_diff_looks_like_a_diff(board: CommandLine) -> None:
+def test_a_diff_is_printed_in_unified_format(board: CommandLine) -> None:
     shown = board.run("history", "diff", BOARD, "2").stdout
     assert shown == (
         f"{BOARD} v2 .. {BOARD} v4\n\nremoved plan (was v1)\n@@ -1 +0,0 @@\n-one\n\n"
@@ -84,8 +84,8 @@ def test_a_board_is_branched_merged_and_rolled_back(board: CommandLine) -> None:
 
 
 @pytest.fixture
-def torn(board: CommandLine) -> CommandLine:
-    """Return a command line whose board and its branch say different things."""
+def conflicting(board: CommandLine) -> CommandLine:
+    """Return a command line with a board and a branch that conflict."""
     board.run("history", "branch", BOARD, "try")
     board.run("board", "write", "goal", "ship\non Tuesday")
     board.run("board", "delete", "goal", "--branch", "try")
@@ -93,33 +93,38 @@ def torn(board: CommandLine) -> CommandLine:
 
 
 @pytest.mark.req("CE-F26")
-def test_a_conflict_shows_every_side_and_how_to_resolve_it(torn: CommandLine) -> None:
-    torn.run("board", "write", "plan", "ours")
-    torn.run("board", "write", "plan", "theirs", "--branch", "try")
-    shown = torn.run("history", "merge", BOARD, f"{BOARD}@try", code=1).stdout
+def test_a_conflict_shows_every_side_and_how_to_resolve_it(conflicting: CommandLine) -> None:
+    conflicting.run("board", "write", "plan", "ours")
+    conflicting.run("board", "write", "plan", "theirs", "--branch", "try")
+    shown = conflicting.run("history", "merge", BOARD, f"{BOARD}@try", code=1).stdout
     review = re.search(r"review_\w+", shown)
     assert review is not None
-    said = r"20\d\d-\S+ \S+Z  human:admin"
+    commit_line = r"20\d\d-\S+ \S+Z  human:admin"
     assert shown.startswith(f"Not merged: both sides changed 2 keys. Review {review[0]} is open for a human decision.")
     for key, base, ours, theirs in (
-        ("goal", f"v2  {said}\n      ship\n      on Monday", f"v3  {said}\n      ship\n      on Tuesday", "absent"),
-        ("plan", "absent", f"v1  {said}\n      ours", f"v1  {said}\n      theirs"),
+        (
+            "goal",
+            f"v2  {commit_line}\n      ship\n      on Monday",
+            f"v3  {commit_line}\n      ship\n      on Tuesday",
+            "absent",
+        ),
+        ("plan", "absent", f"v1  {commit_line}\n      ours", f"v1  {commit_line}\n      theirs"),
     ):
         pattern = rf"^{key}\n  base    {base}\n  ours    {ours}\n  theirs  {theirs}$"
         assert re.search(pattern, shown, re.MULTILINE), shown
-    decide = f"weft history resolve {review[0]} '" + '{"goal":{"take":"ours"},"plan":{"take":"ours"}}\'\n'
-    assert shown.endswith(decide)
-    reviews = torn.run("history", "reviews").stdout
-    assert torn.run("history", "review", review[0]).stdout == reviews
+    command = f"weft history resolve {review[0]} '" + '{"goal":{"take":"ours"},"plan":{"take":"ours"}}\'\n'
+    assert shown.endswith(command)
+    reviews = conflicting.run("history", "reviews").stdout
+    assert conflicting.run("history", "review", review[0]).stdout == reviews
     assert reviews.startswith(f"{review[0]} (open)\n  merge:  {BOARD}@try into {BOARD}\n")
     assert all(f"  {line}" in reviews for line in shown.splitlines()[2:] if line)
-    torn.run(*decide.split()[1:4], '{"goal": {"take": "base"}, "plan": {"take": "theirs"}}')
-    assert torn.json("board", "read", "goal")["value"] == "ship\non Monday"
-    assert re.search(r"^  decided: .* by human:admin$", torn.run("history", "reviews").stdout, re.MULTILINE)
+    conflicting.run(*command.split()[1:4], '{"goal": {"take": "base"}, "plan": {"take": "theirs"}}')
+    assert conflicting.json("board", "read", "goal")["value"] == "ship\non Monday"
+    assert re.search(r"^  decided: .* by human:admin$", conflicting.run("history", "reviews").stdout, re.MULTILINE)
 
 
-def test_a_merge_waiting_for_review_exits_with_a_failure(torn: CommandLine) -> None:
-    answer = torn.json("history", "merge", BOARD, f"{BOARD}@try", code=1)
+def test_a_merge_waiting_for_review_exits_with_a_failure(conflicting: CommandLine) -> None:
+    answer = conflicting.json("history", "merge", BOARD, f"{BOARD}@try", code=1)
     assert answer["merged"] is False
     assert answer["conflicts"][0]["ours"]["value"] == "ship\non Tuesday"
 
@@ -130,8 +135,8 @@ def test_an_empty_list_of_reviews_prints_a_message(launch: CommandLine) -> None:
 
 def test_a_revision_is_given_after_the_context_id_or_by_option(board: CommandLine) -> None:
     for command in ("show", "state", "blame"):
-        placed = board.json("history", command, BOARD, "2")
-        assert placed == board.json("history", command, BOARD, "--version", "2")
+        by_argument = board.json("history", command, BOARD, "2")
+        assert by_argument == board.json("history", command, BOARD, "--version", "2")
     assert board.json("history", "diff", BOARD, "1", "2")["to_version"] == 2
     assert board.json("history", "branch", BOARD, "early", "1")["version"] == 1
     assert "given twice" in board.run("history", "show", BOARD, "2", "--version", "3", code=2).stderr

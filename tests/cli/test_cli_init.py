@@ -1,4 +1,4 @@
-"""Connecting editors: the right file, the right words, and nothing of the user's lost."""
+"""``weft init``: the MCP configuration of editors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def _weft_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
 
 
@@ -54,7 +54,9 @@ def test_an_editor_is_configured_to_start_weft(editor: str, cli: CommandLine) ->
     assert f"weft agent create {editor}" in result.stdout
 
 
-def test_where_weft_is_not_on_the_path_its_python_is_named(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_interpreter_is_used_if_weft_is_not_on_the_path(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("shutil.which", lambda _: None)
     cli.run("init", "cursor")
     entry = _read(".cursor/mcp.json")["mcpServers"]["weft"]
@@ -64,7 +66,7 @@ def test_where_weft_is_not_on_the_path_its_python_is_named(cli: CommandLine, mon
 
 
 @pytest.mark.parametrize("editor", EDITORS)
-def test_an_editor_talks_to_a_server_with_a_key_that_is_not_in_the_file(editor: str, cli: CommandLine) -> None:
+def test_a_server_s_api_key_is_read_from_the_environment(editor: str, cli: CommandLine) -> None:
     file, section, variable = EDITORS[editor]
     cli.run("init", editor, "--url", "https://weft.example.com/")
     assert _read(file)[section]["weft"] == {
@@ -74,19 +76,19 @@ def test_an_editor_talks_to_a_server_with_a_key_that_is_not_in_the_file(editor: 
     }
 
 
-def test_a_session_is_part_of_the_servers_address(cli: CommandLine) -> None:
+def test_a_session_is_part_of_the_server_url(cli: CommandLine) -> None:
     cli.run("init", "cursor", "--url", "http://127.0.0.1:8787/mcp", "--session", "launch")
     assert _read(".cursor/mcp.json")["mcpServers"]["weft"]["url"] == "http://127.0.0.1:8787/mcp/session/launch"
 
 
 def test_existing_settings_are_kept(cli: CommandLine) -> None:
-    had = {"$schema": "x", "mcpServers": {"other": {"command": "other", "args": ["ü"]}}, "more": [1]}
-    Path(".mcp.json").write_text(json.dumps(had), "utf-8")
+    existing = {"$schema": "x", "mcpServers": {"other": {"command": "other", "args": ["ü"]}}, "more": [1]}
+    Path(".mcp.json").write_text(json.dumps(existing), "utf-8")
     Path(".mcp.json").chmod(0o640)
     cli.run("init", "claude-code", "--agent", "planner")
     now = _read(".mcp.json")
     assert now["mcpServers"].pop("weft")["args"] == ["mcp", "--as", "planner"]
-    assert now == had
+    assert now == existing
     assert Path(".mcp.json").stat().st_mode & 0o777 == 0o640
 
 
@@ -122,12 +124,12 @@ def test_an_existing_weft_entry_is_replaced_on_request(cli: CommandLine) -> None
     assert "second" in _read(".cursor/mcp.json")["mcpServers"]["weft"]["args"]
 
 
-def test_printing_writes_nothing(cli: CommandLine, project: Path) -> None:
+def test_print_writes_no_file(cli: CommandLine, project: Path) -> None:
     assert json.loads(cli.run("init", "cursor", "--print").stdout)["mcpServers"]["weft"]
     assert list(project.iterdir()) == []
 
 
 @pytest.mark.parametrize("arguments", [["--url", "nowhere"], ["--agent", "a b"], ["--session", "../x"]])
-def test_contradicting_options_are_refused(arguments: list[str], cli: CommandLine, project: Path) -> None:
+def test_invalid_options_are_refused(arguments: list[str], cli: CommandLine, project: Path) -> None:
     cli.run("init", "cursor", *arguments, code=2)
     assert list(project.iterdir()) == []

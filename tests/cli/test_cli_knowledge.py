@@ -1,4 +1,4 @@
-"""``weft knowledge``: files and folders into domains, what is found of them, and moving between models."""
+"""``weft knowledge``: documents, sources, search and model migrations."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def docs(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_folder_becomes_documents_that_a_search_finds(cli: CommandLine, docs: Path) -> None:
-    told = cli.json("knowledge", "add", "handbook", str(docs), "--create")
-    assert told == {
+def test_documents_of_a_folder_are_searchable(cli: CommandLine, docs: Path) -> None:
+    added = cli.json("knowledge", "add", "handbook", str(docs), "--create")
+    assert added == {
         "domain": "handbook",
         "documents": ["leave.md", "office/travel.txt"],
         "unchanged": 0,
@@ -56,12 +56,12 @@ def test_unchanged_files_are_not_indexed_again(cli: CommandLine, docs: Path) -> 
 
 def test_document_ids_can_be_given(cli: CommandLine, docs: Path) -> None:
     cli.run("knowledge", "add", "handbook", str(docs / "leave.md"), "--create", "--prefix", "guides/")
-    cli.run("knowledge", "add", "handbook", "-", "--name", "said.txt", stdin="Said on standard input.")
-    assert cli.run("knowledge", "read-document", "handbook", "said.txt").stdout == "Said on standard input.\n"
+    cli.run("knowledge", "add", "handbook", "-", "--name", "input.txt", stdin="Text of standard input.")
+    assert cli.run("knowledge", "read-document", "handbook", "input.txt").stdout == "Text of standard input.\n"
     listed = cli.run("knowledge", "list-documents", "handbook").stdout
     assert [line.split()[:2] for line in listed.splitlines()[1:]] == [
         ["guides/leave.md", "indexed"],
-        ["said.txt", "indexed"],
+        ["input.txt", "indexed"],
     ]
     domains = cli.run("knowledge", "list-domains").stdout.splitlines()
     assert domains[1].split()[:3] == ["handbook", "2", "2"]
@@ -84,17 +84,17 @@ def test_invalid_files_are_reported_and_nothing_is_added(cli: CommandLine, docs:
 
 def test_a_file_that_cannot_be_indexed_ends_the_command_with_a_failure(cli: CommandLine, docs: Path) -> None:
     (docs / "broken.pdf").write_bytes(b"%PDF-1.7 nothing of the kind")
-    told = cli.run("knowledge", "add", "handbook", str(docs), "--create", code=1).stdout.splitlines()
-    assert told[0] == "2 documents in handbook; 1 could not be indexed:"
-    assert told[1].startswith("  broken.pdf: The PDF is damaged")
-    assert told[1].endswith("Save it again and add it.")
+    output = cli.run("knowledge", "add", "handbook", str(docs), "--create", code=1).stdout.splitlines()
+    assert output[0] == "2 documents in handbook; 1 could not be indexed:"
+    assert output[1].startswith("  broken.pdf: The PDF is damaged")
+    assert output[1].endswith("Save it again and add it.")
     assert cli.json("knowledge", "add", "handbook", str(docs), code=1)["failed"][0]["document_id"] == "broken.pdf"
 
 
-def test_only_added_documents_count_as_waiting(cli: CommandLine, docs: Path) -> None:
+def test_only_added_documents_count_as_pending(cli: CommandLine, docs: Path) -> None:
     cli.run("knowledge", "add", "handbook", str(docs / "office"), "--create", "--no-wait")
-    told = cli.run("knowledge", "add", "handbook", str(docs / "leave.md"), "--no-wait").stdout.splitlines()
-    assert told == [
+    output = cli.run("knowledge", "add", "handbook", str(docs / "leave.md"), "--no-wait").stdout.splitlines()
+    assert output == [
         "1 document in handbook.",
         "1 waiting to be indexed: weft knowledge show-domain shows the progress.",
     ]
@@ -114,13 +114,13 @@ def test_the_current_session_does_not_filter_knowledge_searches(cli: CommandLine
         assert "SESSION_NOT_FOUND" in cli.run(*command, "--session", "nowhere", code=1).stderr
 
 
-def test_an_empty_queue_prints_a_message(cli: CommandLine, docs: Path) -> None:
+def test_search_reports_no_pending_documents_after_add(cli: CommandLine, docs: Path) -> None:
     cli.run("knowledge", "add", "handbook", str(docs), "--create")
     assert cli.json("search", "vacation")["pending"] == {"documents": 0, "events": 0, "partial": False}
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "hint"),
     [
         (["knowledge", "create-domain", "My Docs"], "letters, digits, _ and -"),
         (["search", "vacation", "--since", "yesterday"], "2025-01-15"),
@@ -133,16 +133,16 @@ def test_an_empty_queue_prints_a_message(cli: CommandLine, docs: Path) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_an_error_has_a_hint(command: list[str], said: str, cli: CommandLine) -> None:
+def test_an_error_has_a_hint(command: list[str], hint: str, cli: CommandLine) -> None:
     cli.run("knowledge", "create-domain", "handbook")
-    assert said.lower() in cli.run(*command, code=1).stderr.lower()
+    assert hint.lower() in cli.run(*command, code=1).stderr.lower()
 
 
 def test_get_context_and_find_similar_print_results(cli: CommandLine, docs: Path) -> None:
     cli.run("knowledge", "add", "handbook", str(docs), "--create")
-    gathered = cli.run("get-context", "How many days of vacation?", "--max-tokens", "300").stdout
-    assert gathered.startswith("[1]")
-    assert "thirty days of vacation" in gathered
+    context = cli.run("get-context", "How many days of vacation?", "--max-tokens", "300").stdout
+    assert context.startswith("[1]")
+    assert "thirty days of vacation" in context
     chunk = cli.json("search", "vacation", "--top-k", "1")["results"][0]["chunk_id"]
     assert "office/travel.txt" in cli.run("similar", chunk).stdout
     assert cli.json("similar", "domain:handbook/9999", code=1)["code"] == "CHUNK_NOT_FOUND"
@@ -160,8 +160,8 @@ def test_an_allowed_folder_is_watched(cli: CommandLine, docs: Path) -> None:
 
 
 @pytest.fixture
-def index_sessions(cli: CommandLine, docs: Path) -> str:
-    """Return a source of a domain that has a document of the name of one of its files already."""
+def source_id(cli: CommandLine, docs: Path) -> str:
+    """Return a folder source, in a domain with a document named as one of its files."""
     cli.env["WEFT_KNOWLEDGE_FOLDERS"] = str(docs.parent)
     cli.run("knowledge", "add", "handbook", "-", "--name", "leave.md", "--create", stdin="Put by hand.")
     made = cli.json("knowledge", "add-source", "handbook", "folder", "--folder", str(docs))
@@ -169,40 +169,35 @@ def index_sessions(cli: CommandLine, docs: Path) -> str:
 
 
 @pytest.mark.req("CE-F43")
-def test_on_a_data_folder_a_source_is_synced_before_the_command_ends(
-    cli: CommandLine, docs: Path, index_sessions: str
-) -> None:
+def test_sync_source_on_a_data_folder_waits_for_the_sync(cli: CommandLine, docs: Path, source_id: str) -> None:
     (docs / "broken.pdf").write_bytes(b"%PDF-1.7 nothing of the kind")
-    told = cli.run("knowledge", "sync-source", "handbook", index_sessions, code=1).stdout.splitlines()
-    assert told[:2] == [f"{docs}: 2 added, 1 failed.", "1 file could not be read:"]
-    assert told[2].startswith("  leave.md: A document with this id was put by someone else")
-    assert told[3] == "1 document could not be indexed:"
-    assert told[4].startswith("  broken.pdf: The PDF is damaged")
+    output = cli.run("knowledge", "sync-source", "handbook", source_id, code=1).stdout.splitlines()
+    assert output[:2] == [f"{docs}: 2 added, 1 failed.", "1 file could not be read:"]
+    assert output[2].startswith("  leave.md: A document with this id was put by someone else")
+    assert output[3] == "1 document could not be indexed:"
+    assert output[4].startswith("  broken.pdf: The PDF is damaged")
     found = cli.json("search", "approval of flights", "--top-k", "1")["results"][0]
     assert found["document_id"] == "office/travel.txt"
     (docs / "leave.md").unlink()
     (docs / "broken.pdf").unlink()
-    assert (
-        cli.run("knowledge", "sync-source", "handbook", index_sessions).stdout == f"{docs}: 1 removed, 1 unchanged.\n"
-    )
-    again = cli.json("knowledge", "sync-source", "handbook", index_sessions, "--full")
-    assert (again["source_id"], again["error"], again["failed"]) == (index_sessions, None, [])
+    assert cli.run("knowledge", "sync-source", "handbook", source_id).stdout == f"{docs}: 1 removed, 1 unchanged.\n"
+    again = cli.json("knowledge", "sync-source", "handbook", source_id, "--full")
+    assert (again["source_id"], again["error"], again["failed"]) == (source_id, None, [])
     assert again["last"]["unchanged"] == 1
 
 
 @pytest.mark.req("CE-F43")
-def test_sync_errors_are_printed_for_people(cli: CommandLine, docs: Path, index_sessions: str) -> None:
+def test_sync_errors_are_printed(cli: CommandLine, docs: Path, source_id: str) -> None:
     assert "queued" in cli.run("knowledge", "list-sources", "handbook").stdout
-    cli.run("knowledge", "sync-source", "handbook", index_sessions, code=1)
+    cli.run("knowledge", "sync-source", "handbook", source_id, code=1)
     shown = cli.run("knowledge", "list-sources", "handbook").stdout
     assert "1 added, 1 failed" in shown
-    assert f"{index_sessions} could not read 1 file:\n  leave.md: A document with this id was put" in shown
+    assert f"{source_id} could not read 1 file:\n  leave.md: A document with this id was put" in shown
     docs.rename(docs.parent / "away")
-    told = cli.run("knowledge", "sync-source", "handbook", index_sessions, code=1).stdout
-    assert told == f"{docs} could not be read: There is no folder '{docs}'.\n"
+    output = cli.run("knowledge", "sync-source", "handbook", source_id, code=1).stdout
+    assert output == f"{docs} could not be read: There is no folder '{docs}'.\n"
     assert (
-        f"{index_sessions} failed: There is no folder '{docs}'."
-        in cli.run("knowledge", "list-sources", "handbook").stdout
+        f"{source_id} failed: There is no folder '{docs}'." in cli.run("knowledge", "list-sources", "handbook").stdout
     )
 
 
@@ -215,12 +210,12 @@ def test_the_sync_interval_of_each_source_is_shown(cli: CommandLine, docs: Path)
     cli.run("knowledge", "watch", "handbook", str(docs), "--prefix", "b/", "--every", "3600")
     cli.run("knowledge", "add-source", "handbook", "hook", "--prefix", "c/")
     shown = cli.run("knowledge", "list-sources", "handbook").stdout.splitlines()[1:]
-    for line, looks in zip(shown, ("watching", "every 3600 s", "when called"), strict=True):
-        assert looks in line
+    for line, interval in zip(shown, ("watching", "every 3600 s", "when called"), strict=True):
+        assert interval in line
 
 
 @pytest.mark.req("CE-F51", "CE-F52")
-def test_models_migrations_and_reindexing_are_printed_for_people(cli: CommandLine, docs: Path) -> None:
+def test_models_migrations_and_reindexing_are_printed(cli: CommandLine, docs: Path) -> None:
     cli.run("knowledge", "add", "handbook", str(docs), "--create")
     assert "all-MiniLM-L6-v2-int8" in cli.run("knowledge", "list-models").stdout
     assert "MODEL_MIGRATION_NOT_FOUND" in cli.run("knowledge", "show-model-migration", code=1).stderr
@@ -230,21 +225,21 @@ def test_models_migrations_and_reindexing_are_printed_for_people(cli: CommandLin
         "WEFT_EMBEDDING_DIMENSIONS": "8",
     }
     cli.env |= service
-    begun = cli.run("knowledge", "start-model-migration", "remote:m@8").stdout
-    assert begun == "all-MiniLM-L6-v2-int8 -> remote:m@8: embedding\n0 of 2 chunks embedded.\n"
+    started = cli.run("knowledge", "start-model-migration", "remote:m@8").stdout
+    assert started == "all-MiniLM-L6-v2-int8 -> remote:m@8: embedding\n0 of 2 chunks embedded.\n"
     assert "cancelled" in cli.run("knowledge", "cancel-model-migration").stdout
     assert "handbook: 2 documents left" in cli.run("knowledge", "reindex-all").stdout
     assert cli.run("knowledge", "show-reindexing").stdout.startswith("handbook: ")
 
 
-def test_a_server_takes_files_of_any_size_and_indexes_them_by_itself(tmp_path: Path, docs: Path) -> None:
+def test_large_files_are_uploaded_to_a_server_and_indexed(tmp_path: Path, docs: Path) -> None:
     (docs / "large.txt").write_text(TRAVEL * 80_000)
     (tmp_path / "server").mkdir()
     with server_process(tmp_path / "server") as server:
         line = CommandLine(tmp_path / "unused", {"WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key})
-        told = line.json("knowledge", "add", "handbook", str(docs / "large.txt"), str(docs / "leave.md"), "--create")
-        assert told["documents"] == ["large.txt", "leave.md"]
-        assert told["pending"] > 0
+        added = line.json("knowledge", "add", "handbook", str(docs / "large.txt"), str(docs / "leave.md"), "--create")
+        assert added["documents"] == ["large.txt", "leave.md"]
+        assert added["pending"] > 0
         waited = line.json("knowledge", "add", "handbook", str(docs / "leave.md"), "--wait")
         assert (waited["unchanged"], waited["pending"], waited["failed"]) == (1, 0, [])
         assert line.json("knowledge", "get-document", "handbook", "leave.md")["state"] == "indexed"

@@ -1,4 +1,4 @@
-"""Missing context by command, as people read it."""
+"""``weft missing``: text output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.req("AC-10")
 
-MOMENT = r"20\d\d-\S+ \S+Z"
+TIMESTAMP = r"20\d\d-\S+ \S+Z"
 
 
 def test_missing_context_is_printed_as_a_list_of_questions(launch: CommandLine) -> None:
@@ -31,12 +31,12 @@ def test_missing_context_is_printed_as_a_list_of_questions(launch: CommandLine) 
         r"  needed for: the schema\n"
         r"  blocks:     deploy, migrate\n"
         r"  may be in:  document, the data policy\n"
-        rf"  reported:   {MOMENT} by human:admin in launch\n"
-        rf"  requested:  {MOMENT} user_question from user \(key question_region\)\n"
+        rf"  reported:   {TIMESTAMP} by human:admin in launch\n"
+        rf"  requested:  {TIMESTAMP} user_question from user \(key question_region\)\n"
         r"\n"
         r"low  Who writes the notes\? \(detected\)\n"
         r"  id:       missing_notes\n"
-        rf"  reported: {MOMENT} by human:admin in launch\n",
+        rf"  reported: {TIMESTAMP} by human:admin in launch\n",
         shown,
     )
     assert launch.run("missing", "list", "--limit", "1").stdout.endswith("More: --after missing_region\n")
@@ -45,8 +45,8 @@ def test_missing_context_is_printed_as_a_list_of_questions(launch: CommandLine) 
 
 def test_each_command_prints_the_next_step(launch: CommandLine) -> None:
     launch.run("agent", "create", "reviewer")
-    said = launch.run("missing", "report", "Which region?", "--missing-id", "missing_region").stdout
-    assert said == "Reported as missing_region (medium).\n"
+    output = launch.run("missing", "report", "Which region?", "--missing-id", "missing_region").stdout
+    assert output == "Reported as missing_region (medium).\n"
     assert launch.run("missing", "report", "which region?").stdout.startswith("Already reported as missing_regi")
     assert launch.run("missing", "request", "missing_region", "user_question").stdout == (
         "Requested from user (user_question).\n"
@@ -70,10 +70,10 @@ def test_a_text_answer_resolves_a_question(launch: CommandLine) -> None:
     assert launch.json("board", "read", "answer_region")["value"] == "Frankfurt only."
     assert "missing" not in launch.run("session", "get", "launch").stdout
     shown = launch.run("missing", "list", "--status", "resolved").stdout
-    assert re.search(rf"  resolved: {MOMENT} by human:admin: board:launch/answer_region/1.1\n", shown)
+    assert re.search(rf"  resolved: {TIMESTAMP} by human:admin: board:launch/answer_region/1.1\n", shown)
 
 
-def test_errors_say_what_to_do(launch: CommandLine) -> None:
+def test_errors_name_the_invalid_field(launch: CommandLine) -> None:
     launch.run("missing", "report", "Which region?", "--missing-id", "missing_region")
     refused = launch.run("missing", "request", "missing_region", "peer_task", code=1)
     assert "agent_id: required for the form peer_task" in refused.output

@@ -1,4 +1,4 @@
-"""Records by command, as people read them."""
+"""``weft records``: text output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENVELOPE = {
 
 
 @pytest.fixture
-def worked(launch: CommandLine, tmp_path: Path) -> CommandLine:
+def with_records(launch: CommandLine, tmp_path: Path) -> CommandLine:
     launch.run("board", "write", "goal", "ship\non Friday")
     launch.run("message", "add", "Ready \x1b[2J for review.")
     file = tmp_path / "envelope.json"
@@ -34,8 +34,8 @@ def worked(launch: CommandLine, tmp_path: Path) -> CommandLine:
 
 
 @pytest.mark.req("AC-01")
-def test_a_list_reads_like_a_log(worked: CommandLine) -> None:
-    shown = worked.run("records", "list").stdout
+def test_a_list_prints_one_line_per_record(with_records: CommandLine) -> None:
+    shown = with_records.run("records", "list").stdout
     time = r"20\d\d-\S+ \S+Z"
     assert re.fullmatch(
         rf"1  {time}  context_surface  session:launch\n    session\n"
@@ -44,36 +44,39 @@ def test_a_list_reads_like_a_log(worked: CommandLine) -> None:
         rf"4  {time}  context_envelope  turn-7\n    draft\n",
         shown,
     ), shown
-    assert worked.run("records", "list", "--limit", "1").stdout.endswith("\n\nMore: --after 1.0\n")
-    assert worked.run("records", "list", "--types", "context_budget").stdout == "No records.\n"
-    assert worked.json("records", "list", "--item-id", "board:launch/goal/1.1")["count"] == 2
+    assert with_records.run("records", "list", "--limit", "1").stdout.endswith("\n\nMore: --after 1.0\n")
+    assert with_records.run("records", "list", "--types", "context_budget").stdout == "No records.\n"
+    assert with_records.json("records", "list", "--item-id", "board:launch/goal/1.1")["count"] == 2
 
 
-def test_a_record_is_shown_with_its_content_and_references(worked: CommandLine) -> None:
-    shown = worked.run("records", "show", "board:launch/goal/1.1", "--with-content").stdout
+def test_a_record_is_shown_with_its_content_and_references(with_records: CommandLine) -> None:
+    shown = with_records.run("records", "show", "board:launch/goal/1.1", "--with-content").stdout
     assert shown.startswith("context_item board:launch/goal/1.1\n\n")
     assert re.search(r"^digest: +sha256:[0-9a-f]{64}$", shown, re.MULTILINE)
     assert re.search(r"^referenced by: +context_envelope turn-7$", shown, re.MULTILINE)
     assert shown.endswith("ship\non Friday\n")
-    kept = worked.run("records", "show", "turn-7").stdout
+    kept = with_records.run("records", "show", "turn-7").stdout
     assert re.search(r"^recorded: +\S+ \S+Z by human:admin$", kept, re.MULTILINE)
     assert '"lifecycle": "draft"' in kept
-    assert worked.run("records", "show", "nothing", code=1).stderr
+    assert with_records.run("records", "show", "nothing", code=1).stderr
 
 
 @pytest.mark.req("AC-03")
-def test_the_lifecycle_of_an_envelope_moves_forward_only(worked: CommandLine) -> None:
-    assert worked.run("records", "set-lifecycle", "turn-7", "injected").stdout == "turn-7: draft → injected (event 5)\n"
-    assert "cannot become 'draft'" in worked.run("records", "set-lifecycle", "turn-7", "draft", code=1).stderr
+def test_the_lifecycle_of_an_envelope_moves_forward_only(with_records: CommandLine) -> None:
+    assert (
+        with_records.run("records", "set-lifecycle", "turn-7", "injected").stdout
+        == "turn-7: draft → injected (event 5)\n"
+    )
+    assert "cannot become 'draft'" in with_records.run("records", "set-lifecycle", "turn-7", "draft", code=1).stderr
 
 
-def test_records_are_added_from_a_list_a_file_or_a_pipe(worked: CommandLine) -> None:
+def test_records_are_added_from_a_list_a_file_or_a_pipe(with_records: CommandLine) -> None:
     several = json.dumps([{**ENVELOPE, "context_id": name} for name in ("a", "b", "turn-7")])
-    answer = worked.run("records", "add", "-", stdin=several, code=0).stdout
+    answer = with_records.run("records", "add", "-", stdin=several, code=0).stdout
     assert answer.splitlines() == [
         "Recorded: context_envelope a (event 5)",
         "Recorded: context_envelope b (event 6)",
         "Known: context_envelope turn-7 (event 4)",
     ]
-    wrong = worked.run("records", "add", json.dumps({**ENVELOPE, "scope": "never"}), code=1)
+    wrong = with_records.run("records", "add", json.dumps({**ENVELOPE, "scope": "never"}), code=1)
     assert "records[0].scope" in wrong.stderr

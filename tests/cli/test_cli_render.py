@@ -1,4 +1,4 @@
-"""Answers for people: aligned, complete in a pipe, fitted to a terminal, without control characters."""
+"""Text output: aligned tables, fitted to a terminal, complete in a pipe, control characters escaped."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class _Pair(Response):
     only: _Items | None = None
 
 
-_MOMENT = datetime(2026, 7, 1, 12, 30, 15, 999, tzinfo=UTC)
+_TIMESTAMP = datetime(2026, 7, 1, 12, 30, 15, 999, tzinfo=UTC)
 
 
 def test_a_list_becomes_a_table_without_its_empty_columns() -> None:
-    text = render(_Items(items=[_Item(key="goal", at=_MOMENT), _Item(key="b", at=_MOMENT)], total=2))
+    text = render(_Items(items=[_Item(key="goal", at=_TIMESTAMP), _Item(key="b", at=_TIMESTAMP)], total=2))
     assert click.unstyle(text).splitlines() == [
         "total: 2",
         "",
@@ -62,12 +62,12 @@ def test_an_empty_list_prints_a_message() -> None:
 
 
 def test_nested_answers_do_not_overwrite_each_other() -> None:
-    cells = row(_Pair(key="k", ours=_Item(key="a", at=_MOMENT), theirs=_Item(key="b", at=_MOMENT, note="late")))
+    cells = row(_Pair(key="k", ours=_Item(key="a", at=_TIMESTAMP), theirs=_Item(key="b", at=_TIMESTAMP, note="late")))
     assert list(cells) == ["key", "ours_key", "ours_at", "ours_note", "theirs_key", "theirs_at", "theirs_note", "only"]
     assert (cells["key"], cells["ours_key"], cells["theirs_key"]) == ("k", "a", "b")
 
 
-def test_a_nested_cell_keeps_its_name_where_there_is_no_other() -> None:
+def test_a_nested_column_is_not_prefixed_if_its_name_is_unique() -> None:
     assert list(row(_Pair(key="k", ours=None, theirs=None, only=_Items(items=[], total=2))))[-2:] == ["items", "total"]
 
 
@@ -97,12 +97,12 @@ def test_a_pipe_gets_no_colours(launch: CommandLine) -> None:
 
 def test_no_color_is_honoured_on_a_terminal(launch: CommandLine) -> None:
     pty = pytest.importorskip("pty")
-    assert b"\x1b[" in _on_a_terminal(pty, launch)
+    assert b"\x1b[" in _output_on_a_terminal(pty, launch)
     launch.env["NO_COLOR"] = "1"
-    assert b"\x1b[" not in _on_a_terminal(pty, launch)
+    assert b"\x1b[" not in _output_on_a_terminal(pty, launch)
 
 
-def _on_a_terminal(pty: object, cli: CommandLine) -> bytes:
+def _output_on_a_terminal(pty: object, cli: CommandLine) -> bytes:
     program = [forked_python.python(), "-m", "weft", "session", "list"]
     child, terminal = pty.fork()  # type: ignore[attr-defined]
     if child == 0:
@@ -112,7 +112,7 @@ def _on_a_terminal(pty: object, cli: CommandLine) -> bytes:
         while piece := os.read(terminal, 65_536):
             shown += piece
     except OSError:
-        pass  # how a pseudo-terminal says that the other side is gone
+        pass  # raised when the other end of the pseudo-terminal closes
     finally:
         os.waitpid(child, 0)
         os.close(terminal)

@@ -1,4 +1,4 @@
-"""Searching everything by command: for people and for programs."""
+"""``weft search``: text and JSON output."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ LATER = ("--since", "2099-01-01")
 
 @pytest.fixture
 def line(tmp_path: Path) -> Iterator[CommandLine]:
-    """Return a command line whose server has put a decision in its collection."""
+    """Return a command line on a server that has indexed a decision."""
     with server_process(tmp_path) as server:
-        line = CommandLine(tmp_path / "elsewhere", {"WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key})
+        line = CommandLine(tmp_path / "unused", {"WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key})
         line.run("session", "create", "Release 2.0", "--session-id", "release")
         line.run("board", "write", "decision", "We chose the database PostgreSQL.", "--session", "release")
-        while not searched(line)["searched"]:
+        while not search_answer(line)["searched"]:
             time.sleep(0.2)
         yield line
 
 
-def searched(line: CommandLine) -> Any:
+def search_answer(line: CommandLine) -> Any:
     found: Any = line.json("search", "query", QUERY)
     return found
 
 
 def test_an_unknown_search_command_is_the_query(line: CommandLine) -> None:
-    said = line.run("search", QUERY).stdout
-    assert "release, key decision" in said
-    assert "  We chose the database PostgreSQL." in said
-    assert "1 result of 1 chunk, confidence" in said
-    assert searched(line)["results"][0]["key"] == "decision"
+    output = line.run("search", QUERY).stdout
+    assert "release, key decision" in output
+    assert "  We chose the database PostgreSQL." in output
+    assert "1 result of 1 chunk, confidence" in output
+    assert search_answer(line)["results"][0]["key"] == "decision"
 
 
 def test_no_results_print_a_message(line: CommandLine) -> None:
-    said = line.run("search", QUERY, *LATER).stdout
-    assert said.splitlines()[0] == "No results."
-    assert "0 results of 0 chunks" in said
+    output = line.run("search", QUERY, *LATER).stdout
+    assert output.splitlines()[0] == "No results."
+    assert "0 results of 0 chunks" in output
 
 
 def test_get_context_and_find_similar_are_subcommands(line: CommandLine) -> None:
-    woven = line.run("search", "get-context", "--query", QUERY).stdout
-    assert woven.startswith("[1] session release, key decision, ")
-    assert " of 2000 tokens" in woven
-    alike = line.run("search", "find-similar", "--text", "The database is PostgreSQL.").stdout
-    assert "We chose the database PostgreSQL." in alike
+    context = line.run("search", "get-context", "--query", QUERY).stdout
+    assert context.startswith("[1] session release, key decision, ")
+    assert " of 2000 tokens" in context
+    similar = line.run("search", "find-similar", "--text", "The database is PostgreSQL.").stdout
+    assert "We chose the database PostgreSQL." in similar

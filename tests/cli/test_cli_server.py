@@ -1,4 +1,4 @@
-"""The same commands over the network, and the commands that run Weft, as real processes."""
+"""Commands on a server, ``weft serve`` and ``weft mcp``, as processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
-    """Return a command line that talks to a server and could find no data folder."""
+    """Return a command line on a server, without a data folder."""
     with server_process(tmp_path_factory.mktemp("served")) as server:
         yield CommandLine(server.log.parent, {"WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key})
 
@@ -58,7 +58,7 @@ def test_doctor_recognises_the_running_server(remote: CommandLine) -> None:
     assert (port_check["state"], "answers at" in port_check["detail"]) == ("ok", True)
 
 
-def test_mcp_speaks_over_standard_input_and_output(launch: CommandLine) -> None:
+def test_mcp_answers_over_standard_input_and_output(launch: CommandLine) -> None:
     hello = {
         "jsonrpc": "2.0",
         "id": 1,

@@ -1,4 +1,4 @@
-"""A whole session on the command line, straight on a data folder."""
+"""Session commands on a data folder."""
 
 from __future__ import annotations
 
@@ -87,15 +87,15 @@ def test_text_comes_from_an_argument_standard_input_or_a_file(
 
 
 @pytest.mark.parametrize(
-    ("argument", "stdin", "complaint"),
+    ("argument", "stdin", "message"),
     [
         ("@/no/such/file", b"", "cannot be read: No such file or directory"),
         ("-", b"\xff\xfe", "standard input is not UTF-8 text"),
         ("a\udcffb", b"", "is not UTF-8 text"),
     ],
 )
-def test_unreadable_text_is_a_usage_error(argument: str, stdin: bytes, complaint: str, launch: CommandLine) -> None:
-    assert complaint in launch.run("board", "write", "goal", argument, code=2, stdin=stdin).stderr
+def test_unreadable_text_is_a_usage_error(argument: str, stdin: bytes, message: str, launch: CommandLine) -> None:
+    assert message in launch.run("board", "write", "goal", argument, code=2, stdin=stdin).stderr
 
 
 def test_objects_are_json_or_a_json_file(cli: CommandLine, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_guidance_is_printed_as_plain_text(launch: CommandLine) -> None:
     assert text == launch.json("board", "guidance", "--part", "writing")["text"] + "\n"
 
 
-def test_the_first_command_on_a_new_folder_makes_the_default_tenant_and_shows_its_key_once(cli: CommandLine) -> None:
+def test_the_first_command_on_a_new_folder_creates_the_default_tenant_and_prints_its_key_once(cli: CommandLine) -> None:
     assert "weft.default.key_" in cli.run("session", "list").stderr
     assert cli.run("session", "list").stderr == ""
 

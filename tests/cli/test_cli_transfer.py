@@ -30,12 +30,14 @@ def other(tmp_path: Path) -> CommandLine:
     return CommandLine(tmp_path / "other")
 
 
-def test_a_file_carries_a_session_to_another_folder(filled: CommandLine, other: CommandLine, tmp_path: Path) -> None:
+def test_an_exported_session_is_imported_into_another_folder(
+    filled: CommandLine, other: CommandLine, tmp_path: Path
+) -> None:
     file = tmp_path / "launch.weft"
-    told = filled.run("export", "-o", str(file))
+    exported = filled.run("export", "-o", str(file))
     digest = seal_of(file.read_bytes())
-    assert digest in told.stderr
-    assert "records" in told.stderr
+    assert digest in exported.stderr
+    assert "records" in exported.stderr
     made = other.run("import", str(file), "--digest", digest)
     assert "Imported 2 versions, 1 message," in made.stdout
     assert other.json("board", "read", "goal", "--session", "launch")["value"] == "Ship later"
@@ -66,18 +68,18 @@ def test_options_set_the_scope(filled: CommandLine, tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["ndjson", "json", "prov"])
 def test_every_format_is_written(filled: CommandLine, tmp_path: Path, form: str) -> None:
     file = tmp_path / "out"
-    told = filled.json("export", "--format", form, "-o", str(file))
-    assert told["bytes"] == file.stat().st_size
+    exported = filled.json("export", "--format", form, "-o", str(file))
+    assert exported["bytes"] == file.stat().st_size
     if form != "ndjson":
         assert msgspec.json.decode(file.read_bytes())
 
 
-def test_records_validate_accepts_exports_and_finds_what_was_altered(filled: CommandLine, tmp_path: Path) -> None:
+def test_validate_accepts_exports_and_finds_altered_bytes(filled: CommandLine, tmp_path: Path) -> None:
     for form in ("ndjson", "json"):
         file = tmp_path / form
-        told = filled.json("export", "--format", form, "-o", str(file))
+        exported = filled.json("export", "--format", form, "-o", str(file))
         checked = filled.json("records", "validate", str(file))
-        assert checked["files"][0] == {"file": str(file), "valid": True, "records": told["records"], "problems": []}
+        assert checked["files"][0] == {"file": str(file), "valid": True, "records": exported["records"], "problems": []}
         content = file.read_bytes()
         place = len(content) // 2
         file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
@@ -121,14 +123,14 @@ def test_a_refused_export_prints_one_line_and_leaves_no_file(filled: CommandLine
     filled.run("export", "-o", str(tmp_path / "no" / "folder"), code=2)
 
 
-def test_a_file_that_was_there_stays_if_an_export_fails(filled: CommandLine, tmp_path: Path) -> None:
+def test_a_failed_export_keeps_the_existing_file(filled: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "bundle"
     file.write_text("before")
     filled.run("export", "--session", "nowhere", "-o", str(file), code=1)
     assert file.read_text() == "before"
 
 
-def test_a_server_exports_and_imports_as_well(filled: CommandLine, tmp_path: Path) -> None:
+def test_sessions_are_exported_from_and_imported_into_a_server(filled: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "bundle"
     key = filled.json("key", "create", "admin")["api_key"]
     with server_process(filled.data) as server:
@@ -140,16 +142,16 @@ def test_a_server_exports_and_imports_as_well(filled: CommandLine, tmp_path: Pat
     assert not (tmp_path / "unused").exists()
 
 
-@pytest.mark.parametrize("part", ["--turn", "--task", "--tool-call"])
-def test_exporting_an_unknown_session_is_an_error(filled: CommandLine, tmp_path: Path, part: str) -> None:
-    assert "check the id" in filled.run("export", part, "none", "-o", str(tmp_path / "bundle")).stderr
+@pytest.mark.parametrize("option", ["--turn", "--task", "--tool-call"])
+def test_exporting_an_unknown_turn_or_task_prints_a_warning(filled: CommandLine, tmp_path: Path, option: str) -> None:
+    assert "check the id" in filled.run("export", option, "none", "-o", str(tmp_path / "bundle")).stderr
 
 
 def test_correlation_options_have_the_same_names_everywhere(filled: CommandLine, tmp_path: Path) -> None:
     filled.run("--turn", "t1", "--task", "k1", "board", "write", "plan", "in three steps")
-    for part in (["--turn", "t1"], ["--task", "k1"]):
-        assert [each["id"] for each in filled.json("records", "list", *part)["records"]] == ["board:launch/plan/1.1"]
-        assert "check the id" not in filled.run("export", *part, "-o", str(tmp_path / "bundle")).stderr
+    for option in (["--turn", "t1"], ["--task", "k1"]):
+        assert [each["id"] for each in filled.json("records", "list", *option)["records"]] == ["board:launch/plan/1.1"]
+        assert "check the id" not in filled.run("export", *option, "-o", str(tmp_path / "bundle")).stderr
 
 
 def test_validate_recognises_a_prov_export(filled: CommandLine, tmp_path: Path) -> None:
@@ -160,7 +162,7 @@ def test_validate_recognises_a_prov_export(filled: CommandLine, tmp_path: Path) 
 
 
 @pytest.mark.req("AC-11")
-def test_policies_are_listed_with_what_they_do(filled: CommandLine) -> None:
+def test_policies_are_listed_with_their_rules(filled: CommandLine) -> None:
     definition = {
         "description": "For the customer.",
         "who": ["human:*"],

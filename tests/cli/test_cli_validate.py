@@ -1,4 +1,4 @@
-"""``weft records validate``: files of records checked where they lie."""
+"""``weft records validate``: files of records, checked without a database."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_valid_example_is_accepted(plain: CommandLine) -> None:
     assert lines == [f"{path}: ok ({count} record{'' if count == 1 else 's'})" for path, count in expected]
 
 
-def test_every_other_example_is_refused_with_its_path_and_reason(plain: CommandLine) -> None:
+def test_every_invalid_example_is_refused_with_its_path_and_reason(plain: CommandLine) -> None:
     files = [str(FOLDER / name) for name in REFUSED]
     lines = plain.run("records", "validate", *files, code=1).stdout.splitlines()
     assert lines == [f"{FOLDER / name}:1 {why['path']}: {why['reason']}" for name, why in REFUSED.items()]

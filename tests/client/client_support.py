@@ -1,4 +1,4 @@
-"""What the client tests stand on: the product's server in a thread, a server that says what it is told, and faces."""
+"""Servers for client tests: Weft in a thread, and a scripted HTTP server."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Answer = Callable[["Handler"], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
-    """The running product: where it is, who may enter, and where its data lies."""
+class WeftServer:
+    """A running server: URL, admin key and database."""
 
     url: str
     admin_key: str
@@ -33,12 +33,12 @@ class Product:
 
 
 @contextlib.contextmanager
-def product_server(folder: Path) -> Iterator[Product]:
-    """Run the product's own server on a free port, in a thread of its own so that blocking callers can reach it."""
+def weft_server(folder: Path) -> Iterator[WeftServer]:
+    """Run Weft's server on a free port, in a thread so that blocking clients can reach it."""
     settings = Settings(data_dir=str(folder), database_url=str(folder / "weft.db"), rate_limits="off")
-    # Named as TCP outright: asyncio turns the 40 ms of Nagle's algorithm off only where the socket says so.
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.bind(("127.0.0.1", 0))
+    # asyncio disables Nagle's algorithm, which delays by 40 ms, only on sockets created as TCP.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.bind(("127.0.0.1", 0))
     ready = threading.Event()
     made: dict[str, Any] = {}
 
@@ -49,7 +49,7 @@ def product_server(folder: Path) -> Iterator[Product]:
         application = HttpApplication(app)
         made["server"] = server = uvicorn.Server(uvicorn.Config(application.asgi, log_config=None, lifespan="on"))
         made["end"] = (asyncio.get_running_loop(), application.streams.end_all)
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
         while not server.started:  # noqa: ASYNC110 - uvicorn has no event to wait for
             await asyncio.sleep(0.01)
         ready.set()
@@ -59,7 +59,7 @@ def product_server(folder: Path) -> Iterator[Product]:
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
     assert ready.wait(20), "the server did not start"
-    yield Product(f"http://127.0.0.1:{listening.getsockname()[1]}", made["key"], settings.database_url)
+    yield WeftServer(f"http://127.0.0.1:{listener.getsockname()[1]}", made["key"], settings.database_url)
     loop, end_streams = made["end"]
     loop.call_soon_threadsafe(end_streams)
     made["server"].should_exit = True
@@ -67,47 +67,47 @@ def product_server(folder: Path) -> Iterator[Product]:
 
 
 @dataclass(slots=True)
-class Script:
-    """A server that gives the answers it was told, in order, and remembers what it was asked."""
+class ScriptedServer:
+    """A server that gives scripted answers in order and records the requests."""
 
     url: str
     answers: list[Answer] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
 
-    def will(self, *answers: Answer) -> Script:
+    def answer_with(self, *answers: Answer) -> ScriptedServer:
         self.answers += answers
         return self
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Takes the next answer of the script; without one it closes the connection."""
+    """Gives the next scripted answer; without one it closes the connection."""
 
-    script: Script
+    script: ScriptedServer
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        self._take()
+        self._answer_next()
 
     def do_PUT(self) -> None:
-        self._take()
+        self._answer_next()
 
     def do_POST(self) -> None:
-        self._take()
+        self._answer_next()
 
-    def _take(self) -> None:
+    def _answer_next(self) -> None:
         self.rfile.read(int(self.headers.get("content-length", 0)))
-        self.script.asked.append(f"{self.command} {self.path}")
+        self.script.requests.append(f"{self.command} {self.path}")
         self.script.keys.append(self.headers.get("authorization"))
         self.close_connection = True
         if self.script.answers:
             self.script.answers.pop(0)(self)
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
-def says(status: int, content: Any, **headers: str) -> Answer:
+def responds(status: int, content: Any, **headers: str) -> Answer:
     body = content if isinstance(content, bytes) else msgspec.json.encode(content)
 
     def answer(handler: Handler) -> None:
@@ -121,7 +121,7 @@ def says(status: int, content: Any, **headers: str) -> Answer:
 
 
 def streams(*blocks: str) -> Answer:
-    """Send blocks of an event stream, then break off."""
+    """Send blocks of an event stream, then close the connection."""
 
     def answer(handler: Handler) -> None:
         handler.send_response(200)
@@ -133,14 +133,14 @@ def streams(*blocks: str) -> Answer:
     return answer
 
 
-def hangs_up(_: Handler) -> None:
-    """Close without a word."""
+def disconnects(_: Handler) -> None:
+    """Close the connection without an answer."""
 
 
 @contextlib.contextmanager
-def scripted_server() -> Iterator[Script]:
+def scripted_server() -> Iterator[ScriptedServer]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    script = Script(f"http://127.0.0.1:{server.server_address[1]}")
+    script = ScriptedServer(f"http://127.0.0.1:{server.server_address[1]}")
     server.RequestHandlerClass = type("Scripted", (Handler,), {"script": script})
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
@@ -152,8 +152,8 @@ def scripted_server() -> Iterator[Script]:
         thread.join(5)
 
 
-class Threaded:
-    """The blocking client with methods one can await, so that one test serves every face."""
+class AwaitableClient:
+    """The blocking client with awaitable methods, so that one test covers every client."""
 
     def __init__(self, target: Any) -> None:
         self._target = target
@@ -161,11 +161,11 @@ class Threaded:
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._target, name)
         if not callable(value):
-            return Threaded(value)
+            return AwaitableClient(value)
         return lambda *args, **kwargs: asyncio.to_thread(value, *args, **kwargs)
 
     async def follow(self, *args: Any, **kwargs: Any) -> Any:
-        """Step through the blocking iterator off the loop."""
+        """Iterate over the blocking iterator in a thread."""
         iterator = self._target.follow(*args, **kwargs)
         try:
             while (event := await asyncio.to_thread(next, iterator, None)) is not None:
@@ -177,4 +177,4 @@ class Threaded:
 @contextlib.asynccontextmanager
 async def threaded_client(*args: Any, **kwargs: Any) -> Any:
     with SyncClient(*args, **kwargs) as client:
-        yield Threaded(client)
+        yield AwaitableClient(client)

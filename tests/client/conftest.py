@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from client_support import Product, Script, product_server, scripted_server, threaded_client
+from client_support import ScriptedServer, WeftServer, scripted_server, threaded_client, weft_server
 
 from support.jobs import pause_jobs
 from weft import Client
@@ -23,21 +23,21 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _paused_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep jobs from changing what two clients read one after the other."""
+    """Pause jobs that could change answers between two clients."""
     pause_jobs(monkeypatch, *PAUSED)
 
 
 @pytest.fixture(scope="session")
-def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
+def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WeftServer]:
     with ExitStack() as stack:
         with pytest.MonkeyPatch.context() as patch:
             pause_jobs(patch, *PAUSED)
-            product = stack.enter_context(product_server(tmp_path_factory.mktemp("product")))
+            product = stack.enter_context(weft_server(tmp_path_factory.mktemp("product")))
         yield product
 
 
 @pytest.fixture
-def script() -> Iterator[Script]:
+def script() -> Iterator[ScriptedServer]:
     with scripted_server() as script:
         yield script
 

@@ -1,4 +1,4 @@
-"""Exports into files and imports from them: the same by every face."""
+"""Export to files and import from files, by every client."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_support import Product
+from client_support import WeftServer
 
 from support.bundles import items, seal_of
 from weft import Client, SyncClient, Weft
@@ -16,16 +16,16 @@ from weft.kernel.errors import NotFound, Rejected
 pytestmark = pytest.mark.req("AC-14")
 
 
-async def test_a_client_exports_from_a_server_and_imports_into_a_folder(product: Product, tmp_path: Path) -> None:
+async def test_a_client_exports_from_a_server_and_imports_into_a_folder(product: WeftServer, tmp_path: Path) -> None:
     async with Client(product.url, product.admin_key) as client:
         await client.session.create("to be moved", session_id="moving")
         await client.board.write("moving", "goal", "ship")
         file = io.BytesIO()
-        told = await client.export_to(file, session_id="moving")
-    assert (told.digest, told.bytes) == (seal_of(file.getvalue()), len(file.getvalue()))
+        exported = await client.export_to(file, session_id="moving")
+    assert (exported.digest, exported.bytes) == (seal_of(file.getvalue()), len(file.getvalue()))
     async with Weft.open(tmp_path) as weft:
         file.seek(0)
-        made = await weft.import_from(file, expected_digest=told.digest)
+        made = await weft.import_from(file, expected_digest=exported.digest)
         assert made.session_id == "moving"
         assert (await weft.board.read("moving", "goal")).value == "ship"
         back = io.BytesIO()
@@ -33,22 +33,22 @@ async def test_a_client_exports_from_a_server_and_imports_into_a_folder(product:
         assert set(items(back.getvalue())) == {"board:moving/goal/1.1"}
 
 
-def test_a_blocking_client_does_the_same(product: Product) -> None:
+def test_a_blocking_client_exports_and_imports(product: WeftServer) -> None:
     with SyncClient(product.url, product.admin_key) as client:
         client.session.create("to be moved", session_id="blocked")
         client.board.write("blocked", "goal", "ship")
         file = io.BytesIO()
-        told = client.export_to(file, session_id="blocked")
+        exported = client.export_to(file, session_id="blocked")
         client.session.delete("blocked")
         file.seek(0)
-        rehearsed = client.import_from(file, dry_run=True)
+        dry_run_result = client.import_from(file, dry_run=True)
         file.seek(0)
-        made = client.import_from(file, expected_digest=told.digest)
-        assert (rehearsed.dry_run, made.dry_run) == (True, False)
+        made = client.import_from(file, expected_digest=exported.digest)
+        assert (dry_run_result.dry_run, made.dry_run) == (True, False)
         assert client.board.read("blocked", "goal").value == "ship"
 
 
-async def refusals(weft: Any) -> None:
+async def expect_errors(weft: Any) -> None:
     with pytest.raises(NotFound):
         await weft.export_to(io.BytesIO(), session_id="nowhere")
     with pytest.raises(Rejected) as caught:
@@ -56,8 +56,8 @@ async def refusals(weft: Any) -> None:
     assert (caught.value.code, caught.value.context["line"]) == ("BUNDLE_DAMAGED", 1)
 
 
-async def test_refusals_are_the_errors_of_every_call(product: Product, tmp_path: Path) -> None:
+async def test_export_and_import_errors_are_typed(product: WeftServer, tmp_path: Path) -> None:
     async with Client(product.url, product.admin_key) as client:
-        await refusals(client)
+        await expect_errors(client)
     async with Weft.open(tmp_path) as weft:
-        await refusals(weft)
+        await expect_errors(weft)

@@ -1,4 +1,4 @@
-"""What the clients do when something goes wrong between them and Weft."""
+"""Client errors, retries and reconnects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from client_support import Script, hangs_up, says, streams
+from client_support import ScriptedServer, disconnects, responds, streams
 
 from weft import Client, SyncClient
 from weft.errors import (
@@ -54,8 +54,8 @@ def event_block(seq: int) -> str:
 ENTRY = {"key": "goal", "value": "ship", "written_by": "planner", "written_at": "2026-01-01T00:00:00Z", "version": 1}
 
 
-async def test_an_error_is_raised_as_the_class_its_code_names(connect: Connect, script: Script) -> None:
-    script.will(says(404, error_body("KEY_NOT_FOUND")))
+async def test_an_error_is_raised_as_the_class_of_its_code(connect: Connect, script: ScriptedServer) -> None:
+    script.answer_with(responds(404, error_body("KEY_NOT_FOUND")))
     async with connect(script.url) as weft:
         with pytest.raises(KeyNotFound) as caught:
             await weft.board.read("s", "goal")
@@ -64,8 +64,10 @@ async def test_an_error_is_raised_as_the_class_its_code_names(connect: Connect, 
     assert (error.hint, error.related) == ("do this then that", ("shared_context",))
 
 
-async def test_an_unknown_code_is_raised_by_its_kind_and_keeps_its_code(connect: Connect, script: Script) -> None:
-    script.will(says(409, error_body("FROM_THE_FUTURE")))
+async def test_an_unknown_code_is_raised_by_its_kind_and_keeps_its_code(
+    connect: Connect, script: ScriptedServer
+) -> None:
+    script.answer_with(responds(409, error_body("FROM_THE_FUTURE")))
     async with connect(script.url) as weft:
         with pytest.raises(Conflict) as caught:
             await weft.board.read("s", "goal")
@@ -77,23 +79,23 @@ async def test_an_unknown_code_is_raised_by_its_kind_and_keeps_its_code(connect:
     [(401, AuthenticationError), (404, NotFound), (418, Exception), (500, InternalError), (502, Unavailable)],
 )
 async def test_a_foreign_response_is_raised_by_its_status(
-    connect: Connect, script: Script, status: int, kind: type[Exception]
+    connect: Connect, script: ScriptedServer, status: int, kind: type[Exception]
 ) -> None:
-    script.will(says(status, b"<html>a proxy</html>"))
+    script.answer_with(responds(status, b"<html>a proxy</html>"))
     async with connect(script.url) as weft:
         with pytest.raises(kind, match=str(status)):
             await weft.board.read("s", "goal")
 
 
-async def test_a_server_that_is_not_weft_is_recognised(connect: Connect, script: Script) -> None:
-    script.will(says(200, b"hello"))
+async def test_a_server_that_is_not_weft_is_recognised(connect: Connect, script: ScriptedServer) -> None:
+    script.answer_with(responds(200, b"hello"))
     async with connect(script.url) as weft:
         with pytest.raises(SystemUnavailable, match="does not answer like"):
             await weft.board.read("s", "goal")
 
 
-async def test_unknown_response_fields_are_ignored(connect: Connect, script: Script) -> None:
-    script.will(says(200, {**ENTRY, "mood": "sunny"}))
+async def test_unknown_response_fields_are_ignored(connect: Connect, script: ScriptedServer) -> None:
+    script.answer_with(responds(200, {**ENTRY, "mood": "sunny"}))
     async with connect(script.url) as weft:
         assert (await weft.board.read("s", "goal")).value == "ship"
 
@@ -108,44 +110,46 @@ async def test_an_unreachable_server_error_names_the_address_and_the_command(con
     assert "weft serve" in caught.value.message
 
 
-async def test_a_read_without_a_response_is_retried(connect: Connect, script: Script) -> None:
-    script.will(hangs_up, hangs_up, says(200, ENTRY))
+async def test_a_read_without_a_response_is_retried(connect: Connect, script: ScriptedServer) -> None:
+    script.answer_with(disconnects, disconnects, responds(200, ENTRY))
     async with connect(script.url) as weft:
         assert (await weft.board.read("s", "goal")).value == "ship"
-    assert len(script.asked) == 3
+    assert len(script.requests) == 3
 
 
-async def test_read_retries_are_limited(connect: Connect, script: Script) -> None:
+async def test_read_retries_are_limited(connect: Connect, script: ScriptedServer) -> None:
     async with connect(script.url, retries=1) as weft:
         with pytest.raises(SystemUnavailable):
             await weft.board.read("s", "goal")
-    assert len(script.asked) == 2
+    assert len(script.requests) == 2
 
 
-async def test_a_write_without_a_response_is_never_retried(connect: Connect, script: Script) -> None:
+async def test_a_write_without_a_response_is_never_retried(connect: Connect, script: ScriptedServer) -> None:
     async with connect(script.url) as weft:
         with pytest.raises(SystemUnavailable) as caught:
             await weft.board.write("s", "goal", "ship")
-    assert len(script.asked) == 1
+    assert len(script.requests) == 1
     assert "may have been made" in caught.value.hint
 
 
-async def test_rate_limit_errors_are_retried_after_the_wait(connect: Connect, script: Script) -> None:
-    script.will(says(429, error_body("RATE_LIMITED"), retry_after="0"), says(200, {**ENTRY, "version": 2}))
+async def test_rate_limit_errors_are_retried_after_the_wait(connect: Connect, script: ScriptedServer) -> None:
+    script.answer_with(
+        responds(429, error_body("RATE_LIMITED"), retry_after="0"), responds(200, {**ENTRY, "version": 2})
+    )
     async with connect(script.url) as weft:
         assert (await weft.board.write("s", "goal", "ship")).version == 2
 
 
-async def test_a_wait_above_the_limit_is_raised(connect: Connect, script: Script) -> None:
-    script.will(says(429, error_body("RATE_LIMITED"), retry_after="3600"))
+async def test_a_wait_above_the_limit_is_raised(connect: Connect, script: ScriptedServer) -> None:
+    script.answer_with(responds(429, error_body("RATE_LIMITED"), retry_after="3600"))
     async with connect(script.url, max_wait_seconds=5) as weft:
         with pytest.raises(RateLimited) as caught:
             await weft.board.write("s", "goal", "ship")
     assert caught.value.context["retry_after_seconds"] == 3600
 
 
-async def test_following_resumes_after_the_last_event(connect: Connect, script: Script) -> None:
-    script.will(streams(": open", event_block(8)), hangs_up, streams(": still here", event_block(9)))
+async def test_following_resumes_after_the_last_event(connect: Connect, script: ScriptedServer) -> None:
+    script.answer_with(streams(": open", event_block(8)), disconnects, streams(": still here", event_block(9)))
     seen = []
     async with connect(script.url) as weft, aclosing(weft.follow("s", after=7)) as events:
         async for event in events:
@@ -153,50 +157,52 @@ async def test_following_resumes_after_the_last_event(connect: Connect, script: 
             if event.seq == 9:
                 break
     assert seen == [8, 9]
-    asked = [target.partition("after=")[2] for target in script.asked]
+    asked = [target.partition("after=")[2] for target in script.requests]
     assert asked[:3] == ["7", "8", "8"]
 
 
-async def test_following_from_now_on_resumes_without_a_first_event(connect: Connect, script: Script) -> None:
-    script.will(says(200, {"events": [], "next_after": 41}), hangs_up, streams(event_block(42)))
+async def test_following_from_now_on_resumes_without_a_first_event(connect: Connect, script: ScriptedServer) -> None:
+    script.answer_with(responds(200, {"events": [], "next_after": 41}), disconnects, streams(event_block(42)))
     async with connect(script.url) as weft, aclosing(weft.follow("s", ["goal", "plan_*"])) as events:
         assert (await anext(events)).seq == 42
     wanted = "session_id=s&keys=goal&keys=plan_%2A&types=%2A&personal=false&after=41"
-    assert script.asked[1:3] == [f"GET /v1/events/stream?{wanted}"] * 2
+    assert script.requests[1:3] == [f"GET /v1/events/stream?{wanted}"] * 2
 
 
-async def test_following_an_unreadable_session_is_refused(connect: Connect, script: Script) -> None:
-    script.will(says(401, error_body("AUTHENTICATION_ERROR")))
+async def test_following_an_unreadable_session_is_refused(connect: Connect, script: ScriptedServer) -> None:
+    script.answer_with(responds(401, error_body("AUTHENTICATION_ERROR")))
     async with connect(script.url) as weft, aclosing(weft.follow(after=0)) as events:
         with pytest.raises(AuthenticationError):
             await anext(events)
-    assert len(script.asked) == 1
+    assert len(script.requests) == 1
 
 
-async def test_a_stream_that_ends_in_an_error_raises_it(connect: Connect, script: Script) -> None:
+async def test_a_stream_that_ends_in_an_error_raises_it(connect: Connect, script: ScriptedServer) -> None:
     body = '{"success":false,"error":"revoked","code":"AUTHENTICATION_ERROR","severity":"error","recoverable":true,'
     body += '"suggestions":["get a new key"],"context":{},"related_resources":[],"timestamp":"x"}'
-    script.will(streams(event_block(1), f"event: error\ndata: {body}"))
+    script.answer_with(streams(event_block(1), f"event: error\ndata: {body}"))
     async with connect(script.url) as weft, aclosing(weft.follow(after=0)) as events:
         assert (await anext(events)).seq == 1
         with pytest.raises(AuthenticationError, match="revoked"):
             await anext(events)
 
 
-async def test_following_gives_up_after_consecutive_failures(connect: Connect, script: Script) -> None:
+async def test_following_gives_up_after_consecutive_failures(connect: Connect, script: ScriptedServer) -> None:
     async with connect(script.url, reconnects=2) as weft, aclosing(weft.follow(after=0)) as events:
         with pytest.raises(SystemUnavailable):
             await anext(events)
-    assert len(script.asked) == 3
+    assert len(script.requests) == 3
 
 
-async def test_the_api_key_is_sent_to_the_server_and_shown_in_no_error(connect: Connect, script: Script) -> None:
+async def test_the_api_key_is_sent_to_the_server_and_shown_in_no_error(
+    connect: Connect, script: ScriptedServer
+) -> None:
     async with connect(script.url, KEY, retries=0) as weft:
         with pytest.raises(SystemUnavailable) as caught:
             await weft.board.read("s", "goal")
     assert script.keys == [f"Bearer {KEY}"]
-    told = "".join(traceback.format_exception(caught.value)) + repr(vars(caught.value))
-    assert "secret" not in told
+    shown = "".join(traceback.format_exception(caught.value)) + repr(vars(caught.value))
+    assert "secret" not in shown
 
 
 @pytest.mark.parametrize("kind", [Client, SyncClient])

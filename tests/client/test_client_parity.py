@@ -1,4 +1,4 @@
-"""Client, SyncClient and Weft.open: one API, one answer, one error."""
+"""Client, SyncClient and Weft.open have the same methods, answers and errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from client_support import Product, threaded_client
+from client_support import WeftServer, threaded_client
 
 from weft import Client, SyncClient, Weft
 from weft.app.registry import all_operations
@@ -26,50 +26,52 @@ from weft.capabilities.sessions.model import SessionConfig
 from weft.capabilities.transfer.policy_filter import PolicyDefinition
 from weft.kernel.errors import WeftError
 
-FACES = ("async", "blocking", "inprocess")
-# What differs from call to call, by nature: times, ids, secrets, positions and measurements.
+CLIENT_NAMES = ("async", "blocking", "inprocess")
+# Fields that differ from call to call: times, ids, secrets, positions and measurements.
 VOLATILE = re.compile(
     r"(_at|^at|^hash|^snapshot|^parent|^review_id|^pruning_id|^token|^api_key|^key_id|^audit_id|^seq|^next_after|^next_cursor|^last_updated|^timestamp|^last_activity"
     r"|_ms|^measured_since|^database_performance|^system_(info|performance)|^performance_trends|^operations"
     r"|^bundle|^bundle_id|^digest|^bytes"
-    r"|^source_id|^hook|^webhook_id|^secret|^behind|^id|^time|^sequence|^event_id|^pending|^events|^vectors|^moment|^available_alternatives)$"
+    r"|^source_id|^hook|^webhook_id|^secret|^behind|^id|^time|^sequence|^event_id|^pending|^events|^vectors|^available_alternatives)$"
 )
 
 
-class Record:
-    """What one face answered, as it looks on the wire and without what differs from call to call."""
+class AnswerLog:
+    """The answers of one client in wire form, without volatile fields."""
 
-    def __init__(self, face: str) -> None:
-        self.face = face
+    def __init__(self, client_name: str) -> None:
+        self.client_name = client_name
         self.answers: dict[str, list[Any]] = {}
 
     async def note(self, operation: str, call: Awaitable[Any]) -> Any:
         try:
             answer = await call
         except WeftError as error:
-            told = [type(error).__name__, error.code, error.message, error.context, error.hint, error.http_status]
-            self._add(operation, told)
+            details = [type(error).__name__, error.code, error.message, error.context, error.hint, error.http_status]
+            self._add(operation, details)
             return None
         self._add(operation, [type(answer).__name__, answer])
         return answer
 
-    def _add(self, operation: str, told: Any) -> None:
-        self.answers.setdefault(operation, []).append(self._still(msgspec.to_builtins(told)))
+    def _add(self, operation: str, answer: Any) -> None:
+        self.answers.setdefault(operation, []).append(self._stable(msgspec.to_builtins(answer)))
 
-    def _still(self, value: Any) -> Any:
+    def _stable(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: "…" if VOLATILE.search(name) else self._still(part) for name, part in value.items()}
+            return {name: "…" if VOLATILE.search(name) else self._stable(part) for name, part in value.items()}
         if isinstance(value, list | tuple):
-            return [self._still(part) for part in value]
+            return [self._stable(part) for part in value]
         if not isinstance(value, str):
             return value
         return re.sub(
-            r"((key|review|selection|source|webhook)_|urn:weft:)[0-9a-f]{16,28}", "…", value.replace(self.face, "FACE")
+            r"((key|review|selection|source|webhook)_|urn:weft:)[0-9a-f]{16,28}",
+            "…",
+            value.replace(self.client_name, "CLIENT"),
         )
 
 
-async def _know(weft: Any, face: str, note: Any) -> None:
-    d, name = f"d-{face}", "guides/start é.md"
+async def _call_knowledge_operations(weft: Any, client_name: str, note: Any) -> None:
+    d, name = f"d-{client_name}", "guides/start é.md"
     chunking = ChunkingOptions(chunk_tokens=64, overlap_tokens=8)
     await note("knowledge.create_domain", weft.knowledge.create_domain(d, description="x", chunking=chunking))
     await note("knowledge.create_domain", weft.knowledge.create_domain(d))
@@ -82,25 +84,25 @@ async def _know(weft: Any, face: str, note: Any) -> None:
     await note("knowledge.add_documents", weft.knowledge.add_documents(d, several))
     await note("knowledge.add_documents", weft.knowledge.add_documents(d, []))
     await note("knowledge.list_documents", weft.knowledge.list_documents(d, limit=2))
-    await note("knowledge.list_documents", weft.knowledge.list_documents(f"none-{face}"))
+    await note("knowledge.list_documents", weft.knowledge.list_documents(f"none-{client_name}"))
     await note("knowledge.get_document", weft.knowledge.get_document(d, name))
     await note("knowledge.get_document", weft.knowledge.get_document(d, "none"))
     await note("knowledge.read_document", weft.knowledge.read_document(d, "none", start=3))
     await note("knowledge.delete_document", weft.knowledge.delete_document(d, "b"))
     await note("knowledge.delete_document", weft.knowledge.delete_document(d, "b"))
     await note("knowledge.reindex", weft.knowledge.reindex(d, afresh=True))
-    await note("knowledge.reindex", weft.knowledge.reindex(f"none-{face}"))
+    await note("knowledge.reindex", weft.knowledge.reindex(f"none-{client_name}"))
     await note("knowledge.show_domain", weft.knowledge.show_domain(d))
     await note("knowledge.list_domains", weft.knowledge.list_domains())
     await note("knowledge.delete_domain", weft.knowledge.delete_domain(d))
     await note("knowledge.delete_domain", weft.knowledge.delete_domain(d))
 
 
-async def script(weft: Any, face: str, admin_key: str) -> dict[str, list[Any]]:  # noqa: PLR0915 - a list of calls
-    """Call every operation, and make as many of them fail as can."""
-    record = Record(face)
+async def call_every_operation(weft: Any, client_name: str, admin_key: str) -> dict[str, list[Any]]:  # noqa: PLR0915 - a list of calls
+    """Call every operation, and once more with an error where possible."""
+    record = AnswerLog(client_name)
     note = record.note
-    s, agent = f"s-{face}", f"agent-{face}"
+    s, agent = f"s-{client_name}", f"agent-{client_name}"
     await note("session.create", weft.session.create("parity", session_id=s, config=SessionConfig(keep_versions=9)))
     await note("session.create", weft.session.create("parity", session_id=s))
     await note("session.create", weft.session.create("", metadata={"a": [1, None]}))
@@ -195,7 +197,7 @@ async def script(weft: Any, face: str, admin_key: str) -> dict[str, list[Any]]: 
     await note("message.inspect", weft.message.inspect(s, offset=1))
     later = {"since": "2099-01-01", "types": ["text/markdown"]}
     await note("search.query", weft.search.query("release é", top_k=3, explain=False, **later))
-    await note("search.query", weft.search.query("release", domain=f"none-{face}"))
+    await note("search.query", weft.search.query("release", domain=f"none-{client_name}"))
     await note("search.get_context", weft.search.get_context(query="release", max_tokens=500, **later))
     await note("search.get_context", weft.search.get_context(chunk_id="sessions/999999999"))
     await note("search.find_similar", weft.search.find_similar(text="release", **later))
@@ -207,9 +209,9 @@ async def script(weft: Any, face: str, admin_key: str) -> dict[str, list[Any]]: 
         "message.search_by_timerange", weft.message.search_by_timerange(s, "2026-01-01T00:00:00+02:00", "2099-01-01")
     )
     await note("message.search_by_timerange", weft.message.search_by_timerange(s, "never", "2099-01-01"))
-    await note("knowledge.embed", weft.knowledge.embed(texts=[f"é of {face}"], purpose="query"))
+    await note("knowledge.embed", weft.knowledge.embed(texts=[f"é of {client_name}"], purpose="query"))
     await note("knowledge.embed", weft.knowledge.embed(texts=[]))
-    await _know(weft, face, note)
+    await _call_knowledge_operations(weft, client_name, note)
     await note("knowledge.embed", weft.knowledge.embed(texts=["x"], model="none"))
     await note("knowledge.list_models", weft.knowledge.list_models())
     await note("knowledge.show_reindexing", weft.knowledge.show_reindexing())
@@ -219,7 +221,7 @@ async def script(weft: Any, face: str, admin_key: str) -> dict[str, list[Any]]: 
     await note("knowledge.start_model_migration", weft.knowledge.start_model_migration("none"))
     await note("knowledge.show_model_migration", weft.knowledge.show_model_migration())
     await note("knowledge.cancel_model_migration", weft.knowledge.cancel_model_migration())
-    collection = f"sources-{face}"
+    collection = f"sources-{client_name}"
     await weft.knowledge.create_domain(collection)
     feed = await note("knowledge.add_source", weft.knowledge.add_source(collection, "hook", prefix="pushed/"))
     await note("knowledge.add_source", weft.knowledge.add_source(collection, "folder", folder="/nowhere"))
@@ -233,7 +235,7 @@ async def script(weft: Any, face: str, admin_key: str) -> dict[str, list[Any]]: 
     await weft.knowledge.delete_domain(collection)
     await note("session.overview", weft.session.overview(s))
     await note("session.overview", weft.session.overview("nowhere"))
-    gap = f"missing_{face}"
+    gap = f"missing_{client_name}"
     await note("missing.report", weft.missing.report(s, "Who decides é?", severity="high", missing_id=gap))
     await note("missing.report", weft.missing.report(s, "who  decides É?", blocked_actions=["ship"]))
     await note("missing.report", weft.missing.report(s, " "))
@@ -253,14 +255,19 @@ async def script(weft: Any, face: str, admin_key: str) -> dict[str, list[Any]]: 
     await note("performance.read", weft.performance.read())
     await note("records.schema", weft.records.schema("context_item"))
     await note("records.schema", weft.records.schema("context"))
-    kept = {"schema_version": "0.1.0", "context_id": f"c-{face}", "scope": "turn", "created_at": "2026-01-01T00:00:00Z"}
+    kept = {
+        "schema_version": "0.1.0",
+        "context_id": f"c-{client_name}",
+        "scope": "turn",
+        "created_at": "2026-01-01T00:00:00Z",
+    }
     await note(
         "records.add", weft.records.add([{**kept, "lifecycle": "draft", "metadata": {"é": [1.0]}}], session_id=s)
     )
     await note("records.add", weft.records.add([{**kept, "lifecycle": "asleep"}], session_id=s))
     await note("records.add", weft.records.add([], session_id=s))
-    await note("records.set_lifecycle", weft.records.set_lifecycle(f"c-{face}", "selected"))
-    await note("records.set_lifecycle", weft.records.set_lifecycle(f"c-{face}", "draft"))
+    await note("records.set_lifecycle", weft.records.set_lifecycle(f"c-{client_name}", "selected"))
+    await note("records.set_lifecycle", weft.records.set_lifecycle(f"c-{client_name}", "draft"))
     await note("records.list", weft.records.list(session_id=s, types=["context_item", "context_envelope"], limit=200))
     await note("records.list", weft.records.list(session_id="nowhere"))
     await note("records.list", weft.records.list(after="x"))
@@ -273,11 +280,13 @@ async def script(weft: Any, face: str, admin_key: str) -> dict[str, list[Any]]: 
     await note("bundle.export", weft.bundle.export(session_id="nowhere"))
     await note("bundle.import", weft.bundle.import_(whole.bundle, expected_digest=whole.digest))
     await note("bundle.import", weft.bundle.import_("é", dry_run=True))
-    await note("policy.set", weft.policy.set(f"to-{face}", PolicyDefinition(description="é", mask=("secrets", "pii"))))
+    await note(
+        "policy.set", weft.policy.set(f"to-{client_name}", PolicyDefinition(description="é", mask=("secrets", "pii")))
+    )
     await note("policy.set", weft.policy.set("full", PolicyDefinition()))
     await note("policy.list", weft.policy.list())
-    await note("policy.delete", weft.policy.delete(f"to-{face}"))
-    await note("policy.delete", weft.policy.delete(f"to-{face}"))
+    await note("policy.delete", weft.policy.delete(f"to-{client_name}"))
+    await note("policy.delete", weft.policy.delete(f"to-{client_name}"))
     quoted = {"schema_version": "0.1.0", "source_id": "q", "uri": f"board://{s}/goal", "source_kind": "board_entry"}
     await note("records.resolve", weft.records.resolve(source_ref=quoted))
     await note("records.resolve", weft.records.resolve(source_id="nowhere"))
@@ -314,24 +323,24 @@ async def script(weft: Any, face: str, admin_key: str) -> dict[str, list[Any]]: 
     await note("memory.overview", weft.memory.overview("nobody"))
     await note("memory.delete", weft.memory.delete("goal", if_version=2))
     await note("memory.delete", weft.memory.delete("goal"))
-    # A branch for each face, as all of them are the same principal.
+    # A branch for each client, because all of them are the same principal.
     await note("context.status", weft.context.status(session_id=s))
     await note("context.read", weft.context.read(s))
     await note("context.pull", weft.context.pull(s))
-    await weft.history.branch("context:admin", face, from_version="0")
-    push = partial(weft.context.push, branch=face)
+    await weft.history.branch("context:admin", client_name, from_version="0")
+    push = partial(weft.context.push, branch=client_name)
     await note("context.push", push([{"key": "limit", "value": {"n": 1.0}}], if_version=0, step="read"))
     await note("context.push", push([{"key": "limit", "value": None}], if_version=0))
     await note("context.push", push([{"key": "role", "value": "x"}], if_version=0))
     await note("context.push", push([{"key": "a", "value": 1}]))
     await note("context.push", push([{"key": "file", "base64": b"\x00\xff", "metadata": {"a": [None]}}], if_version=1))
-    await note("context.pull", weft.context.pull(s, branch=face))
+    await note("context.pull", weft.context.pull(s, branch=client_name))
     await note("context.pull", weft.context.pull("nowhere"))
     await note("context.read", weft.context.read(s, memory_type="learned_knowledge", limit=1))
     await note("context.read", weft.context.read(s, key="file"))
     await note("context.read", weft.context.read(s, key="nothing"))
     await note("context.push", push([], remove=[{"key": "limit"}], session_id=s))
-    await note("context.status", weft.context.status(session_id=s, branch=face))
+    await note("context.status", weft.context.status(session_id=s, branch=client_name))
     await note("context.status", weft.context.status(branch="nowhere"))
     await note("session.inspect", weft.session.inspect(s))
     await note("session.list", weft.session.list(limit=1))
@@ -373,24 +382,24 @@ async def script(weft: Any, face: str, admin_key: str) -> dict[str, list[Any]]: 
 
 
 @pytest.fixture
-async def faces(product: Product) -> AsyncIterator[dict[str, Any]]:
+async def clients(product: WeftServer) -> AsyncIterator[dict[str, Any]]:
     async with (
         Client(product.url, product.admin_key) as client,
         threaded_client(product.url, product.admin_key) as blocking,
         Weft.open(product.database) as inprocess,
     ):
-        yield dict(zip(FACES, (client, blocking, inprocess), strict=True))
+        yield dict(zip(CLIENT_NAMES, (client, blocking, inprocess), strict=True))
 
 
-async def test_every_client_gives_the_same_answers_and_errors(faces: dict[str, Any], product: Product) -> None:
-    told = {}
-    for face, weft in faces.items():
-        told[face] = await script(weft, face, product.admin_key)
-        await faces["inprocess"].agent.update(f"agent-{face}", disabled=True)
+async def test_every_client_gives_the_same_answers_and_errors(clients: dict[str, Any], product: WeftServer) -> None:
+    answers = {}
+    for client_name, weft in clients.items():
+        answers[client_name] = await call_every_operation(weft, client_name, product.admin_key)
+        await clients["inprocess"].agent.update(f"agent-{client_name}", disabled=True)
     for operation in all_operations():
-        expected = told["inprocess"][operation.name]
-        assert told["async"][operation.name] == expected, operation.name
-        assert told["blocking"][operation.name] == expected, operation.name
+        expected = answers["inprocess"][operation.name]
+        assert answers["async"][operation.name] == expected, operation.name
+        assert answers["blocking"][operation.name] == expected, operation.name
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
@@ -398,7 +407,7 @@ async def test_every_operation_gives_the_same_answer_on_both_databases(database_
     answers = []
     for url in (str(tmp_path / "weft.db"), database_url):
         async with Weft.open(database_url=url, data_dir=str(tmp_path)) as weft:
-            answers.append(await script(weft, "inprocess", "not a key"))
+            answers.append(await call_every_operation(weft, "inprocess", "not a key"))
     on_sqlite, on_postgres = answers
     for operation in all_operations():
         assert on_postgres[operation.name] == on_sqlite[operation.name], operation.name
@@ -420,15 +429,15 @@ def test_every_operation_is_a_method(kind: type) -> None:
 
 
 @pytest.mark.req("SC-16")
-async def test_all_clients_follow_the_same_events(faces: dict[str, Any]) -> None:
-    writer = faces["inprocess"]
+async def test_all_clients_follow_the_same_events(clients: dict[str, Any]) -> None:
+    writer = clients["inprocess"]
     session = (await writer.session.create("follow")).session_id
 
     async def two(weft: Any) -> list[tuple[int, str]]:
         async with aclosing(weft.follow(session, ["a*"], after=0)) as events:
             return [((event := await anext(events)).seq, event.subject) for _ in range(2)]
 
-    following = [asyncio.create_task(two(weft)) for weft in faces.values()]
+    following = [asyncio.create_task(two(weft)) for weft in clients.values()]
     for key in ("a1", "b", "a2"):
         await writer.board.write(session, key, "x")
     seen = await asyncio.wait_for(asyncio.gather(*following), 20)
@@ -436,16 +445,16 @@ async def test_all_clients_follow_the_same_events(faces: dict[str, Any]) -> None
     assert [subject for _, subject in seen[0]] == ["a1", "a2"]
 
 
-async def test_following_an_unknown_session_is_the_same_error_everywhere(faces: dict[str, Any]) -> None:
-    told = []
-    for weft in faces.values():
+async def test_following_an_unknown_session_is_the_same_error_everywhere(clients: dict[str, Any]) -> None:
+    errors = []
+    for weft in clients.values():
         with pytest.raises(WeftError) as caught:
             await anext(weft.follow("nowhere"))
-        told.append((type(caught.value), caught.value.message))
-    assert told[0] == told[1] == told[2]
+        errors.append((type(caught.value), caught.value.message))
+    assert errors[0] == errors[1] == errors[2]
 
 
-async def test_a_caller_without_a_key_is_refused(product: Product) -> None:
+async def test_a_caller_without_a_key_is_refused(product: WeftServer) -> None:
     async with Client(product.url) as weft:
         with pytest.raises(WeftError) as caught:
             await weft.session.list()

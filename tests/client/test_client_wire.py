@@ -1,4 +1,4 @@
-"""How a call is laid out as an HTTP request."""
+"""Encoding of calls as HTTP requests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_waiting_call_extends_the_timeout() -> None:
 
 @pytest.mark.parametrize("key", ["", ".", "..", "a/b", "../../x"])
 def test_an_invalid_path_segment_is_refused(key: str) -> None:
-    # DELETE /v1/sessions/s/context/.. would arrive as DELETE /v1/sessions/s and take the session with it.
+    # DELETE /v1/sessions/s/context/.. would be normalised to DELETE /v1/sessions/s and delete the session.
     with pytest.raises(InvalidInput, match="key"):
         outgoing("board.delete", {"session_id": "s", "key": key})
 

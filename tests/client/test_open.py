@@ -1,4 +1,4 @@
-"""Weft inside the process."""
+"""``Weft.open``: Weft in the same process."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def test_following_starts_with_new_events(tmp_path: Path) -> None:
         await weft.session.create("try it", session_id="s")
         async with aclosing(weft.follow("s", ["goal"])) as events:
             first = asyncio.create_task(anext(events))
-            while not weft.app.feed._tails:  # noqa: ASYNC110 - nothing tells when following has begun
+            while not weft.app.feed._tails:  # noqa: ASYNC110 - there is no event to wait for
                 await asyncio.sleep(0.01)
             await weft.board.write("s", "other", "x")
             await weft.board.write("s", "goal", "ship")
@@ -159,7 +159,7 @@ async def test_events_of_other_processes_are_delivered_once(tmp_path: Path) -> N
         await writer.session.create("try it", session_id="s")
         await asyncio.sleep(0.25)
         await reader.events.read(after=0)
-        await asyncio.sleep(0.25)  # the reader has heard of everything so far, and not yet of what follows
+        await asyncio.sleep(0.25)  # the reader has read all events so far
         await writer.board.write("s", "goal", "ship")
         first = await reader.events.read(after=0)
         rest = await reader.events.read(after=first.next_after, wait_seconds=1)

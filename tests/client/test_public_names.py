@@ -1,4 +1,4 @@
-"""What ``import weft`` gives, and what it costs."""
+"""Public names of ``weft`` and the cost of importing it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def run(program: str) -> str:
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 
 
-def test_the_public_names_are_these() -> None:
+def test_all_lists_the_public_names() -> None:
     kinds = ["Conflict", "Forbidden", "NotFound", "Rejected", "Unavailable", "WeftError"]
     assert sorted(weft.__all__) == sorted([*kinds, "Client", "SyncClient", "Weft", "__version__"])
 
 
 @pytest.mark.parametrize("name", weft.__all__)
-def test_every_public_name_is_there(name: str) -> None:
+def test_every_public_name_can_be_imported(name: str) -> None:
     assert getattr(weft, name) is not None
     assert name in dir(weft)
 
@@ -47,7 +47,7 @@ def test_importing_weft_takes_under_30_milliseconds() -> None:
     assert min(float(run(program)) for _ in range(3)) < 0.03
 
 
-def test_importing_weft_loads_nothing_it_may_not_need() -> None:
+def test_importing_weft_loads_no_heavy_module() -> None:
     loaded = run("import sys, weft; print(*sys.modules)").split()
     assert not HEAVY & set(loaded)
 
@@ -57,7 +57,7 @@ def test_the_clients_load_neither_a_database_nor_a_server() -> None:
     assert not {"apsw", "asyncpg", "click", "mcp", "starlette", "uvicorn", "weft.app"} & set(loaded)
 
 
-def test_every_answer_and_what_requests_are_made_of_can_be_imported_by_name() -> None:
+def test_every_request_part_and_answer_is_a_public_type() -> None:
     answers = {operation.response for operation in all_operations()}
     assert all(getattr(weft.types, answer.__name__) is answer for answer in answers)
     assert {"Knowledge", "ConflictResolution", "SessionConfig", "ConventionGroup"} <= set(weft.types.__all__)

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from weft.testing.clock import FrozenClock
 
 
-class OneCallEach:
-    """A store whose every call is a transaction of its own."""
+class StorePerCall:
+    """A store that runs each call in a separate transaction."""
 
     def __init__(self, database: Database, tenant: str, make: Callable[[Transaction], Any]) -> None:
         self._database = database
@@ -93,7 +93,7 @@ class SqlStores:
             "webhooks": SqlWebhookStore,
         }
         for name, make in kinds.items():
-            setattr(self, name, OneCallEach(database, tenant, make))
+            setattr(self, name, StorePerCall(database, tenant, make))
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ class TestLineStore(contracts.LineStoreContract):
 
 
 class TestBranches(contracts.BranchContract):
-    """Lines that go on from others, in SQL."""
+    """Branches in SQL."""
 
 
 class TestPruning(contracts.PruningContract):
@@ -54,15 +54,15 @@ class TestMemoryStore(contracts.MemoryStoreContract):
 
 
 class TestObjectIndex(contracts.ObjectIndexContract):
-    """The index of values outside the database, in SQL."""
+    """The index of object storage in SQL."""
 
 
 class TestCheckoutStore(contracts.CheckoutStoreContract):
-    """Who works on which branch, in SQL."""
+    """Checked-out branches in SQL."""
 
 
 class TestSnapshotStore(contracts.SnapshotStoreContract):
-    """What agents hold in sessions, in SQL."""
+    """Context versions that agents pulled into sessions, in SQL."""
 
 
 class TestJobStore(contracts.JobStoreContract):
@@ -70,7 +70,7 @@ class TestJobStore(contracts.JobStoreContract):
 
 
 class TestPruningLog(contracts.PruningLogContract):
-    """What retention removed, in SQL."""
+    """The log of prunings in SQL."""
 
 
 class TestRetentionRules(contracts.RetentionRulesContract):
@@ -98,11 +98,11 @@ class TestPolicyStore(contracts.PolicyStoreContract):
 
 
 class TestVectorStore(contracts.VectorStoreContract):
-    """Vectors of texts embedded before, in SQL."""
+    """The cache of embedding vectors in SQL."""
 
 
 class TestTenantModelStore(contracts.TenantModelStoreContract):
-    """What models are to tenants, in SQL."""
+    """Embedding models of tenants in SQL."""
 
 
 class TestSourceStore(contracts.SourceStoreContract):

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.both_databases
 
 
-async def test_a_postgres_that_does_not_answer_is_named(tmp_path: Path) -> None:
+async def test_an_unreachable_postgres_is_system_unavailable(tmp_path: Path) -> None:
     app = App(Settings(database_url=f"postgresql://weft@/weft?host={tmp_path}"))
     with refused("SYSTEM_UNAVAILABLE"):
         await app.open()
     await app.close()
 
 
-async def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_database_is_reported_as_damaged(tmp_path: Path) -> None:
     (tmp_path / "weft.db").write_bytes(b"not a database at all " * 1000)
     app = App(Settings(data_dir=str(tmp_path)))
     with refused("INTERNAL_ERROR") as caught:
@@ -36,7 +36,7 @@ async def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     await app.close()
 
 
-async def test_calls_before_the_start_and_after_the_end_are_refused(world: World) -> None:
+async def test_calls_before_open_and_after_close_are_refused(world: World) -> None:
     app = App(world.settings, clock=world.clock)
     with refused("POOL_NOT_INITIALIZED"):
         await world.planner.at(app).list()
@@ -45,13 +45,13 @@ async def test_calls_before_the_start_and_after_the_end_are_refused(world: World
         await world.planner.write("goal")
 
 
-def test_an_address_of_another_kind_is_refused() -> None:
+def test_an_unsupported_database_url_is_refused() -> None:
     with pytest.raises(InvalidSetting):
         connect("mysql://somewhere")
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
-async def test_a_lost_connection_fails_its_call_and_heals_by_itself(world: World) -> None:
+async def test_lost_connections_are_reopened_automatically(world: World) -> None:
     await world.planner.write("goal", "before")
     killer = await asyncpg.connect(world.url)
     await killer.execute(
@@ -72,6 +72,6 @@ async def test_a_lost_connection_fails_its_call_and_heals_by_itself(world: World
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_the_database_file_is_its_owner_s_alone(world: World) -> None:
+async def test_the_database_file_is_readable_by_its_owner_only(world: World) -> None:
     mode = (await asyncio.to_thread(Path(world.url).stat)).st_mode
     assert mode & 0o077 == 0

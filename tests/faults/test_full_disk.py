@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.req("SC-08"), pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)]
 
 
-async def roomy_board(world: World) -> Caller:
+async def board_with_high_limits(world: World) -> Caller:
     return await world.planner.create_session(
         "big", max_value_tokens=1_000_000, max_total_tokens=10_000_000, keep_versions=1_000_000
     )
 
 
 async def fill(board: Caller) -> list[str]:
-    """Write until there is no more room; return what was acknowledged."""
+    """Write until the disk is full; return the acknowledged values."""
     acknowledged: list[str] = []
     for _ in range(2_000):
         values = [secrets.token_hex(10_000) for _ in range(4)]
@@ -43,7 +43,7 @@ async def fill(board: Caller) -> list[str]:
     raise AssertionError("the disk never filled")
 
 
-async def expect_unharmed(world: World, board: Caller, acknowledged: list[str]) -> None:
+async def expect_intact(world: World, board: Caller, acknowledged: list[str]) -> None:
     history = await board.history("blob")
     assert [version["value"] for version in history["versions"]] == acknowledged
     (problem,) = (await world.rows("PRAGMA integrity_check"))[0]
@@ -51,15 +51,15 @@ async def expect_unharmed(world: World, board: Caller, acknowledged: list[str]) 
 
 
 async def test_a_full_database_refuses_writes_and_recovers(world: World) -> None:
-    board = await roomy_board(world)
+    board = await board_with_high_limits(world)
     await board.write("blob", "first")
     writer = world.app.database._writer  # type: ignore[attr-defined]
     writer.pragma("max_page_count", writer.pragma("page_count") + 100)
     acknowledged = ["first", *await fill(board)]
-    await expect_unharmed(world, board, acknowledged)
+    await expect_intact(world, board, acknowledged)
     writer.pragma("max_page_count", 1_000_000)
     await board.write("blob", "room again")
-    await expect_unharmed(world, board, [*acknowledged, "room again"])
+    await expect_intact(world, board, [*acknowledged, "room again"])
     assert (await world.admin.in_session("big").inspect())["history_intact"]
 
 
@@ -81,15 +81,15 @@ async def test_a_full_disk_refuses_writes_and_recovers(tiny_disk: Path, clock: F
     world = World(url, clock, Settings(database_url=url, rate_limits="off"))
     await world.open()
     try:
-        board = await roomy_board(world)
+        board = await board_with_high_limits(world)
         acknowledged = await fill(board)
         assert acknowledged
-        await expect_unharmed(world, board, acknowledged)
+        await expect_intact(world, board, acknowledged)
         with refused("DISK_FULL"):
             await board.write("blob", secrets.token_hex(500_000))
         await asyncio.to_thread(subprocess.run, ["mount", "-o", "remount,size=30m", str(tiny_disk)], check=True)
         await board.write("blob", "room again")
-        await expect_unharmed(world, board, [*acknowledged, "room again"])
+        await expect_intact(world, board, [*acknowledged, "room again"])
         assert (await world.admin.in_session("big").inspect())["history_intact"]
     finally:
         await world.close()

@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.req("CE-F25"),
 ]
 
-PATIENCE = 60
+TIMEOUT_SECONDS = 60
 BOARD = f"board:{SESSION}"
 DRAFT = f"{BOARD}@draft"
 TABLES = (
@@ -41,8 +41,8 @@ RETAINED = ("lines", "commits", "changes", "blobs", "tags", "pins", "entries", "
 _EVERY_ROW = "SELECT * FROM {} WHERE tenant = $1"
 
 
-async def picture(world: World, tables: tuple[str, ...] = TABLES) -> dict[str, list[str]]:
-    """Return every row there is."""
+async def all_rows(world: World, tables: tuple[str, ...] = TABLES) -> dict[str, list[str]]:
+    """Return every row of the tenant, by table."""
     return {
         table: sorted(str(tuple(row)) for row in await world.rows(_EVERY_ROW.format(table), world.tenant))
         for table in tables
@@ -57,8 +57,8 @@ async def expect_intact(world: World) -> None:
     assert (await world.admin.inspect())["history_intact"]
 
 
-async def two_sides(world: World) -> None:
-    """Make a board with a branch on which some keys went another way."""
+async def diverged_branches(world: World) -> None:
+    """Make a board and a branch that changed different keys."""
     for number in range(3):
         await world.planner.write("goal", f"goal {number}")
         await world.planner.write(f"k{number}", "base")
@@ -70,7 +70,7 @@ async def two_sides(world: World) -> None:
     await world.planner.delete("k0", branch="draft")
 
 
-def on_lines(operation: str, **raw: Any) -> Callable[[World], Awaitable[Any]]:
+def planner_call(operation: str, **raw: Any) -> Callable[[World], Awaitable[Any]]:
     return lambda world: world.planner.call(operation, **raw)
 
 
@@ -80,86 +80,88 @@ async def resolve(world: World) -> None:
     await world.admin.call("history.resolve", review_id=review["review_id"], resolutions=chosen)
 
 
-async def abandon(world: World) -> None:
+async def close_review(world: World) -> None:
     (review,) = (await world.admin.call("history.reviews", state="open"))["reviews"]
     await world.planner.call("history.close_review", review_id=review["review_id"])
 
 
-ACTS: dict[str, Callable[[World], Awaitable[Any]]] = {
-    "rollback": on_lines("history.rollback", context_id=BOARD, target_version="2"),
-    "rollback of a branch": on_lines("history.rollback", context_id=DRAFT, target_version="mark"),
+CHANGES: dict[str, Callable[[World], Awaitable[Any]]] = {
+    "rollback": planner_call("history.rollback", context_id=BOARD, target_version="2"),
+    "rollback of a branch": planner_call("history.rollback", context_id=DRAFT, target_version="mark"),
     "restore": lambda world: world.planner.restore("mark"),
-    "snapshot": on_lines("history.snapshot", context_id=BOARD, label="another"),
-    "branch": on_lines("history.branch", context_id=BOARD, branch="other", from_version="3"),
-    "switch": on_lines("history.switch", context_id=BOARD, branch="draft"),
-    "delete of a branch": on_lines("history.delete_branch", context_id=BOARD, branch="draft", force=True),
-    "merge": on_lines("history.merge", context_id=BOARD, from_context_id=DRAFT),
-    "merge into a branch": on_lines("history.merge", context_id=DRAFT, from_context_id=BOARD),
+    "snapshot": planner_call("history.snapshot", context_id=BOARD, label="another"),
+    "branch": planner_call("history.branch", context_id=BOARD, branch="other", from_version="3"),
+    "switch": planner_call("history.switch", context_id=BOARD, branch="draft"),
+    "delete of a branch": planner_call("history.delete_branch", context_id=BOARD, branch="draft", force=True),
+    "merge": planner_call("history.merge", context_id=BOARD, from_context_id=DRAFT),
+    "merge into a branch": planner_call("history.merge", context_id=DRAFT, from_context_id=BOARD),
 }
 CONFLICTS: dict[str, Callable[[World], Awaitable[Any]]] = {
-    "merge with a conflict": on_lines("history.merge", context_id=BOARD, from_context_id=DRAFT),
+    "merge with a conflict": planner_call("history.merge", context_id=BOARD, from_context_id=DRAFT),
     "resolve": resolve,
-    "abandon": abandon,
+    "close the review": close_review,
 }
 
 
-async def expect_no_trace(world: World, patch: pytest.MonkeyPatch, act: Callable[[World], Awaitable[Any]]) -> None:
-    """Have something crash at each of its statements, until there are no more and it is done."""
-    before = await picture(world)
-    blown = 0
-    while await crashes(world, patch, CrashPoint(blown + 1, after=blown % 2 == 0), lambda: act(world)):
-        blown += 1
-        assert await picture(world) == before, f"statement {blown} left something"
-    assert blown > 1
-    assert await picture(world) != before
+async def expect_atomic(world: World, patch: pytest.MonkeyPatch, act: Callable[[World], Awaitable[Any]]) -> None:
+    """Crash the change at each of its statements in turn; check that nothing is written until it completes."""
+    before = await all_rows(world)
+    crashed_statements = 0
+    while await crashes(
+        world, patch, CrashPoint(crashed_statements + 1, after=crashed_statements % 2 == 0), lambda: act(world)
+    ):
+        crashed_statements += 1
+        assert await all_rows(world) == before, f"statement {crashed_statements} was not rolled back"
+    assert crashed_statements > 1
+    assert await all_rows(world) != before
     await expect_intact(world)
 
 
-@pytest.mark.parametrize("name", ACTS)
-async def test_a_crash_at_any_statement_leaves_no_trace(
+@pytest.mark.parametrize("name", CHANGES)
+async def test_a_crash_at_any_statement_rolls_back_the_change(
     world: World, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    await two_sides(world)
-    await expect_no_trace(world, monkeypatch, ACTS[name])
+    await diverged_branches(world)
+    await expect_atomic(world, monkeypatch, CHANGES[name])
 
 
 @pytest.mark.parametrize("name", CONFLICTS)
-async def test_a_crash_while_a_conflict_is_dealt_with_leaves_no_trace(
+async def test_a_crash_during_conflict_handling_rolls_back(
     world: World, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    await two_sides(world)
+    await diverged_branches(world)
     await world.planner.write("goal", "our goal")
     await world.planner.write("goal", "their goal", branch="draft")
     if name != "merge with a conflict":
         await CONFLICTS["merge with a conflict"](world)
-    await expect_no_trace(world, monkeypatch, CONFLICTS[name])
+    await expect_atomic(world, monkeypatch, CONFLICTS[name])
 
 
 @pytest.mark.req("CE-F55")
-async def test_pruning_that_crashes_anywhere_ends_as_if_nothing_had_happened(
+async def test_pruning_completes_after_a_crash_at_any_statement(
     world: World, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await two_sides(world)
+    await diverged_branches(world)
     for number in range(5):
         await world.planner.write("goal", f"later goal {number}")
     rule = {"subject": "board", "days": None, "versions": 1}
     await world.admin.call("history.set_retention", **rule)
     marked = await world.planner.read_snapshot("mark")
-    seen = [await picture(world, RETAINED)]
+    seen = [await all_rows(world, RETAINED)]
     for at in range(1, 500):
-        blew = await crashes(
+        crashed = await crashes(
             world, monkeypatch, CrashPoint(at, after=at % 2 == 0), lambda: world.admin.call("history.prune")
         )
-        seen.append(await picture(world, RETAINED))
+        seen.append(await all_rows(world, RETAINED))
         await expect_intact(world)
         assert await world.planner.read_snapshot("mark") == marked
-        if not blew:
+        if not crashed:
             break
-        # Whoever held the job is dead; its lease runs out.
+        # The holder of the job's lease is dead; let the lease expire.
         clock.advance(hours=1)
     clock.advance(hours=1)
     await world.admin.call("history.prune")
-    end = await picture(world, RETAINED)
+    end = await all_rows(world, RETAINED)
     assert end != seen[0]
     order = [state for place, state in enumerate(seen) if state not in seen[:place]]
     kept = [len(state["blobs"]) for state in order]
@@ -180,7 +182,7 @@ async def test_acknowledged_changes_survive_a_process_killed_during_merges_and_r
         stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         output = b"".join([await process.stdout.readline() for _ in range(150)])
         process.send_signal(signal.SIGKILL)
         output += await process.stdout.read()
@@ -188,7 +190,7 @@ async def test_acknowledged_changes_survive_a_process_killed_during_merges_and_r
     await world.close_app(world.app)
     world.app = await world.another_app()
     world.admin, board = world.admin.at(world.app), board.at(world.app)
-    # On PostgreSQL, the dead client's last transaction may still be ending; a write waits for its lock.
+    # On PostgreSQL the killed client's last transaction may still hold its lock; a write waits for it.
     await board.write("alive", "again")
     acknowledged = [line.split() for line in output.decode().splitlines()]
     assert {line[0] for line in acknowledged} == {"wrote", "at"}

@@ -39,7 +39,7 @@ KEYS = {
     "tags": ("line_id", "label"),
     "lines": ("line_id",),
 }
-# Left out are only notes of when to look at a line again, and where a value outside is, which its own hash covers.
+# Not covered: the time of the next expiry, and the location of a value in object storage (its own hash covers it).
 COLUMNS = {
     "commits": "line_id seq hash author principal_id committed_at reason step weight merged_line merged_seq"
     " merged_hash",
@@ -50,8 +50,8 @@ COLUMNS = {
 }
 
 
-class Undone(Exception):
-    """Ends a transaction without a trace, with what was found in it."""
+class RolledBack(Exception):
+    """Rolls a transaction back and carries the damage found in it."""
 
     def __init__(self, damage: Damage | None) -> None:
         self.found = None if damage is None else damage.detail
@@ -67,8 +67,8 @@ class Cell(NamedTuple):
     value: Any
 
 
-async def grow(lines: SqlLineStore) -> None:
-    """Make a branch with everything history knows: a shared past, a merge, steps, tags, values short and long."""
+async def make_history(lines: SqlLineStore) -> None:
+    """Make a branch with shared commits, a merge, steps, tags, and short and long values."""
     for value in VALUES:
         await lines.put_blob(blob_hash(value), value)
     await lines.create(TRUNK)
@@ -99,24 +99,24 @@ async def add(lines: SqlLineStore, head: Head, value: str | None, version: int, 
     return await lines.append(head, commit, weight=head.weight + 4, next_expiry_at=None)
 
 
-async def within(world: World, work: Callable[[SqlLineStore], Awaitable[None]]) -> None:
+async def in_transaction(world: World, work: Callable[[SqlLineStore], Awaitable[None]]) -> None:
     await world.app.database.write(Scope(world.tenant), lambda transaction: work(SqlLineStore(transaction)))
 
 
-async def found_after(world: World, statement: str, *values: Any) -> str | None:
-    """Return what verification finds once a statement has been run, which is then undone."""
+async def damage_after(world: World, statement: str, *values: Any) -> str | None:
+    """Run a statement, return what verification finds, and roll back."""
 
     async def tamper(transaction: Transaction) -> None:
         await transaction.run(statement, *values)
-        raise Undone(await SqlLineStore(transaction).verify(LINE))
+        raise RolledBack(await SqlLineStore(transaction).verify(LINE))
 
-    with pytest.raises(Undone) as caught:
+    with pytest.raises(RolledBack) as caught:
         await world.app.database.write(Scope(world.tenant), tamper)
     return caught.value.found
 
 
 async def cells(world: World, table: str) -> list[Cell]:
-    """Return every value that a table holds of the line."""
+    """Return every value of the line in a table."""
     columns, keys = COLUMNS[table].split(), KEYS[table]
     of_line = "" if table == "blobs" else " AND line_id = $2"
     rows = await world.rows(
@@ -133,48 +133,48 @@ async def cells(world: World, table: str) -> list[Cell]:
 
 
 def flipped(cell: Cell) -> list[Any]:
-    """Return a value with one bit turned over: at its beginning, in its middle and at its end."""
+    """Return copies of a value with one bit flipped: in the first, middle or last byte."""
     value = cell.value
     if isinstance(value, int):
-        # Another bit in a key, so that the row does not meet its neighbour.
+        # A higher bit in a key, so that the row does not collide with its neighbour.
         return [value ^ (64 if cell.column in cell.where else 1)]
     raw = value.encode() if isinstance(value, str) else bytes(value)
-    turned = [raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :] for place in {0, len(raw) // 2, len(raw) - 1}]
-    return [new.decode() for new in turned] if isinstance(value, str) else turned
+    changed = [raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :] for place in {0, len(raw) // 2, len(raw) - 1}]
+    return [new.decode() for new in changed] if isinstance(value, str) else changed
 
 
 @pytest.mark.parametrize("table", COLUMNS)
 async def test_verification_finds_a_flipped_bit_in_any_column(world: World, table: str) -> None:
-    await within(world, grow)
-    assert await found_after(world, "UPDATE lines SET next_expiry_at = 1 WHERE tenant = $1", world.tenant) is None
-    unnoticed, tried = [], set()
+    await in_transaction(world, make_history)
+    assert await damage_after(world, "UPDATE lines SET next_expiry_at = 1 WHERE tenant = $1", world.tenant) is None
+    undetected, tried = [], set()
     for cell in await cells(world, table):
         where = " AND ".join(f"{key} = ${place}" for place, key in enumerate(cell.where, 3))
         statement = f"UPDATE {table} SET {cell.column} = $1 WHERE tenant = $2 AND {where}"
         for new in flipped(cell):
             tried.add(cell.column)
-            if await found_after(world, statement, new, world.tenant, *cell.where.values()) is None:
-                unnoticed.append((cell.column, cell.value, new))
-    assert unnoticed == []
+            if await damage_after(world, statement, new, world.tenant, *cell.where.values()) is None:
+                undetected.append((cell.column, cell.value, new))
+    assert undetected == []
     assert tried == set(COLUMNS[table].split())
 
 
 @pytest.mark.parametrize("table", ["commits", "changes", "blobs"])
-async def test_verification_finds_a_row_that_is_gone(world: World, table: str) -> None:
-    await within(world, grow)
+async def test_verification_finds_a_missing_row(world: World, table: str) -> None:
+    await in_transaction(world, make_history)
     for cell in await cells(world, table):
         where = " AND ".join(f"{key} = ${place}" for place, key in enumerate(cell.where, 2))
         statement = f"DELETE FROM {table} WHERE tenant = $1 AND {where}"
-        assert await found_after(world, statement, world.tenant, *cell.where.values()) is not None
+        assert await damage_after(world, statement, world.tenant, *cell.where.values()) is not None
 
 
-async def test_verification_finds_a_row_that_was_slipped_in(world: World) -> None:
-    await within(world, grow)
+async def test_verification_finds_an_inserted_row(world: World) -> None:
+    await in_transaction(world, make_history)
     change = """
     INSERT INTO changes (tenant, line_id, key, seq, incarnation, version, act, meta)
     VALUES ($1, $2, 'planted', 2, 1, 1, 'delete', $3)
     """
-    assert await found_after(world, change, world.tenant, LINE, "{}") == "commit 2 is not what was written"
+    assert await damage_after(world, change, world.tenant, LINE, "{}") == "commit 2 is not what was written"
     commit = """
     INSERT INTO commits (tenant, line_id, seq, hash, author, principal_id, committed_at, reason)
     SELECT tenant, line_id, seq + 1, hash, author, principal_id, committed_at, reason FROM commits
@@ -185,23 +185,23 @@ async def test_verification_finds_a_row_that_was_slipped_in(world: World) -> Non
     async def tamper(transaction: Transaction) -> None:
         for statement in (commit, longer):
             await transaction.run(statement, world.tenant, LINE)
-        raise Undone(await SqlLineStore(transaction).verify(LINE))
+        raise RolledBack(await SqlLineStore(transaction).verify(LINE))
 
-    with pytest.raises(Undone, match="commit 5 is not what was written"):
+    with pytest.raises(RolledBack, match="commit 5 is not what was written"):
         await world.app.database.write(Scope(world.tenant), tamper)
 
 
 async def test_verification_finds_current_values_that_were_pruned(world: World) -> None:
-    await within(world, grow)
-    forgotten = "UPDATE changes SET pruned = 1 WHERE tenant = $1 AND line_id = $2 AND key = 'plan' AND seq = $3"
-    assert await found_after(world, forgotten, world.tenant, LINE, 4) is not None
-    assert await found_after(world, forgotten, world.tenant, LINE, 3) is None
+    await in_transaction(world, make_history)
+    prune = "UPDATE changes SET pruned = 1 WHERE tenant = $1 AND line_id = $2 AND key = 'plan' AND seq = $3"
+    assert await damage_after(world, prune, world.tenant, LINE, 4) is not None
+    assert await damage_after(world, prune, world.tenant, LINE, 3) is None
 
 
-# PostgreSQL takes no such text.
+# PostgreSQL rejects invalid UTF-8.
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_verification_survives_text_that_is_none(world: World) -> None:
-    await within(world, grow)
+async def test_verification_survives_invalid_utf_8(world: World) -> None:
+    await in_transaction(world, make_history)
     for column in ("author", "reason"):
         broken = f"UPDATE commits SET {column} = CAST($1 AS TEXT) WHERE tenant = $2 AND line_id = $3"
-        assert await found_after(world, broken, b"\xff\xfe", world.tenant, LINE) is not None
+        assert await damage_after(world, broken, b"\xff\xfe", world.tenant, LINE) is not None

@@ -31,24 +31,24 @@ TABLES = (
 _EVERY_ROW = "SELECT * FROM {} WHERE tenant = $1"
 
 
-async def crashing(world: World, patch: pytest.MonkeyPatch, at: int, act: Callable[[], Awaitable[Any]]) -> bool:
-    """Do something that crashes at a statement however often it is tried; tell whether it came that far."""
-    fuses: list[CrashPoint] = []
+async def crashes_at(world: World, patch: pytest.MonkeyPatch, at: int, act: Callable[[], Awaitable[Any]]) -> bool:
+    """Run ``act`` with a crash at one statement of every attempt; return whether it crashed."""
+    crash_points: list[CrashPoint] = []
 
-    def another() -> CrashPoint:
-        fuses.append(CrashPoint(at, after=at % 2 == 0))
-        return fuses[-1]
+    def next_crash_point() -> CrashPoint:
+        crash_points.append(CrashPoint(at, after=at % 2 == 0))
+        return crash_points[-1]
 
-    with crash_in_writes(world, patch, another):
+    with crash_in_writes(world, patch, next_crash_point):
         try:
             await act()
         except InternalError:
-            assert any(fuse.run >= at for fuse in fuses), "it failed, but not because of the fuse"
+            assert any(crash_point.run >= at for crash_point in crash_points), "it failed before the crash point"
             return True
     return False
 
 
-async def picture(world: World, tenant: str) -> dict[str, list[str]]:
+async def all_rows(world: World, tenant: str) -> dict[str, list[str]]:
     """Return every row of a tenant."""
 
     async def rows(table: str) -> Any:
@@ -57,11 +57,11 @@ async def picture(world: World, tenant: str) -> dict[str, list[str]]:
     return {table: sorted(str(tuple(row)) for row in await rows(table)) for table in TABLES}
 
 
-def left_in(folder: Path) -> list[str]:
+def files_in(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
-async def lived_in(world: World) -> None:
+async def fill_session(world: World) -> None:
     await world.planner.write("goal", "ship")
     await world.planner.write("goal", "ship soon", ttl_seconds=600)
     await world.planner.write("large", "word " * 500)
@@ -73,84 +73,86 @@ async def lived_in(world: World) -> None:
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder in which files are made that must not stay."""
+    """Return the folder for temporary files."""
     folder = tmp_path / "files"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     return folder
 
 
-async def test_an_import_that_crashes_at_any_statement_leaves_no_trace(
+async def test_an_import_that_crashes_at_any_statement_is_rolled_back(
     world: World, monkeypatch: pytest.MonkeyPatch, files: Path
 ) -> None:
-    # So few at once that it can crash between any two.
+    # One row per statement, so that it can crash between any two.
     monkeypatch.setattr(restore_board, "_MAX_ROWS", 1)
-    await lived_in(world)
+    await fill_session(world)
     bundle = await exported(world.admin)
-    before = await picture(world, world.other_tenant)
-    blown = 0
-    while await crashing(world, monkeypatch, blown + 1, lambda: imported(world.stranger, bundle)):
-        blown += 1
-        assert await picture(world, world.other_tenant) == before, f"statement {blown} left something"
-        assert not left_in(files)
-    assert blown > 40
+    before = await all_rows(world, world.other_tenant)
+    crashed_statements = 0
+    while await crashes_at(world, monkeypatch, crashed_statements + 1, lambda: imported(world.stranger, bundle)):
+        crashed_statements += 1
+        assert await all_rows(world, world.other_tenant) == before, (
+            f"statement {crashed_statements} was not rolled back"
+        )
+        assert not files_in(files)
+    assert crashed_statements > 40
     assert await world.stranger.value("goal") == "ship soon"
     assert (await world.stranger.inspect())["history_intact"]
-    assert not left_in(files)
+    assert not files_in(files)
 
 
 @pytest.mark.parametrize("what", [{"scope": "session"}, {"scope": "handoff", "recipient": "closer"}])
-async def test_an_export_that_crashes_at_any_statement_leaves_no_file_and_no_half_record(
+async def test_an_export_that_crashes_at_any_statement_leaves_no_file_and_no_partial_record(
     world: World, monkeypatch: pytest.MonkeyPatch, files: Path, what: dict[str, Any]
 ) -> None:
-    await lived_in(world)
-    before = await picture(world, world.tenant)
-    blown = 0
-    while await crashing(world, monkeypatch, blown + 1, lambda: exported(world.admin, **what)):
-        blown += 1
-        assert await picture(world, world.tenant) == before, f"statement {blown} left something"
-        assert not left_in(files)
-    assert blown > 3
-    assert not left_in(files)
+    await fill_session(world)
+    before = await all_rows(world, world.tenant)
+    crashed_statements = 0
+    while await crashes_at(world, monkeypatch, crashed_statements + 1, lambda: exported(world.admin, **what)):
+        crashed_statements += 1
+        assert await all_rows(world, world.tenant) == before, f"statement {crashed_statements} was not rolled back"
+        assert not files_in(files)
+    assert crashed_statements > 3
+    assert not files_in(files)
 
 
 async def test_an_export_that_fails_midway_is_not_delivered(
     world: World, monkeypatch: pytest.MonkeyPatch, files: Path
 ) -> None:
-    await lived_in(world)
+    await fill_session(world)
     database = world.app.database
     read = database.read
     for at in (2, 5, 9):
-        fuse = CrashPoint(at, after=False)
+        crash_point = CrashPoint(at, after=False)
         with monkeypatch.context() as patched:
 
-            def failing(scope: Any, work: Any, *, heavy: bool = False, fuse: CrashPoint = fuse) -> Any:
-                return read(scope, lambda tx: work(CrashingTransaction(tx, fuse) if heavy else tx), heavy=heavy)
+            def failing(scope: Any, work: Any, *, heavy: bool = False, crash_point: CrashPoint = crash_point) -> Any:
+                return read(scope, lambda tx: work(CrashingTransaction(tx, crash_point) if heavy else tx), heavy=heavy)
 
             patched.setattr(database, "read", failing)
             with pytest.raises((Crash, InternalError)):
                 await exported(world.admin)
-        assert not left_in(files)
+        assert not files_in(files)
     assert records(await exported(world.admin))
 
 
-async def test_a_bundle_cut_off_on_its_way_leaves_nothing(world: World, files: Path) -> None:
-    await lived_in(world)
+async def test_a_truncated_bundle_imports_nothing(world: World, files: Path) -> None:
+    await fill_session(world)
     bundle = await exported(world.admin)
-    before = await picture(world, world.other_tenant)
+    before = await all_rows(world, world.other_tenant)
     with pytest.raises(BundleDamaged, match="ends before its seal"):
         await imported(world.stranger, bundle[: len(bundle) // 2])
-    after = await picture(world, world.other_tenant)
+    after = await all_rows(world, world.other_tenant)
     assert after == before
-    assert not left_in(files)
+    assert not files_in(files)
 
 
-async def test_two_imports_of_one_session_at_once_make_one(world: World) -> None:
-    await lived_in(world)
+async def test_concurrent_imports_of_a_bundle_create_one_session(world: World) -> None:
+    await fill_session(world)
     bundle = await exported(world.admin)
     caller: Caller = world.stranger
-    told = await asyncio.gather(*(imported(caller, bundle) for _ in range(3)), return_exceptions=True)
-    failures = [each for each in told if isinstance(each, BaseException)]
+    outcomes = await asyncio.gather(*(imported(caller, bundle) for _ in range(3)), return_exceptions=True)
+    failures = [each for each in outcomes if isinstance(each, BaseException)]
     assert not failures, failures
-    assert sorted(each.unchanged for each in told if not isinstance(each, BaseException)) == [False, True, True]
+    assert sorted(each.unchanged for each in outcomes if not isinstance(each, BaseException)) == [False, True, True]
     assert (await caller.inspect())["history_intact"]

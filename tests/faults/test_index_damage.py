@@ -59,7 +59,7 @@ async def collection(world: World, folder: Path) -> AsyncIterator[CollectionWrit
         yield collection
 
 
-async def told(world: World) -> list[str]:
+async def alerts(world: World) -> list[str]:
     events = (await world.admin.events())["events"]
     return [event["subject"] for event in events if event["type"] == "index.damaged"]
 
@@ -86,8 +86,8 @@ def flip_the_middle(path: Path) -> None:
     flip(path, path.stat().st_size // 2)
 
 
-def age(path: Path) -> None:
-    """Let a file look as if another version had written it, and soundly."""
+def downgrade_format(path: Path) -> None:
+    """Rewrite a file with an older format version and valid checksums."""
     content = path.read_bytes()
     start = content.index(b'{"format":1')
     contents = content[start:-20].replace(b'{"format":1', b'{"format":0')
@@ -96,7 +96,7 @@ def age(path: Path) -> None:
         file.write(zlib.crc32(contents).to_bytes(4, "little") + b"WEFTSEG\n")
 
 
-DAMAGES = (truncate, empty, flip_the_middle, age, lambda path: path.unlink())
+DAMAGES = (truncate, empty, flip_the_middle, downgrade_format, lambda path: path.unlink())
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=["truncated", "empty", "flipped", "older", "missing"])
@@ -114,56 +114,56 @@ async def test_damage_at_rest_is_detected_reported_and_repaired(
         with caplog.at_level(logging.ERROR, "weft.search_index"):
             await collection.check()
         assert [record.message for record in caplog.records if record.name == "weft.search_index"] == ["index damaged"]
-        assert await told(world) == [COLLECTION]
+        assert await alerts(world) == [COLLECTION]
         assert b"weft_damaged_indexes_total 1.0" in world.app.metrics.exposition()
         await wait_for_writes(collection.indexes)
-        (mended,) = files_in(folder)
-        assert mended.name != file.name
+        (rebuilt,) = files_in(folder)
+        assert rebuilt.name != file.name
     async with open_indexes(world, folder, alarm) as collection.indexes:
         view = await collection.check()
-        assert names(view) == [mended.name]
-        assert await told(world) == [COLLECTION]
+        assert names(view) == [rebuilt.name]
+        assert await alerts(world) == [COLLECTION]
 
 
 @pytest.mark.parametrize("damage", DAMAGES[2:], ids=["flipped", "older", "missing"])
-async def test_damage_under_way_is_noticed_by_the_next_search(
+async def test_damage_after_opening_is_detected_by_the_next_search(
     world: World, collection: CollectionWriter, folder: Path, damage: Callable[[Path], None]
 ) -> None:
     (file,) = files_in(folder)
-    beside = file.with_suffix(".beside")
-    shutil.copy(file, beside)
+    copy = file.with_suffix(".copy")
+    shutil.copy(file, copy)
     if damage is not DAMAGES[4]:
-        damage(beside)
-    # As a disk or a careless hand would, without taking away what is mapped.
+        damage(copy)
+    # Replace the file without changing the pages that are mapped.
     file.unlink()
     if damage is not DAMAGES[4]:
-        beside.rename(file)
+        copy.rename(file)
     await collection.check()
-    assert await told(world) == [COLLECTION]
+    assert await alerts(world) == [COLLECTION]
     await wait_for_writes(collection.indexes)
     await collection.check()
-    assert await told(world) == [COLLECTION]
+    assert await alerts(world) == [COLLECTION]
 
 
-async def test_a_file_cut_short_while_it_is_mapped_is_not_looked_at_again(
+async def test_a_file_truncated_while_mapped_is_not_read(
     world: World, collection: CollectionWriter, folder: Path
 ) -> None:
-    # Whoever reads beyond the end of a mapped file is killed by the system.
+    # Reading beyond the end of a mapped file kills the process.
     truncate(files_in(folder)[0])
     await collection.check()
-    assert await told(world) == [COLLECTION]
+    assert await alerts(world) == [COLLECTION]
 
 
-async def test_a_file_that_was_only_touched_is_kept(world: World, collection: CollectionWriter, folder: Path) -> None:
+async def test_a_file_with_a_new_mtime_only_is_kept(world: World, collection: CollectionWriter, folder: Path) -> None:
     (file,) = files_in(folder)
     file.touch()
     view = await collection.check()
     assert names(view) == [file.name]
-    assert await told(world) == []
+    assert await alerts(world) == []
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_every_byte_counts(collection: CollectionWriter, folder: Path) -> None:
+async def test_any_flipped_byte_or_truncation_is_detected(collection: CollectionWriter, folder: Path) -> None:
     (file,) = files_in(folder)
     sound = file.read_bytes()
     for place in (*range(0, len(sound), 97), len(sound) - 1):
@@ -180,26 +180,26 @@ async def test_every_byte_counts(collection: CollectionWriter, folder: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"00000000\n{}", b"nonsense", None], ids=["empty", "other", "nonsense", "gone"]
+    "content", [b"", b"00000000\n{}", b"nonsense", None], ids=["empty", "wrong checksum", "nonsense", "missing"]
 )
 async def test_a_damaged_manifest_is_rebuilt(
     world: World, collection: CollectionWriter, folder: Path, content: bytes | None
 ) -> None:
-    listed = files_in(folder)[0].with_name("list")
+    manifest = files_in(folder)[0].with_name("list")
     if content is None:
-        listed.unlink()
+        manifest.unlink()
     else:
-        listed.write_bytes(content)
+        manifest.write_bytes(content)
     alarm = DamageAlarm(world.app.database, world.clock, world.app.metrics)
     async with open_indexes(world, folder, alarm) as collection.indexes:
         await collection.check()
         await wait_for_writes(collection.indexes)
         assert len(files_in(folder)) == 1
-    # Without any list there is nothing that could be damaged.
-    assert await told(world) == ([] if content is None else [COLLECTION])
+    # A missing manifest is not damage.
+    assert await alerts(world) == ([] if content is None else [COLLECTION])
 
 
-async def test_the_whole_folder_may_go(world: World, collection: CollectionWriter, folder: Path) -> None:
+async def test_a_deleted_index_folder_is_rebuilt(world: World, collection: CollectionWriter, folder: Path) -> None:
     shutil.rmtree(folder)
     await collection.check()
     await collection.add(40)
@@ -210,7 +210,7 @@ async def test_the_whole_folder_may_go(world: World, collection: CollectionWrite
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_doctor_names_what_was_set_aside(world: World, collection: CollectionWriter, folder: Path) -> None:
+async def test_doctor_reports_damaged_files(world: World, collection: CollectionWriter, folder: Path) -> None:
     assert check_index(folder) == []
     flip_the_middle(files_in(folder)[0])
     async with open_indexes(world, folder) as collection.indexes:
@@ -220,14 +220,14 @@ async def test_doctor_names_what_was_set_aside(world: World, collection: Collect
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_a_disk_that_takes_nothing_leaves_searches_as_they_are(
+async def test_a_full_disk_does_not_change_search_results(
     world: World, collection: CollectionWriter, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: Any) -> None:
+    def fail(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("weft.app.search.replica._RETRY_SECONDS", 0.0)
-    monkeypatch.setattr("weft.search_index.segment_store.write_segment", full)
+    monkeypatch.setattr("weft.search_index.segment_store.write_segment", fail)
     await collection.add(60)
     await collection.check()
     await wait_for_writes(collection.indexes)
@@ -249,42 +249,42 @@ async def test_only_admins_receive_the_alert(world: World, collection: Collectio
 
 
 @pytest.mark.parametrize("content", [b"nonsense", b"%08x\n[1]" % zlib.crc32(b"[1]")], ids=["nonsense", "another shape"])
-async def test_a_list_damaged_under_way_is_noticed_by_the_next_search(
+async def test_a_manifest_damaged_after_opening_is_detected_by_the_next_search(
     world: World, collection: CollectionWriter, folder: Path, content: bytes
 ) -> None:
     files_in(folder)[0].with_name("list").write_bytes(content)
     await collection.check()
-    assert await told(world) == [COLLECTION]
+    assert await alerts(world) == [COLLECTION]
     await wait_for_writes(collection.indexes)
     async with open_indexes(world, folder) as collection.indexes:
         view = await collection.check()
         assert view._snapshot.files
-    assert await told(world) == [COLLECTION]
+    assert await alerts(world) == [COLLECTION]
 
 
-async def test_a_list_damaged_while_a_file_is_written_is_noticed(
+async def test_a_manifest_damaged_during_a_flush_is_detected(
     world: World, collection: CollectionWriter, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed = files_in(folder)[0].with_name("list")
+    manifest = files_in(folder)[0].with_name("list")
     build = SegmentStore.build
 
-    def disturbed(self: SegmentStore, *args: Any) -> Any:
-        listed.write_bytes(b"nonsense")
+    def damage_and_build(self: SegmentStore, *args: Any) -> Any:
+        manifest.write_bytes(b"nonsense")
         return build(self, *args)
 
-    monkeypatch.setattr(SegmentStore, "build", disturbed)
+    monkeypatch.setattr(SegmentStore, "build", damage_and_build)
     await collection.add(60)
     await collection.check()
     await wait_for_writes(collection.indexes)
-    assert await told(world) == [COLLECTION]
+    assert await alerts(world) == [COLLECTION]
     monkeypatch.setattr(SegmentStore, "build", build)
     await collection.check()
     await wait_for_writes(collection.indexes)
     assert (await collection.check())._snapshot.in_memory == 0
-    assert await told(world) == [COLLECTION]
+    assert await alerts(world) == [COLLECTION]
 
 
-async def test_a_changed_byte_is_noticed_though_the_file_s_time_was_put_back(
+async def test_a_changed_byte_is_detected_despite_an_unchanged_mtime(
     world: World, collection: CollectionWriter, folder: Path
 ) -> None:
     (file,) = files_in(folder)
@@ -296,13 +296,13 @@ async def test_a_changed_byte_is_noticed_though_the_file_s_time_was_put_back(
         content.write(bytes([byte[0] ^ 1]))
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     await collection.check()
-    assert await told(world) == [COLLECTION]
+    assert await alerts(world) == [COLLECTION]
 
 
 async def test_silent_damage_is_found_by_the_scheduled_check(
     world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when a disk gives other bytes than it was given."""
+    """The file's metadata is unchanged, as after bit rot."""
     monkeypatch.setattr(
         "weft.search_index.segment_file._stamp", lambda status: Stamp(status.st_ino, status.st_size, 0, 0)
     )
@@ -319,12 +319,12 @@ async def test_silent_damage_is_found_by_the_scheduled_check(
         for _ in range(file.stat().st_size // 512):
             await collection.check()
             await wait_for_writes(indexes)
-        assert await told(world) == []
+        assert await alerts(world) == []
         with file.open("r+b") as content:
             content.seek(1_500)
             content.write(b"other")
         searches = 0
-        while not await told(world):
+        while not await alerts(world):
             searches += 1
             assert searches < file.stat().st_size // 512
             await indexes.open(world.tenant, CollectionQuery(COLLECTION), ANN, MODEL)
@@ -332,13 +332,11 @@ async def test_silent_damage_is_found_by_the_scheduled_check(
         await collection.check()
         await wait_for_writes(indexes)
         assert (await collection.check())._snapshot.in_memory == 0
-        assert await told(world) == [COLLECTION]
+        assert await alerts(world) == [COLLECTION]
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_a_file_that_another_process_has_dropped_is_not_damaged(
-    collection: CollectionWriter, folder: Path
-) -> None:
+async def test_a_file_deleted_by_another_process_is_not_damage(collection: CollectionWriter, folder: Path) -> None:
     (path,) = files_in(folder)
     file = open_segment(path).file
     file.verify_some()
@@ -347,36 +345,34 @@ async def test_a_file_that_another_process_has_dropped_is_not_damaged(
     assert file.rounds == 1
 
 
-@pytest.mark.parametrize("is_behind", [True, False], ids=["behind", "at the last snapshot"])
+@pytest.mark.parametrize("is_lagging", [True, False], ids=["lagging", "current"])
 async def test_a_truncated_file_is_never_served(
     world: World,
     collection: CollectionWriter,
     folder: Path,
-    is_behind: bool,  # noqa: FBT001 - a parameter of the test
+    is_lagging: bool,  # noqa: FBT001 - a parameter of the test
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whoever reads beyond the end of a mapped file is killed by the system."""
+    """Reading beyond the end of a mapped file kills the process."""
     monkeypatch.setattr("weft.search_index.segment_file._MIN_MAPPED_BYTES", 0)
     async with open_indexes(world, folder) as indexes:
         view = await indexes.open(world.tenant, CollectionQuery(COLLECTION), ANN, MODEL)
         assert view.size
-        (copy,) = indexes._replicas.values()
-        if is_behind:
-            copy._is_lagging = True
-            await copy._lock.acquire()
+        (replica,) = indexes._replicas.values()
+        if is_lagging:
+            replica._is_lagging = True
+            await replica._lock.acquire()
             truncate(files_in(folder)[0])
         else:
-            monkeypatch.setattr(copy, "_check", AsyncMock(side_effect=lambda: truncate(files_in(folder)[0])))
+            monkeypatch.setattr(replica, "_check", AsyncMock(side_effect=lambda: truncate(files_in(folder)[0])))
         view = await indexes.open(world.tenant, CollectionQuery(COLLECTION), ANN, MODEL)
-        assert (view.size, view.lag) == (0, copy.goal)
-        if is_behind:
-            copy._lock.release()
+        assert (view.size, view.lag) == (0, replica.goal)
+        if is_lagging:
+            replica._lock.release()
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_what_is_small_is_not_taken_away_by_cutting_a_file_short(
-    collection: CollectionWriter, folder: Path
-) -> None:
+async def test_a_small_file_stays_readable_after_truncation(collection: CollectionWriter, folder: Path) -> None:
     (file,) = files_in(folder)
     opened_file = open_segment(file)
     file.write_bytes(b"")

@@ -25,26 +25,26 @@ SMALL = {"chunk_tokens": 32, "overlap_tokens": 4}
 
 
 @pytest.fixture(autouse=True)
-def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     embed_quickly(monkeypatch)
     monkeypatch.setattr("weft.jobs.ingestion._CHUNKS_AT_ONCE", 2)
 
 
-async def dying(world: World, patch: pytest.MonkeyPatch, statements: int) -> bool:
-    """Index in a process that dies after so many statements; tell whether it did."""
-    death = ProcessDeath(statements + 1, after=False)
-    with crash_in_writes(world, patch, lambda: death):
-        look = asyncio.ensure_future(world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest"))
-        while not look.done() and not death.has_crashed:  # noqa: ASYNC110 - nothing tells when it is
+async def dies_after(world: World, patch: pytest.MonkeyPatch, statements: int) -> bool:
+    """Run ingestion that dies after ``statements`` statements; return whether it did."""
+    crash_point = ProcessDeath(statements + 1, after=False)
+    with crash_in_writes(world, patch, lambda: crash_point):
+        job = asyncio.ensure_future(world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest"))
+        while not job.done() and not crash_point.has_crashed:  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0)
-        look.cancel()
-        await asyncio.gather(look, return_exceptions=True)
+        job.cancel()
+        await asyncio.gather(job, return_exceptions=True)
         await asyncio.gather(*world.app.scheduler._entries["knowledge.ingest"].tasks, return_exceptions=True)
-    return death.has_crashed
+    return crash_point.has_crashed
 
 
-async def whole(world: World, document_id: str) -> int:
-    """Check that a document is there in chunks that follow each other, of one version; return how many."""
+async def expect_complete(world: World, document_id: str) -> int:
+    """Check that a document has all chunks of its current version and no others; return their number."""
     shown = await document(world.planner, document_id)
     found = await chunks(world, document_id)
     assert (shown["state"], shown["indexed_version"]) == ("indexed", shown["version"]), shown
@@ -57,22 +57,22 @@ async def whole(world: World, document_id: str) -> int:
     return len(found)
 
 
-async def in_collection(world: World) -> tuple[int, int]:
-    """Return how many chunks the collection says it has, and how many vectors there are."""
+async def chunk_and_vector_counts(world: World) -> tuple[int, int]:
+    """Return the collection's count of chunks and of vectors."""
     collection = domain_collection(HANDBOOK)
 
-    async def look(transaction: Any) -> tuple[int, int]:
+    async def job(transaction: Any) -> tuple[int, int]:
         collections = SqlCollectionStore(transaction)
         return (await collections.state(collection)).chunks, await collections.count_vectors(collection, "quick")
 
-    return await world.app.database.read(Scope(world.tenant), look)
+    return await world.app.database.read(Scope(world.tenant), job)
 
 
 def text_of(version: int) -> str:
     return " ".join(f"Sentence {number} of version {version} says this." for number in range(20))
 
 
-async def test_a_crash_at_any_statement_leaves_no_chunk_twice_and_none_out(
+async def test_a_crash_at_any_statement_duplicates_and_loses_no_chunk(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
@@ -82,14 +82,14 @@ async def test_a_crash_at_any_statement_leaves_no_chunk_twice_and_none_out(
     statements, died = 0, True
     while died:
         await put(world.planner, "a.txt", text_of(statements + 1))
-        died = await dying(world, monkeypatch, statements)
+        died = await dies_after(world, monkeypatch, statements)
         shown = await document(world.planner, "a.txt")
         old = [chunk for chunk in await chunks(world, "a.txt") if chunk.version == shown["indexed_version"]]
         assert len(old) == shown["chunks"], f"after {statements} statements"
         world.clock.advance(seconds=MORE_THAN_A_LEASE)
         await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
-        number = await whole(world, "a.txt")
-        assert await in_collection(world) == (number, number)
+        number = await expect_complete(world, "a.txt")
+        assert await chunk_and_vector_counts(world) == (number, number)
         statements += 1
     assert statements > 40
 
@@ -103,22 +103,22 @@ async def test_a_document_chunked_differently_since_the_crash_is_indexed_from_th
     statements = 0
     while (await document(world.planner, "a.txt"))["chunks_done"] == 0:
         statements += 5
-        assert await dying(world, monkeypatch, statements)
+        assert await dies_after(world, monkeypatch, statements)
         world.clock.advance(seconds=MORE_THAN_A_LEASE)
-    # As if the next process were another Weft, with another cutter.
+    # As if the next process ran with other chunking options.
     await world.sql(
         "UPDATE domains SET chunking = $1 WHERE tenant = $2", '{"chunk_tokens":48,"overlap_tokens":0}', world.tenant
     )
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
-    number = await whole(world, "a.txt")
-    assert await in_collection(world) == (number, number)
+    number = await expect_complete(world, "a.txt")
+    assert await chunk_and_vector_counts(world) == (number, number)
 
 
 async def progress(world: World) -> Any:
     return await world.planner.call("knowledge.show_domain", domain=HANDBOOK)
 
 
-async def test_two_hundred_documents_are_indexed_although_the_process_is_killed(world: World) -> None:
+async def test_two_hundred_documents_are_indexed_despite_killed_processes(world: World) -> None:
     await domain(world.admin, chunking=SMALL)
     for start in (0, 100):
         documents = [
@@ -136,6 +136,6 @@ async def test_two_hundred_documents_are_indexed_although_the_process_is_killed(
         )
     async with process(ingestion_process, world, 3 * MORE_THAN_A_LEASE):
         await wait_until(lambda: pending_at_most(0))
-    number = sum([await whole(world, f"d{each:03}") for each in range(200)])
-    assert await in_collection(world) == (number, number)
+    number = sum([await expect_complete(world, f"d{each:03}") for each in range(200)])
+    assert await chunk_and_vector_counts(world) == (number, number)
     assert number > 500

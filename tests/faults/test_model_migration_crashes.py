@@ -46,21 +46,21 @@ async def state(world: World) -> str:
 
 
 async def expect_served(world: World, chunks: int) -> None:
-    """Make sure that every chunk has a vector of the model that searches use."""
+    """Check that every chunk has a vector of the model used for search."""
     listed = (await world.admin.call("knowledge.list_models"))["models"]
     assert (await vectors(world)).get(listed[0]["model"]) == chunks
     found = await world.planner.call("search.query", query="Fact number 3 is that room", domain=HANDBOOK, min_score=0)
     assert found["results"]
 
 
-async def test_a_crash_at_any_statement_leaves_a_move_that_can_go_on(
+async def test_a_migration_resumes_after_a_crash_at_any_statement(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chunks = await filled(world, 10)
     await world.admin.call("knowledge.start_model_migration", model="new")
     statements: dict[str, int] = {}
     while (now := await state(world)) != "done":
-        # Statement by statement in each state, from wherever the last one got to.
+        # In each state, crash one statement later than the last time.
         statements[now] = statements.get(now, 0) + 1
         await dies(world, monkeypatch, statements[now], lambda: world.app.model_migrations.run(world.tenant))
         await expect_served(world, chunks)
@@ -70,14 +70,14 @@ async def test_a_crash_at_any_statement_leaves_a_move_that_can_go_on(
     assert await vectors(world) == {"new": chunks}
 
 
-async def test_a_move_survives_that_its_process_is_killed_at_every_stage(world: World) -> None:
+async def test_a_migration_survives_killed_processes_in_every_state(world: World) -> None:
     chunks = await filled(world, 60)
     await world.admin.call("knowledge.start_model_migration", model="new")
 
     async def embedded_some() -> bool:
         return (await vectors(world)).get("new", 0) >= 12
 
-    async def took_over() -> bool:
+    async def dropping() -> bool:
         return await state(world) == "dropping"
 
     async def dropped_some() -> bool:
@@ -89,7 +89,7 @@ async def test_a_move_survives_that_its_process_is_killed_at_every_stage(world: 
     await kill_when(process(model_migration_process, world), embedded_some)
     assert await state(world) == "embedding"
     await expect_served(world, chunks)
-    await kill_when(process(model_migration_process, world, MORE_THAN_A_LEASE), took_over)
+    await kill_when(process(model_migration_process, world, MORE_THAN_A_LEASE), dropping)
     await expect_served(world, chunks)
     ahead = 2 * MORE_THAN_A_LEASE + MORE_THAN_THE_GRACE
     await kill_when(process(model_migration_process, world, ahead), dropped_some)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from test_ingestion_crashes import SMALL, in_collection, whole
+from test_ingestion_crashes import SMALL, chunk_and_vector_counts, expect_complete
 
 from support.crash_injection import MORE_THAN_A_LEASE, dies
 from support.indexed_items import check_index_complete, indexed_texts, use_scripted_embeddings
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-F52")]
 
 
 @pytest.fixture(autouse=True)
-def _by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+def _fast_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
     embed_quickly(monkeypatch)
 
 
@@ -34,21 +34,21 @@ async def filled(world: World, documents: int) -> int:
     ]
     await world.admin.call("knowledge.add_documents", domain=HANDBOOK, documents=given)
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
-    return (await in_collection(world))[0]
+    return (await chunk_and_vector_counts(world))[0]
 
 
 async def progress(world: World) -> Any:
     return await world.admin.call("knowledge.show_domain", domain=HANDBOOK)
 
 
-async def numbers(world: World) -> set[int]:
+async def chunk_numbers(world: World) -> set[int]:
     rows = await world.rows("SELECT number FROM chunks WHERE tenant = $1 AND collection LIKE 'domain:%'", world.tenant)
     return {row[0] for row in rows}
 
 
-async def test_a_killed_process_leaves_no_duplicate_and_no_hole(world: World) -> None:
+async def test_a_killed_reindex_duplicates_and_loses_no_chunk(world: World) -> None:
     count = await filled(world, 60)
-    before = await numbers(world)
+    before = await chunk_numbers(world)
     await world.admin.call("knowledge.reindex", domain=HANDBOOK)
 
     async def left_at_most(number: int) -> bool:
@@ -66,9 +66,9 @@ async def test_a_killed_process_leaves_no_duplicate_and_no_hole(world: World) ->
     ahead = 3 * MORE_THAN_A_LEASE
     async with process(ingestion_process, world, ahead), process(ingestion_process, world, ahead):
         await wait_until(done)
-    assert sum([await whole(world, f"d{each:03}") for each in range(60)]) == count
-    assert await in_collection(world) == (count, count)
-    assert not before & await numbers(world)
+    assert sum([await expect_complete(world, f"d{each:03}") for each in range(60)]) == count
+    assert await chunk_and_vector_counts(world) == (count, count)
+    assert not before & await chunk_numbers(world)
 
 
 async def test_a_crash_at_any_statement_leaves_session_items_indexed(
@@ -81,21 +81,21 @@ async def test_a_crash_at_any_statement_leaves_session_items_indexed(
     await world.index_sessions()
     collections = {collection: await indexed_texts(world, collection) for collection in ("sessions", "memory")}
     await world.admin.call("knowledge.reindex_all")
-    blown = 0
-    while await dies(world, monkeypatch, blown + 1, lambda: world.app.session_indexing.run(world.tenant)):
-        blown += 1
+    crashed_statements = 0
+    while await dies(world, monkeypatch, crashed_statements + 1, lambda: world.app.session_indexing.run(world.tenant)):
+        crashed_statements += 1
         assert {collection: await indexed_texts(world, collection) for collection in collections} == collections, (
-            f"statement {blown}"
+            f"statement {crashed_statements}"
         )
         await check_index_complete(world)
         world.clock.advance(seconds=MORE_THAN_A_LEASE)
-    assert blown > 15
+    assert crashed_statements > 15
     await world.index_sessions()
     assert {collection: await indexed_texts(world, collection) for collection in collections} == collections
     assert (await world.admin.call("knowledge.show_reindexing"))["events"] is None
 
 
-async def test_session_items_are_reindexed_although_the_process_is_killed(world: World) -> None:
+async def test_session_items_are_reindexed_despite_killed_processes(world: World) -> None:
     use_scripted_embeddings(world)
     for number in range(150):
         await world.planner.say(f"message {number}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-F52"), pytest.mark.req("CE-F38")]
 
 
-async def lived_in(world: World) -> None:
+async def fill_session(world: World) -> None:
     for number in range(3):
         await world.planner.say(f"message {number}")
         await world.planner.write("goal", f"goal {number}")
@@ -33,39 +33,41 @@ EXPECTED = {
 }
 
 
-async def collections(world: World) -> dict[str, dict[str, list[str]]]:
+async def texts_by_collection(world: World) -> dict[str, dict[str, list[str]]]:
     return {collection: await indexed_texts(world, collection) for collection in EXPECTED}
 
 
-async def test_a_crash_at_any_statement_leaves_no_duplicate_and_no_hole(
+async def test_a_crash_at_any_statement_duplicates_and_loses_no_item(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_scripted_embeddings(world)
-    await world.planner.write("goal", "what stood there before")
+    await world.planner.write("goal", "the previous goal")
     await world.index_sessions()
-    await lived_in(world)
-    before, blown = await collections(world), 0
-    while await dies(world, monkeypatch, blown + 1, lambda: world.app.session_indexing.run(world.tenant)):
-        blown += 1
-        # All of a round or nothing of it: and no other process has it in hand for longer than its lease.
-        assert await collections(world) in (before, EXPECTED), f"statement {blown} left something"
+    await fill_session(world)
+    before, crashed_statements = await texts_by_collection(world), 0
+    while await dies(world, monkeypatch, crashed_statements + 1, lambda: world.app.session_indexing.run(world.tenant)):
+        crashed_statements += 1
+        # A batch is applied completely or not at all; another process takes over when the lease expires.
+        assert await texts_by_collection(world) in (before, EXPECTED), (
+            f"statement {crashed_statements} left a partial batch"
+        )
         await check_index_complete(world)
         world.clock.advance(seconds=MORE_THAN_A_LEASE)
-    assert blown > 15
+    assert crashed_statements > 15
     await world.index_sessions()
-    assert await collections(world) == EXPECTED
+    assert await texts_by_collection(world) == EXPECTED
     await check_index_complete(world)
 
 
 @pytest.mark.parametrize("chunks", [1, 40, 150])
-async def test_a_killed_process_leaves_no_duplicate_and_no_hole(world: World, chunks: int) -> None:
+async def test_a_killed_process_duplicates_and_loses_no_item(world: World, chunks: int) -> None:
     for number in range(250):
         await world.planner.say(f"message {number}")
 
     async def reached() -> bool:
         return len(await indexed_texts(world)) >= chunks
 
-    async def all_there() -> bool:
+    async def all_indexed() -> bool:
         return len(await indexed_texts(world)) == 250
 
     await kill_when(process(session_indexing_process, world), reached)
@@ -74,6 +76,6 @@ async def test_a_killed_process_leaves_no_duplicate_and_no_hole(world: World, ch
         process(session_indexing_process, world, MORE_THAN_A_LEASE),
         process(session_indexing_process, world, MORE_THAN_A_LEASE),
     ):
-        await wait_until(all_there)
+        await wait_until(all_indexed)
     assert await indexed_texts(world) == {f"s1:{number + 1}": [f"message {number}"] for number in range(250)}
     await check_index_complete(world)

@@ -27,12 +27,12 @@ def settings(settings: Settings) -> Settings:
 
 
 @pytest.fixture(autouse=True)
-def _sends_nothing_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_delivery_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     pause_jobs(monkeypatch, "webhooks.deliver")
 
 
 async def write(world: World, number: int) -> list[int]:
-    """Write so many keys and return the numbers of the events."""
+    """Write ``number`` entries and return the sequence numbers of their events."""
     for each in range(number):
         await world.planner.write(f"k{each % 10}", str(each))
     last = await world.last_event()
@@ -60,31 +60,31 @@ async def test_each_event_arrives_once_with_several_processes_and_no_failure(wor
 
 
 @pytest.mark.parametrize("calls", [1, 30, 120])
-async def test_every_event_arrives_although_the_sender_is_killed(world: World, calls: int) -> None:
+async def test_every_event_arrives_despite_a_killed_sender(world: World, calls: int) -> None:
     async with receiver() as there:
         made = await hook(world.admin, there.url, types=["board.*"])
         expected = await write(world, 250)
         async with process(webhook_process, world) as first:
             await there.until(lambda: len(there.calls) >= calls)
             await first.kill()
-        # On PostgreSQL the dead client's last transaction may still be ending; a write waits for its lock.
+        # On PostgreSQL the killed client's last transaction may still hold its lock; a write waits for it.
         await world.planner.write("other")
         expected.append(await world.last_event())
         async with process(webhook_process, world, MORE_THAN_A_LEASE):
             await there.until(lambda: set(there.seqs) == set(expected))
-            await wait_until(lambda: nothing_left(world, made))
-        # What was sent and not yet settled when it died is sent again, under the same id, and nothing else.
+            await wait_until(lambda: all_delivered(world, made))
+        # Only deliveries sent but not settled before the kill are sent again, under the same id.
         twice = {delivery for delivery, times in there.times.items() if times > 1}
         assert len(twice) <= 100
         assert set(there.times.values()) <= {1, 2}
 
 
-async def nothing_left(world: World, made: Any) -> bool:
+async def all_delivered(world: World, made: Any) -> bool:
     seen = await webhook_state(world.admin, made)
     return (seen["pending"], seen["behind"]) == (0, 0)
 
 
-async def test_a_lease_keeps_others_away_until_it_ends(world: World) -> None:
+async def test_a_webhook_is_leased_by_one_process_until_the_lease_expires(world: World) -> None:
     async with receiver() as there:
         there.open.clear()
         await hook(world.admin, there.url, types=["board.*"])
@@ -94,7 +94,7 @@ async def test_a_lease_keeps_others_away_until_it_ends(world: World) -> None:
             await first.kill()
         there.open.set()
         async with receiver() as other, process(webhook_process, world):
-            # Another webhook is served at once; the one that is held is not.
+            # Another webhook is served at once; the leased one is not.
             await hook(world.admin, other.url, types=["board.*"])
             await write(world, 1)
             await other.wait_for_calls(1)
@@ -105,18 +105,18 @@ async def test_a_lease_keeps_others_away_until_it_ends(world: World) -> None:
         assert len(set(there.seqs)) == 4
 
 
-async def test_a_sender_that_is_asked_to_stop_lets_go_at_once(world: World) -> None:
+async def test_a_stopped_sender_releases_its_lease(world: World) -> None:
     async with receiver() as there:
         made = await hook(world.admin, there.url, types=["board.*"])
         expected = await write(world, 150)
-        await _interrupted(world, there)
+        await _stop_midway(world, there)
         async with process(webhook_process, world):
             await there.until(lambda: set(there.seqs) == set(expected))
             await settled(world, made, 150)
         assert sum(times > 1 for times in there.times.values()) <= 1
 
 
-async def _interrupted(world: World, there: Receiver) -> None:
+async def _stop_midway(world: World, there: Receiver) -> None:
     async with process(webhook_process, world) as first:
         await there.wait_for_calls(20)
         await first.stop()

@@ -1,4 +1,4 @@
-"""Bundles over HTTP: exports of any size out, imports in, on the path of every call."""
+"""Bundles over HTTP: streamed exports and imports of any size."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def test_an_export_has_media_type_and_file_name_headers(team: Team, filled: str)
 
 
 @pytest.mark.parametrize("form", ["json", "prov"])
-def test_an_export_as_json_is_json(team: Team, filled: str, form: str) -> None:
+def test_json_and_prov_exports_are_json(team: Team, filled: str, form: str) -> None:
     answer = team.ask("POST", "/v1/export/stream", json={"session_id": filled, "format": form})
     assert answer.headers["content-type"] == "application/json"
     assert answer.json()
 
 
-def test_a_stream_is_imported(team: Team, filled: str) -> None:
+def test_a_streamed_bundle_is_imported(team: Team, filled: str) -> None:
     bundle = team.ask("POST", "/v1/export/stream", json={"session_id": filled}).content
     assert team.ask("DELETE", f"/v1/sessions/{filled}").status_code == 200
     asked = {"expected_digest": seal_of(bundle), "dry_run": "true"}
-    rehearsal = team.ask("POST", "/v1/import/stream", "admin", content=bundle, params=asked)
-    assert (rehearsal.status_code, rehearsal.json()["dry_run"]) == (200, True)
+    dry_run = team.ask("POST", "/v1/import/stream", "admin", content=bundle, params=asked)
+    assert (dry_run.status_code, dry_run.json()["dry_run"]) == (200, True)
     answer = team.ask("POST", "/v1/import/stream", "admin", content=bundle)
     assert answer.status_code == 200, answer.text
     assert answer.json()["session_id"] == filled
@@ -71,7 +71,7 @@ def test_errors_have_the_common_body(team: Team, filled: str) -> None:
     assert twice.json()["code"] == "INVALID_INPUT_FORMAT"
 
 
-def test_large_bundles_go_both_ways(team: Team) -> None:
+def test_large_bundles_are_exported_and_imported(team: Team) -> None:
     session = team.new_session(max_value_tokens=1_000_000, max_total_tokens=10_000_000)
     for number in range(5):
         team.write(session, f"k{number}", secrets.token_hex(500_000))

@@ -1,4 +1,4 @@
-"""All classes of events of Agent Context, as CloudEvents, by every way of following them."""
+"""Every event class of Agent Context as a CloudEvent: by stream, MCP, webhook and client."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ NATIVE = {"context.surface.created": "session.created", "context.item.added": "b
 
 
 @pytest.fixture(scope="module")
-def reaching_out(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
-    """Return a team on a server that may call this machine."""
-    with team_process(tmp_path_factory.mktemp("reaching"), webhook_private_hosts="127.0.0.1") as team:
+def team_with_webhooks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    """Return a team whose server may send webhooks to this machine."""
+    with team_process(tmp_path_factory.mktemp("webhooks"), webhook_private_hosts="127.0.0.1") as team:
         yield team
 
 
-def tell_of_every_class(team: Team, session: str) -> None:
-    """Have one event of each class published in a session: as its own record, where the engine has no reason to yet."""
+def add_event_of_every_class(team: Team, session: str) -> None:
+    """Add one event record of each class to a session."""
     records = [
         {
             "schema_version": "0.1.0",
@@ -52,7 +52,7 @@ def tell_of_every_class(team: Team, session: str) -> None:
 
 @asynccontextmanager
 async def following(team: Team, **query: Any) -> AsyncIterator[AsyncIterator[dict[str, str]]]:
-    """Follow the stream, one block of fields after the other."""
+    """Open the stream and yield its blocks of fields."""
 
     async def blocks(lines: AsyncIterator[str]) -> AsyncIterator[dict[str, str]]:
         fields: dict[str, str] = {}
@@ -75,21 +75,21 @@ async def following(team: Team, **query: Any) -> AsyncIterator[AsyncIterator[dic
 
 
 def read(event: Any) -> Any:
-    """Return an event as the SDK of CloudEvents reads it, which refuses what is not one."""
+    """Parse an event with the CloudEvents SDK, which rejects invalid ones."""
     body = json.dumps(event).encode()
     return from_structured(
         HTTPMessage({"content-type": "application/cloudevents+json"}, body), JSONFormat(), CloudEvent
     )
 
 
-async def test_every_class_reaches_followers_by_stream_by_mcp_and_by_webhook(reaching_out: Team) -> None:
-    team = reaching_out
+async def test_every_class_is_delivered_by_stream_mcp_and_webhook(team_with_webhooks: Team) -> None:
+    team = team_with_webhooks
     session = await asyncio.to_thread(team.new_session)
-    async with receiver() as there, following(team, session_id=session) as stream:
-        hook = {"url": there.url, "session_id": session}
+    async with receiver() as webhook_receiver, following(team, session_id=session) as stream:
+        hook = {"url": webhook_receiver.url, "session_id": session}
         made = await asyncio.to_thread(team.ask, "POST", "/v1/webhooks", "admin", json=hook)
         assert made.status_code == 201, made.text
-        await asyncio.to_thread(tell_of_every_class, team, session)
+        await asyncio.to_thread(add_event_of_every_class, team, session)
         streamed = [await with_timeout(anext(stream)) for _ in EVENT_CLASSES]
         assert {block["event"] for block in streamed} == EVENT_CLASSES
         for block in streamed:
@@ -97,19 +97,19 @@ async def test_every_class_reaches_followers_by_stream_by_mcp_and_by_webhook(rea
             assert (event.get_type(), event.get_extension("sessionid")) == (block["event"], session)
             assert event.get_data()["event_type"] == block["event"]
             assert int(event.get_extension("sequence")) == int(block["id"])
-        await there.wait_for_calls(len(EVENT_CLASSES))
-        assert {parsed(sent).get_type() for sent in there.calls} == EVENT_CLASSES
-        assert [sent.event for sent in there.calls] == [json.loads(block["data"]) for block in streamed]
+        await webhook_receiver.wait_for_calls(len(EVENT_CLASSES))
+        assert {parsed(sent).get_type() for sent in webhook_receiver.calls} == EVENT_CLASSES
+        assert [sent.event for sent in webhook_receiver.calls] == [json.loads(block["data"]) for block in streamed]
     for era in (LEGACY, MODERN):
         async with over_http(team, "planner", era) as client:
             answer = await call(client, "read_events", session_id=session, after=0, format="cloudevents")
-            told = answer.structured_content
-            assert told is not None
-            assert told["events"] == []
-            assert {read(event).get_type() for event in told["cloudevents"]} == EVENT_CLASSES
+            content = answer.structured_content
+            assert content is not None
+            assert content["events"] == []
+            assert {read(event).get_type() for event in content["cloudevents"]} == EVENT_CLASSES
 
 
-async def test_the_engines_own_events_have_their_class(team: Team, session: str) -> None:
+async def test_native_events_have_their_class(team: Team, session: str) -> None:
     await asyncio.to_thread(team.write, session, "goal")
     async with following(team, session_id=session, after=0) as stream:
         for event_class, event_type in NATIVE.items():
@@ -120,21 +120,21 @@ async def test_the_engines_own_events_have_their_class(team: Team, session: str)
 
 
 @pytest.mark.parametrize("pattern", ["context.item.*", "board.written", "context.*.added"])
-async def test_types_are_matched_by_class_and_by_name(team: Team, session: str, pattern: str) -> None:
+async def test_type_patterns_match_classes_and_native_types(team: Team, session: str, pattern: str) -> None:
     await asyncio.to_thread(team.write, session, "goal")
     await asyncio.to_thread(team.ask, "POST", f"/v1/sessions/{session}/snapshots", json={"label": "mark"})
     query = {"session_id": session, "after": 0, "types": pattern}
     for form, name in (("native", "board.written"), ("cloudevents", "context.item.added")):
         answer = await asyncio.to_thread(team.ask, "GET", "/v1/events", params={**query, "format": form})
-        told = answer.json()["events"] or answer.json()["cloudevents"]
-        assert [event["type"] for event in told] == [name]
+        events = answer.json()["events"] or answer.json()["cloudevents"]
+        assert [event["type"] for event in events] == [name]
 
 
-def test_events_without_a_class_are_cloudevents_as_well(team: Team) -> None:
+def test_events_without_a_class_have_a_weft_type(team: Team) -> None:
     answer = team.ask("POST", "/v1/webhooks", "admin", json={"url": "https://receiver.invalid/", "types": ["never.*"]})
     webhook_id = answer.json()["webhook_id"]
-    told = team.ask("GET", "/v1/events", "admin", params={"after": 0, "types": "webhook.*", "format": "cloudevents"})
-    event = read(told.json()["cloudevents"][-1])
+    page = team.ask("GET", "/v1/events", "admin", params={"after": 0, "types": "webhook.*", "format": "cloudevents"})
+    event = read(page.json()["cloudevents"][-1])
     assert (event.get_type(), event.get_subject()) == ("weft.webhook.created", webhook_id)
     assert event.get_dataschema() is None
     assert team.ask("DELETE", f"/v1/webhooks/{webhook_id}", "admin").status_code == 200
@@ -145,12 +145,12 @@ def test_an_unknown_format_is_refused(team: Team) -> None:
         assert team.ask("GET", path, params={"format": "xml"}).status_code == 400
 
 
-async def test_a_client_reads_them_as_a_type(team: Team, session: str) -> None:
+async def test_the_client_reads_cloudevents_as_typed_objects(team: Team, session: str) -> None:
     await asyncio.to_thread(team.write, session, "goal")
     async with Client(team.url, team.keys["planner"]) as client:
         native = await client.events.read(session_id=session, after=0)
-        told = await client.events.read(session_id=session, after=0, format="cloudevents")
+        cloudevents = await client.events.read(session_id=session, after=0, format="cloudevents")
     assert not native.cloudevents
-    assert [event.id for event in told.cloudevents] == [str(event.seq) for event in native.events]
-    assert told.cloudevents[0].specversion == "1.0"
-    assert told.next_after == native.next_after
+    assert [event.id for event in cloudevents.cloudevents] == [str(event.seq) for event in native.events]
+    assert cloudevents.cloudevents[0].specversion == "1.0"
+    assert cloudevents.next_after == native.next_after

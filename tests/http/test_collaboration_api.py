@@ -1,4 +1,4 @@
-"""A client written against the collaboration API's text works unchanged, and nobody without a credential reads."""
+"""A client written from the collaboration API's documentation works unchanged; every route needs a credential."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NUMBER = (int, float)
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z\Z")
-# Answers as the text shows them: a type where any value will do, the value itself where it is known.
+# Documented response shapes: a type where any value is valid, else the exact value.
 TOKEN = {
     "success": True,
     "token": str,
@@ -212,25 +212,25 @@ ERROR = {
 }
 
 
-def misfits(value: Any, shape: Any, at: str = "") -> Iterator[str]:
-    """Yield where a JSON value is not of a shape; it may have more than the shape names."""
+def mismatches(value: Any, shape: Any, at: str = "") -> Iterator[str]:
+    """Yield each path at which a JSON value does not match a shape; extra fields are allowed."""
     if isinstance(shape, dict):
         for name, part in shape.items():
-            yield from misfits(value[name], part, f"{at}.{name}") if name in value else [f"{at}.{name} is missing"]
+            yield from mismatches(value[name], part, f"{at}.{name}") if name in value else [f"{at}.{name} is missing"]
     elif isinstance(shape, list) and not isinstance(shape[0], str):
         if not value and isinstance(shape[0], dict):
             yield f"{at} is empty"
         for place, item in enumerate(value):
-            yield from misfits(item, shape[0], f"{at}[{place}]")
-    elif not _fits(value, shape):
+            yield from mismatches(item, shape[0], f"{at}[{place}]")
+    elif not _matches(value, shape):
         yield f"{at}: {value!r} is not {shape!r}"
 
 
-def _fits(value: Any, shape: Any) -> bool:
+def _matches(value: Any, shape: Any) -> bool:
     if isinstance(shape, re.Pattern):
         return isinstance(value, str) and shape.match(value) is not None
     if isinstance(shape, type | tuple):
-        # To Python a boolean is a whole number, to JSON it is not.
+        # In Python a boolean is an integer, in JSON it is not.
         return isinstance(value, shape) and (shape is bool or not isinstance(value, bool))
     return bool(value == shape) and type(value) is type(shape)
 
@@ -238,12 +238,12 @@ def _fits(value: Any, shape: Any) -> bool:
 def checked(answer: httpx2.Response, shape: Any, status: int = 200) -> Any:
     assert answer.status_code == status, answer.text
     body = answer.json()
-    assert list(misfits(body, shape)) == []
+    assert list(mismatches(body, shape)) == []
     return body
 
 
 class Client:
-    """A client that knows the text and nothing else: tools and resources by name, a token in a header."""
+    """A client that uses only the documented API: tools and resources by name, a token in a header."""
 
     def __init__(self, url: str, agent_id: str, agent_type: str, api_key: str) -> None:
         self._http = httpx2.Client(base_url=url, timeout=30, verify=False)
@@ -284,7 +284,7 @@ def my_agent_key(team: Team) -> str:
 
 @pytest.fixture
 def client(team: Team, my_agent_key: str) -> Iterator[Client]:
-    """Return the text's own agent, with a token."""
+    """Return the documented example agent, with a token."""
     with Client(team.url, "my-agent", "claude", my_agent_key) as client:
         checked(client.authenticate(), TOKEN)
         yield client
@@ -354,7 +354,7 @@ def test_the_documented_memory_request_is_accepted_verbatim(client: Client) -> N
 @pytest.mark.req("MS-08")
 @pytest.mark.req("MS-09")
 def test_admin_metrics_have_the_documented_shape(team: Team) -> None:
-    # Before anything was looked up, there is no share of it that was found.
+    # Without a lookup there is no hit rate yet.
     assert team.ask("GET", f"/v1/sessions/{team.new_session()}/messages").status_code == 200
     checked(team.ask("POST", "/mcp/tool/get_performance_metrics", "admin", json={}), METRICS)
     checked(team.ask("GET", "/mcp/resource/performance://metrics", "admin"), FIGURES)
@@ -376,7 +376,7 @@ def test_the_documented_resources_are_read_by_uri(client: Client, slashes: str) 
     memory = checked(client.resource(f"agent:{slashes}my-agent/memory"), MEMORY)["memory"]
     assert memory["global"]["user_preferences"]["value"] == preferences
     assert memory["sessions"][session_id]["current_task"]["value"] == task
-    assert list(misfits(memory["global"]["user_preferences"], {**ENTRY, "expires_at": None})) == []
+    assert list(mismatches(memory["global"]["user_preferences"], {**ENTRY, "expires_at": None})) == []
     checked(client.resource(f"session:{slashes}{session_id}"), OVERVIEW)
     assert client.resource(f"agent:{slashes}planner/memory").status_code == 403
 
@@ -400,8 +400,8 @@ async def test_a_subscription_streams_messages_the_subscriber_may_read(team: Tea
     subscribed = team.ask("POST", "/mcp/resource/subscribe", "analysis", json={"uri": f"session://{session}"}).json()
     for content, visibility in {"not for you": "private", "for you": "public"}.items():
         body = {"content": content, "visibility": visibility}
-        said = await asyncio.to_thread(team.ask, "POST", f"/v1/sessions/{session}/messages", json=body)
-        assert said.status_code == 201
+        posted = await asyncio.to_thread(team.ask, "POST", f"/v1/sessions/{session}/messages", json=body)
+        assert posted.status_code == 201
     event = await with_timeout(first_event(team, "analysis", subscribed["stream"]))
     assert (event["type"], event["subject"]) == ("message.added", "2")
 
@@ -488,7 +488,7 @@ CLASSES = {
 
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
-    limits = " ".join(f"{name}={most}/minute" for name, (_, _, most) in CLASSES.items())
+    limits = " ".join(f"{name}={limit}/minute" for name, (_, _, limit) in CLASSES.items())
     with team_process(tmp_path_factory.mktemp("limited"), rate_limits=f"{limits} authentication=2/minute") as team:
         yield team
 
@@ -496,22 +496,22 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
 @pytest.mark.req("MS-11")
 @pytest.mark.parametrize("rate_class", CLASSES)
 def test_rate_limits_are_per_class_and_agent(limited: Team, rate_class: str) -> None:
-    agent, neighbour, session = limited.new_agent(), limited.new_agent(), limited.new_session()
+    agent, other_agent, session = limited.new_agent(), limited.new_agent(), limited.new_session()
 
     def ask(name: str, agent: str) -> httpx2.Response:
         tool, parameters, _ = CLASSES[name]
         return limited.ask("POST", f"/mcp/tool/{tool}", agent, json={"session_id": session, **parameters})
 
-    most = CLASSES[rate_class][2]
-    answers = [ask(rate_class, agent) for _ in range(most + 1)]
-    assert [answer.status_code for answer in answers] == [200] * most + [429]
+    limit = CLASSES[rate_class][2]
+    answers = [ask(rate_class, agent) for _ in range(limit + 1)]
+    assert [answer.status_code for answer in answers] == [200] * limit + [429]
     body = checked(answers[-1], {**ERROR, "code": "RATE_LIMITED", "severity": "warning"}, 429)
     assert body["context"]["rate_class"] == rate_class
     assert 1 <= int(answers[-1].headers["retry-after"]) <= 60
     assert body["context"]["retry_after_seconds"] == int(answers[-1].headers["retry-after"])
     for other in CLASSES.keys() - {rate_class}:
         assert ask(other, agent).status_code == 200
-    assert ask(rate_class, neighbour).status_code == 200
+    assert ask(rate_class, other_agent).status_code == 200
 
 
 @pytest.mark.req("MS-11")
@@ -527,11 +527,11 @@ def test_issuing_tokens_is_rate_limited_per_agent(limited: Team) -> None:
         assert second.authenticate().status_code == 200
 
 
-OPEN_TO_ALL = {"/", "/health", "/ready", "/metrics", "/openapi.json", "/schemas", *map(schema_url, RECORD_TYPES)}
+PUBLIC_PATHS = {"/", "/health", "/ready", "/metrics", "/openapi.json", "/schemas", *map(schema_url, RECORD_TYPES)}
 
 
 def served_paths(folder: Path, names: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield every path the server knows, filled in with names, and each method it might take."""
+    """Yield each route of the server with its parameters filled in, for every method."""
     served = HttpApplication(App(Settings(data_dir=str(folder))))
     routes: list[Route] = served._routed.routes
     for route in routes:
@@ -542,8 +542,8 @@ def served_paths(folder: Path, names: dict[str, str]) -> Iterator[tuple[str, str
 @pytest.mark.req("MS-04")
 def test_every_route_needs_a_credential(team: Team, session: str, tmp_path: Path) -> None:
     marker = f"marker{secrets.token_hex(8)}"
-    said = team.ask("POST", f"/v1/sessions/{session}/messages", json={"content": marker, "metadata": {"m": marker}})
-    assert said.status_code == 201
+    posted = team.ask("POST", f"/v1/sessions/{session}/messages", json={"content": marker, "metadata": {"m": marker}})
+    assert posted.status_code == 201
     assert team.ask("PUT", f"/v1/memory/{marker}", json={"value": marker}).status_code == 200
     team.write(session, "goal", marker)
     names = {"session_id": session, "message_id": "1", "key": "goal", "name": "get_messages", "agent_id": "planner"}
@@ -560,6 +560,6 @@ def test_every_route_needs_a_credential(team: Team, session: str, tmp_path: Path
             if (method, path) == ("POST", "/v1/tokens"):
                 # Getting a token needs no credential, as the API key is in the request.
                 assert answer.status_code == 400
-            elif method != "GET" or path not in OPEN_TO_ALL:
+            elif method != "GET" or path not in PUBLIC_PATHS:
                 assert answer.status_code in {401, 404, 405}, (method, path)
     assert len(paths) > 100

@@ -1,4 +1,4 @@
-"""Following events over HTTP: as a stream, by long poll, and through the collaboration API's shims."""
+"""Event streams, long polls and the collaboration API's HTTP routes."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_a_stream_resumes_after_the_last_event_id(team: Team, session: str
         assert [await stream.subject(), await stream.subject()] == ["two", "three"]
         await write(team, session, "four")
         assert await stream.subject() == "four"
-    # What a browser sends when it reconnects goes before where the page began.
+    # The Last-Event-ID of a reconnecting browser overrides ``after``.
     async with following(team, session_id=session, after=0, last_event_id=str(last)) as stream:
         assert await stream.subject() == "two"
 
@@ -141,9 +141,9 @@ async def test_a_quiet_stream_sends_heartbeats(world: World, monkeypatch: pytest
 
 @pytest.mark.req("SC-16")
 async def test_a_revoked_key_ends_the_stream_with_an_error(team: Team, session: str) -> None:
-    leaver = await asyncio.to_thread(team.new_agent)
-    async with following(team, leaver, session_id=session) as stream:
-        await asyncio.to_thread(team.revoke, leaver)
+    agent_to_revoke = await asyncio.to_thread(team.new_agent)
+    async with following(team, agent_to_revoke, session_id=session) as stream:
+        await asyncio.to_thread(team.revoke, agent_to_revoke)
         block = await stream.block()
         assert block["event"] == "error"
         assert json.loads(block["data"])["code"] == "INVALID_API_KEY"
@@ -188,9 +188,9 @@ async def test_a_long_poll_is_answered_by_the_next_event(team: Team, session: st
     assert present["events"] == []
     waiting = asyncio.create_task(asyncio.to_thread(poll, after=present["next_after"], wait_seconds=30))
     await write(team, session, "goal")
-    told = await with_timeout(waiting)
-    assert [event["subject"] for event in told["events"]] == ["goal"]
-    assert poll(after=told["next_after"], wait_seconds=0.01)["events"] == []
+    polled = await with_timeout(waiting)
+    assert [event["subject"] for event in polled["events"]] == ["goal"]
+    assert poll(after=polled["next_after"], wait_seconds=0.01)["events"] == []
     assert [event["subject"] for event in poll(after=present["next_after"])["events"]] == ["goal"]
 
 

@@ -1,4 +1,4 @@
-"""What a client can send before it has said who it is."""
+"""Hostile requests from clients that have not authenticated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def answer_to(team: Team, head: bytes) -> bytes:
-    """Send the beginning of a request over and over until the server answers or hangs up."""
+    """Send a request head repeatedly until the server answers or closes the connection."""
     address = urlsplit(team.url)
     with socket.create_connection((address.hostname, address.port), timeout=20) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n")

@@ -1,4 +1,4 @@
-"""What a request over HTTP says it is part of is found again, and whatever it says does no harm."""
+"""Correlation ids of HTTP requests are recorded; invalid ones are ignored."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ async def test_records_and_cloudevents_include_the_ids(world: World) -> None:
 
 async def test_tool_calls_over_http_record_the_ids(world: World) -> None:
     async with serving(world) as http:
-        said = {"session_id": "s1", "content": "Ready."}
-        assert (await http.post("/mcp/tool/add_message", json=said, headers=HEADERS)).status_code == 200
+        message = {"session_id": "s1", "content": "Ready."}
+        assert (await http.post("/mcp/tool/add_message", json=message, headers=HEADERS)).status_code == 200
     assert (await the_event(world.app, world.tenant)).event.type == "message.added"
 
 
@@ -73,7 +73,7 @@ async def test_filtering_by_id_stays_within_the_tenant(world: World) -> None:
     assert await events_of(world.app, world.other_tenant, turn_id=CORRELATION.turn_id or "") == []
 
 
-async def test_calls_at_the_same_time_keep_their_turns_apart(world: World) -> None:
+async def test_concurrent_calls_keep_their_turn_ids(world: World) -> None:
     async def write(http: httpx2.AsyncClient, number: int) -> None:
         headers = {"baggage": f"weft.turn_id=t{number}"} if number % 2 else {}
         path = f"/v1/sessions/s1/context/key_{number}"

@@ -1,4 +1,4 @@
-"""Every refusal over HTTP has the right status, the one shape, and says what to do next."""
+"""HTTP errors: the status, the common body, and a suggestion."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_state_conflicts_are_409(team: Team, session: str) -> None:
 
 @pytest.mark.parametrize("path", ["/v1/sessions/{session}/context/big", "/mcp/tool/shared_context"])
 @pytest.mark.parametrize("chunked", [False, True])
-def test_ten_megabytes_are_413_with_or_without_a_content_length(
+def test_a_body_of_ten_megabytes_is_413_with_or_without_a_content_length(
     team: Team, session: str, path: str, *, chunked: bool
 ) -> None:
     method = "PUT" if path.startswith("/v1") else "POST"

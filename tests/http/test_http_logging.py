@@ -16,13 +16,13 @@ CANARY = "canary_in_the_coal_mine"
 
 
 @pytest.fixture
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+def logging_team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
     with team_process(tmp_path_factory.mktemp("watched"), log_level="DEBUG") as team:
         yield team
 
 
-async def speak_of_it_everywhere(team: Team, session: str) -> None:
-    """Send the canary by every face, in calls that succeed and in calls that cannot."""
+async def send_canary_everywhere(team: Team, session: str) -> None:
+    """Send the canary through every interface, in calls that succeed and calls that fail."""
     write = {"session_id": session, "action": "write", "key": "secret", "value": CANARY}
     hostile = [
         write,
@@ -63,15 +63,15 @@ async def speak_of_it_everywhere(team: Team, session: str) -> None:
 
 
 @pytest.mark.req("SC-19")
-async def test_values_are_in_no_log_metric_event_or_audit(watched: Team) -> None:
-    session = watched.new_session()
-    await speak_of_it_everywhere(watched, session)
-    logged = watched.server.logged()
+async def test_values_are_in_no_log_metric_event_or_audit(logging_team: Team) -> None:
+    session = logging_team.new_session()
+    await send_canary_everywhere(logging_team, session)
+    logged = logging_team.server.logged()
     assert CANARY not in logged
-    assert CANARY not in watched.ask("GET", "/metrics", None).text
-    events = watched.ask("GET", "/v1/events?after=0", "admin").text
+    assert CANARY not in logging_team.ask("GET", "/metrics", None).text
+    events = logging_team.ask("GET", "/v1/events?after=0", "admin").text
     assert CANARY not in events
-    assert CANARY not in watched.ask("GET", "/v1/audit", "admin").text
+    assert CANARY not in logging_team.ask("GET", "/v1/audit", "admin").text
     records = [json.loads(line) for line in logged.splitlines() if line.startswith("{")]
     assert not [record for record in records if record["level"] in {"ERROR", "CRITICAL"}]
 
@@ -90,15 +90,15 @@ def test_every_write_and_delete_is_logged_with_its_metadata(team: Team, session:
 
 
 @pytest.mark.req("SC-19")
-def test_keys_and_tokens_are_in_no_log_either(watched: Team) -> None:
-    body = {"agent_id": "planner", "agent_type": "planning", "api_key": watched.keys["planner"]}
-    token = watched.ask("POST", "/v1/tokens", None, json=body).json()["token"]
-    with watched.http(None) as http:
+def test_keys_and_tokens_are_in_no_log(logging_team: Team) -> None:
+    body = {"agent_id": "planner", "agent_type": "planning", "api_key": logging_team.keys["planner"]}
+    token = logging_team.ask("POST", "/v1/tokens", None, json=body).json()["token"]
+    with logging_team.http(None) as http:
         assert http.get("/v1/events", headers={"Authorization": f"Bearer {token}"}).status_code == 200
-        http.get("/v1/events", headers={"Authorization": f"Bearer {watched.keys['planner']}x"})
-    logged = watched.server.logged()
+        http.get("/v1/events", headers={"Authorization": f"Bearer {logging_team.keys['planner']}x"})
+    logged = logging_team.server.logged()
     assert token not in logged
-    assert watched.keys["planner"].rpartition(".")[2] not in logged
+    assert logging_team.keys["planner"].rpartition(".")[2] not in logged
 
 
 def test_health_readiness_and_metrics_need_no_credential(team: Team, session: str) -> None:

@@ -1,4 +1,4 @@
-"""Hooks of knowledge sources over HTTP: no credential, an address nobody guesses, and a signature where it counts."""
+"""Hooks of knowledge sources over HTTP: secret URLs and signed requests instead of credentials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document: that it is valid, and that the server keeps to it whatever it is sent."""
+"""The OpenAPI document is valid, and responses to generated requests conform to it."""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ if TYPE_CHECKING:
 METHODS = frozenset({"delete", "get", "patch", "post", "put"})
 DOCUMENT = json.loads(json.dumps(openapi_document(all_operations())))
 ROUTES = [(path, method) for path, methods in DOCUMENT["paths"].items() for method in methods if method in METHODS]
-LONGEST_WAIT_SECONDS = 0.05
+MAX_WAIT_SECONDS = 0.05
 WITH_BODY = frozenset({"patch", "post", "put"})
 BUNDLE = small_bundle().decode()
 A_SOURCE = {"schema_version": "0.1.0", "source_id": "x", "uri": "board://s1/goal", "source_kind": "board_entry"}
 A_PAGE = {"kind": "url", "url": "https://93.184.215.14/", "every_seconds": 3600}
 CHUNKING = {"chunk_tokens": 64, "overlap_tokens": 8}
-SOMEWHERE = {"domain": None, "domains": None, "since": None, "until": None}
-# Requests that keep to more than a schema says: of these fields one is needed and another is not, or what is in them
-# has rules of its own.
-SAID_IN_WORDS: dict[str, dict[str, Any]] = {
+NO_FILTER = {"domain": None, "domains": None, "since": None, "until": None}
+# Valid values of fields whose rules the schema does not express, such as one of two fields being required.
+VALID_FIELDS: dict[str, dict[str, Any]] = {
     "/v1/context/push": {"knowledge": [{"key": "limit", "value": 1}], "remove": [], "if_version": 0},
     "/v1/domains": {"chunking": CHUNKING},
     "/v1/domains/{domain}": {"chunking": CHUNKING},
@@ -50,95 +49,96 @@ SAID_IN_WORDS: dict[str, dict[str, Any]] = {
     "/v1/records": {"records": [A_SOURCE]},
     "/v1/records/resolve": {"source_id": None, "source_ref": A_SOURCE, "against": "Ship."},
     "/v1/retention/{subject}": {"days": 30, "snapshot_from": None},
-    "/v1/search": SOMEWHERE,
-    "/v1/search/context": {"query": "price", "chunk_id": None, **SOMEWHERE},
-    "/v1/search/similar": {"text": "price", "chunk_id": None, **SOMEWHERE},
+    "/v1/search": NO_FILTER,
+    "/v1/search/context": {"query": "price", "chunk_id": None, **NO_FILTER},
+    "/v1/search/similar": {"text": "price", "chunk_id": None, **NO_FILTER},
     "/v1/sessions/{session_id}/read-batch": {"keys": ["goal"]},
     "/v1/sessions/{session_id}/snapshots": {"label": "before_migration"},
     "/v1/webhooks": {"url": "https://93.184.215.14/", "secret": None, "session_id": "nowhere"},
     "/v1/webhooks/{webhook_id}/replay": {"dead": True, "seqs": [], "from_seq": None},
 }
 TIMES = frozenset({"start_time", "end_time", "since", "until"})
-# What one route leaves on the server meets another route's requests, so they are sent in one order, by one worker.
+# Routes share the state of one server, so their requests are sent in one order, by one worker.
 pytestmark = pytest.mark.xdist_group("openapi")
-# What no parameter takes.
+# A value that every parameter refuses.
 REFUSED = "\x00"
 
 
-def tame(case: Any) -> None:
-    """Leave out what a request cannot know of a server, or a test cannot wait for; its validity stays what it was.
+def make_testable(case: Any) -> None:
+    """Replace values that a generator cannot choose or that make a test wait; keep the request valid or invalid.
 
-    A long wait is answered as a short one is. Only an answer can give a cursor, and only an admin knows who may be a
-    parent. No schema says what is a time. A text that is too long is refused with 413, which the checks do not know of,
-    so it becomes one that is too short. To JSON Schema 2.0 is a whole number; Weft takes it for one at the top level of
-    a request, not inside.
+    Waits are shortened, cursors dropped, and parents set to an existing agent. Times are valid ones, because the schema
+    does not define them. A text that is too long becomes one that is too short: the checks do not know status 413.
+    Nested 2.0 becomes 2: JSON Schema takes it for an integer, Weft only at the top level of a request.
     """
     if isinstance(case.query, dict):
-        _tame_query(case)
+        _make_query_testable(case)
     if isinstance(case.body, dict):
-        case.body = {name: _whole(part) if isinstance(part, dict | list) else part for name, part in case.body.items()}
+        case.body = {
+            name: _with_integers(part) if isinstance(part, dict | list) else part for name, part in case.body.items()
+        }
         if isinstance(case.body.get("parent_id"), str) and is_name(case.body["parent_id"]):
             case.body["parent_id"] = "planner"
         if len(str(case.body.get("content", ""))) > MAX_CHARACTERS:
             case.body["content"] = ""
-    if case.operation.path in SAID_IN_WORDS and case.operation.method in WITH_BODY:
-        _say_in_words(case)
+    if case.operation.path in VALID_FIELDS and case.operation.method in WITH_BODY:
+        _use_valid_fields(case)
 
 
-def _tame_query(case: Any) -> None:
+def _make_query_testable(case: Any) -> None:
     if _in_range(case.query.get("wait_seconds")):
-        case.query["wait_seconds"] = LONGEST_WAIT_SECONDS
+        case.query["wait_seconds"] = MAX_WAIT_SECONDS
     if isinstance(case.query.get("cursor"), str) and len(case.query["cursor"]) <= 200:
         del case.query["cursor"]
     for name in case.query.keys() & TIMES:
         if isinstance(case.query[name], str) and 10 <= len(case.query[name]) <= 64:
             case.query[name] = "2026-01-15"
-    # An address cannot say an empty list or object: nothing is sent of it, which is right where it should be wrong.
-    for name in case.query.keys() - _lists(case.operation.path, case.operation.method):
+    # A query string cannot hold an empty list or object: nothing is sent, and the request would be valid.
+    for name in case.query.keys() - _list_parameters(case.operation.path, case.operation.method):
         if case.query[name] in ([], {}):
             case.query[name] = REFUSED
 
 
-def _lists(path: str, method: str) -> set[str]:
+def _list_parameters(path: str, method: str) -> set[str]:
     """Return the parameters of a route that are lists."""
     parameters = DOCUMENT["paths"][path][method].get("parameters", ())
     return {each["name"] for each in parameters if each["in"] == "query" and '"array"' in json.dumps(each)}
 
 
-def _say_in_words(case: Any) -> None:
-    """Put what keeps to the words of the document in the place of what keeps to its schema alone."""
+def _use_valid_fields(case: Any) -> None:
+    """Replace fields that match the schema but not the documented rules."""
     taken = DOCUMENT["paths"][case.operation.path][case.operation.method]["requestBody"]
     schema = {**taken["content"]["application/json"]["schema"], "components": DOCUMENT["components"]}
     if type(case.body).__name__ == "NotSet":
         if not taken["required"]:
-            case.body, case.media_type = SAID_IN_WORDS[case.operation.path], "application/json"
+            case.body, case.media_type = VALID_FIELDS[case.operation.path], "application/json"
     elif Draft202012Validator(schema).is_valid(case.body):
-        case.body |= SAID_IN_WORDS[case.operation.path]
+        case.body |= VALID_FIELDS[case.operation.path]
 
 
 def _in_range(wait: Any) -> bool:
     try:
-        return LONGEST_WAIT_SECONDS < float(wait) <= 60
+        return MAX_WAIT_SECONDS < float(wait) <= 60
     except (TypeError, ValueError):
         return False
 
 
-def _whole(part: Any) -> Any:
+def _with_integers(part: Any) -> Any:
     if isinstance(part, dict):
-        return {name: _whole(value) for name, value in part.items()}
+        return {name: _with_integers(value) for name, value in part.items()}
     if isinstance(part, list):
-        return [_whole(value) for value in part]
+        return [_with_integers(value) for value in part]
     return int(part) if isinstance(part, float) and part.is_integer() else part
 
 
 @pytest.fixture(scope="module")
-def stranger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
-    """Return a server of its own: an admin that does whatever comes to mind may well lock itself out."""
+def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    """Return a separate server: a fuzzed admin may lock itself out."""
     with team_process(tmp_path_factory.mktemp("fuzzed"), log_level="WARNING") as team:
         yield team
 
 
-def test_the_document_served_is_the_one_tested(team: Team) -> None:
+def test_the_served_document_is_the_tested_one(team: Team) -> None:
     assert team.ask("GET", "/openapi.json", None).json() == DOCUMENT
 
 
@@ -163,19 +163,19 @@ def test_the_document_is_valid_openapi(schema: Any) -> None:
 
 
 @pytest.mark.parametrize(("path", "method"), ROUTES, ids=[f"{method.upper()} {path}" for path, method in ROUTES])
-def test_responses_conform_to_the_document(path: str, method: str, schema: Any, stranger: Team) -> None:
+def test_responses_conform_to_the_document(path: str, method: str, schema: Any, fuzzed: Team) -> None:
     from schemathesis.generation.feedback import FeedbackSources  # noqa: PLC0415
     from schemathesis.pytest._test_builder import build_operation_test  # noqa: PLC0415
 
     @settings(max_examples=8, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
-    def keeps_to_it(case: Any) -> None:
-        tame(case)
-        case.call_and_validate(base_url=stranger.url, headers=stranger.headers("admin"), timeout=30)
+    def conforms(case: Any) -> None:
+        make_testable(case)
+        case.call_and_validate(base_url=fuzzed.url, headers=fuzzed.headers("admin"), timeout=30)
 
     build_operation_test(
         config=schema.config,
         operation=schema[path][method.upper()],
-        test_func=keeps_to_it,
+        test_func=conforms,
         given_kwargs={},
         feedback=FeedbackSources(),
     )()

@@ -1,4 +1,4 @@
-"""The schemas a server publishes: for anyone, at addresses that stay, and kept by caches."""
+"""Published JSON schemas: public, at stable URLs, cacheable."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_schemas_have_cache_control_and_etag(team: Team) -> None:
     assert (head.status_code, head.content) == (200, b"")
 
 
-def test_what_is_not_published_is_not_found(team: Team) -> None:
+def test_unpublished_schemas_are_not_found(team: Team) -> None:
     for path in (
         "/schemas/agent-context/0.1.0/context_thing.schema.json",
         "/schemas/agent-context/9.9.9/context_item.schema.json",
@@ -59,7 +59,7 @@ def test_the_operation_returns_the_schema_and_its_url(team: Team) -> None:
     assert (refusal.status_code, refusal.json()["context"]["field"]) == (400, "type")
 
 
-def test_openapi_lists_them_as_open_to_anyone(team: Team) -> None:
+def test_openapi_lists_schemas_as_public(team: Team) -> None:
     paths = team.ask("GET", "/openapi.json", None).json()["paths"]
     for path in ("/schemas", "/schemas/agent-context/0.1.0/{type}.schema.json"):
         assert paths[path]["get"]["security"] == []

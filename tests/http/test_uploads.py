@@ -1,4 +1,4 @@
-"""Documents as the body of a request, on the path of every call."""
+"""Documents uploaded as the body of a request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def domain(team: Team) -> str:
     return name
 
 
-def test_a_document_larger_than_other_bodies_is_taken(team: Team, domain: str) -> None:
+def test_an_upload_may_exceed_the_limit_of_other_bodies(team: Team, domain: str) -> None:
     content = b"\x00" * (5 * 2**20)
     asked = {"document_id": "notes/big.bin", "title": "Big", "pinned": "true", "metadata": '{"team": "people"}'}
     answer = team.ask("PUT", f"/v1/domains/{domain}/uploads", "admin", content=content, params=asked)

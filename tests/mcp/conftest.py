@@ -1,4 +1,4 @@
-"""One real server for all of these tests, and the four ways an MCP client can be connected to it."""
+"""One server process for all MCP tests, reached by each protocol version over each transport."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def era(request: pytest.FixtureRequest) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """A way of connecting: a protocol era over a transport."""
+    """Connects clients with one protocol version over one transport."""
 
     team: Team
     transport: str
@@ -58,5 +58,5 @@ def connect(request: pytest.FixtureRequest, team: Team, era: str) -> Connect:
 
 @pytest.fixture
 def web(team: Team, era: str) -> Connect:
-    """Connect over HTTP only, for what no transport can change."""
+    """Connect over HTTP only, for behaviour that does not depend on the transport."""
     return Connect(team, "http", era)

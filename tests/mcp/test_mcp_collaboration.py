@@ -1,4 +1,4 @@
-"""The collaboration API over MCP: its tools field by field, its resources, and being told of their changes."""
+"""The collaboration API over MCP: tools, resources and change notifications."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ OBJECT = {"type": "object", "default": None}
 VISIBILITIES = {"admin_only", "agent_only", "private", "public"}
 
 
-def whole(least: int, most: int, default: int) -> dict[str, Any]:
-    return {"type": "integer", "minimum": least, "maximum": most, "default": default}
+def integer(minimum: int, maximum: int, default: int) -> dict[str, Any]:
+    return {"type": "integer", "minimum": minimum, "maximum": maximum, "default": default}
 
 
-# What the API text says of each parameter; a tool may take more, and ours that are not here are optional.
+# Documented parameters; a tool may take more, which must be optional.
 PARAMETERS: dict[str, dict[str, dict[str, Any]]] = {
     "create_session": {"purpose": STRING, "metadata": OBJECT},
     "get_session": {"session_id": STRING},
@@ -50,7 +50,7 @@ PARAMETERS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "get_messages": {
         "session_id": STRING,
-        "limit": whole(1, 1000, 50),
+        "limit": integer(1, 1000, 50),
         "offset": {"type": "integer", "minimum": 0, "default": 0},
         "visibility_filter": {"enum": VISIBILITIES, "default": None},
     },
@@ -58,16 +58,16 @@ PARAMETERS: dict[str, dict[str, dict[str, Any]]] = {
         "session_id": STRING,
         "query": {"type": "string", "maxLength": 500},
         "fuzzy_threshold": {"type": "number", "minimum": 0, "maximum": 100, "default": 60.0},
-        "limit": whole(1, 100, 10),
+        "limit": integer(1, 100, 10),
         "search_metadata": {"type": "boolean", "default": True},
         "search_scope": {"enum": {"all", "public", "private"}, "default": "all"},
     },
-    "search_by_sender": {"session_id": STRING, "sender": STRING, "limit": whole(1, 100, 20)},
+    "search_by_sender": {"session_id": STRING, "sender": STRING, "limit": integer(1, 100, 20)},
     "search_by_timerange": {
         "session_id": STRING,
         "start_time": STRING,
         "end_time": STRING,
-        "limit": whole(1, 200, 50),
+        "limit": integer(1, 200, 50),
     },
     "set_memory": {
         "key": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[A-Za-z0-9_-]+$"},
@@ -81,18 +81,18 @@ PARAMETERS: dict[str, dict[str, dict[str, Any]]] = {
     "list_memory": {
         "session_id": {**STRING, "default": None},
         "prefix": {**STRING, "default": None},
-        "limit": whole(1, 200, 50),
+        "limit": integer(1, 200, 50),
     },
     "get_performance_metrics": {},
     "get_usage_guidance": {},
 }
 MESSAGE = {"id", "sender", "sender_type", "content", "timestamp", "visibility", "metadata", "parent_message_id"}
-# Where the text says nothing of a bound or a form, ours is no business of it.
-UNSAID = {"description", "title", "examples", "maxLength", "minLength", "minimum", "maximum", "pattern"}
+# Schema keywords that are compared only where the documentation has them.
+OPTIONAL_KEYWORDS = {"description", "title", "examples", "maxLength", "minLength", "minimum", "maximum", "pattern"}
 
 
-def flat(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a field's schema in the text's terms: what may be left out may be null as well."""
+def documented_form(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a field's schema as documented: without the alternative ``null``, with ``enum`` as a set."""
     inner = next((choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}), {})
     merged = {**inner, **{name: part for name, part in schema.items() if name != "anyOf"}}
     return {**merged, "enum": set(merged["enum"])} if "enum" in merged else merged
@@ -107,12 +107,14 @@ def flat(schema: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("name", PARAMETERS)
 async def test_tools_accept_the_documented_arguments(admin_tools: dict[str, Any], name: str) -> None:
     schema = admin_tools[name].input_schema
-    fields = {field: flat(part) for field, part in schema["properties"].items()}
-    for field, said in PARAMETERS[name].items():
-        meant = {part: value for part, value in fields[field].items() if part in said or part not in UNSAID}
-        assert meant == said, field
-    needed = {field for field, said in PARAMETERS[name].items() if "default" not in said}
-    assert set(schema["required"]) == needed
+    fields = {field: documented_form(part) for field, part in schema["properties"].items()}
+    for field, documented in PARAMETERS[name].items():
+        actual = {
+            part: value for part, value in fields[field].items() if part in documented or part not in OPTIONAL_KEYWORDS
+        }
+        assert actual == documented, field
+    required = {field for field, documented in PARAMETERS[name].items() if "default" not in documented}
+    assert set(schema["required"]) == required
 
 
 @pytest.fixture
@@ -137,15 +139,19 @@ async def content_of(client: Client, uri: str) -> Any:
 @pytest.mark.req("MS-04")
 async def test_message_tools_return_the_documented_fields(connect: Connect, session: str) -> None:
     async with connect("planner") as client:
-        said = await answer(
+        added = await answer(
             client, "add_message", session_id=session, content="The schema is done.", metadata={"type": "status_update"}
         )
-        assert said.keys() == {"success", "message_id", "timestamp"}
+        assert added.keys() == {"success", "message_id", "timestamp"}
         read = await answer(client, "get_messages", session_id=session)
         assert read.keys() == {"success", "messages", "count", "total_count", "has_more"}
         (message,) = read["messages"]
         assert message.keys() >= MESSAGE
-        assert (message["id"], message["sender"], message["sender_type"]) == (said["message_id"], "planner", "planning")
+        assert (message["id"], message["sender"], message["sender_type"]) == (
+            added["message_id"],
+            "planner",
+            "planning",
+        )
         assert message["metadata"] == {"type": "status_update"}
         found = await answer(client, "get_session", session_id=session)
         assert found.keys() == {"success", "session", "messages", "message_count"}
@@ -283,17 +289,17 @@ async def test_reading_or_subscribing_needs_access(web: Connect, uri: str) -> No
     async with web("planner") as client:
         with pytest.raises(MCPError) as reading:
             await client.read_resource(uri)
-        with pytest.raises(MCPError) as watching:
-            async with watched(client, web.era, uri):
+        with pytest.raises(MCPError) as subscribing:
+            async with subscribed(client, web.era, uri):
                 pass
-    for refusal in (reading, watching):
+    for refusal in (reading, subscribing):
         assert refusal.value.error.data["code"] in {"PERMISSION_DENIED", "RESOURCE_NOT_FOUND"}
-    assert reading.value.error.message == watching.value.error.message
+    assert reading.value.error.message == subscribing.value.error.message
 
 
 @contextlib.asynccontextmanager
-async def watched(client: Client, era: str, *uris: str) -> AsyncIterator[Any]:
-    """Watch these, whichever era it is; yields what the stateless era tells by."""
+async def subscribed(client: Client, era: str, *uris: str) -> AsyncIterator[Any]:
+    """Subscribe to URIs in either protocol version; yields the subscription of the stateless one."""
     if era == LEGACY:
         for uri in uris:
             await client.subscribe_resource(uri)
@@ -304,50 +310,52 @@ async def watched(client: Client, era: str, *uris: str) -> AsyncIterator[Any]:
             yield subscription
 
 
-class Watching:
-    """A client that watches, and the first thing it is told of."""
+class Subscriber:
+    """A subscribed client and its notifications."""
 
-    def __init__(self, told: ResourceUpdates, subscription: Any) -> None:
-        self._told = told
+    def __init__(self, notifications: ResourceUpdates, subscription: Any) -> None:
+        self._notifications = notifications
         self._subscription = subscription
 
-    async def told_of(self, uri: str, act: Callable[[], Awaitable[Any]]) -> list[str]:
-        """Act until the client is told of the URI, and return all it was told up to then."""
+    async def notified_after(self, uri: str, act: Callable[[], Awaitable[Any]]) -> list[str]:
+        """Repeat an action until the client is notified of a URI; return the URIs of all notifications so far."""
         if self._subscription is not None:
             await act()
             uris = []
             while uri not in uris:
                 uris.append(str((await with_timeout(anext(self._subscription))).uri))
             return uris
-        # A client of the handshake era may not have its stream open at once.
-        while uri not in self._told.uris:
+        # A stateful client may not have its stream open at once.
+        while uri not in self._notifications.uris:
             await act()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._told.of(uri), 1)
-        return list(self._told.uris)
+                await asyncio.wait_for(self._notifications.of(uri), 1)
+        return list(self._notifications.uris)
 
 
 @contextlib.asynccontextmanager
-async def watching(web: Connect, agent: str, *uris: str) -> AsyncIterator[Watching]:
-    told = ResourceUpdates()
-    async with web(agent, message_handler=told) as client, watched(client, web.era, *uris) as subscription:
-        yield Watching(told, subscription)
+async def subscriber_on(web: Connect, agent: str, *uris: str) -> AsyncIterator[Subscriber]:
+    notifications = ResourceUpdates()
+    async with web(agent, message_handler=notifications) as client, subscribed(client, web.era, *uris) as subscription:
+        yield Subscriber(notifications, subscription)
 
 
-def say(team: Team, session: str, content: str, agent: str = "planner", **what: Any) -> Awaitable[Any]:
+def add_message(team: Team, session: str, content: str, agent: str = "planner", **what: Any) -> Awaitable[Any]:
     body = {"content": content, **what}
     return asyncio.to_thread(team.ask, "POST", f"/v1/sessions/{session}/messages", agent, json=body)
 
 
-def remember(team: Team, key: str, agent: str) -> Awaitable[Any]:
+def write_memory(team: Team, key: str, agent: str) -> Awaitable[Any]:
     return asyncio.to_thread(team.ask, "PUT", f"/v1/memory/{key}", agent, json={"value": "text"})
 
 
 @pytest.mark.req("MS-09")
 async def test_session_subscribers_are_notified_of_messages(web: Connect, session: str) -> None:
     uri = f"session://{session}"
-    async with watching(web, "analysis", uri) as watcher:
-        assert set(await with_timeout(watcher.told_of(uri, lambda: say(web.team, session, "hello")))) == {uri}
+    async with subscriber_on(web, "analysis", uri) as watcher:
+        assert set(
+            await with_timeout(watcher.notified_after(uri, lambda: add_message(web.team, session, "hello")))
+        ) == {uri}
 
 
 @pytest.mark.req("MS-09")
@@ -355,30 +363,34 @@ async def test_session_subscribers_are_notified_of_messages(web: Connect, sessio
 async def test_subscribers_are_not_notified_of_messages_they_cannot_read(
     web: Connect, session: str, visibility: str
 ) -> None:
-    hushed, board = f"session://{session}", f"board://{web.team.new_session()}"
+    session_uri, board = f"session://{session}", f"board://{web.team.new_session()}"
 
-    async def whisper_and_write() -> None:
-        said = await say(web.team, session, "not for you", visibility=visibility)
-        assert said.status_code == 201
+    async def add_hidden_message_and_write() -> None:
+        added = await add_message(web.team, session, "not for you", visibility=visibility)
+        assert added.status_code == 201
         await asyncio.to_thread(web.team.write, board.removeprefix("board://"), "end")
 
-    async with watching(web, "analysis", hushed, board) as watcher:
-        assert set(await with_timeout(watcher.told_of(board, whisper_and_write))) == {board}
-        assert hushed in await with_timeout(watcher.told_of(hushed, lambda: say(web.team, session, "for all")))
+    async with subscriber_on(web, "analysis", session_uri, board) as watcher:
+        assert set(await with_timeout(watcher.notified_after(board, add_hidden_message_and_write))) == {board}
+        assert session_uri in await with_timeout(
+            watcher.notified_after(session_uri, lambda: add_message(web.team, session, "for all"))
+        )
 
 
 @pytest.mark.req("MS-09")
 async def test_memory_subscribers_are_notified_of_their_own_memory_only(web: Connect, session: str) -> None:
     mine, board = "agent://analysis/memory", f"board://{session}"
 
-    async def others_remember() -> None:
+    async def write_memory_of_others() -> None:
         for agent in ("planner", "admin"):
-            assert (await remember(web.team, "note", agent)).status_code == 200
+            assert (await write_memory(web.team, "note", agent)).status_code == 200
         await asyncio.to_thread(web.team.write, session, "end")
 
-    async with watching(web, "analysis", mine, board) as watcher:
-        assert set(await with_timeout(watcher.told_of(board, others_remember))) == {board}
-        assert mine in await with_timeout(watcher.told_of(mine, lambda: remember(web.team, "note", "analysis")))
+    async with subscriber_on(web, "analysis", mine, board) as watcher:
+        assert set(await with_timeout(watcher.notified_after(board, write_memory_of_others))) == {board}
+        assert mine in await with_timeout(
+            watcher.notified_after(mine, lambda: write_memory(web.team, "note", "analysis"))
+        )
 
 
 @pytest.mark.req("MS-09")
@@ -387,25 +399,25 @@ async def test_metrics_subscribers_are_notified_at_each_collection(
 ) -> None:
     monkeypatch.setattr("weft.transports.resources.COLLECTION_INTERVAL", 0)
     monkeypatch.setattr("weft.transports.mcp.subscriptions._RETRY_SECONDS", 0)
-    app = _Figures()
+    app = _ScriptedApp()
     watcher = Watcher(app)
     await watcher.watch(parse_uri("performance://metrics"), McpCaller(CallContext("a key")))
-    told = [uri async for uri in watcher.changes(until_empty=True)]
-    assert set(told) == {"performance://metrics"}
-    # A busy moment is no end; not being allowed any more is one.
-    assert list(app.looks) == []
+    notified = [uri async for uri in watcher.changes(until_empty=True)]
+    assert set(notified) == {"performance://metrics"}
+    # A rate limit does not end the subscription; a lost permission does.
+    assert list(app.answers) == []
 
 
-class _Figures:
-    """An App whose figures may be read at first, not right now, then again, and then no more."""
+class _ScriptedApp:
+    """An App that answers calls in turn: ok, rate limited, ok, permission denied."""
 
     registry: ClassVar[dict[str, str]] = {"performance.read": "read"}
 
     def __init__(self) -> None:
-        self.looks = iter([None, RateLimited(), None, PermissionDenied()])
+        self.answers = iter([None, RateLimited(), None, PermissionDenied()])
 
     async def call(self, *_: object) -> None:
-        refusal = next(self.looks)
+        refusal = next(self.answers)
         if refusal is not None:
             raise refusal
 
@@ -420,8 +432,10 @@ async def test_a_session_connection_needs_no_session_id_for_messages_and_searche
 ) -> None:
     other = connect.team.new_session()
     async with connect("analysis", session) as client:
-        said = await answer(client, "add_message", content="hello in here")
-        assert [message["id"] for message in (await answer(client, "get_messages"))["messages"]] == [said["message_id"]]
+        added = await answer(client, "add_message", content="hello in here")
+        assert [message["id"] for message in (await answer(client, "get_messages"))["messages"]] == [
+            added["message_id"]
+        ]
         assert (await answer(client, "search_context", query="hello"))["message_count"] == 1
         assert (await answer(client, "search_by_sender", sender="analysis"))["count"] == 1
         for tool, arguments in {

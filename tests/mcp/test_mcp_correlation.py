@@ -1,4 +1,4 @@
-"""What a tool call says it is part of is found again: both eras, both ways of answering, over HTTP and stdio."""
+"""Correlation ids of MCP tool calls are recorded: both protocol versions, fast path and SDK, HTTP and stdio."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PROGRESS = {"progressToken": 5}
 async def write(
     served: Served, key: str, era: str, meta: Json, headers: Any = (), name: str = "goal", request_id: Any = 7
 ) -> Any:
-    """Write a key with metadata beside the call, and return the answer."""
+    """Write a key with request metadata and return the answer."""
     arguments = {"action": "write", "session_id": "$", "key": name, "value": "ship"}
     body, given = await served.plain(key, era, "shared_context", arguments)
     params = {**body["params"], "_meta": {**(ENVELOPE if era == MODERN else {}), **meta}}
@@ -48,22 +48,22 @@ async def write(
 
 
 def native(era: str, served: Served, key: str) -> dict[str, Any]:
-    """Return the ids of MCP itself: of the request, and of the connection where there is one."""
+    """Return MCP's own ids: of the request, and of the connection if there is one."""
     return {"jsonrpc_request_id": 7, "mcp_session_id": served.connections[key] if era == LEGACY else None}
 
 
 @ERAS
 async def test_a_write_is_found_by_turn_and_task_on_the_fast_path_and_the_sdk(world: World, era: str) -> None:
     key = world.planner.credential
-    async with both(world) as (lane, sdk):
-        for served in (lane, sdk):
+    async with both(world) as (fast, sdk):
+        for served in (fast, sdk):
             answer = await write(served, key, era, META)
             assert not answer["result"]["isError"]
             event = await the_event(world.app, world.tenant, session_id=served.session)
             assert event.event.subject == "goal"
             ids = {name: getattr(CORRELATION, name) for name in CORRELATION.__struct_fields__}
             assert event.correlation == Correlation(**{**ids, **native(era, served, key)})
-        assert lane.sdk == []
+        assert fast.sdk == []
 
 
 @SQLITE
@@ -71,22 +71,22 @@ async def test_a_write_is_found_by_turn_and_task_on_the_fast_path_and_the_sdk(wo
 @pytest.mark.parametrize("name", sorted(META_KEYS))
 async def test_each_meta_key_is_handled_by_the_fast_path_like_the_sdk(world: World, era: str, name: str) -> None:
     values = {"traceparent": TRACEPARENT, "tracestate": "vendor=1", "baggage": BAGGAGE}
-    async with both(world) as (lane, sdk):
+    async with both(world) as (fast, sdk):
         answers = [
-            await write(served, world.planner.credential, era, {name: values.get(name, "x")}) for served in (lane, sdk)
+            await write(served, world.planner.credential, era, {name: values.get(name, "x")}) for served in (fast, sdk)
         ]
         assert [answer["result"]["isError"] for answer in answers] == [False, False]
         assert answers[0].keys() == answers[1].keys()
         assert answers[0]["result"].keys() == answers[1]["result"].keys()
-        assert lane.sdk == []
+        assert fast.sdk == []
 
 
 @SQLITE
 @ERAS
 async def test_other_meta_keys_are_passed_to_the_sdk(world: World, era: str) -> None:
-    async with both(world) as (lane, _):
-        await write(lane, world.planner.credential, era, META | PROGRESS)
-        assert len(lane.sdk) == 1
+    async with both(world) as (fast, _):
+        await write(fast, world.planner.credential, era, META | PROGRESS)
+        assert len(fast.sdk) == 1
     assert (await the_event(world.app, world.tenant)).correlation.trace_id == TRACE
 
 
@@ -94,8 +94,8 @@ async def test_other_meta_keys_are_passed_to_the_sdk(world: World, era: str) -> 
 @ERAS
 async def test_request_headers_are_used_where_metadata_has_no_ids(world: World, era: str) -> None:
     key, other = world.planner.credential, {"traceparent": TRACEPARENT.replace("b7", "c7")}
-    async with both(world) as (lane, sdk):
-        for served in (lane, sdk):
+    async with both(world) as (fast, sdk):
+        for served in (fast, sdk):
             await write(served, key, era, {}, HEADERS, "by_header")
             await write(served, key, era, {"weft/turn_id": "t2"}, HEADERS, "by_both")
             await write(served, key, era, {"traceparent": TRACEPARENT}, other, "by_meta")
@@ -107,14 +107,14 @@ async def test_request_headers_are_used_where_metadata_has_no_ids(world: World, 
             assert found["by_header"].jsonrpc_request_id == 7
             assert (found["by_both"].turn_id, found["by_both"].task_id) == ("t2", TASK)
             assert found["by_meta"].span_id == CORRELATION.span_id
-        assert lane.sdk == []
+        assert fast.sdk == []
 
 
 @SQLITE
 @ERAS
 async def test_a_call_without_ids_records_none(world: World, era: str) -> None:
-    async with both(world) as (lane, sdk):
-        for served in (lane, sdk):
+    async with both(world) as (fast, sdk):
+        for served in (fast, sdk):
             await write(served, world.planner.credential, era, {})
             await write(served, world.planner.credential, era, {"weft/turn_id": "no id", "traceparent": "garbage"})
             for event in await events_of(world.app, world.tenant, session_id=served.session, subject="goal"):
@@ -125,20 +125,20 @@ async def test_a_call_without_ids_records_none(world: World, era: str) -> None:
 @ERAS
 @pytest.mark.parametrize("meta", [{"weft/turn_id": 5}, {"traceparent": None}, {"baggage": ["x"]}, {"weft/task_id": {}}])
 async def test_non_text_ids_are_ignored(world: World, era: str, meta: Json) -> None:
-    async with both(world) as (lane, sdk):
-        seen = [await write(served, world.planner.credential, era, meta) for served in (lane, sdk)]
+    async with both(world) as (fast, sdk):
+        seen = [await write(served, world.planner.credential, era, meta) for served in (fast, sdk)]
         assert seen[0].keys() == seen[1].keys()
-        assert len(lane.sdk) == 1
+        assert len(fast.sdk) == 1
     for event in await events_of(world.app, world.tenant, subject="goal"):
         assert event.correlation is NO_CORRELATION
 
 
 @SQLITE
 @ERAS
-async def test_calls_at_the_same_time_on_one_connection_keep_their_turns_apart(world: World, era: str) -> None:
+async def test_concurrent_calls_on_one_connection_keep_their_turn_ids(world: World, era: str) -> None:
     key = world.planner.credential
-    async with both(world) as (lane, sdk):
-        for served in (lane, sdk):
+    async with both(world) as (fast, sdk):
+        for served in (fast, sdk):
             await served.connection(key)
             metas = [{"weft/turn_id": f"t{number}"} if number % 3 else {} for number in range(30)]
             await asyncio.gather(
@@ -149,25 +149,25 @@ async def test_calls_at_the_same_time_on_one_connection_keep_their_turns_apart(w
                 (event,) = await events_of(world.app, world.tenant, **wanted)
                 expected = (f"t{number}", f"r{number}") if number % 3 else (None, None)
                 assert (event.correlation.turn_id, event.correlation.jsonrpc_request_id) == expected
-        assert lane.sdk == []
+        assert fast.sdk == []
 
 
 @SQLITE
 async def test_envelopes_with_ids_are_not_cached(world: World) -> None:
-    async with both(world) as (lane, _):
+    async with both(world) as (fast, _):
         for number in range(20):
-            await write(lane, world.planner.credential, MODERN, {"weft/turn_id": f"t{number}"})
-        assert len(lane.lane._envelopes) == 1
-        assert len(lane.application.mcp._users) == 1
-        assert lane.sdk == []
+            await write(fast, world.planner.credential, MODERN, {"weft/turn_id": f"t{number}"})
+        assert len(fast.fast_path._envelopes) == 1
+        assert len(fast.application.mcp._users) == 1
+        assert fast.sdk == []
 
 
 @SQLITE
 async def test_cached_principals_carry_no_correlation_ids(world: World) -> None:
-    async with both(world) as (lane, _):
+    async with both(world) as (fast, _):
         for number in range(20):
-            await write(lane, world.planner.credential, MODERN, {}, {"baggage": f"weft.turn_id=t{number}"})
-        assert len(lane.application.mcp._users) == 1
+            await write(fast, world.planner.credential, MODERN, {}, {"baggage": f"weft.turn_id=t{number}"})
+        assert len(fast.application.mcp._users) == 1
     assert len(await events_of(world.app, world.tenant, turn_id="t7")) == 1
 
 

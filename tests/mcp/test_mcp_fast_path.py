@@ -1,4 +1,4 @@
-"""The fast path answers as the SDK does, to the letter, and leaves to the SDK whatever is not a plain call."""
+"""The fast path answers exactly as the SDK does, and passes all other requests to the SDK."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from weft.app.app import App
     from weft.transports.mcp.fast_path import FastPath
 
-    # Makes something else of a plain call's body and headers.
+    # Alters the body and headers of a plain call.
     Change = Callable[[dict[str, Any], dict[str, str]], tuple[Any, Any]]
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
@@ -44,30 +44,30 @@ ENVELOPE = {
     f"{RESERVED}/clientInfo": INFO,
     f"{RESERVED}/clientCapabilities": {},
 }
-HELLO = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": INFO}
-STRANGE = '\x01\x07\x1b[31m\u202e\u2028\ufeff😀 e\u0301\x7f ﷽ \\ "quoted" \n'
+INITIALIZE_PARAMS = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": INFO}
+UNUSUAL_TEXT = '\x01\x07\x1b[31m\u202e\u2028\ufeff😀 e\u0301\x7f ﷽ \\ "quoted" \n'
 Json = dict[str, Any]
 
 
 @dataclass(slots=True)
 class Served:
-    """One of two servers on the same App, and which requests its fast path handed on to the SDK."""
+    """One of two servers on the same App, and the requests that reached its SDK."""
 
     application: HttpApplication
     http: httpx2.AsyncClient
     session: str
     sdk: list[Json] = field(default_factory=list)
     connections: dict[str, str] = field(default_factory=dict)
-    handed_on: asyncio.Event = field(default_factory=asyncio.Event)
+    reached_sdk: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
-    def lane(self) -> FastPath:
+    def fast_path(self) -> FastPath:
         return self.application.mcp._answer
 
     async def connection(self, key: str) -> str:
-        """Return the id of a connection that this caller has shaken hands on."""
+        """Return the id of the caller's initialized connection."""
         if key not in self.connections:
-            opened = await self.post(key, {**message("initialize"), "params": HELLO}, PLAIN)
+            opened = await self.post(key, {**message("initialize"), "params": INITIALIZE_PARAMS}, PLAIN)
             self.connections[key] = opened.headers["mcp-session-id"]
             self.sdk.clear()
         return self.connections[key]
@@ -84,7 +84,7 @@ class Served:
         return await self.post(key, body, headers, path)
 
     async def plain(self, key: str, era: str, tool: str, arguments: Any) -> tuple[Json, dict[str, str]]:
-        """Return a call as a client of an era sends it; in arguments, ``$`` is this server's session."""
+        """Return a call as a client of a protocol version sends it; ``$`` in arguments is this server's session."""
         params = {"name": tool, "arguments": json.loads(json.dumps(arguments).replace("$", self.session))}
         if era == MODERN:
             headers = {"mcp-protocol-version": era, "mcp-method": "tools/call", "mcp-name": tool}
@@ -93,7 +93,7 @@ class Served:
         return message("tools/call", **params), PLAIN | headers
 
     def seen(self, answer: httpx2.Response) -> tuple[int, dict[str, str], Any]:
-        """Return an answer, less what tells the two servers apart."""
+        """Return an answer without what differs between the two servers."""
         headers = {name: value for name, value in answer.headers.items() if name != "mcp-session-id"}
         body = answer.text.replace(self.session, "$")
         parsed = answer.headers.get("content-type") == "application/json"
@@ -112,12 +112,12 @@ async def serving(app: App, session: str, *, fast_path: bool) -> AsyncIterator[S
         served = Served(application, http, session)
         given = application.mcp._manager.handle_request
 
-        async def counting(scope: Scope, receive: Receive, send: Send) -> None:
+        async def record(scope: Scope, receive: Receive, send: Send) -> None:
             served.sdk.append(scope)
-            served.handed_on.set()
+            served.reached_sdk.set()
             await given(scope, receive, send)
 
-        application.mcp._manager.handle_request = counting
+        application.mcp._manager.handle_request = record
         yield served
 
 
@@ -130,19 +130,19 @@ def database_url(empty_file: Path, tmp_path: Path) -> str:
 @asynccontextmanager
 async def both(world: World) -> AsyncIterator[tuple[Served, Served]]:
     """Serve the same App with the fast path and without it, each with its own session."""
-    async with serving(world.app, "", fast_path=True) as lane, serving(world.app, "", fast_path=False) as sdk:
-        await new_sessions(world, lane, sdk)
-        yield lane, sdk
+    async with serving(world.app, "", fast_path=True) as fast, serving(world.app, "", fast_path=False) as sdk:
+        await new_sessions(world, fast, sdk)
+        yield fast, sdk
 
 
 async def new_sessions(world: World, *servers: Served) -> None:
     """Give each server a new session with the same board, and no connections."""
     for served in servers:
         served.session = f"s_{secrets.token_hex(6)}"
-        inside = await world.planner.create_session(served.session)
-        await inside.write("goal", "ship")
-        await inside.write("strange", STRANGE)
-        await inside.snapshot("before")
+        board = await world.planner.create_session(served.session)
+        await board.write("goal", "ship")
+        await board.write("strange", UNUSUAL_TEXT)
+        await board.snapshot("before")
         served.sdk.clear()
         served.connections.clear()
 
@@ -152,7 +152,7 @@ class Pair:
     """The two servers that single calls share; each test has new sessions and connections."""
 
     world: World
-    lane: Served
+    fast: Served
     sdk: Served
 
 
@@ -166,8 +166,8 @@ async def servers(empty_file: Path, tmp_path_factory: pytest.TempPathFactory) ->
     opened, ended = asyncio.get_running_loop().create_future(), asyncio.Event()
 
     async def serve() -> None:
-        async with both(world) as (lane, sdk):
-            opened.set_result(Pair(world, lane, sdk))
+        async with both(world) as (fast, sdk):
+            opened.set_result(Pair(world, fast, sdk))
             await ended.wait()
 
     # One task for both ends: a fixture is set up and torn down in two, which task groups do not allow.
@@ -180,12 +180,12 @@ async def servers(empty_file: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 async def pair(servers: Pair) -> Pair:
-    await new_sessions(servers.world, servers.lane, servers.sdk)
+    await new_sessions(servers.world, servers.fast, servers.sdk)
     return servers
 
 
 BOARD_CALLS = [
-    {"action": "write", "key": "plan", "value": STRANGE, "ttl_seconds": 60, "readable_by": ["planner"]},
+    {"action": "write", "key": "plan", "value": UNUSUAL_TEXT, "ttl_seconds": 60, "readable_by": ["planner"]},
     {"action": "write", "key": "goal", "value": "ship it", "expected_version": 1},
     {"action": "write", "key": "goal", "value": "late", "expected_version": 9},
     {"action": "read", "key": "goal"},
@@ -209,13 +209,13 @@ BOARD_CALLS = [
 @ERAS
 @pytest.mark.parametrize("arguments", BOARD_CALLS, ids=range(len(BOARD_CALLS)))
 async def test_a_board_call_gets_the_same_answer_as_from_the_sdk(pair: Pair, era: str, arguments: Json) -> None:
-    lane, sdk = pair.lane, pair.sdk
+    fast, sdk = pair.fast, pair.sdk
     key = pair.world.planner.credential
-    mine, theirs = [await served.call(key, era, {"session_id": "$", **arguments}) for served in (lane, sdk)]
-    assert lane.seen(mine) == sdk.seen(theirs)
+    mine, theirs = [await served.call(key, era, {"session_id": "$", **arguments}) for served in (fast, sdk)]
+    assert fast.seen(mine) == sdk.seen(theirs)
     assert mine.status_code == 200
     assert json.loads(mine.json()["result"]["content"][0]["text"]) == mine.json()["result"]["structuredContent"]
-    assert not lane.sdk
+    assert not fast.sdk
 
 
 OTHER_TOOLS = [
@@ -239,29 +239,29 @@ OTHER_TOOLS = [
 async def test_any_tool_call_gets_the_same_answer_as_from_the_sdk(
     pair: Pair, era: str, tool: str, arguments: Json, who: str
 ) -> None:
-    lane, sdk = pair.lane, pair.sdk
+    fast, sdk = pair.fast, pair.sdk
     key = getattr(pair.world, who).credential
     seen = []
-    for served in (lane, sdk):
+    for served in (fast, sdk):
         body, headers = await served.plain(key, era, "name", arguments)
         body["params"]["name"] = tool
-        # A name that no header can hold is sent in base64.
+        # A name that is not ASCII is sent in base64.
         headers |= {"mcp-name": "=?base64?bsOjbyBow6Eg8J+YgA==?="} if not tool.isascii() else {"mcp-name": tool}
         seen.append(served.seen(await served.post(key, body, headers)))
     assert seen[0] == seen[1]
     assert seen[0][0] == 200
-    assert not lane.sdk
+    assert not fast.sdk
 
 
 @ERAS
 @pytest.mark.parametrize("given", [0, -1, 2**70, "", "seven", "é\u2028"])
 async def test_a_response_has_the_id_of_its_request(pair: Pair, era: str, given: int | str) -> None:
-    lane, sdk = pair.lane, pair.sdk
+    fast, sdk = pair.fast, pair.sdk
     key = pair.world.planner.credential
-    for served in (lane, sdk):
+    for served in (fast, sdk):
         body, headers = await served.plain(key, era, "shared_context", {"action": "list_keys", "session_id": "$"})
         assert (await served.post(key, {**body, "id": given}, headers)).json()["id"] == given
-    assert not lane.sdk
+    assert not fast.sdk
 
 
 def changed(**fields: Any) -> Change:
@@ -289,7 +289,7 @@ def as_text(old: str, new: str) -> Change:
     return lambda body, headers: (json.dumps(body).replace(old, new).encode(), headers)
 
 
-def instead(content: bytes) -> Change:
+def with_body(content: bytes) -> Change:
     return lambda _, headers: (content, headers)
 
 
@@ -302,11 +302,11 @@ NOT_PLAIN = {
     "an unknown method": changed(method="tools/burn"),
     "another version of JSON-RPC": changed(jsonrpc="1.0"),
     "an id of null": changed(id=None),
-    "an id that is a number with a fraction": changed(id=1.5),
+    "a fractional id": changed(id=1.5),
     "an id that is true": changed(id=True),
     "no parameters": changed(params=None),
     "parameters in a list": changed(params=["shared_context"]),
-    "a field JSON-RPC does not know": changed(more=1),
+    "an unknown field": changed(more=1),
     "a notification": lambda body, headers: ({k: v for k, v in body.items() if k != "id"}, headers),
     "an answer": lambda _, headers: ({"jsonrpc": "2.0", "id": 1, "result": {}}, headers),
     "a batch": lambda body, headers: ([body], headers),
@@ -314,29 +314,29 @@ NOT_PLAIN = {
     "arguments in a list": with_params(arguments=["read"]),
     "a name that is a number": with_params(name=5),
     "a task": with_params(task={"ttl": 5}),
-    "a parameter nobody knows": with_params(more=1),
+    "an unknown parameter": with_params(more=1),
     "state of an earlier request": with_params(requestState="x"),
     "a progress token": with_meta("progressToken", 5),
     "a progress token of the wrong kind": with_meta("progressToken", [5]),
     "a trace that is a number": with_meta("traceparent", 5),
     "a related task": with_meta(f"{RESERVED}/related-task", {"taskId": "t"}),
-    "no metadata but null": with_params(_meta=None),
+    "metadata of null": with_params(_meta=None),
     "metadata in a list": with_params(_meta=[]),
-    "no body": instead(b""),
-    "half a body": instead(b'{"jsonrpc":"2.0","id":1,'),
-    "no text": instead(b"\xff\xfe"),
-    "depth without end": instead(b'{"a":' * 50_000),
-    "not a number": as_text('"list_keys"', "NaN"),
-    "half a character": as_text("list_keys", r"\ud800"),
+    "no body": with_body(b""),
+    "half a body": with_body(b'{"jsonrpc":"2.0","id":1,'),
+    "invalid UTF-8": with_body(b"\xff\xfe"),
+    "excessive nesting": with_body(b'{"a":' * 50_000),
+    "NaN": as_text('"list_keys"', "NaN"),
+    "a lone surrogate": as_text("list_keys", r"\ud800"),
     "nothing accepted": with_headers(accept="text/html"),
     "only streams accepted": with_headers(accept="text/event-stream"),
-    "something else accepted before": with_headers(accept="text/event-stream, application/json"),
-    "another type of body": with_headers(content_type="text/plain"),
-    "no type of body": with_headers(content_type=None),
-    "a type in capitals": with_headers(content_type="Application/JSON"),
+    "streams accepted first": with_headers(accept="text/event-stream, application/json"),
+    "another content type": with_headers(content_type="text/plain"),
+    "no content type": with_headers(content_type=None),
+    "a content type in capitals": with_headers(content_type="Application/JSON"),
     "no version": with_headers(mcp_protocol_version=None),
-    "a version nobody knows": with_headers(mcp_protocol_version="2099-01-01"),
-    "what is accepted, twice": twice("accept"),
+    "an unknown version": with_headers(mcp_protocol_version="2099-01-01"),
+    "accept twice": twice("accept"),
     "the version twice": twice("mcp-protocol-version"),
 }
 NOT_PLAIN_MODERN = {
@@ -353,23 +353,23 @@ NOT_PLAIN_MODERN = {
     "capabilities of the wrong kind": with_meta(f"{RESERVED}/clientCapabilities", []),
     "capabilities that are broken": with_meta(f"{RESERVED}/clientCapabilities", {"roots": 5}),
     "a client without a version": with_meta(f"{RESERVED}/clientInfo", {"name": "raw"}),
-    "a level of logging": with_meta(f"{RESERVED}/logLevel", "debug"),
-    "a level of logging nobody knows": with_meta(f"{RESERVED}/logLevel", "loud"),
-    "an envelope that is no text": lambda body, headers: (
+    "a log level": with_meta(f"{RESERVED}/logLevel", "debug"),
+    "an unknown log level": with_meta(f"{RESERVED}/logLevel", "loud"),
+    "an envelope that is not UTF-8": lambda body, headers: (
         json.dumps(body).encode().replace(b'"raw"', b'"\xff"'),
         headers,
     ),
-    "an envelope beyond any sense": with_meta(f"{RESERVED}/clientInfo", {"name": "raw" * 2000, "version": "1"}),
+    "an oversized envelope": with_meta(f"{RESERVED}/clientInfo", {"name": "raw" * 2000, "version": "1"}),
 }
 NOT_PLAIN_LEGACY = {
     "no connection": with_headers(mcp_session_id=None),
-    "a connection nobody opened": with_headers(mcp_session_id="0" * 32),
+    "an unknown connection": with_headers(mcp_session_id="0" * 32),
     "an empty connection": with_headers(mcp_session_id=""),
     "the connection twice": twice("mcp-session-id"),
     "another version": with_headers(mcp_protocol_version=MODERN),
     "the envelope of the other era": with_params(_meta=ENVELOPE),
 }
-ODD = [
+NOT_PLAIN_CASES = [
     *((era, name, change) for name, change in NOT_PLAIN.items() for era in (LEGACY, MODERN)),
     *((MODERN, name, change) for name, change in NOT_PLAIN_MODERN.items()),
     *((LEGACY, name, change) for name, change in NOT_PLAIN_LEGACY.items()),
@@ -377,73 +377,75 @@ ODD = [
 
 
 @pytest.mark.parametrize(
-    ("era", "change"), [(era, change) for era, _, change in ODD], ids=[f"{e} {n}" for e, n, _ in ODD]
+    ("era", "change"),
+    [(era, change) for era, _, change in NOT_PLAIN_CASES],
+    ids=[f"{e} {n}" for e, n, _ in NOT_PLAIN_CASES],
 )
 async def test_other_messages_are_passed_to_the_sdk(pair: Pair, era: str, change: Change) -> None:
-    lane, sdk = pair.lane, pair.sdk
+    fast, sdk = pair.fast, pair.sdk
     key = pair.world.planner.credential
     seen = []
-    for served in (lane, sdk):
+    for served in (fast, sdk):
         asked = await served.plain(key, era, "shared_context", {"action": "list_keys", "session_id": "$"})
         seen.append(served.seen(await served.post(key, *change(*asked))))
     assert seen[0] == seen[1]
-    assert len(lane.sdk) == 1
+    assert len(fast.sdk) == 1
 
 
-async def in_the_name_of(served: Served, owner: str, caller: str, headers: Any = ()) -> tuple[int, Any, Any]:
-    """Call on the connection that one agent opened with the credential of another."""
+async def call_on_connection_of(served: Served, owner: str, caller: str, headers: Any = ()) -> tuple[int, Any, Any]:
+    """Call on one agent's connection with the credential of another."""
     arguments = {"action": "list_keys", "session_id": "$"}
     body, given = await served.plain(owner, LEGACY, "shared_context", arguments)
     return served.seen(await served.post(caller, body, given | dict(headers)))
 
 
 async def test_a_connection_belongs_to_its_principal(world: World) -> None:
-    async with both(world) as (lane, sdk):
+    async with both(world) as (fast, sdk):
         planner = world.planner.credential
-        for thief in (world.analysis, world.admin, world.stranger):
-            mine, theirs = [await in_the_name_of(served, planner, thief.credential) for served in (lane, sdk)]
+        for other in (world.analysis, world.admin, world.stranger):
+            mine, theirs = [await call_on_connection_of(served, planner, other.credential) for served in (fast, sdk)]
             assert mine == theirs
             assert (mine[0], mine[2]["error"]["message"]) == (404, "Session not found")
-        assert len(lane.sdk) == 3
+        assert len(fast.sdk) == 3
         token = await world.planner.token("planner", "planning")
-        mine, theirs = [await in_the_name_of(served, planner, token) for served in (lane, sdk)]
+        mine, theirs = [await call_on_connection_of(served, planner, token) for served in (fast, sdk)]
         assert mine == theirs
-        assert (mine[0], len(lane.sdk)) == (200, 3)
+        assert (mine[0], len(fast.sdk)) == (200, 3)
 
 
 async def test_an_ended_connection_stays_ended(world: World) -> None:
-    async with both(world) as (lane, sdk):
+    async with both(world) as (fast, sdk):
         key = world.planner.credential
-        for served in (lane, sdk):
+        for served in (fast, sdk):
             headers = {"authorization": f"Bearer {key}", "mcp-session-id": await served.connection(key)}
-            assert (await in_the_name_of(served, key, key))[0] == 200
+            assert (await call_on_connection_of(served, key, key))[0] == 200
             assert (await served.http.delete("/mcp", headers=headers)).status_code == 200
-        mine, theirs = [await in_the_name_of(served, key, key) for served in (lane, sdk)]
+        mine, theirs = [await call_on_connection_of(served, key, key) for served in (fast, sdk)]
         assert mine == theirs
         assert mine[0] == 404
         for _ in range(100):
             await asyncio.sleep(0)
-        assert not lane.lane._connections
+        assert not fast.fast_path._connections
 
 
 async def test_a_connection_whose_handshake_failed_cannot_call(world: World) -> None:
-    async with both(world) as (lane, sdk):
+    async with both(world) as (fast, sdk):
         key = world.planner.credential
-        for served in (lane, sdk):
+        for served in (fast, sdk):
             failed = await served.post(key, message("initialize", protocolVersion=5), PLAIN)
             served.connections[key] = failed.headers["mcp-session-id"]
-        mine, theirs = [await in_the_name_of(served, key, key) for served in (lane, sdk)]
+        mine, theirs = [await call_on_connection_of(served, key, key) for served in (fast, sdk)]
         assert mine == theirs
         assert mine[2]["error"]["code"] == -32602
 
 
 @ERAS
 async def test_a_session_endpoint_reaches_no_other_session(world: World, era: str) -> None:
-    async with both(world) as (lane, sdk):
+    async with both(world) as (fast, sdk):
         key = world.planner.credential
         for arguments in ({}, {"session_id": "$"}, {"session_id": "s1"}, {"session_id": 5}):
             seen = []
-            for served in (lane, sdk):
+            for served in (fast, sdk):
                 asked = {"action": "read", "key": "goal", **arguments}
                 answer = await served.call(key, era, asked, path=f"/mcp/session/{served.session}")
                 seen.append(served.seen(answer))
@@ -451,12 +453,12 @@ async def test_a_session_endpoint_reaches_no_other_session(world: World, era: st
             content = seen[0][2]["result"]["structuredContent"]
             named_another = arguments.get("session_id", "$") != "$"
             assert content.get("code") == ("SESSION_NOT_FOUND" if named_another else None)
-        assert not lane.sdk
+        assert not fast.sdk
 
 
 @ERAS
 async def test_missing_credentials_and_foreign_origins_are_refused(world: World, era: str) -> None:
-    async with both(world) as (lane, sdk):
+    async with both(world) as (fast, sdk):
         key = world.planner.credential
         for caller, extra, status in (
             ("nonsense", {}, 401),
@@ -464,12 +466,12 @@ async def test_missing_credentials_and_foreign_origins_are_refused(world: World,
             (key, {"origin": "https://evil.example"}, 403),
         ):
             seen = []
-            for served in (lane, sdk):
+            for served in (fast, sdk):
                 body, headers = await served.plain(key, era, "list_agents", {})
                 seen.append(served.seen(await served.post(caller, body, headers | extra)))
             assert seen[0] == seen[1]
             assert seen[0][0] == status
-        assert not lane.sdk
+        assert not fast.sdk
 
 
 async def in_parts(body: bytes) -> AsyncIterator[bytes]:
@@ -480,12 +482,12 @@ async def in_parts(body: bytes) -> AsyncIterator[bytes]:
 @ERAS
 @pytest.mark.parametrize("parts", [True, False], ids=["in parts", "announced"])
 async def test_a_chunked_body_is_read_and_refused_above_the_limit(world: World, era: str, parts: bool) -> None:  # noqa: FBT001
-    async with both(world) as (lane, sdk):
+    async with both(world) as (fast, sdk):
         key = world.planner.credential
         limit = world.app.settings.max_body_bytes
         for size, status in ((120_000, 200), (limit, 413)):
             seen = []
-            for served in (lane, sdk):
+            for served in (fast, sdk):
                 body, headers = await served.plain(
                     key, era, "shared_context", {"action": "write", "session_id": "$", "key": "k", "value": "v" * size}
                 )
@@ -493,30 +495,30 @@ async def test_a_chunked_body_is_read_and_refused_above_the_limit(world: World, 
                 seen.append(served.seen(await served.post(key, in_parts(content) if parts else content, headers)))
             assert seen[0] == seen[1]
             assert seen[0][0] == status
-            assert len(lane.sdk) == (status == 413)
+            assert len(fast.sdk) == (status == 413)
 
 
 @ERAS
 async def test_the_rate_limit_and_the_limit_on_connections_hold(world: World, era: str) -> None:
     app = await world.another_app(rate_limits="board=2/minute")
-    async with serving(app, "s1", fast_path=True) as lane:
+    async with serving(app, "s1", fast_path=True) as fast:
         key = world.planner.credential
-        lane.application.mcp._connections._limit = 1
+        fast.application.mcp._connections._limit = 1
         codes = []
         for _ in range(3):
-            answer = await lane.call(key, era, {"action": "list_keys", "session_id": "$"})
+            answer = await fast.call(key, era, {"action": "list_keys", "session_id": "$"})
             codes.append(answer.json()["result"]["structuredContent"].get("code"))
         assert codes == [None, None, "RATE_LIMITED"]
-        assert not lane.sdk
-        await lane.connection(key)
-        refused = await lane.post(key, *await lane.plain(key, MODERN, "shared_context", {}))
+        assert not fast.sdk
+        await fast.connection(key)
+        refused = await fast.post(key, *await fast.plain(key, MODERN, "shared_context", {}))
         assert (refused.status_code, refused.json()["code"]) == (429, "TOO_MANY_CONNECTIONS")
 
 
 async def test_a_call_resets_the_idle_timeout_of_its_connection(world: World) -> None:
-    async with serving(world.app, "s1", fast_path=True) as lane:
+    async with serving(world.app, "s1", fast_path=True) as fast:
         key = world.planner.credential
-        transport = lane.application.mcp._manager._server_instances[await lane.connection(key)]
+        transport = fast.application.mcp._manager._server_instances[await fast.connection(key)]
         during = []
 
         class Watch(Guard):
@@ -526,59 +528,59 @@ async def test_a_call_resets_the_idle_timeout_of_its_connection(world: World) ->
 
         world.app.guards.install(Watch())
         early = transport.idle_scope.deadline = asyncio.get_running_loop().time() + 60
-        assert (await lane.call(key, LEGACY, {"action": "list_keys", "session_id": "$"})).status_code == 200
+        assert (await fast.call(key, LEGACY, {"action": "list_keys", "session_id": "$"})).status_code == 200
         assert during == [(1, float("inf"))]
         assert transport._requests_in_flight == 0
         assert early < transport.idle_scope.deadline < float("inf")
-        assert not lane.sdk
+        assert not fast.sdk
 
 
 async def test_an_idle_connection_is_passed_to_the_sdk(world: World) -> None:
-    async with serving(world.app, "s1", fast_path=True) as lane:
+    async with serving(world.app, "s1", fast_path=True) as fast:
         key = world.planner.credential
-        transport = lane.application.mcp._manager._server_instances[await lane.connection(key)]
+        transport = fast.application.mcp._manager._server_instances[await fast.connection(key)]
         transport.idle_scope.cancel()
-        assert (await lane.call(key, LEGACY, {"action": "list_keys", "session_id": "$"})).status_code == 404
-        assert len(lane.sdk) == 1
+        assert (await fast.call(key, LEGACY, {"action": "list_keys", "session_id": "$"})).status_code == 404
+        assert len(fast.sdk) == 1
 
 
 async def test_a_call_that_waits_can_be_cancelled(world: World) -> None:
-    async with serving(world.app, "s1", fast_path=True) as lane:
+    async with serving(world.app, "s1", fast_path=True) as fast:
         key = world.planner.credential
-        await lane.connection(key)
-        lane.handed_on.clear()
-        waiting = asyncio.create_task(lane.call(key, LEGACY, {"wait_seconds": 60}, "read_events"))
-        await with_timeout(lane.handed_on.wait())
-        headers = PLAIN | {"mcp-session-id": await lane.connection(key)}
+        await fast.connection(key)
+        fast.reached_sdk.clear()
+        waiting = asyncio.create_task(fast.call(key, LEGACY, {"wait_seconds": 60}, "read_events"))
+        await with_timeout(fast.reached_sdk.wait())
+        headers = PLAIN | {"mcp-session-id": await fast.connection(key)}
         cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
-        assert (await lane.post(key, cancelled, headers)).status_code == 202
+        assert (await fast.post(key, cancelled, headers)).status_code == 202
         assert (await with_timeout(waiting)).json()["error"]["message"] == "Request cancelled"
 
 
 async def test_the_envelope_cache_is_bounded(world: World) -> None:
-    async with serving(world.app, "s1", fast_path=True) as lane:
+    async with serving(world.app, "s1", fast_path=True) as fast:
         key = world.planner.credential
-        body, headers = await lane.plain(key, MODERN, "shared_context", {"action": "list_keys", "session_id": "$"})
+        body, headers = await fast.plain(key, MODERN, "shared_context", {"action": "list_keys", "session_id": "$"})
         for number in range(300):
             info = {"name": f"client {number}", "version": "1"}
             asked, _ = with_meta(f"{RESERVED}/clientInfo", info)(body, headers)
-            assert (await lane.post(key, asked, headers)).status_code == 200
-        assert 0 < len(lane.lane._envelopes) <= 256
-        assert not lane.sdk
+            assert (await fast.post(key, asked, headers)).status_code == 200
+        assert 0 < len(fast.fast_path._envelopes) <= 256
+        assert not fast.sdk
 
 
 @pytest.mark.parametrize("mode", ["legacy", MODERN])
 async def test_calls_of_the_sdk_client_take_the_fast_path(world: World, mode: str) -> None:
-    async with serving(world.app, "s1", fast_path=True) as lane:
-        lane.http.headers["authorization"] = f"Bearer {world.planner.credential}"
-        connected = streamable_http_client("http://127.0.0.1/mcp", http_client=lane.http)
+    async with serving(world.app, "s1", fast_path=True) as fast:
+        fast.http.headers["authorization"] = f"Bearer {world.planner.credential}"
+        connected = streamable_http_client("http://127.0.0.1/mcp", http_client=fast.http)
         async with Client(connected, mode=mode) as client:
             await client.list_tools()
-            lane.sdk.clear()
-            for action in ({"action": "write", "value": STRANGE}, {"action": "read"}):
+            fast.sdk.clear()
+            for action in ({"action": "write", "value": UNUSUAL_TEXT}, {"action": "read"}):
                 answer = await client.call_tool("shared_context", {"session_id": "s1", "key": "strange", **action})
                 assert not answer.is_error
-            assert answer.structured_content["value"] == STRANGE
+            assert answer.structured_content["value"] == UNUSUAL_TEXT
             missing = await client.call_tool("shared_context", {"action": "read", "session_id": "s1", "key": "none"})
             assert (missing.is_error, missing.structured_content["code"]) == (True, "KEY_NOT_FOUND")
-            assert not [scope for scope in lane.sdk if scope["method"] == "POST"]
+            assert not [scope for scope in fast.sdk if scope["method"] == "POST"]

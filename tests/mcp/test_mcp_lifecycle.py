@@ -1,4 +1,4 @@
-"""The server as a process: many clients at once, and an end that drops nothing."""
+"""The server process: many concurrent clients, and a graceful shutdown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLIENTS = 200
 async def test_two_hundred_clients_write_to_one_session_and_nothing_is_lost(team: Team) -> None:
     session = team.new_session(max_total_tokens=100_000)
 
-    async def work(number: int) -> None:
+    async def write_as_client(number: int) -> None:
         async with over_http(team, "analysis", LEGACY if number % 2 else MODERN) as client:
             board = Board(client, session)
             written = await board("write", key=f"own_{number}", value=f"value {number}")
@@ -29,7 +29,7 @@ async def test_two_hundred_clients_write_to_one_session_and_nothing_is_lost(team
             await board("write", key="shared", value=f"by {number}")
             assert (await board("read", key=f"own_{number}"))["value"] == f"value {number}"
 
-    await asyncio.gather(*(work(number) for number in range(CLIENTS)))
+    await asyncio.gather(*(write_as_client(number) for number in range(CLIENTS)))
     listed = team.ask("GET", f"/v1/sessions/{session}/context").json()["keys"]
     versions = {entry["key"]: entry["version"] for entry in listed}
     assert versions == {"shared": CLIENTS, **{f"own_{number}": 1 for number in range(CLIENTS)}}
@@ -48,7 +48,7 @@ async def test_sigterm_finishes_calls_ends_streams_and_exits_cleanly(tmp_path: P
         ):
             lines = stream.aiter_lines()
             assert await with_timeout(anext(lines)) == ": open"
-            await tools_of(caller)  # which a client does by itself before it checks a tool's first answer
+            await tools_of(caller)  # otherwise the client lists the tools before it checks its first answer
             waiting = asyncio.create_task(call(caller, "read_events", session_id=session, wait_seconds=60))
             await _until_in_flight(team, waiting)
             stopping = asyncio.create_task(asyncio.to_thread(team.server.stop))
@@ -75,7 +75,7 @@ async def test_buffered_read_counts_are_flushed_at_shutdown(tmp_path: Path) -> N
 
 
 async def _until_in_flight(team: Team, call: asyncio.Task[object]) -> None:
-    """Ask a few more things on another connection; by then the server has read what was sent before."""
+    """Send requests on another connection until the server has read the earlier call."""
     async with httpx2.AsyncClient(base_url=team.url) as http:
         for _ in range(10):
             assert (await http.get("/ready")).status_code == 200

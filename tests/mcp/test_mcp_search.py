@@ -1,4 +1,4 @@
-"""Searching over MCP: three tools, and a connection for one session that reaches no other."""
+"""Search over MCP: three tools; a session connection searches no other session."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def answer(client: Client, tool: str, **arguments: Any) -> Any:
     return (await call(client, tool, **arguments)).structured_content
 
 
-async def test_agents_find_by_three_tools(web: Connect) -> None:
+async def test_three_search_tools_are_read_only_and_answer(web: Connect) -> None:
     async with web("planner") as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         for name in TOOLS:
@@ -30,20 +30,20 @@ async def test_agents_find_by_three_tools(web: Connect) -> None:
         assert tools["search"].input_schema["required"] == ["query"]
         found = await answer(client, "search", query="nothing of the kind", since="2099-01-01")
         assert (found["results"], found["fallback"], found["confidence"]) == ([], "recency", 0.0)
-        woven = await answer(client, "get_context", query="nothing of the kind", since="2099-01-01")
-        assert (woven["context"], woven["tokens"], woven["citations"]) == ("", 0, [])
-        alike = await answer(client, "find_similar", text="nothing of the kind", since="2099-01-01")
-        assert alike["results"] == []
+        context = await answer(client, "get_context", query="nothing of the kind", since="2099-01-01")
+        assert (context["context"], context["tokens"], context["citations"]) == ("", 0, [])
+        similar = await answer(client, "find_similar", text="nothing of the kind", since="2099-01-01")
+        assert similar["results"] == []
 
 
 async def test_a_connection_for_one_session_searches_no_other(web: Connect, session: str) -> None:
-    elsewhere = web.team.new_session()
+    other = web.team.new_session()
     async with web("planner", session) as client:
         for name in TOOLS:
             tool = next(tool for tool in (await client.list_tools()).tools if tool.name == name)
             assert "session_id" not in tool.input_schema["properties"]
         for arguments in ({"query": "x"}, {"query": "x", "sources": ["message"]}):
-            named = await refused(client, "search", session_id=elsewhere, **arguments)
+            named = await refused(client, "search", session_id=other, **arguments)
             assert named["code"] == "SESSION_NOT_FOUND"
 
 

@@ -1,4 +1,4 @@
-"""What the MCP endpoint refuses, and that nothing a client sends can bring it down."""
+"""Authentication, hosts, limits and malformed messages at the MCP endpoint."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def raw(team: Team) -> Iterator[httpx2.Client]:
 
 
 def open_connection(raw: httpx2.Client, headers: dict[str, str]) -> dict[str, str]:
-    """Shake hands and return the headers that continue the connection."""
+    """Initialize a connection and return the headers that continue it."""
     answer = raw.post("/mcp", json=INITIALIZE, headers=headers)
     assert answer.status_code == 200, answer.text
     return {"mcp-session-id": answer.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
@@ -81,7 +81,7 @@ def test_a_revoked_key_is_refused_on_an_open_connection(team: Team, raw: httpx2.
 @pytest.mark.parametrize(
     "credential", [None, "Bearer nonsense", "Bearer weft.default.key_0.wrong", "Basic eDp5", "Bearer a.b.c"]
 )
-def test_without_a_valid_credential_nothing_is_answered(raw: httpx2.Client, path: str, credential: str | None) -> None:
+def test_a_valid_credential_is_required(raw: httpx2.Client, path: str, credential: str | None) -> None:
     headers = {"Authorization": credential} if credential else {}
     for answer in (raw.post(path, json=INITIALIZE, headers=headers), raw.get(path, headers=headers)):
         assert answer.status_code == 401
@@ -128,7 +128,7 @@ HOSTILE_ARGUMENTS = [
 
 
 @pytest.mark.parametrize("arguments", HOSTILE_ARGUMENTS, ids=range(len(HOSTILE_ARGUMENTS)))
-def test_arguments_of_the_wrong_kind_are_answered_with_the_error_body(
+def test_arguments_of_the_wrong_type_get_the_error_body(
     team: Team, raw: httpx2.Client, session: str, arguments: dict[str, Any]
 ) -> None:
     headers, call = modern_call({"session_id": session, **arguments})

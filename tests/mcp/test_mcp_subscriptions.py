@@ -1,4 +1,4 @@
-"""Being told over MCP that a resource has changed, in both eras, and only by those one may read."""
+"""Resource subscriptions over MCP: notifications of changes the subscriber may read, in both protocol versions."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ pytestmark = [
 
 @pytest.fixture
 def unreadable(team: Team) -> list[str]:
-    """Return URIs the planner must not watch: of another tenant, of closed sessions, unknown and malformed ones."""
+    """Return URIs the planner may not subscribe to: another tenant's, unreadable, unknown and malformed ones."""
     foreign = team.new_session(agent="stranger")
     closed = team.new_session(agent="admin", participants=["human:*"])
     return [f"board://{foreign}/goal", f"board://{closed}/goal", "board://nowhere/goal", "board:///x", "file:///etc"]
 
 
 async def test_a_stateful_client_is_notified_of_keys_patterns_and_boards(team: Team, session: str) -> None:
-    told = ResourceUpdates()
-    async with over_http(team, "analysis", LEGACY, message_handler=told) as client:
+    notifications = ResourceUpdates()
+    async with over_http(team, "analysis", LEGACY, message_handler=notifications) as client:
         uris = [f"board://{session}/goal", f"board://{session}/go*", f"board://{session}"]
         for uri in uris:
             await client.subscribe_resource(uri)
         for uri in uris:
-            await with_timeout(told.after(team, session, "goal", uri))
-    assert set(told.uris) == set(uris)
+            await with_timeout(notifications.after(team, session, "goal", uri))
+    assert set(notifications.uris) == set(uris)
 
 
 async def test_a_stateless_client_is_notified_of_keys_patterns_and_boards(team: Team, session: str) -> None:
@@ -106,17 +106,17 @@ async def test_subscribing_is_idempotent(tmp_path: Path) -> None:
 
 
 async def test_unsubscribing_stops_notifications(team: Team, session: str) -> None:
-    told = ResourceUpdates()
-    async with over_http(team, "planner", LEGACY, message_handler=told) as client:
+    notifications = ResourceUpdates()
+    async with over_http(team, "planner", LEGACY, message_handler=notifications) as client:
         left, kept = f"board://{session}/left", f"board://{session}/kept"
         await client.subscribe_resource(left)
         await client.subscribe_resource(kept)
-        await with_timeout(told.after(team, session, "left", left))
+        await with_timeout(notifications.after(team, session, "left", left))
         await client.unsubscribe_resource(left)
-        told.uris.clear()
+        notifications.uris.clear()
         await asyncio.to_thread(team.write, session, "left")
-        await with_timeout(told.after(team, session, "kept", kept))
-        assert left not in told.uris
+        await with_timeout(notifications.after(team, session, "kept", kept))
+        assert left not in notifications.uris
         await client.unsubscribe_resource("board://never/subscribed")
 
 
@@ -139,13 +139,13 @@ async def test_a_session_connection_cannot_subscribe_to_another(web: Connect, se
     theirs, ours = f"board://{other}/goal", f"board://{session}/goal"
     async with web("planner", session) as client:
         with pytest.raises(MCPError) as refusal:
-            await _watch(client, web.era, theirs)
+            await _subscribe(client, web.era, theirs)
         assert refusal.value.error.data["code"] == "SESSION_NOT_FOUND"
         assert refusal.value.error.data["uri"] == theirs
-        await _watch(client, web.era, ours)
+        await _subscribe(client, web.era, ours)
 
 
-async def _watch(client: Client, era: str, uri: str) -> None:
+async def _subscribe(client: Client, era: str, uri: str) -> None:
     if era == LEGACY:
         await client.subscribe_resource(uri)
     else:
@@ -166,7 +166,7 @@ async def test_permitted_uris_of_a_mixed_list_are_subscribed(team: Team, session
 
 
 async def test_updates_reach_clients_of_another_process(team: Team, session: str) -> None:
-    told = ResourceUpdates()
+    notifications = ResourceUpdates()
     uri = f"board://{session}/goal"
     with server_process(team.data, rate_limits="off") as second:
         async with (
@@ -175,42 +175,42 @@ async def test_updates_reach_clients_of_another_process(team: Team, session: str
         ):
             await asyncio.to_thread(team.write, session, "goal")
             assert (await with_timeout(anext(subscription))).uri == uri
-        async with over_http(team, "analysis", LEGACY, url=second.url, message_handler=told) as client:
+        async with over_http(team, "analysis", LEGACY, url=second.url, message_handler=notifications) as client:
             await client.subscribe_resource(uri)
-            await with_timeout(told.after(team, session, "goal", uri))
+            await with_timeout(notifications.after(team, session, "goal", uri))
 
 
 async def test_a_revoked_key_ends_the_stream(team: Team, session: str) -> None:
-    leaver = team.new_agent(parent_id="planner")
+    agent = team.new_agent(parent_id="planner")
     async with (
-        over_http(team, leaver, MODERN) as client,
+        over_http(team, agent, MODERN) as client,
         client.listen(resource_subscriptions=[f"board://{session}/goal"]) as subscription,
     ):
-        await asyncio.to_thread(team.revoke, leaver)
+        await asyncio.to_thread(team.revoke, agent)
         await asyncio.to_thread(team.write, session, "goal")
         assert await with_timeout(_uris(subscription)) == []
 
 
 async def test_a_revoked_key_gets_no_notifications(team: Team, session: str) -> None:
-    leaver = team.new_agent(parent_id="planner")
-    told, witness = ResourceUpdates(), ResourceUpdates()
+    agent = team.new_agent(parent_id="planner")
+    notifications, other_notifications = ResourceUpdates(), ResourceUpdates()
     uri = f"board://{session}/goal"
     async with (
-        over_http(team, "planner", LEGACY, message_handler=witness) as other,
-        over_http(team, leaver, LEGACY, message_handler=told) as client,
+        over_http(team, "planner", LEGACY, message_handler=other_notifications) as other,
+        over_http(team, agent, LEGACY, message_handler=notifications) as client,
     ):
         await client.subscribe_resource(uri)
         await other.subscribe_resource(uri)
-        await with_timeout(told.after(team, session, "goal", uri))
-        await asyncio.to_thread(team.revoke, leaver)
-        # What was under way when the key ended may still arrive; what is written afterwards may not.
-        witness.uris.clear()
-        await with_timeout(witness.after(team, session, "goal", uri))
-        told.uris.clear()
+        await with_timeout(notifications.after(team, session, "goal", uri))
+        await asyncio.to_thread(team.revoke, agent)
+        # Notifications under way when the key was revoked may still arrive; later ones may not.
+        other_notifications.uris.clear()
+        await with_timeout(other_notifications.after(team, session, "goal", uri))
+        notifications.uris.clear()
         for _ in range(3):
-            witness.uris.clear()
-            await with_timeout(witness.after(team, session, "goal", uri))
-        assert told.uris == []
+            other_notifications.uris.clear()
+            await with_timeout(other_notifications.after(team, session, "goal", uri))
+        assert notifications.uris == []
 
 
 async def test_a_deleted_session_ends_the_stream(team: Team) -> None:
@@ -224,8 +224,8 @@ async def test_a_deleted_session_ends_the_stream(team: Team) -> None:
 
 
 async def test_stdio_clients_on_one_folder_are_notified_of_each_other_s_writes(tmp_path: Path, era: str) -> None:
-    told = ResourceUpdates()
-    async with over_stdio(tmp_path, "admin", era, message_handler=told) as first:
+    notifications = ResourceUpdates()
+    async with over_stdio(tmp_path, "admin", era, message_handler=notifications) as first:
         session = (await call(first, "create_session", purpose="two processes")).structured_content["session_id"]
         uri = f"board://{session}/goal"
         async with over_stdio(tmp_path, "admin", era, session=session) as second:
@@ -237,7 +237,7 @@ async def test_stdio_clients_on_one_folder_are_notified_of_each_other_s_writes(t
             else:
                 await first.subscribe_resource(uri)
                 await board("write", key="goal", value="ship")
-                await with_timeout(told.of(uri))
+                await with_timeout(notifications.of(uri))
         assert (await Board(first, session)("read", key="goal"))["value"] == "ship"
 
 
@@ -251,15 +251,15 @@ async def test_too_many_subscriptions_are_refused(team: Team, session: str) -> N
 
 async def test_a_subscription_survives_a_storage_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.transports.mcp.subscriptions._RETRY_SECONDS", 0)
-    watcher = Watcher(_Flaky())
+    watcher = Watcher(_FlakyApp())
     await watcher.watch(parse_uri("board://s1/goal"), McpCaller(CallContext("a key")))
     assert await with_timeout(anext(watcher.changes())) == "board://s1/goal"
-    assert _Flaky.followed_after == [7, 7, 8]
+    assert _FlakyApp.followed_after == [7, 7, 8]
     watcher.close()
 
 
-class _Flaky:
-    """An App whose storage is away when it is first asked for events."""
+class _FlakyApp:
+    """An App whose storage is unavailable at the first request for events."""
 
     followed_after: ClassVar[list[int]] = []
     registry: ClassVar[dict[str, str]] = {"board.list_keys": "list_keys"}

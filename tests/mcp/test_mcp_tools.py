@@ -1,4 +1,4 @@
-"""Tools over MCP: who is shown which, what they answer, and how they refuse."""
+"""Tools over MCP: which are listed, their results and their errors."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ async def test_writing_to_a_full_board_is_refused(web: Connect) -> None:
 async def test_a_connection_for_one_session_needs_no_session_id(connect: Connect, session: str) -> None:
     async with connect("analysis", session) as client:
         for tool in (await tools_of(client)).values():
-            # What an agent remembers is global, or of the session if it says so.
+            # Memory is global unless a session id is given.
             assert "session_id" not in tool.input_schema["properties"] or tool.name.endswith("_memory")
             assert "session_id" not in tool.input_schema.get("required", ())
         board = Board(client, None)
@@ -186,7 +186,7 @@ async def test_a_connection_for_one_session_needs_no_session_id(connect: Connect
         assert {event["session_id"] for event in read.structured_content["events"]} == {session}
 
 
-async def test_a_connection_for_one_session_does_not_reach_into_another(web: Connect, session: str) -> None:
+async def test_a_connection_for_one_session_reaches_no_other(web: Connect, session: str) -> None:
     other = web.team.new_session()
     async with web("planner", session) as client:
         for tool, arguments in {
@@ -248,6 +248,6 @@ async def test_the_instructions_name_existing_tools_only(web: Connect) -> None:
         tools = await tools_of(client)
         named = {"shared_context", "push_context", "pull_context", "context_history", "set_memory", "add_message"}
         assert named <= tools.keys()
-        # Who speaks a version without a handshake is told when it asks.
-        told = client.instructions or (await client.session.send_discover(MODERN))["instructions"]
-        assert all(tool in told for tool in named)
+        # The stateless protocol version returns instructions on request.
+        instructions = client.instructions or (await client.session.send_discover(MODERN))["instructions"]
+        assert all(tool in instructions for tool in named)
