@@ -177,6 +177,7 @@ MISSING = {
     "CE-F11": "assembly before each model call",
     "CE-F12": "more than twenty pinned chunks; the current task as the query",
     "CE-F14": "entity extraction and reference resolution in stored context",
+    "CE-F53": "assembly in order of stability",
     "CE-N": "assembly, search over 1M entries, 10M vectors, 1,000 concurrent assemblies, compaction, fact retention, "
     "token reduction",
     "CE-O": "summaries beside originals, the compaction model, layers counted as overhead",

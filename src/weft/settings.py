@@ -142,6 +142,11 @@ class Settings:
         "WEFT_SESSION_INDEXING",
         "'off' stops indexing messages, boards and memory for search; existing entries stay.",
     )
+    models_file: str = setting(
+        "",
+        "WEFT_MODELS_FILE",
+        "JSON file that adds language models or corrects limits of the included models.json; same format.",
+    )
     log_level: str = setting("INFO", "WEFT_LOG_LEVEL", "DEBUG, INFO, WARNING or ERROR.")
     shutdown_grace_seconds: int = setting(
         10, "WEFT_SHUTDOWN_GRACE_SECONDS", "Time for calls in flight to finish after SIGTERM."

@@ -32,6 +32,7 @@ from weft.capabilities.events.operations import Events, ReadEvents
 from weft.capabilities.knowledge.document_operations import DocumentWrites
 from weft.capabilities.knowledge.quotas import KnowledgeLimits
 from weft.capabilities.knowledge.sources.model import HookRefused
+from weft.capabilities.language_models.catalog import load_catalog
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.messages.search.searcher import Searcher
 from weft.capabilities.messages.transcript import Transcripts
@@ -261,6 +262,7 @@ class App:
                 token=timedelta(minutes=settings.token_minutes), proof=timedelta(hours=settings.token_max_age_hours)
             ),
             counters=TokenizerRegistry(),
+            catalog=load_catalog(settings.models_file),
             read_counts=self._read_counts,
             feed=self.feed,
             metrics_source=self.metrics_snapshot,

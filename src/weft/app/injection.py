@@ -43,6 +43,7 @@ from weft.capabilities.knowledge.domains import DomainAuditFilter
 from weft.capabilities.knowledge.quotas import KnowledgeLimits
 from weft.capabilities.knowledge.sources.store import SourceControl, SourceStore
 from weft.capabilities.knowledge.store import DocumentStore, DomainStore, PlanStore
+from weft.capabilities.language_models.catalog import Catalog
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.search.searcher import Searcher
@@ -131,6 +132,7 @@ class Singletons:
     codec: TokenCodec
     lifetimes: TokenLifetimes
     counters: TokenCounters
+    catalog: Catalog
     read_counts: ReadTally
     feed: Feed
     metrics_source: MetricsSource
