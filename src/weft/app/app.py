@@ -161,6 +161,15 @@ class App:
         self.collections = SearchIndexes(self.database, settings.index_folder, self.clock, self.metrics)
         self.model_migrations = ModelMigrations(runner, container, self.embeddings, self.collections)
         self.vector_backfill = VectorBackfill(runner, self.embeddings)
+        self.retriever = Retriever(
+            self._search_stores,
+            self.collections,
+            self.embeddings,
+            rank,
+            self.clock,
+            self.model_migrations.record_query,
+            LowRelevanceReporter(self._search_stores, self.clock, self.metrics),
+        )
 
     def _add_jobs(self) -> None:
         """Register the jobs and what wakes them before their interval has passed."""
@@ -275,15 +284,7 @@ class App:
             webhook_sender=self.webhooks,
             source_control=self.source_sync,
             embeddings=self.embeddings,
-            retriever=Retriever(
-                self._search_stores,
-                self.collections,
-                self.embeddings,
-                rank,
-                self.clock,
-                self.model_migrations.record_query,
-                LowRelevanceReporter(self._search_stores, self.clock, self.metrics),
-            ),
+            retriever=self.retriever,
             known_sessions=SessionAclCache(),
             markup=self._markup,
             pruner=self.pruner,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import structs
 
 from weft.capabilities.assembly.passages import render_context
+from weft.capabilities.assembly.retrieval import SURROUNDING_PLACES, results_within
 from weft.capabilities.search.neighbours import with_surroundings
 
 if TYPE_CHECKING:
@@ -19,11 +20,6 @@ if TYPE_CHECKING:
     from weft.kernel.identity import Actor
     from weft.kernel.tokens import TokenCounter
 
-# Minimum tokens of a typical message: bounds the number of results that can be used.
-_MIN_PASSAGE_TOKENS = 20
-_MIN_RESULTS, _MAX_RESULTS = 5, 100
-# Neighbours further away are mostly about something else.
-_SURROUNDING_PLACES = 2
 # Places around a single chunk.
 _MAX_DISTANCE = 50
 # Maximum share of the text for pinned items: the query must be answered as well.
@@ -45,13 +41,12 @@ async def build_context(
     retriever: Retriever, actor: Actor, request: SearchRequest, max_tokens: int, count: TokenCounter
 ) -> BuiltContext:
     """Return the best passages for a query with their surroundings, within a token budget."""
-    top_k = min(_MAX_RESULTS, max(_MIN_RESULTS, max_tokens // _MIN_PASSAGE_TOKENS))
-    query = structs.replace(request.query, top_k=top_k)
+    query = structs.replace(request.query, top_k=results_within(max_tokens))
     found = await retriever.find(actor, request._replace(query=query))
     room = int(max_tokens * _PINNED_SHARE)
     pins, others = split_pins(found.hits, found.ranking.min_score, room, count)
     passages = [hit.passage for hit in (*pins, *others)]
-    read = partial(with_surroundings, passages, _SURROUNDING_PLACES, alone=len(pins))
+    read = partial(with_surroundings, passages, SURROUNDING_PLACES, alone=len(pins))
     refs = await retriever.stores.read(actor, read)
     scores = {hit.passage.chunk_id: hit.ranked.score for hit in found.hits}
     rendered = render_context(refs, max_tokens, count)

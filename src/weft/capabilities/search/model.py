@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from weft.capabilities.records.vocabulary import OmissionReason
+
 DEFAULT_MIN_SCORE = 0.7
 DEFAULT_TOP_K = 10
 # Recency hardly predicts relevance, so by default it only breaks ties.
@@ -27,12 +29,14 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """A query, its time in microseconds, and the number of results.
 
     There may be more than ``top_k`` at low confidence or because of pins, but never more than ``max_results``.
+    ``complete``: return every pin, also beyond ``max_results``, and every omitted candidate with its reason.
     """
 
     text: str
     asked_at: int
     top_k: int = DEFAULT_TOP_K
     max_results: int | None = None
+    complete: bool = False
     weights: RankingWeights = RankingWeights()
 
 
@@ -46,11 +50,21 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     evidence: float = 0.0
 
 
+class Omission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A scored candidate that is not a result, and why."""
+
+    collection: str
+    number: int
+    score: float
+    reason: OmissionReason
+
+
 class Ranking(msgspec.Struct, frozen=True, kw_only=True):
     """Ranked chunks, best first, and the confidence in them.
 
     ``widened``: confidence was low, so more results were returned, or with lower scores. ``fallback``: nothing was
-    relevant, so the most recent items were returned. ``by_meaning``: False if only keywords were matched.
+    relevant, so the most recent items were returned. ``by_meaning``: False if only keywords were matched. Of a complete
+    query, ``omitted`` are all other candidates, best first; ``pins_truncated``: there were more pins than its maximum.
     """
 
     ranked: list[Ranked]
@@ -60,3 +74,5 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
     fallback: Literal["recency"] | None = None
     searched: int = 0
     by_meaning: bool = True
+    omitted: list[Omission] = []
+    pins_truncated: bool = False

@@ -65,19 +65,30 @@ async def with_surroundings(
     """
     refs = [passage_ref(passage, rank) for rank, passage in enumerate(results)]
     if reach:
-        for rank, passage in enumerate(results):
-            if passage.chunk.source == "document" and rank >= alone:
-                refs += await _in_document(passage, rank, reach, stores)
+        refs += await _in_documents(results, reach, alone, stores)
         refs += await _in_transcripts(results, reach, alone, stores)
     return refs
 
 
-async def _in_document(passage: ChunkPassage, rank: int, reach: int, stores: SearchStores) -> list[PassageRef]:
-    chunk = passage.chunk
-    first, last = max(0, chunk.ordinal - reach), chunk.ordinal + reach
-    chunks = await stores.collections.chunk_range(chunk.collection, chunk.place, chunk.item, chunk.version, first, last)
-    others = await read_chunks([each for each in chunks if each.ordinal != chunk.ordinal], stores)
-    return [passage_ref(each, rank, abs(each.chunk.ordinal - chunk.ordinal)) for each in others.values()]
+async def _in_documents(
+    results: Sequence[ChunkPassage], reach: int, alone: int, stores: SearchStores
+) -> list[PassageRef]:
+    nearby: list[tuple[int, int, Chunk]] = []
+    for rank, passage in enumerate(results):
+        chunk = passage.chunk
+        if chunk.source != "document" or rank < alone:
+            continue
+        first, last = max(0, chunk.ordinal - reach), chunk.ordinal + reach
+        found = await stores.collections.chunk_range(
+            chunk.collection, chunk.place, chunk.item, chunk.version, first, last
+        )
+        nearby += [(rank, abs(each.ordinal - chunk.ordinal), each) for each in found if each.ordinal != chunk.ordinal]
+    passages = await read_chunks(list({each.chunk_id: each for *_, each in nearby}.values()), stores)
+    return [
+        passage_ref(passages[each.chunk_id], rank, distance)
+        for rank, distance, each in nearby
+        if each.chunk_id in passages
+    ]
 
 
 async def _in_transcripts(

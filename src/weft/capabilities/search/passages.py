@@ -106,13 +106,18 @@ def _by_collection(passages: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
 
 async def read_chunks(chunks: Sequence[Chunk], stores: SearchStores) -> dict[str, ChunkPassage]:
     """Return the readable passages of chunks, by chunk id."""
+    return {each.chunk_id: each for each in await not_redacted(await read_with_redacted(chunks, stores), stores)}
+
+
+async def read_with_redacted(chunks: Sequence[Chunk], stores: SearchStores) -> list[ChunkPassage]:
+    """Return the passages that the caller may read if they are not redacted."""
     by_place: defaultdict[tuple[str, str], list[Chunk]] = defaultdict(list)
     for chunk in chunks:
         by_place[chunk.source, chunk.place].append(chunk)
     passages = []
     for (source, place), batch in by_place.items():
         passages += await _READERS[source](place, batch, stores)
-    return {each.chunk_id: each for each in await not_redacted(passages, stores)}
+    return passages
 
 
 async def not_redacted(passages: Sequence[ChunkPassage], stores: SearchStores) -> list[ChunkPassage]:
@@ -155,7 +160,7 @@ async def text_at(uri: str, stores: SearchStores) -> str | None:
     scope = None if version is None else scope_of(version.line_id)
     if version is None or scope is None or scope.owner != stores.actor.principal_id:
         return None
-    if scope.session_id is not None and not await _admits(scope.session_id, stores):
+    if scope.session_id is not None and not await admits(scope.session_id, stores):
         return None
     found = await stores.memories.read(scope, version.key)
     if found is None or not found.entry.is_live(stores.now) or await stores.records.redactions([uri]):
@@ -181,14 +186,15 @@ async def _messages(session_id: str, chunks: Sequence[Chunk], stores: SearchStor
 
 async def visible_messages(session_id: str, numbers: Iterable[int], stores: SearchStores) -> list[Message]:
     """Return the messages with these ids that the caller may read."""
-    if not await _admits(session_id, stores):
+    if not await admits(session_id, stores):
         return []
     audiences = audiences_of(stores.actor)
     passages = await stores.messages.find_several(session_id, sorted(numbers))
     return [message for message in passages if message.audience in audiences]
 
 
-async def _admits(session_id: str, stores: SearchStores) -> bool:
+async def admits(session_id: str, stores: SearchStores) -> bool:
+    """Return whether the caller may read a session."""
     session = await stores.sessions.find(session_id)
     return session is not None and session.admits(stores.actor)
 
@@ -205,7 +211,7 @@ def _of_message(session_id: str, message: Message, chunk: Chunk) -> ChunkPassage
 
 
 async def _entries(session_id: str, chunks: Sequence[Chunk], stores: SearchStores) -> list[ChunkPassage]:
-    if not await _admits(session_id, stores):
+    if not await admits(session_id, stores):
         return []
     keys = sorted({key_of_item(chunk.item) for chunk in chunks})
     entries = {each.entry.key: each for each in await stores.entries.read(session_id, keys)}
@@ -232,7 +238,7 @@ async def _memories(owner: str, chunks: Sequence[Chunk], stores: SearchStores) -
 
 async def _memory(owner: str, chunk: Chunk, stores: SearchStores) -> ChunkPassage | None:
     name = MemoryKey.parse(chunk.item)
-    if name.session_id is not None and not await _admits(name.session_id, stores):
+    if name.session_id is not None and not await admits(name.session_id, stores):
         return None
     scope = MemoryScope(owner, name.session_id)
     found = await stores.memories.read(scope, name.key)

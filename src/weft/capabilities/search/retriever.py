@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import structs
@@ -83,12 +84,16 @@ class SearchScope(NamedTuple):
 
 
 class RetrievalResult(NamedTuple):
-    """Results of a search. ``model`` is None if only keywords were matched."""
+    """Results of a search. ``model`` is None if only keywords were matched.
+
+    ``unreadable``: candidates, as (collection, number), that the caller may not read any more.
+    """
 
     hits: list[SearchHit]
     ranking: Ranking
     scope: SearchScope
     model: str | None
+    unreadable: frozenset[tuple[str, int]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +111,19 @@ class Retriever:
 
     async def find(self, actor: Actor, request: SearchRequest) -> RetrievalResult:
         """Return the best results, best first; the most recent items if nothing is relevant."""
-        scope, views = await self.open_scope(actor, request.filters)
-        query = _capped(request.query, scope)
-        for collection_query in scope.queries:
+        (result,) = await self.find_each(actor, [request.query], request.filters)
+        return result
+
+    async def find_each(self, actor: Actor, queries: Sequence[Query], filters: RequestedScope) -> list[RetrievalResult]:
+        """Return the results of several queries in one scope."""
+        scope, views = await self.open_scope(actor, filters)
+        for query, collection_query in product(queries, scope.queries):
             self.record_query(actor.tenant, collection_query.collection, query.text)
         embed = partial(self._embed_queries, actor, scope.model)
-        ranking, hits = await self._ranked(actor, query, scope, views, embed)
-        if ranking.fallback is not None and not scope.partial:
-            await self.reporter.report(actor, _low_relevance(actor, request, ranking))
-        return RetrievalResult(hits, ranking, scope, scope.model if ranking.by_meaning else None)
+        results = [await self._ranked(actor, _capped(query, scope), scope, views, embed) for query in queries]
+        if not scope.partial and all(result.ranking.fallback is not None for result in results):
+            await self.reporter.report(actor, _low_relevance(actor, queries[0], filters, results[0].ranking))
+        return results
 
     async def open_scope(self, actor: Actor, filters: RequestedScope) -> tuple[SearchScope, list[View]]:
         """Resolve a scope and open its views."""
@@ -168,28 +177,36 @@ class Retriever:
 
     async def _ranked(
         self, actor: Actor, query: Query, scope: SearchScope, views: Sequence[View], embed: Embed
-    ) -> tuple[Ranking, list[SearchHit]]:
+    ) -> RetrievalResult:
         """Rank; if results are gone, rank again without them, so that they affect neither order nor statistics."""
         ranking = await self.rank(query, views, embed)
         hits = await self.read(actor, ranking.ranked)
-        if len(hits) < len(ranking.ranked):
-            ranking = await self.rank(query, await self._readable_views(actor, query, scope, embed), embed)
+        unreadable = _unreadable(ranking, hits)
+        if unreadable:
+            readable_views, probed = await self._readable_views(actor, query, scope, embed)
+            ranking = await self.rank(query, readable_views, embed)
             hits = await self.read(actor, ranking.ranked)
-        return ranking, hits
+            unreadable |= probed | _unreadable(ranking, hits)
+        model = scope.model if ranking.by_meaning else None
+        return RetrievalResult(hits, ranking, scope, model, frozenset(unreadable))
 
-    async def _readable_views(self, actor: Actor, query: Query, scope: SearchScope, embed: Embed) -> list[View]:
-        """Open the views without unreadable chunks near the query."""
-        probe = structs.replace(query, top_k=_PROBE_SIZE, max_results=None, weights=RankingWeights(min_score=0.0))
-        views, gone = await self._open_views(actor, scope), set[tuple[str, int]]()
+    async def _readable_views(
+        self, actor: Actor, query: Query, scope: SearchScope, embed: Embed
+    ) -> tuple[list[View], set[tuple[str, int]]]:
+        """Open the views without unreadable chunks near the query; also return those chunks."""
+        probe = structs.replace(
+            query, top_k=_PROBE_SIZE, max_results=None, complete=False, weights=RankingWeights(min_score=0.0)
+        )
+        views, gone, found = await self._open_views(actor, scope), set[tuple[str, int]](), set[tuple[str, int]]()
         for _ in range(_MAX_PROBES):
             ranking = await self.rank(probe, views, embed)
-            hits = await self.read(actor, ranking.ranked)
-            unreadable = _chunk_keys(ranking.ranked) - _chunk_keys(hit.ranked for hit in hits)
+            unreadable = _unreadable(ranking, await self.read(actor, ranking.ranked))
             if not unreadable:
                 break
+            found |= unreadable
             gone |= unreadable | await self.stores.read(actor, partial(read_siblings, unreadable))
             views = await self._open_views(actor, scope, gone)
-        return views
+        return views, found
 
 
 def _capped(query: Query, scope: SearchScope) -> Query:
@@ -201,9 +218,12 @@ def _chunk_keys(ranked: Iterable[Ranked]) -> set[tuple[str, int]]:
     return {(each.collection, each.number) for each in ranked}
 
 
-def _low_relevance(actor: Actor, request: SearchRequest, ranking: Ranking) -> NewEvent:
+def _unreadable(ranking: Ranking, hits: Iterable[SearchHit]) -> set[tuple[str, int]]:
+    return _chunk_keys(ranking.ranked) - _chunk_keys(hit.ranked for hit in hits)
+
+
+def _low_relevance(actor: Actor, query: Query, filters: RequestedScope, ranking: Ranking) -> NewEvent:
     """Return the event for those who improve the search results; it does not contain the query."""
-    filters = request.filters
     return NewEvent(
         type="search.low_relevance",
         session_id=None,
@@ -217,6 +237,6 @@ def _low_relevance(actor: Actor, request: SearchRequest, ranking: Ranking) -> Ne
             "sources": sorted(filters.searched_sources),
             "searched": ranking.searched,
             "confidence": ranking.confidence,
-            "min_score": request.query.weights.min_score,
+            "min_score": query.weights.min_score,
         },
     )

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
     from weft.capabilities.search.bm25 import Lexicon, Weights
     from weft.capabilities.search.index_view import Floats, View
-    from weft.capabilities.search.model import RankingWeights
+    from weft.capabilities.search.model import Ranked, RankingWeights
     from weft.capabilities.search.neighbour_windows import Windows
 
 # Candidates per retriever (lexical, semantic); fewer per part for a query of many parts.
 _CANDIDATES, _CANDIDATES_OF_PART = 160, 24
 # The best of these also contribute their neighbours.
 _EXPANDED = 100
-# Newest pinned rows considered by every search.
-_MAX_PINNED = 64
+# Newest pinned rows of a view considered by every search, and by one that must return all of them.
+_MAX_PINNED, MAX_PINNED_OF_COMPLETE = 64, 256
 # Candidates that are rescored with the exact vectors of their windows.
 _MAX_RESCORED = 256
 # Typical length of a window's summed vector relative to the sum of lengths: consecutive texts are similar.
@@ -58,6 +58,8 @@ _DUPLICATE_PENALTY = -0.3
 # The chunks of a short document share their windows, so they all score alike.
 _SAME_DOCUMENT_PENALTY = -0.15
 _SHORT_DOCUMENT_CHUNKS = 5
+# Half-way between the two penalties, which may add up.
+_DUPLICATE_THRESHOLD = (_DUPLICATE_PENALTY + _SAME_DOCUMENT_PENALTY) / 2
 
 
 @dataclass(slots=True)
@@ -98,14 +100,16 @@ class _Part:
 
 
 async def score_candidates(
-    view_index: int, view: View, lexicon: Lexicon, vectors: Floats | None, parts: Sequence[int]
+    view_index: int, view: View, lexicon: Lexicon, vectors: Floats | None, parts: Sequence[int], *, all_pins: bool
 ) -> Scores:
     """Return the candidates of a view for query parts, with lexical and semantic signals."""
     searched = [_Part(lexicon.weights(part), None if vectors is None else vectors[part]) for part in parts]
     limit = max(_CANDIDATES // max(len(searched), 1), _CANDIDATES_OF_PART)
     lexical = await SEARCH_THREADS.run(_lexical_candidates, view_index, lexicon, searched, limit)
     semantic = await asyncio.gather(*(view.nearest(part.vector, limit) for part in searched if part.vector is not None))
-    windows = await SEARCH_THREADS.run(_candidate_windows, view, lexical, semantic)
+    # One more shows whether there are too many.
+    max_pinned = MAX_PINNED_OF_COMPLETE + 1 if all_pins else _MAX_PINNED
+    windows = await SEARCH_THREADS.run(_candidate_windows, view, max_pinned, lexical, semantic)
     cosines = None if vectors is None else await view.cosines(windows.rows, vectors[list(parts)])
     rescoring = await SEARCH_THREADS.run(_prefilter, view_index, view, lexicon, windows, searched, cosines)
     near = None if vectors is None else await view.vectors(rescoring.windows.rows, vectors.shape[1])
@@ -138,7 +142,7 @@ def _lexical_candidates(view_index: int, lexicon: Lexicon, parts: Sequence[_Part
     return [NearestRows(*lexicon.strongest(view_index, part.weights, limit)) for part in parts]
 
 
-def _candidate_windows(view: View, *found: Sequence[NearestRows]) -> Windows:
+def _candidate_windows(view: View, max_pinned: int, *found: Sequence[NearestRows]) -> Windows:
     """Return the windows of all candidates: matches, their neighbours and pinned rows."""
     strengths: dict[int, float] = {}
     for rows, strength in chain(*found):
@@ -146,7 +150,7 @@ def _candidate_windows(view: View, *found: Sequence[NearestRows]) -> Windows:
             strengths[row] = max(strengths.get(row, 0.0), value)
     best = sorted(strengths, key=lambda row: (-strengths[row], row))[:_EXPANDED]
     neighbours = with_neighbours(view, np.array(best, np.int64))
-    rows = np.concatenate([np.array(list(strengths), np.int64), neighbours, view.pinned(_MAX_PINNED)])
+    rows = np.concatenate([np.array(list(strengths), np.int64), neighbours, view.pinned(max_pinned)])
     return windows_around(view, np.unique(rows))
 
 
@@ -233,6 +237,17 @@ def penalise_duplicates(scores: Scores) -> None:
         best = order[:_CONSIDERED]
         penalty[best] += _DUPLICATE_PENALTY * _duplicates(scores.vectors[best], scores.columns.line[best])
     scores.add("repetition", penalty)
+
+
+def near_duplicates(scores: Scores) -> NDArray[np.bool_]:
+    """Return which candidates were penalised as near-duplicates of a better one."""
+    found: NDArray[np.bool_] = scores.signals["repetition"] < _DUPLICATE_THRESHOLD
+    return found
+
+
+def is_near_duplicate(ranked: Ranked) -> bool:
+    """Return whether a chunk was penalised as near-duplicate of a better one."""
+    return bool(ranked.signals.get("repetition", 0.0) < _DUPLICATE_THRESHOLD)
 
 
 def _repeated_lines(lines: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from weft.capabilities.search.model import Ranked, Ranking
-from weft.capabilities.search.scoring import recency
+from weft.capabilities.search.model import Omission, Ranked, Ranking
+from weft.capabilities.search.scoring import MAX_PINNED_OF_COMPLETE, near_duplicates, recency
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from weft.capabilities.records.vocabulary import OmissionReason
     from weft.capabilities.search.index_view import Floats, View
     from weft.capabilities.search.model import Query
     from weft.capabilities.search.scoring import Scores
 
 _MAX_PINNED = 20
-_WIDENING = 2
+WIDENING = 2
 _PARTIAL_INDEX_FACTOR = 0.5
 _DIGITS = 4
 # Relevance as a piecewise linear function of the score. At 0.7: of the answers among the ten best results, fewer than
@@ -59,18 +60,57 @@ def select_results(query: Query, views: Sequence[View], candidates: ScoredCandid
     certainty = confidence(best.totals, _non_lexical(best, candidates)) * _indexed_share(views)
     min_score, limit = query.weights.min_score, query.top_k
     if certainty < CONFIDENT:
-        min_score, limit = min_score / _WIDENING, limit * _WIDENING
+        min_score, limit = min_score / WIDENING, limit * WIDENING
     scored = [_ranked(candidates.by_view[view], index) for view, index in best.positions[:limit].tolist()]
     selected = [each for each in scored if each.score >= min_score][: query.max_results]
+    pins = _pins(candidates.by_view)
+    max_pins, max_with_pins = (MAX_PINNED_OF_COMPLETE, None) if query.complete else (_MAX_PINNED, query.max_results)
+    ranked = _with_pins(selected or _newest(query, views), pins[:max_pins], max_with_pins)
     return Ranking(
-        ranked=_with_pins(selected or _newest(query, views), _pins(candidates.by_view), query.max_results),
+        ranked=ranked,
         confidence=round(certainty, _DIGITS),
         min_score=min_score,
         widened=len(selected) > query.top_k or any(each.score < query.weights.min_score for each in selected),
         fallback=None if selected else "recency",
         searched=sum(view.size for view in views),
         by_meaning=candidates.by_meaning,
+        omitted=_omitted(best, candidates.by_view, ranked, min_score) if query.complete else [],
+        pins_truncated=query.complete and len(pins) > max_pins,
     )
+
+
+def _omitted(best: _Best, by_view: Sequence[Scores], ranked: Sequence[Ranked], min_score: float) -> list[Omission]:
+    """Return every candidate that is not a result, best first, with the reason."""
+    selected = {_chunk_key(each) for each in ranked}
+    omissions = [_omissions(each, min_score) for each in by_view]
+    ordered = (omissions[view][index] for view, index in best.positions.tolist())
+    return [each for each in ordered if (each.collection, each.number) not in selected]
+
+
+def _omissions(scores: Scores, min_score: float) -> list[Omission]:
+    """Return the omission of each candidate, were it no result."""
+    known = zip(
+        scores.columns.number.tolist(),
+        relevance(scores.total).astype(np.float64).tolist(),
+        # A duplicate that would be irrelevant in any case covers nothing.
+        (near_duplicates(scores) & (relevance(scores.total - scores.signals["repetition"]) >= min_score)).tolist(),
+        strict=True,
+    )
+    return [
+        Omission(
+            collection=scores.view.collection,
+            number=number,
+            score=(rounded := round(score, _DIGITS)),
+            reason=_omission_reason(rounded, min_score, is_duplicate=is_duplicate),
+        )
+        for number, score, is_duplicate in known
+    ]
+
+
+def _omission_reason(score: float, min_score: float, *, is_duplicate: bool) -> OmissionReason:
+    if is_duplicate:
+        return "duplicate_coverage"
+    return "low_relevance" if score < min_score else "budget"
 
 
 def _indexed_share(views: Sequence[View]) -> float:
@@ -113,7 +153,7 @@ def _pins(by_view: Sequence[Scores]) -> list[Ranked]:
         for view, scores in enumerate(by_view)
         for index in np.flatnonzero(scores.columns.pinned).tolist()
     ]
-    return [_ranked(by_view[view], index) for *_, view, index in sorted(pinned)[:_MAX_PINNED]]
+    return [_ranked(by_view[view], index) for *_, view, index in sorted(pinned)]
 
 
 def _with_pins(results: list[Ranked], pins: list[Ranked], max_results: int | None) -> list[Ranked]:

@@ -1,0 +1,329 @@
+"""Retrieval for a prompt: the best passages for a task, and why every other candidate was left out."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import msgspec
+
+from weft.capabilities.assembly.task_queries import task_queries
+from weft.capabilities.indexing.collections.model import Source
+from weft.capabilities.records.vocabulary import OmissionReason
+from weft.capabilities.search.model import Omission, Query, Ranked, RankingWeights
+from weft.capabilities.search.neighbours import PassageRef, TextLine, passage_ref, with_surroundings
+from weft.capabilities.search.passages import ChunkPassage
+from weft.capabilities.search.results import PendingItems, pending_items
+from weft.capabilities.search.retriever import RetrievalResult, SearchHit, SearchScope
+from weft.capabilities.search.scope import RequestedScope
+from weft.capabilities.search.scoring import is_near_duplicate
+from weft.capabilities.search.selection import CONFIDENT, WIDENING
+from weft.capabilities.search.unreadable import unreadable_reasons
+from weft.kernel.thread_pools import SEARCH_THREADS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from weft.capabilities.search.retriever import Retriever
+    from weft.kernel.identity import Actor
+
+# Collection and number.
+ChunkKey = tuple[str, int]
+
+# Minimum tokens of a typical message: bounds the number of results that can be used.
+_MIN_PASSAGE_TOKENS = 20
+_MIN_RESULTS, _MAX_RESULTS = 5, 100
+# Neighbours further away are mostly about something else.
+SURROUNDING_PLACES = 2
+# Fewer equal terms may be a coincidence.
+_MIN_DUPLICATE_TERMS = 4
+
+
+class RetrievalRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What to retrieve for a task.
+
+    ``task`` may have any length, see task_queries. ``max_tokens`` is the room for passages; it bounds their number.
+    ``asked_at`` is the time, in microseconds, that recency is measured against: the clock plays no part.
+    ``surroundings``: places before and after each passage to return with it.
+    """
+
+    task: str
+    asked_at: int
+    max_tokens: int
+    session_id: str | None = None
+    domains: tuple[str, ...] = ()
+    sources: frozenset[Source] | None = None
+    weights: RankingWeights = RankingWeights()
+    surroundings: int = SURROUNDING_PLACES
+
+
+class RetrievedPassage(msgspec.Struct, frozen=True, kw_only=True):
+    """A passage for a prompt.
+
+    ``score`` is its relevance from 0 to 1, ``signals`` add up to ``evidence``. ``surroundings`` are the passages before
+    and after it, nearest first, each only with its nearest result.
+    """
+
+    passage: ChunkPassage
+    score: float
+    evidence: float
+    signals: dict[str, Any]
+    pinned: bool
+    surroundings: tuple[PassageRef, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return self.passage.text
+
+    @property
+    def uri(self) -> str:
+        """Return the URI of the item, with its version."""
+        return self.passage.uri
+
+    @property
+    def chunk_id(self) -> str:
+        return self.passage.chunk_id
+
+    @property
+    def source(self) -> Source:
+        return self.passage.chunk.source
+
+    @property
+    def tokens(self) -> int:
+        """Return the approximate tokens of the text."""
+        return self.passage.chunk.tokens
+
+
+class OmittedPassage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A candidate that was left out. ``chunk_id`` is None if the caller may not know it any more."""
+
+    chunk_id: str | None
+    score: float | None
+    reason: OmissionReason
+
+
+class Retrieved(msgspec.Struct, frozen=True, kw_only=True):
+    """Passages for a task, best first, and every other scored candidate exactly once.
+
+    ``confidence``: likelihood, from 0 to 1, that the passages contain what the task needs. ``widened``: it was low, so
+    more passages were returned, or with lower scores. ``fallback``: nothing was relevant, so these are the most recent.
+    ``pins_truncated``: there were more pinned chunks than a search returns. ``model`` is None if only keywords were
+    matched. ``queries`` are the texts that were searched.
+    """
+
+    passages: list[RetrievedPassage]
+    omitted: list[OmittedPassage]
+    confidence: float
+    min_score: float
+    widened: bool
+    fallback: Literal["recency"] | None
+    pins_truncated: bool
+    searched: int
+    pending: PendingItems
+    model: str | None
+    scope: SearchScope
+    queries: list[str]
+
+
+async def retrieve(retriever: Retriever, actor: Actor, request: RetrievalRequest) -> Retrieved:
+    """Return the best passages for a task, all pins, and why every other candidate was left out.
+
+    The queries of a long task are searched separately, and each candidate counts with its best score. Deterministic:
+    the same state and request give the same result.
+    """
+    texts = await SEARCH_THREADS.run(task_queries, request.task)
+    top_k = results_within(request.max_tokens)
+    queries = [
+        Query(text=text, asked_at=request.asked_at, top_k=top_k, weights=request.weights, complete=True)
+        for text in texts or [""]
+    ]
+    results = await retriever.find_each(actor, queries, _scope_of(request))
+    found = _fused(results)
+    gone = found.unreadable.difference(found.hits)
+    reasons = await retriever.stores.read(actor, partial(unreadable_reasons, gone)) if gone else {}
+    selection = _select(found, top_k)
+    return Retrieved(
+        passages=await _with_surroundings(retriever, actor, selection.kept, request.surroundings),
+        omitted=_omitted(found, selection, reasons),
+        confidence=found.confidence,
+        min_score=min(result.ranking.min_score for result in found.relevant),
+        widened=any(result.ranking.widened for result in found.relevant),
+        fallback=found.relevant[0].ranking.fallback,
+        pins_truncated=any(result.ranking.pins_truncated for result in results),
+        searched=results[0].ranking.searched,
+        pending=pending_items(results[0].scope),
+        model=results[0].model,
+        scope=results[0].scope,
+        queries=texts,
+    )
+
+
+def results_within(max_tokens: int) -> int:
+    """Return the number of results that can be used within a number of tokens."""
+    return min(_MAX_RESULTS, max(_MIN_RESULTS, max_tokens // _MIN_PASSAGE_TOKENS))
+
+
+def _scope_of(request: RetrievalRequest) -> RequestedScope:
+    return RequestedScope(domains=request.domains, session_id=request.session_id, sources=request.sources)
+
+
+class _Found(NamedTuple):
+    """Hits and omitted candidates of all queries, each with its best score.
+
+    ``relevant``: results of the queries that found something relevant; of all queries if none did.
+    """
+
+    relevant: Sequence[RetrievalResult]
+    hits: dict[ChunkKey, SearchHit]
+    omissions: dict[ChunkKey, Omission]
+    unreadable: frozenset[ChunkKey]
+
+    @property
+    def confidence(self) -> float:
+        return max(result.ranking.confidence for result in self.relevant)
+
+
+class _Selection(NamedTuple):
+    """Hits that are kept, best first, and those that are left out with the reason."""
+
+    kept: list[SearchHit]
+    left_out: dict[ChunkKey, OmissionReason]
+
+
+def _fused(results: Sequence[RetrievalResult]) -> _Found:
+    relevant = [result for result in results if result.ranking.fallback is None] or results
+    hits: dict[ChunkKey, SearchHit] = {}
+    omissions: dict[ChunkKey, Omission] = {}
+    for result in results:
+        for hit in result.hits:
+            key = _key_of(hit.ranked)
+            if result.ranking.fallback is not None and relevant is not results and not _is_pinned(hit):
+                # The most recent items, returned by a query for which nothing was relevant.
+                omissions.setdefault(key, Omission(collection=key[0], number=key[1], score=0.0, reason="low_relevance"))
+            elif key not in hits or hits[key].ranked.evidence < hit.ranked.evidence:
+                hits[key] = hit
+        for each in result.ranking.omitted:
+            key = _key_of(each)
+            if key not in omissions or omissions[key].score < each.score:
+                omissions[key] = each
+    unreadable = frozenset[ChunkKey]().union(*(result.unreadable for result in results))
+    return _Found(relevant, hits, omissions, unreadable)
+
+
+def _select(found: _Found, top_k: int) -> _Selection:
+    """Keep all pins and the best others, without those that only repeat a better one."""
+    limit = top_k * WIDENING if found.confidence < CONFIDENT else top_k
+    max_results = found.relevant[0].scope.max_results
+    limit = limit if max_results is None else min(limit, max_results)
+    ordered = sorted(found.hits.values(), key=_rank_key)
+    kept = [hit for hit in ordered if _is_pinned(hit)]
+    covered = _Coverage(kept)
+    left_out: dict[ChunkKey, OmissionReason] = {}
+    for hit in (hit for hit in ordered if not _is_pinned(hit)):
+        if covered.includes(hit):
+            left_out[_key_of(hit.ranked)] = "duplicate_coverage"
+        elif limit > 0:
+            kept.append(hit)
+            covered.add(hit)
+            limit -= 1
+        else:
+            left_out[_key_of(hit.ranked)] = "budget"
+    return _Selection(sorted(kept, key=_rank_key), left_out)
+
+
+class _Coverage:
+    """Terms of the passages that are kept, to detect those that only repeat them.
+
+    A passage repeats one of another document or session if it has the same terms, or if ranking found it to be a
+    near-duplicate and it has no other terms: two versions of a text that differ in a number are both kept.
+    """
+
+    def __init__(self, hits: Iterable[SearchHit]) -> None:
+        self._lines_by_terms: dict[frozenset[str], set[TextLine]] = {}
+        for hit in hits:
+            self.add(hit)
+
+    def add(self, hit: SearchHit) -> None:
+        self._lines_by_terms.setdefault(_terms_of(hit), set()).add(_line_of(hit))
+
+    def includes(self, hit: SearchHit) -> bool:
+        terms, line = _terms_of(hit), {_line_of(hit)}
+        if len(terms) < _MIN_DUPLICATE_TERMS:
+            return False
+        if self._lines_by_terms.get(terms, set()) - line:
+            return True
+        return is_near_duplicate(hit.ranked) and any(
+            terms <= others and lines - line for others, lines in self._lines_by_terms.items()
+        )
+
+
+def _terms_of(hit: SearchHit) -> frozenset[str]:
+    return frozenset(hit.passage.chunk.terms.split())
+
+
+def _line_of(hit: SearchHit) -> TextLine:
+    return passage_ref(hit.passage, 0).line
+
+
+def _is_pinned(hit: SearchHit) -> bool:
+    return bool(hit.ranked.signals.get("pinned"))
+
+
+def _rank_key(hit: SearchHit) -> tuple[float, float, str, int]:
+    """Sort key: best first; of equals, and of the most recent items, the newest first."""
+    return -hit.ranked.evidence, -hit.passage.chunk.timestamp, hit.ranked.collection, hit.ranked.number
+
+
+def _key_of(ranked: Ranked | Omission) -> ChunkKey:
+    return ranked.collection, ranked.number
+
+
+async def _with_surroundings(
+    retriever: Retriever, actor: Actor, hits: Sequence[SearchHit], reach: int
+) -> list[RetrievedPassage]:
+    """Return passages with their surroundings; pins, which answer no query, have none."""
+    pins_first = sorted(hits, key=lambda hit: not _is_pinned(hit))
+    alone = sum(map(_is_pinned, hits))
+    passages = [hit.passage for hit in pins_first]
+    around: dict[str, list[PassageRef]] = {}
+    if reach and alone < len(hits):
+        refs = await retriever.stores.read(actor, partial(with_surroundings, passages, reach, alone=alone))
+        for ref in sorted(
+            (ref for ref in refs if ref.distance), key=lambda ref: (ref.distance, ref.rank, ref.position)
+        ):
+            around.setdefault(passages[ref.rank].chunk_id, []).append(ref)
+    return [
+        RetrievedPassage(
+            passage=hit.passage,
+            score=hit.ranked.score,
+            evidence=hit.ranked.evidence,
+            signals=hit.ranked.signals,
+            pinned=_is_pinned(hit),
+            surroundings=tuple(around.get(hit.passage.chunk_id, ())),
+        )
+        for hit in hits
+    ]
+
+
+def _omitted(
+    found: _Found, selection: _Selection, unreadable: Mapping[ChunkKey, OmissionReason]
+) -> list[OmittedPassage]:
+    """Return every candidate that was left out, best first; those that cannot be read any more last."""
+    omitted = [
+        OmittedPassage(chunk_id=_chunk_id(key), score=found.hits[key].ranked.score, reason=reason)
+        for key, reason in selection.left_out.items()
+    ]
+    omitted += [
+        OmittedPassage(chunk_id=_chunk_id(key), score=each.score, reason=each.reason)
+        for key, each in found.omissions.items()
+        if key not in found.hits and key not in unreadable
+    ]
+    omitted.sort(key=lambda each: (-(each.score or 0.0), each.chunk_id or ""))
+    return omitted + [
+        OmittedPassage(chunk_id=None if reason == "missing_permission" else _chunk_id(key), score=None, reason=reason)
+        for key, reason in sorted(unreadable.items())
+    ]
+
+
+def _chunk_id(key: ChunkKey) -> str:
+    return f"{key[0]}/{key[1]}"

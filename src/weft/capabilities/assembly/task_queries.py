@@ -1,0 +1,62 @@
+"""Queries of a task: a short task is one query, a long one gives up to three."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from weft.capabilities.indexing.text_analysis import terms
+from weft.capabilities.search.requests import MAX_QUERY_CHARACTERS
+
+# Of a long task: the beginning mostly states the aim, the end mostly the question.
+_MAX_EDGE_CHARACTERS = 1_000
+_MAX_SENTENCE_CHARACTERS = 500
+_MIN_SENTENCE_TERMS = 3
+# Characters that are examined for the most distinctive sentence.
+_MAX_EXAMINED_CHARACTERS = 40_000
+
+_SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|\n+")
+
+
+def task_queries(task: str) -> list[str]:
+    """Return the queries to search for a task of any length.
+
+    A task up to the maximum length of a query is its own query. A longer one is searched by its opening, its ending and
+    the sentence between them with the most rare terms: those that the task itself uses least. Equal texts give equal
+    queries.
+    """
+    text = task.strip()
+    if len(text) <= MAX_QUERY_CHARACTERS:
+        return [text] if text else []
+    opening, ending = _opening(text), _ending(text)
+    middle = text[len(opening) : len(text) - len(ending)][:_MAX_EXAMINED_CHARACTERS]
+    found = [opening.strip(), ending.strip(), _most_distinctive_sentence(middle)]
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def _opening(text: str) -> str:
+    """Return the beginning of a text, up to the end of a sentence if there is one in its second half."""
+    start = text[:_MAX_EDGE_CHARACTERS]
+    ends = [match.start() for match in _SENTENCE_END.finditer(start) if match.start() >= len(start) // 2]
+    return start[: ends[-1]] if ends else start
+
+
+def _ending(text: str) -> str:
+    """Return the end of a text, from the beginning of a sentence if there is one in its first half."""
+    end = text[-_MAX_EDGE_CHARACTERS:]
+    starts = [match.end() for match in _SENTENCE_END.finditer(end) if match.end() <= len(end) // 2]
+    return end[starts[0] :] if starts else end
+
+
+def _most_distinctive_sentence(text: str) -> str:
+    """Return the sentence with the largest sum of inverse term frequencies; the first of equals, empty if none."""
+    sentences = [each[:_MAX_SENTENCE_CHARACTERS].strip() for each in _SENTENCE_END.split(text)]
+    terms_of = [set(terms(sentence)) for sentence in sentences]
+    frequency = Counter(term for found in terms_of for term in found)
+    best, best_weight = "", 0.0
+    for sentence, found in zip(sentences, terms_of, strict=True):
+        # Sorted: the sum of floats depends on their order, and that of a set on the process.
+        weight = sum(1 / count for count in sorted(frequency[term] for term in found))
+        if len(found) >= _MIN_SENTENCE_TERMS and weight > best_weight:
+            best, best_weight = sentence, weight
+    return best
