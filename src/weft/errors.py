@@ -65,6 +65,7 @@ from weft.capabilities.search.similar import ChunkNotFound
 from weft.capabilities.sessions.model import SessionArchived, SessionExists, SessionNotFound
 from weft.capabilities.transfer.bundle_format import BundleDamaged
 from weft.capabilities.transfer.policies import PolicyBuiltIn, PolicyForbidden, PolicyNotFound
+from weft.capabilities.windows.model import EventExists, NotParticipant, WindowExists, WindowNotFound, WindowTooSmall
 from weft.kernel.errors import (
     AuthenticationError,
     Conflict,
@@ -119,6 +120,7 @@ __all__ = [
     "DomainNotFound",
     "EmbedderUnavailable",
     "EmbeddingModelUnknown",
+    "EventExists",
     "FolderRefused",
     "Forbidden",
     "HistoryNotKept",
@@ -144,6 +146,7 @@ __all__ = [
     "ModelMigrationInProgress",
     "ModelMigrationNotFound",
     "NotFound",
+    "NotParticipant",
     "ObjectBusy",
     "ObjectDamaged",
     "ObjectMissing",
@@ -186,4 +189,7 @@ __all__ = [
     "WebhookCannotRun",
     "WebhookNotFound",
     "WeftError",
+    "WindowExists",
+    "WindowNotFound",
+    "WindowTooSmall",
 ]

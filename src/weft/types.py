@@ -196,6 +196,7 @@ from weft.capabilities.transfer.export import ContextExported
 from weft.capabilities.transfer.importer import ContextImported
 from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
 from weft.capabilities.transfer.policy_filter import PolicyDefinition
+from weft.capabilities.windows.ingest import Ingested, IngestedEvent, NewToolCall, NewWindowEvent
 from weft.kernel.events import Event
 from weft.kernel.operation import Success
 
@@ -280,6 +281,8 @@ __all__ = [
     "GapRequest",
     "Guidance",
     "HistoryPruned",
+    "Ingested",
+    "IngestedEvent",
     "InspectedEntry",
     "InspectedMemory",
     "Inspection",
@@ -330,6 +333,8 @@ __all__ = [
     "ModelList",
     "ModelMigrationInfo",
     "NewDocument",
+    "NewToolCall",
+    "NewWindowEvent",
     "OpenTelemetryMapping",
     "OperationMetrics",
     "OtherMapping",

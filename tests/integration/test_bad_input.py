@@ -75,6 +75,7 @@ VALID: dict[str, dict[str, Any]] = {
     "knowledge.get_document": DOCUMENT,
     "knowledge.read_document": DOCUMENT,
     "knowledge.delete_document": DOCUMENT,
+    "context.ingest": {**IN_SESSION, "events": [{"event_id": "e1", "content": "hello"}]},
     "memory.set": {"key": "goal", "value": 1},
     "memory.get": {"key": "goal"},
     "memory.list": {},

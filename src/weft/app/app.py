@@ -286,6 +286,7 @@ class App:
             embeddings=self.embeddings,
             retriever=self.retriever,
             known_sessions=SessionAclCache(),
+            window_events=self._cache("window_events", 1, megabytes=64, seconds=3600),
             markup=self._markup,
             pruner=self.pruner,
             allowed_operations=RegisteredOperations(self.registry, settings.rates(), self.database),

@@ -58,6 +58,7 @@ from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.transfer.export import Exporter
 from weft.capabilities.transfer.importer import Importer
 from weft.capabilities.transfer.policies import PolicyStore
+from weft.capabilities.windows.store import EventCache, WindowStore
 from weft.kernel.clock import Clock
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Outbox
@@ -86,6 +87,7 @@ from weft.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
 from weft.storage.sql.sessions import SqlSessionStore
 from weft.storage.sql.unit_of_work import CallerTransactions
 from weft.storage.sql.webhooks import SqlWebhookStore
+from weft.storage.sql.windows import SqlWindowStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -152,6 +154,7 @@ class Singletons:
     embeddings: Embeddings
     retriever: Retriever
     known_sessions: SessionAclCache
+    window_events: EventCache
 
 
 # Stores, created for the transaction of each call.
@@ -185,6 +188,7 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     CheckoutStore: SqlCheckoutStore,
     TenantModelStore: SqlTenantModelStore,
     WebhookStore: SqlWebhookStore,
+    WindowStore: SqlWindowStore,
 }
 
 # Ports that a service of a higher slice implements.

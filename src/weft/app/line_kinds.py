@@ -6,6 +6,7 @@ from weft.capabilities.agent_context.history_backend import AGENT_DEFINITION, PE
 from weft.capabilities.board.history_backend import BOARD
 from weft.capabilities.history.line_kinds import register
 from weft.capabilities.memory.history_backend import PRIVATE_MEMORY
+from weft.capabilities.windows.history_backend import WINDOW
 
-LINE_KINDS = (BOARD, AGENT_DEFINITION, PERSISTENT_MEMORY, PRIVATE_MEMORY)
+LINE_KINDS = (BOARD, AGENT_DEFINITION, PERSISTENT_MEMORY, PRIVATE_MEMORY, WINDOW)
 register(LINE_KINDS)

@@ -29,6 +29,7 @@ MODULES: dict[str, str] = {
     "message.list": "messages.operations",
     "message.set_visibility": "messages.operations",
     "message.inspect": "messages.operations",
+    "context.ingest": "windows.ingest",
     "search.query": "search.operations",
     "search.find_similar": "search.operations",
     "search.get_context": "assembly.get_context",

@@ -21,6 +21,7 @@ _MODULES = (
     "sessions.operations",
     "messages.session_overview",
     "messages.operations",
+    "windows.ingest",
     "search.operations",
     "assembly.get_context",
     "messages.search.operations",

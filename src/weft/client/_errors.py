@@ -33,6 +33,7 @@ ERROR_MODULES: dict[str, str] = {
     "DOMAIN_NOT_FOUND": "weft.capabilities.knowledge.model",
     "EMBEDDER_UNAVAILABLE": "weft.capabilities.indexing.embeddings.model",
     "EMBEDDING_MODEL_UNKNOWN": "weft.capabilities.indexing.embeddings.model",
+    "EVENT_EXISTS": "weft.capabilities.windows.model",
     "FOLDER_REFUSED": "weft.capabilities.knowledge.sources.model",
     "HISTORY_NOT_KEPT": "weft.capabilities.memory.history_backend",
     "HOOK_REFUSED": "weft.capabilities.knowledge.sources.model",
@@ -55,6 +56,7 @@ ERROR_MODULES: dict[str, str] = {
     "MODEL_IN_USE": "weft.capabilities.indexing.model_migration.model",
     "MODEL_MIGRATION_IN_PROGRESS": "weft.capabilities.indexing.model_migration.model",
     "MODEL_MIGRATION_NOT_FOUND": "weft.capabilities.indexing.model_migration.model",
+    "NOT_A_PARTICIPANT": "weft.capabilities.windows.model",
     "NOT_FOUND": "weft.kernel.errors",
     "OBJECT_BUSY": "weft.capabilities.object_storage.model",
     "OBJECT_DAMAGED": "weft.capabilities.object_storage.model",
@@ -95,4 +97,7 @@ ERROR_MODULES: dict[str, str] = {
     "VERSION_PRUNED": "weft.capabilities.history.model",
     "WEBHOOK_CANNOT_RUN": "weft.capabilities.events.webhooks.model",
     "WEBHOOK_NOT_FOUND": "weft.capabilities.events.webhooks.model",
+    "WINDOW_EXISTS": "weft.capabilities.windows.model",
+    "WINDOW_NOT_FOUND": "weft.capabilities.windows.model",
+    "WINDOW_TOO_SMALL": "weft.capabilities.windows.model",
 }

@@ -117,6 +117,7 @@ if TYPE_CHECKING:
     from weft.capabilities.transfer.importer import ContextImported
     from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
     from weft.capabilities.transfer.policy_filter import PolicyDefinition
+    from weft.capabilities.windows.ingest import Ingested, NewWindowEvent
     from weft.kernel.operation import Success
 
 
@@ -465,6 +466,17 @@ class ContextOperations:
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
+
+    async def ingest(
+        self, session_id: str, events: Sequence[NewWindowEvent | Mapping[str, Any]], *, agent_id: str | None = None
+    ) -> Ingested:
+        """Add events of your conversation to your window: messages, tool calls and their results, workflow events.
+
+        Idempotent by event_id: sending an event again changes nothing. The window is made with its first event.
+        """
+        return await self._caller.call(
+            "context.ingest", {"session_id": session_id, "events": events, **given(agent_id=agent_id)}
+        )
 
     async def push(
         self,

@@ -117,6 +117,7 @@ if TYPE_CHECKING:
     from weft.capabilities.transfer.importer import ContextImported
     from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
     from weft.capabilities.transfer.policy_filter import PolicyDefinition
+    from weft.capabilities.windows.ingest import Ingested, NewWindowEvent
     from weft.kernel.operation import Success
 
 
@@ -461,6 +462,17 @@ class SyncContextOperations:
 
     def __init__(self, caller: SyncCaller) -> None:
         self._caller = caller
+
+    def ingest(
+        self, session_id: str, events: Sequence[NewWindowEvent | Mapping[str, Any]], *, agent_id: str | None = None
+    ) -> Ingested:
+        """Add events of your conversation to your window: messages, tool calls and their results, workflow events.
+
+        Idempotent by event_id: sending an event again changes nothing. The window is made with its first event.
+        """
+        return self._caller.call(
+            "context.ingest", {"session_id": session_id, "events": events, **given(agent_id=agent_id)}
+        )
 
     def push(
         self,

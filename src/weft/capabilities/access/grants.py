@@ -27,7 +27,7 @@ async def check_may_edit(actor: Actor, target: Principal, access: AccessStore) -
 
 async def check_reach(actor: Actor, target: Principal, access: AccessStore) -> None:
     """Refuse an agent that is not an ancestor of the target; humans may change any principal."""
-    if actor.kind is PrincipalKind.AGENT and not await _is_descendant(actor.principal_id, target, access):
+    if actor.kind is PrincipalKind.AGENT and not await is_descendant(actor.principal_id, target, access):
         raise PermissionDenied(
             "An agent can create and change only its own descendants.",
             hint="Set parent_id to yourself or to one of your descendants, or ask a human admin.",
@@ -76,7 +76,8 @@ def check_may_hold_key(actor: Actor, owner: Principal) -> None:
     check_may_grant(actor, owner.clearance, owner.permissions)
 
 
-async def _is_descendant(ancestor_id: str, principal: Principal, access: AccessStore) -> bool:
+async def is_descendant(ancestor_id: str, principal: Principal, access: AccessStore) -> bool:
+    """Tell whether a principal is below another one in the tree."""
     visited: set[str] = set()
     parent_id = principal.parent_id
     # Parents never change, so the tree has no cycles; the check guards against rows that were edited by hand.

@@ -123,6 +123,10 @@ class RecordStore(Protocol):
         """Return the redactions in effect of these items, or of records of another type."""
         ...
 
+    async def redactions_in(self, session_id: str) -> dict[str, Redaction]:
+        """Return the redactions in effect of all items of a session."""
+        ...
+
 
 class EnclosingElement(NamedTuple):
     """The innermost element that contains a text, as XPath; ``ties`` is the number of such elements."""

@@ -28,11 +28,11 @@ _encode = msgspec.json.Encoder().encode
 _refs = msgspec.json.Decoder(tuple[Ref, ...])
 _MAX_RECORDS_OF_ITEM = 1_000
 _SEVERAL = f"{_RECORD} WHERE tenant = $1 AND type = $2 AND record_id IN ({placeholders(3)})"
-_REDACTIONS = f"""
+_REDACTION = """
 SELECT record_id, session_id, state, method, reason, redacted_by, redacted_at, replacement, imported_policies, type
 FROM redactions
-WHERE tenant = $1 AND type = $2 AND record_id IN ({placeholders(3)})
-"""  # noqa: S608 - placeholders
+"""
+_REDACTIONS = f"{_REDACTION} WHERE tenant = $1 AND type = $2 AND record_id IN ({placeholders(3)})"
 _OPEN = "type = 'missing_context' AND status <> 'resolved'"
 _OF_TENANT = f"{_RECORD} WHERE tenant = $1 AND type = 'missing_context' AND record_id > $2"
 _OF_SESSION = f"{_RECORD} WHERE tenant = $1 AND session_id = $2 AND type = 'missing_context' AND record_id > $3"
@@ -204,6 +204,15 @@ class SqlRecordStore(SqlStore):
             rows = await self._tx.all(_REDACTIONS, self._tenant, record_type, *batch)
             found |= {row[0]: _redaction(row) for row in rows}
         return {record_id: redaction for record_id, redaction in found.items() if redaction.state != "none"}
+
+    async def redactions_in(self, session_id: str) -> dict[str, Redaction]:
+        rows = await self._tx.all(
+            _REDACTION + "WHERE tenant = $1 AND session_id = $2 AND type = $3 AND state <> 'none'",
+            self._tenant,
+            session_id,
+            ITEM_TYPE,
+        )
+        return {row[0]: _redaction(row) for row in rows}
 
     async def _add_items(self, record: StoredRecord, items: Iterable[str]) -> None:
         await self._tx.many(_ADD_ITEM, self._item_rows(record, items))

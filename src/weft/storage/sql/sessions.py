@@ -16,6 +16,7 @@ from weft.storage.sql.deferred_deletions import PendingDeletion, SqlDeferredDele
 from weft.storage.sql.memory import erase_memories, memories_of
 from weft.storage.sql.records import erase_record_items
 from weft.storage.sql.session_index import remove_session_from_index
+from weft.storage.sql.windows import window_lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -63,6 +64,8 @@ _TABLES_OF_SESSIONS = (
     "records",
     "record_contents",
     "redactions",
+    "windows",
+    "window_routes",
     "sessions",
 )
 _ADD = """
@@ -85,8 +88,8 @@ WHERE e.tenant = $1 AND e.seq > $2 AND e.type IN ('session.created', 'session.im
 """
 
 
-# Kinds of lines that are found by session without a scan: a board by its id, memories by their own table.
-_INDEXED_BY_SESSION = frozenset({"board", "memory"})
+# Kinds of lines that are found by session without a scan: a board by its id, memories and windows by their own tables.
+_INDEXED_BY_SESSION = frozenset({"board", "memory", "window"})
 
 
 class SqlSessionStore(SqlStore):
@@ -172,6 +175,7 @@ class SqlSessionStore(SqlStore):
         branches = await self._branch_lines(session_id)
         memories = await memories_of(self._tx, session_id)
         found = [line_of(session_id), *branches, *(memory.line_id for memory in memories)]
+        found += await window_lines_of(self._tx, session_id)
         for kind in kinds:
             if kind.has_name(SESSION) and kind.prefix not in _INDEXED_BY_SESSION:
                 found += await self._lines_of_kind(kind, session_id)

@@ -65,6 +65,14 @@ COMMANDS: dict[str, dict[str, str]] = {
         "search-by-sender": "List the messages of one sender in a session that you may read, newest first.",
         "search-by-timerange": "List the messages of a time range in a session that you may read, oldest first.",
     },
+    "context": {
+        "ingest": "Add events of your conversation to your window: messages, tool calls and their results, workflow events.",
+        "push": "Write entries to your persistent memory: all of them, or none.",
+        "pull": "Pin your latest context in a session as an immutable snapshot, which replaces the previous one.",
+        "read": "Read your snapshot in a session: the version you pulled, not the latest one.",
+        "status": "Return the current version of your context, and the one that your session pulled.",
+        "copy": "Replace an agent's persistent memory by a version of another agent's. Definitions are not copied.",
+    },
     "search": {
         "query": "Search everything you may see by keywords and meaning: documents, messages, boards and your memory.",
         "find-similar": "Find passages similar in meaning to a search result or a text; the result itself is excluded.",
@@ -106,13 +114,6 @@ COMMANDS: dict[str, dict[str, str]] = {
         "delete": "Delete an entry of your private memory.",
         "overview": "Return your whole memory with values and totals.",
         "inspect": "Read an agent's private memory with values, page by page.",
-    },
-    "context": {
-        "push": "Write entries to your persistent memory: all of them, or none.",
-        "pull": "Pin your latest context in a session as an immutable snapshot, which replaces the previous one.",
-        "read": "Read your snapshot in a session: the version you pulled, not the latest one.",
-        "status": "Return the current version of your context, and the one that your session pulled.",
-        "copy": "Replace an agent's persistent memory by a version of another agent's. Definitions are not copied.",
     },
     "history": {
         "log": "Read the commits of a context, newest first: author, time, reason and changed keys.",

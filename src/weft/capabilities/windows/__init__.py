@@ -1,0 +1,1 @@
+"""Windows: one agent's conversation in one session, with a token limit and budgets by category."""

@@ -1,0 +1,88 @@
+"""History backend of windows: log, diff, rollback, branch and merge of an agent's conversation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import structs
+
+from weft.capabilities.access.model import AgentNotFound
+from weft.capabilities.history.line_kinds import AGENT, SESSION, LineKind
+from weft.capabilities.history.model import branch_of, no_line
+from weft.capabilities.history.store import Rule
+from weft.capabilities.sessions.model import SessionArchived, SessionNotFound
+from weft.capabilities.windows.model import PREFIX, NotParticipant, WindowNotFound
+from weft.capabilities.windows.service import Windows
+from weft.capabilities.windows.window_writer import visible_versions
+from weft.kernel.errors import PermissionDenied
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from weft.capabilities.history.model import Head, Version
+    from weft.capabilities.windows.model import Window
+    from weft.capabilities.windows.window_writer import WindowWriter
+
+
+@dataclass(frozen=True, slots=True)
+class WindowLine:
+    """The line of a window, opened for reading."""
+
+    head: Head
+
+    async def visible(self, versions: Iterable[Version]) -> list[Version]:
+        return visible_versions(versions)
+
+
+class WindowLines(msgspec.Struct, frozen=True):
+    """Opens the lines of windows for those who may open the window."""
+
+    windows: Windows
+
+    async def to_read(self, line_id: str) -> WindowLine:
+        await self._window(line_id)
+        line = await self.windows.lines.find(line_id)
+        if line is None:
+            raise no_line(line_id)
+        return WindowLine(line.head)
+
+    async def to_write(self, line_id: str) -> WindowWriter:
+        window = await self._window(line_id)
+        if await self.windows.lines.find(line_id) is None:
+            raise no_line(line_id)
+        return await self.windows.to_write(window)
+
+    def rollback_clearance(self, line_id: str) -> int:
+        """Return 0: a window is its agent's own."""
+        del line_id
+        return 0
+
+    async def expire(self, line_id: str, limit: int) -> bool:
+        """Events do not expire."""
+        del line_id, limit
+        return False
+
+    async def pin_referenced(self, line_id: str) -> None:
+        """No other line refers to versions of a window."""
+
+    async def _window(self, line_id: str) -> Window:
+        """Return the window of a line itself, whatever window its agent shares and whatever branch it is on."""
+        session_id, agent_id = WINDOW.named(SESSION, line_id), WINDOW.named(AGENT, line_id)
+        try:
+            window = await self.windows.open_own(session_id or "", agent_id or "")
+        except (SessionNotFound, WindowNotFound, AgentNotFound, PermissionDenied, NotParticipant) as error:
+            raise no_line(line_id, denied=error.denial) from error
+        return structs.replace(window, branch=branch_of(line_id))
+
+
+WINDOW = LineKind(
+    prefix=PREFIX,
+    names=(SESSION, AGENT),
+    backend=WindowLines,
+    retention={PREFIX: Rule(None, None)},
+    write_errors=(SessionArchived,),
+    item_kind="window_event",
+    source_kind="weft_window",
+)

@@ -1,0 +1,176 @@
+"""Operation context.ingest: adds messages, tool outputs and workflow events to an agent's window."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from weft.capabilities.access.model import AgentId, AgentNotFound
+from weft.capabilities.history.model import BranchNotFound
+from weft.capabilities.language_models.model import ConversationMessage, Role, ToolCall, WireForm
+from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
+from weft.capabilities.windows.model import (
+    MAX_CONTENT_BYTES,
+    Category,
+    EventDraft,
+    EventExists,
+    EventId,
+    EventKind,
+    MessageType,
+    NotParticipant,
+    WindowNotFound,
+)
+from weft.capabilities.windows.service import Windows
+from weft.kernel.errors import ContentTooLarge, PermissionDenied
+from weft.kernel.fields import Fraction, Name, ShortText
+from weft.kernel.identity import Permission
+from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+
+MAX_EVENTS = 200
+WindowAgent = Annotated[
+    AgentId | None, msgspec.Meta(description="The agent whose window; yourself by default, or an agent below you.")
+]
+
+
+class NewToolCall(Request):
+    """A call of a tool, as the model made it."""
+
+    call_id: Annotated[ShortText, msgspec.Meta(min_length=1, description="The id that its result refers to.")]
+    name: Annotated[ShortText, msgspec.Meta(min_length=1, description="The tool.")]
+    arguments: Annotated[str, msgspec.Meta(description="JSON text.")] = "{}"
+
+
+class NewWindowEvent(Request):
+    """An event to add."""
+
+    event_id: EventId
+    role: Annotated[Role, msgspec.Meta(description="Who speaks; tool for the result of a call.")] = "user"
+    content: Annotated[str, msgspec.Meta(description=f"The text, at most {MAX_CONTENT_BYTES} bytes.")] = ""
+    name: Annotated[ShortText | None, msgspec.Meta(description="Name of the speaker or tool.")] = None
+    tool_calls: Annotated[
+        tuple[NewToolCall, ...], msgspec.Meta(max_length=128, description="Calls that an assistant makes.")
+    ] = ()
+    tool_call_id: Annotated[ShortText | None, msgspec.Meta(description="The call that a tool result answers.")] = None
+    form: Annotated[WireForm | None, msgspec.Meta(description="The wire form of native.")] = None
+    native: Annotated[
+        Any, msgspec.Meta(description="The message as your provider's API has it, if content cannot express it.")
+    ] = None
+    kind: Annotated[EventKind | None, msgspec.Meta(description="Follows from the role by default.")] = None
+    category: Annotated[
+        Category | None,
+        msgspec.Meta(
+            description="By default SYSTEM for system, SYSTEM_OUTPUT for tool, INTERNAL for workflow events, else "
+            "DIALOG."
+        ),
+    ] = None
+    importance: Annotated[Fraction | None, msgspec.Meta(description="How much it matters, from 0 to 1.")] = None
+    pinned: Annotated[bool, msgspec.Meta(description="Part of every prompt, whatever its age.")] = False
+    recipient_id: Annotated[Name | None, msgspec.Meta(description="The agent it is addressed to.")] = None
+    message_type: MessageType = "message"
+    references: Annotated[
+        tuple[ShortText, ...], msgspec.Meta(max_length=100, description="Events and items it refers to.")
+    ] = ()
+    source_refs: Annotated[
+        tuple[ShortText, ...], msgspec.Meta(max_length=100, description="Sources of its content.")
+    ] = ()
+
+    def draft(self) -> EventDraft:
+        return EventDraft(
+            event_id=self.event_id,
+            message=ConversationMessage(
+                role=self.role,
+                content=self.content,
+                name=self.name,
+                tool_calls=tuple(ToolCall(call.call_id, call.name, call.arguments) for call in self.tool_calls),
+                tool_call_id=self.tool_call_id,
+                form=self.form,
+                native=self.native,
+            ),
+            kind=self.kind,
+            category=self.category,
+            importance=self.importance,
+            pinned=self.pinned,
+            recipient_id=self.recipient_id,
+            message_type=self.message_type,
+            references=self.references,
+            source_refs=self.source_refs,
+        )
+
+
+class IngestEvents(Request):
+    """Events of one agent's conversation, in order."""
+
+    session_id: SessionId
+    events: Annotated[
+        list[NewWindowEvent], msgspec.Meta(min_length=1, max_length=MAX_EVENTS, description="The events, oldest first.")
+    ]
+    agent_id: WindowAgent = None
+
+
+class IngestedEvent(Response, kw_only=True, omit_defaults=False):
+    """An event of the window; ``added`` is false if it was there already."""
+
+    event_id: str
+    number: int
+    category: Category
+    tokens: int
+    added: bool
+
+
+class Ingested(Response, kw_only=True, omit_defaults=False):
+    """The events, and how full the window is."""
+
+    success: Literal[True] = True
+    session_id: str
+    agent_id: str
+    events: list[IngestedEvent]
+    tokens: int
+    limit: int
+
+
+@operation(
+    "context.ingest",
+    tool="ingest_event",
+    http="POST /v1/sessions/{session_id}/ingest",
+    permission=Permission.WRITE,
+    rate=RateClass.MESSAGE,
+    effect=Effect.WRITE,
+    errors=(
+        SessionNotFound,
+        SessionArchived,
+        AgentNotFound,
+        PermissionDenied,
+        NotParticipant,
+        EventExists,
+        ContentTooLarge,
+        BranchNotFound,
+        WindowNotFound,
+    ),
+)
+async def ingest_events(request: IngestEvents, windows: Windows) -> Ingested:
+    """Add events of your conversation to your window: messages, tool calls and their results, workflow events.
+
+    Idempotent by event_id: sending an event again changes nothing. The window is made with its first event.
+    """
+    window = await windows.open(request.session_id, request.agent_id, create=True)
+    writer = await windows.to_write(window)
+    last = writer.owner.last_number
+    events = await writer.ingest([event.draft() for event in request.events])
+    await writer.publish()
+    return Ingested(
+        session_id=window.session_id,
+        agent_id=window.agent_id,
+        events=[
+            IngestedEvent(
+                event_id=event.event_id,
+                number=event.number,
+                category=event.category,
+                tokens=event.tokens,
+                added=event.number > last,
+            )
+            for event in events
+        ],
+        tokens=writer.head.weight,
+        limit=window.limit,
+    )

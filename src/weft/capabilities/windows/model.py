@@ -1,0 +1,334 @@
+"""Windows, their events and settings, and the errors of both."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+from msgspec import structs
+
+from weft.capabilities.history.model import blob_hash, line_name
+from weft.capabilities.language_models.model import ConversationMessage
+from weft.capabilities.records.record_ids import VersionId
+from weft.kernel.errors import Conflict, NotFound
+from weft.kernel.fields import Fraction, Name, ShortText
+from weft.kernel.tokens import approximate_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from weft.capabilities.history.model import Version
+
+PREFIX = "window"
+DEFAULT_MODEL_TOKENS = 128_000
+DEFAULT_RESERVED_TOKENS = 4_096
+# Small models reserve at most this part of their context for the answer.
+_RESERVED_PART = 8
+DEFAULT_THRESHOLD = 0.8
+MAX_CONTENT_BYTES = 1_048_576
+# A longer content is a value of its own in history, so that equal ones are stored once.
+INLINE_BYTES = 4_096
+# Between agent and event in the id of a copied event; the ids that callers choose cannot contain it.
+ORIGIN_MARK = "/"
+_CONTENT = "#content"
+_CALL_TOKENS = 8
+EVENT_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}\Z"
+
+EventKind = Literal["message", "tool_output", "workflow"]
+EventId = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=128,
+        pattern=EVENT_ID_PATTERN,
+        description="Your id of the event, unique in the window; the same id again adds nothing.",
+    ),
+]
+MessageType = Annotated[Name, msgspec.Meta(description="The kind of message, such as request or result.")]
+
+
+class Category(StrEnum):
+    """The part that an event plays in a conversation; each has its share of the window."""
+
+    SYSTEM = "SYSTEM"
+    CONTEXT = "CONTEXT"
+    DIALOG = "DIALOG"
+    SYSTEM_OUTPUT = "SYSTEM_OUTPUT"
+    ERROR = "ERROR"
+    INTERNAL = "INTERNAL"
+
+
+# What a sub-agent starts with.
+INHERITED = frozenset({Category.SYSTEM, Category.CONTEXT})
+DEFAULT_SHARES: Mapping[Category, float] = {
+    Category.SYSTEM: 0.15,
+    Category.CONTEXT: 0.25,
+    Category.DIALOG: 0.40,
+    Category.SYSTEM_OUTPUT: 0.15,
+    Category.ERROR: 0.03,
+    Category.INTERNAL: 0.02,
+}
+_BY_ROLE = {
+    "system": Category.SYSTEM,
+    "user": Category.DIALOG,
+    "assistant": Category.DIALOG,
+    "tool": Category.SYSTEM_OUTPUT,
+}
+# Type of the notes that Weft adds to a window; sub-agents do not inherit them.
+CLAMP_NOTE = "window_clamped"
+
+
+class WindowNotFound(NotFound):
+    """The agent has no window in this session, or it is not yours to read."""
+
+    code = "WINDOW_NOT_FOUND"
+    hint = "Add its first event with `context.ingest`."
+    related = ("ingest_event",)
+
+
+class WindowExists(Conflict):
+    """The agent already has a window in this session."""
+
+    code = "WINDOW_EXISTS"
+    hint = "Add events to it with `context.ingest`."
+    related = ("ingest_event",)
+
+
+class EventExists(Conflict):
+    """The window has an event with this id and other content."""
+
+    code = "EVENT_EXISTS"
+    hint = "Events do not change. Use a new event_id; to send an event again, repeat it unchanged."
+    related = ("ingest_event",)
+
+
+class NotParticipant(Conflict):
+    """The agent does not participate in this session."""
+
+    code = "NOT_A_PARTICIPANT"
+    hint = "Use a session whose participants include the agent; they are set when it is created, with `session.create`."
+    related = ("create_session",)
+
+
+class WindowTooSmall(Conflict):
+    """What must stay in the window exceeds its limit."""
+
+    code = "WINDOW_TOO_SMALL"
+    hint = "Shorten the events in context.events, unpin some, or give the agent a model with a larger context."
+    related = ("ingest_event",)
+
+
+class EventDraft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """An event to add. Category and kind follow from the role of its message unless given."""
+
+    event_id: EventId
+    message: ConversationMessage
+    kind: EventKind | None = None
+    category: Category | None = None
+    importance: Annotated[
+        Fraction | None, msgspec.Meta(description="How much the event matters, from 0 to 1; unknown by default.")
+    ] = None
+    pinned: Annotated[bool, msgspec.Meta(description="Part of every prompt, whatever its age.")] = False
+    recipient_id: Annotated[Name | None, msgspec.Meta(description="The agent that the event is addressed to.")] = None
+    message_type: MessageType = "message"
+    references: Annotated[
+        tuple[ShortText, ...], msgspec.Meta(max_length=100, description="Ids of events and items that it refers to.")
+    ] = ()
+    source_refs: Annotated[
+        tuple[ShortText, ...], msgspec.Meta(max_length=100, description="Ids of the sources of its content.")
+    ] = ()
+
+
+class WindowEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One event of a window, the envelope of a message.
+
+    ``agent_id`` is the agent whose event it is: for a copied or routed event another than the window's. ``at`` is the
+    time, in microseconds, at which it entered the window. ``content_hash`` is set if the content is a value of its own
+    in history, ``origin`` if the event was copied: the record item it was copied from. ``item_id`` is its own record
+    item; it and the flags are set when an event is read.
+    """
+
+    event_id: str
+    number: int
+    category: Category
+    message: ConversationMessage
+    kind: EventKind
+    at: int
+    author: str
+    agent_id: str
+    tokens: int
+    importance: float | None = None
+    pinned: bool = False
+    recipient_id: str | None = None
+    message_type: str = "message"
+    references: tuple[str, ...] = ()
+    source_refs: tuple[str, ...] = ()
+    content_hash: str | None = None
+    origin: str | None = None
+    item_id: str = ""
+    routed: bool = False
+    redacted: bool = False
+
+    def repeats(self, draft: EventDraft) -> bool:
+        """Tell whether a draft is this event again."""
+        mine = EventDraft(
+            event_id=self.event_id,
+            message=self.message,
+            kind=self.kind,
+            category=self.category,
+            importance=self.importance,
+            pinned=self.pinned,
+            recipient_id=self.recipient_id,
+            message_type=self.message_type,
+            references=self.references,
+            source_refs=self.source_refs,
+        )
+        return mine == structs.replace(draft, kind=kind_of_draft(draft), category=category_of(draft))
+
+
+class WindowSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """A window as it is stored. ``last_number`` is the number of its newest event, also of those rolled back."""
+
+    session_id: str
+    agent_id: str
+    model: str | None = None
+    model_max_tokens: int | None = None
+    shared_cw_max_tokens: int | None = None
+    reserved_tokens: int | None = None
+    shares: dict[Category, float] | None = None
+    parent_id: str | None = None
+    shares_with: str | None = None
+    compaction_threshold: float | None = None
+    autosave: bool = True
+    last_number: int = 0
+    unsaved_since: int | None = None
+    created_at: int = 0
+    updated_at: int = 0
+
+    @property
+    def line_id(self) -> str:
+        return window_line(self.session_id, self.agent_id)
+
+    @property
+    def model_limit(self) -> int:
+        """Return the context of the model, clamped to what was given."""
+        given = [each for each in (self.model_max_tokens, self.shared_cw_max_tokens) if each is not None]
+        return min(given, default=DEFAULT_MODEL_TOKENS)
+
+    @property
+    def reserved(self) -> int:
+        """Return the tokens kept free for the model's answer, at most half of its context."""
+        if self.reserved_tokens is not None:
+            return min(self.reserved_tokens, self.model_limit // 2)
+        return min(DEFAULT_RESERVED_TOKENS, self.model_limit // _RESERVED_PART)
+
+    @property
+    def limit(self) -> int:
+        """Return the tokens that a prompt may have."""
+        return self.model_limit - self.reserved
+
+
+class Window(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent's window, opened for one caller.
+
+    ``events_of`` is the agent whose events it shows: another one while the agent shares that one's window. ``limit`` is
+    then the minimum over all agents that share it. ``branch`` is the branch that the agent switched to.
+    """
+
+    settings: WindowSettings
+    agent_type: str
+    events_of: str
+    limit: int
+    budgets: dict[Category, int]
+    branch: str | None = None
+
+    @property
+    def session_id(self) -> str:
+        return self.settings.session_id
+
+    @property
+    def agent_id(self) -> str:
+        return self.settings.agent_id
+
+    @property
+    def line_id(self) -> str:
+        """Return the line of history that holds the events."""
+        return line_name(window_line(self.session_id, self.events_of), self.branch)
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """A route: events of one category in an agent's window are shown to an agent, or to all agents of a type."""
+
+    session_id: str
+    agent_id: str
+    category: Category
+    to_agent: str | None = None
+    to_type: str | None = None
+
+
+def window_line(session_id: str, agent_id: str) -> str:
+    """Return the id of the line that holds the events of a window."""
+    return f"{PREFIX}:{session_id}:{agent_id}"
+
+
+def content_key(event_id: str) -> str:
+    """Return the key that holds the long content of an event."""
+    return event_id + _CONTENT
+
+
+def is_content(key: str) -> bool:
+    return key.endswith(_CONTENT)
+
+
+def kind_of_draft(draft: EventDraft) -> EventKind:
+    return draft.kind or ("tool_output" if draft.message.role == "tool" else "message")
+
+
+def category_of(draft: EventDraft) -> Category:
+    """Return the category given, or that of the role; workflow events are internal."""
+    if draft.category is not None:
+        return draft.category
+    return Category.INTERNAL if draft.kind == "workflow" else _BY_ROLE[draft.message.role]
+
+
+def message_tokens(message: ConversationMessage) -> int:
+    """Estimate the tokens of a message with its tool calls."""
+    if message.native is not None:
+        return approximate_tokens(msgspec.json.encode(message.native).decode())
+    calls = sum(_CALL_TOKENS + approximate_tokens(f"{call.name}{call.arguments}") for call in message.tool_calls)
+    return approximate_tokens(message.content) + calls
+
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_decoder = msgspec.json.Decoder(WindowEvent)
+
+
+def encode_event(event: WindowEvent) -> tuple[str, str | None]:
+    """Return the stored value of an event and, if its content is long, that content as a second value."""
+    stored = structs.replace(event, item_id="", routed=False, redacted=False)
+    if event.content_hash is None:
+        return _encode(stored).decode(), None
+    bare = structs.replace(event.message, content="")
+    return _encode(structs.replace(stored, message=bare)).decode(), event.message.content
+
+
+def decode_event(line_id: str, version: Version, content: str | None) -> WindowEvent:
+    """Return a stored event of a line, with its content if that is a value of its own."""
+    event = _decoder.decode(version.value or "")
+    change = version.change
+    item_id = str(VersionId(line_id, change.key, change.incarnation, change.version))
+    if content is None:
+        return structs.replace(event, item_id=item_id)
+    return structs.replace(event, item_id=item_id, message=structs.replace(event.message, content=content))
+
+
+def content_hash(message: ConversationMessage) -> str | None:
+    """Return the hash of a content that is too long to be stored with its event."""
+    return blob_hash(message.content).hex() if len(message.content.encode()) > INLINE_BYTES else None
+
+
+def event_weight(event: WindowEvent) -> int:
+    """Return about how much memory an event takes, in bytes."""
+    native: Any = event.message.native
+    return 1_000 + len(event.message.content) + (0 if native is None else len(msgspec.json.encode(native)))

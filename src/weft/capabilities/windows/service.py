@@ -1,0 +1,234 @@
+"""Opens windows for one caller, reads their events and adds new ones.
+
+A window is open to its agent, to the agent's ancestors and to admins; to nobody else.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import structs
+
+from weft.capabilities.access.grants import is_descendant
+from weft.capabilities.access.model import Principal, actor_for
+from weft.capabilities.access.store import AccessStore
+from weft.capabilities.agent_context.permissions import unknown_agent
+from weft.capabilities.history.model import BranchNotFound, Head
+from weft.capabilities.history.store import CheckoutStore, LineStore
+from weft.capabilities.records.store import RecordStore
+from weft.capabilities.sessions.model import Session, find_session, lock_active_session
+from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.windows.agent_settings import compaction_settings
+from weft.capabilities.windows.budget import budgets_for
+from weft.capabilities.windows.creation import WindowOptions, create_window
+from weft.capabilities.windows.line_events import events_of_line
+from weft.capabilities.windows.model import (
+    DEFAULT_THRESHOLD,
+    Category,
+    NotParticipant,
+    Window,
+    WindowNotFound,
+    window_line,
+)
+from weft.capabilities.windows.redacted_events import apply_redactions
+from weft.capabilities.windows.store import EventCache, WindowStore
+from weft.capabilities.windows.window_writer import WindowWriter
+from weft.kernel.clock import Clock, to_micros
+from weft.kernel.errors import PermissionDenied
+from weft.kernel.events import NewEvent, Outbox
+from weft.kernel.identity import PERMISSION, PRINCIPAL, Actor, Permission
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from weft.capabilities.records.store import Redaction
+    from weft.capabilities.windows.model import EventDraft, WindowEvent, WindowSettings
+
+_ADMINS = f"{PERMISSION}{Permission.ADMIN}"
+
+
+class Windows(msgspec.Struct, frozen=True):
+    """What windows need, built for the caller of one operation."""
+
+    actor: Actor
+    access: AccessStore
+    sessions: SessionStore
+    store: WindowStore
+    lines: LineStore
+    checkouts: CheckoutStore
+    records: RecordStore
+    outbox: Outbox
+    clock: Clock
+    cache: EventCache
+
+    @property
+    def now(self) -> int:
+        return to_micros(self.clock.now())
+
+    async def open(self, session_id: str, agent_id: str | None = None, *, create: bool = False) -> Window:
+        """Open an agent's window, by default the caller's own; ``create`` makes it if there is none."""
+        session = await find_session(session_id, self.actor, self.sessions)
+        agent = await self.agent(session, agent_id)
+        settings = await self.store.find(session_id, agent.principal_id)
+        if settings is None:
+            if not create:
+                raise no_window(agent.principal_id)
+            session, _ = await lock_active_session(session_id, self.actor, self.sessions)
+            # Another caller may have made it before the lock.
+            settings = await self.store.find(session_id, agent.principal_id)
+            settings = settings or await create_window(self, session, agent, WindowOptions())
+        return await self.view(settings, agent)
+
+    async def open_own(self, session_id: str, agent_id: str) -> Window:
+        """Open an agent's own window on its main line, even while the agent shares another one."""
+        session = await find_session(session_id, self.actor, self.sessions)
+        agent = await self.agent(session, agent_id)
+        settings = await self.store.find(session_id, agent.principal_id)
+        if settings is None:
+            raise no_window(agent.principal_id)
+        return Window(
+            settings=settings,
+            agent_type=agent.agent_type,
+            events_of=agent.principal_id,
+            limit=settings.limit,
+            budgets=budgets_for(settings.limit, settings.shares),
+        )
+
+    async def events(self, window: Window) -> Sequence[WindowEvent]:
+        """Return the events of a window and those routed to it, in order of time."""
+        redactions = await self.records.redactions_in(window.session_id)
+        lists = [await self._events_of(window.line_id, redactions)]
+        routed: dict[str, set[Category]] = {}
+        for route in await self.store.routes_to(window.session_id, window.agent_id, window.agent_type):
+            routed.setdefault(route.agent_id, set()).add(route.category)
+        for agent_id, categories in routed.items():
+            if agent_id != window.events_of:
+                lists.append(await self._routed(window, agent_id, categories, redactions))
+        return list(heapq.merge(*lists, key=lambda event: event.at)) if len(lists) > 1 else lists[0]
+
+    async def own_events(self, window: Window) -> Sequence[WindowEvent]:
+        """Return the events of a window without those routed to it."""
+        return await self._events_of(window.line_id, await self.records.redactions_in(window.session_id))
+
+    async def ingest(self, window: Window, drafts: Sequence[EventDraft]) -> list[WindowEvent]:
+        """Add events in order and return them; an event that is there already is returned as it is."""
+        writer = await self.to_write(window)
+        added = await writer.ingest(drafts)
+        await writer.publish()
+        return added
+
+    async def to_write(self, window: Window, session: Session | None = None) -> WindowWriter:
+        """Lock the session and the window's line; ``session`` if it is locked already."""
+        if session is None:
+            session, _ = await lock_active_session(window.session_id, self.actor, self.sessions)
+        owner = await self.store.find(window.session_id, window.events_of)
+        head = await self.lines.lock(window.line_id)
+        if owner is None or (head is None and window.branch is not None):
+            raise no_window(window.agent_id)
+        return WindowWriter(self, session, window, owner, head or Head.of_new_line(window.line_id), self.now)
+
+    async def agent(self, session: Session, agent_id: str | None) -> Principal:
+        """Return the agent of a window that the caller may open in a session that admits both."""
+        wanted = agent_id or self.actor.principal_id
+        agent = await self.access.principal(wanted)
+        if agent is None or not await self.may_open(agent):
+            if self.actor.is_admin:
+                raise unknown_agent(wanted)
+            raise PermissionDenied(
+                "A window is open to its agent, the agent's ancestors and admins only.",
+                hint="Omit agent_id to use your own window, or name an agent below you.",
+                related=("ingest_event",),
+            )
+        if not self.admits(session, agent):
+            raise NotParticipant(f"'{wanted}' does not participate in the session.", resource_id=wanted)
+        return agent
+
+    async def may_open(self, agent: Principal) -> bool:
+        """Tell whether the caller is the agent, an admin or an ancestor of the agent."""
+        if self.actor.is_admin or self.actor.principal_id == agent.principal_id:
+            return True
+        return await is_descendant(self.actor.principal_id, agent, self.access)
+
+    def admits(self, session: Session, agent: Principal) -> bool:
+        """Tell whether a session admits an agent."""
+        return session.admits(actor_for(self.actor.tenant, agent, permissions=agent.permissions, epoch=0))
+
+    async def view(self, settings: WindowSettings, agent: Principal) -> Window:
+        """Return a window with its limit, which is the minimum over those that share it."""
+        owner = settings.shares_with or settings.agent_id
+        limit = min([each.limit for each in await self.store.sharing(settings.session_id, owner)] or [settings.limit])
+        trunk = window_line(settings.session_id, owner)
+        checkout = await self.checkouts.of(trunk, agent.principal_id)
+        if checkout is not None and checkout.gone:
+            raise BranchNotFound(
+                f"The branch '{checkout.branch}' that the agent switched to was deleted.",
+                hint="Switch to main or another branch with `history.switch`.",
+                resource_id=checkout.branch,
+            )
+        return Window(
+            settings=settings,
+            agent_type=agent.agent_type,
+            events_of=owner,
+            limit=limit,
+            budgets=budgets_for(limit, settings.shares),
+            branch=None if checkout is None else checkout.branch,
+        )
+
+    async def tokens(self, window: Window) -> int:
+        """Return the approximate tokens of all events of a window."""
+        line = await self.lines.find(window.line_id)
+        return 0 if line is None else line.head.weight
+
+    async def threshold(self, window: Window) -> float:
+        """Return the part of its limit from which a window should be compacted."""
+        if window.settings.compaction_threshold is not None:
+            return window.settings.compaction_threshold
+        agent = await self.access.principal(window.agent_id)
+        if agent is None:
+            return DEFAULT_THRESHOLD
+        return (await compaction_settings(agent, self.lines, self.access)).threshold or DEFAULT_THRESHOLD
+
+    def event(
+        self, event_type: str, session: Session, agent_id: str, readers: Sequence[str], data: Mapping[str, object]
+    ) -> NewEvent:
+        """Return an event about an agent's window; only these agents and admins may read it."""
+        return NewEvent(
+            type=event_type,
+            session_id=session.session_id,
+            subject=agent_id,
+            actor=self.actor.participant,
+            participants=session.audience,
+            readable_by=(*dict.fromkeys(f"{PRINCIPAL}{reader}" for reader in readers), _ADMINS),
+            data={"agent_id": agent_id, **data},
+        )
+
+    async def _events_of(self, line_id: str, redactions: Mapping[str, Redaction]) -> Sequence[WindowEvent]:
+        line = await self.lines.find(line_id)
+        if line is None:
+            return []
+        found = await events_of_line(self.lines, self.cache, self.actor.tenant, line.head)
+        return apply_redactions(found.events, redactions)
+
+    async def _routed(
+        self, window: Window, agent_id: str, categories: set[Category], redactions: Mapping[str, Redaction]
+    ) -> Sequence[WindowEvent]:
+        """Return the events that another agent routes to this window."""
+        reader = await self.access.principal(window.agent_id)
+        is_superior = reader is not None and await is_descendant(agent_id, reader, self.access)
+        events = await self._events_of(window_line(window.session_id, agent_id), redactions)
+        return [_as_routed(event, keep_system=is_superior) for event in events if event.category in categories]
+
+
+def _as_routed(event: WindowEvent, *, keep_system: bool) -> WindowEvent:
+    """Mark an event as routed. Only an ancestor gives system instructions; those of others are context."""
+    if keep_system or (event.category is not Category.SYSTEM and event.message.role != "system"):
+        return structs.replace(event, routed=True)
+    category = Category.CONTEXT if event.category is Category.SYSTEM else event.category
+    message = structs.replace(event.message, role="user", form=None, native=None)
+    return structs.replace(event, routed=True, category=category, message=message)
+
+
+def no_window(agent_id: str) -> WindowNotFound:
+    return WindowNotFound(f"'{agent_id}' has no window in this session.", resource_type="window", resource_id=agent_id)

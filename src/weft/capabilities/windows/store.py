@@ -1,0 +1,95 @@
+"""Storage port of windows, and the cache of their events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from weft.capabilities.windows.model import Route, WindowEvent, WindowSettings
+
+
+class LineEvents(NamedTuple):
+    """All events of a line at one commit, by number."""
+
+    seq: int
+    hash: bytes
+    events: tuple[WindowEvent, ...]
+
+
+class EventCache(Protocol):
+    """Events by tenant and line, of the latest commit that was read."""
+
+    def get(self, key: Hashable) -> LineEvents | None: ...
+
+    def put(self, key: Hashable, value: LineEvents, weight: int = 1) -> None: ...
+
+
+class IndexedCheckpoint(NamedTuple):
+    """A label on the line of a window."""
+
+    agent_id: str
+    label: str
+    seq: int
+    created_by: str
+    created_at: int
+    automatic: bool
+
+
+class WindowStore(Protocol):
+    """The windows and routes of the transaction's tenant."""
+
+    async def add(self, window: WindowSettings) -> bool:
+        """Add a window; False if the agent has one in this session."""
+        ...
+
+    async def find(self, session_id: str, agent_id: str) -> WindowSettings | None: ...
+
+    async def of_session(self, session_id: str, after: str, limit: int) -> Sequence[WindowSettings]:
+        """Return windows of a session by agent id, after ``after``."""
+        ...
+
+    async def sharing(self, session_id: str, agent_id: str) -> Sequence[WindowSettings]:
+        """Return the window of an agent and those that share it, by agent id."""
+        ...
+
+    async def children(self, session_id: str, agent_id: str) -> Sequence[WindowSettings]:
+        """Return the windows that inherit from an agent's window, by agent id."""
+        ...
+
+    async def update(self, window: WindowSettings) -> None:
+        """Store the settings of a window, not its numbers."""
+        ...
+
+    async def advance(self, window: WindowSettings, number: int, now: int) -> None:
+        """Store the number of the newest event; with autosave, the window is now unsaved."""
+        ...
+
+    async def unsaved(self, before: int, limit: int) -> Sequence[WindowSettings]:
+        """Return windows that have been unsaved since a time, longest first."""
+        ...
+
+    async def saved(self, session_id: str, agent_id: str) -> None: ...
+
+    async def delete(self, session_id: str, agent_id: str) -> None:
+        """Delete a window and its routes."""
+        ...
+
+    async def checkpoints(self, session_id: str) -> Sequence[IndexedCheckpoint]:
+        """Return the labels on all windows of a session, newest first."""
+        ...
+
+    async def add_route(self, route: Route) -> bool:
+        """Add a route; False if it exists."""
+        ...
+
+    async def remove_route(self, route: Route) -> bool:
+        """Remove a route; False if there is none."""
+        ...
+
+    async def routes_from(self, session_id: str, agent_id: str) -> Sequence[Route]: ...
+
+    async def routes_to(self, session_id: str, agent_id: str, agent_type: str) -> Sequence[Route]:
+        """Return the routes of other agents that lead to an agent, or to its type."""
+        ...

@@ -1,0 +1,256 @@
+"""Adds events to a window whose session and line are locked until the transaction ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import structs
+
+from weft.capabilities.history.commits import record
+from weft.capabilities.history.line_backend import CommitMeta
+from weft.capabilities.history.model import (
+    Author,
+    Change,
+    ChangeKind,
+    ChangeMeta,
+    Commit,
+    VersionPruned,
+    blob_hash,
+)
+from weft.capabilities.windows.model import (
+    MAX_CONTENT_BYTES,
+    EventExists,
+    WindowEvent,
+    category_of,
+    content_hash,
+    content_key,
+    decode_event,
+    encode_event,
+    is_content,
+    kind_of_draft,
+    message_tokens,
+)
+from weft.kernel.errors import ContentTooLarge
+from weft.kernel.json_input import encode_json_field
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from weft.capabilities.history.model import Head, Version
+    from weft.capabilities.sessions.model import Session
+    from weft.capabilities.windows.model import EventDraft, Window, WindowSettings
+    from weft.capabilities.windows.service import Windows
+    from weft.kernel.events import NewEvent
+
+
+@dataclass(slots=True)
+class WindowWriter:
+    """Writes to one window. ``owner`` is the stored window whose events it shows."""
+
+    service: Windows
+    session: Session
+    window: Window
+    owner: WindowSettings
+    head: Head
+    now: int
+    _events: list[NewEvent] = field(default_factory=list)
+
+    async def ingest(self, drafts: Sequence[EventDraft]) -> list[WindowEvent]:
+        """Add events in order; those that are there already are returned as they are."""
+        found: dict[str, WindowEvent] = {}
+        new: list[WindowEvent] = []
+        for draft in drafts:
+            check_size(draft)
+            known = found.get(draft.event_id) or await self._existing(draft.event_id)
+            if known is None:
+                known = self._event(draft, self.owner.last_number + len(new) + 1)
+                new.append(known)
+            elif not known.repeats(draft):
+                raise EventExists(
+                    f"The window has an event '{draft.event_id}' with other content.", resource_id=draft.event_id
+                )
+            found[draft.event_id] = known
+        await self.add(new, "ingest")
+        if new:
+            self._announce(new)
+        return [found[draft.event_id] for draft in drafts]
+
+    async def add(self, events: Sequence[WindowEvent], reason: str, removed: Sequence[Version] = ()) -> None:
+        """Write events, and delete keys, as one commit."""
+        replaced = [*removed]
+        changes = [_removal(version) for version in removed]
+        for event in events:
+            written, before = await self._writes(event)
+            changes += written
+            replaced += before
+        growth = sum(event.tokens for event in events) - sum(version.change.meta.tokens for version in replaced)
+        await self._commit(changes, CommitMeta(reason), growth)
+        await self._advance(max((event.number for event in events), default=0))
+
+    async def apply(self, state: Mapping[str, Version | None], commit_meta: CommitMeta) -> Head:
+        """Set keys to the content of versions, of this line or of another; None deletes a key."""
+        changes: list[Change] = []
+        growth = newest = 0
+        for key, version in state.items():
+            current = await self.service.lines.latest(self.head.line_id, key, self.head.seq)
+            growth -= current.change.meta.tokens if current else 0
+            if version is None:
+                changes += [_removal(current)] if current else []
+                continue
+            if version.value is None:
+                raise VersionPruned(f"Retention has removed the value of '{key}'.", resource_id=key)
+            await self.service.lines.put_blob(blob_hash(version.value), version.value)
+            changes.append(await self._change(key, version.value, version.change.meta, current))
+            growth += version.change.meta.tokens
+            newest = max(newest, 0 if is_content(key) else decode_event(self.head.line_id, version, None).number)
+        if changes or commit_meta.merged is not None:
+            await self._commit(changes, commit_meta, growth)
+            await self._advance(newest)
+            data = {"version": self.head.seq, "changed": len(changes)}
+            self._events.append(self._about("window.changed", data))
+        await self.publish()
+        return self.head
+
+    async def announce(self, event_type: str, subject: str, data: Mapping[str, object]) -> None:
+        event = self._about(event_type, data)
+        await self.service.outbox.publish(structs.replace(event, subject=subject))
+
+    async def note_branches(self, change: int) -> None:
+        """Do nothing: branches of windows are not counted."""
+
+    async def visible(self, versions: Iterable[Version]) -> list[Version]:
+        return visible_versions(versions)
+
+    async def publish(self) -> None:
+        """Publish the collected events. Last, because publishing blocks other publishers until the commit."""
+        await self.service.outbox.publish(*self._events)
+        self._events.clear()
+
+    async def current(self, keys: Iterable[str]) -> list[Version]:
+        """Return the current versions of these keys that exist."""
+        found = [await self.service.lines.latest(self.head.line_id, key, self.head.seq) for key in keys]
+        return [version for version in found if version is not None]
+
+    async def _existing(self, event_id: str) -> WindowEvent | None:
+        versions = {each.change.key: each for each in await self.current([event_id])}
+        if not versions:
+            return None
+        content = await self.current([content_key(event_id)])
+        return decode_event(self.head.line_id, versions[event_id], content[0].value if content else None)
+
+    def _event(self, draft: EventDraft, number: int) -> WindowEvent:
+        return WindowEvent(
+            event_id=draft.event_id,
+            number=number,
+            category=category_of(draft),
+            message=draft.message,
+            kind=kind_of_draft(draft),
+            at=self.now,
+            author=self.service.actor.participant,
+            agent_id=self.window.agent_id,
+            tokens=message_tokens(draft.message),
+            importance=draft.importance,
+            pinned=draft.pinned,
+            recipient_id=draft.recipient_id,
+            message_type=draft.message_type,
+            references=draft.references,
+            source_refs=draft.source_refs,
+            content_hash=content_hash(draft.message),
+        )
+
+    async def _writes(self, event: WindowEvent) -> tuple[list[Change], list[Version]]:
+        """Store the values of an event; return its changes and the versions they replace."""
+        envelope, content = encode_event(event)
+        values = {event.event_id: envelope} | ({} if content is None else {content_key(event.event_id): content})
+        await self.service.lines.put_blobs({blob_hash(value): value for value in values.values()})
+        current = {each.change.key: each for each in await self.current([event.event_id, content_key(event.event_id)])}
+        changes = [_removal(version) for key, version in current.items() if key not in values]
+        for key, value in values.items():
+            meta = ChangeMeta(tokens=0 if is_content(key) else event.tokens, size=len(value.encode()))
+            changes.append(await self._change(key, value, meta, current.get(key)))
+        return changes, list(current.values())
+
+    async def _change(self, key: str, value: str, meta: ChangeMeta, current: Version | None) -> Change:
+        incarnation = (
+            current.change.incarnation
+            if current
+            else await self.service.lines.last_incarnation(self.head.line_id, key) + 1
+        )
+        version = current.change.version + 1 if current else 1
+        return Change(key, incarnation, version, ChangeKind.WRITE, blob_hash(value), meta)
+
+    async def _commit(self, changes: Sequence[Change], meta: CommitMeta, growth: int) -> None:
+        if not changes and meta.merged is None:
+            return
+        if self.head.seq == 0 and self.window.branch is None:
+            await self.service.lines.create(self.head.line_id)
+        actor = self.service.actor
+        before = self.head.weight
+        commit = Commit(
+            line_id=self.head.line_id,
+            seq=self.head.seq + 1,
+            author=Author(actor.participant, actor.principal_id),
+            committed_at=self.now,
+            reason=meta.reason,
+            step=meta.step,
+            changes=tuple(changes),
+            merged=meta.merged,
+        )
+        self.head = await record(self.service.lines, self.head, commit, weight=before + growth)
+        await self.check_threshold(before)
+
+    async def check_threshold(self, before: int) -> None:
+        """Publish an event if the window has just reached its compaction threshold."""
+        if self.head.weight <= before:
+            return
+        threshold = await self.service.threshold(self.window)
+        reached = threshold * self.window.limit
+        if before < reached <= self.head.weight:
+            data = {"tokens": self.head.weight, "limit": self.window.limit, "threshold": threshold}
+            self._events.append(self._about("window.threshold_reached", data))
+
+    async def _advance(self, number: int) -> None:
+        last = max(self.owner.last_number, number)
+        await self.service.store.advance(self.owner, last, self.now)
+        self.owner = structs.replace(self.owner, last_number=last)
+
+    def _announce(self, events: Sequence[WindowEvent]) -> None:
+        categories = Counter(event.category.value for event in events)
+        data = {
+            "first": events[0].number,
+            "last": events[-1].number,
+            "categories": dict(categories),
+            "tokens": sum(event.tokens for event in events),
+            "commit": self.head.seq,
+        }
+        self._events.append(self._about("window.ingested", data))
+
+    def _about(self, event_type: str, data: Mapping[str, object]) -> NewEvent:
+        readers = [self.window.agent_id, self.window.events_of]
+        return self.service.event(event_type, self.session, self.window.agent_id, readers, data)
+
+
+def check_size(draft: EventDraft) -> None:
+    """Refuse a message that is not valid JSON or too large."""
+    rest = structs.replace(draft.message, content="")
+    encode_json_field("message.content", draft.message.content)
+    size = max(len(draft.message.content.encode()), len(encode_json_field("message", msgspec.to_builtins(rest))))
+    if size > MAX_CONTENT_BYTES:
+        raise ContentTooLarge(
+            f"message: {size} bytes; at most {MAX_CONTENT_BYTES}.",
+            hint="Store the content elsewhere, such as in a document, and refer to it in source_refs.",
+            field="message",
+        )
+
+
+def visible_versions(versions: Iterable[Version]) -> list[Version]:
+    """Return versions without the separate contents: the event names its content by its hash."""
+    return [version for version in versions if not is_content(version.change.key)]
+
+
+def _removal(version: Version) -> Change:
+    change = version.change
+    return Change(change.key, change.incarnation, change.version, ChangeKind.DELETE, None, ChangeMeta())
