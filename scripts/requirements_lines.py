@@ -176,6 +176,7 @@ MISSING = {
     "ending the session of an agent that tries to change itself",
     "CE-F11": "assembly before each model call",
     "CE-F12": "more than twenty pinned chunks; the current task as the query",
+    "CE-F13": "assembly, most relevant chunks first",
     "CE-F14": "entity extraction and reference resolution in stored context",
     "CE-F53": "assembly in order of stability",
     "CE-N": "assembly, search over 1M entries, 10M vectors, 1,000 concurrent assemblies, compaction, fact retention, "

@@ -30,6 +30,7 @@ from weft.storage.sql.records import SqlRecordStore
 from weft.storage.sql.retention import SqlPruningLog, SqlRetentionRules
 from weft.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
 from weft.storage.sql.sessions import SqlSessionStore
+from weft.storage.sql.token_factors import SqlTokenFactorStore
 from weft.storage.sql.webhooks import SqlWebhookStore
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class SqlStores:
             "snapshots": SqlSnapshotStore,
             "checkouts": SqlCheckoutStore,
             "tenant_models": SqlTenantModelStore,
+            "token_factors": SqlTokenFactorStore,
             "vectors": SqlVectorStore,
             "webhooks": SqlWebhookStore,
         }

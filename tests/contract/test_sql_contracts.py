@@ -121,5 +121,9 @@ class TestDocumentStore(contracts.DocumentStoreContract):
     """Documents in SQL."""
 
 
+class TestTokenFactorStore(contracts.TokenFactorStoreContract):
+    """Learned factors of token estimates in SQL."""
+
+
 class TestModelMigrationStore(contracts.ModelMigrationStoreContract):
     """Model migrations in SQL."""

@@ -36,6 +36,7 @@ import weft.storage.sql.reviews
 import weft.storage.sql.search_health
 import weft.storage.sql.session_index
 import weft.storage.sql.sessions
+import weft.storage.sql.token_factors
 import weft.storage.sql.version_lookup
 import weft.storage.sql.webhooks
 from weft import Weft
@@ -54,6 +55,7 @@ STORES = (
     weft.storage.sql.deferred_deletions,
     weft.storage.sql.agent_context,
     weft.storage.sql.embeddings,
+    weft.storage.sql.token_factors,
     weft.storage.sql.events,
     weft.storage.sql.session_index,
     weft.storage.sql.history,

@@ -59,6 +59,7 @@ from weft.providers.html_xml import IsolatedMarkupReader
 from weft.providers.jwt import JwtCodec
 from weft.providers.local_folders import AllowedFolders
 from weft.providers.object_storage import connect_objects
+from weft.providers.prices import PriceTable
 from weft.providers.tokenizers import TokenizerRegistry
 from weft.storage.migrations.runner import migrate
 from weft.storage.sql.database import AccessChanged, Scope, connect
@@ -272,6 +273,7 @@ class App:
             ),
             counters=TokenizerRegistry(),
             catalog=load_catalog(settings.models_file),
+            prices=PriceTable(),
             read_counts=self._read_counts,
             feed=self.feed,
             metrics_source=self.metrics_snapshot,

@@ -44,6 +44,8 @@ from weft.capabilities.knowledge.quotas import KnowledgeLimits
 from weft.capabilities.knowledge.sources.store import SourceControl, SourceStore
 from weft.capabilities.knowledge.store import DocumentStore, DomainStore, PlanStore
 from weft.capabilities.language_models.catalog import Catalog
+from weft.capabilities.language_models.factors import TokenFactorStore
+from weft.capabilities.language_models.prices import Prices
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.search.searcher import Searcher
@@ -85,6 +87,7 @@ from weft.storage.sql.records import SqlRecordStore
 from weft.storage.sql.retention import SqlPruningLog, SqlRetentionRules
 from weft.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
 from weft.storage.sql.sessions import SqlSessionStore
+from weft.storage.sql.token_factors import SqlTokenFactorStore
 from weft.storage.sql.unit_of_work import CallerTransactions
 from weft.storage.sql.webhooks import SqlWebhookStore
 from weft.storage.sql.windows import SqlWindowStore
@@ -135,6 +138,7 @@ class Singletons:
     lifetimes: TokenLifetimes
     counters: TokenCounters
     catalog: Catalog
+    prices: Prices
     read_counts: ReadTally
     feed: Feed
     metrics_source: MetricsSource
@@ -187,6 +191,7 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     SourceStore: SqlSourceStore,
     CheckoutStore: SqlCheckoutStore,
     TenantModelStore: SqlTenantModelStore,
+    TokenFactorStore: SqlTokenFactorStore,
     WebhookStore: SqlWebhookStore,
     WindowStore: SqlWindowStore,
 }

@@ -10,7 +10,11 @@ from weft.kernel.errors import Unavailable
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from weft.kernel.tokens import TokenCounter
+
+_MAX_CHARS = 50_000
 
 
 class TokenizerMissing(Unavailable):
@@ -35,4 +39,15 @@ def _exact(tokenizer: str) -> TokenCounter:
     except ImportError as error:
         raise TokenizerMissing from error
     encode = library.get_encoding(tokenizer).encode_ordinary
-    return lambda text: len(encode(text))
+    return lambda text: sum(len(encode(piece)) for piece in _pieces(text))
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Split a text that the library refuses as too long, at white space where tokens end anyway."""
+    start = 0
+    while len(text) - start > _MAX_CHARS:
+        end = max(text.rfind(space, start + _MAX_CHARS // 2, start + _MAX_CHARS) for space in " \n")
+        end = end if end > start else start + _MAX_CHARS
+        yield text[start:end]
+        start = end
+    yield text[start:]

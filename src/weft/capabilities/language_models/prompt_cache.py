@@ -50,10 +50,10 @@ def bridge_gaps(chosen: Sequence[CachePoint], candidates: Sequence[CachePoint], 
         return marked
     left = marked[-2].position if len(marked) > 1 else -1
     right = marked[-1].position
-    while len(marked) < rules.max_breakpoints and right - left > rules.lookback_blocks:
-        reachable = [
-            point for point in candidates if max(left, right - rules.lookback_blocks - 1) < point.position < right
-        ]
+    # The breakpoint itself is the first position that the provider checks.
+    reach = rules.lookback_blocks - 1
+    while len(marked) < rules.max_breakpoints and right - left > reach:
+        reachable = [point for point in candidates if max(left, right - reach - 1) < point.position < right]
         if not reachable:
             break
         marked.append(reachable[0])

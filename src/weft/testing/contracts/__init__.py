@@ -30,6 +30,7 @@ from weft.testing.contracts.policies import PolicyStoreContract
 from weft.testing.contracts.records import RecordStoreContract
 from weft.testing.contracts.sessions import SessionStoreContract
 from weft.testing.contracts.stores import ContractStores
+from weft.testing.contracts.token_factors import TokenFactorStoreContract
 from weft.testing.contracts.webhooks import WebhookStoreContract
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "SnapshotStoreContract",
     "SourceStoreContract",
     "TenantModelStoreContract",
+    "TokenFactorStoreContract",
     "VectorStoreContract",
     "WebhookStoreContract",
 ]

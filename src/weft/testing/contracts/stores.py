@@ -23,6 +23,7 @@ from weft.capabilities.indexing.embeddings.store import TenantModelStore, Vector
 from weft.capabilities.indexing.model_migration.model import ModelMigrationStore
 from weft.capabilities.knowledge.sources.store import SourceStore
 from weft.capabilities.knowledge.store import DocumentStore, DomainStore, PlanStore
+from weft.capabilities.language_models.factors import TokenFactorStore
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.object_storage.store import ObjectIndex
@@ -64,5 +65,6 @@ class ContractStores(Protocol):
     snapshots: SnapshotStore
     checkouts: CheckoutStore
     tenant_models: TenantModelStore
+    token_factors: TokenFactorStore
     vectors: VectorStore
     webhooks: WebhookStore
