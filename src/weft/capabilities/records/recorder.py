@@ -29,7 +29,7 @@ from weft.kernel.events import NewEvent, Outbox
 from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from weft.capabilities.records.refs import Ref
     from weft.capabilities.sessions.model import Session
@@ -99,30 +99,37 @@ class Recorder(msgspec.Struct, frozen=True):
         Readable by every participant of its session unless ``readable_by`` is given; without a session by the caller.
         ``event_type`` overrides the event type that follows from the record type.
         """
-        body = _encode(record)
         known = await self.records.find(record.type, record.id)
         if known is not None:
-            if known.body == body and self._may_read(known, session):
-                return known
-            raise _exists(record)
+            return self._checked(known, record, session)
         readers = readable_by or self._default_readers(session)
-        now = to_micros(self.clock.now())
-        row = StoredRecord(
-            type=record.type,
-            record_id=record.id,
-            session_id=session.session_id if session else None,
-            status=status_of(record),
-            recorded_by=self.actor.participant,
-            principal_id=self.actor.principal_id,
-            recorded_at=now,
-            changed_at=now,
-            seq=await self._announce(record, session, readers, event_type or event_type_of(record, changed=False)),
-            readable_by=readers,
-            body=body,
-        )
+        seq = await self._announce(record, session, readers, event_type or event_type_of(record, changed=False))
+        row = self._row_of(record, session, readers, seq)
         if not await self.records.add(row, referenced_item_ids(record)):
             raise _exists(record)
         return row
+
+    async def add_all(
+        self, records: Sequence[Record], session: Session | None, *, readable_by: tuple[str, ...] | None = None
+    ) -> list[StoredRecord]:
+        """Store several records like ``add``, with one batch of events."""
+        known = await self._find(records)
+        stored = {key: self._checked(known[key], record, session) for key, record in _by_key(records) if key in known}
+        added: dict[tuple[str, str], Record] = {}
+        for key, record in _by_key(records):
+            if key not in known and added.setdefault(key, record) != record:
+                raise _exists(record)
+        if not added:
+            return [stored[key] for key, _ in _by_key(records)]
+        readers = readable_by or self._default_readers(session)
+        last = await self._announce_all(list(added.values()), session, readers)
+        # Publishing holds the tenant's event counter, so records cannot be added concurrently any more.
+        for key in await self._find(list(added.values())):
+            raise _exists(added[key])
+        for seq, (key, record) in enumerate(added.items(), start=last - len(added) + 1):
+            stored[key] = self._row_of(record, session, readers, seq)
+        await self.records.add_all([(stored[key], referenced_item_ids(record)) for key, record in added.items()])
+        return [stored[key] for key, _ in _by_key(records)]
 
     async def begin(
         self,
@@ -147,17 +154,57 @@ class Recorder(msgspec.Struct, frozen=True):
         await self.records.replace(changed, referenced_item_ids(record))
         return changed
 
+    async def _find(self, records: Sequence[Record]) -> dict[tuple[str, str], StoredRecord]:
+        found = await self.records.find_several([key for key, _ in _by_key(records)])
+        return {(row.type, row.record_id): row for row in found}
+
+    def _checked(self, known: StoredRecord, record: Record, session: Session | None) -> StoredRecord:
+        """Return a stored record if it has the same content and the caller may read it."""
+        if known.body == _encode(record) and self._may_read(known, session):
+            return known
+        raise _exists(record)
+
+    def _row_of(self, record: Record, session: Session | None, readers: tuple[str, ...], seq: int) -> StoredRecord:
+        now = to_micros(self.clock.now())
+        return StoredRecord(
+            type=record.type,
+            record_id=record.id,
+            session_id=session.session_id if session else None,
+            status=status_of(record),
+            recorded_by=self.actor.participant,
+            principal_id=self.actor.principal_id,
+            recorded_at=now,
+            changed_at=now,
+            seq=seq,
+            readable_by=readers,
+            body=_encode(record),
+        )
+
+    async def _announce_all(self, records: Sequence[Record], session: Session | None, readers: tuple[str, ...]) -> int:
+        """Publish the events of new records and return the sequence number of the last one."""
+        events = [
+            self._event(event_type_of(each, changed=False), each, session, readers, _added_data(each))
+            for each in records
+        ]
+        await self.outbox.publish(*events)
+        return await self.outbox.last_seq()
+
     async def _announce(
         self, record: Record, session: Session | None, readers: tuple[str, ...], event_type: str
     ) -> int:
         """Publish the event of a record and return its sequence number."""
-        await self._publish(event_type, record, session, readers, {"record_type": record.type, **_event_data(record)})
+        await self._publish(event_type, record, session, readers, _added_data(record))
         return await self.outbox.last_seq()
 
     async def _publish(
         self, event_type: str, record: Record, session: Session | None, readers: tuple[str, ...], data: dict[str, Any]
     ) -> None:
-        event = NewEvent(
+        await self.outbox.publish(self._event(event_type, record, session, readers, data))
+
+    def _event(
+        self, event_type: str, record: Record, session: Session | None, readers: tuple[str, ...], data: dict[str, Any]
+    ) -> NewEvent:
+        return NewEvent(
             type=event_type,
             session_id=session.session_id if session else None,
             subject=record.id,
@@ -166,7 +213,6 @@ class Recorder(msgspec.Struct, frozen=True):
             readable_by=readers,
             data=data,
         )
-        await self.outbox.publish(event)
 
     def _default_readers(self, session: Session | None) -> tuple[str, ...]:
         return ANYONE if session else (f"{PRINCIPAL}{self.actor.principal_id}",)
@@ -228,6 +274,14 @@ def _id(ref: Ref) -> str:
     if not isinstance(ref, Link):
         return ref
     return ref.id if ref.id is not UNSET else str(ref.uri)
+
+
+def _added_data(record: Record) -> dict[str, Any]:
+    return {"record_type": record.type, **_event_data(record)}
+
+
+def _by_key(records: Iterable[Record]) -> list[tuple[tuple[str, str], Record]]:
+    return [((record.type, record.id), record) for record in records]
 
 
 def _event_data(record: Record) -> dict[str, Any]:

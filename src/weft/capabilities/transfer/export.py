@@ -279,7 +279,7 @@ class ExportService(msgspec.Struct, frozen=True):
         """Record the export before it is delivered, and return the events of that."""
         session = await self._lock_session(export)
         envelope = await self.recorder.add(export.envelope, session, event_type=EXPORTED)
-        shown = [await self.recorder.add(record, session, readable_by=export.shown_to) for record in export.shown]
+        shown = await self.recorder.add_all(export.shown, session, readable_by=export.shown_to)
         return await self.sources.events.numbered([row.seq for row in (envelope, *shown)])
 
     async def _lock_session(self, export: PreparedExport) -> Session | None:

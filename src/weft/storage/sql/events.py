@@ -26,13 +26,14 @@ SELECT seq, type, session_id, subject, actor, at, data, participants, readable_b
        turn_id, task_id, tool_call_id, runtime, origin
 FROM events
 """
-# The number is read back by the insert itself: RETURNING costs SQLite five times as much as the update.
+# The number is read back by the insert itself: RETURNING costs SQLite five times as much as the update. $2 is the
+# number of events that follow in the same batch.
 _INSERT = """
 INSERT INTO events (tenant, seq, session_id, type, subject, actor, at, participants, readable_by, data,
                     turn_id, task_id, tool_call_id, runtime, origin)
-SELECT CAST($1 AS TEXT), event_seq, CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS TEXT), CAST($5 AS TEXT),
-       CAST($6 AS {bigint}), CAST($7 AS TEXT), CAST($8 AS TEXT), CAST($9 AS TEXT),
-       CAST($10 AS TEXT), CAST($11 AS TEXT), CAST($12 AS TEXT), CAST($13 AS TEXT), CAST($14 AS TEXT)
+SELECT CAST($1 AS TEXT), event_seq - CAST($2 AS {bigint}), CAST($3 AS TEXT), CAST($4 AS TEXT), CAST($5 AS TEXT),
+       CAST($6 AS TEXT), CAST($7 AS {bigint}), CAST($8 AS TEXT), CAST($9 AS TEXT), CAST($10 AS TEXT),
+       CAST($11 AS TEXT), CAST($12 AS TEXT), CAST($13 AS TEXT), CAST($14 AS TEXT), CAST($15 AS TEXT)
 FROM tenants WHERE tenant = $1
 """
 _IMPORT = """
@@ -98,14 +99,24 @@ class SqlOutbox:
         self._correlation = correlation
 
     async def publish(self, *events: NewEvent) -> None:
+        if not events:
+            return
+        # Taking numbers locks the tenant's counter until commit, so events become visible in the order of their
+        # numbers: a reader that has seen one has seen all before it. Operations publish last, to hold it briefly.
+        await self._tx.run(_TAKE_NUMBERS, len(events), self._tx.tenant)
         at, correlation = to_micros(self._clock.now()), _columns(self._correlation)
-        for event in events:
-            await self._add(event, at, *correlation, None)
+        rows = [
+            self._new_row(event, at, correlation, following)
+            for event, following in zip(events, reversed(range(len(events))), strict=True)
+        ]
+        if len(rows) == 1:
+            await self._tx.run(_INSERT, *rows[0])
+        else:
+            await self._tx.many(_INSERT, rows)
         self._tx.published.extend(events)
 
     async def reserve(self, count: int) -> int:
-        # Taking numbers locks the tenant's counter until commit, so events become visible in the order of their
-        # numbers: a reader that has seen one has seen all before it.
+        # As above.
         await self._tx.run(_TAKE_NUMBERS, count, self._tx.tenant)
         return await self.last_seq() - count + 1
 
@@ -115,12 +126,12 @@ class SqlOutbox:
     async def last_seq(self) -> int:
         return await SqlEventStore(self._tx).last_seq()
 
-    async def _add(self, event: NewEvent, at: int, *correlation_and_origin: str | None) -> None:
-        # As above; operations publish last, to hold the counter briefly.
-        await self._tx.run(_TAKE_NUMBERS, 1, self._tx.tenant)
-        await self._tx.run(
-            _INSERT,
+    def _new_row(
+        self, event: NewEvent, at: int, correlation: tuple[str | None, ...], following: int
+    ) -> tuple[Value, ...]:
+        return (
             self._tx.tenant,
+            following,
             event.session_id,
             event.type,
             event.subject,
@@ -129,7 +140,8 @@ class SqlOutbox:
             encode_patterns(event.participants),
             encode_patterns(event.readable_by),
             _encode(event.data).decode(),
-            *correlation_and_origin,
+            *correlation,
+            None,
         )
 
     def _row_of(self, recorded: StoredEvent) -> tuple[Value, ...]:

@@ -55,6 +55,12 @@ class EventStoreContract:
         assert [(each.event.seq, each.event.subject) for each in found] == [(1, "a"), (2, "b"), (3, "c")]
         assert await stores.events.last_seq() == 3
 
+    async def test_a_batch_of_events_takes_consecutive_numbers_in_order(self, stores: ContractStores) -> None:
+        await stores.outbox.publish(event("first"))
+        await stores.outbox.publish(*(event(f"{number}") for number in range(60)))
+        found = await stores.events.after(1, None, 100)
+        assert [(each.event.seq, each.event.subject) for each in found] == [(n + 2, f"{n}") for n in range(60)]
+
     async def test_the_log_is_read_backwards_as_well(self, stores: ContractStores) -> None:
         await stores.outbox.publish(*map(event, "abcd"))
         assert [each.event.subject for each in await stores.events.before(4, 2)] == ["c", "b"]

@@ -92,8 +92,7 @@ async def record_selection(
         **fields,
     )
     await recorder.begin(selection, session, readable_by=readable_by)
-    for record in filter(None, (budget, selection)):
-        await recorder.add(record, session, readable_by=readable_by)
+    await recorder.add_all([*filter(None, (budget, selection))], session, readable_by=readable_by)
     return selection
 
 
