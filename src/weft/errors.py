@@ -53,6 +53,7 @@ from weft.capabilities.knowledge.sources.model import (
     SourcesOverlap,
     TooManySources,
 )
+from weft.capabilities.layers.model import LayerViolation
 from weft.capabilities.memory.history_backend import HistoryNotKept
 from weft.capabilities.memory.model import KeyExists, MemoryLimitExceeded, MemoryNotFound
 from weft.capabilities.messages.model import MessageNotFound
@@ -135,6 +136,7 @@ __all__ = [
     "InvalidSetting",
     "KeyExists",
     "KeyNotFound",
+    "LayerViolation",
     "LineNotFound",
     "MemoryLimitExceeded",
     "MemoryNotFound",

@@ -12,6 +12,7 @@ from weft.capabilities.access.operations import (
     TokenIssued,
 )
 from weft.capabilities.agent_context.copy_context import ContextCopied
+from weft.capabilities.agent_context.critical import CriticalChange, CriticalUpdate
 from weft.capabilities.agent_context.definitions import AgentDefined, DefinitionRead
 from weft.capabilities.agent_context.pull import (
     ContextChanges,
@@ -19,6 +20,7 @@ from weft.capabilities.agent_context.pull import (
     ContextRead,
     ContextStatus,
     EntryDifference,
+    LayerVersion,
     PulledContext,
 )
 from weft.capabilities.agent_context.push import ChangedEntry, ContextPushed, Knowledge, RemovedKey
@@ -112,6 +114,7 @@ from weft.capabilities.knowledge.sources.operations import (
     SourceRemoved,
     SyncRequested,
 )
+from weft.capabilities.layers.operations import LayerDefined, LayerInfo, LayerList, LayerListed, LayersShown
 from weft.capabilities.memory.admin_view import (
     InspectedMemory,
     MemoryByScope,
@@ -253,6 +256,8 @@ __all__ = [
     "ConventionGroup",
     "ConventionNames",
     "ConventionsDefined",
+    "CriticalChange",
+    "CriticalUpdate",
     "Css",
     "CustomSelector",
     "DatabasePerformance",
@@ -296,6 +301,12 @@ __all__ = [
     "KeyInfo",
     "Keys",
     "Knowledge",
+    "LayerDefined",
+    "LayerInfo",
+    "LayerList",
+    "LayerListed",
+    "LayerVersion",
+    "LayersShown",
     "LifecycleSet",
     "LineRange",
     "Link",

@@ -293,6 +293,7 @@ class App:
             pruner=self.pruner,
             allowed_operations=RegisteredOperations(self.registry, settings.rates(), self.database),
             pages=self._cache("message_pages", 1, megabytes=16, seconds=300),
+            layer_texts=self._cache("layer_texts", 1, megabytes=16, seconds=3600),
             searcher=Searcher(
                 reads=CallerTransactions(self.database, self._container, Transcripts),
                 indexes=self._cache("search_indexes", 2, megabytes=128, seconds=3600),

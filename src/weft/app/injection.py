@@ -18,6 +18,7 @@ from weft.app.session_acl_cache import CallSessionAcl, SessionAclCache
 from weft.capabilities.access.audit import AuditFilter, AuditStore, AuditTrail
 from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.access.store import AccessStore, TokenCodec
+from weft.capabilities.agent_context.critical import CriticalEditStore, SessionLayers
 from weft.capabilities.agent_context.model import ContextLimits
 from weft.capabilities.agent_context.store import SnapshotStore
 from weft.capabilities.board.store import ConventionStore, EntryObserver, EntryStore, ReadTally
@@ -46,6 +47,8 @@ from weft.capabilities.knowledge.store import DocumentStore, DomainStore, PlanSt
 from weft.capabilities.language_models.catalog import Catalog
 from weft.capabilities.language_models.factors import TokenFactorStore
 from weft.capabilities.language_models.prices import Prices
+from weft.capabilities.layers.service import Layers
+from weft.capabilities.layers.store import LayerStore, LayerTexts
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.search.searcher import Searcher
@@ -78,6 +81,7 @@ from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.jobs import SqlJobStore
 from weft.storage.sql.knowledge import SqlDocumentStore, SqlDomainStore, SqlPlanStore
 from weft.storage.sql.knowledge_sources import SqlSourceStore
+from weft.storage.sql.layers import SqlCriticalEditStore, SqlLayerStore
 from weft.storage.sql.memory import SqlMemoryStore
 from weft.storage.sql.messages import SqlMessageStore
 from weft.storage.sql.model_migrations import SqlModelMigrationStore
@@ -146,6 +150,7 @@ class Singletons:
     knowledge_limits: KnowledgeLimits
     context_limits: ContextLimits
     pages: MessagePages
+    layer_texts: LayerTexts
     searcher: Searcher
     allowed_operations: AllowedOperations
     markup: MarkupReader
@@ -166,12 +171,14 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     AccessStore: SqlAccessStore,
     AuditStore: SqlAuditStore,
     ConventionStore: SqlConventionStore,
+    CriticalEditStore: SqlCriticalEditStore,
     DocumentStore: SqlDocumentStore,
     DomainStore: SqlDomainStore,
     EntryStore: SqlEntryStore,
     EventStore: SqlEventStore,
     JobStore: SqlJobStore,
     Lag: IndexLag,
+    LayerStore: SqlLayerStore,
     LineStore: SqlLineStore,
     MemoryStore: SqlMemoryStore,
     MessageStore: SqlMessageStore,
@@ -201,6 +208,7 @@ _IMPLEMENTATIONS: Mapping[type, type] = {
     AuditFilter: DomainAuditFilter,
     EntryObserver: GapAnswers,
     ReplyObserver: GapAnswers,
+    SessionLayers: Layers,
 }
 
 

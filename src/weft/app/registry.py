@@ -36,6 +36,7 @@ _MODULES = (
     "agent_context.pull",
     "agent_context.copy_context",
     "agent_context.definitions",
+    "layers.operations",
     "board.admin_view",
     "history.log",
     "history.diff",

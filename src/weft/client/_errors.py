@@ -47,6 +47,7 @@ ERROR_MODULES: dict[str, str] = {
     "INVALID_SETTING": "weft.settings",
     "KEY_EXISTS": "weft.capabilities.memory.model",
     "KEY_NOT_FOUND": "weft.capabilities.board.model",
+    "LAYER_VIOLATION": "weft.capabilities.layers.model",
     "MEMORY_LIMIT_EXCEEDED": "weft.capabilities.memory.model",
     "MEMORY_NOT_FOUND": "weft.capabilities.memory.model",
     "MESSAGE_NOT_FOUND": "weft.capabilities.messages.model",

@@ -90,6 +90,7 @@ if TYPE_CHECKING:
         SourceRemoved,
         SyncRequested,
     )
+    from weft.capabilities.layers.operations import LayerDefined, LayerList, LayersShown
     from weft.capabilities.memory.admin_view import MemoryInspected, MemoryOverview
     from weft.capabilities.memory.operations import MemoryDeleted, MemoryFound, MemoryListed, MemorySet
     from weft.capabilities.messages.operations import MessageAdded, Messages, VisibilityChanged
@@ -138,6 +139,7 @@ class AgentOperations:
         guardrails: Sequence[Mapping[str, Any]] | None = None,
         config: Mapping[str, Any] | None = None,
         if_version: int | None = None,
+        critical: bool = False,
         reason: str | None = None,
         step: str | None = None,
     ) -> AgentDefined:
@@ -150,6 +152,7 @@ class AgentOperations:
             "agent.define",
             {
                 "agent_id": agent_id,
+                "critical": critical,
                 **given(
                     role=role,
                     system_prompt=system_prompt,
@@ -512,7 +515,7 @@ class ContextOperations:
         )
 
     async def pull(self, session_id: str, *, agent_id: str | None = None, branch: str | None = None) -> ContextPulled:
-        """Pin your latest context in a session as an immutable snapshot, which replaces the previous one.
+        """Pin your latest context and layers in a session as an immutable snapshot, which replaces the previous one.
 
         The answer lists what changed. The session keeps this snapshot, whatever is pushed or edited, until you pull
         again.
@@ -1164,6 +1167,48 @@ class KnowledgeOperations:
     async def cancel_model_migration(self) -> ModelMigrationInfo:
         """Cancel the model migration: searches keep their model, vectors of the other are deleted."""
         return await self._caller.call("knowledge.cancel_model_migration", {})
+
+
+class LayerOperations:
+    """The layer operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def define(
+        self,
+        layer: str,
+        text: str,
+        *,
+        if_version: int | None = None,
+        critical: bool = False,
+        reason: str | None = None,
+        step: str | None = None,
+    ) -> LayerDefined:
+        """Set the policies of the tenant or the guidelines of a team, which begin the prompts of all their agents.
+
+        For humans only, with clearance 5 for the tenant and 3 for a team. Running sessions keep their version until a
+        pull.
+        """
+        return await self._caller.call(
+            "layer.define",
+            {
+                "layer": layer,
+                "text": text,
+                "critical": critical,
+                **given(if_version=if_version, reason=reason, step=step),
+            },
+        )
+
+    async def show(self, *, agent_id: str | None = None, session_id: str | None = None) -> LayersShown:
+        """Show the layers that begin your prompts, or those of an agent you may edit: level, version, hash and text."""
+        return await self._caller.call("layer.show", given(agent_id=agent_id, session_id=session_id))
+
+    async def list(self, *, limit: int = 200, cursor: str | None = None) -> LayerList:
+        """List the layers of the tenant and its teams, without their texts. For admins and clearance 3 or higher."""
+        return await self._caller.call("layer.list", {"limit": limit, **given(cursor=cursor)})
 
 
 class MemoryOperations:
@@ -2037,6 +2082,7 @@ class Operations:
         self.history = HistoryOperations(caller)
         self.key = KeyOperations(caller)
         self.knowledge = KnowledgeOperations(caller)
+        self.layer = LayerOperations(caller)
         self.memory = MemoryOperations(caller)
         self.message = MessageOperations(caller)
         self.missing = MissingOperations(caller)

@@ -90,6 +90,7 @@ if TYPE_CHECKING:
         SourceRemoved,
         SyncRequested,
     )
+    from weft.capabilities.layers.operations import LayerDefined, LayerList, LayersShown
     from weft.capabilities.memory.admin_view import MemoryInspected, MemoryOverview
     from weft.capabilities.memory.operations import MemoryDeleted, MemoryFound, MemoryListed, MemorySet
     from weft.capabilities.messages.operations import MessageAdded, Messages, VisibilityChanged
@@ -138,6 +139,7 @@ class SyncAgentOperations:
         guardrails: Sequence[Mapping[str, Any]] | None = None,
         config: Mapping[str, Any] | None = None,
         if_version: int | None = None,
+        critical: bool = False,
         reason: str | None = None,
         step: str | None = None,
     ) -> AgentDefined:
@@ -150,6 +152,7 @@ class SyncAgentOperations:
             "agent.define",
             {
                 "agent_id": agent_id,
+                "critical": critical,
                 **given(
                     role=role,
                     system_prompt=system_prompt,
@@ -508,7 +511,7 @@ class SyncContextOperations:
         )
 
     def pull(self, session_id: str, *, agent_id: str | None = None, branch: str | None = None) -> ContextPulled:
-        """Pin your latest context in a session as an immutable snapshot, which replaces the previous one.
+        """Pin your latest context and layers in a session as an immutable snapshot, which replaces the previous one.
 
         The answer lists what changed. The session keeps this snapshot, whatever is pushed or edited, until you pull
         again.
@@ -1150,6 +1153,48 @@ class SyncKnowledgeOperations:
     def cancel_model_migration(self) -> ModelMigrationInfo:
         """Cancel the model migration: searches keep their model, vectors of the other are deleted."""
         return self._caller.call("knowledge.cancel_model_migration", {})
+
+
+class SyncLayerOperations:
+    """The layer operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def define(
+        self,
+        layer: str,
+        text: str,
+        *,
+        if_version: int | None = None,
+        critical: bool = False,
+        reason: str | None = None,
+        step: str | None = None,
+    ) -> LayerDefined:
+        """Set the policies of the tenant or the guidelines of a team, which begin the prompts of all their agents.
+
+        For humans only, with clearance 5 for the tenant and 3 for a team. Running sessions keep their version until a
+        pull.
+        """
+        return self._caller.call(
+            "layer.define",
+            {
+                "layer": layer,
+                "text": text,
+                "critical": critical,
+                **given(if_version=if_version, reason=reason, step=step),
+            },
+        )
+
+    def show(self, *, agent_id: str | None = None, session_id: str | None = None) -> LayersShown:
+        """Show the layers that begin your prompts, or those of an agent you may edit: level, version, hash and text."""
+        return self._caller.call("layer.show", given(agent_id=agent_id, session_id=session_id))
+
+    def list(self, *, limit: int = 200, cursor: str | None = None) -> LayerList:
+        """List the layers of the tenant and its teams, without their texts. For admins and clearance 3 or higher."""
+        return self._caller.call("layer.list", {"limit": limit, **given(cursor=cursor)})
 
 
 class SyncMemoryOperations:
@@ -2019,6 +2064,7 @@ class SyncOperations:
         self.history = SyncHistoryOperations(caller)
         self.key = SyncKeyOperations(caller)
         self.knowledge = SyncKnowledgeOperations(caller)
+        self.layer = SyncLayerOperations(caller)
         self.memory = SyncMemoryOperations(caller)
         self.message = SyncMessageOperations(caller)
         self.missing = SyncMissingOperations(caller)

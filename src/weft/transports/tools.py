@@ -117,6 +117,10 @@ GROUPED_HELP = {
         "what differs between two; snapshots, branches and merges. Each has a context_id such as "
         "board:SESSION. Begin with log; to go back to a version use rollback_context."
     ),
+    "context_layers": (
+        "The layers that begin every prompt: platform rules, tenant policies, team guidelines, persona. show returns "
+        "those of an agent. Humans with the clearance list and define them; agents cannot change layers."
+    ),
     "context_records": (
         "Portable Agent Context records of what happened to context: list them by session, turn, task, item or time, "
         "show one with its content, add those of your own framework (selections, budgets, assemblies, compactions), "

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from weft.capabilities.access.model import AgentId, AgentNotFound
+from weft.capabilities.agent_context.critical import CriticalEdit, CriticalEditStore
 from weft.capabilities.agent_context.diff import count_changes
 from weft.capabilities.agent_context.model import DEFINITION, ContextLine, NewValue, SelfModification, inline
 from weft.capabilities.agent_context.permissions import check_may_define, find_agent, may_read_definition, unknown_agent
@@ -18,7 +19,7 @@ from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import EMPTY, VersionConflict, VersionNotFound, VersionPruned
 from weft.capabilities.history.revisions import VersionName
 from weft.kernel.clock import from_micros
-from weft.kernel.errors import ContentTooLarge, PermissionDenied
+from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
 from weft.kernel.fields import Count, Reason, Step
 from weft.kernel.identity import Permission
 from weft.kernel.json_input import encode_json_field
@@ -39,11 +40,17 @@ class DefineAgent(Request):
         Annotated[list[dict[str, Any]], msgspec.Meta(max_length=200)] | None,
         msgspec.Meta(description="Rules for the agent, each a JSON object of any shape; replaces the whole list."),
     ] = None
-    config: Annotated[dict[str, Any] | None, msgspec.Meta(description="Your settings, as a JSON object.")] = None
+    config: Annotated[
+        dict[str, Any] | None,
+        msgspec.Meta(description="Your settings, as a JSON object; team names the team whose guidelines it gets."),
+    ] = None
     if_version: Annotated[
         Count | None,
         msgspec.Meta(description="Expected version of the definition (0: none yet); VERSION_CONFLICT if it differs."),
     ] = None
+    critical: Annotated[
+        bool, msgspec.Meta(description="Tell the agent in running sessions to pull this version at once.")
+    ] = False
     reason: Reason = None
     step: Step = None
 
@@ -90,7 +97,7 @@ class DefinitionRead(AgentDefinition, kw_only=True):
     off_record=("role", "system_prompt", "guardrails", "config"),
     errors=(AgentNotFound, PermissionDenied, SelfModification, VersionConflict, ContentTooLarge),
 )
-async def define_agent(request: DefineAgent, contexts: Contexts) -> AgentDefined:
+async def define_agent(request: DefineAgent, contexts: Contexts, critical: CriticalEditStore) -> AgentDefined:
     """Set the definition of an agent: role, system prompt, guardrails and configuration.
 
     For its parent agents, and for humans with clearance 3 or higher and at least that of the agent; never for itself.
@@ -106,10 +113,13 @@ async def define_agent(request: DefineAgent, contexts: Contexts) -> AgentDefined
     changed = [key for key, text in fields.items() if await part.write(key, inline(NewValue(text)))]
     await context.commit([part], CommitMeta(request.reason or "define", request.step))
     at = part.at or PartVersion(part.line.line_id, 0, EMPTY.hex())
+    if request.critical and at.seq > 0:
+        await critical.mark(CriticalEdit(at.line, at.seq, contexts.actor.participant, context.now))
     if changed:
         counts = count_changes(part.changes[key] for key in changed)
         data = {"version": at.seq, "context_version": context.root.seq, "changed": changed, **counts}
-        await contexts.outbox.publish(contexts.event("agent.defined", context.owner, data))
+        event = contexts.event("agent.defined", context.owner, data | {"critical": request.critical})
+        await contexts.outbox.publish(event)
     return AgentDefined(
         agent_id=context.owner,
         context_id=at.line,
@@ -152,6 +162,8 @@ async def read_definition(request: ReadDefinition, contexts: Contexts) -> Defini
 
 def _encoded(request: DefineAgent) -> dict[str, bytes]:
     """Return the JSON of the given fields, by name."""
+    if "team" in (request.config or {}) and AgentDefinition(config=request.config or {}).team is None:
+        raise InvalidInput("config.team: use letters, digits, underscores and dashes, at most 100", field="config.team")
     given = {name: getattr(request, name) for name in AgentDefinition.__struct_fields__}
     fields = {name: encode_json_field(name, value) for name, value in given.items() if value is not None}
     for name, text in fields.items():

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
+from weft.capabilities.agent_context.critical import CriticalUpdate, SessionLayers
 from weft.capabilities.agent_context.diff import EntryDiff, changed_entries
 from weft.capabilities.agent_context.model import (
     DEFINITION,
@@ -94,8 +95,15 @@ class PulledContext(AgentDefinition, kw_only=True):
     has_more: bool
 
 
+class LayerVersion(Response):
+    """A version of a layer or definition that the session's prompts have from now on; 0: it is not defined."""
+
+    context_id: str
+    version: int
+
+
 class ContextPulled(Success, kw_only=True):
-    """The session's new snapshot, which replaces the previous one."""
+    """The session's new snapshot, which replaces the previous one. ``reason`` is critical after a critical update."""
 
     agent_id: str
     session_id: str
@@ -104,8 +112,10 @@ class ContextPulled(Success, kw_only=True):
     to_version: int
     snapshot: str
     message: str
+    reason: Literal["request", "critical"]
     changes: ContextChanges
     context: PulledContext
+    layers: list[LayerVersion]
 
 
 class ReadContext(Request):
@@ -147,7 +157,10 @@ class GetContextStatus(Request):
 
 
 class ContextStatus(Response, omit_defaults=False):
-    """The current version of your context, the one a session pulled, and the latest it has seen (pulled or pushed)."""
+    """The current version of your context, the one a session pulled, and the latest it has seen (pulled or pushed).
+
+    ``critical_update``: edits of your definition or layers that you should get with `context.pull` at once.
+    """
 
     agent_id: str
     context_id: str
@@ -159,6 +172,7 @@ class ContextStatus(Response, omit_defaults=False):
     pulled_version: int | None
     known_version: int | None
     pulled_at: datetime | None
+    critical_update: CriticalUpdate | None
 
 
 @_own_context_operation(
@@ -168,8 +182,8 @@ class ContextStatus(Response, omit_defaults=False):
     effect=Effect.WRITE,
     errors=(SessionNotFound, SessionArchived, PermissionDenied, BranchNotFound, VersionPruned),
 )
-async def pull_context(request: PullContext, contexts: Contexts) -> ContextPulled:
-    """Pin your latest context in a session as an immutable snapshot, which replaces the previous one.
+async def pull_context(request: PullContext, contexts: Contexts, layers: SessionLayers) -> ContextPulled:
+    """Pin your latest context and layers in a session as an immutable snapshot, which replaces the previous one.
 
     The answer lists what changed. The session keeps this snapshot, whatever is pushed or edited, until you pull again.
     """
@@ -180,8 +194,11 @@ async def pull_context(request: PullContext, contexts: Contexts) -> ContextPulle
     await context.follow_definition()
     await context.expire_overdue()
     parts = await context.current_version.parts()
+    update = await layers.critical_update(session.session_id, context.owner)
+    reason: Literal["request", "critical"] = "critical" if update else "request"
     await _pin(context, session, parts)
-    await _publish(context, session, before)
+    pinned = await layers.pin(session.session_id, context.owner, parts.get(DEFINITION))
+    await _publish(context, session, before, reason)
     root = context.root
     return ContextPulled(
         agent_id=context.owner,
@@ -191,8 +208,10 @@ async def pull_context(request: PullContext, contexts: Contexts) -> ContextPulle
         to_version=root.seq,
         snapshot=root.hash.hex(),
         message=f"Context pulled: snapshot v{before.version if before else 0} -> v{root.seq}",
+        reason=reason,
         changes=await _changes(contexts, before, parts),
         context=await _pulled(contexts, parts),
+        layers=[LayerVersion(context_id=at.line, version=at.seq) for at in pinned],
     )
 
 
@@ -233,15 +252,16 @@ async def read_context(
     effect=Effect.READ,
     errors=(SessionNotFound, BranchNotFound, PermissionDenied),
 )
-async def get_context_status(request: GetContextStatus, contexts: Contexts) -> ContextStatus:
+async def get_context_status(request: GetContextStatus, contexts: Contexts, layers: SessionLayers) -> ContextStatus:
     """Return the current version of your context, and the one that your session pulled."""
     check_own(contexts.actor, request.agent_id)
     owner = contexts.actor.principal_id
     line = ContextLine(owner, None, await contexts.own_branch(request.branch))
-    held = None
+    held, update = None, None
     if request.session_id is not None:
         session = await find_session(request.session_id, contexts.actor, contexts.sessions)
         held = await contexts.snapshots.find(session.session_id, owner)
+        update = await layers.critical_update(session.session_id, owner)
     root = await contexts.head(line)
     is_known = held is not None and await is_known_context(held, line.line_id, contexts.lines)
     return ContextStatus(
@@ -255,6 +275,7 @@ async def get_context_status(request: GetContextStatus, contexts: Contexts) -> C
         pulled_version=held.version if held else None,
         known_version=held.known if held and is_known else None,
         pulled_at=optional_datetime(held.pulled_at if held else None),
+        critical_update=update,
     )
 
 
@@ -306,12 +327,13 @@ async def _pulled(contexts: Contexts, parts: Mapping[str, PartVersion]) -> Pulle
     return PulledContext(**msgspec.structs.asdict(definition), memory=memory, has_more=len(held) > _MAX_ENTRIES)
 
 
-async def _publish(context: OpenContext, session: Session, before: PinnedContext | None) -> None:
+async def _publish(context: OpenContext, session: Session, before: PinnedContext | None, reason: str) -> None:
     data = {
         "context_id": context.root.line_id,
         "from_version": before.version if before else None,
         "version": context.root.seq,
         "hash": context.root.hash.hex(),
+        "reason": reason,
     }
     await context.service.outbox.publish(context.service.event("context.pulled", context.owner, data, session))
 

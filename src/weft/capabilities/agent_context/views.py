@@ -12,6 +12,7 @@ from weft.capabilities.history.model import VersionPruned, is_metadata, metadata
 from weft.capabilities.history.three_way import state_by_key
 from weft.capabilities.object_storage.model import Pointer
 from weft.kernel.clock import from_micros
+from weft.kernel.fields import is_name
 from weft.kernel.json_input import raw_json
 from weft.kernel.operation import Response
 
@@ -36,6 +37,12 @@ class AgentDefinition(Response, omit_defaults=False):
     system_prompt: str | None = None
     guardrails: list[dict[str, Any]] = msgspec.field(default_factory=list)
     config: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def team(self) -> str | None:
+        """Return the team that the configuration names, whose guidelines the agent gets."""
+        name = self.config.get("team")
+        return name if isinstance(name, str) and is_name(name) else None
 
 
 class ContextEntry(Response):
@@ -114,8 +121,12 @@ def _stored_entries(part: str, versions: Sequence[Version]) -> list[PersistedEnt
 async def definition_at(lines: LineStore, at: PartVersion | None) -> AgentDefinition:
     if at is None:
         return AgentDefinition()
-    fields = state_by_key(await lines.state_at(at.line, at.seq))
-    return msgspec.convert({key: _decoded(version) for key, version in fields.items()}, AgentDefinition)
+    return definition_of(state_by_key(await lines.state_at(at.line, at.seq)))
+
+
+def definition_of(state: Mapping[str, Version]) -> AgentDefinition:
+    """Return the definition in a state of its line."""
+    return msgspec.convert({key: _decoded(version) for key, version in state.items()}, AgentDefinition)
 
 
 def _decoded(version: Version) -> Any:  # noqa: ANN401 - any JSON

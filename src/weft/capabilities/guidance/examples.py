@@ -31,6 +31,8 @@ _VALUES_BY_FIELD: dict[str, Any] = {
     "visibility": "admin_only",
     "agent_id": "reviewer",
     "agent_type": "claude",
+    "layer": "team:research",
+    "text": "Cite the source of every figure.",
     "context_id": "board:session_a1b2c3d4e5f60718",
     "from_context_id": "board:session_a1b2c3d4e5f60718@try_postgres",
     "branch": "try_postgres",

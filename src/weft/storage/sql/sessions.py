@@ -13,6 +13,7 @@ from weft.capabilities.sessions.model import Session, SessionConfig, audience_of
 from weft.storage.sql.agent_context import erase_snapshots
 from weft.storage.sql.database import SqlStore
 from weft.storage.sql.deferred_deletions import PendingDeletion, SqlDeferredDeletions
+from weft.storage.sql.layers import erase_layer_pins
 from weft.storage.sql.memory import erase_memories, memories_of
 from weft.storage.sql.records import erase_record_items
 from weft.storage.sql.session_index import remove_session_from_index
@@ -186,6 +187,7 @@ class SqlSessionStore(SqlStore):
         await remove_session_from_index(self._tx, session_id, owners)
         await erase_memories(self._tx, session_id)
         await erase_snapshots(self._tx, session_id)
+        await erase_layer_pins(self._tx, session_id)
         await erase_record_items(self._tx, session_id)
         for table in _TABLES_OF_SESSIONS:
             await self._tx.run(

@@ -68,7 +68,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "context": {
         "ingest": "Add events of your conversation to your window: messages, tool calls and their results, workflow events.",
         "push": "Write entries to your persistent memory: all of them, or none.",
-        "pull": "Pin your latest context in a session as an immutable snapshot, which replaces the previous one.",
+        "pull": "Pin your latest context and layers in a session as an immutable snapshot, which replaces the previous one.",
         "read": "Read your snapshot in a session: the version you pulled, not the latest one.",
         "status": "Return the current version of your context, and the one that your session pulled.",
         "copy": "Replace an agent's persistent memory by a version of another agent's. Definitions are not copied.",
@@ -114,6 +114,11 @@ COMMANDS: dict[str, dict[str, str]] = {
         "delete": "Delete an entry of your private memory.",
         "overview": "Return your whole memory with values and totals.",
         "inspect": "Read an agent's private memory with values, page by page.",
+    },
+    "layer": {
+        "define": "Set the policies of the tenant or the guidelines of a team, which begin the prompts of all their agents.",
+        "show": "Show the layers that begin your prompts, or those of an agent you may edit: level, version, hash and text.",
+        "list": "List the layers of the tenant and its teams, without their texts. For admins and clearance 3 or higher.",
     },
     "history": {
         "log": "Read the commits of a context, newest first: author, time, reason and changed keys.",

@@ -1,0 +1,215 @@
+"""History backend of layers: layer:tenant and layer:team:NAME. Only humans with the clearance change them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from weft.capabilities.access.grants import check_clearance
+from weft.capabilities.agent_context.model import SelfModification
+from weft.capabilities.history.commits import record
+from weft.capabilities.history.line_kinds import LineKind
+from weft.capabilities.history.model import (
+    Author,
+    Change,
+    ChangeKind,
+    ChangeMeta,
+    Commit,
+    Head,
+    VersionPruned,
+    blob_hash,
+    no_line,
+)
+from weft.capabilities.history.store import LineStore, Rule
+from weft.capabilities.layers.model import (
+    CLEARANCES,
+    MAX_TEXT_BYTES,
+    READER_CLEARANCE,
+    TENANT,
+    TEXT,
+    level_of,
+    line_of,
+    name_of,
+)
+from weft.capabilities.layers.store import LayerStore
+from weft.kernel.clock import Clock, to_micros
+from weft.kernel.errors import ContentTooLarge, InvalidInput
+from weft.kernel.events import NewEvent, Outbox
+from weft.kernel.identity import ANYONE, CLEARANCE, PERMISSION, Actor, Permission, PrincipalKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from weft.capabilities.history.line_backend import CommitMeta
+    from weft.capabilities.history.model import Version
+
+
+class LayerLines(msgspec.Struct, frozen=True):
+    """Opens the lines of layers."""
+
+    actor: Actor
+    lines: LineStore
+    layers: LayerStore
+    outbox: Outbox
+    clock: Clock
+
+    async def to_read(self, line_id: str) -> OpenLayer:
+        name_of(line_id)
+        found = await self.lines.find(line_id)
+        if found is None or not may_read_layers(self.actor):
+            raise no_line(line_id, denied=found is not None)
+        return OpenLayer(found.head)
+
+    async def to_write(self, line_id: str) -> LockedLayer:
+        await self.to_read(line_id)
+        return await self.to_define(name_of(line_id))
+
+    async def to_define(self, name: str) -> LockedLayer:
+        """Lock a layer for a caller who may change it; a new one is created."""
+        check_may_change(self.actor, name)
+        line_id = line_of(name)
+        head = await self.lines.lock(line_id)
+        if head is None:
+            # A concurrent creator waits here, and then finds the line.
+            await self.lines.create(line_id)
+            await self.layers.add(name)
+            head = await self.lines.lock(line_id) or Head.of_new_line(line_id)
+        return LockedLayer(self, name, head)
+
+    def rollback_clearance(self, line_id: str) -> int:
+        return CLEARANCES[level_of(name_of(line_id))]
+
+    async def expire(self, line_id: str, limit: int) -> bool:
+        """Layers do not expire."""
+        del line_id, limit
+        return False
+
+    async def pin_referenced(self, line_id: str) -> None:
+        """Sessions pin the versions they use themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLayer:
+    """The line of a layer, opened to read."""
+
+    head: Head
+
+    async def visible(self, versions: Iterable[Version]) -> list[Version]:
+        return [*versions]
+
+
+@dataclass(slots=True)
+class LockedLayer:
+    """The line of a layer, locked until the transaction ends."""
+
+    service: LayerLines
+    name: str
+    head: Head
+
+    async def visible(self, versions: Iterable[Version]) -> list[Version]:
+        return [*versions]
+
+    async def apply(self, state: Mapping[str, Version | None], commit_meta: CommitMeta) -> Head:
+        for key, version in state.items():
+            if key != TEXT:
+                raise InvalidInput(f"{key[:100]}: a layer has only the key {TEXT}", field=TEXT)
+            if version is not None and version.value is None:
+                raise VersionPruned("The text of that version was pruned.", key=key)
+            await self.write(version.value if version else None, commit_meta)
+        return self.head
+
+    async def announce(self, event_type: str, subject: str, data: Mapping[str, object]) -> None:
+        await self._publish(event_type, subject, data)
+
+    async def note_branches(self, change: int) -> None:
+        """Reject branches: every prompt of the tenant has the same layers."""
+        del change
+        raise InvalidInput("context_id: a layer cannot be branched", field="context_id")
+
+    async def write(self, text: str | None, commit_meta: CommitMeta, *, critical: bool = False) -> bool:
+        """Set or remove the text as one new version; False if it is the same already."""
+        current = await self.service.lines.latest(self.head.line_id, TEXT, self.head.seq)
+        if text is None and current is None:
+            return False
+        if text is not None and current is not None and current.change.blob_hash == blob_hash(text):
+            return False
+        previous = self.head.seq
+        await self._commit(await self._change(text, current), text, commit_meta)
+        data = {"context_id": self.head.line_id, "previous_version": previous, "version": self.head.seq}
+        await self._publish("layer.defined", self.name, data | {"critical": critical})
+        return True
+
+    async def _change(self, text: str | None, current: Version | None) -> Change:
+        if text is None:
+            assert current is not None  # noqa: S101 - otherwise nothing changes
+            change = current.change
+            return Change(TEXT, change.incarnation, change.version, ChangeKind.DELETE, None, ChangeMeta())
+        size = len(text.encode())
+        if size > MAX_TEXT_BYTES:
+            raise ContentTooLarge(
+                f"text: a layer has at most {MAX_TEXT_BYTES} bytes", field=TEXT, limit_bytes=MAX_TEXT_BYTES
+            )
+        if current is not None:
+            incarnation, number = current.change.incarnation, current.change.version + 1
+        else:
+            incarnation, number = await self.service.lines.last_incarnation(self.head.line_id, TEXT) + 1, 1
+        return Change(TEXT, incarnation, number, ChangeKind.WRITE, blob_hash(text), ChangeMeta(size=size))
+
+    async def _commit(self, change: Change, text: str | None, commit_meta: CommitMeta) -> None:
+        lines, actor = self.service.lines, self.service.actor
+        if text is not None:
+            await lines.put_blob(blob_hash(text), text)
+        commit = Commit(
+            line_id=self.head.line_id,
+            seq=self.head.seq + 1,
+            author=Author(actor.participant, actor.principal_id),
+            committed_at=to_micros(self.service.clock.now()),
+            reason=commit_meta.reason,
+            step=commit_meta.step,
+            changes=(change,),
+            merged=commit_meta.merged,
+        )
+        self.head = await record(lines, self.head, commit, weight=change.meta.size)
+
+    async def _publish(self, event_type: str, subject: str, data: Mapping[str, object]) -> None:
+        """Publish an event: everyone has the tenant's layer, those of teams are for who may read them."""
+        is_for_all = level_of(self.name) == TENANT
+        event = NewEvent(
+            type=event_type,
+            session_id=None,
+            subject=subject,
+            actor=self.service.actor.participant,
+            readable_by=ANYONE if is_for_all else (f"{CLEARANCE}{READER_CLEARANCE}", f"{PERMISSION}{Permission.ADMIN}"),
+            data=dict(data),
+        )
+        await self.service.outbox.publish(event)
+
+
+def may_read_layers(actor: Actor) -> bool:
+    """Tell whether the caller may read all layers with their history; its own it may always show."""
+    return actor.is_admin or actor.clearance >= READER_CLEARANCE
+
+
+def check_may_change(actor: Actor, name: str) -> None:
+    """Raise unless the caller is a human with the clearance for this layer."""
+    if actor.kind is PrincipalKind.AGENT:
+        raise SelfModification(
+            "An agent cannot change layers: they bind it and others.",
+            hint="Ask a human with the clearance to change it with `layer.define`.",
+            related=("context_layers",),
+            layer=name,
+        )
+    check_clearance(actor, CLEARANCES[level_of(name)], f"Changing the layer {name}")
+
+
+LAYER = LineKind(
+    prefix="layer",
+    names=("level", "team?"),
+    backend=LayerLines,
+    values="text",
+    retention={"layer": Rule(None, None)},
+    write_errors=(SelfModification,),
+    size_errors=(ContentTooLarge,),
+)

@@ -1,0 +1,254 @@
+"""Operations on layers: define, show those of an agent, list all."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from weft.capabilities.access.model import AgentId, AgentNotFound
+from weft.capabilities.agent_context.critical import CriticalEdit, CriticalEditStore, CriticalUpdate
+from weft.capabilities.agent_context.model import SelfModification
+from weft.capabilities.history.line_backend import CommitMeta
+from weft.capabilities.history.model import VersionConflict
+from weft.capabilities.layers.history_backend import LayerLines, may_read_layers
+from weft.capabilities.layers.model import (
+    MAX_TEXT_BYTES,
+    READER_CLEARANCE,
+    LayerName,
+    LayerViolation,
+    level_of,
+    line_of,
+)
+from weft.capabilities.layers.service import Layers
+from weft.capabilities.layers.store import LayerStore
+from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session
+from weft.kernel.clock import from_micros, to_micros
+from weft.kernel.errors import ContentTooLarge, PermissionDenied
+from weft.kernel.fields import Count, Reason, Step
+from weft.kernel.identity import Actor, Permission
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, Success, operation
+
+if TYPE_CHECKING:
+    from weft.capabilities.layers.history_backend import LockedLayer
+    from weft.capabilities.layers.model import Layer
+    from weft.capabilities.layers.store import ListedLayer
+
+_operation = partial(operation, tool="context_layers")
+
+
+class DefineLayer(Request):
+    """Layer and its new text."""
+
+    layer: LayerName
+    text: Annotated[
+        str,
+        msgspec.Meta(max_length=MAX_TEXT_BYTES, pattern=r"^[^\x00]*\Z", description="The text; empty: remove it."),
+    ]
+    if_version: Annotated[
+        Count | None,
+        msgspec.Meta(description="Expected version of the layer (0: none yet); VERSION_CONFLICT if it differs."),
+    ] = None
+    critical: Annotated[
+        bool, msgspec.Meta(description="Tell agents in running sessions to pull this version at once.")
+    ] = False
+    reason: Reason = None
+    step: Step = None
+
+
+class LayerDefined(Success, kw_only=True):
+    """The new version. Running sessions get it with their next pull."""
+
+    on_record = ("previous_version", "version", "changed")
+
+    layer: str
+    context_id: str
+    previous_version: int
+    version: int
+    hash: str
+    changed: bool
+    critical: bool
+
+
+class ShowLayers(Request):
+    """Agent and session whose layers to show."""
+
+    agent_id: Annotated[AgentId | None, msgspec.Meta(description="The agent; by default yourself.")] = None
+    session_id: Annotated[
+        SessionId | None, msgspec.Meta(description="Show the versions of this session; else the current ones.")
+    ] = None
+
+
+class LayerInfo(Response, kw_only=True, omit_defaults=False):
+    """One layer. ``hash`` is the SHA-256 of its text, ``context_id`` its line; the platform has none."""
+
+    level: int
+    layer: str
+    context_id: str | None
+    version: int
+    hash: str
+    text: str
+
+
+class LayersShown(Response, kw_only=True, omit_defaults=False):
+    """The layers of an agent's prompts, lowest level first. ``pinned``: the session keeps these until the next pull."""
+
+    agent_id: str
+    session_id: str | None
+    pinned: bool
+    layers: list[LayerInfo]
+    critical_update: CriticalUpdate | None
+
+
+class ListLayers(Request):
+    """Page of layers."""
+
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1_000, description="Maximum number of layers.")] = 200
+    cursor: Annotated[LayerName | None, msgspec.Meta(description="next_cursor of the previous page.")] = None
+
+
+class LayerListed(Response, kw_only=True, omit_defaults=False):
+    """A layer that has been defined, without its text; ``size`` in bytes, 0 if it was removed."""
+
+    layer: str
+    level: int
+    context_id: str
+    version: int
+    hash: str
+    size: int
+    defined_by: str
+    defined_at: datetime
+
+
+class LayerList(Response, omit_defaults=False):
+    """Layers by name; ``next_cursor`` is set while there are more."""
+
+    layers: list[LayerListed]
+    next_cursor: str | None
+
+
+@_operation(
+    "layer.define",
+    action="define",
+    http="PUT /v1/layers/{layer}",
+    permission=Permission.WRITE,
+    rate=RateClass.ADMIN,
+    effect=Effect.WRITE,
+    audience=Audience.NOT_SUBAGENTS,
+    audited=True,
+    off_record=("text",),
+    errors=(PermissionDenied, SelfModification, VersionConflict, ContentTooLarge),
+)
+async def define_layer(request: DefineLayer, lines: LayerLines, critical: CriticalEditStore) -> LayerDefined:
+    """Set the policies of the tenant or the guidelines of a team, which begin the prompts of all their agents.
+
+    For humans only, with clearance 5 for the tenant and 3 for a team. Running sessions keep their version until a pull.
+    """
+    line = await lines.to_define(request.layer)
+    previous = line.head.seq
+    _check_version(line, request.if_version)
+    meta = CommitMeta(request.reason or "define", request.step)
+    changed = await line.write(request.text.strip() or None, meta, critical=request.critical)
+    head = line.head
+    if request.critical and head.seq > 0:
+        marked_at = to_micros(lines.clock.now())
+        await critical.mark(CriticalEdit(head.line_id, head.seq, lines.actor.participant, marked_at))
+    return LayerDefined(
+        layer=request.layer,
+        context_id=head.line_id,
+        previous_version=previous,
+        version=head.seq,
+        hash=head.hash.hex(),
+        changed=changed,
+        critical=request.critical,
+    )
+
+
+@_operation(
+    "layer.show",
+    action="show",
+    http="GET /v1/context/layers",
+    permission=None,
+    rate=RateClass.MEMORY,
+    effect=Effect.READ,
+    errors=(AgentNotFound, SessionNotFound, LayerViolation),
+)
+async def show_layers(request: ShowLayers, layers: Layers) -> LayersShown:
+    """Show the layers that begin your prompts, or those of an agent you may edit: level, version, hash and text."""
+    agent_id = request.agent_id or layers.actor.principal_id
+    pinned, update = None, None
+    if request.session_id is not None:
+        session = await find_session(request.session_id, layers.actor, layers.sessions)
+        pinned = await layers.pinned(session.session_id, agent_id)
+        update = await layers.critical_update(session.session_id, agent_id)
+    shown = await layers.current(agent_id) if pinned is None else pinned
+    return LayersShown(
+        agent_id=agent_id,
+        session_id=request.session_id,
+        pinned=pinned is not None,
+        layers=[_info(layer) for layer in shown],
+        critical_update=update,
+    )
+
+
+@_operation(
+    "layer.list",
+    action="list",
+    http="GET /v1/layers",
+    permission=Permission.READ,
+    rate=RateClass.ADMIN,
+    effect=Effect.READ,
+    audience=Audience.NOT_SUBAGENTS,
+    errors=(PermissionDenied,),
+)
+async def list_layers(request: ListLayers, actor: Actor, layers: LayerStore) -> LayerList:
+    """List the layers of the tenant and its teams, without their texts. For admins and clearance 3 or higher."""
+    if not may_read_layers(actor):
+        raise PermissionDenied(
+            f"Listing layers needs clearance {READER_CLEARANCE} or the permission admin.",
+            hint="Show your own layers with `layer.show`.",
+            related=("context_layers",),
+        )
+    page = await layers.page(request.cursor or "", request.limit + 1)
+    shown = page[: request.limit]
+    return LayerList(
+        layers=[_listed(layer) for layer in shown],
+        next_cursor=shown[-1].name if len(page) > len(shown) else None,
+    )
+
+
+def _check_version(line: LockedLayer, expected: int | None) -> None:
+    if expected not in {None, line.head.seq}:
+        raise VersionConflict(
+            f"The layer is at version {line.head.seq}, not {expected}.",
+            hint="Read it with `history.state`, merge your change, and retry with if_version at its version.",
+            related=("context_history", "context_layers"),
+            current_version=line.head.seq,
+            expected_version=expected,
+        )
+
+
+def _info(layer: Layer) -> LayerInfo:
+    return LayerInfo(
+        level=layer.level,
+        layer=layer.name,
+        context_id=layer.line_id,
+        version=layer.version,
+        hash=layer.hash,
+        text=layer.text,
+    )
+
+
+def _listed(layer: ListedLayer) -> LayerListed:
+    return LayerListed(
+        layer=layer.name,
+        level=level_of(layer.name),
+        context_id=line_of(layer.name),
+        version=layer.version,
+        hash=layer.hash.hex(),
+        size=layer.size,
+        defined_by=layer.author,
+        defined_at=from_micros(layer.committed_at),
+    )

@@ -1,0 +1,182 @@
+"""The layers of an agent's prompts: pinned per session, cached by line and version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from weft.capabilities.access.store import AccessStore
+from weft.capabilities.agent_context.critical import CriticalChange, CriticalEditStore, CriticalUpdate
+from weft.capabilities.agent_context.model import DEFINITION, ContextLine
+from weft.capabilities.agent_context.permissions import find_agent, may_read_definition, unknown_agent
+from weft.capabilities.agent_context.views import definition_of
+from weft.capabilities.history.composite_lines import PartVersion
+from weft.capabilities.history.model import Head, VersionPruned, blob_hash
+from weft.capabilities.history.store import LineStore
+from weft.capabilities.history.three_way import state_by_key
+from weft.capabilities.layers.model import (
+    PERSONA,
+    PLATFORM,
+    TEXT,
+    Layer,
+    LayerViolation,
+    is_layer_line,
+    level_of,
+    line_of,
+    name_of,
+    team_layer,
+)
+from weft.capabilities.layers.platform import PLATFORM_RULES, PLATFORM_VERSION
+from weft.capabilities.layers.prefix import sanitise
+from weft.capabilities.layers.store import LayerPin, LayerStore, LayerTexts
+from weft.capabilities.sessions.model import lock_active_session
+from weft.capabilities.sessions.store import SessionStore
+from weft.kernel.clock import Clock, to_micros
+from weft.kernel.identity import Actor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from weft.capabilities.agent_context.views import AgentDefinition
+    from weft.capabilities.history.model import Version
+
+PLATFORM_LAYER = Layer.of(PLATFORM, "platform", PLATFORM_RULES, PLATFORM_VERSION)
+
+
+class _Content(NamedTuple):
+    """What a version of a line contributes: its layer unless that is empty; of a definition, also the agent's team."""
+
+    layer: Layer | None = None
+    team: str | None = None
+
+
+class Layers(msgspec.Struct, frozen=True):
+    """The layers that agents get, built for the caller of one operation."""
+
+    actor: Actor
+    access: AccessStore
+    sessions: SessionStore
+    lines: LineStore
+    store: LayerStore
+    critical: CriticalEditStore
+    texts: LayerTexts
+    clock: Clock
+
+    async def for_agent(self, session_id: str, agent_id: str) -> Sequence[Layer]:
+        """Return the layers of an agent's prompts in a session, lowest level first.
+
+        The first use pins them and needs a write transaction; later ones read one row.
+        """
+        found = await self.pinned(session_id, agent_id)
+        if found is not None:
+            return found
+        await lock_active_session(session_id, self.actor, self.sessions)
+        # A concurrent first use may have pinned them before this one got the lock.
+        pin = await self.store.find_pin(session_id, agent_id)
+        versions = pin.versions if pin else await self.pin(session_id, agent_id, await self._definition(agent_id))
+        return await self._layers(versions)
+
+    async def pinned(self, session_id: str, agent_id: str) -> Sequence[Layer] | None:
+        """Return the layers that a session has pinned for an agent; None before their first use."""
+        await self._check_may_read(agent_id)
+        pin = await self.store.find_pin(session_id, agent_id)
+        return None if pin is None else await self._layers(pin.versions)
+
+    async def current(self, agent_id: str) -> Sequence[Layer]:
+        """Return the layers that an agent gets in a new session."""
+        await self._check_may_read(agent_id)
+        return await self._layers(await self._current_versions(await self._definition(agent_id)))
+
+    async def pin(self, session_id: str, agent_id: str, definition: PartVersion | None) -> Sequence[PartVersion]:
+        """Pin the current layers and this definition in place of the previous ones; the session is locked."""
+        versions = await self._current_versions(definition or _empty(_definition_line(agent_id)))
+        await self.store.put_pin(LayerPin(session_id, agent_id, versions, to_micros(self.clock.now())))
+        return versions
+
+    async def critical_update(self, session_id: str, agent_id: str) -> CriticalUpdate | None:
+        """Return the critical edits since the pinned versions; None if there are none or nothing is pinned."""
+        await self._check_may_read(agent_id)
+        pin = await self.store.find_pin(session_id, agent_id)
+        edits = await self.critical.newer_than(pin.versions) if pin else ()
+        if pin is None or not edits:
+            return None
+        pinned = {at.line: at for at in pin.versions}
+        return CriticalUpdate(changes=[CriticalChange.since(pinned[edit.line_id], edit) for edit in edits])
+
+    async def _check_may_read(self, agent_id: str) -> None:
+        """Raise AgentNotFound unless the agent is the caller, or one whose definition the caller may read."""
+        if agent_id == self.actor.principal_id:
+            return
+        agent = await find_agent(agent_id, self.access)
+        if not await may_read_definition(self.actor, agent, self.access):
+            error = unknown_agent(agent_id)
+            error.denial = True
+            raise error
+
+    async def _definition(self, agent_id: str) -> PartVersion:
+        return await self._head(_definition_line(agent_id))
+
+    async def _current_versions(self, definition: PartVersion) -> tuple[PartVersion, ...]:
+        team = (await self._content(definition)).team
+        names = ("tenant",) if team is None else ("tenant", team_layer(team))
+        return (*[await self._head(line_of(name)) for name in names], definition)
+
+    async def _head(self, line_id: str) -> PartVersion:
+        found = await self.lines.find(line_id)
+        return _empty(line_id) if found is None else PartVersion(line_id, found.head.seq, found.head.hash.hex())
+
+    async def _layers(self, versions: Sequence[PartVersion]) -> list[Layer]:
+        contents = [await self._content(at) for at in versions]
+        return [PLATFORM_LAYER, *(content.layer for content in contents if content.layer)]
+
+    async def _content(self, at: PartVersion) -> _Content:
+        if at.seq == 0:
+            return _Content()
+        # The commit hash is part of the key: a line may be deleted and created again under its name.
+        key = (self.actor.tenant, at)
+        found: _Content | None = self.texts.get(key)
+        if found is None:
+            state = await self._verified_state(at)
+            found = _layer_content(at, state) if is_layer_line(at.line) else _persona(at, definition_of(state))
+            self.texts.put(key, found, len(found.layer.text) + 1 if found.layer else 1)
+        return found
+
+    async def _verified_state(self, at: PartVersion) -> Mapping[str, Version]:
+        """Return a version of a line; LayerViolation if its commit or a value does not have its hash."""
+        commit = await self.lines.commit_at(at.line, at.seq)
+        state = state_by_key(await self.lines.state_at(at.line, at.seq))
+        intact = commit is not None and commit.hash.hex() == at.hash
+        for version in state.values():
+            if version.value is None:
+                raise VersionPruned(f"The {version.change.key} of version {at.seq} of '{at.line}' was pruned.")
+            intact = intact and blob_hash(version.value) == version.change.blob_hash
+        if not intact:
+            raise LayerViolation(
+                f"Version {at.seq} of '{at.line}' is not as it was written.",
+                hint="Check it with `history.verify`, and restore it from a backup.",
+                problem="altered",
+                context_id=at.line,
+            )
+        return state
+
+
+def _layer_content(at: PartVersion, state: Mapping[str, Version]) -> _Content:
+    name = name_of(at.line)
+    text = sanitise(state[TEXT].value or "").strip() if TEXT in state else ""
+    return _Content(Layer.of(level_of(name), name, text, at.seq, at.line) if text else None)
+
+
+def _persona(at: PartVersion, definition: AgentDefinition) -> _Content:
+    role = f"Role: {definition.role}" if definition.role else ""
+    text = sanitise("\n\n".join(filter(None, (role, definition.system_prompt)))).strip()
+    return _Content(Layer.of(PERSONA, "persona", text, at.seq, at.line) if text else None, definition.team)
+
+
+def _definition_line(agent_id: str) -> str:
+    return ContextLine(agent_id, DEFINITION, None).line_id
+
+
+def _empty(line_id: str) -> PartVersion:
+    head = Head.of_new_line(line_id)
+    return PartVersion(line_id, head.seq, head.hash.hex())
