@@ -8,7 +8,7 @@ import time
 import traceback
 from pathlib import Path
 
-from benchmarks.harness import run_apart, save, show
+from benchmarks.harness import run_in_subprocess, save, show
 
 NAMES = (
     "startup",
@@ -47,7 +47,7 @@ def main() -> int:
     for name in names:
         started = time.monotonic()
         try:
-            rows = run_apart(name, quick=options.quick)
+            rows = run_in_subprocess(name, quick=options.quick)
         except Exception:  # noqa: BLE001 - one that fails must not take the others with it
             failed = True
             traceback.print_exc()

@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
     from weft.app.app import App
 
-_MOST = 1.5
+_MAX_RATIO = 1.5
 _PAGE = 50
 _MILLIS = 1_000
 # Coprime to every number of sessions and pages: visits each of them once before repeating one.
 _STRIDE = 37
 # Agents are looked up once; message pages never repeat.
-_REMEMBERING = 100
+_MEMORY_AGENTS = 100
 # Few enough for all of their indexes to stay in memory.
-_SEARCHED = 10
+_SEARCHED_SESSIONS = 10
 
 
 @dataclass(slots=True)
@@ -67,11 +67,11 @@ class Tenant:
     def offset(self, turn: int) -> int:
         return turn * _STRIDE % (self.size.readable - _PAGE)
 
-    async def call(self, operation: str, arrival: CallContext = READER, /, **raw: Any) -> Any:  # noqa: ANN401 - a response
-        return await self.app.call(self.app.registry[operation], raw, arrival)
+    async def call(self, operation: str, context: CallContext = READER, /, **raw: Any) -> Any:  # noqa: ANN401 - a response
+        return await self.app.call(self.app.registry[operation], raw, context)
 
     async def remember(self, operation: str, turn: int, **raw: Any) -> None:  # noqa: ANN401 - JSON
-        agent = f"agent_{self._owner(turn, _REMEMBERING)}"
+        agent = f"agent_{self._owner(turn, _MEMORY_AGENTS)}"
         await self.call(operation, CallContext(Local(TENANT, agent)), **raw)
 
     async def forget_index(self, session_id: str) -> None:
@@ -100,7 +100,7 @@ async def _add_message(tenant: Tenant, turn: int) -> None:
 
 
 async def _search(tenant: Tenant, turn: int) -> None:
-    await tenant.call("message.search", session_id=tenant.session(turn, _SEARCHED), query=query(turn))
+    await tenant.call("message.search", session_id=tenant.session(turn, _SEARCHED_SESSIONS), query=query(turn))
 
 
 async def _set_memory(tenant: Tenant, turn: int) -> None:
@@ -119,32 +119,32 @@ def _key(tenant: Tenant, turn: int) -> str:
     return f"key_{tenant.offset(turn)}"
 
 
-async def _leave_cold(tenant: Tenant, turn: int) -> None:
-    await tenant.forget_index(tenant.session(turn, _SEARCHED))
+async def _forget_search_index(tenant: Tenant, turn: int) -> None:
+    await tenant.forget_index(tenant.session(turn, _SEARCHED_SESSIONS))
 
 
-async def _leave_as_it_is(_tenant: Tenant, _turn: int) -> None:
+async def _do_nothing(_tenant: Tenant, _turn: int) -> None:
     pass
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredCall:
     """A call, its unmeasured preparation, and its share of the usual number of calls."""
 
     name: str
     call: Callable[[Tenant, int], Awaitable[None]]
-    before: Callable[[Tenant, int], Awaitable[None]] = _leave_as_it_is
+    before: Callable[[Tenant, int], Awaitable[None]] = _do_nothing
     share: float = 1.0
 
 
-_MEASURED = (
-    Measured("get_messages", _get_messages),
-    Measured("search_warm", _search),
-    Measured("search_cold", _search, before=_leave_cold, share=0.1),
-    Measured("add_message", _add_message),
-    Measured("set_memory", _set_memory),
-    Measured("get_memory", _get_memory),
-    Measured("list_memory", _list_memory),
+_MEASURED_CALLS = (
+    MeasuredCall("get_messages", _get_messages),
+    MeasuredCall("search_warm", _search),
+    MeasuredCall("search_cold", _search, before=_forget_search_index, share=0.1),
+    MeasuredCall("add_message", _add_message),
+    MeasuredCall("set_memory", _set_memory),
+    MeasuredCall("get_memory", _get_memory),
+    MeasuredCall("list_memory", _list_memory),
 )
 
 
@@ -163,7 +163,11 @@ def run(*, quick: bool) -> list[Row]:
 async def _on_sqlite(sizes: list[Size], rounds: int, calls: int) -> list[Row]:
     with folder() as data:
         tenants = [await _sqlite_tenant(data, size) for size in sizes]
-        rows = [row for measured in _MEASURED async for row in _grown("sqlite", measured, tenants, rounds, calls)]
+        rows = [
+            row
+            for measured in _MEASURED_CALLS
+            async for row in _tenant_rows("sqlite", measured, tenants, rounds, calls)
+        ]
         for tenant in tenants:
             await tenant.app.close()
         return rows
@@ -177,7 +181,11 @@ async def _on_postgres(sizes: list[Size], rounds: int, calls: int) -> list[Row]:
             url = await postgres_database(server, name)
             await fill(url, size)
             tenants.append(Tenant(size, await open_app(url), name))
-        rows = [row for measured in _MEASURED async for row in _grown("postgres", measured, tenants, rounds, calls)]
+        rows = [
+            row
+            for measured in _MEASURED_CALLS
+            async for row in _tenant_rows("postgres", measured, tenants, rounds, calls)
+        ]
         for tenant in tenants:
             await tenant.app.close()
         return rows
@@ -190,7 +198,9 @@ async def _sqlite_tenant(data: Path, size: Size) -> Tenant:
     return Tenant(size, await open_app(str(place / "weft.db")))
 
 
-async def _grown(where: str, measured: Measured, tenants: list[Tenant], rounds: int, calls: int) -> AsyncIterator[Row]:
+async def _tenant_rows(
+    where: str, measured: MeasuredCall, tenants: list[Tenant], rounds: int, calls: int
+) -> AsyncIterator[Row]:
     """Measure one call on all tenants in turn, so that other load on the machine affects all of them equally."""
     calls = max(round(calls * measured.share), 1)
     for tenant in tenants:
@@ -202,11 +212,11 @@ async def _grown(where: str, measured: Measured, tenants: list[Tenant], rounds: 
             f"collaboration_growth.{where}.{measured.name}.{tenant.size.messages}",
             "us CPU/call",
             f"with {tenants[0].size.messages} messages",
-            at_most=_MOST if tenant is tenants[-1] else None,
+            at_most=_MAX_RATIO if tenant is tenants[-1] else None,
         )
 
 
-async def _cost(tenant: Tenant, measured: Measured, calls: int) -> float:
+async def _cost(tenant: Tenant, measured: MeasuredCall, calls: int) -> float:
     clock, spent = tenant.clock(), 0.0
     for turn in tenant.turns(measured.name, calls):
         await measured.before(tenant, turn)
@@ -231,12 +241,12 @@ def _one_session(messages: int) -> list[Row]:
     with folder() as data, ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         for size, name in ((public, "public"), (mixed, "mixed")):
             path = str(data / f"{name}.db")
-            pool.submit(_in_turn, fill, path, size).result()
-            rows += pool.submit(_in_turn, _long_session, path, size, name).result()
+            pool.submit(_run_coroutine, fill, path, size).result()
+            rows += pool.submit(_run_coroutine, _long_session, path, size, name).result()
     return rows
 
 
-def _in_turn(work: Callable[..., Coroutine[Any, Any, Any]], *arguments: object) -> Any:  # noqa: ANN401 - what it returns
+def _run_coroutine(work: Callable[..., Coroutine[Any, Any, Any]], *arguments: object) -> Any:  # noqa: ANN401 - what it returns
     return asyncio.run(work(*arguments))
 
 
@@ -258,7 +268,7 @@ async def _pages(tenant: Tenant, name: str) -> list[Row]:
         "after_id": lambda turn: {"after_id": tenant.size.each - _PAGE - turn},
     }
     return [
-        _of_one_session(tenant, f"{name}.{place}", await _median_millis(tenant, where), "ms CPU/call")
+        _session_row(tenant, f"{name}.{place}", await _median_millis(tenant, where), "ms CPU/call")
         for place, where in places.items()
     ]
 
@@ -277,16 +287,16 @@ async def _searches(tenant: Tenant) -> list[Row]:
     # Warm-up: modules that any first search loads are not counted.
     await tenant.call("message.search", session_id="template", query=query(0))
     before = _resident_megabytes("VmRSS")
-    _forget_peak()
+    _reset_peak_memory()
     build = await _search_millis(tenant, 0)
-    grown = max(_resident_megabytes("VmHWM") - before, 0)
+    added_megabytes = max(_resident_megabytes("VmHWM") - before, 0)
     warm = [await _search_millis(tenant, 1)]
     if warm[0] < build / 2:
         warm += [await _search_millis(tenant, turn) for turn in range(2, 10)]
     return [
-        _of_one_session(tenant, "search_cold", build, "ms CPU/call"),
-        _of_one_session(tenant, "search_warm", median(warm), "ms CPU/call"),
-        _of_one_session(tenant, "search_cold.resident", grown, "MB"),
+        _session_row(tenant, "search_cold", build, "ms CPU/call"),
+        _session_row(tenant, "search_warm", median(warm), "ms CPU/call"),
+        _session_row(tenant, "search_cold.resident", added_megabytes, "MB"),
     ]
 
 
@@ -296,7 +306,7 @@ async def _search_millis(tenant: Tenant, turn: int) -> float:
     return (time.process_time() - before) * _MILLIS
 
 
-def _forget_peak() -> None:
+def _reset_peak_memory() -> None:
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
@@ -306,5 +316,5 @@ def _resident_megabytes(which: str) -> float:
     return kibibytes * 1024 / 1_000_000
 
 
-def _of_one_session(tenant: Tenant, name: str, value: float, unit: str) -> Row:
+def _session_row(tenant: Tenant, name: str, value: float, unit: str) -> Row:
     return Row(f"collaboration_growth.one_session.{name}.{tenant.size.each}", round(value, 3), unit)

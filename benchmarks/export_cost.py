@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
     from weft.app.app import App
 
-    Made = Callable[[str], Awaitable[App]]
+    NewApp = Callable[[str], Awaitable[App]]
 
 _BELOW_SECONDS = 2
-_MOST_GROWTH = 1.5
+_MAX_GROWTH = 1.5
 _KEYS = 500
 _CALLERS = 16
 _CHUNK = 65_536
 _KIBIBYTE = 1_024
-_FEWER = 10
+_SMALL_FRACTION = 10
 _SOURCE = "source"
 
 
@@ -44,7 +44,7 @@ class Sizes(NamedTuple):
     events: int
 
 
-class Moved(NamedTuple):
+class TransferCost(NamedTuple):
     """Results of one export and import."""
 
     seconds: float
@@ -63,62 +63,64 @@ def run(*, quick: bool) -> list[Row]:
 async def _on_sqlite(sizes: Sizes) -> list[Row]:
     with folder() as data:
 
-        async def made(name: str) -> App:
+        async def new_app(name: str) -> App:
             url = str(data / f"{name}.db")
             await prepare(url, [])
             return await open_app(url)
 
-        return await _measured("sqlite", sizes, made, data)
+        return await _measure("sqlite", sizes, new_app, data)
 
 
 async def _on_postgres(sizes: Sizes) -> list[Row]:
     with folder() as data, postgres_server() as server:
 
-        async def made(name: str) -> App:
+        async def new_app(name: str) -> App:
             url = await postgres_database(server, name)
             await prepare(url, [])
             return await open_app(url)
 
-        return await _measured("postgres", sizes, made, data)
+        return await _measure("postgres", sizes, new_app, data)
 
 
-async def _measured(database: str, sizes: Sizes, made: Made, data: Path) -> list[Row]:
-    source = await made(_SOURCE)
+async def _measure(database: str, sizes: Sizes, new_app: NewApp, data: Path) -> list[Row]:
+    source = await new_app(_SOURCE)
     few, many = [
-        await _moved(database, source, events, sizes.rounds, made, data)
-        for events in (sizes.events // _FEWER, sizes.events)
+        await _transfer_cost(database, source, events, sizes.rounds, new_app, data)
+        for events in (sizes.events // _SMALL_FRACTION, sizes.events)
     ]
     await source.close()
-    against = f"{sizes.events // _FEWER} events"
+    against = f"{sizes.events // _SMALL_FRACTION} events"
     name = f"export_cost.{database}"
     return [
         limited(f"{name}.export.{sizes.events}_events", many.seconds, "s", below=_BELOW_SECONDS),
         Row(f"{name}.export_cpu.{sizes.events}_events", round(many.cpu_seconds, 2), "s CPU"),
         Row(f"{name}.lines.{sizes.events}_events", many.lines, "lines"),
-        _compared(many.peak, few.peak).row(f"{name}.export_peak", "KiB", against, at_most=_MOST_GROWTH),
+        _compared(many.peak, few.peak).row(f"{name}.export_peak", "KiB", against, at_most=_MAX_GROWTH),
         Row(f"{name}.import.{sizes.events}_events", round(many.import_seconds, 2), "s"),
         _compared(many.import_peak, few.import_peak).row(f"{name}.import_peak", "KiB", against),
     ]
 
 
-async def _moved(database: str, source: App, events: int, rounds: int, made: Made, data: Path) -> Moved:
+async def _transfer_cost(
+    database: str, source: App, events: int, rounds: int, new_app: NewApp, data: Path
+) -> TransferCost:
     session_id = f"s{events}"
-    await _work(source, session_id, events)
+    await _fill(source, session_id, events)
     bundle = data / f"{session_id}.ndjson"
     await _export(source, session_id, bundle)
-    before = _spent(database)
+    before = _cpu_seconds(database)
     seconds = [await _timed(_export(source, session_id, bundle)) for _ in range(rounds)]
-    cpu_seconds = (_spent(database) - before) / rounds
+    cpu_seconds = (_cpu_seconds(database) - before) / rounds
     peak = await _peak(_export(source, session_id, bundle))
-    there, beside = await made(f"there_{events}"), await made(f"beside_{events}")
-    took, needed = await _timed(_import(there, bundle)), await _peak(_import(beside, bundle))
-    for app in (there, beside):
+    timed, traced = await new_app(f"timed_{events}"), await new_app(f"traced_{events}")
+    import_seconds, import_peak = await _timed(_import(timed, bundle)), await _peak(_import(traced, bundle))
+    for app in (timed, traced):
         await app.close()
     with bundle.open("rb") as file:
-        return Moved(min(seconds), cpu_seconds, sum(1 for _ in file), peak, took, needed)
+        return TransferCost(min(seconds), cpu_seconds, sum(1 for _ in file), peak, import_seconds, import_peak)
 
 
-async def _work(app: App, session_id: str, events: int) -> None:
+async def _fill(app: App, session_id: str, events: int) -> None:
     """Fill a session with a number of events."""
     config = {"max_total_tokens": 10_000_000}
     await call(app, "session.create", purpose="a benchmark", session_id=session_id, config=config)
@@ -135,8 +137,8 @@ async def _work(app: App, session_id: str, events: int) -> None:
 
 
 async def _export(app: App, session_id: str, bundle: Path) -> None:
-    asked = {"scope": "session", "session_id": session_id}
-    async with app.transfers.send(asked, ADMIN) as export:
+    request = {"scope": "session", "session_id": session_id}
+    async with app.transfers.send(request, ADMIN) as export:
         with bundle.open("wb") as file:
             while chunk := export.file.read(_CHUNK):
                 file.write(chunk)
@@ -151,7 +153,7 @@ async def _import(app: App, bundle: Path) -> None:
     await app.transfers.receive({}, ADMIN, chunks())
 
 
-def _spent(database: str) -> float:
+def _cpu_seconds(database: str) -> float:
     """Return the CPU time of this process and of the database's processes so far."""
     return time.process_time() + (backend_seconds(_SOURCE) if database == "postgres" else 0.0)
 

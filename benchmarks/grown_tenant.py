@@ -192,7 +192,7 @@ def phrases() -> tuple[str, ...]:
 
 def _statements(size: Size, dialect: _Dialect) -> list[str]:
     value = """('{"note":"' || i.text || '"}')"""
-    known = {
+    values = {
         "tenant": TENANT,
         "owners": size.owners,
         "each": size.each,
@@ -207,14 +207,14 @@ def _statements(size: Size, dialect: _Dialect) -> list[str]:
         "key": "'key_' || i.place",
         "key_bytes": dialect.text_bytes.format("'key_' || i.place"),
     }
-    of_owners = [_NUMBERS.format(count=size.owners) + statement.format(**known) for statement in _EACH_OWNER]
-    items = _NUMBERS.format(count=size.messages) + _ITEM.format(**known)
+    owner_statements = [_NUMBERS.format(count=size.owners) + statement.format(**values) for statement in _EACH_OWNER]
+    items = _NUMBERS.format(count=size.messages) + _ITEM.format(**values)
     of_items = (*_EACH_MESSAGE, *_EACH_ENTRY) if size.memory else _EACH_MESSAGE
     of_memories = _EACH_MEMORY if size.memory else ()
     return [
-        *of_owners,
-        *((items if " items i" in statement else "") + statement.format(**known) for statement in of_items),
-        *(statement.format(**known) for statement in of_memories),
+        *owner_statements,
+        *((items if " items i" in statement else "") + statement.format(**values) for statement in of_items),
+        *(statement.format(**values) for statement in of_memories),
     ]
 
 

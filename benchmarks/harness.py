@@ -95,12 +95,12 @@ def compared(pairs: Sequence[tuple[float, float]]) -> Compared:
     )
 
 
-def run_apart(name: str, *, quick: bool) -> list[Row]:
+def run_in_subprocess(name: str, *, quick: bool) -> list[Row]:
     """Run one benchmark in a subprocess."""
-    return apart(_run_here, name, quick)
+    return in_subprocess(_run_here, name, quick)
 
 
-def apart(measure: Callable[P, list[Row]], *args: P.args, **kwargs: P.kwargs) -> list[Row]:
+def in_subprocess(measure: Callable[P, list[Row]], *args: P.args, **kwargs: P.kwargs) -> list[Row]:
     """Measure in a subprocess, so that heap and caches do not carry over."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(measure, *args, **kwargs).result()
@@ -147,9 +147,9 @@ def save(folder: Path, rows: Sequence[Row]) -> None:
     path = folder / "bench.json"
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     ran = {row.benchmark for row in rows}
-    kept = [old for old in before if old["name"].partition(".")[0] not in ran]
-    everything = sorted([*kept, *map(asdict, rows)], key=lambda row: row["name"])
-    path.write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")
+    unchanged = [old for old in before if old["name"].partition(".")[0] not in ran]
+    all_rows = sorted([*unchanged, *map(asdict, rows)], key=lambda row: row["name"])
+    path.write_text(json.dumps(all_rows, indent=1) + "\n", encoding="utf-8")
     (folder / "bench-machine.json").write_text(json.dumps(machine(), indent=1) + "\n", encoding="utf-8")
 
 

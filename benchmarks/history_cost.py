@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from benchmarks.grown_board import Calls
     from weft.app.app import App
 
-_WRITE_MOST = 1.3
-_MOST = 1.5
+_MAX_WRITE_RATIO = 1.3
+_MAX_RATIO = 1.5
 _LINE = f"board:{GROWN}"
-_FEWER = 100
+_SMALL_FRACTION = 100
 _DIFF_BELOW_MILLIS = 50
 _MILLIS = 1_000
 
@@ -49,11 +49,11 @@ class Sizes(NamedTuple):
     calls: int
     commits: int
     entries: int
-    apart: int
+    distance: int
 
 
-_QUICK = Sizes(rounds=2, calls=10, commits=200, entries=200, apart=200)
-_FULL = Sizes(rounds=5, calls=60, commits=100_000, entries=10_000, apart=10_000)
+_QUICK = Sizes(rounds=2, calls=10, commits=200, entries=200, distance=200)
+_FULL = Sizes(rounds=5, calls=60, commits=100_000, entries=10_000, distance=10_000)
 
 
 class Growth(NamedTuple):
@@ -84,62 +84,62 @@ def run(*, quick: bool) -> list[Row]:
 async def _on_sqlite(sizes: Sizes) -> list[Row]:
     with folder() as data:
 
-        async def made(name: str, growth: Growth | None) -> Side:
+        async def new_side(name: str, growth: Growth | None) -> Side:
             url = str(data / f"{name}.db")
             await fill_boards(url, ["s0", GROWN])
             if growth is not None:
                 grow_sqlite(url, growth.statements, growth.size)
             return Side(await open_app(url), None)
 
-        return await _measured("sqlite", sizes, made)
+        return await _measure("sqlite", sizes, new_side)
 
 
 async def _on_postgres(sizes: Sizes) -> list[Row]:
     with postgres_server() as server:
 
-        async def made(name: str, growth: Growth | None) -> Side:
+        async def new_side(name: str, growth: Growth | None) -> Side:
             url = await postgres_database(server, name)
             await fill_boards(url, ["s0", GROWN])
             await grow_postgres(url, growth.statements if growth else (), growth.size if growth else 0)
             return Side(await open_app(url), name)
 
-        return await _measured("postgres", sizes, made)
+        return await _measure("postgres", sizes, new_side)
 
 
-async def _measured(database: str, sizes: Sizes, made: Callable[[str, Growth | None], Awaitable[Side]]) -> list[Row]:
+async def _measure(database: str, sizes: Sizes, new_side: Callable[[str, Growth | None], Awaitable[Side]]) -> list[Row]:
     rows = []
     for growth in (Growth("commits", LONG, sizes.commits), Growth("entries", WIDE, sizes.entries)):
-        rows += await _grown(database, sizes, growth, made)
+        rows += await _growth_rows(database, sizes, growth, new_side)
     # With a different key in every commit the answer itself is long; the target is the same and may be missed.
-    for growth in (Growth("100_keys", SPREAD, sizes.apart), Growth("as_many_keys", WIDE, sizes.apart)):
-        side = await made(f"diff_{growth.name}", growth)
-        await _diff(side.app, sizes.apart)
-        taken = [await _diff(side.app, sizes.apart) for _ in range(sizes.rounds * 2)]
-        named = f"history_cost.{database}.diff.{sizes.apart}_apart.{growth.name}"
-        rows.append(limited(named, median(taken), "ms", below=_DIFF_BELOW_MILLIS))
+    for growth in (Growth("100_keys", SPREAD, sizes.distance), Growth("as_many_keys", WIDE, sizes.distance)):
+        side = await new_side(f"diff_{growth.name}", growth)
+        await _diff(side.app, sizes.distance)
+        millis = [await _diff(side.app, sizes.distance) for _ in range(sizes.rounds * 2)]
+        row_name = f"history_cost.{database}.diff.{sizes.distance}_apart.{growth.name}"
+        rows.append(limited(row_name, median(millis), "ms", below=_DIFF_BELOW_MILLIS))
         await side.app.close()
     return rows
 
 
-async def _grown(
-    database: str, sizes: Sizes, growth: Growth, made: Callable[[str, Growth | None], Awaitable[Side]]
+async def _growth_rows(
+    database: str, sizes: Sizes, growth: Growth, new_side: Callable[[str, Growth | None], Awaitable[Side]]
 ) -> list[Row]:
     # PostgreSQL plans longer once it has statistics, so the baseline is a board with statistics too.
-    few = growth.size // _FEWER
-    large = await made(f"large_{growth.name}", growth)
-    fresh = await made(f"fresh_{growth.name}", None)
-    small = await made(f"small_{growth.name}", growth._replace(size=few))
+    few = growth.size // _SMALL_FRACTION
+    large = await new_side(f"large_{growth.name}", growth)
+    fresh = await new_side(f"fresh_{growth.name}", None)
+    small = await new_side(f"small_{growth.name}", growth._replace(size=few))
     rows = []
     # The maximum number of branches of a board, over all rounds and the warm-up.
     branches = min(sizes.calls, MAX_BRANCHES // (sizes.rounds + 1))
-    for name, operation, calls, other, number, most in (
-        ("write", _write, sizes.calls, fresh, KEYS, _WRITE_MOST),
-        ("rollback", _Rollbacks(), sizes.calls, small, few + KEYS, _MOST),
-        ("branch", _branch, branches, small, few + KEYS, _MOST),
+    for name, operation, calls, other, number, max_ratio in (
+        ("write", _write, sizes.calls, fresh, KEYS, _MAX_WRITE_RATIO),
+        ("rollback", _Rollbacks(), sizes.calls, small, few + KEYS, _MAX_RATIO),
+        ("branch", _branch, branches, small, few + KEYS, _MAX_RATIO),
     ):
         result = await compare_warm(sizes.rounds, *(side.cost(operation, calls) for side in (large, other)))
-        named = f"history_cost.{database}.{name}.{growth.size}_{growth.name}"
-        rows.append(result.row(named, "us CPU/call", f"with {number} {growth.name}", at_most=most))
+        row_name = f"history_cost.{database}.{name}.{growth.size}_{growth.name}"
+        rows.append(result.row(row_name, "us CPU/call", f"with {number} {growth.name}", at_most=max_ratio))
     for side in (large, fresh, small):
         await side.app.close()
     return rows
@@ -169,9 +169,11 @@ async def _branch(app: App, turn: int) -> None:
     await call(app, "history.branch", context_id=_LINE, branch=f"branch_{turn}", from_version=str(KEYS // 2))
 
 
-async def _diff(app: App, apart: int) -> float:
+async def _diff(app: App, distance: int) -> float:
     started = time.perf_counter()
-    await call(app, "history.diff", context_id=_LINE, from_version=str(KEYS), to_version=str(KEYS + apart), text=True)
+    await call(
+        app, "history.diff", context_id=_LINE, from_version=str(KEYS), to_version=str(KEYS + distance), text=True
+    )
     return (time.perf_counter() - started) * _MILLIS
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _SESSION = "s0"
 _KEYS = 20
 _HISTORY = ("blobs", "commits", "changes", "doubtful_blobs")
-_ALLOWED = 1.5
+_MAX_RATIO = 1.5
 _NEEDED = "its value and its commit, as they are"
 _COPIES = "a copy of the whole board each time"
 _encode = msgspec.json.Encoder().encode
@@ -45,10 +45,10 @@ class Disk(NamedTuple):
 
 def run(*, quick: bool) -> list[Row]:
     writes = 200 if quick else 5_000
-    return [row for size in (200, 2_000) for row in run_async(_measured(writes, size))]
+    return [row for size in (200, 2_000) for row in run_async(_measure(writes, size))]
 
 
-async def _measured(writes: int, size: int) -> list[Row]:
+async def _measure(writes: int, size: int) -> list[Row]:
     with folder() as data:
         path = data / "weft.db"
         await prepare(str(path), [_SESSION], keep_versions=1_000_000)
@@ -59,14 +59,14 @@ async def _measured(writes: int, size: int) -> list[Row]:
         after = _disk(path)
         needed = size + await _commit_bytes(path, writes)
         copies = _copied(data / "copies.db", values, writes)
-    grown = Disk(*((late - early) / writes for late, early in zip(after, before, strict=True)))
-    named = f"history_storage.{size}_bytes"
+    per_write = Disk(*((late - early) / writes for late, early in zip(after, before, strict=True)))
+    prefix = f"history_storage.{size}_bytes"
     return [
-        Compared(grown.history, needed, grown.history / needed).row(
-            f"{named}.history", "bytes/write", _NEEDED, at_most=_ALLOWED
+        Compared(per_write.history, needed, per_write.history / needed).row(
+            f"{prefix}.history", "bytes/write", _NEEDED, at_most=_MAX_RATIO
         ),
-        Compared(grown.all, needed, grown.all / needed).row(f"{named}.all", "bytes/write", _NEEDED),
-        Compared(grown.all, copies, grown.all / copies).row(f"{named}.{_KEYS}_keys", "bytes/write", _COPIES),
+        Compared(per_write.all, needed, per_write.all / needed).row(f"{prefix}.all", "bytes/write", _NEEDED),
+        Compared(per_write.all, copies, per_write.all / copies).row(f"{prefix}.{_KEYS}_keys", "bytes/write", _COPIES),
     ]
 
 
@@ -103,9 +103,9 @@ def _disk(path: Path) -> Disk:
     ((history,),) = connection.execute(
         f"SELECT SUM(d.pgsize) FROM dbstat d JOIN sqlite_schema s ON s.name = d.name WHERE s.tbl_name IN ({tables})"
     )
-    everything = connection.pragma("page_count") * connection.pragma("page_size")
+    file_size = connection.pragma("page_count") * connection.pragma("page_size")
     connection.close()
-    return Disk(history, everything)
+    return Disk(history, file_size)
 
 
 def _copied(path: Path, values: Iterator[str], writes: int) -> float:
@@ -117,9 +117,9 @@ def _copied(path: Path, values: Iterator[str], writes: int) -> float:
         for turn in range(writes):
             board[f"key_{turn % _KEYS}"] = next(values)
             connection.execute("INSERT INTO versions (board) VALUES (?)", (_encode(board),))
-    taken: int = connection.pragma("page_count") * connection.pragma("page_size")
+    size: int = connection.pragma("page_count") * connection.pragma("page_size")
     connection.close()
-    return taken / writes
+    return size / writes
 
 
 def _texts(size: int) -> Iterator[str]:

@@ -1,8 +1,7 @@
-"""How fast documents become findable: chunks a second from put to indexed, against the embedder alone.
+"""Ingestion of documents: chunks per second from adding to indexed, against the embedder alone.
 
-Documents are of two sorts: few long ones, and many that are a chunk each. Both are read, cut, embedded and written to
-the database by the worker of a running App; beside it the same texts are embedded and thrown away. Every round has
-other words, so that nothing comes from the cache.
+Two kinds of documents: a few long ones, and many of one chunk each. The ingestion job of an App parses, chunks, embeds
+and stores them; the baseline only embeds the same texts. Every round has different words, so that no vector is cached.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ if TYPE_CHECKING:
     from weft.capabilities.indexing.embeddings.model import Embedder
     from weft.storage.sql.database import Transaction
 
-_AT_LEAST = 0.8
-_PUT_AT_ONCE = 100
-_EMBEDDED_AT_ONCE = 256
+_MIN_RATIO = 0.8
+_ADD_BATCH = 100
+_EMBED_BATCH = 256
 _WORDS = [
     f"{begin}{end}" for begin in ("re", "in", "con", "pro", "dis") for end in ("port", "form", "tract", "ceed", "fer")
 ]
 
 
 class Sizes(NamedTuple):
-    """How much is put, and how often."""
+    """Numbers of documents and rounds."""
 
     rounds: int
     long: int
@@ -61,66 +60,73 @@ async def _on_postgres(sizes: Sizes) -> list[Row]:
 
 async def _measure(url: str, sizes: Sizes, database: str) -> list[Row]:
     await prepare(url, [])
-    # Nothing is indexed before the clock starts.
+    # Indexing starts when it is measured.
     app = await open_app(url)
     app.scheduler.paused |= {"knowledge.reindex", "knowledge.ingest"}
     embedder = configured_embedders(app.settings)[0]
     try:
         await embedder.embed(["warm"], "passage")
-        return [await _compared(app, embedder, sort, sizes, database) for sort in _SORTS]
+        return [await _compared(app, embedder, kind, sizes, database) for kind in _KINDS]
     finally:
         await embedder.close()
         await app.close()
 
 
-async def _compared(app: App, embedder: Embedder, sort: str, sizes: Sizes, database: str) -> Row:
-    await _round(app, embedder, f"{sort}-warm", iter(["One chunk."]))
-    pairs = [await _round(app, embedder, f"{sort}-{each}", _SORTS[sort](sizes, each)) for each in range(sizes.rounds)]
-    name = f"ingestion.{sort}_documents_{database}"
-    return compared(pairs).rate_row(name, "chunks/s", "embedder alone", at_least=_AT_LEAST)
+async def _compared(app: App, embedder: Embedder, kind: str, sizes: Sizes, database: str) -> Row:
+    await _round(app, embedder, f"{kind}-warm", iter(["One chunk."]))
+    pairs = [
+        await _round(app, embedder, f"{kind}-{round_number}", _KINDS[kind](sizes, round_number))
+        for round_number in range(sizes.rounds)
+    ]
+    name = f"ingestion.{kind}_documents_{database}"
+    return compared(pairs).rate_row(name, "chunks/s", "embedder alone", at_least=_MIN_RATIO)
 
 
 async def _round(app: App, embedder: Embedder, domain: str, documents: Iterator[str]) -> tuple[float, float]:
-    """Return chunks a second of indexing documents, and of embedding their texts alone."""
+    """Return the chunks per second of indexing documents, and of embedding their texts alone."""
     await call(app, "knowledge.create_domain", domain=domain)
-    given = [{"document_id": f"{place}.md", "text": text} for place, text in enumerate(documents)]
-    for start in range(0, len(given), _PUT_AT_ONCE):
-        await call(app, "knowledge.add_documents", domain=domain, documents=given[start : start + _PUT_AT_ONCE])
+    documents_to_add = [{"document_id": f"{number}.md", "text": text} for number, text in enumerate(documents)]
+    for start in range(0, len(documents_to_add), _ADD_BATCH):
+        await call(
+            app, "knowledge.add_documents", domain=domain, documents=documents_to_add[start : start + _ADD_BATCH]
+        )
     started = time.perf_counter()
     await app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
-    took = time.perf_counter() - started
-    texts = await _texts(app, domain, len(given))
+    seconds = time.perf_counter() - started
+    texts = await _texts(app, domain, len(documents_to_add))
     started = time.perf_counter()
-    for start in range(0, len(texts), _EMBEDDED_AT_ONCE):
-        await embedder.embed(texts[start : start + _EMBEDDED_AT_ONCE], "passage")
-    return len(texts) / took, len(texts) / (time.perf_counter() - started)
+    for start in range(0, len(texts), _EMBED_BATCH):
+        await embedder.embed(texts[start : start + _EMBED_BATCH], "passage")
+    return len(texts) / seconds, len(texts) / (time.perf_counter() - started)
 
 
 async def _texts(app: App, domain: str, documents: int) -> list[str]:
     actor = await app.identify(ADMIN)
 
-    async def look(transaction: Transaction) -> list[str]:
+    async def read(transaction: Transaction) -> list[str]:
         collections, found = SqlCollectionStore(transaction), []
-        for place in range(documents):
-            found += await collections.of_item(domain_collection(domain), domain, f"{place}.md")
+        for number in range(documents):
+            found += await collections.of_item(domain_collection(domain), domain, f"{number}.md")
         return [embedded_text(chunk.heading, chunk.text) for chunk in found]
 
-    return await app.database.read(Scope(actor.tenant), look)
+    return await app.database.read(Scope(actor.tenant), read)
 
 
-def _long(sizes: Sizes, each: int) -> Iterator[str]:
-    chance = random.Random(f"long {each}")
+def _long(sizes: Sizes, round_number: int) -> Iterator[str]:
+    generator = random.Random(f"long {round_number}")
     for _ in range(sizes.long):
-        yield "\n\n".join(f"# {_some(chance, 3)}\n\n{_some(chance, 300)}" for _ in range(sizes.sections))
+        yield "\n\n".join(
+            f"# {_random_words(generator, 3)}\n\n{_random_words(generator, 300)}" for _ in range(sizes.sections)
+        )
 
 
-def _short(sizes: Sizes, each: int) -> Iterator[str]:
-    chance = random.Random(f"short {each}")
-    return (f"# {_some(chance, 3)}\n\n{_some(chance, 120)}" for _ in range(sizes.short))
+def _short(sizes: Sizes, round_number: int) -> Iterator[str]:
+    generator = random.Random(f"short {round_number}")
+    return (f"# {_random_words(generator, 3)}\n\n{_random_words(generator, 120)}" for _ in range(sizes.short))
 
 
-def _some(chance: random.Random, words: int) -> str:
-    return " ".join(f"{chance.choice(_WORDS)}{chance.randrange(50)}" for _ in range(words))
+def _random_words(generator: random.Random, words: int) -> str:
+    return " ".join(f"{generator.choice(_WORDS)}{generator.randrange(50)}" for _ in range(words))
 
 
-_SORTS: dict[str, Callable[[Sizes, int], Iterator[str]]] = {"long": _long, "short": _short}
+_KINDS: dict[str, Callable[[Sizes, int], Iterator[str]]] = {"long": _long, "short": _short}

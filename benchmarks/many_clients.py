@@ -54,8 +54,8 @@ async def _measure(name: str, clients: int, writes: int, *, sessions: int) -> li
         lost = await _lost(data / "weft.db", outcome)
     expected = clients * writes
     return [
-        _none(f"many_clients.{name}.failed", expected - outcome.written),
-        _none(f"many_clients.{name}.lost", lost),
+        _zero_row(f"many_clients.{name}.failed", expected - outcome.written),
+        _zero_row(f"many_clients.{name}.lost", lost),
         Row(f"many_clients.{name}.rate", round(outcome.written / outcome.wall_seconds), "writes/s"),
         Row(f"many_clients.{name}.p95", round(sorted(outcome.seconds)[int(expected * 0.95) - 1], 3), "s"),
     ]
@@ -99,20 +99,20 @@ async def _lost(path: Path, outcome: Outcome) -> int:
     try:
         lost = 0
         for (session_id, key), values in outcome.acknowledged.items():
-            past = (await call(app, "board.read_history", session_id=session_id, key=key))["versions"]
-            lost += len(set(values) - {version["value"] for version in past})
-            lost += [version["version"] for version in past] != list(range(1, len(past) + 1))
-        told = 0
+            versions = (await call(app, "board.read_history", session_id=session_id, key=key))["versions"]
+            lost += len(set(values) - {version["value"] for version in versions})
+            lost += [version["version"] for version in versions] != list(range(1, len(versions) + 1))
+        event_count = 0
         after = 0
         while events := (await call(app, "events.read", after=after))["events"]:
-            told += sum(event["type"] == _WRITTEN for event in events)
+            event_count += sum(event["type"] == _WRITTEN for event in events)
             after = events[-1]["seq"]
-        return lost + max(outcome.written - told, 0)
+        return lost + max(outcome.written - event_count, 0)
     finally:
         await app.close()
 
 
-def _none(name: str, count: int) -> Row:
+def _zero_row(name: str, count: int) -> Row:
     return Row(name, count, "writes", target="0", met=count == 0)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Arguments = dict[str, Any]
 
 PAGE = 50
-_MOST_A_PAGE = 1_000
+_MAX_PAGE = 1_000
 _CALL_SECONDS = 30
 _MILLIS = 1_000
 # Step between pages: visits every page once before repeating one.
@@ -177,13 +177,13 @@ async def _write(party: Party, client: McpClient, writer: int, deadline: float, 
 async def lost(party: Party, result: Crowd) -> int:
     """Count acknowledged messages that are missing from the session."""
     client = await party.client()
-    kept: set[str] = set()
-    for offset in count(0, _MOST_A_PAGE):
-        page = await party.ask(client, "get_messages", session_id=result.session_id, limit=_MOST_A_PAGE, offset=offset)
-        kept |= {message["content"] for message in page["messages"]}
+    stored: set[str] = set()
+    for offset in count(0, _MAX_PAGE):
+        page = await party.ask(client, "get_messages", session_id=result.session_id, limit=_MAX_PAGE, offset=offset)
+        stored |= {message["content"] for message in page["messages"]}
         if not page["has_more"]:
             break
-    return len(set(result.acknowledged) - kept)
+    return len(set(result.acknowledged) - stored)
 
 
 def _cpu(pid: int) -> float:

@@ -47,26 +47,26 @@ class NoPeer(Exception):
 
 def install() -> None:
     """Install the pinned version unless it is installed."""
-    wanted = _REQUIREMENTS.read_text(encoding="utf-8")
-    if _INSTALLED.exists() and _INSTALLED.read_text(encoding="utf-8") == wanted:
+    requirements = _REQUIREMENTS.read_text(encoding="utf-8")
+    if _INSTALLED.exists() and _INSTALLED.read_text(encoding="utf-8") == requirements:
         return
     shutil.rmtree(_HOME, ignore_errors=True)
     try:
-        _install_afresh()
+        _reinstall()
     except (OSError, subprocess.SubprocessError) as error:
         raise NoPeer(f"it cannot be installed: {_last_line(error)}") from error
-    _INSTALLED.write_text(wanted, encoding="utf-8")
+    _INSTALLED.write_text(requirements, encoding="utf-8")
 
 
-def _install_afresh() -> None:
+def _reinstall() -> None:
     pip = [str(_HOME / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     for command in ([sys.executable, "-m", "venv", str(_HOME)], [*pip, "--requirement", str(_REQUIREMENTS)]):
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=_INSTALL_SECONDS)
 
 
 def _last_line(error: Exception) -> str:
-    said = str(getattr(error, "stderr", None) or error).strip()
-    return said.splitlines()[-1]
+    output = str(getattr(error, "stderr", None) or error).strip()
+    return output.splitlines()[-1]
 
 
 @contextmanager

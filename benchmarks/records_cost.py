@@ -1,10 +1,9 @@
 """CPU that records add to a board write and to a message, against the same code without records.
 
-A write's record is its event, so what is added is what makes events records: what a call is part of, stamped on them,
-and the indexes they are found by. The baseline is the same code on a database without those columns and indexes, with
-an outbox that writes events as it did before there were records. Both have a log of 100,000 events and are measured in
-turn in one process, with 16 callers at once, which leaves a write the least cost of its own; on PostgreSQL its own
-processes count too.
+The record of a write is its event. Records add correlation columns and indexes to events. The baseline is the same code
+on a database without those columns and indexes, with an outbox that does not write them. Both have a log of 100,000
+events and are measured in turn in one process, with 16 concurrent callers, where a write itself costs least. On
+PostgreSQL the CPU of its processes is included.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from benchmarks.harness import SECOND_IN_MICROS, Row
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import ADMIN, folder, open_app, prepare
 from benchmarks.wire import run_async
-from weft.app import injection as needs
+from weft.app import injection
 from weft.kernel.clock import to_micros
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.storage.sql.acl_column import encode_patterns
@@ -37,16 +36,16 @@ if TYPE_CHECKING:
     from weft.app.app import App
     from weft.kernel.events import NewEvent
 
-_MOST = 1.25
+_MAX_RATIO = 1.25
 _CALLERS = 16
 _WITHOUT = "without records"
-_PART_OF = Correlation(
+_CORRELATION = Correlation(
     turn_id="turn_0192f3a4-7c1e", task_id="task_0192f3a4", trace_id="0af7651916cd43dd8448eb211c80319c", span_id="b7" * 8
 )
 # Added by 0005_records.sql.
 _COLUMNS = ("turn_id", "task_id", "tool_call_id", "runtime", "origin")
 _INDEXES = ("turn", "task", "tool_call", "actor", "subject", "time")
-_FORGET_RECORDS = (
+_DROP_RECORDS = (
     *(f"DROP INDEX events_by_{name}" for name in _INDEXES),
     *(f"ALTER TABLE events DROP COLUMN {name}" for name in _COLUMNS),
 )
@@ -68,7 +67,7 @@ FROM tenants WHERE tenant = $1
 """
 
 
-class OutboxBefore(SqlOutbox):
+class OutboxWithoutRecords(SqlOutbox):
     """An outbox that writes events without the columns of records."""
 
     __slots__ = ()
@@ -107,29 +106,29 @@ class Side(NamedTuple):
     outbox: type[SqlOutbox]
     database: str | None
 
-    def cost(self, operation: str, part_of: Correlation, calls: int) -> Callable[[], Awaitable[float]]:
+    def cost(self, operation: str, correlation: Correlation, calls: int) -> Callable[[], Awaitable[float]]:
         """Return a function that measures the CPU of one call in microseconds."""
-        arrival = msgspec.structs.replace(ADMIN, correlation=part_of)
-        numbers, asked = count(), _ASKED[operation]
+        context = msgspec.structs.replace(ADMIN, correlation=correlation)
+        numbers, request_of = count(), _REQUESTS[operation]
 
-        async def caller(own: int) -> None:
-            for number in range(own, own + calls):
-                await self.app.call(self.app.registry[operation], asked(number), arrival)
+        async def caller(first: int) -> None:
+            for number in range(first, first + calls):
+                await self.app.call(self.app.registry[operation], request_of(number), context)
 
         async def measure() -> float:
-            begin = next(numbers) * _CALLERS * calls
-            with patch.object(needs, "SqlOutbox", self.outbox):
-                before = self._spent()
-                await asyncio.gather(*(caller(begin + own * calls) for own in range(_CALLERS)))
-                return (self._spent() - before) / (_CALLERS * calls) * SECOND_IN_MICROS
+            start = next(numbers) * _CALLERS * calls
+            with patch.object(injection, "SqlOutbox", self.outbox):
+                before = self._cpu_seconds()
+                await asyncio.gather(*(caller(start + first * calls) for first in range(_CALLERS)))
+                return (self._cpu_seconds() - before) / (_CALLERS * calls) * SECOND_IN_MICROS
 
         return measure
 
-    def _spent(self) -> float:
+    def _cpu_seconds(self) -> float:
         return time.process_time() + (0.0 if self.database is None else backend_seconds(self.database))
 
 
-_ASKED: dict[str, Callable[[int], dict[str, str]]] = {
+_REQUESTS: dict[str, Callable[[int], dict[str, str]]] = {
     "board.write": lambda number: {
         "session_id": f"s{number % _CALLERS}",
         "key": f"key_{number % 64}",
@@ -155,10 +154,10 @@ async def _on_sqlite(sizes: Sizes) -> list[Row]:
             await prepare(url, _sessions())
             grow_sqlite(url, _GROW, sizes.events)
         with _connected(theirs) as connection:
-            for statement in _FORGET_RECORDS:
+            for statement in _DROP_RECORDS:
                 connection.execute(statement)
-        sides = Side(await open_app(ours), SqlOutbox, None), Side(await open_app(theirs), OutboxBefore, None)
-        return await _measured("sqlite", *sides, sizes)
+        sides = Side(await open_app(ours), SqlOutbox, None), Side(await open_app(theirs), OutboxWithoutRecords, None)
+        return await _measure("sqlite", *sides, sizes)
 
 
 async def _on_postgres(sizes: Sizes) -> list[Row]:
@@ -168,21 +167,24 @@ async def _on_postgres(sizes: Sizes) -> list[Row]:
             await prepare(url, _sessions())
             await grow_postgres(url, _GROW, sizes.events)
         connection = await asyncpg.connect(theirs)
-        for statement in _FORGET_RECORDS:
+        for statement in _DROP_RECORDS:
             await connection.execute(statement)
         await connection.close()
-        sides = Side(await open_app(ours), SqlOutbox, "ours"), Side(await open_app(theirs), OutboxBefore, "theirs")
-        return await _measured("postgres", *sides, sizes)
+        sides = (
+            Side(await open_app(ours), SqlOutbox, "ours"),
+            Side(await open_app(theirs), OutboxWithoutRecords, "theirs"),
+        )
+        return await _measure("postgres", *sides, sizes)
 
 
-async def _measured(database: str, ours: Side, theirs: Side, sizes: Sizes) -> list[Row]:
+async def _measure(database: str, ours: Side, theirs: Side, sizes: Sizes) -> list[Row]:
     rows = []
     for operation, name in _NAMES.items():
-        for part_of, suffix in ((NO_CORRELATION, ""), (_PART_OF, "_in_a_turn")):
-            costs = (side.cost(operation, part_of, sizes.calls) for side in (ours, theirs))
+        for correlation, suffix in ((NO_CORRELATION, ""), (_CORRELATION, "_in_a_turn")):
+            costs = (side.cost(operation, correlation, sizes.calls) for side in (ours, theirs))
             result = await compare_warm(sizes.rounds, *costs)
-            named = f"records_cost.{database}.{name}{suffix}"
-            rows.append(result.row(named, "us CPU/call", _WITHOUT, at_most=_MOST))
+            row_name = f"records_cost.{database}.{name}{suffix}"
+            rows.append(result.row(row_name, "us CPU/call", _WITHOUT, at_most=_MAX_RATIO))
     for side in (ours, theirs):
         await side.app.close()
     return rows

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.harness import apart
+from benchmarks.harness import in_subprocess
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.search_scale import FEW_SEARCHES, SEARCHES, TENANTS, measured, sizes_asked
 from benchmarks.servers import folder
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def run(*, quick: bool) -> list[Row]:
     sizes = sizes_asked("WEFT_BENCH_PGVECTOR", "200" if quick else "100000,1000000")
     searches = FEW_SEARCHES if quick else SEARCHES
-    rows = [row for size in sizes for row in apart(_in_postgres, size, 1, searches)]
-    return [*rows, *apart(_in_postgres, max(sizes), TENANTS, searches)]
+    rows = [row for size in sizes for row in in_subprocess(_in_postgres, size, 1, searches)]
+    return [*rows, *in_subprocess(_in_postgres, max(sizes), TENANTS, searches)]
 
 
 def _in_postgres(size: int, tenants: int, searches: int) -> list[Row]:

@@ -20,7 +20,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from benchmarks.harness import Baseline, Row, apart, limited, resident_bytes
+from benchmarks.harness import Baseline, Row, in_subprocess, limited, resident_bytes
 from benchmarks.servers import folder
 from benchmarks.wire import run_async
 from weft.app.app import App
@@ -73,9 +73,9 @@ VALUES ($1, $2, $3, 1, 1, 'indexed', '', '', 0, 'text/plain', '', '{{}}', 0, NUL
 def run(*, quick: bool) -> list[Row]:
     sizes = sizes_asked("WEFT_BENCH_CHUNKS", "200,400" if quick else "1000,10000,100000,1000000")
     searches = FEW_SEARCHES if quick else SEARCHES
-    rows = [row for size in sizes for row in apart(_in_files, size, 1, searches)]
+    rows = [row for size in sizes for row in in_subprocess(_in_files, size, 1, searches)]
     rows += _extrapolated(rows, sizes)
-    return [*rows, *apart(_in_files, max(sizes), TENANTS, searches)]
+    return [*rows, *in_subprocess(_in_files, max(sizes), TENANTS, searches)]
 
 
 def sizes_asked(variable: str, default: str) -> list[int]:
@@ -86,10 +86,10 @@ def _extrapolated(rows: Sequence[Row], sizes: Sequence[int]) -> list[Row]:
     """Extrapolate linearly from the two largest sizes: scanned and stored data grow with the chunks."""
     if len(sizes) < 2:
         return []
-    known = {row.name: row.value for row in rows}
+    values = {row.name: row.value for row in rows}
     (less, more), found = sorted(sizes)[-2:], []
     for figure, unit in (("cpu", "ms a search"), ("1_callers.p50", "ms"), ("files", "MB"), ("build", "s")):
-        low, high = known[f"{_NAME}.{less}.{figure}"], known[f"{_NAME}.{more}.{figure}"]
+        low, high = values[f"{_NAME}.{less}.{figure}"], values[f"{_NAME}.{more}.{figure}"]
         # Small sizes are noise: no figure is assumed to fall with more chunks.
         value = high + max(high - low, 0.0) / (more - less) * (_EXTRAPOLATED - more)
         found.append(Row(f"{_NAME}.{_EXTRAPOLATED}.by_a_line.{figure}", round(value, 1), unit))
@@ -155,7 +155,7 @@ def _word(number: int) -> str:
 
 
 @dataclass(frozen=True)
-class Grown:
+class Installation:
     """An installation with this many chunks in all tenants together."""
 
     app: App
@@ -166,10 +166,10 @@ class Grown:
 
     async def search(self, number: int) -> float:
         """Search as a caller; return the milliseconds."""
-        arrival = CallContext(Local(self.tenants[number % len(self.tenants)], "admin"))
+        context = CallContext(Local(self.tenants[number % len(self.tenants)], "admin"))
         raw = {"query": self.data_source.query(), "top_k": _NEAREST}
         started = time.perf_counter()
-        await self.app.call(self.app.registry["search.query"], raw, arrival)
+        await self.app.call(self.app.registry["search.query"], raw, context)
         return (time.perf_counter() - started) * 1_000
 
     async def view(self, tenant: str) -> View:
@@ -207,21 +207,21 @@ async def measured(benchmark: str, url: str, data: Path, size: int, tenants: int
     await app.open()
     try:
         before = resident_bytes(os.getpid())
-        grown = await _grow(app, size, tenants)
-        seconds = await grown.build()
+        installation = await _grow(app, size, tenants)
+        seconds = await installation.build()
         rows = [Row(f"{name}.build", round(seconds, 2), "s")]
-        rows += await _times(name, grown, searches)
+        rows += await _times(name, installation, searches)
         # Measured before the compared methods allocate memory.
-        memory = resident_bytes(os.getpid()) - before - grown.vectors.nbytes
+        memory = resident_bytes(os.getpid()) - before - installation.vectors.nbytes
         files = sum(file.stat().st_size for file in (data / "index").rglob("*.seg"))
         rows.append(Row(f"{name}.memory", round(max(memory, 0) / 2**20, 1), "MB"))
         rows.append(Row(f"{name}.files", round(files / 2**20, 1), "MB"))
-        return [*rows, *await _recall(name, grown, min(searches, 100))]
+        return [*rows, *await _recall(name, installation, min(searches, 100))]
     finally:
         await app.close()
 
 
-async def _grow(app: App, size: int, tenants: int) -> Grown:
+async def _grow(app: App, size: int, tenants: int) -> Installation:
     data_source = SyntheticData()
     model = app.embeddings.models()[0].name
     names = [f"tenant{number}" for number in range(tenants)]
@@ -230,7 +230,7 @@ async def _grow(app: App, size: int, tenants: int) -> Grown:
     for index, tenant in enumerate(names):
         await app.tenants.create(tenant)
         await _fill(app, tenant, data_source, model, vectors[index * share : (index + 1) * share])
-    return Grown(app, data_source, names, vectors, model)
+    return Installation(app, data_source, names, vectors, model)
 
 
 async def _fill(app: App, tenant: str, data_source: SyntheticData, model: str, vectors: NDArray[np.float16]) -> None:
@@ -249,12 +249,12 @@ async def _put(chunks: list[NewChunk], vectors: dict[str, list[bytes]], transact
     await SqlCollectionStore(transaction).add(_COLLECTION, chunks, vectors)
 
 
-async def _times(name: str, grown: Grown, searches: int) -> list[Row]:
+async def _times(name: str, installation: Installation, searches: int) -> list[Row]:
     rows = []
-    await _load(grown.search, len(grown.tenants) * 2, 1)
+    await _load(installation.search, len(installation.tenants) * 2, 1)
     for callers in _CALLERS:
         began = time.process_time()
-        milliseconds = await _load(grown.search, searches, callers)
+        milliseconds = await _load(installation.search, searches, callers)
         cpu = (time.process_time() - began) * 1_000 / searches
         p50, p95 = map(float, np.percentile(milliseconds, [50, 95]))
         rows.append(Row(f"{name}.{callers}_callers.p50", round(p50, 2), "ms"))
@@ -281,13 +281,13 @@ async def _load(search: Callable[[int], Awaitable[float]], searches: int, caller
     ]
 
 
-async def _recall(name: str, grown: Grown, questions: int) -> list[Row]:
+async def _recall(name: str, installation: Installation, questions: int) -> list[Row]:
     """Compare the index with exact results, and its latency with other methods."""
-    queries = grown.data_source.vectors(questions).astype(np.float32)
-    share = len(grown.vectors) // len(grown.tenants)
-    own_vectors = grown.vectors[:share]
+    queries = installation.data_source.vectors(questions).astype(np.float32)
+    share = len(installation.vectors) // len(installation.tenants)
+    own_vectors = installation.vectors[:share]
     exact, scan = _exact_scan(own_vectors, queries)
-    view = await grown.view(grown.tenants[0])
+    view = await installation.view(installation.tenants[0])
     found, milliseconds = [], []
     for query in queries:
         started = time.perf_counter()

@@ -67,7 +67,7 @@ async def prepare(url: str, sessions: Sequence[str], **config: Any) -> str:  # n
     app = await open_app(url)
     try:
         await app.tenants.create(TENANT)
-        made = await call(app, "agent.create", agent_id=AGENT)
+        agent = await call(app, "agent.create", agent_id=AGENT)
         async with asyncio.TaskGroup() as group:
             for session_id in sessions:
                 group.create_task(
@@ -75,7 +75,7 @@ async def prepare(url: str, sessions: Sequence[str], **config: Any) -> str:  # n
                 )
     finally:
         await app.close()
-    key: str = made["api_key"]
+    key: str = agent["api_key"]
     return key
 
 

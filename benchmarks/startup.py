@@ -21,12 +21,12 @@ def run(*, quick: bool) -> list[Row]:
         _cpu_seconds([_WEFT, "session", "create", "Start-up"], here)
         return [
             limited("startup.ready", median(_ready() for _ in range(1 if quick else 5)), "s", below=2),
-            limited("startup.help_cpu", _least(times, [_WEFT, "--help"], {}), "s", below=0.25),
-            limited("startup.completion_cpu", _least(times, [_WEFT], _COMPLETE), "s", below=0.25),
-            limited("startup.session_list_cpu", _least(times, [_WEFT, "session", "list"], here), "s", below=0.8),
+            limited("startup.help_cpu", _lowest(times, [_WEFT, "--help"], {}), "s", below=0.25),
+            limited("startup.completion_cpu", _lowest(times, [_WEFT], _COMPLETE), "s", below=0.25),
+            limited("startup.session_list_cpu", _lowest(times, [_WEFT, "session", "list"], here), "s", below=0.8),
             limited(
                 "startup.client_cpu",
-                _least(times, [sys.executable, "-c", "from weft import Client"], {}),
+                _lowest(times, [sys.executable, "-c", "from weft import Client"], {}),
                 "s",
                 below=0.5,
             ),
@@ -38,7 +38,7 @@ def _ready() -> float:
         return served.seconds_to_ready
 
 
-def _least(times: int, command: list[str], environment: dict[str, str]) -> float:
+def _lowest(times: int, command: list[str], environment: dict[str, str]) -> float:
     """Return the lowest of several measurements: other processes only ever add to it."""
     return min(_cpu_seconds(command, environment) for _ in range(times))
 

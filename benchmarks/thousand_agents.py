@@ -44,12 +44,12 @@ _RATE_LIMITED = "RATE_LIMITED"
 _NO_ANSWER = "NO_ANSWER"
 
 
-class _Shown(msgspec.Struct):
+class _Message(msgspec.Struct):
     id: int
 
 
 class _Page(msgspec.Struct):
-    messages: list[_Shown]
+    messages: list[_Message]
 
 
 _page = msgspec.json.Decoder(_Page)
@@ -61,7 +61,7 @@ class Call:
 
     name: str
     request: bytes
-    learn: Callable[[bytes], None] = lambda _: None
+    handle: Callable[[bytes], None] = lambda _: None
 
 
 @dataclass(slots=True)
@@ -73,28 +73,36 @@ class Agent:
     session: str
     draw: Random
     turn: int = 0
-    seen: int = 0
-    said: list[str] = field(default_factory=list)
-    remembered: int = 0
-    noted: int = 0
+    last_id: int = 0
+    added: list[str] = field(default_factory=list)
+    memory_writes: int = 0
+    board_writes: int = 0
 
     def next(self) -> Call:
         self.turn += 1
-        kinds = (self._say, self._catch_up, self._search, self._remember_or_recall, self._note_or_look)
+        kinds = (
+            self._add_message,
+            self._get_messages,
+            self._search,
+            self._remember_or_recall,
+            self._write_or_read_board,
+        )
         return self.draw.choices(kinds, weights=(40, 25, 10, 15, 10))[0]()
 
     @property
     def key(self) -> str:
         return f"state_{self.number}"
 
-    def _say(self) -> Call:
+    def _add_message(self) -> Call:
         content = f"agent {self.number} turn {self.turn}: {query(self.draw.randrange(10_000))}"
         body = {"content": content}
-        return Call("add_message", self._ask("POST", self._in_session("messages"), body), lambda _: self._said(content))
+        return Call(
+            "add_message", self._ask("POST", self._in_session("messages"), body), lambda _: self._message_added(content)
+        )
 
-    def _catch_up(self) -> Call:
-        path = self._in_session(f"messages?limit={_PAGE}&after_id={self.seen}")
-        return Call("get_messages", self._ask("GET", path), self._saw)
+    def _get_messages(self) -> Call:
+        path = self._in_session(f"messages?limit={_PAGE}&after_id={self.last_id}")
+        return Call("get_messages", self._ask("GET", path), self._messages_read)
 
     def _search(self) -> Call:
         path = self._in_session(f"search?query={quote(query(self.draw.randrange(10_000)))}")
@@ -102,15 +110,15 @@ class Agent:
 
     def _remember_or_recall(self) -> Call:
         path = f"/v1/memory/{self.key}"
-        if self.remembered and self.draw.random() < 0.5:
+        if self.memory_writes and self.draw.random() < 0.5:
             return Call("get_memory", self._ask("GET", path))
-        return Call("set_memory", self._ask("PUT", path, {"value": {"turn": self.turn}}), self._kept)
+        return Call("set_memory", self._ask("PUT", path, {"value": {"turn": self.turn}}), self._memory_set)
 
-    def _note_or_look(self) -> Call:
+    def _write_or_read_board(self) -> Call:
         path = self._in_session(f"context/{self.key}")
-        if self.noted and self.draw.random() < 0.5:
+        if self.board_writes and self.draw.random() < 0.5:
             return Call("board_read", self._ask("GET", path))
-        return Call("board_write", self._ask("PUT", path, {"value": f"turn {self.turn}"}), self._wrote)
+        return Call("board_write", self._ask("PUT", path, {"value": f"turn {self.turn}"}), self._board_written)
 
     def _in_session(self, rest: str) -> str:
         return f"/v1/sessions/{self.session}/{rest}"
@@ -118,18 +126,18 @@ class Agent:
     def _ask(self, method: str, path: str, body: object = None) -> bytes:
         return request(method, path, self.token, body)
 
-    def _said(self, content: str) -> None:
-        self.said.append(content)
+    def _message_added(self, content: str) -> None:
+        self.added.append(content)
 
-    def _saw(self, body: bytes) -> None:
+    def _messages_read(self, body: bytes) -> None:
         page = _page.decode(body).messages
-        self.seen = page[-1].id if page else self.seen
+        self.last_id = page[-1].id if page else self.last_id
 
-    def _kept(self, _body: bytes) -> None:
-        self.remembered += 1
+    def _memory_set(self, _body: bytes) -> None:
+        self.memory_writes += 1
 
-    def _wrote(self, _body: bytes) -> None:
-        self.noted += 1
+    def _board_written(self, _body: bytes) -> None:
+        self.board_writes += 1
 
 
 @dataclass(slots=True)
@@ -152,13 +160,13 @@ class Outcome:
 
     def millis(self, share: float, name: str | None = None) -> float:
         """Return a percentile of the latencies."""
-        taken = sorted(chain(*self.seconds.values()) if name is None else self.seconds[name])
-        return round(taken[min(int(len(taken) * share), len(taken) - 1)] * _MILLIS, 1)
+        latencies = sorted(chain(*self.seconds.values()) if name is None else self.seconds[name])
+        return round(latencies[min(int(len(latencies) * share), len(latencies) - 1)] * _MILLIS, 1)
 
 
 def run(*, quick: bool) -> list[Row]:
-    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+    _, max_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, max_files))
     agents, seconds, burst = (20, 2, 1) if quick else (1_000, 60, 10)
     pace = _SECONDS_BETWEEN_CALLS / 10 if quick else _SECONDS_BETWEEN_CALLS
     return [
@@ -185,11 +193,11 @@ async def _make_agents(url: str, count: int) -> list[Agent]:
     sessions = [f"s{number}" for number in range(min(_SESSIONS, count))]
     await prepare(url, sessions)
     app = await open_app(url)
-    made = await asyncio.gather(*(call(app, "agent.create", agent_id=f"agent_{number}") for number in range(count)))
+    created = await asyncio.gather(*(call(app, "agent.create", agent_id=f"agent_{number}") for number in range(count)))
     await app.close()
     return [
         Agent(number, one["api_key"], sessions[number % len(sessions)], Random(number))
-        for number, one in enumerate(made)
+        for number, one in enumerate(created)
     ]
 
 
@@ -199,7 +207,7 @@ async def _work(served: Served, agents: Sequence[Agent], seconds: float, pace: f
     cpu, started = cpu_seconds(served.pid), time.monotonic()
     async with asyncio.TaskGroup() as group:
         for agent, connection in zip(agents, connections, strict=True):
-            group.create_task(_live(agent, connection, started + seconds, pace, outcome))
+            group.create_task(_run_agent(agent, connection, started + seconds, pace, outcome))
     outcome.wall_seconds = time.monotonic() - started
     outcome.server_cpu_seconds = cpu_seconds(served.pid) - cpu
     outcome.resident_megabytes = resident_bytes(served.pid) / 1_000_000
@@ -214,24 +222,24 @@ async def _accepted(port: int) -> Connection:
     return connection
 
 
-async def _live(agent: Agent, connection: Connection, until: float, pace: float, outcome: Outcome) -> None:
-    moment = time.monotonic() + agent.draw.random() * pace
-    while moment < until:
-        await asyncio.sleep(max(moment - time.monotonic(), 0))
+async def _run_agent(agent: Agent, connection: Connection, until: float, pace: float, outcome: Outcome) -> None:
+    next_call = time.monotonic() + agent.draw.random() * pace
+    while next_call < until:
+        await asyncio.sleep(max(next_call - time.monotonic(), 0))
         await _ask(agent.next(), connection, outcome)
-        moment = moment + pace if pace else time.monotonic()
+        next_call = next_call + pace if pace else time.monotonic()
 
 
-async def _ask(asked: Call, connection: Connection, outcome: Outcome) -> None:
+async def _ask(call_: Call, connection: Connection, outcome: Outcome) -> None:
     started = time.monotonic()
     try:
-        answer = await connection.exchange(asked.request)
+        answer = await connection.exchange(call_.request)
     except (OSError, EOFError) as error:
         outcome.refused[f"{_NO_ANSWER} {type(error).__name__}"] += 1
         return
-    outcome.seconds[asked.name].append(time.monotonic() - started)
+    outcome.seconds[call_.name].append(time.monotonic() - started)
     if answer.status < _REFUSED_FROM:
-        asked.learn(answer.body)
+        call_.handle(answer.body)
     else:
         found = _CODE.search(answer.body)
         outcome.refused[found[1].decode() if found else str(answer.status)] += 1
@@ -240,14 +248,14 @@ async def _ask(asked: Call, connection: Connection, outcome: Outcome) -> None:
 def _lost(path: str, agents: Sequence[Agent]) -> int:
     """Count acknowledged writes that are missing from the database."""
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
-    said = {row[0].decode() for row in connection.execute("SELECT content FROM messages")}
+    stored = {row[0].decode() for row in connection.execute("SELECT content FROM messages")}
     memory = dict(connection.execute("SELECT principal_id, version FROM memory_entries"))
     board = dict(connection.execute("SELECT key, version FROM entries"))
     connection.close()
     return sum(
-        len(set(agent.said) - said)
-        + max(agent.remembered - memory.get(f"agent_{agent.number}", 0), 0)
-        + max(agent.noted - board.get(agent.key, 0), 0)
+        len(set(agent.added) - stored)
+        + max(agent.memory_writes - memory.get(f"agent_{agent.number}", 0), 0)
+        + max(agent.board_writes - board.get(agent.key, 0), 0)
         for agent in agents
     )
 

@@ -63,11 +63,11 @@ def _sample(runs: Runs, place: int) -> Sample:
     other = name if len(corpora) > 1 else _SETS[(place + 1) % len(_SETS)]
     elsewhere = list(runs.dataset(other).corpora)
     keys = [
-        elsewhere[(corpora.index(answer.asked.corpus) + 1) % len(elsewhere)] if other == name else elsewhere[0]
+        elsewhere[(corpora.index(answer.question.corpus) + 1) % len(elsewhere)] if other == name else elsewhere[0]
         for answer in answers
     ]
-    wanted = [(answer.asked, key, runs.view(other, key)) for answer, key in zip(answers, keys, strict=True)]
-    return Sample(answers, runs.ask(runs.dataset(other), wanted))
+    questions = [(answer.question, key, runs.view(other, key)) for answer, key in zip(answers, keys, strict=True)]
+    return Sample(answers, runs.ask(runs.dataset(other), questions))
 
 
 def _relevance(samples: Sequence[Sample]) -> Iterator[Row]:
@@ -90,7 +90,7 @@ def _relevant_scores(answers: Sequence[Answer]) -> Figures:
     for answer in answers:
         totals = dict(zip(answer.places.tolist(), relevance(answer.total).tolist(), strict=True))
         best = answer.best(answer.total)
-        scores += [totals[place] for place in best if is_relevant(answer.asked, answer.corpus, place)]
+        scores += [totals[place] for place in best if is_relevant(answer.question, answer.corpus, place)]
     return np.array(scores)
 
 
@@ -109,9 +109,13 @@ def _confidence(samples: Sequence[Sample]) -> Iterator[Row]:
         weight += [_UNANSWERABLE_WEIGHT / len(sample.unanswerable)] * len(sample.unanswerable)
     error = _calibration_error(np.array(predicted), np.array(true), np.array(weight))
     yield _row("confidence.off_by", error, "mean of ten bins", f"<= {_MAX_ERROR}", met=error <= _MAX_ERROR)
-    doubted = fmean(answer.ranking.confidence < CONFIDENT for sample in samples for answer in sample.unanswerable)
-    wrongly = fmean(answer.ranking.confidence < CONFIDENT for sample in samples for answer in sample.answerable)
-    yield Row("calibration.doubted_without_answer", round(doubted, _DIGITS), "of questions", wrongly, None, None)
+    uncertain = fmean(answer.ranking.confidence < CONFIDENT for sample in samples for answer in sample.unanswerable)
+    wrongly_uncertain = fmean(
+        answer.ranking.confidence < CONFIDENT for sample in samples for answer in sample.answerable
+    )
+    yield Row(
+        "calibration.doubted_without_answer", round(uncertain, _DIGITS), "of questions", wrongly_uncertain, None, None
+    )
 
 
 def _calibration_error(predicted: Figures, true: Figures, weight: Figures) -> float:
@@ -125,9 +129,9 @@ def _calibration_error(predicted: Figures, true: Figures, weight: Figures) -> fl
 
 def _widening(answers: Sequence[Answer]) -> Iterator[Row]:
     """Compare recall with and without widening, for questions with low confidence."""
-    doubted = [answer for answer in answers if answer.ranking.widened]
-    wide = fmean(answer.recall(answer.shown) for answer in doubted)
-    narrow = fmean(answer.recall(_narrow(answer)) for answer in doubted)
+    uncertain = [answer for answer in answers if answer.ranking.widened]
+    wide = fmean(answer.recall(answer.shown) for answer in uncertain)
+    narrow = fmean(answer.recall(_narrow(answer)) for answer in uncertain)
     row = _row("widening.recall_in_doubt", wide, "of all results", "above without", met=wide > narrow)
     yield Row(row.name, row.value, row.unit, round(narrow, _DIGITS), row.target, row.met)
 

@@ -104,8 +104,8 @@ def message_search(folder: Path | None) -> Iterator[Row]:
 def _recall(name: str, questions: list[Question]) -> Iterator[Row]:
     def recall(method: Callable[[Conversation, str], list[int]]) -> float:
         return fmean(
-            len(asked.answers.intersection(method(asked.conversation, asked.query))) / len(asked.answers)
-            for asked in questions
+            len(question.answers.intersection(method(question.conversation, question.query))) / len(question.answers)
+            for question in questions
         )
 
     weft, bm25 = recall(Conversation.weft), recall(Conversation.by_bm25)
@@ -117,9 +117,9 @@ def _recall(name: str, questions: list[Question]) -> Iterator[Row]:
 def _typos(name: str, questions: list[Question]) -> Row:
     """Search for a message by two of its words, both misspelt."""
     rng = random.Random(7)  # noqa: S311 - the same typos in every run
-    asked = [typo for question in questions if (typo := _misspelt(question, rng))]
-    weft = fmean(min(typo.answers) in typo.conversation.weft(typo.query) for typo in asked)
-    bm25 = fmean(min(typo.answers) in typo.conversation.by_bm25(typo.query) for typo in asked)
+    typos = [typo for question in questions if (typo := _misspelt(question, rng))]
+    weft = fmean(min(typo.answers) in typo.conversation.weft(typo.query) for typo in typos)
+    bm25 = fmean(min(typo.answers) in typo.conversation.by_bm25(typo.query) for typo in typos)
     target = f">= {_MIN_TYPOS_FOUND}"
     return _row(f"{name}.typos_found", weft, bm25, "share in the top 10", target, met=weft >= _MIN_TYPOS_FOUND)
 
@@ -151,7 +151,7 @@ def _false_alarms(name: str, questions: list[Question], conversations: list[Conv
 
     def alarms(method: Callable[[Conversation, str], list[int]]) -> float:
         others = dict(zip(map(id, conversations), conversations[1:] + conversations[:1], strict=True))
-        return fmean(bool(method(others[id(asked.conversation)], asked.query)) for asked in questions)
+        return fmean(bool(method(others[id(question.conversation)], question.query)) for question in questions)
 
     weft, whole = alarms(Conversation.weft), alarms(Conversation.by_whole_text)
     return _row(f"{name}.false_alarms", weft, whole, "share with any result", "below RapidFuzz's", met=weft < whole)

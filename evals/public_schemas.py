@@ -110,9 +110,11 @@ def _records_to_add() -> Iterator[dict[str, Any]]:
 
 def _accepted(name: str, records: Iterable[TypedRecord], schemas: dict[str, Any]) -> Row:
     """Count the records that both the public schema of their type and Weft's accept."""
-    known = [(kind, record) for kind, record in records if kind in schemas]
-    fine = sum(_is_valid(record, schemas[kind]) and _is_valid(record, published_schema(kind)) for kind, record in known)
-    return _row(name, fine, len(known), "records valid by the public schema and by Weft's")
+    covered = [(kind, record) for kind, record in records if kind in schemas]
+    valid = sum(
+        _is_valid(record, schemas[kind]) and _is_valid(record, published_schema(kind)) for kind, record in covered
+    )
+    return _row(name, valid, len(covered), "records valid by the public schema and by Weft's")
 
 
 def _is_valid(record: dict[str, Any], schema: dict[str, Any]) -> bool:

@@ -65,10 +65,10 @@ def retrieval(folder: Path | None) -> Iterator[Row]:
     if folder is None:
         return
     runs = runs_over(folder)
-    for name, (floor, wanted) in _TARGETS.items():
+    for name, (baseline, target_value) in _TARGETS.items():
         value = fmean(answer.recall(answer.shown[:BEST]) for answer in runs.answers(name))
         unit = "gold characters in ten" if runs.dataset(name).measure == "characters" else "recall@10"
-        yield _row(name, value, unit, floor, wanted)
+        yield _row(name, value, unit, baseline, target_value)
     yield _row("locomo.windows", _in_windows(runs), "recall@10 of six turns", _WINDOWS_BASELINE, _WINDOWS_BASELINE)
     yield _row("locomo.context", _in_context(runs), f"gold in {_CONTEXT_TOKENS:,} tokens", None, _CONTEXT_TARGET)
     yield from _ablations(runs)
@@ -99,8 +99,8 @@ def _ablation(part: str, name: str, answers: Sequence[Answer], without: float) -
 
 def _without_names(runs: Runs) -> Iterator[tuple[EvalQuestion, str, View]]:
     for answer in runs.answers("locomo"):
-        view: Any = _WithoutSpeakers(runs.view("locomo", answer.asked.corpus))
-        yield answer.asked, answer.asked.corpus, view
+        view: Any = _WithoutSpeakers(runs.view("locomo", answer.question.corpus))
+        yield answer.question, answer.question.corpus, view
 
 
 class _WithoutSpeakers:
@@ -123,7 +123,7 @@ def _in_windows(runs: Runs) -> float:
         window_of = dict(zip(answer.corpus.names, answer.corpus.windows(_WINDOW), strict=True))
         best = answer.best(answer.total, len(answer.places))
         shown = list(dict.fromkeys(window_of[answer.corpus.names[place]] for place in best))[:BEST]
-        right = {window_of[name] for group in answer.asked.wanted for name in group if name in window_of}
+        right = {window_of[name] for group in answer.question.relevant for name in group if name in window_of}
         found.append(len(right.intersection(shown)) / max(len(right), 1))
     return fmean(found)
 
@@ -138,13 +138,13 @@ def _in_rendered_text(answer: Answer) -> list[int]:
     """Return the positions of all chunks in the rendered context."""
     tokens = np.array([answer.corpus.chunks[place].tokens for place in answer.places.tolist()], np.float32)
     best = answer.best(answer.total - np.float32(TOKEN_PRICE) * tokens, _CONTEXT_TOKENS // _MIN_PASSAGE_TOKENS)
-    strands = [
+    refs = [
         passage_ref(_passage(answer.corpus, near), rank, distance)
         for rank, place in enumerate(best)
         for near, distance in answer.corpus.around(place, _REACH)
     ]
-    rendered = render_context(strands, _CONTEXT_TOKENS, approximate_tokens)
-    return [passage.chunk.number - 1 for stretch in rendered.sections for passage in stretch.passages]
+    rendered = render_context(refs, _CONTEXT_TOKENS, approximate_tokens)
+    return [passage.chunk.number - 1 for section in rendered.sections for passage in section.passages]
 
 
 def _passage(corpus: Corpus, place: int) -> ChunkPassage:
@@ -155,7 +155,9 @@ def _passage(corpus: Corpus, place: int) -> ChunkPassage:
     )
 
 
-def _row(name: str, value: float, unit: str, floor: float | None, wanted: float | None) -> Row:
+def _row(name: str, value: float, unit: str, baseline: float | None, target_value: float | None) -> Row:
     value = round(value, _DIGITS)
-    target = None if wanted is None else f">= {wanted}"
-    return Row(f"retrieval.{name}", value, unit, floor, target, None if wanted is None else value >= wanted)
+    target = None if target_value is None else f">= {target_value}"
+    return Row(
+        f"retrieval.{name}", value, unit, baseline, target, None if target_value is None else value >= target_value
+    )

@@ -33,7 +33,7 @@ BEST = 10
 class Answer:
     """The result of one question: all candidates by position in the corpus, with their signals."""
 
-    asked: EvalQuestion
+    question: EvalQuestion
     corpus: Corpus
     ranking: Ranking
     places: NDArray[np.int64]
@@ -58,7 +58,7 @@ class Answer:
         return best
 
     def recall(self, shown: Sequence[int]) -> float:
-        return recall_of(self.asked, self.corpus, shown)
+        return recall_of(self.question, self.corpus, shown)
 
 
 class Runs:
@@ -80,30 +80,30 @@ class Runs:
         """Return the answers to all questions of a set."""
         if name not in self._answers:
             dataset = self.dataset(name)
-            wanted = [(each, each.corpus, self.view(name, each.corpus)) for each in dataset.questions]
-            self._answers[name] = self.ask(dataset, wanted)
+            questions = [(each, each.corpus, self.view(name, each.corpus)) for each in dataset.questions]
+            self._answers[name] = self.ask(dataset, questions)
         return self._answers[name]
 
-    def ask(self, dataset: Dataset, wanted: Iterable[tuple[EvalQuestion, str, View]]) -> list[Answer]:
+    def ask(self, dataset: Dataset, questions: Iterable[tuple[EvalQuestion, str, View]]) -> list[Answer]:
         """Run questions, each on a view of a corpus of the dataset."""
 
-        async def asked() -> list[Answer]:
-            return [await self._answer(each, dataset.corpora[key], view) for each, key, view in wanted]
+        async def run() -> list[Answer]:
+            return [await self._answer(each, dataset.corpora[key], view) for each, key, view in questions]
 
-        return asyncio.run(asked())
+        return asyncio.run(run())
 
     def view(self, name: str, corpus: str) -> CollectionView:
         if (name, corpus) not in self._views:
             self._views[name, corpus] = self.dataset(name).corpora[corpus].open(self._vectors)
         return self._views[name, corpus]
 
-    async def _answer(self, asked: EvalQuestion, corpus: Corpus, view: View) -> Answer:
-        question = Query(text=asked.text, asked_at=corpus.asked_at, top_k=BEST)
-        weighed = await score_views(question, [view], self._meanings)
-        found = weighed.by_view[0]
-        return Answer(asked, corpus, select_results(question, [view], weighed), found.columns.number - 1, found.signals)
+    async def _answer(self, question: EvalQuestion, corpus: Corpus, view: View) -> Answer:
+        query = Query(text=question.text, asked_at=corpus.asked_at, top_k=BEST)
+        scored = await score_views(query, [view], self._embed)
+        found = scored.by_view[0]
+        return Answer(question, corpus, select_results(query, [view], scored), found.columns.number - 1, found.signals)
 
-    async def _meanings(self, texts: Sequence[str]) -> Floats:
+    async def _embed(self, texts: Sequence[str]) -> Floats:
         return self._vectors.of(texts)
 
 

@@ -21,7 +21,7 @@ from weft.capabilities.indexing.text_analysis import index_terms
 from weft.capabilities.search.index_view import CollectionQuery
 from weft.capabilities.search.session_indexing.cursor import IndexItem
 from weft.capabilities.search.session_indexing.item_text import ItemText
-from weft.capabilities.search.session_indexing.item_text import chunks_of as chunks_of_said
+from weft.capabilities.search.session_indexing.item_text import chunks_of as message_chunks
 from weft.kernel.clock import DAY_MICROS, to_micros
 from weft.kernel.tokens import approximate_tokens
 from weft.search_index.snapshot import IndexSnapshot
@@ -54,12 +54,12 @@ class Span(NamedTuple):
 class EvalQuestion(NamedTuple):
     """A question about a corpus, and what is relevant.
 
-    ``wanted`` are groups of items; one of each is needed. If characters are measured, ``spans`` are relevant instead.
+    ``relevant`` are groups of items; one of each is needed. If characters are measured, ``spans`` are relevant instead.
     """
 
     corpus: str
     text: str
-    wanted: tuple[Group, ...] = ()
+    relevant: tuple[Group, ...] = ()
     spans: tuple[Span, ...] = ()
 
 
@@ -127,12 +127,12 @@ def conversations(folder: Path, name: str) -> Dataset:
     corpora: dict[str, Corpus] = defaultdict(lambda: Corpus(SESSIONS))
     for turn in _lines(folder, f"conv_retrieval/{name}_docs"):
         corpora[turn["conv"]].add(turn["id"], _message(turn))
-    asked = [
+    questions = [
         EvalQuestion(each["conv"], each["query"], tuple(frozenset({gold}) for gold in sorted(set(each["gold_ids"]))))
         for each in _lines(folder, f"conv_retrieval/{name}_queries")
         if each["category"] != "adversarial"
     ]
-    return Dataset(name, dict(corpora), asked)
+    return Dataset(name, dict(corpora), questions)
 
 
 def documents(folder: Path, name: str) -> Dataset:
@@ -140,11 +140,11 @@ def documents(folder: Path, name: str) -> Dataset:
     corpus = Corpus(domain_collection(_DOMAIN))
     for line in _lines(folder, f"doc_retrieval/{name}_docs"):
         corpus.add(line["id"], _document(line["id"], line["title"], line["text"], ChunkingOptions()))
-    asked = [
+    questions = [
         EvalQuestion("all", each["query"], tuple(frozenset({gold}) for gold in sorted(set(each["gold_ids"]))))
         for each in _lines(folder, f"doc_retrieval/{name}_queries")
     ]
-    return Dataset(name, {"all": corpus}, asked)
+    return Dataset(name, {"all": corpus}, questions)
 
 
 def long_documents(folder: Path, name: str) -> Dataset:
@@ -153,7 +153,7 @@ def long_documents(folder: Path, name: str) -> Dataset:
     for line in _lines(folder, f"chunking/{name}_docs"):
         corpora[line["doc_id"]] = Corpus(domain_collection(_DOMAIN))
         corpora[line["doc_id"]].add(line["doc_id"], _document(line["doc_id"], "", line["text"], _SHORT_CHUNKS))
-    asked = [
+    questions = [
         EvalQuestion(
             each["doc_id"],
             each["query"],
@@ -161,7 +161,7 @@ def long_documents(folder: Path, name: str) -> Dataset:
         )
         for each in _lines(folder, f"chunking/{name}_queries")
     ]
-    return Dataset(name, corpora, asked, "characters")
+    return Dataset(name, corpora, questions, "characters")
 
 
 def tools(folder: Path, name: str) -> Dataset:
@@ -169,13 +169,13 @@ def tools(folder: Path, name: str) -> Dataset:
     corpus = Corpus(domain_collection(_DOMAIN))
     for line in _lines(folder, f"tools/{name}_tools"):
         corpus.add(line["id"], _document(line["id"], line["name"], _described(line), ChunkingOptions()))
-    asked = [
+    questions = [
         EvalQuestion(
             "all", each["query"], tuple(map(frozenset, each.get("gold_any") or [[g] for g in each["gold_tools"]]))
         )
         for each in _lines(folder, f"tools/{name}_queries")
     ]
-    return Dataset(name, {"all": corpus}, asked)
+    return Dataset(name, {"all": corpus}, questions)
 
 
 SETS: dict[str, Callable[[Path], Dataset]] = {
@@ -191,20 +191,20 @@ SETS: dict[str, Callable[[Path], Dataset]] = {
 }
 
 
-def recall_of(asked: EvalQuestion, corpus: Corpus, places: Sequence[int]) -> float:
+def recall_of(question: EvalQuestion, corpus: Corpus, places: Sequence[int]) -> float:
     """Return the recall of the given chunks."""
-    if asked.spans:
-        return _characters(asked.spans, [corpus.chunks[place] for place in places])
+    if question.spans:
+        return _characters(question.spans, [corpus.chunks[place] for place in places])
     items = {corpus.names[place] for place in places}
-    return sum(bool(group & items) for group in asked.wanted) / len(asked.wanted)
+    return sum(bool(group & items) for group in question.relevant) / len(question.relevant)
 
 
-def is_relevant(asked: EvalQuestion, corpus: Corpus, place: int) -> bool:
+def is_relevant(question: EvalQuestion, corpus: Corpus, place: int) -> bool:
     """Return whether a chunk is relevant or contains relevant characters."""
-    if asked.spans:
+    if question.spans:
         chunk = corpus.chunks[place]
-        return any(min(span.end, chunk.end) > max(span.start, chunk.start) for span in asked.spans)
-    return any(corpus.names[place] in group for group in asked.wanted)
+        return any(min(span.end, chunk.end) > max(span.start, chunk.start) for span in question.spans)
+    return any(corpus.names[place] in group for group in question.relevant)
 
 
 class _MatchesAll:
@@ -220,26 +220,26 @@ def _characters(spans: Sequence[Span], chunks: Sequence[NewChunk]) -> float:
 
 def _message(turn: dict[str, Any]) -> list[NewChunk]:
     session = f"{turn['conv']}-{turn['session']}"
-    said = ItemText(text=_said(turn), version=1, timestamp=_timestamp(turn), speaker=turn["speaker"])
-    return chunks_of_said(IndexItem(source="message", place=session, item=str(turn["turn"])), said)
+    item_text = ItemText(text=_turn_text(turn), version=1, timestamp=_timestamp(turn), speaker=turn["speaker"])
+    return message_chunks(IndexItem(source="message", place=session, item=str(turn["turn"])), item_text)
 
 
-def _said(turn: dict[str, Any]) -> str:
+def _turn_text(turn: dict[str, Any]) -> str:
     caption = turn.get("image_caption")
     return f"{turn['text']} [image: {caption}]" if caption else str(turn["text"])
 
 
 def _timestamp(turn: dict[str, Any]) -> int:
-    said_at = turn.get("time")
-    day = datetime.strptime(said_at.upper(), _TIME_FORMAT).replace(tzinfo=UTC) if said_at else _DEFAULT_TIME
+    spoken_at = turn.get("time")
+    day = datetime.strptime(spoken_at.upper(), _TIME_FORMAT).replace(tzinfo=UTC) if spoken_at else _DEFAULT_TIME
     return to_micros(day)
 
 
-def _document(name: str, title: str, text: str, cutting: ChunkingOptions) -> Iterator[NewChunk]:
-    reading = ParsedDocument(text=text, media_type=detect_type(text), title=title)
-    for ordinal, piece in enumerate(split_into_chunks(reading, cutting, approximate_tokens)):
-        heading = " > ".join(filter(None, (title, piece.heading)))
-        yield _document_chunk(name, heading, text[piece.start : piece.end], ordinal, piece.start)
+def _document(name: str, title: str, text: str, options: ChunkingOptions) -> Iterator[NewChunk]:
+    document = ParsedDocument(text=text, media_type=detect_type(text), title=title)
+    for ordinal, chunk in enumerate(split_into_chunks(document, options, approximate_tokens)):
+        heading = " > ".join(filter(None, (title, chunk.heading)))
+        yield _document_chunk(name, heading, text[chunk.start : chunk.end], ordinal, chunk.start)
 
 
 def _document_chunk(name: str, heading: str, text: str, ordinal: int = 0, start: int = 0) -> NewChunk:
@@ -262,11 +262,11 @@ def _document_chunk(name: str, heading: str, text: str, ordinal: int = 0, start:
 def _described(tool: dict[str, Any]) -> str:
     """Return name, parameters and server of a tool as text."""
     parameters = tool.get("parameters") or {
-        name: said.get("description") or "" if isinstance(said, dict) else ""
-        for name, said in ((tool.get("input_schema") or {}).get("properties") or {}).items()
+        name: schema.get("description") or "" if isinstance(schema, dict) else ""
+        for name, schema in ((tool.get("input_schema") or {}).get("properties") or {}).items()
     }
     lines = [tool["description"] or ""]
-    lines += [f"- {name}: {said}" for name, said in parameters.items()]
+    lines += [f"- {name}: {description}" for name, description in parameters.items()]
     if tool.get("server"):
         lines.append(f"Server: {tool['server']}. {tool.get('server_description') or ''}")
     return "\n".join(lines)

@@ -62,8 +62,8 @@ class VectorCache:
         self._cached = np.fromfile(self._vectors, np.float16).reshape(count, MINILM.dimensions)
 
     def _embed(self, missing: dict[bytes, str]) -> None:
-        runner, wanted = load_minilm(), sorted(missing.items(), key=lambda each: len(each[1]))
-        parts = [wanted[at : at + _BATCH_SIZE] for at in range(0, len(wanted), _BATCH_SIZE)]
+        runner, by_length = load_minilm(), sorted(missing.items(), key=lambda each: len(each[1]))
+        parts = [by_length[at : at + _BATCH_SIZE] for at in range(0, len(by_length), _BATCH_SIZE)]
         with ThreadPoolExecutor() as threads:
             embedded = threads.map(lambda part: runner.embed([text for _, text in part]), parts)
             for part, vectors in zip(parts, embedded, strict=True):

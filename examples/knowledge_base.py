@@ -47,7 +47,7 @@ async def search_documents(weft: Weft, assistant: Weft) -> None:
     await weft.knowledge.create_domain("handbook", description="How we work", chunking=chunking)
     await weft.knowledge.add_document("handbook", "leave.md", text=LEAVE)
     await weft.knowledge.add_document("handbook", "travel.md", text=TRAVEL)
-    await indexed(weft, "handbook")
+    await wait_until_indexed(weft, "handbook")
     found = await assistant.search.query("How long may I be on holiday?", domain="handbook", top_k=1, min_score=0)
     best = found.results[0]
     print(f"found in {best.document_id}, under '{best.heading}'")
@@ -62,7 +62,7 @@ async def replace_a_document(weft: Weft, assistant: Weft) -> None:
     heading("Replace a document")
     replaced = await weft.knowledge.add_document("handbook", "leave.md", text=LEAVE.replace("thirty", "thirty-two"))
     print(f"leave.md is at version {replaced.version} now")
-    await indexed(weft, "handbook")
+    await wait_until_indexed(weft, "handbook")
     found = await assistant.search.query("vacation days a year", domain="handbook", top_k=1, min_score=0)
     print("text:", last_line(found.results[0].text))
     again = await weft.knowledge.add_document("handbook", "travel.md", text=TRAVEL)
@@ -74,7 +74,7 @@ async def restrict_a_domain(weft: Weft, assistant: Weft) -> None:
     heading("Restrict a domain by clearance")
     await weft.knowledge.create_domain("salaries", clearance=4)
     await weft.knowledge.add_document("salaries", "bands.txt", text=SALARIES)
-    await indexed(weft, "salaries")
+    await wait_until_indexed(weft, "salaries")
     found = await weft.search.query("Where does band four begin?", top_k=1, min_score=0)
     print("the admin finds:", found.results[0].text)
     hidden = await assistant.search.query("Where does band four begin?", min_score=0)
@@ -85,7 +85,7 @@ async def restrict_a_domain(weft: Weft, assistant: Weft) -> None:
         print("a search in the domain:", refused.message)
 
 
-async def indexed(weft: Weft, domain: str) -> None:
+async def wait_until_indexed(weft: Weft, domain: str) -> None:
     """Wait until every document of a domain is indexed."""
     while (await weft.knowledge.show_domain(domain)).pending:  # noqa: ASYNC110 - short example; events would work too
         await asyncio.sleep(0.05)

@@ -181,7 +181,7 @@ MISSING = {
     "CE-F53": "assembly in order of stability",
     "CE-N": "assembly, search over 1M entries, 10M vectors, 1,000 concurrent assemblies, compaction, fact retention, "
     "token reduction",
-    "CE-O": "summaries beside originals, the compaction model, layers counted as overhead",
+    "CE-O": "summaries next to originals, the compaction model, layers counted as overhead",
     "CE-T": "limits on versions, snapshots, rollback, dashboards, compaction strategies and guardrails",
     "MS-14": "latency targets, and 1,000 agents",
     "MW-11": "checkpoints of windows",

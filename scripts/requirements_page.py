@@ -17,7 +17,7 @@ _PLACES = ("tests", "src/weft/testing")
 
 
 class Mark(NamedTuple):
-    """A test marked with a requirement; ``part`` says how much of it the test shows, if not all."""
+    """A test marked with a requirement; ``part`` names the part that the test shows, if not all."""
 
     requirement: str
     part: str

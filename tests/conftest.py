@@ -97,7 +97,7 @@ def empty_file(tmp_path_factory: pytest.TempPathFactory, _no_fsync: None) -> Pat
 
 @pytest.fixture(params=KINDS)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of an empty database; support.database_choice says which tests run on both kinds."""
+    """Return the URL of an empty database; support.database_choice decides which tests run on both kinds."""
     if request.param == "postgres":
         emptied: EmptiedDatabase = request.getfixturevalue("emptied")
         emptied.empty()

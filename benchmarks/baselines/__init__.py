@@ -1,1 +1,1 @@
-"""What Weft is compared with: the same work without Weft."""
+"""Baselines: the same work without Weft."""

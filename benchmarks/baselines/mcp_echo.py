@@ -1,7 +1,7 @@
-"""The official SDK's low-level server with one tool that gives back what it got, behind a bearer check.
+"""The official SDK's low-level server with one echo tool and bearer authentication.
 
-It leaves out what Weft leaves out of the SDK (its tracing, and asking for the tool list before each call of the
-stateless era), so that the ratio shows what Weft adds and not what it saves. ``--defaults`` leaves both in.
+Like Weft it disables the SDK's tracing and the tool list before each call of the stateless era, so that the ratio shows
+the cost that Weft adds. ``--defaults`` keeps both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from benchmarks.baselines.uvicorning import serve
+from benchmarks.baselines.uvicorn_server import serve
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -44,7 +44,7 @@ async def call_tool(
 
 
 class Endpoint:
-    """Knows one token, and who holds it."""
+    """Authenticates one token."""
 
     def __init__(self, token: str, manager: StreamableHTTPSessionManager) -> None:
         self._principals = {token: "benchmark"}

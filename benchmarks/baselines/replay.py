@@ -1,4 +1,4 @@
-"""The rows Weft wrote, written again by nothing but a driver: what keeping them durably costs at the least."""
+"""Replays the rows that Weft wrote with the database driver alone: the minimum cost of durable writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _GROUP = 64
 _CALLERS = 64
 
-# What was written from an event on, one row a write, in the order of the events.
+# Writes after an event, one row per write, in the order of the events.
 _RECORD = """
 SELECT e.tenant, e.seq, e.session_id, e.type, e.subject, e.actor, e.at, e.participants, e.readable_by, e.data,
        c.line_id, c.seq, c.incarnation, c.version, c.act, c.blob_hash, c.meta,
@@ -60,7 +60,7 @@ STATEMENTS = (
 
 
 class Recorded(NamedTuple):
-    """One row of what was recorded."""
+    """One recorded write."""
 
     tenant: str
     event_seq: int
@@ -88,7 +88,7 @@ class Recorded(NamedTuple):
     content: bytes
 
     def values(self) -> tuple[tuple[Any, ...], ...]:
-        """Return the values of each of the statements that make one write."""
+        """Return the values of each statement of one write."""
         tokens = json.loads(self.data)["value_size_tokens"]
         return (
             (self.tenant, self.blob_hash, self.content),
@@ -139,9 +139,9 @@ def last_event_in_sqlite(path: Path) -> int:
 
 
 def replay_on_sqlite(path: Path, writes: Writes) -> float:
-    """Write everything in one thread, so many writes a commit; return the seconds it took."""
+    """Replay all writes in one thread, in group commits; return the seconds."""
     connection = apsw.Connection(str(path), statementcachesize=256)
-    # As Weft sets them.
+    # The pragmas of Weft.
     for name, value in {
         "journal_mode": "WAL",
         "synchronous": "FULL",
@@ -164,7 +164,7 @@ def replay_on_sqlite(path: Path, writes: Writes) -> float:
 
 
 async def replay_on_postgres(pool: asyncpg.Pool, writes: Writes) -> float:
-    """Write everything with as many callers as Weft had, a transaction each; return the seconds it took."""
+    """Replay all writes with as many callers as Weft had, one transaction each; return the seconds."""
     queue = list(reversed(writes))
 
     async def call() -> None:

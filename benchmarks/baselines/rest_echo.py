@@ -1,4 +1,4 @@
-"""A bare Starlette application that takes and gives the same structs as a board's routes, and keeps nothing."""
+"""A bare Starlette application with the structs of the board's routes, without storage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from benchmarks.baselines.uvicorning import serve
+from benchmarks.baselines.uvicorn_server import serve
 
 
 class Write(msgspec.Struct):
@@ -42,7 +42,7 @@ _last = Write("")
 
 
 async def put(request: Request) -> Response:
-    global _last  # noqa: PLW0603 - all this server remembers
+    global _last  # noqa: PLW0603 - the only state of this server
     _last = _decode(await request.body())
     answer = Written(request.path_params["key"], 1, "subagent:benchmark:benchmark", datetime.now(UTC))
     return Response(_encode(answer), media_type="application/json")

@@ -33,56 +33,61 @@ def _weft(*arguments: str) -> str:
 
 
 @contextmanager
-def _staying(folder: Path, *options: str, **environment: str) -> Iterator[list[str]]:
-    """Play the demo in a folder, and yield what it said while it keeps serving."""
-    staying = subprocess.Popen(
+def _staying_demo(folder: Path, *options: str, **environment: str) -> Iterator[list[str]]:
+    """Run the demo with ``--stay`` in a folder; yield its output while it serves."""
+    process = subprocess.Popen(
         [forked_python.python(), "-m", "weft", "demo", "--stay", "--port", _free_port(), *options],
         cwd=folder,
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         text=True,
     )
-    assert staying.stdout is not None
+    assert process.stdout is not None
     try:
-        told: list[str] = []
-        while not told or "Ctrl-C" not in told[-1]:
-            told.append(next(staying.stdout))
-        yield told
+        output: list[str] = []
+        while not output or "Ctrl-C" not in output[-1]:
+            output.append(next(process.stdout))
+        yield output
     finally:
-        staying.send_signal(signal.SIGTERM)
-        assert staying.wait(timeout=30) == 0
-        staying.stdout.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+        process.stdout.close()
 
 
 @pytest.mark.req("SC-21")
-def test_the_whole_cycle_is_played_by_agents_with_identities_of_their_own() -> None:
-    told = _weft("demo", "--port", _free_port())
+def test_the_demo_plays_the_whole_cycle_with_separate_agents() -> None:
+    output = _weft("demo", "--port", _free_port())
 
-    assert "findings_summary     1        24      subagent:analysis" in told
-    assert "deliverables_status  1        12      subagent:remediation" in told
-    assert "decisions_made       1        18      orchestrator" in told
-    assert "open_questions has changed" in told
-    assert "gone; it was at version 1" in told
-    assert "PERMISSION_DENIED" in told
+    assert "findings_summary     1        24      subagent:analysis" in output
+    assert "deliverables_status  1        12      subagent:remediation" in output
+    assert "decisions_made       1        18      orchestrator" in output
+    assert "open_questions has changed" in output
+    assert "gone; it was at version 1" in output
+    assert "PERMISSION_DENIED" in output
 
 
 @pytest.mark.req("SC-21")
 @pytest.mark.parametrize(
     ("options", "environment"),
     [(("--data-dir", "kept"), {}), ((), {"WEFT_DATABASE_URL": "kept.db", "WEFT_DATA_DIR": "unused"})],
-    ids=["a data folder", "a database"],
+    ids=["data folder", "database"],
 )
-def test_staying_keeps_serving_the_session_that_was_played(
+def test_stay_keeps_serving_the_session_of_the_demo(
     options: tuple[str, ...], environment: dict[str, str], tmp_path: Path
 ) -> None:
-    with _staying(tmp_path, *options, **environment) as told:
-        (look,) = [line for line in told if " board list-keys " in line]
-        # As one would type it: in another terminal, in any folder, without this one's settings.
-        elsewhere = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
-        seen = subprocess.run(
-            [*shlex.split(look), "--json"], cwd="/", env=elsewhere, check=True, capture_output=True, text=True
+    with _staying_demo(tmp_path, *options, **environment) as output:
+        (command,) = [line for line in output if " board list-keys " in line]
+        # As in another terminal: any folder, and none of this process's settings.
+        environment_without_weft = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
+        listed = subprocess.run(
+            [*shlex.split(command), "--json"],
+            cwd="/",
+            env=environment_without_weft,
+            check=True,
+            capture_output=True,
+            text=True,
         )
-    assert "decisions_made" in [key["key"] for key in json.loads(seen.stdout)["keys"]]
+    assert "decisions_made" in [key["key"] for key in json.loads(listed.stdout)["keys"]]
     assert not (tmp_path / "unused").exists()
 
 
@@ -92,7 +97,7 @@ def test_passwords_are_not_printed() -> None:
 
 
 @pytest.mark.parametrize("command", [["demo", "--stay"], ["serve"]], ids=" ".join)
-def test_a_port_that_is_taken_is_noticed_before_anything_is_made(command: list[str], tmp_path: Path) -> None:
+def test_a_used_port_is_reported_before_data_is_created(command: list[str], tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         refused = subprocess.run(
@@ -119,5 +124,5 @@ def test_a_port_that_is_taken_is_noticed_before_anything_is_made(command: list[s
         (3, "3"),
     ],
 )
-def test_arguments_are_quoted_alike_however_long(value: object, shown: str) -> None:
+def test_arguments_are_shown_as_json_and_truncated(value: object, shown: str) -> None:
     assert _short(value) == shown

@@ -23,17 +23,21 @@ TESTED_ELSEWHERE = ROOT / "docs" / "guides" / "write-a-new-operation.md"
 
 
 def pages() -> list[Path]:
-    every = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return [page for page in every if page != TESTED_ELSEWHERE and BLOCK.search(page.read_text("utf-8"))]
+    all_pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [page for page in all_pages if page != TESTED_ELSEWHERE and BLOCK.search(page.read_text("utf-8"))]
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_examples_of_a_page_run_in_order(page: Path, tmp_path: Path) -> None:
-    with serving(tmp_path / "server") if "Client(" in page.read_text("utf-8") else without_server() as environment:
+    with (
+        server_environment(tmp_path / "server")
+        if "Client(" in page.read_text("utf-8")
+        else without_server() as environment
+    ):
         run(page, tmp_path, environment)
 
 
-def test_the_example_of_the_readme_can_be_repeated(tmp_path: Path) -> None:
+def test_the_readme_example_can_be_run_twice(tmp_path: Path) -> None:
     for _ in range(2):
         run(ROOT / "README.md", tmp_path, {})
 
@@ -41,7 +45,7 @@ def test_the_example_of_the_readme_can_be_repeated(tmp_path: Path) -> None:
 @pytest.mark.req("CE-U3")
 @pytest.mark.req("CE-U4")
 @pytest.mark.req("CE-U5")
-def test_the_example_of_persistent_memory_runs(tmp_path: Path) -> None:
+def test_the_persistent_memory_example_runs(tmp_path: Path) -> None:
     output = run_example("persistent_memory", tmp_path)
     assert "the next session knows: The price cache went" in output
     assert "Context pulled: snapshot v2 -> v3" in output
@@ -50,7 +54,7 @@ def test_the_example_of_persistent_memory_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("AC-14")
-def test_the_example_hands_over_a_task_between_two_installations(tmp_path: Path) -> None:
+def test_the_handover_example_moves_a_task_between_installations(tmp_path: Path) -> None:
     output = run_example("hand_over_a_task", tmp_path)
     assert "refused: The bundle is damaged at line" in output
     assert "findings: The price cache was shortened from 300 s to 3 s." in output
@@ -64,7 +68,7 @@ def test_the_example_hands_over_a_task_between_two_installations(tmp_path: Path)
 @pytest.mark.req("CE-F39")
 @pytest.mark.req("CE-F40")
 @pytest.mark.req("CE-F41")
-def test_the_example_of_a_knowledge_base_respects_access(tmp_path: Path) -> None:
+def test_the_knowledge_base_example_hides_restricted_domains(tmp_path: Path) -> None:
     output = run_example("knowledge_base", tmp_path)
     assert "found in leave.md, under 'Leave'\ntext: Everyone has thirty days" in output
     assert "leave.md is at version 2 now\ntext: Everyone has thirty-two days" in output
@@ -97,7 +101,7 @@ def without_server() -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[dict[str, str]]:
+def server_environment(folder: Path) -> Iterator[dict[str, str]]:
     """Run a server and yield the environment of a client."""
     folder.mkdir()
     with forked_python.server_process(folder) as server:

@@ -55,19 +55,19 @@ def test_every_setting_is_documented() -> None:
 
 def test_every_variable_the_product_reads_is_documented() -> None:
     text = page("settings")
-    named = {
+    variables = {
         name
         for path in (ROOT / "src").rglob("*.py")
         for name in re.findall(r'"(WEFT_[A-Z_]+)"', path.read_text("utf-8"))
     }
-    assert {name for name in named if f"`{name}`" not in text} == set()
+    assert {name for name in variables if f"`{name}`" not in text} == set()
 
 
 def test_every_error_is_documented() -> None:
     text = page("errors")
-    codes = {error.code for error in _below(WeftError) if error.__module__.startswith("weft.")}
+    codes = {error.code for error in _subclasses(WeftError) if error.__module__.startswith("weft.")}
     assert {code for code in codes if f"\n## {code}\n" not in text} == set()
 
 
-def _below(kind: type[WeftError]) -> list[type[WeftError]]:
-    return [error for child in kind.__subclasses__() for error in [child, *_below(child)]]
+def _subclasses(kind: type[WeftError]) -> list[type[WeftError]]:
+    return [error for child in kind.__subclasses__() for error in [child, *_subclasses(child)]]

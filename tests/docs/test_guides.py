@@ -26,7 +26,7 @@ PLANNER = LAUNCH + (
     "export WEFT_API_KEY=$(weft agent create planner --json | key_of)\n"
 )
 # Placeholders of the guides for the server's URL and key.
-USUAL_URL, ADMIN_KEY = "http://127.0.0.1:8787", "the-key-that-weft-serve-printed"
+DEFAULT_URL, ADMIN_KEY = "http://127.0.0.1:8787", "the-key-that-weft-serve-printed"
 # Blocks that need the network or run until they are stopped.
 SKIPPED = ("pip install", "weft serve")
 
@@ -77,7 +77,7 @@ def test_the_commands_of_a_guide_run_in_order(guide: Path, tmp_path: Path) -> No
     work = tmp_path / "work"
     work.mkdir()
     with environment_of(script, work) as environment:
-        for placeholder, name in ((USUAL_URL, "WEFT_URL"), (ADMIN_KEY, "WEFT_API_KEY")):
+        for placeholder, name in ((DEFAULT_URL, "WEFT_URL"), (ADMIN_KEY, "WEFT_API_KEY")):
             script = script.replace(placeholder, environment.get(name, placeholder))
         run = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script.replace("curl ", "curl --fail --silent --show-error ")],

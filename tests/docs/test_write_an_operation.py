@@ -1,4 +1,4 @@
-"""The guide to writing an operation is true: its operation is registered and its test is run, from the page's text."""
+"""The code of the guide on writing an operation works: its operation is registered and its test is run."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ async def test_the_test_on_the_page_passes(page_names: dict[str, Any], extended_
 
 async def test_the_operation_on_the_page_returns_what_the_page_shows(extended_world: World) -> None:
     await extended_world.planner.write("goal", "four tokens here")
-    measured = await extended_world.analysis.call("board.measure", session_id="s1")
-    assert measured == {"key_count": 1, "free_tokens": 9_996}
+    response = await extended_world.analysis.call("board.measure", session_id="s1")
+    assert response == {"key_count": 1, "free_tokens": 9_996}
     with refused("SESSION_NOT_FOUND"):
         await extended_world.analysis.call("board.measure", session_id="unknown")
 

@@ -104,7 +104,7 @@ def _serve(address: str) -> None:
     _warm_up()
     # No zombies: the shims wait for the forked processes, this process does not.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    # The read end tells forked processes when this process, which alone holds the write end, has ended.
+    # Forked processes get EOF on the read end when this process, the only holder of the write end, has ended.
     alive, held = os.pipe()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)

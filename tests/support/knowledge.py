@@ -79,5 +79,5 @@ async def chunks(world: World, document_id: str, domain: str = HANDBOOK) -> Sequ
 def long_text(sections: int) -> str:
     """Return markdown that is split into about ``sections`` chunks."""
     return "\n".join(
-        f"# Section {each}\n\n" + f"Fact {each} is told here in some words. " * 40 for each in range(sections)
+        f"# Section {each}\n\n" + f"Fact {each} is given here in some words. " * 40 for each in range(sections)
     )

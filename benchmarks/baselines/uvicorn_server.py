@@ -1,4 +1,4 @@
-"""Running a bare application exactly as Weft's server is run."""
+"""Runs a bare application with the uvicorn settings of Weft's server."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 # Names of internal working documents; the lookbehind permits KnowledgeRead and similar.
-FOREIGN = re.compile(r"seed|(?<!know)ledger", re.IGNORECASE)
+INTERNAL = re.compile(r"seed|(?<!know)ledger", re.IGNORECASE)
 
 
 def listed() -> set[Path]:
@@ -38,10 +38,10 @@ def test_no_file_names_an_internal_document() -> None:
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for path in sorted((listed() or walked()) - {Path(__file__)})
         for number, line in enumerate(path.read_text("utf-8", errors="replace").splitlines(), 1)
-        if FOREIGN.search(line)
+        if INTERNAL.search(line)
     ]
     assert matches == []
 
 
-def test_without_git_no_file_is_overlooked() -> None:
+def test_the_walk_finds_every_file_that_git_lists() -> None:
     assert listed() <= walked()
