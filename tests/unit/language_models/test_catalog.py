@@ -77,7 +77,7 @@ def test_an_unknown_model_gets_conservative_limits(model: str | None) -> None:
     assert not info.known
 
 
-def test_an_own_file_adds_models_and_corrects_fields(tmp_path: Path) -> None:
+def test_the_models_file_adds_models_and_corrects_fields(tmp_path: Path) -> None:
     own = tmp_path / "models.json"
     own.write_text(
         json.dumps(
@@ -110,19 +110,19 @@ def test_an_own_file_adds_models_and_corrects_fields(tmp_path: Path) -> None:
         ('{"format": 1, "models": [{"match": ["x"], "window": 5}]}', "window"),
     ],
 )
-def test_a_file_that_is_wrong_is_refused_with_the_reason(content: str, reason: str, tmp_path: Path) -> None:
+def test_an_invalid_models_file_is_refused_with_the_reason(content: str, reason: str, tmp_path: Path) -> None:
     own = tmp_path / "models.json"
     own.write_text(content)
     with pytest.raises(InvalidSetting, match=reason):
         load_catalog(str(own))
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_models_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting, match="WEFT_MODELS_FILE"):
         load_catalog(str(tmp_path / "nothing.json"))
 
 
-def test_many_names_do_not_fill_the_memory() -> None:
+def test_the_number_of_cached_lookups_is_bounded() -> None:
     catalog = load_catalog()
     for number in range(5_000):
         catalog.find(f"model-{number}")

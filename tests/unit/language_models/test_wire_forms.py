@@ -1,4 +1,4 @@
-"""Wire forms: what is parsed is rendered again, and every form gets a valid body of the same conversation."""
+"""Wire forms of language models: round trips, and valid bodies in every form."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ARGUMENTS = st.dictionaries(NAMES, st.integers(-9, 9) | TEXT, max_size=3).map(
 )
 
 
-def said(role: Any) -> st.SearchStrategy[list[ConversationMessage]]:
+def messages_of(role: Any) -> st.SearchStrategy[list[ConversationMessage]]:
     return TEXT.map(lambda text: [ConversationMessage(role=role, content=text)])
 
 
@@ -48,12 +48,12 @@ def step(draw: st.DrawFn) -> list[ConversationMessage]:
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[ConversationMessage]:
-    system = draw(st.lists(said("system"), max_size=2))
-    turns = draw(st.lists(said("user") | said("assistant") | step(), max_size=6))
-    messages = [message for each in [*system, draw(said("user")), *turns] for message in each]
+    system = draw(st.lists(messages_of("system"), max_size=2))
+    turns = draw(st.lists(messages_of("user") | messages_of("assistant") | step(), max_size=6))
+    messages = [message for each in [*system, draw(messages_of("user")), *turns] for message in each]
     # Ids are unique in a conversation.
     ids = [call.call_id for message in messages for call in message.tool_calls]
-    return messages if len(ids) == len(set(ids)) else draw(said("user"))
+    return messages if len(ids) == len(set(ids)) else draw(messages_of("user"))
 
 
 TOOLS = st.lists(
@@ -92,7 +92,7 @@ def shape(messages: list[ConversationMessage]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("form", FORMS)
 @given(messages=conversations(), tools=TOOLS)
-def test_what_is_rendered_is_parsed_to_the_same(
+def test_a_rendered_conversation_parses_to_the_same_conversation(
     form: Any, messages: list[ConversationMessage], tools: list[ToolDefinition]
 ) -> None:
     body = wire.render(form, prompt_of(messages, tools), CATALOG.find(MODELS[form]))
@@ -102,7 +102,7 @@ def test_what_is_rendered_is_parsed_to_the_same(
 
 
 @given(messages=conversations(), tools=TOOLS)
-def test_the_neutral_form_keeps_everything(messages: list[ConversationMessage], tools: list[ToolDefinition]) -> None:
+def test_the_neutral_form_round_trips(messages: list[ConversationMessage], tools: list[ToolDefinition]) -> None:
     body = wire.render("neutral", prompt_of(messages, tools), CATALOG.find(None))
     found = wire.parse("neutral", json.loads(wire.encode_body(body))["messages"], tools=body["tools"])
     assert found.messages == messages
@@ -131,7 +131,7 @@ def contents(form: str, body: dict[str, Any]) -> list[Any]:
 @pytest.mark.req("CE-F53", part="rendering is byte-identical and append-only")
 @pytest.mark.parametrize("form", FORMS)
 @given(messages=conversations(), more=conversations(), tools=TOOLS)
-def test_what_is_appended_changes_nothing_before_it(
+def test_appended_messages_do_not_change_the_rendered_prefix(
     form: Any, messages: list[ConversationMessage], more: list[ConversationMessage], tools: list[ToolDefinition]
 ) -> None:
     info = CATALOG.find(MODELS[form])
@@ -252,15 +252,15 @@ TOOLS_AS_GIVEN: dict[str, list[Any]] = {
 @pytest.mark.parametrize("form", FORMS)
 def test_tools_are_rendered_as_given(form: Any) -> None:
     tools = wire.parse(form, "hi" if form == "openai_responses" else [], tools=TOOLS_AS_GIVEN[form]).tools
-    said = [ConversationMessage(role="user", content="hi")]
-    body = wire.render(form, prompt_of(said, tools), CATALOG.find(MODELS[form]))
+    messages = [ConversationMessage(role="user", content="hi")]
+    body = wire.render(form, prompt_of(messages, tools), CATALOG.find(MODELS[form]))
     assert body["tools"] == TOOLS_AS_GIVEN[form]
 
 
 def test_tools_that_only_their_provider_runs_are_left_out_elsewhere() -> None:
     tools = wire.parse("anthropic", [], tools=TOOLS_AS_GIVEN["anthropic"]).tools
-    said = [ConversationMessage(role="user", content="hi")]
-    body = wire.render("openai_chat", prompt_of(said, tools), CATALOG.find("gpt-4o"))
+    messages = [ConversationMessage(role="user", content="hi")]
+    body = wire.render("openai_chat", prompt_of(messages, tools), CATALOG.find("gpt-4o"))
     assert [tool["function"]["name"] for tool in body["tools"]] == ["f"]
 
 
@@ -407,14 +407,14 @@ def test_bad_input_names_its_field(form: Any, messages: Any, more: Any, field: s
         max_leaves=25,
     )
 )
-def test_whatever_is_sent_is_parsed_or_refused(form: Any, value: Any) -> None:
+def test_any_input_is_parsed_or_refused(form: Any, value: Any) -> None:
     try:
         found = wire.parse(form, value, tools=value)
     except InvalidInput:
         return
-    said = [*found.messages, ConversationMessage(role="user", content="hi")]
+    messages = [*found.messages, ConversationMessage(role="user", content="hi")]
     for target in FORMS:
-        wire.encode_body(wire.render(target, prompt_of(said, found.tools), CATALOG.find(MODELS[target])))  # type: ignore[arg-type]
+        wire.encode_body(wire.render(target, prompt_of(messages, found.tools), CATALOG.find(MODELS[target])))  # type: ignore[arg-type]
 
 
 def test_tools_named_twice_are_refused() -> None:
@@ -437,6 +437,6 @@ def test_a_prompt_of_system_messages_alone_is_refused_by_anthropic() -> None:
 
 
 def test_an_unknown_lifetime_is_refused() -> None:
-    said = [ConversationMessage(role="user", content="x")]
+    messages = [ConversationMessage(role="user", content="x")]
     with pytest.raises(InvalidInput, match="ttl: must be one of 5m, 1h"):
-        wire.render("anthropic", prompt_of(said), CATALOG.find("claude-opus-5"), RenderOptions(ttl="2h"))
+        wire.render("anthropic", prompt_of(messages), CATALOG.find("claude-opus-5"), RenderOptions(ttl="2h"))
