@@ -42,5 +42,5 @@ class SqlTokenFactorStore:
         )
 
     async def count(self) -> int:
-        row = await self._tx.one("SELECT COUNT(*) FROM token_factors WHERE tenant = $1", self._tenant)
+        row = await self._tx.one("SELECT COUNT(*) FROM token_factors WHERE tenant = $1 AND model >= ''", self._tenant)
         return 0 if row is None else int(row[0])
