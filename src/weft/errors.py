@@ -8,6 +8,9 @@ from weft.capabilities.agent_context.model import (
     ContextNotPulled,
     SelfModification,
 )
+from weft.capabilities.assembly.model import ContextOverBudget
+from weft.capabilities.assembly.receipts import ReceiptNotFound, ReceiptPruned
+from weft.capabilities.assembly.usage_report import UsageConflict
 from weft.capabilities.board.guidance import ConventionsNotFound
 from weft.capabilities.board.model import InvalidKey, KeyNotFound, StoreFull, ValueTooLarge
 from weft.capabilities.events.webhooks.model import (
@@ -110,6 +113,7 @@ __all__ = [
     "ContextKeyNotFound",
     "ContextLimitExceeded",
     "ContextNotPulled",
+    "ContextOverBudget",
     "ConventionsNotFound",
     "DiskFull",
     "DocumentNotFound",
@@ -160,6 +164,8 @@ __all__ = [
     "PoolNotInitialized",
     "QuotaExceeded",
     "RateLimited",
+    "ReceiptNotFound",
+    "ReceiptPruned",
     "RecordExists",
     "RecordNotFound",
     "Rejected",
@@ -183,6 +189,7 @@ __all__ = [
     "Unavailable",
     "UnknownOperation",
     "UnrelatedContexts",
+    "UsageConflict",
     "ValueDamaged",
     "ValueTooLarge",
     "VersionConflict",

@@ -33,6 +33,7 @@ from weft.capabilities.knowledge.document_operations import DocumentWrites
 from weft.capabilities.knowledge.quotas import KnowledgeLimits
 from weft.capabilities.knowledge.sources.model import HookRefused
 from weft.capabilities.language_models.catalog import load_catalog
+from weft.capabilities.language_models.counting import CountCache
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.messages.search.searcher import Searcher
 from weft.capabilities.messages.transcript import Transcripts
@@ -274,6 +275,7 @@ class App:
             counters=TokenizerRegistry(),
             catalog=load_catalog(settings.models_file),
             prices=PriceTable(),
+            token_counts=CountCache(),
             read_counts=self._read_counts,
             feed=self.feed,
             metrics_source=self.metrics_snapshot,

@@ -21,6 +21,8 @@ from weft.capabilities.access.store import AccessStore, TokenCodec
 from weft.capabilities.agent_context.critical import CriticalEditStore, SessionLayers
 from weft.capabilities.agent_context.model import ContextLimits
 from weft.capabilities.agent_context.store import SnapshotStore
+from weft.capabilities.assembly.receipts import ReceiptStore
+from weft.capabilities.assembly.records import ReceiptRecordReader
 from weft.capabilities.board.store import ConventionStore, EntryObserver, EntryStore, ReadTally
 from weft.capabilities.events.model import EventImport, EventStore, Feed
 from weft.capabilities.events.webhooks.store import WebhookSender, WebhookStore
@@ -45,6 +47,7 @@ from weft.capabilities.knowledge.quotas import KnowledgeLimits
 from weft.capabilities.knowledge.sources.store import SourceControl, SourceStore
 from weft.capabilities.knowledge.store import DocumentStore, DomainStore, PlanStore
 from weft.capabilities.language_models.catalog import Catalog
+from weft.capabilities.language_models.counting import CountCache
 from weft.capabilities.language_models.factors import TokenFactorStore
 from weft.capabilities.language_models.prices import Prices
 from weft.capabilities.layers.service import Layers
@@ -56,7 +59,7 @@ from weft.capabilities.messages.store import MessagePages, MessageStore, ReplyOb
 from weft.capabilities.metrics.model import MetricsSource
 from weft.capabilities.missing_context.answers import GapAnswers
 from weft.capabilities.object_storage.store import ObjectIndex, Staging
-from weft.capabilities.records.store import MarkupReader, RecordStore
+from weft.capabilities.records.store import MarkupReader, ReceiptRecords, RecordStore
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.stores import KnownSessions, Lag
 from weft.capabilities.sessions.store import SessionStore
@@ -87,6 +90,7 @@ from weft.storage.sql.messages import SqlMessageStore
 from weft.storage.sql.model_migrations import SqlModelMigrationStore
 from weft.storage.sql.object_storage import SqlObjectIndex
 from weft.storage.sql.policies import SqlPolicyStore
+from weft.storage.sql.receipts import SqlReceiptStore
 from weft.storage.sql.records import SqlRecordStore
 from weft.storage.sql.retention import SqlPruningLog, SqlRetentionRules
 from weft.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
@@ -143,6 +147,7 @@ class Singletons:
     counters: TokenCounters
     catalog: Catalog
     prices: Prices
+    token_counts: CountCache
     read_counts: ReadTally
     feed: Feed
     metrics_source: MetricsSource
@@ -187,6 +192,7 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     PlanStore: SqlPlanStore,
     PolicyStore: SqlPolicyStore,
     PruningLog: SqlPruningLog,
+    ReceiptStore: SqlReceiptStore,
     RecordStore: SqlRecordStore,
     RetentionRules: SqlRetentionRules,
     RetentionStore: SqlRetentionRules,
@@ -207,6 +213,7 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
 _IMPLEMENTATIONS: Mapping[type, type] = {
     AuditFilter: DomainAuditFilter,
     EntryObserver: GapAnswers,
+    ReceiptRecords: ReceiptRecordReader,
     ReplyObserver: GapAnswers,
     SessionLayers: Layers,
 }

@@ -22,6 +22,8 @@ _MODULES = (
     "messages.session_overview",
     "messages.operations",
     "windows.ingest",
+    "assembly.operations",
+    "assembly.receipt_operations",
     "search.operations",
     "assembly.get_context",
     "messages.search.operations",

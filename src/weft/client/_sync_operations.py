@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from weft.capabilities.agent_context.pull import ContextPulled, ContextRead, ContextStatus
     from weft.capabilities.agent_context.push import ContextPushed, Knowledge, RemovedKey
     from weft.capabilities.assembly.get_context import ContextResponse
+    from weft.capabilities.assembly.operations import MetricsEmitted, PromptAssembled
+    from weft.capabilities.assembly.receipt_operations import PromptReplayed, ReceiptList, ReceiptShown, SavingsReport
     from weft.capabilities.board.admin_view import Inspection
     from weft.capabilities.board.check import BoardCheck
     from weft.capabilities.board.guidance import ConventionGroup, ConventionNames, ConventionsDefined, Guidance
@@ -475,6 +477,72 @@ class SyncContextOperations:
         """
         return self._caller.call(
             "context.ingest", {"session_id": session_id, "events": events, **given(agent_id=agent_id)}
+        )
+
+    def assemble(
+        self,
+        session_id: str,
+        task_description: str,
+        *,
+        token_budget: int | None = None,
+        agent_id: str | None = None,
+        model: str | None = None,
+        form: Literal["neutral", "openai_chat", "openai_responses", "anthropic"] = "neutral",
+        messages: Sequence[Any] | None = None,
+        system: object = None,
+        tools: Sequence[Any] | None = None,
+        domains: Sequence[str] | None = None,
+        min_score: float | None = None,
+        cache_ttl: str | None = None,
+        omit_secrets: bool = False,
+        fresh: bool = False,
+    ) -> PromptAssembled:
+        """Assemble the prompt for your next model call: the smallest that carries everything that matters for the task.
+
+        Layers, pins, your conversation, relevant passages, the board and open questions, within the token budget,
+        ordered so that provider caches hit. The receipt says what was left out and why, and can show the prompt again.
+        """
+        return self._caller.call(
+            "context.assemble",
+            {
+                "session_id": session_id,
+                "task_description": task_description,
+                "form": form,
+                "omit_secrets": omit_secrets,
+                "fresh": fresh,
+                **given(
+                    token_budget=token_budget,
+                    agent_id=agent_id,
+                    model=model,
+                    messages=messages,
+                    system=system,
+                    tools=tools,
+                    domains=domains,
+                    min_score=min_score,
+                    cache_ttl=cache_ttl,
+                ),
+            },
+        )
+
+    def emit_metrics(
+        self,
+        session_id: str,
+        receipt_id: str,
+        usage: Mapping[str, Any],
+        *,
+        model: str | None = None,
+        latency_ms: float | None = None,
+        quality_score: float | None = None,
+    ) -> MetricsEmitted:
+        """Report the provider's usage of a model call, to compare it with the estimate and learn from it."""
+        return self._caller.call(
+            "context.emit_metrics",
+            {
+                "session_id": session_id,
+                "receipt_id": receipt_id,
+                "usage": usage,
+                **given(model=model, latency_ms=latency_ms, quality_score=quality_score),
+            },
         )
 
     def push(
@@ -1530,6 +1598,50 @@ class SyncPolicyOperations:
         return self._caller.call("policy.delete", {"name": name})
 
 
+class SyncReceiptOperations:
+    """The receipt operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def show(self, receipt_id: str, *, candidates: bool = True) -> ReceiptShown:
+        """Show the receipt of a prompt: blocks, candidates, omissions with reasons, budget, savings and timing."""
+        return self._caller.call("receipt.show", {"receipt_id": receipt_id, "candidates": candidates})
+
+    def list(
+        self, *, session_id: str | None = None, agent_id: str | None = None, limit: int = 20, cursor: str | None = None
+    ) -> ReceiptList:
+        """List receipts of your prompts, newest first; those of agents below you with agent_id."""
+        return self._caller.call(
+            "receipt.list", {"limit": limit, **given(session_id=session_id, agent_id=agent_id, cursor=cursor)}
+        )
+
+    def replay(
+        self, receipt_id: str, *, form: Literal["neutral", "openai_chat", "openai_responses", "anthropic"] = "neutral"
+    ) -> PromptReplayed:
+        """Show the prompt of a receipt again, byte for byte, in any wire form.
+
+        Not possible once retention or a redaction has removed content of it.
+        """
+        return self._caller.call("receipt.replay", {"receipt_id": receipt_id, "form": form})
+
+    def savings(
+        self,
+        *,
+        by: Literal["tenant", "session", "agent", "model"] = "agent",
+        session_id: str | None = None,
+        agent_id: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+    ) -> SavingsReport:
+        """Add up tokens and money of prompts against the naive baseline, by agent, session, model or tenant."""
+        return self._caller.call(
+            "receipt.savings", {"by": by, **given(session_id=session_id, agent_id=agent_id, since=since, until=until)}
+        )
+
+
 class SyncRecordsOperations:
     """The records operations."""
 
@@ -2070,6 +2182,7 @@ class SyncOperations:
         self.missing = SyncMissingOperations(caller)
         self.performance = SyncPerformanceOperations(caller)
         self.policy = SyncPolicyOperations(caller)
+        self.receipt = SyncReceiptOperations(caller)
         self.records = SyncRecordsOperations(caller)
         self.search = SyncSearchOperations(caller)
         self.session = SyncSessionOperations(caller)

@@ -1,1 +1,1 @@
-"""Assembly of a prompt from everything an agent may read, within a token budget."""
+"""Assembly of prompts: candidates, plan, rendering, receipts and savings."""

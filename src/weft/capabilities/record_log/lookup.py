@@ -40,6 +40,7 @@ from weft.capabilities.records.record_ids import (
     EventOrigin,
     MessageItemId,
     PullOrigin,
+    ReceiptOrigin,
     RecordRef,
     StoredRecordId,
     SurfaceId,
@@ -49,7 +50,7 @@ from weft.capabilities.records.record_ids import (
     records_of_event,
 )
 from weft.capabilities.records.refs import Link, content_digest
-from weft.capabilities.records.store import RecordStore
+from weft.capabilities.records.store import ReceiptRecords, RecordStore
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 from weft.capabilities.redaction.masker import Masker
 from weft.capabilities.sessions.model import find_session
@@ -100,6 +101,7 @@ class RecordFinder(msgspec.Struct, frozen=True):
     records: RecordStore
     events: EventStore
     history: History
+    receipts: ReceiptRecords
 
     async def look(self, session_id: str | None) -> RecordLookup:
         """Start a lookup, which caches lines and sessions. With a session id it sees no other session."""
@@ -116,6 +118,7 @@ class RecordLookup:
     only_session: str | None = None
     _sessions: dict[str, Session | None] = field(default_factory=dict)
     _lines: dict[str, OpenLine | None] = field(default_factory=dict)
+    _receipts: dict[str, Mapping[str, Record]] = field(default_factory=dict)
     _source: str | None = None
 
     async def records_of(self, published: Sequence[StoredEvent], *, events: bool) -> list[list[RecordRef]]:
@@ -204,20 +207,20 @@ class RecordLookup:
             case StoredRecordId():
                 row = stored.get(named.origin)
                 return None if row is None else _stored_record(named, row, redaction)
-            case SurfaceId(session_id):
-                session = await self.session(session_id)
-                return None if session is None else _derived(named, session_surface(session))
-            case EngineSourceId():
-                return (
-                    _derived(named, source_record(named.origin)) if await self._may_see_source(named.origin) else None
-                )
             case PullOrigin():
                 taken = parts.get(named.origin)
-                return None if taken is None else _derived(named, _pulled(named, named.origin, taken))
+                record: Record | None = None if taken is None else _pulled(named, named.origin, taken)
+            case SurfaceId(session_id):
+                session = await self.session(session_id)
+                record = None if session is None else session_surface(session)
+            case EngineSourceId():
+                record = source_record(named.origin) if await self._may_see_source(named.origin) else None
+            case ReceiptOrigin():
+                record = (await self._receipt_records(named.origin.receipt_id)).get(named.type)
             case EventOrigin(recorded, about):
-                record = to_context_event(recorded, await self.source())
                 is_forbidden = items.get(about) is _FORBIDDEN
-                return None if record is None or is_forbidden else _derived(named, record)
+                record = None if is_forbidden else to_context_event(recorded, await self.source())
+        return None if record is None else _derived(named, record)
 
     async def _versions(self, wanted: set[VersionOrigin]) -> dict[object, EngineItem | _Forbidden]:
         by_line: dict[str, dict[VersionOrigin, Version]] = defaultdict(dict)
@@ -293,6 +296,12 @@ class RecordLookup:
         }
         found = {pull: at[pull.context_id, pull.name.version] for pull in pulls}
         return {pull: parts for pull, parts in found.items() if parts or pull.name.version == 0}
+
+    async def _receipt_records(self, receipt_id: str) -> Mapping[str, Record]:
+        """Return the records of a receipt, if the caller may read it."""
+        if receipt_id not in self._receipts:
+            self._receipts[receipt_id] = await self.finder.receipts.of_receipt(receipt_id, self.only_session)
+        return self._receipts[receipt_id]
 
     async def _pushed(self, pushes: Collection[BulkCommit]) -> dict[BulkCommit, list[tuple[VersionId, int]]]:
         """Return the entries that each push changed, with the commits of their parts."""

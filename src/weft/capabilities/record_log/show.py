@@ -13,6 +13,7 @@ from weft.capabilities.record_log.model import JSON_CONTENT, TOOL, OfSession, Re
 from weft.capabilities.records.model import RECORD_TYPES, ContextItem, decode_item
 from weft.capabilities.records.record_ids import (
     PullId,
+    ReceiptOrigin,
     RecordRef,
     StoredRecordId,
     event_seq_of,
@@ -122,6 +123,9 @@ async def _find(request: ShowRecord, look: RecordLookup) -> FoundRecord:
 
 async def _derived(record_id: str, look: RecordLookup) -> list[RecordRef]:
     """Return the derived records with this id."""
+    receipt = ReceiptOrigin.parse(record_id)
+    if receipt is not None:
+        return [receipt.ref]
     candidates = (parse_item_id(record_id), parse_surface_id(record_id), parse_source_id(record_id))
     derived = [each for each in candidates if not isinstance(each.origin, StoredRecordId)]
     return derived or await _of_events(record_id, look)

@@ -24,6 +24,16 @@ _SOURCE = re.compile(r"([a-z]+)://([^/?#]+)(?:/([a-z]+))?\Z")
 _TRANSCRIPT = "session"
 _PULL = "pull:"
 _INJECTION = "/injection"
+_RECEIPT = "receipt:"
+# Records derived from a receipt, by the types of the events that announce them.
+RECEIPT_EVENTS = {
+    "context.surface.created": ("surface",),
+    "context.selection.completed": ("selection",),
+    "context.budget.applied": ("budget", "window"),
+    "context.assembly.created": ("assembly",),
+    "context.injection.applied": ("injection",),
+}
+RECEIPT_PARTS = frozenset(part for parts in RECEIPT_EVENTS.values() for part in parts)
 # Prefix of the event ids of every Weft installation.
 _EVENT_PREFIX = "urn:weft:"
 _SESSION_TYPES = frozenset({"session.created", "session.imported", "session.archived"})
@@ -176,6 +186,27 @@ class PullOrigin(NamedTuple):
     content_hash: str | None
 
 
+class ReceiptOrigin(NamedTuple):
+    """A record derived from the receipt of an assembled prompt. ``part`` is its type without ``context_``."""
+
+    receipt_id: str
+    part: str
+
+    def __str__(self) -> str:
+        return f"{_RECEIPT}{self.receipt_id}/{self.part}"
+
+    @classmethod
+    def parse(cls, record_id: str) -> ReceiptOrigin | None:
+        receipt_id, _, part = record_id.removeprefix(_RECEIPT).partition("/")
+        if not record_id.startswith(_RECEIPT) or part not in RECEIPT_PARTS:
+            return None
+        return cls(receipt_id, part)
+
+    @property
+    def ref(self) -> RecordRef:
+        return RecordRef(f"context_{self.part}", str(self), self)
+
+
 class EventOrigin(NamedTuple):
     """An event, with the item it refers to: who may not see the item may not see the event."""
 
@@ -183,7 +214,16 @@ class EventOrigin(NamedTuple):
     about: VersionOrigin | MessageItemId | None
 
 
-RecordOrigin = VersionOrigin | MessageItemId | SurfaceId | EngineSourceId | StoredRecordId | PullOrigin | EventOrigin
+RecordOrigin = (
+    VersionOrigin
+    | MessageItemId
+    | SurfaceId
+    | EngineSourceId
+    | StoredRecordId
+    | PullOrigin
+    | ReceiptOrigin
+    | EventOrigin
+)
 
 
 class RecordRef(NamedTuple):
@@ -216,6 +256,9 @@ def records_of_event(recorded: StoredEvent) -> list[RecordRef]:
     stored = event.data.get("record_type")
     if isinstance(stored, str) and stored in RECORD_TYPES:
         return [RecordRef.stored(stored, event.subject)]
+    receipt_id = event.data.get("receipt_id")
+    if isinstance(receipt_id, str) and event.type in RECEIPT_EVENTS:
+        return [ReceiptOrigin(receipt_id, part).ref for part in RECEIPT_EVENTS[event.type]]
     if event.type == "context.redaction.applied":
         return [_redacted(event)]
     if event.type == "context.pulled" and event.session_id is not None:
@@ -283,7 +326,7 @@ def parse_source_id(source_id: str) -> RecordRef:
 
 def is_reserved(record_id: str) -> bool:
     """Whether an id has a form that only the engine assigns."""
-    if record_id.startswith((_SURFACE, _PULL, _EVENT_PREFIX)) or is_engine_item(record_id):
+    if record_id.startswith((_SURFACE, _PULL, _RECEIPT, _EVENT_PREFIX)) or is_engine_item(record_id):
         return True
     return EngineSourceId.parse(record_id) is not None
 

@@ -9,8 +9,9 @@ import msgspec
 from weft.capabilities.records.refs import Ref
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from weft.capabilities.records.model import Record
     from weft.capabilities.records.refs import Css, XPath
     from weft.kernel.identity import Actor
 
@@ -60,6 +61,14 @@ class Redaction(msgspec.Struct, frozen=True):
     replacement: str | None = None
     imported_policies: tuple[Ref, ...] | None = None
     type: str = ITEM_TYPE
+
+
+class ReceiptRecords(Protocol):
+    """Records derived from the receipts of assembled prompts."""
+
+    async def of_receipt(self, receipt_id: str, session_id: str | None) -> Mapping[str, Record]:
+        """Return the records of a receipt by type; none if the caller may not read it, or it is of another session."""
+        ...
 
 
 class RecordStore(Protocol):

@@ -33,8 +33,10 @@ from weft.capabilities.record_log.redacted_records import redact_quotes, without
 from weft.capabilities.records.event_classes import to_context_event
 from weft.capabilities.records.model import ContextItem, Record, decode_record
 from weft.capabilities.records.record_ids import (
+    RECEIPT_EVENTS,
     MessageItemId,
     PullOrigin,
+    ReceiptOrigin,
     StoredRecordId,
     VersionOrigin,
     item_of_event,
@@ -71,7 +73,7 @@ PAGE = 500
 _ITEMS_PER_YIELD = 50
 _CHARACTERS_PER_ITEM = 2_048
 # Events about the private data of an agent, which only that agent may see.
-_PRIVATE_EVENTS = ("context.pulled", "context.pushed", "memory.", "agent.")
+_PRIVATE_EVENTS = ("context.pulled", "context.pushed", "memory.", "agent.", *RECEIPT_EVENTS)
 
 
 class ExportSink(Protocol):
@@ -361,7 +363,7 @@ class ExportCollector:
             (each, recorded.readable_by)
             for recorded, of_event in zip(events, await look.records_of(events, events=False), strict=True)
             for each in of_event
-            if isinstance(each.origin, PullOrigin | VersionOrigin)
+            if isinstance(each.origin, PullOrigin | ReceiptOrigin | VersionOrigin)
         ]
         for (each, readers), found in zip(named, await look.records([each for each, _ in named]), strict=True):
             if found is None:

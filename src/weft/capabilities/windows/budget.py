@@ -80,18 +80,24 @@ def budgets_for(limit: int, shares: Mapping[Category, float] | None = None) -> d
 
 
 def fit(
-    events: Sequence[SizedEvent], limit: int, budgets: Mapping[Category, int], *, low_water: float = LOW_WATER
+    events: Sequence[SizedEvent],
+    limit: int,
+    budgets: Mapping[Category, int],
+    *,
+    low_water: float = LOW_WATER,
+    longest: int | None = None,
 ) -> Fit:
     """Return which events of a conversation, oldest first, fit into a limit.
 
     If not all fit, events are trimmed down to ``low_water`` of the limit, so that the next ones can be appended without
     trimming again. SYSTEM, pinned events and the newest user message stay; a tool call stays or goes with its results.
-    Raises WindowTooSmall if what must stay exceeds the limit.
+    ``longest`` is the size above which an event is shortened, by default a quarter of the limit. Raises WindowTooSmall
+    if what must stay exceeds the limit.
     """
     total = sum(event.tokens for event in events)
     if total <= limit:
         return Fit(tuple(event.event_id for event in events), (), {}, total)
-    shortened = _shortened(events, limit)
+    shortened = _shortened(events, limit // _LARGEST_PART if longest is None else longest)
     units = _units(events, shortened)
     required = _required(units, events)
     needed = sum(units[at].tokens for at in required)
@@ -102,6 +108,12 @@ def fit(
         room = max(int(limit * low_water) - needed, 0)
         kept = required | _chosen(units, required, room, budgets)
     return _fit_of(events, units, kept, shortened)
+
+
+def required_tokens(events: Sequence[SizedEvent]) -> int:
+    """Return the tokens of what is never trimmed: SYSTEM, pinned events and the newest user message."""
+    units = _units(events, {})
+    return sum(units[at].tokens for at in _required(units, events))
 
 
 def shorten(text: str, max_tokens: int, count: TokenCounter = approximate_tokens) -> str:
@@ -141,8 +153,7 @@ def _normalised(shares: Mapping[Category, float]) -> dict[Category, float]:
     return {category: part / whole for category, part in parts.items()}
 
 
-def _shortened(events: Iterable[SizedEvent], limit: int) -> dict[str, int]:
-    most = limit // _LARGEST_PART
+def _shortened(events: Iterable[SizedEvent], most: int) -> dict[str, int]:
     return {event.event_id: most for event in events if event.tokens > most and _may_shorten(event)}
 
 

@@ -64,6 +64,8 @@ _TABLES_OF_SESSIONS = (
     "events",
     "records",
     "record_contents",
+    "receipts",
+    "receipt_texts",
     "redactions",
     "windows",
     "window_routes",

@@ -67,11 +67,19 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     "context": {
         "ingest": "Add events of your conversation to your window: messages, tool calls and their results, workflow events.",
+        "assemble": "Assemble the prompt for your next model call: the smallest that carries everything that matters for the task.",
+        "emit-metrics": "Report the provider's usage of a model call, to compare it with the estimate and learn from it.",
         "push": "Write entries to your persistent memory: all of them, or none.",
         "pull": "Pin your latest context and layers in a session as an immutable snapshot, which replaces the previous one.",
         "read": "Read your snapshot in a session: the version you pulled, not the latest one.",
         "status": "Return the current version of your context, and the one that your session pulled.",
         "copy": "Replace an agent's persistent memory by a version of another agent's. Definitions are not copied.",
+    },
+    "receipt": {
+        "show": "Show the receipt of a prompt: blocks, candidates, omissions with reasons, budget, savings and timing.",
+        "list": "List receipts of your prompts, newest first; those of agents below you with agent_id.",
+        "replay": "Show the prompt of a receipt again, byte for byte, in any wire form.",
+        "savings": "Add up tokens and money of prompts against the naive baseline, by agent, session, model or tenant.",
     },
     "search": {
         "query": "Search everything you may see by keywords and meaning: documents, messages, boards and your memory.",

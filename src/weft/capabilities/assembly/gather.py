@@ -1,0 +1,159 @@
+"""Gathers what a prompt may contain: layers, events, board, open questions and the previous prompt, in one snapshot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from weft.capabilities.assembly.plan import Previous
+from weft.capabilities.assembly.receipts import Receipt, ReceiptPruned, ReceiptStore, blocks_with_texts
+from weft.capabilities.board.service import Boards
+from weft.capabilities.knowledge.store import DocumentStore
+from weft.capabilities.language_models.factors import UsageFactor
+from weft.capabilities.layers.service import Layers
+from weft.capabilities.missing_context.model import GapQuery
+from weft.capabilities.missing_context.service import Gaps
+from weft.capabilities.records.store import RecordStore
+from weft.capabilities.sessions.model import Session, SessionArchived, find_session
+from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.windows.model import WindowNotFound
+from weft.capabilities.windows.service import Windows
+from weft.kernel.clock import Clock
+from weft.kernel.events import Outbox
+from weft.kernel.identity import Actor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.agent_context.critical import CriticalUpdate
+    from weft.capabilities.assembly.model import PlannedBlock
+    from weft.capabilities.board.model import EntryWithValue
+    from weft.capabilities.layers.model import Layer
+    from weft.capabilities.missing_context.model import Gap
+    from weft.capabilities.windows.model import EventDraft, Window, WindowEvent
+
+_MAX_GAPS = 20
+_OPEN = frozenset({"detected", "requested"})
+
+
+class AssemblyStores(msgspec.Struct, frozen=True):
+    """Stores that an assembly reads and writes, for one caller in one transaction."""
+
+    actor: Actor
+    clock: Clock
+    sessions: SessionStore
+    windows: Windows
+    layers: Layers
+    boards: Boards
+    gaps: Gaps
+    receipts: ReceiptStore
+    records: RecordStore
+    factors: UsageFactor
+    documents: DocumentStore
+    outbox: Outbox
+
+
+class PreviousPrompt(NamedTuple):
+    """The last prompt of a window, as it was sent."""
+
+    receipt: Receipt
+    blocks: tuple[PlannedBlock, ...]
+
+    def as_previous(self, invalid: frozenset[str]) -> Previous:
+        omitted = frozenset(each.ref for each in self.receipt.omitted)
+        return Previous(self.blocks, self.receipt.tools_digest, omitted, invalid)
+
+
+class Gathered(NamedTuple):
+    """What one snapshot of the database contributes to a prompt."""
+
+    session: Session
+    window: Window
+    events: Sequence[WindowEvent]
+    layers: Sequence[Layer]
+    critical_update: CriticalUpdate | None
+    board: Sequence[EntryWithValue]
+    gaps: Sequence[Gap]
+    previous: PreviousPrompt | None
+    token_factor: float | None
+    compaction_threshold: float
+
+
+class GatherRequest(NamedTuple):
+    """Whose prompt to gather for. ``inline``: ids of the events that make the conversation, instead of all.
+
+    ``fresh``: without the previous prompt.
+    """
+
+    session_id: str
+    agent_id: str | None
+    model: str | None
+    inline: Sequence[str] | None
+    fresh: bool
+
+
+class NotPrepared(Exception):
+    """The window, its pinned layers or events given inline are not stored yet."""
+
+
+async def prepare(request: GatherRequest, drafts: Sequence[EventDraft], stores: AssemblyStores) -> None:
+    """Create the window, pin its layers, and add the events that are new."""
+    window = await stores.windows.open(request.session_id, request.agent_id, create=True)
+    await stores.layers.for_agent(request.session_id, window.agent_id)
+    if drafts:
+        await stores.windows.ingest(window, drafts)
+
+
+async def gather(request: GatherRequest, stores: AssemblyStores) -> Gathered:
+    """Read everything but passages; raises NotPrepared before the first call of a window."""
+    session_id = request.session_id
+    session = await find_session(session_id, stores.actor, stores.sessions)
+    if session.archived_at is not None:
+        raise SessionArchived(
+            f"The session '{session_id}' has been archived.", resource_type="session", resource_id=session_id
+        )
+    try:
+        window = await stores.windows.open(session_id, request.agent_id)
+    except WindowNotFound:
+        raise NotPrepared from None
+    layers = await stores.layers.pinned(session_id, window.agent_id)
+    events = _conversation(await stores.windows.events(window), request.inline)
+    if layers is None or events is None:
+        raise NotPrepared
+    board = await stores.boards.to_read(session_id)
+    last = None if request.fresh else await stores.receipts.last(session_id, window.agent_id)
+    return Gathered(
+        session=session,
+        window=window,
+        events=events,
+        layers=layers,
+        critical_update=await stores.layers.critical_update(session_id, window.agent_id),
+        board=await board.readable(),
+        gaps=await stores.gaps.query(_open_gaps(session_id), _MAX_GAPS),
+        previous=None if last is None else await _previous(stores, last),
+        token_factor=await stores.factors.factor(request.model or window.settings.model),
+        compaction_threshold=await stores.windows.threshold(window),
+    )
+
+
+def _conversation(events: Sequence[WindowEvent], inline: Sequence[str] | None) -> Sequence[WindowEvent] | None:
+    """Return the events of the conversation; None if some of those given inline are not stored."""
+    if inline is None:
+        return events
+    by_id = {event.event_id: event for event in events if not event.routed}
+    return [by_id[event_id] for event_id in inline] if by_id.keys() >= set(inline) else None
+
+
+async def _previous(stores: AssemblyStores, receipt: Receipt) -> PreviousPrompt | None:
+    """Return the previous prompt; None if content of it was removed."""
+    digests = [receipt.tools_digest, *(block.digest for block in receipt.blocks)]
+    try:
+        blocks, _ = blocks_with_texts(receipt, await stores.receipts.texts(receipt.session_id, digests))
+    except ReceiptPruned:
+        return None
+    return PreviousPrompt(receipt, blocks)
+
+
+def _open_gaps(session_id: str) -> GapQuery:
+    return GapQuery(session_id=session_id, states=_OPEN, severity="info", task_id=None, after=None)

@@ -1,0 +1,141 @@
+"""Candidates of an assembly, what became of each, and the plan that orders the chosen ones into a prompt."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
+
+from weft.capabilities.language_models.model import BlockKind, ConversationMessage
+from weft.capabilities.records.vocabulary import OmissionReason
+from weft.kernel.errors import Rejected
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+CandidateKind = Literal["layer", "tool", "pin", "event", "passage", "board", "missing", "task"]
+# How a plan relates to the prompt of the previous call.
+PlanMode = Literal["first", "extended", "rebuilt"]
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class ContextOverBudget(Rejected):
+    """What a prompt must contain exceeds the token limit."""
+
+    code = "CONTEXT_OVER_BUDGET"
+    hint = "Raise token_budget, choose a model with a larger context window, or shorten the parts named in 'parts'."
+    related = ("assemble_context",)
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that may go into a prompt. ``ref`` is its item id, or the id of a passage; unique in a plan.
+
+    ``version`` changes with the content: a candidate that was sent in another version is sent again.
+    """
+
+    ref: str
+    kind: CandidateKind
+    tokens: int
+    version: str = ""
+    score: float | None = None
+
+
+class Omission(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A candidate that is not in the prompt, with the reason."""
+
+    ref: str
+    reason: OmissionReason
+    detail: str | None = None
+
+
+class Shortening(msgspec.Struct, frozen=True):
+    """A candidate of which only the beginning and the end are in the prompt."""
+
+    ref: str
+    original_tokens: int
+    kept_tokens: int
+
+
+class PlannedBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A block of a plan: messages, and the versions of the candidates they contain, by ref."""
+
+    block_id: str
+    kind: BlockKind
+    messages: tuple[ConversationMessage, ...]
+    tokens: int
+    items: dict[str, str] = msgspec.field(default_factory=dict)
+
+    @property
+    def digest(self) -> bytes:
+        return digest_of(self.messages)
+
+
+class CacheCosts(NamedTuple):
+    """Relative prices of an input token: not cached and written to the cache, and read from it.
+
+    ``warm`` is false if the cache of the previous call has expired. ``expected_calls`` is how many calls are expected
+    to follow with the same prefix.
+    """
+
+    write: float
+    read: float
+    warm: bool
+    expected_calls: int
+
+
+class Modelled(msgspec.Struct, frozen=True):
+    """Modelled cost of sending this prompt now and again in the expected calls, in uncached input tokens."""
+
+    extended: float | None
+    rebuilt: float
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Ordered blocks within the limit, and what became of every candidate.
+
+    ``reused`` is the number of leading blocks that are the same as in the previous call.
+    """
+
+    mode: PlanMode
+    reason: str
+    blocks: tuple[PlannedBlock, ...]
+    reused: int
+    tokens: int
+    omitted: tuple[Omission, ...]
+    shortened: tuple[Shortening, ...] = ()
+    modelled: Modelled | None = None
+
+    @property
+    def included(self) -> dict[str, str]:
+        """Return the version of every candidate in the prompt, by ref."""
+        return items_of(self.blocks)
+
+    @property
+    def reused_tokens(self) -> int:
+        return sum(block.tokens for block in self.blocks[: self.reused])
+
+
+def items_of(blocks: Iterable[PlannedBlock]) -> dict[str, str]:
+    """Return the versions of the candidates in blocks, by ref; the last block wins."""
+    found: dict[str, str] = {}
+    for block in blocks:
+        found |= block.items
+    return found
+
+
+def digest_of(value: object) -> bytes:
+    """Return the SHA-256 of a value's canonical JSON."""
+    return hashlib.sha256(_encode(value)).digest()
+
+
+def over_budget(parts: Mapping[str, int], limit: int) -> ContextOverBudget:
+    """Return the error that names the parts that do not fit, largest first."""
+    largest = dict(sorted(parts.items(), key=lambda part: -part[1]))
+    named = ", ".join(f"{name} {tokens}" for name, tokens in largest.items())
+    return ContextOverBudget(
+        f"The prompt must contain {sum(parts.values())} tokens ({named}), but the limit is {limit}.",
+        limit_tokens=limit,
+        needed_tokens=sum(parts.values()),
+        parts=largest,
+    )

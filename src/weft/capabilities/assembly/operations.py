@@ -1,0 +1,271 @@
+"""Operations of the engine around a model call: assemble its prompt before, report its usage after."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import UNSET
+
+from weft.capabilities.access.model import AgentId
+from weft.capabilities.assembly.model import ContextOverBudget, PlanMode
+from weft.capabilities.assembly.receipt_operations import ReceiptId
+from weft.capabilities.assembly.receipts import ReceiptNotFound, Savings
+from weft.capabilities.assembly.service import Assembled, Assembler, AssemblyRequest
+from weft.capabilities.assembly.usage_report import UsageConflict, UsageReport, UsageReports
+from weft.capabilities.knowledge.model import DomainName, DomainNotFound
+from weft.capabilities.language_models.wire import PromptForm, parse
+from weft.capabilities.layers.model import LayerViolation
+from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
+from weft.capabilities.windows.model import NotParticipant, WindowTooSmall
+from weft.kernel.errors import InvalidInput, PermissionDenied
+from weft.kernel.fields import Fraction
+from weft.kernel.identity import Actor, Permission
+from weft.kernel.json_input import encode_json_field
+from weft.kernel.operation import Effect, RateClass, Request, Response, Success, operation
+
+if TYPE_CHECKING:
+    from weft.capabilities.assembly.receipts import Receipt
+
+_MAX_TASK = 200_000
+_MAX_MESSAGES = 5_000
+_MAX_TOKENS = 10_000_000
+ModelName = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=200,
+        pattern=r"^[ -~]+\Z",
+        description="Model that will get the prompt; decides limit, token counts, cache and price.",
+    ),
+]
+
+
+class AssembleContext(Request):
+    """The session, the task at hand, and the token budget of the prompt."""
+
+    session_id: SessionId
+    task_description: Annotated[
+        str,
+        msgspec.Meta(
+            min_length=1,
+            max_length=_MAX_TASK,
+            description="What the model is to do next. Decides what is relevant, and ends the prompt.",
+        ),
+    ]
+    token_budget: Annotated[
+        Annotated[int, msgspec.Meta(ge=1, le=_MAX_TOKENS)] | None,
+        msgspec.Meta(description="Maximum tokens of the prompt, tools included; default: the model's limit."),
+    ] = None
+    agent_id: Annotated[AgentId | None, msgspec.Meta(description="Agent to assemble for; default: you.")] = None
+    model: ModelName | None = None
+    form: Annotated[
+        PromptForm, msgspec.Meta(description="Wire form of the answer's body, and of messages, system and tools.")
+    ] = "neutral"
+    messages: Annotated[
+        Annotated[list[Any], msgspec.Meta(max_length=_MAX_MESSAGES)] | None,
+        msgspec.Meta(
+            description="The whole conversation, in this form, instead of ingested events; new messages are stored."
+        ),
+    ] = None
+    system: Annotated[Any, msgspec.Meta(description="System prompt or instructions that go with messages.")] = None
+    tools: Annotated[
+        Annotated[list[Any], msgspec.Meta(max_length=1_000)] | None,
+        msgspec.Meta(description="Tool definitions for the model, in this form."),
+    ] = None
+    domains: Annotated[
+        Annotated[list[DomainName], msgspec.Meta(max_length=100)] | None,
+        msgspec.Meta(description="Knowledge only from these domains; an empty list: none."),
+    ] = None
+    min_score: Annotated[
+        Fraction | None, msgspec.Meta(description="Minimum relevance of passages, lower at low confidence.")
+    ] = None
+    cache_ttl: Annotated[
+        Annotated[str, msgspec.Meta(max_length=20)] | None,
+        msgspec.Meta(description="Lifetime of the prompt cache, such as 5m or 1h, if the model has a choice."),
+    ] = None
+    omit_secrets: Annotated[bool, msgspec.Meta(description="Leave out passages that seem to contain a secret.")] = False
+    fresh: Annotated[
+        bool, msgspec.Meta(description="Choose again from everything instead of appending to the previous prompt.")
+    ] = False
+
+
+class BlockSummary(Response, kw_only=True, omit_defaults=False):
+    """Blocks of one kind: their number, tokens and items."""
+
+    kind: str
+    blocks: int
+    tokens: int
+    items: int
+
+
+class PromptAssembled(Success, kw_only=True):
+    """The prompt, ready to send, within the limit. ``body``: the request body in the chosen form.
+
+    ``mode``: first, extended (appended to the previous prompt, so that the provider's cache hits) or rebuilt.
+    ``omitted``: candidates that are not in the prompt, by reason; `receipt.show` lists them. ``confidence``: likelihood
+    that the passages answer the task; ``widened`` if it was low, so that more were included. ``compaction_due``: the
+    window has reached its threshold. ``critical_update``: pull your context, it was changed with urgency.
+    """
+
+    receipt_id: str
+    body: dict[str, Any]
+    tokens: int
+    limit: int
+    mode: PlanMode
+    reason: str
+    blocks: list[BlockSummary]
+    omitted: dict[str, int]
+    confidence: float | None
+    widened: bool
+    fallback: str | None
+    savings: Savings
+    prompt_hash: str
+    compaction_due: bool | msgspec.UnsetType = UNSET
+    critical_update: dict[str, Any] | msgspec.UnsetType = UNSET
+    took_ms: float
+
+
+class EmitMetrics(Request):
+    """What the provider reported for the call of an assembled prompt."""
+
+    session_id: SessionId
+    receipt_id: ReceiptId
+    usage: Annotated[
+        dict[str, Any],
+        msgspec.Meta(
+            description="The usage object of the provider's answer: OpenAI Chat or Responses, Anthropic or Gemini."
+        ),
+    ]
+    model: Annotated[ModelName | None, msgspec.Meta(description="Model that answered, if not the receipt's.")] = None
+    latency_ms: Annotated[
+        Annotated[float, msgspec.Meta(ge=0, le=86_400_000)] | None, msgspec.Meta(description="Duration of the call.")
+    ] = None
+    quality_score: Annotated[Fraction | None, msgspec.Meta(description="Your rating of the answer, 0 to 1.")] = None
+
+
+class MetricsEmitted(Success, kw_only=True):
+    """The reported usage beside the estimate. Money is in US dollars, null where no price is known.
+
+    ``token_factor``: the learned factor of this model's estimate; null if tokens are counted exactly, or until enough
+    calls were reported.
+    """
+
+    receipt_id: str
+    model: str
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    estimated_tokens: int
+    deviation: float
+    cost: float | None
+    naive_cost: float | None
+    savings_ratio: float
+    token_factor: float | None
+
+
+@operation(
+    "context.assemble",
+    tool="assemble_context",
+    http="POST /v1/sessions/{session_id}/assemble",
+    permission=Permission.WRITE,
+    rate=RateClass.SEARCH,
+    effect=Effect.OWN_TRANSACTIONS,
+    errors=(
+        SessionNotFound,
+        SessionArchived,
+        DomainNotFound,
+        PermissionDenied,
+        NotParticipant,
+        ContextOverBudget,
+        WindowTooSmall,
+        LayerViolation,
+    ),
+)
+async def assemble_context(request: AssembleContext, actor: Actor, assembler: Assembler) -> PromptAssembled:
+    """Assemble the prompt for your next model call: the smallest that carries everything that matters for the task.
+
+    Layers, pins, your conversation, relevant passages, the board and open questions, within the token budget, ordered
+    so that provider caches hit. The receipt says what was left out and why, and can show the prompt again.
+    """
+    return _answer(await assembler.assemble(actor, _assembly_request(request)))
+
+
+@operation(
+    "context.emit_metrics",
+    tool="emit_metrics",
+    http="POST /v1/sessions/{session_id}/metrics",
+    permission=Permission.WRITE,
+    rate=RateClass.MESSAGE,
+    effect=Effect.WRITE,
+    errors=(SessionNotFound, ReceiptNotFound, UsageConflict),
+)
+async def emit_metrics(request: EmitMetrics, reports: UsageReports) -> MetricsEmitted:
+    """Report the provider's usage of a model call, to compare it with the estimate and learn from it."""
+    report = UsageReport(request.usage, request.model, request.latency_ms, request.quality_score)
+    reconciled = await reports.add(request.session_id, request.receipt_id, report)
+    return MetricsEmitted(**msgspec.structs.asdict(reconciled))
+
+
+def _assembly_request(request: AssembleContext) -> AssemblyRequest:
+    encode_json_field("task_description", request.task_description)
+    if not request.task_description.strip():
+        raise InvalidInput("task_description: is empty", field="task_description")
+    if request.system is not None and request.messages is None:
+        raise InvalidInput("system: goes with messages; ingest system messages as events otherwise", field="system")
+    given = None
+    if request.messages is not None or request.tools is not None:
+        given = parse(request.form, request.messages or [], system=request.system, tools=request.tools)
+    return AssemblyRequest(
+        session_id=request.session_id,
+        agent_id=request.agent_id,
+        task=request.task_description,
+        token_budget=request.token_budget,
+        model=request.model,
+        form=request.form,
+        given=given,
+        inline=request.messages is not None,
+        domains=None if request.domains is None else tuple(request.domains),
+        min_score=request.min_score,
+        cache_ttl=request.cache_ttl,
+        omit_secrets=request.omit_secrets,
+        fresh=request.fresh,
+    )
+
+
+def _answer(assembled: Assembled) -> PromptAssembled:
+    receipt, update = assembled.receipt, assembled.critical_update
+    return PromptAssembled(
+        receipt_id=receipt.receipt_id,
+        body=assembled.body,
+        tokens=receipt.tokens,
+        limit=receipt.limits.limit,
+        mode=receipt.mode,
+        reason=receipt.reason,
+        blocks=_summaries(receipt),
+        omitted=dict(Counter(each.reason for each in receipt.omitted)),
+        confidence=receipt.confidence.confidence,
+        widened=receipt.confidence.widened,
+        fallback=receipt.confidence.fallback,
+        savings=receipt.savings,
+        prompt_hash=receipt.prompt_hash,
+        compaction_due=assembled.compaction_due or UNSET,
+        critical_update=UNSET if update is None else msgspec.to_builtins(update),
+        took_ms=assembled.took_ms,
+    )
+
+
+def _summaries(receipt: Receipt) -> list[BlockSummary]:
+    kinds = dict.fromkeys(block.kind for block in receipt.blocks)
+    groups = {kind: [block for block in receipt.blocks if block.kind == kind] for kind in kinds}
+    return [
+        BlockSummary(
+            kind=kind,
+            blocks=len(blocks),
+            tokens=sum(block.tokens for block in blocks),
+            items=len({ref for block in blocks for ref in block.items}),
+        )
+        for kind, blocks in groups.items()
+    ]

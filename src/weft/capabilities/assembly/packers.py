@@ -1,0 +1,81 @@
+"""Packers of short texts: pins, board entries and open questions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from weft.capabilities.assembly.model import Candidate, Omission, PlannedBlock, digest_of
+from weft.capabilities.assembly.plan import Packed
+from weft.capabilities.language_models.model import ConversationMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from weft.capabilities.assembly.model import CandidateKind
+    from weft.capabilities.language_models.model import BlockKind, Role
+
+    CountMessages = Callable[[tuple[ConversationMessage, ...]], int]
+
+
+class Text(NamedTuple):
+    """A candidate with its text as rendered."""
+
+    ref: str
+    version: str
+    text: str
+    score: float | None = None
+
+
+@dataclass(frozen=True)
+class TextPacker:
+    """Texts below one heading in one message; earlier ones have priority."""
+
+    kind: BlockKind
+    candidate_kind: CandidateKind
+    role: Role
+    heading: str
+    texts: Sequence[Text]
+    count: CountMessages
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        return [
+            Candidate(ref=each.ref, kind=self.candidate_kind, tokens=self._tokens([each]), version=each.version)
+            for each in self.texts
+        ]
+
+    @property
+    def tokens(self) -> int:
+        return self._tokens(self.texts) if self.texts else 0
+
+    def pack(self, room: int, known: Mapping[str, str]) -> Packed:
+        wanted = [each for each in self.texts if known.get(each.ref) != each.version]
+        taken = list(wanted) if wanted and self._tokens(wanted) <= room else self._fitting(wanted, room)
+        left = [Omission(each.ref, "budget") for each in wanted if each not in taken]
+        return Packed(self._block(taken) if taken else None, left)
+
+    def _fitting(self, wanted: Sequence[Text], room: int) -> list[Text]:
+        """Return the texts that fit; one that is too long does not exclude shorter ones."""
+        taken: list[Text] = []
+        for each in wanted:
+            if self._tokens([*taken, each]) <= room:
+                taken.append(each)
+        return taken
+
+    def _block(self, texts: Sequence[Text]) -> PlannedBlock:
+        messages = self._messages(texts)
+        return PlannedBlock(
+            block_id=f"{self.kind}:{digest_of(messages).hex()[:16]}",
+            kind=self.kind,
+            messages=messages,
+            tokens=self.count(messages),
+            items={each.ref: each.version for each in texts},
+        )
+
+    def _tokens(self, texts: Sequence[Text]) -> int:
+        return self.count(self._messages(texts))
+
+    def _messages(self, texts: Sequence[Text]) -> tuple[ConversationMessage, ...]:
+        content = "\n".join([self.heading, *(each.text for each in texts)])
+        return (ConversationMessage(role=self.role, content=content),)

@@ -1,0 +1,332 @@
+"""The plan of a prompt: which candidates go in, in which order, within the token limit. Pure: same input, same plan.
+
+Order, most stable first: layers, pins, conversation, passages, board, open questions, task. Across the calls of a
+session a plan keeps the blocks that were sent before and appends what is new, so that provider caches hit. It is
+rebuilt when it would exceed the limit, when a source of it was changed or removed, and when a rebuilt one is modelled
+to cost less.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from weft.capabilities.assembly.model import (
+    Modelled,
+    Omission,
+    Plan,
+    PlannedBlock,
+    items_of,
+    over_budget,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from weft.capabilities.assembly.model import CacheCosts, Candidate, PlanMode, Shortening
+
+# Shares of the room that layers, pins and task leave. What one part does not use goes to the next.
+_CONVERSATION_FLOOR = 0.25
+_BOARD_SHARE = 0.15
+_MISSING_SHARE = 0.05
+# A conversation that has to be trimmed leaves this share of its room free, so that the prefix then stays the same for
+# many calls.
+_LOW_WATER = 0.75
+# A rebuilt prompt must be cheaper by this factor: the model of costs is an estimate.
+_MIN_GAIN = 1.1
+
+
+class Packed(NamedTuple):
+    """A block of the candidates that fit, if any, and those that do not."""
+
+    block: PlannedBlock | None
+    omitted: Sequence[Omission] = ()
+
+    @property
+    def tokens(self) -> int:
+        return self.block.tokens if self.block else 0
+
+
+class Packer(Protocol):
+    """Candidates of one kind that can be packed into a block."""
+
+    @property
+    def candidates(self) -> Sequence[Candidate]: ...
+
+    @property
+    def tokens(self) -> int:
+        """Return the tokens of a block of all candidates."""
+        ...
+
+    def pack(self, room: int, known: Mapping[str, str]) -> Packed:
+        """Return the best candidates that fit into ``room``, without those the prompt has already in this version."""
+        ...
+
+
+class FittedConversation(NamedTuple):
+    """The part of a conversation that fits, one block for each event, in order."""
+
+    blocks: Sequence[PlannedBlock]
+    omitted: Sequence[Omission] = ()
+    shortened: Sequence[Shortening] = ()
+
+    @property
+    def tokens(self) -> int:
+        return sum(block.tokens for block in self.blocks)
+
+
+class Conversation(Protocol):
+    """The events of a window."""
+
+    @property
+    def blocks(self) -> Sequence[PlannedBlock]:
+        """Return one block for each event, in order; events that are too long are shortened."""
+        ...
+
+    @property
+    def candidates(self) -> Sequence[Candidate]: ...
+
+    @property
+    def required_tokens(self) -> int:
+        """Return the tokens of what is never trimmed: system messages and the newest user message."""
+        ...
+
+    @property
+    def shortened(self) -> Sequence[Shortening]: ...
+
+    @property
+    def omissions(self) -> Sequence[Omission]:
+        """Return what no prompt can contain, such as media that the model cannot read."""
+        ...
+
+    def fit(self, room: int) -> FittedConversation:
+        """Trim to ``room`` tokens, at least the required ones."""
+        ...
+
+    def is_question(self, block: PlannedBlock) -> bool:
+        """Tell whether an event is a message of the user, so that reference material goes before it."""
+        ...
+
+
+class Materials(NamedTuple):
+    """Everything that a prompt may contain. ``task`` is None if the newest user message says the same."""
+
+    layers: Sequence[PlannedBlock]
+    pins: Packer
+    conversation: Conversation
+    passages: Packer
+    board: Packer
+    missing: Packer
+    task: PlannedBlock | None
+    tools_tokens: int = 0
+    tools_digest: str = ""
+
+    @property
+    def packers(self) -> tuple[Packer, ...]:
+        return (self.pins, self.passages, self.board, self.missing)
+
+
+class Previous(NamedTuple):
+    """The prompt of the previous call of this window, and what that call omitted.
+
+    ``invalid``: refs in the prompt whose content was removed, or may no longer be read.
+    """
+
+    blocks: Sequence[PlannedBlock]
+    tools_digest: str
+    omitted: frozenset[str] = frozenset()
+    invalid: frozenset[str] = frozenset()
+
+
+def make_plan(materials: Materials, limit: int, costs: CacheCosts, previous: Previous | None = None) -> Plan:
+    """Return the plan of a prompt of at most ``limit`` tokens, tools included.
+
+    Raises ContextOverBudget if layers, tools, pins, task, system messages and the newest user message do not fit.
+    """
+    _check_required(materials, limit)
+    rebuilt = _rebuild(materials, limit, keep_free=previous is not None)
+    if previous is None:
+        return _plan(materials, rebuilt, "first", "There is no earlier call in this window.", ())
+    extended, reason = _extend(materials, limit, previous)
+    if extended is None:
+        return _plan(materials, rebuilt, "rebuilt", reason, previous.blocks)
+    modelled = Modelled(
+        extended=_cost(extended, previous.blocks, costs), rebuilt=_cost(rebuilt, previous.blocks, costs)
+    )
+    if modelled.extended is not None and modelled.extended > modelled.rebuilt * _MIN_GAIN:
+        reason = "A shorter prompt saves more than the cached part of the longer one."
+        return _plan(materials, rebuilt, "rebuilt", reason, previous.blocks, modelled)
+    return _plan(materials, extended, "extended", reason, previous.blocks, modelled)
+
+
+class _Draft(NamedTuple):
+    """Blocks of a plan, with the reasons of omissions that are known so far, by ref."""
+
+    blocks: Sequence[PlannedBlock]
+    omitted: dict[str, Omission]
+    shortened: Sequence[Shortening]
+
+    @property
+    def tokens(self) -> int:
+        return _total(self.blocks)
+
+
+def _check_required(materials: Materials, limit: int) -> None:
+    parts = {
+        "layers": _total(materials.layers),
+        "tools": materials.tools_tokens,
+        "pins": materials.pins.tokens,
+        "task": materials.task.tokens if materials.task else 0,
+        "conversation": materials.conversation.required_tokens,
+    }
+    if sum(parts.values()) > limit:
+        raise over_budget({name: tokens for name, tokens in parts.items() if tokens}, limit)
+
+
+def _rebuild(materials: Materials, limit: int, *, keep_free: bool) -> _Draft:
+    """Choose from all candidates."""
+    pins = materials.pins.pack(materials.pins.tokens, {})
+    front = [*materials.layers, *_present(pins)]
+    task = [materials.task] if materials.task else []
+    room = limit - materials.tools_tokens - _total([*front, *task])
+    chosen = _share_room(materials, room, keep_free=keep_free)
+    conversation = chosen.conversation
+    extras = [each.block for each in (chosen.passages, chosen.board, chosen.missing) if each.block]
+    blocks = [*front, *_with_extras(materials, conversation.blocks, extras), *task]
+    omitted = [*conversation.omitted, *(each for part in chosen.packed for each in part.omitted)]
+    return _Draft(blocks, {each.ref: each for each in omitted}, conversation.shortened)
+
+
+class _Chosen(NamedTuple):
+    conversation: FittedConversation
+    passages: Packed
+    board: Packed
+    missing: Packed
+
+    @property
+    def packed(self) -> tuple[Packed, ...]:
+        return (self.passages, self.board, self.missing)
+
+
+def _share_room(materials: Materials, room: int, *, keep_free: bool) -> _Chosen:
+    """Divide the room: a conversation that has to be trimmed keeps a floor, and gets what passages leave."""
+    conversation, passages = materials.conversation, materials.passages
+    spare = room - conversation.required_tokens
+    board = materials.board.pack(min(spare, int(room * _BOARD_SHARE)), {})
+    missing = materials.missing.pack(min(spare - board.tokens, int(room * _MISSING_SHARE)), {})
+    rest = room - board.tokens - missing.tokens
+    whole = _total(conversation.blocks)
+    if whole + passages.tokens <= rest:
+        kept = FittedConversation(conversation.blocks, (), conversation.shortened)
+    else:
+        floor = min(whole, max(conversation.required_tokens, int(rest * _CONVERSATION_FLOOR)))
+        kept = conversation.fit(floor)
+        wanted = passages.pack(rest - kept.tokens, _known(kept.blocks, board))
+        grown = rest - wanted.tokens
+        if whole > grown and keep_free:
+            grown = max(floor, int(grown * _LOW_WATER))
+        kept = conversation.fit(grown) if grown > floor else kept
+    # Events that are in the conversation after all need not be quoted from it as well.
+    found = passages.pack(rest - kept.tokens, _known(kept.blocks, board))
+    return _Chosen(kept, found, board, missing)
+
+
+def _extend(materials: Materials, limit: int, previous: Previous) -> tuple[_Draft | None, str]:
+    """Append what is new to the blocks of the previous call; None with the reason if that is not possible."""
+    sent = tuple(previous.blocks)
+    front = tuple(materials.layers)
+    if sent[: len(front)] != front or previous.tools_digest != materials.tools_digest:
+        return None, "Layers or tools changed."
+    known = items_of(sent)
+    if previous.invalid:
+        return None, "Content of the previous prompt changed or was removed."
+    live = items_of(materials.conversation.blocks)
+    of_events = items_of(block for block in sent if block.kind == "conversation")
+    if any(live.get(ref) != version for ref, version in of_events.items()):
+        return None, "Events of the previous prompt were removed from the window."
+    seen = known.keys() | previous.omitted
+    events = [block for block in materials.conversation.blocks if not block.items.keys() <= seen]
+    task = materials.task
+    new_task = [task] if task and not any(block.items == task.items for block in sent if block.kind == "task") else []
+    room = limit - materials.tools_tokens - _total([*sent, *events, *new_task])
+    # What the previous call omitted stays omitted until there is another question.
+    same = not new_task and not any(map(materials.conversation.is_question, events))
+    extras, omitted = list[PlannedBlock](), list[Omission]()
+    for packer in (materials.pins, materials.missing, materials.board, materials.passages):
+        skipped = {each.ref: each.version for each in packer.candidates if same and each.ref in previous.omitted}
+        packed = packer.pack(max(0, room), {**known, **items_of(events), **items_of(extras), **skipped})
+        extras += _present(packed)
+        omitted += packed.omitted
+        room -= packed.tokens
+    if room < 0 or _is_stale(materials, {**known, **items_of(extras)}):
+        return None, "The previous prompt and what is new exceed the limit."
+    blocks = [*sent, *_with_extras(materials, events, extras), *new_task]
+    draft = _Draft(blocks, {each.ref: each for each in omitted}, materials.conversation.shortened)
+    return draft, "Appended to the previous prompt."
+
+
+def _is_stale(materials: Materials, sent: Mapping[str, str]) -> bool:
+    """Tell whether a pin is missing, or something would be sent in an old version only."""
+    pins = (pin.ref for pin in materials.pins.candidates)
+    changing = (*materials.board.candidates, *materials.missing.candidates)
+    return any(pin not in sent for pin in pins) or any(
+        sent.get(each.ref, each.version) != each.version for each in changing
+    )
+
+
+def _with_extras(
+    materials: Materials, events: Sequence[PlannedBlock], extras: Sequence[PlannedBlock]
+) -> list[PlannedBlock]:
+    """Put reference material before the last event if that is a question, so that the question comes last."""
+    if events and materials.conversation.is_question(events[-1]):
+        return [*events[:-1], *extras, events[-1]]
+    return [*events, *extras]
+
+
+def _cost(draft: _Draft, sent: Sequence[PlannedBlock], costs: CacheCosts) -> float:
+    """Return the modelled cost of a prompt: this call, and the expected ones with the same prefix."""
+    cached = _total(draft.blocks[: _common(draft.blocks, sent)]) if costs.warm else 0
+    now = cached * costs.read + (draft.tokens - cached) * costs.write
+    return now + costs.expected_calls * draft.tokens * costs.read
+
+
+def _plan(
+    materials: Materials,
+    draft: _Draft,
+    mode: PlanMode,
+    reason: str,
+    sent: Sequence[PlannedBlock],
+    modelled: Modelled | None = None,
+) -> Plan:
+    included = items_of(draft.blocks)
+    candidates = [*materials.conversation.candidates, *(c for packer in materials.packers for c in packer.candidates)]
+    refs = dict.fromkeys(each.ref for each in candidates)
+    reasons = {**draft.omitted, **{each.ref: each for each in materials.conversation.omissions}}
+    omitted = tuple(reasons.get(ref) or Omission(ref, "budget") for ref in refs if ref not in included)
+    return Plan(
+        mode=mode,
+        reason=reason,
+        blocks=tuple(draft.blocks),
+        reused=_common(draft.blocks, sent),
+        tokens=draft.tokens + materials.tools_tokens,
+        omitted=omitted,
+        shortened=tuple(each for each in draft.shortened if each.ref in included),
+        modelled=modelled,
+    )
+
+
+def _common(blocks: Sequence[PlannedBlock], sent: Sequence[PlannedBlock]) -> int:
+    """Return the number of leading blocks that are the same."""
+    pairs = zip(blocks, sent, strict=False)
+    return next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(blocks), len(sent)))
+
+
+def _known(blocks: Iterable[PlannedBlock], board: Packed) -> dict[str, str]:
+    return items_of([*blocks, *_present(board)])
+
+
+def _present(packed: Packed) -> list[PlannedBlock]:
+    return [packed.block] if packed.block else []
+
+
+def _total(blocks: Iterable[PlannedBlock]) -> int:
+    return sum(block.tokens for block in blocks)

@@ -1,0 +1,54 @@
+"""The prompt of a plan, with its cache points."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.capabilities.language_models.model import Prompt, PromptBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.assembly.model import Plan, PlannedBlock
+    from weft.capabilities.assembly.receipts import ReceiptBlock
+    from weft.capabilities.language_models.model import ToolDefinition
+
+_STABLE = ("layer", "pins")
+
+
+def prompt_of(
+    plan: Plan, tools: tuple[ToolDefinition, ...], model: str | None, max_output_tokens: int
+) -> tuple[Prompt, frozenset[int]]:
+    """Return the prompt, and the places of the blocks after which a cache should end."""
+    points = cache_points(plan.blocks, plan.reused)
+    return prompt_with(plan.blocks, points, tools, model, max_output_tokens), points
+
+
+def prompt_with(
+    blocks: Sequence[PlannedBlock],
+    points: frozenset[int],
+    tools: tuple[ToolDefinition, ...],
+    model: str | None,
+    max_output_tokens: int,
+) -> Prompt:
+    rendered = tuple(
+        PromptBlock(block_id=block.block_id, kind=block.kind, messages=block.messages, cache_point=place in points)
+        for place, block in enumerate(blocks)
+    )
+    return Prompt(model=model, tools=tools, blocks=rendered, max_output_tokens=max_output_tokens)
+
+
+def cache_points(blocks: Sequence[PlannedBlock], reused: int) -> frozenset[int]:
+    """Return where caches should end: after the layers, after the pins, after what was sent before, and at the end.
+
+    Prompts of other sessions and agents share the first; the next call reads up to the last.
+    """
+    kinds = [block.kind for block in blocks]
+    front = next((place for place, kind in enumerate(kinds) if kind not in _STABLE), len(kinds))
+    points = {kinds[:front].count("layer") - 1, front - 1, reused - 1, len(kinds) - 1}
+    return frozenset(point for point in points if point >= 0)
+
+
+def cache_points_of(blocks: Sequence[ReceiptBlock]) -> frozenset[int]:
+    """Return the cache points of a prompt that was sent."""
+    return frozenset(place for place, block in enumerate(blocks) if block.cache_point)

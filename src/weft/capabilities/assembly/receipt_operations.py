@@ -1,0 +1,307 @@
+"""Operations on receipts: show, list, replay, and the savings they add up to."""
+
+from __future__ import annotations
+
+from datetime import datetime, time
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+
+from weft.capabilities.assembly.model import Candidate, Modelled, Omission, PlanMode, Shortening
+from weft.capabilities.assembly.prompt import cache_points_of, prompt_with
+from weft.capabilities.assembly.receipts import (
+    Confidence,
+    CountingMethod,
+    ReceiptBlock,
+    ReceiptNotFound,
+    ReceiptPruned,
+    ReceiptStore,
+    ReportedUsage,
+    Savings,
+    SavingsTotal,
+    TokenLimits,
+    blocks_with_texts,
+    no_receipt,
+    prompt_hash,
+)
+from weft.capabilities.assembly.records import item_id
+from weft.capabilities.language_models.catalog import Catalog
+from weft.capabilities.language_models.wire import PromptForm, render
+from weft.capabilities.messages.search.by_sender_and_time import TimestampText, parse_timestamp
+from weft.capabilities.records.store import RecordStore
+from weft.capabilities.sessions.model import SessionId, SessionNotFound
+from weft.capabilities.windows.service import Windows
+from weft.kernel.clock import from_micros, to_micros
+from weft.kernel.errors import NotFound, PermissionDenied
+from weft.kernel.fields import Name
+from weft.kernel.identity import Permission
+from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+
+if TYPE_CHECKING:
+    from weft.capabilities.assembly.receipts import Receipt, StoredReceipt
+
+_read = partial(operation, tool="receipts", permission=Permission.READ, rate=RateClass.SEARCH, effect=Effect.READ)
+_CURSOR = r"^[0-9]{1,16}\.[A-Za-z0-9_-]{1,64}\Z"
+_LATEST = 2**62
+ReceiptId = Annotated[
+    str,
+    msgspec.Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+\Z", description="Id of a receipt."),
+]
+AgentFilter = Annotated[Name | None, msgspec.Meta(description="Only of this agent; by default you.")]
+
+
+class ShowReceipt(Request):
+    """The receipt to show."""
+
+    receipt_id: ReceiptId
+    candidates: Annotated[
+        bool, msgspec.Meta(description="Also every candidate with its tokens and score, and what was omitted.")
+    ] = True
+
+
+class ReceiptShown(Response, kw_only=True, omit_defaults=False):
+    """What was assembled, from what and why.
+
+    ``mode`` extended: appended to the prompt of the previous call; rebuilt: chosen again, for the ``reason`` given.
+    ``modelled`` compares both in tokens at the price of uncached input. ``versions`` are those of the sources read.
+    """
+
+    receipt_id: str
+    session_id: str
+    agent_id: str
+    requested_by: str
+    created_at: datetime
+    previous_id: str | None
+    model: str | None
+    mode: PlanMode
+    reason: str
+    modelled: Modelled | None
+    tokens: int
+    tools_tokens: int
+    limits: TokenLimits
+    counting: CountingMethod
+    blocks: tuple[ReceiptBlock, ...]
+    candidates: tuple[Candidate, ...]
+    omitted: tuple[Omission, ...]
+    shortened: tuple[Shortening, ...]
+    versions: dict[str, str]
+    window_tokens: dict[str, int]
+    window_budgets: dict[str, int]
+    confidence: Confidence
+    savings: Savings
+    prompt_hash: str
+    timing_ms: dict[str, float]
+    usage: ReportedUsage | None
+
+
+class ListReceipts(Request):
+    """Filters of receipts."""
+
+    session_id: Annotated[SessionId | None, msgspec.Meta(description="Only of this session.")] = None
+    agent_id: AgentFilter = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200, description="Maximum receipts.")] = 20
+    cursor: Annotated[
+        Annotated[str, msgspec.Meta(max_length=90, pattern=_CURSOR)] | None,
+        msgspec.Meta(description="next_cursor of the previous page."),
+    ] = None
+
+
+class ReceiptSummary(Response, kw_only=True, omit_defaults=False):
+    """A receipt in a list."""
+
+    receipt_id: str
+    session_id: str
+    agent_id: str
+    created_at: datetime
+    model: str | None
+    mode: PlanMode
+    tokens: int
+    naive_baseline_tokens: int
+    savings_ratio: float
+    cached_tokens: int
+
+
+class ReceiptList(Response, kw_only=True):
+    """Receipts, newest first; ``next_cursor`` while there are more."""
+
+    receipts: list[ReceiptSummary]
+    next_cursor: str | None = None
+
+
+class ReplayReceipt(Request):
+    """The receipt whose prompt to show again, and the form to show it in."""
+
+    receipt_id: ReceiptId
+    form: Annotated[PromptForm, msgspec.Meta(description="The wire form of the body.")] = "neutral"
+
+
+class PromptReplayed(Response, kw_only=True, omit_defaults=False):
+    """The prompt of a receipt, the same bytes as then. ``prompt_hash`` was computed again and compared."""
+
+    receipt_id: str
+    form: PromptForm
+    tokens: int
+    prompt_hash: str
+    body: dict[str, Any]
+
+
+class ReportSavings(Request):
+    """What to add up."""
+
+    by: Annotated[
+        Literal["tenant", "session", "agent", "model"],
+        msgspec.Meta(description="One row for each; tenant: one row for all."),
+    ] = "agent"
+    session_id: Annotated[SessionId | None, msgspec.Meta(description="Only of this session.")] = None
+    agent_id: AgentFilter = None
+    since: Annotated[
+        TimestampText | None, msgspec.Meta(description="Only calls from this time on: 2025-01-15 or with a time.")
+    ] = None
+    until: Annotated[TimestampText | None, msgspec.Meta(description="Only calls up to this time, inclusive.")] = None
+
+
+class SavingsReport(Response, kw_only=True, omit_defaults=False):
+    """Sums by group, most tokens first. Money is in US dollars, and null where no price is known.
+
+    ``cost`` and ``naive_cost`` are modelled with prompt caches. Figures below ``reported`` are the provider's.
+    """
+
+    by: str
+    rows: list[SavingsTotal]
+
+
+@_read(
+    "receipt.show",
+    action="show",
+    http="GET /v1/receipts/{receipt_id}",
+    errors=(ReceiptNotFound,),
+)
+async def show_receipt(request: ShowReceipt, receipts: ReceiptStore, windows: Windows) -> ReceiptShown:
+    """Show the receipt of a prompt: blocks, candidates, omissions with reasons, budget, savings and timing."""
+    found = await _find(request.receipt_id, receipts, windows)
+    receipt = found.receipt
+    fields = {name: getattr(receipt, name) for name in ReceiptShown.__struct_fields__ if hasattr(receipt, name)}
+    if not request.candidates:
+        fields |= {"candidates": (), "omitted": ()}
+    return ReceiptShown(**(fields | {"created_at": from_micros(receipt.created_at), "usage": found.usage}))
+
+
+@_read(
+    "receipt.list",
+    action="list",
+    http="GET /v1/receipts",
+    errors=(SessionNotFound, PermissionDenied),
+)
+async def list_receipts(request: ListReceipts, receipts: ReceiptStore, windows: Windows) -> ReceiptList:
+    """List receipts of your prompts, newest first; those of agents below you with agent_id."""
+    agent_id = await _agent_filter(request.agent_id, windows)
+    before = None
+    if request.cursor is not None:
+        at, _, receipt_id = request.cursor.partition(".")
+        before = (int(at), receipt_id)
+    page = await receipts.page(request.session_id, agent_id, before, request.limit + 1)
+    shown = [each.receipt for each in page[: request.limit]]
+    more = len(page) > request.limit
+    return ReceiptList(
+        receipts=[_summary(receipt) for receipt in shown],
+        next_cursor=f"{shown[-1].created_at}.{shown[-1].receipt_id}" if more else None,
+    )
+
+
+@_read(
+    "receipt.replay",
+    action="replay",
+    http="GET /v1/receipts/{receipt_id}/prompt",
+    errors=(ReceiptNotFound, ReceiptPruned),
+)
+async def replay_receipt(
+    request: ReplayReceipt, receipts: ReceiptStore, windows: Windows, records: RecordStore, catalog: Catalog
+) -> PromptReplayed:
+    """Show the prompt of a receipt again, byte for byte, in any wire form.
+
+    Not possible once retention or a redaction has removed content of it.
+    """
+    receipt = (await _find(request.receipt_id, receipts, windows)).receipt
+    await _check_redactions(receipt, records)
+    digests = [receipt.tools_digest, *(block.digest for block in receipt.blocks)]
+    blocks, tools = blocks_with_texts(receipt, await receipts.texts(receipt.session_id, digests))
+    points = cache_points_of(receipt.blocks)
+    prompt = prompt_with(blocks, points, tools, receipt.model, receipt.max_output_tokens)
+    if prompt_hash(prompt) != receipt.prompt_hash:
+        raise ReceiptPruned("The stored texts of this prompt are damaged: their hash is another.")
+    return PromptReplayed(
+        receipt_id=receipt.receipt_id,
+        form=request.form,
+        tokens=receipt.tokens,
+        prompt_hash=receipt.prompt_hash,
+        body=render(request.form, prompt, catalog.find(receipt.model)),
+    )
+
+
+@_read(
+    "receipt.savings",
+    action="savings",
+    http="GET /v1/savings",
+    errors=(PermissionDenied,),
+    heavy=True,
+)
+async def report_savings(request: ReportSavings, receipts: ReceiptStore, windows: Windows) -> SavingsReport:
+    """Add up tokens and money of prompts against the naive baseline, by agent, session, model or tenant."""
+    agent_id = request.agent_id
+    if agent_id is not None or not windows.actor.is_admin:
+        agent_id = await _agent_filter(agent_id, windows)
+    since = 0 if request.since is None else to_micros(parse_timestamp("since", request.since, of_day=time.min))
+    until = (
+        _LATEST if request.until is None else to_micros(parse_timestamp("until", request.until, of_day=time.max)) + 1
+    )
+    rows = await receipts.totals(request.by, request.session_id, agent_id, since, until)
+    return SavingsReport(by=request.by, rows=list(rows))
+
+
+async def _find(receipt_id: str, receipts: ReceiptStore, windows: Windows) -> StoredReceipt:
+    """Return a receipt of an agent whose window the caller may open."""
+    found = await receipts.find(receipt_id)
+    error = no_receipt(receipt_id)
+    if found is None:
+        raise error
+    try:
+        await windows.open(found.receipt.session_id, found.receipt.agent_id)
+    except (NotFound, PermissionDenied):
+        error.denial = True
+        raise error from None
+    return found
+
+
+async def _agent_filter(agent_id: str | None, windows: Windows) -> str | None:
+    """Return the agent whose receipts to list: the caller, or one whose window the caller may open."""
+    actor = windows.actor
+    if agent_id is None or agent_id == actor.principal_id:
+        return None if agent_id is None and actor.is_admin else actor.principal_id
+    agent = await windows.access.principal(agent_id)
+    if agent is None or not await windows.may_open(agent):
+        raise PermissionDenied("Receipts are open to their agent, the agent's ancestors and admins only.")
+    return agent_id
+
+
+async def _check_redactions(receipt: Receipt, records: RecordStore) -> None:
+    """Refuse to show content that was redacted since."""
+    ids = sorted({item_id(*item) for block in receipt.blocks for item in block.items.items()})
+    redacted = await records.redactions(ids)
+    if redacted:
+        raise ReceiptPruned(f"{len(redacted)} items of this prompt were redacted.", items=sorted(redacted))
+
+
+def _summary(receipt: Receipt) -> ReceiptSummary:
+    return ReceiptSummary(
+        receipt_id=receipt.receipt_id,
+        session_id=receipt.session_id,
+        agent_id=receipt.agent_id,
+        created_at=from_micros(receipt.created_at),
+        model=receipt.model,
+        mode=receipt.mode,
+        tokens=receipt.tokens,
+        naive_baseline_tokens=receipt.savings.naive_baseline_tokens,
+        savings_ratio=receipt.savings.savings_ratio,
+        cached_tokens=receipt.savings.cached_tokens,
+    )

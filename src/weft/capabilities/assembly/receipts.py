@@ -1,0 +1,247 @@
+"""Receipts: the full record of one assembly, from which its prompt can be shown again, byte for byte."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from weft.capabilities.assembly.model import (
+    Candidate,
+    Modelled,
+    Omission,
+    PlanMode,
+    PlannedBlock,
+    Shortening,
+    digest_of,
+)
+from weft.capabilities.language_models.model import BlockKind, ConversationMessage, Prompt, ToolDefinition
+from weft.kernel.errors import Conflict, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+_messages = msgspec.json.Decoder(tuple[ConversationMessage, ...]).decode
+_tools = msgspec.json.Decoder(tuple[ToolDefinition, ...]).decode
+
+
+class ReceiptNotFound(NotFound):
+    """The receipt does not exist, or you may not read it."""
+
+    code = "RECEIPT_NOT_FOUND"
+    hint = "List your receipts with `receipt.list`."
+    related = ("receipts",)
+
+
+def no_receipt(receipt_id: str) -> ReceiptNotFound:
+    return ReceiptNotFound(f"There is no receipt '{receipt_id}'.", resource_type="receipt", resource_id=receipt_id)
+
+
+class ReceiptPruned(Conflict):
+    """Retention or a redaction removed content of this prompt, so it cannot be shown again."""
+
+    code = "RECEIPT_PRUNED"
+    hint = "The receipt itself still shows which items the prompt had; `receipt.show` lists them."
+    related = ("receipts",)
+
+
+class ReceiptBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A block of the prompt. ``digest`` names its messages in the text store; ``items`` are versions by ref."""
+
+    block_id: str
+    kind: BlockKind
+    digest: str
+    tokens: int
+    cache_point: bool = False
+    items: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class TokenLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The limit of the prompt: the smallest of the budget, the window's limit, and the model's less its output."""
+
+    limit: int
+    token_budget: int | None
+    window_tokens: int
+    model_tokens: int
+    reserved_output_tokens: int
+
+
+class CountingMethod(msgspec.Struct, frozen=True, kw_only=True):
+    """How tokens were counted: exactly, or by an estimate times a factor times a safety margin.
+
+    ``learned``: the factor comes from the usage that providers reported. ``raw_tokens``: the estimate without both.
+    """
+
+    exact: bool
+    factor: float
+    margin: float
+    learned: bool
+    raw_tokens: int
+
+
+class Savings(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens and money of a prompt against the naive baseline. Money is in US dollars, None without a known price.
+
+    ``cached_tokens`` are expected to be read from the provider's cache.
+    """
+
+    naive_baseline_tokens: int
+    engine_assembled_tokens: int
+    savings_ratio: float
+    cached_tokens: int
+    naive_cached_tokens: int
+    cost: float | None = None
+    naive_cost: float | None = None
+
+
+class Confidence(msgspec.Struct, frozen=True, kw_only=True):
+    """How sure retrieval was. See the fields of the same names in the answer of a search."""
+
+    confidence: float | None
+    widened: bool
+    fallback: str | None
+    pending_documents: int
+    pending_events: int
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What was assembled, from what, and why. Texts are not in it but in the text store, by digest."""
+
+    receipt_id: str
+    session_id: str
+    agent_id: str
+    requested_by: str
+    created_at: int
+    previous_id: str | None
+    model: str | None
+    task_digest: str
+    mode: PlanMode
+    reason: str
+    modelled: Modelled | None
+    limits: TokenLimits
+    counting: CountingMethod
+    tokens: int
+    tools_tokens: int
+    tools_digest: str
+    blocks: tuple[ReceiptBlock, ...]
+    candidates: tuple[Candidate, ...]
+    omitted: tuple[Omission, ...]
+    shortened: tuple[Shortening, ...]
+    versions: dict[str, str]
+    window_tokens: dict[str, int]
+    window_budgets: dict[str, int]
+    confidence: Confidence
+    savings: Savings
+    prompt_hash: str
+    max_output_tokens: int
+    timing_ms: dict[str, float]
+
+
+class ReportedUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the provider reported for the call of a receipt."""
+
+    model: str
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    cost: float | None = None
+    latency_ms: float | None = None
+    quality_score: float | None = None
+    reported_at: int = 0
+
+
+class StoredReceipt(msgspec.Struct, frozen=True):
+    """A receipt, and the reported usage of its call if there is any."""
+
+    receipt: Receipt
+    usage: ReportedUsage | None
+
+
+class SavingsTotal(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums over receipts. Reported figures cover the calls with reported usage, ``reported`` of them."""
+
+    group: str
+    calls: int
+    naive_baseline_tokens: int
+    engine_assembled_tokens: int
+    cached_tokens: int
+    cost: float | None
+    naive_cost: float | None
+    reported: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reported_cost: float | None
+
+
+class ReceiptStore(Protocol):
+    """Receipts and their texts of the transaction's tenant."""
+
+    async def add(self, receipt: Receipt, texts: Mapping[str, bytes]) -> None:
+        """Store a receipt and those of its texts that are new in its session."""
+        ...
+
+    async def find(self, receipt_id: str) -> StoredReceipt | None: ...
+
+    async def last(self, session_id: str, agent_id: str) -> Receipt | None:
+        """Return the latest receipt of a window."""
+        ...
+
+    async def texts(self, session_id: str, digests: Iterable[str]) -> dict[str, bytes]:
+        """Return the stored texts among these digests."""
+        ...
+
+    async def page(
+        self, session_id: str | None, agent_id: str | None, before: tuple[int, str] | None, limit: int
+    ) -> Sequence[StoredReceipt]:
+        """Return receipts, newest first, before a creation time and id."""
+        ...
+
+    async def report(self, receipt_id: str, usage: ReportedUsage) -> bool:
+        """Store the usage of a receipt's call; False if other usage was reported before."""
+        ...
+
+    async def totals(
+        self, by: str, session_id: str | None, agent_id: str | None, since: int, until: int
+    ) -> Sequence[SavingsTotal]:
+        """Return sums by agent, session or model, or over all (``tenant``)."""
+        ...
+
+    async def prune(self, before: int, limit: int) -> int:
+        """Delete receipts created before a time, and texts that no other receipt of the session has."""
+        ...
+
+
+def blocks_with_texts(
+    receipt: Receipt, texts: Mapping[str, bytes]
+) -> tuple[tuple[PlannedBlock, ...], tuple[ToolDefinition, ...]]:
+    """Return the blocks and tools of a receipt's prompt; raises ReceiptPruned if a text is missing or differs."""
+    digests = {block.digest for block in receipt.blocks} | {receipt.tools_digest}
+    lost = sorted(digest for digest in digests if digest not in texts)
+    if lost:
+        raise ReceiptPruned(f"{len(lost)} of {len(digests)} texts of this prompt were removed.", lost=len(lost))
+    blocks = tuple(
+        PlannedBlock(
+            block_id=block.block_id,
+            kind=block.kind,
+            messages=_messages(texts[block.digest]),
+            tokens=block.tokens,
+            items=block.items,
+        )
+        for block in receipt.blocks
+    )
+    return blocks, _tools(texts[receipt.tools_digest])
+
+
+def texts_of(blocks: Iterable[PlannedBlock], tools: tuple[ToolDefinition, ...]) -> dict[str, bytes]:
+    """Return the texts of a prompt by digest."""
+    values: list[Any] = [block.messages for block in blocks]
+    return {digest_of(value).hex(): _encode(value) for value in [*values, tools]}
+
+
+def prompt_hash(prompt: Prompt) -> str:
+    """Return the hash of a prompt in neutral form."""
+    return f"sha256:{digest_of(prompt).hex()}"

@@ -1,0 +1,216 @@
+"""Records of Agent Context derived from receipts: surface, selection, budget, window, assembly and injection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from weft.capabilities.assembly.receipts import ReceiptStore
+from weft.capabilities.records import model as records
+from weft.capabilities.records.record_ids import ReceiptOrigin
+from weft.capabilities.records.refs import Link
+from weft.capabilities.records.vocabulary import SCHEMA_VERSION
+from weft.kernel.clock import from_micros
+from weft.kernel.identity import PRINCIPAL, Actor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from weft.capabilities.assembly.receipts import Receipt
+    from weft.capabilities.records.model import Record
+
+
+class ReceiptRecordReader(msgspec.Struct, frozen=True):
+    """Reads the records of receipts for one caller."""
+
+    actor: Actor
+    receipts: ReceiptStore
+
+    async def of_receipt(self, receipt_id: str, session_id: str | None) -> Mapping[str, Record]:
+        found = await self.receipts.find(receipt_id)
+        if found is None or session_id not in (None, found.receipt.session_id):
+            return {}
+        # The derived records name private items, so they are for the agent itself, and for admins.
+        if self.actor.principal_id != found.receipt.agent_id and not self.actor.is_admin:
+            return {}
+        return {record.type: record for record in records_of(found.receipt)}
+
+
+def records_of(receipt: Receipt) -> tuple[Record, ...]:
+    """Return the records of a receipt."""
+    at = from_micros(receipt.created_at)
+    return (
+        _surface(receipt, at),
+        _selection(receipt, at),
+        _budget(receipt, at),
+        _window(receipt, at),
+        _assembly(receipt, at),
+        _injection(receipt, at),
+    )
+
+
+def item_id(ref: str, version: str) -> str:
+    """Return the item id of a candidate in a version."""
+    return f"{ref}/{version}" if version and not ref.endswith(version) else ref
+
+
+def _id(receipt: Receipt, part: str) -> str:
+    return str(ReceiptOrigin(receipt.receipt_id, part))
+
+
+def _visibility(receipt: Receipt) -> tuple[str, ...]:
+    return (f"{PRINCIPAL}{receipt.agent_id}",)
+
+
+def _versions(receipt: Receipt) -> dict[str, str]:
+    return {each.ref: each.version for each in receipt.candidates}
+
+
+def _surface(receipt: Receipt, at: datetime) -> records.ContextSurface:
+    return records.ContextSurface(
+        schema_version=SCHEMA_VERSION,
+        surface_id=_id(receipt, "surface"),
+        scope="turn",
+        surface_kind="weft_assembly",
+        available_item_refs=tuple(item_id(each.ref, each.version) for each in receipt.candidates),
+        visibility=_visibility(receipt),
+        created_at=at,
+    )
+
+
+def _selection(receipt: Receipt, at: datetime) -> records.ContextSelection:
+    versions = _versions(receipt)
+    included = {ref: version for block in receipt.blocks for ref, version in block.items.items()}
+    return records.ContextSelection(
+        schema_version=SCHEMA_VERSION,
+        selection_id=_id(receipt, "selection"),
+        surface_id=_id(receipt, "surface"),
+        candidate_item_refs=tuple(item_id(each.ref, each.version) for each in receipt.candidates),
+        selected_item_refs=tuple(item_id(ref, version) for ref, version in included.items()),
+        omitted_item_refs=tuple(
+            records.Omission(
+                item_ref=item_id(each.ref, versions.get(each.ref, "")),
+                reason=each.reason,
+                detail=msgspec.UNSET if each.detail is None else each.detail,
+            )
+            for each in receipt.omitted
+        ),
+        ranking_signals={
+            "score": {each.ref: each.score for each in receipt.candidates if each.score is not None},
+            "confidence": receipt.confidence.confidence,
+        },
+        selection_policy={"widened": receipt.confidence.widened, "fallback": receipt.confidence.fallback},
+        budget_ref=_id(receipt, "budget"),
+        rationale=receipt.reason,
+        actor_ref=f"{PRINCIPAL}{receipt.agent_id}",
+        model_ref=receipt.model or msgspec.UNSET,
+        created_at=at,
+    )
+
+
+def _segments(receipt: Receipt) -> tuple[records.WindowSegment, ...]:
+    kinds = dict.fromkeys(block.kind for block in receipt.blocks)
+    prompt = [
+        records.WindowSegment(
+            name=kind,
+            actual_tokens=sum(block.tokens for block in receipt.blocks if block.kind == kind),
+            item_refs=tuple(
+                item_id(*item) for block in receipt.blocks if block.kind == kind for item in block.items.items()
+            ),
+        )
+        for kind in kinds
+    ]
+    tools = records.WindowSegment(name="tools", actual_tokens=receipt.tools_tokens)
+    return (*([tools] if receipt.tools_tokens else []), *prompt)
+
+
+def _budget(receipt: Receipt, at: datetime) -> records.ContextBudget:
+    limits = receipt.limits
+    return records.ContextBudget(
+        schema_version=SCHEMA_VERSION,
+        budget_id=_id(receipt, "budget"),
+        target=receipt.model or receipt.agent_id,
+        max_tokens=limits.limit,
+        reserved_tokens=min(limits.limit, _reserved(receipt)),
+        actual_tokens=receipt.tokens,
+        actual_items=sum(len(block.items) for block in receipt.blocks),
+        overflow_strategy="defer_to_retrieval",
+        truncation_records=tuple(
+            records.Truncation(
+                item_ref=each.ref,
+                strategy="truncate_middle",
+                original_tokens=each.original_tokens,
+                kept_tokens=each.kept_tokens,
+            )
+            for each in receipt.shortened
+        ),
+        window_segments=_segments(receipt),
+        visibility=_visibility(receipt),
+        created_at=at,
+    )
+
+
+def _reserved(receipt: Receipt) -> int:
+    """Return the tokens that are never given away: layers, tools and pins."""
+    fixed = sum(block.tokens for block in receipt.blocks if block.kind in {"layer", "pins"})
+    return fixed + receipt.tools_tokens
+
+
+def _window(receipt: Receipt, at: datetime) -> records.ContextWindow:
+    limits = receipt.limits
+    return records.ContextWindow(
+        schema_version=SCHEMA_VERSION,
+        window_id=_id(receipt, "window"),
+        target=receipt.model or receipt.agent_id,
+        segments=tuple(
+            records.WindowSegment(
+                name=category, max_tokens=budget, actual_tokens=receipt.window_tokens.get(category, 0)
+            )
+            for category, budget in receipt.window_budgets.items()
+        ),
+        max_tokens=limits.model_tokens,
+        reserved_tokens=min(limits.reserved_output_tokens, limits.model_tokens),
+        budget_ref=_id(receipt, "budget"),
+        model_ref=receipt.model or msgspec.UNSET,
+        created_at=at,
+    )
+
+
+def _assembly(receipt: Receipt, at: datetime) -> records.ContextAssembly:
+    return records.ContextAssembly(
+        schema_version=SCHEMA_VERSION,
+        assembly_id=_id(receipt, "assembly"),
+        target=receipt.model or receipt.agent_id,
+        ordered_blocks=tuple(
+            records.Block(
+                block_id=block.block_id,
+                kind=block.kind,
+                item_refs=tuple(item_id(*item) for item in block.items.items()),
+                content_ref=Link(kind="receipt_text", id=block.digest, digest=f"sha256:{block.digest}"),
+                token_estimate=block.tokens,
+            )
+            for block in receipt.blocks
+        ),
+        visibility=_visibility(receipt),
+        budget_ref=_id(receipt, "budget"),
+        source_item_refs=tuple(item_id(*item) for block in receipt.blocks for item in block.items.items()),
+        redaction_state="none",
+        created_at=at,
+        metadata={"weft": {"receipt_id": receipt.receipt_id, "mode": receipt.mode}},
+    )
+
+
+def _injection(receipt: Receipt, at: datetime) -> records.ContextInjection:
+    return records.ContextInjection(
+        schema_version=SCHEMA_VERSION,
+        injection_id=_id(receipt, "injection"),
+        assembly_id=_id(receipt, "assembly"),
+        target=receipt.model or receipt.agent_id,
+        injection_point="message_history",
+        visibility=_visibility(receipt),
+        final_ref=Link(kind="receipt", id=receipt.receipt_id),
+        hash=receipt.prompt_hash,
+        created_at=at,
+    )

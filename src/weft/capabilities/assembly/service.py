@@ -1,0 +1,455 @@
+"""Assembles prompts: gather, retrieve, plan, render, check, and leave a receipt."""
+
+from __future__ import annotations
+
+import secrets
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from weft.capabilities.assembly.conversation import WindowConversation
+from weft.capabilities.assembly.document_sizes import document_tokens
+from weft.capabilities.assembly.gather import AssemblyStores, Gathered, GatherRequest, NotPrepared, gather, prepare
+from weft.capabilities.assembly.inline import drafts_of
+from weft.capabilities.assembly.materials import board_packer, layer_blocks, missing_packer, task_block
+from weft.capabilities.assembly.model import CacheCosts, Candidate, digest_of
+from weft.capabilities.assembly.passage_packer import PassagePacker, candidate_of, pins_packer
+from weft.capabilities.assembly.plan import Materials, make_plan
+from weft.capabilities.assembly.prompt import prompt_of
+from weft.capabilities.assembly.receipts import (
+    Confidence,
+    CountingMethod,
+    Receipt,
+    ReceiptBlock,
+    TokenLimits,
+    prompt_hash,
+    texts_of,
+)
+from weft.capabilities.assembly.retrieval import RetrievalRequest, retrieve
+from weft.capabilities.assembly.savings import savings_of
+from weft.capabilities.assembly.validity import ValidityStores, invalid_items, to_check
+from weft.capabilities.language_models.catalog import Catalog, ModelInfo
+from weft.capabilities.language_models.counting import CountCache, PromptCounter
+from weft.capabilities.language_models.prices import Prices
+from weft.capabilities.language_models.rendering import Conversation, RenderOptions
+from weft.capabilities.language_models.wire import PromptForm, render
+from weft.capabilities.layers.prefix import check_prefix
+from weft.capabilities.search.model import DEFAULT_MIN_SCORE, RankingWeights
+from weft.capabilities.search.retriever import Retriever
+from weft.kernel.clock import Clock, to_micros
+from weft.kernel.events import NewEvent
+from weft.kernel.identity import PERMISSION, PRINCIPAL, Actor, Permission
+from weft.kernel.ports import Transactions
+from weft.kernel.tokens import TokenCounters
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.agent_context.critical import CriticalUpdate
+    from weft.capabilities.assembly.model import Plan, PlannedBlock
+    from weft.capabilities.assembly.plan import Previous
+    from weft.capabilities.assembly.retrieval import Retrieved
+    from weft.capabilities.language_models.counting import PromptCount
+    from weft.capabilities.language_models.model import ConversationMessage, Prompt
+    from weft.capabilities.language_models.prices import Rates
+
+_ADMINS = f"{PERMISSION}{Permission.ADMIN}"
+_RECEIPT_PREFIX = "receipt_"
+_ID_BYTES = 12
+# Calls that are expected to follow with the same prefix: the mean of an agent's loop.
+_EXPECTED_CALLS = 8
+# What the provider adds to every prompt.
+_REPLY_TOKENS = 3
+_MICROS = 1_000_000
+# Records that a receipt stands for, in the order in which they came about.
+_EVENTS = (
+    "context.surface.created",
+    "context.selection.completed",
+    "context.budget.applied",
+    "context.assembly.created",
+    "context.injection.applied",
+)
+
+
+class AssemblyRequest(NamedTuple):
+    """What to assemble. ``given`` is a conversation given inline; its messages are None if only tools were."""
+
+    session_id: str
+    agent_id: str | None
+    task: str
+    token_budget: int | None
+    model: str | None
+    form: PromptForm
+    given: Conversation | None
+    inline: bool
+    domains: tuple[str, ...] | None
+    min_score: float | None
+    cache_ttl: str | None
+    omit_secrets: bool
+    fresh: bool
+
+
+class Assembled(NamedTuple):
+    """A prompt with its receipt, and the body of the request in the chosen form.
+
+    ``compaction_due``: the events of the window have reached its threshold.
+    """
+
+    receipt: Receipt
+    body: dict[str, Any]
+    critical_update: CriticalUpdate | None
+    compaction_due: bool
+    took_ms: float
+
+
+class Timing:
+    """Milliseconds by stage."""
+
+    def __init__(self) -> None:
+        self.stages: dict[str, float] = {}
+        self._started = self._last = perf_counter()
+
+    def mark(self, stage: str) -> None:
+        now = perf_counter()
+        self.stages[stage] = round((now - self._last) * 1000, 3)
+        self._last = now
+
+    @property
+    def total(self) -> float:
+        return round((perf_counter() - self._started) * 1000, 3)
+
+
+class Assembler(msgspec.Struct, frozen=True):
+    """Assembles prompts for the agents of every tenant."""
+
+    transactions: Transactions[AssemblyStores]
+    validity: Transactions[ValidityStores]
+    retriever: Retriever
+    catalog: Catalog
+    counters: TokenCounters
+    counts: CountCache
+    prices: Prices
+    clock: Clock
+
+    async def assemble(self, actor: Actor, request: AssemblyRequest) -> Assembled:
+        """Assemble a prompt, store its receipt, and return both."""
+        timing = Timing()
+        gathered = await self._gather(actor, request)
+        timing.mark("gather")
+        model = request.model or gathered.window.settings.model
+        info = self.catalog.find(model)
+        counter = PromptCounter(info, self.counters, gathered.token_factor, self.counts)
+        limits = _limits(request, gathered, info)
+        retrieved = await self._retrieve(actor, request, gathered, limits.limit)
+        timing.mark("retrieve")
+        call = _Call(request, gathered, info, counter, limits, retrieved)
+        previous = await self._previous(actor, call)
+        plan = make_plan(call.materials, limits.limit - _REPLY_TOKENS, self._costs(call), previous)
+        timing.mark("plan")
+        prompt, points = prompt_of(plan, call.tools, model, limits.reserved_output_tokens)
+        _check(prompt, call)
+        body = render(request.form, prompt, info, RenderOptions(ttl=request.cache_ttl))
+        timing.mark("render")
+        receipt = await self._receipt(actor, call, plan, prompt, points, timing)
+        return Assembled(receipt, body, gathered.critical_update, call.compaction_due, timing.total)
+
+    async def _gather(self, actor: Actor, request: AssemblyRequest) -> Gathered:
+        drafts = drafts_of(request.given.messages) if request.given is not None and request.inline else []
+        inline = [draft.event_id for draft in drafts] if request.inline else None
+        wanted = GatherRequest(request.session_id, request.agent_id, request.model, inline, request.fresh)
+        try:
+            return await self.transactions.read(actor, partial(gather, wanted))
+        except NotPrepared:
+            await self.transactions.write(actor, partial(prepare, wanted, drafts))
+            return await self.transactions.read(actor, partial(gather, wanted))
+
+    async def _retrieve(self, actor: Actor, request: AssemblyRequest, gathered: Gathered, room: int) -> Retrieved:
+        window = gathered.window
+        asked_at = max([event.at for event in gathered.events], default=gathered.session.created_at)
+        candidates = (request.min_score, actor.min_score, DEFAULT_MIN_SCORE)
+        min_score = next(score for score in candidates if score is not None)
+        return await retrieve(
+            self.retriever,
+            actor,
+            RetrievalRequest(
+                task=request.task,
+                asked_at=asked_at,
+                max_tokens=room,
+                session_id=window.session_id,
+                domains=request.domains or (),
+                sources=_sources(actor, request, gathered),
+                weights=RankingWeights(min_score=min_score),
+            ),
+        )
+
+    async def _previous(self, actor: Actor, call: _Call) -> Previous | None:
+        """Return the previous prompt, with what of it may not be sent again."""
+        sent = call.gathered.previous
+        if sent is None:
+            return None
+        current = dict(candidate_of(each.passage) for each in call.retrieved.passages)
+        items = to_check(sent.blocks, current)
+        invalid = await self.validity.read(actor, partial(invalid_items, items)) if items else frozenset[str]()
+        return sent.as_previous(invalid | call.withdrawn(sent.blocks))
+
+    def _rates(self, call: _Call) -> Rates | None:
+        return self.prices.rates(call.info, self.clock.now(), call.limits.limit)
+
+    def _costs(self, call: _Call) -> CacheCosts:
+        """Return what tokens of this model cost relative to uncached input."""
+        rules, rates = call.info.cache, self._rates(call)
+        write, read = max(rules.write_multipliers.values(), default=1.0), rules.read_multiplier
+        if rates is not None and rates.input:
+            write, read = float(rates.cache_write / rates.input), float(rates.cache_read / rates.input)
+        return CacheCosts(write, read, call.warm(self.clock), _EXPECTED_CALLS)
+
+    async def _receipt(
+        self, actor: Actor, call: _Call, plan: Plan, prompt: Prompt, points: frozenset[int], timing: Timing
+    ) -> Receipt:
+        """Store the receipt of a prompt, with the events of the records that are derived from it."""
+        gathered, counted = call.gathered, call.counter.prompt(prompt)
+        naive = call.naive_tokens + await self.transactions.read(
+            actor, lambda stores: document_tokens((p.passage for p in call.retrieved.passages), stores.documents)
+        )
+        receipt = Receipt(
+            receipt_id=f"{_RECEIPT_PREFIX}{secrets.token_hex(_ID_BYTES)}",
+            session_id=gathered.window.session_id,
+            agent_id=gathered.window.agent_id,
+            requested_by=actor.principal_id,
+            created_at=to_micros(self.clock.now()),
+            previous_id=None if gathered.previous is None else gathered.previous.receipt.receipt_id,
+            model=prompt.model,
+            task_digest=digest_of(call.request.task).hex(),
+            mode=plan.mode,
+            reason=plan.reason,
+            modelled=plan.modelled,
+            limits=call.limits,
+            counting=call.counting(counted),
+            tokens=counted.total,
+            tools_tokens=counted.tools,
+            tools_digest=call.tools_digest,
+            blocks=tuple(
+                ReceiptBlock(
+                    block_id=block.block_id,
+                    kind=block.kind,
+                    digest=block.digest.hex(),
+                    tokens=block.tokens,
+                    cache_point=place in points,
+                    items=block.items,
+                )
+                for place, block in enumerate(plan.blocks)
+            ),
+            candidates=call.candidates,
+            omitted=plan.omitted,
+            shortened=plan.shortened,
+            versions=call.versions,
+            window_tokens=call.window_tokens,
+            window_budgets={category.value: budget for category, budget in gathered.window.budgets.items()},
+            confidence=call.confidence,
+            savings=savings_of(
+                naive,
+                counted.total,
+                plan.reused_tokens + (counted.tools if plan.reused else 0),
+                None if gathered.previous is None else gathered.previous.receipt,
+                self._rates(call),
+                warm=call.warm(self.clock),
+            ),
+            prompt_hash=prompt_hash(prompt),
+            max_output_tokens=prompt.max_output_tokens,
+            timing_ms=timing.stages,
+        )
+        new = plan.blocks[plan.reused :] if gathered.previous is not None else plan.blocks
+        await self.transactions.write(actor, partial(_store, receipt, texts_of(new, call.tools), gathered))
+        timing.mark("store")
+        return receipt
+
+
+class _Call:
+    """One assembly: what was asked, gathered and retrieved, and what follows from it."""
+
+    def __init__(
+        self,
+        request: AssemblyRequest,
+        gathered: Gathered,
+        info: ModelInfo,
+        counter: PromptCounter,
+        limits: TokenLimits,
+        retrieved: Retrieved,
+    ) -> None:
+        self.request = request
+        self.gathered = gathered
+        self.info = info
+        self.counter = counter
+        self.limits = limits
+        self.retrieved = retrieved
+        given = request.given.tools if request.given is not None else []
+        self.tools = tuple(sorted(given, key=lambda tool: tool.name))
+        self.tools_digest = digest_of(self.tools).hex()
+        window = gathered.window
+        self.conversation = WindowConversation(
+            window.line_id,
+            window.session_id,
+            gathered.events,
+            limits.limit,
+            window.settings.shares,
+            frozenset(info.input),
+            self._count,
+        )
+        self.materials = self._materials()
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Return every candidate once; of those with the same ref the first."""
+        found: dict[str, Candidate] = {}
+        layers = [
+            Candidate(ref=ref, kind="layer", tokens=block.tokens, version=version)
+            for block in self.materials.layers
+            for ref, version in block.items.items()
+        ]
+        tools = [Candidate(ref=f"tool:{tool.name}", kind="tool", tokens=self.counter.tool(tool)) for tool in self.tools]
+        packed = [each for packer in self.materials.packers for each in packer.candidates]
+        for each in [*layers, *tools, *self.conversation.candidates, *packed]:
+            found.setdefault(each.ref, each)
+        return tuple(found.values())
+
+    @property
+    def naive_tokens(self) -> int:
+        """Return the tokens of the naive baseline without documents."""
+        layers = sum(block.tokens for block in self.materials.layers)
+        events = sum(self.counter.message(event.message) for event in self.gathered.events)
+        task = self.counter.text(self.request.task)
+        return layers + events + task + self.counter.tools(self.tools)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Return the versions of the sources that were read."""
+        layers = {layer.line_id or "layer:platform": str(layer.version) for layer in self.gathered.layers}
+        return {**layers, "search_model": self.retrieved.model or "keywords only"}
+
+    @property
+    def window_tokens(self) -> dict[str, int]:
+        """Return the tokens of the window's events by category."""
+        used: dict[str, int] = {}
+        for event, block in zip(self.gathered.events, self.conversation.blocks, strict=True):
+            used[event.category.value] = used.get(event.category.value, 0) + block.tokens
+        return used
+
+    @property
+    def confidence(self) -> Confidence:
+        found = self.retrieved
+        return Confidence(
+            confidence=found.confidence,
+            widened=found.widened,
+            fallback=found.fallback,
+            pending_documents=found.pending.documents,
+            pending_events=found.pending.events,
+        )
+
+    @property
+    def compaction_due(self) -> bool:
+        used = sum(self.window_tokens.values())
+        return used >= self.gathered.compaction_threshold * self.gathered.window.limit
+
+    def counting(self, counted: PromptCount) -> CountingMethod:
+        return CountingMethod(
+            exact=counted.exact,
+            factor=counted.factor,
+            margin=counted.margin,
+            learned=self.gathered.token_factor is not None and not counted.exact,
+            raw_tokens=counted.raw,
+        )
+
+    def warm(self, clock: Clock) -> bool:
+        """Tell whether the provider's cache of the previous call should still live."""
+        if self.gathered.previous is None:
+            return False
+        rules = self.info.cache
+        name = self.request.cache_ttl or rules.default_ttl
+        lifetime = rules.ttl_seconds.get(name or "", 0)
+        age = to_micros(clock.now()) - self.gathered.previous.receipt.created_at
+        return self.gathered.previous.receipt.model == self.info.model and age < lifetime * _MICROS
+
+    def withdrawn(self, blocks: Sequence[PlannedBlock]) -> frozenset[str]:
+        """Return board keys and questions of an earlier prompt that are no longer there."""
+        packers = {"board": self.materials.board, "missing": self.materials.missing}
+        current = {each.ref for packer in packers.values() for each in packer.candidates}
+        sent = {ref for block in blocks if block.kind in packers for ref in block.items}
+        return frozenset(sent - current)
+
+    def _materials(self) -> Materials:
+        gathered, count = self.gathered, self._count
+        window = gathered.window
+        board_scores = _board_scores(self.retrieved)
+        omit = self.request.omit_secrets
+        board = board_packer(window.session_id, gathered.board, board_scores, count)
+        question = self.conversation.newest_question
+        same = question is not None and question.strip() == self.request.task.strip()
+        return Materials(
+            layers=layer_blocks(gathered.layers, count),
+            pins=pins_packer(self.retrieved, count),
+            conversation=self.conversation,
+            passages=PassagePacker(self.retrieved, frozenset(each.ref for each in board.texts), omit, count),
+            board=board,
+            missing=missing_packer(gathered.gaps, count),
+            task=None if same else task_block(self.request.task, count),
+            tools_tokens=self.counter.tools(self.tools),
+            tools_digest=self.tools_digest,
+        )
+
+    def _count(self, messages: tuple[ConversationMessage, ...]) -> int:
+        return sum(map(self.counter.message, messages))
+
+
+async def _store(receipt: Receipt, texts: dict[str, bytes], gathered: Gathered, stores: AssemblyStores) -> None:
+    await stores.receipts.add(receipt, texts)
+    events = [
+        NewEvent(
+            type=event_type,
+            session_id=receipt.session_id,
+            subject=receipt.receipt_id,
+            actor=stores.actor.participant,
+            participants=gathered.session.audience,
+            readable_by=(f"{PRINCIPAL}{receipt.agent_id}", _ADMINS),
+            data={"receipt_id": receipt.receipt_id, "agent_id": receipt.agent_id},
+        )
+        for event_type in _EVENTS
+    ]
+    await stores.outbox.publish(*events)
+
+
+def _limits(request: AssemblyRequest, gathered: Gathered, info: ModelInfo) -> TokenLimits:
+    settings = gathered.window.settings
+    reserved = min(settings.reserved, info.context_window // 2)
+    window = gathered.window.limit
+    limit = min(request.token_budget or window, window, info.context_window - reserved if request.model else window)
+    return TokenLimits(
+        limit=limit,
+        token_budget=request.token_budget,
+        window_tokens=window,
+        model_tokens=info.context_window if request.model else settings.model_limit,
+        reserved_output_tokens=reserved,
+    )
+
+
+def _sources(actor: Actor, request: AssemblyRequest, gathered: Gathered) -> frozenset[str]:
+    """Return what to search. Private memory is left out when a prompt is assembled for another agent."""
+    sources = {"message", "board", "event"}
+    if request.domains is None or request.domains:
+        sources.add("document")
+    if gathered.window.agent_id == actor.principal_id:
+        sources.add("memory")
+    return frozenset(sources)
+
+
+def _board_scores(retrieved: Retrieved) -> dict[str, float]:
+    """Return the scores of the board's keys."""
+    found = (each for each in retrieved.passages if each.source == "board")
+    return {str(each.passage.key): each.score for each in reversed(list(found))}
+
+
+def _check(prompt: Prompt, call: _Call) -> None:
+    """Check that the layers are in the prompt unaltered, and nothing else imitates them."""
+    text = "\n".join(message.content for block in prompt.blocks for message in block.messages)
+    check_prefix(text, call.gathered.layers)

@@ -1,0 +1,114 @@
+"""Reported usage of model calls: stored with the receipt of the prompt, compared with its estimate, learned from."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from weft.capabilities.assembly.receipts import ReceiptStore, ReportedUsage, no_receipt
+from weft.capabilities.language_models.catalog import Catalog
+from weft.capabilities.language_models.factors import UsageFactor
+from weft.capabilities.language_models.prices import Prices, cost_of
+from weft.capabilities.language_models.usage import normalise_usage
+from weft.capabilities.sessions.model import find_session
+from weft.capabilities.windows.service import Windows
+from weft.kernel.clock import Clock, to_micros
+from weft.kernel.errors import Conflict
+
+_DIGITS = 4
+
+
+class UsageConflict(Conflict):
+    """Other usage was reported for this receipt before."""
+
+    code = "USAGE_CONFLICT"
+    hint = "Report each call once. A call that was repeated needs a prompt and a receipt of its own."
+    related = ("emit_metrics", "assemble_context")
+
+
+class UsageReport(NamedTuple):
+    """What a caller reports for a call; ``usage`` is the provider's object."""
+
+    usage: dict[str, Any]
+    model: str | None
+    latency_ms: float | None
+    quality_score: float | None
+
+
+class Reconciled(msgspec.Struct, frozen=True, kw_only=True):
+    """Reported usage next to the estimate of the receipt."""
+
+    receipt_id: str
+    model: str
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    estimated_tokens: int
+    deviation: float
+    cost: float | None
+    naive_cost: float | None
+    savings_ratio: float
+    token_factor: float | None
+
+
+class UsageReports(msgspec.Struct, frozen=True):
+    """Takes reports for the caller's own receipts, and those of agents below it."""
+
+    receipts: ReceiptStore
+    windows: Windows
+    factors: UsageFactor
+    catalog: Catalog
+    prices: Prices
+    clock: Clock
+
+    async def add(self, session_id: str, receipt_id: str, report: UsageReport) -> Reconciled:
+        """Store a report; the same one again changes nothing."""
+        await find_session(session_id, self.windows.actor, self.windows.sessions)
+        found = await self.receipts.find(receipt_id)
+        if found is None or found.receipt.session_id != session_id or not await self._may_open(found.receipt.agent_id):
+            raise no_receipt(receipt_id)
+        receipt = found.receipt
+        usage = normalise_usage(report.usage)
+        model = report.model or receipt.model or ""
+        cost = cost_of(self.prices, self.catalog.find(model), usage, self.clock.now())
+        reported = ReportedUsage(
+            model=model,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cache_read_tokens=usage.cache_read_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+            cost=None if cost is None else float(cost),
+            latency_ms=report.latency_ms,
+            quality_score=report.quality_score,
+            reported_at=to_micros(self.clock.now()),
+        )
+        if found.usage is None:
+            await self.receipts.report(receipt_id, reported)
+            if model and not receipt.counting.exact:
+                await self.factors.learn(model, receipt.counting.raw_tokens, usage.input_tokens)
+        elif not _same(found.usage, reported):
+            raise UsageConflict(f"Other usage was reported for '{receipt_id}'.", resource_id=receipt_id)
+        return Reconciled(
+            receipt_id=receipt_id,
+            model=model,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cache_read_tokens=usage.cache_read_tokens,
+            cache_write_tokens=usage.cache_write_tokens,
+            estimated_tokens=receipt.tokens,
+            deviation=round(usage.input_tokens / receipt.tokens - 1, _DIGITS) if receipt.tokens else 0.0,
+            cost=reported.cost,
+            naive_cost=receipt.savings.naive_cost,
+            savings_ratio=receipt.savings.savings_ratio,
+            token_factor=None if receipt.counting.exact else await self.factors.factor(model),
+        )
+
+    async def _may_open(self, agent_id: str) -> bool:
+        agent = await self.windows.access.principal(agent_id)
+        return agent is not None and await self.windows.may_open(agent)
+
+
+def _same(one: ReportedUsage, other: ReportedUsage) -> bool:
+    return msgspec.structs.replace(one, reported_at=0) == msgspec.structs.replace(other, reported_at=0)
