@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import support.history_writer_process
+from support import forked_python
 from support.crash_injection import CrashPoint, crashes
 from support.world import SESSION
 from weft.capabilities.history.model import blob_hash
@@ -174,7 +174,7 @@ async def test_pruning_completes_after_a_crash_at_any_statement(
 async def test_acknowledged_changes_survive_a_process_killed_during_merges_and_rollbacks(world: World) -> None:
     board = await world.planner.create_session("long", keep_versions=1_000_000, max_total_tokens=1_000_000)
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
+        forked_python.python(),
         str(Path(support.history_writer_process.__file__)),
         world.url,
         world.planner.credential,

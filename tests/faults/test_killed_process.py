@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import support.board_writer_process
+from support import forked_python
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -22,7 +22,7 @@ TIMEOUT_SECONDS = 60
 
 async def start_writer(world: World, session: str, writes: int | None = None) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        sys.executable,
+        forked_python.python(),
         str(Path(support.board_writer_process.__file__)),
         world.url,
         world.planner.credential,

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from jsonschema import Draft202012Validator
 
 from support.bundles import small_bundle
-from support.full_run import FULL
+from support.full_run import FULL, examples
 from support.team import Team, team_process
 from weft.app.registry import all_operations
 from weft.capabilities.messages.model import MAX_CHARACTERS
@@ -167,7 +167,7 @@ def test_responses_conform_to_the_document(path: str, method: str, schema: Any, 
     from schemathesis.generation.feedback import FeedbackSources  # noqa: PLC0415
     from schemathesis.pytest._test_builder import build_operation_test  # noqa: PLC0415
 
-    @settings(max_examples=8, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(16), derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
     def conforms(case: Any) -> None:
         make_testable(case)
         case.call_and_validate(base_url=fuzzed.url, headers=fuzzed.headers("admin"), timeout=30)

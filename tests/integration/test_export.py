@@ -11,11 +11,13 @@ import msgspec
 import pytest
 
 from support.bundles import contents, entries, exported, items, records, seal_of, texts
+from support.full_run import FULL
 from support.statement_log import statements_of
 from support.world import SESSION, Caller, refused, wire_form
 from weft.app import transfer
 from weft.app.dispatch import CallContext
 from weft.capabilities.records.store import Redaction
+from weft.capabilities.transfer import export_collector
 from weft.capabilities.transfer.bundle_format import BundleHeader, BundleSession, BundleSnapshot
 from weft.capabilities.transfer.policy_filter import AppliedPolicy
 from weft.kernel.correlation import Correlation
@@ -325,14 +327,16 @@ async def test_what_is_too_large_for_text_is_read_no_further_than_that(
     assert not await exports_on_record(world)
 
 
-async def test_more_than_a_page_of_anything_leaves(world: World) -> None:
+async def test_more_than_a_page_of_anything_leaves(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = export_collector.PAGE if FULL else 50
+    monkeypatch.setattr(export_collector, "PAGE", page)
     board = await world.planner.create_session("long", max_total_tokens=1_000_000, keep_versions=1_000_000)
-    for number in range(520):
+    for number in range(page + 20):
         await board.write(f"k{number % 7}", f"value {number}")
         await board.say(f"message {number}")
     bundle = await exported(board)
-    assert len(items(bundle)) == 1_040
-    assert len(records(bundle, "context_event")) == 1_042
+    assert len(items(bundle)) == 2 * (page + 20)
+    assert len(records(bundle, "context_event")) == 2 * (page + 20) + 2
 
 
 async def test_values_that_retention_took_leave_as_what_is_known_of_them(world: World) -> None:

@@ -253,7 +253,10 @@ class HistoryMachine(RuleBasedStateMachine):
             self.expect(line, None)
             return
         base, seq = next(iter(points), (line, 0))
-        states = [base.state_at(seq), *(each.present(self.now) for each in (line, source))]
+        in_line, in_source = (each.present(self.now) for each in (line, source))
+        # What is missing there because it expired was not changed there.
+        then = {k: e for k, e in base.state_at(seq).items() if k in in_source or e.is_live_at(self.now)}
+        states = [then, in_line, in_source]
         taken, conflicts = three_way(*states)
         if conflicts:
             assert {conflict["key"] for conflict in answer["conflicts"]} == conflicts

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from support import forked_python
 from support.databases import new_postgres_database
 from support.world import refused
 from weft.kernel.clock import to_micros
@@ -137,7 +137,7 @@ async def test_values_from_before_history_had_branches_stay_unique_and_their_ten
 async def test_processes_that_start_at_once_migrate_once(empty_url: str) -> None:
     processes = [
         await asyncio.create_subprocess_exec(
-            sys.executable, "-c", OPEN, empty_url, f"t{number}", stderr=asyncio.subprocess.PIPE
+            forked_python.python(), "-c", OPEN, empty_url, f"t{number}", stderr=asyncio.subprocess.PIPE
         )
         for number in range(4)
     ]

@@ -7,24 +7,30 @@ counts, confidence and errors must be equal.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.database_choice import KINDS
+from support.databases import new_postgres_database
 from support.full_run import examples
-from support.world import Caller
+from support.world import Caller, World
 from weft.app.dispatch import CallContext
 from weft.kernel.errors import WeftError
+from weft.settings import Settings
 from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import Scope
+from weft.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
-    from support.world import World
+    from collections.abc import AsyncIterator
 
 pytestmark = [
     pytest.mark.both_databases,
@@ -90,6 +96,7 @@ class Sides:
 
     alone: Caller
     beside: Caller
+    stranger: Caller
     chunk_ids: list[str] = field(default_factory=list)
 
 
@@ -168,8 +175,28 @@ async def all_chunk_ids(world: World, tenant_of: Caller) -> list[str]:
     return await world.app.database.read(Scope(tenant), read)
 
 
-@pytest.fixture
-async def sides(world: World) -> Sides:
+@pytest.fixture(scope="module", params=KINDS)
+def searched_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the URL of a database that all of these tests search and none changes."""
+    if request.param == "postgres":
+        server = request.getfixturevalue("postgres")
+        return asyncio.run(new_postgres_database(server, f"weft_searched_{secrets.token_hex(4)}"))
+    return str(shutil.copy(request.getfixturevalue("empty_file"), tmp_path_factory.mktemp("searched") / "weft.db"))
+
+
+@pytest.fixture(scope="module")
+async def sides(searched_url: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sides]:
+    folder = str(tmp_path_factory.mktemp("sides"))
+    limits = Settings(database_url=searched_url, data_dir=folder, rate_limits="off", session_indexing="off")
+    world = World(searched_url, FrozenClock(), limits)
+    await world.open()
+    try:
+        yield await set_up(world)
+    finally:
+        await world.close()
+
+
+async def set_up(world: World) -> Sides:
     _, alone = await tenant_with_agent(world, "alone")
     admin, beside = await tenant_with_agent(world, "beside")
     await hide(world, admin)
@@ -179,7 +206,7 @@ async def sides(world: World) -> Sides:
         *await all_chunk_ids(world, beside),
         *await all_chunk_ids(world, world.stranger),
     }
-    return Sides(alone, beside, sorted(named))
+    return Sides(alone, beside, world.stranger, sorted(named))
 
 
 async def told(caller: Caller, operation: str, **what: Any) -> tuple[bytes, Any]:
@@ -202,9 +229,7 @@ async def asked_on_both_sides(sides: Sides, operation: str, **what: Any) -> Any:
     return answer
 
 
-PROPERTY = settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(30), deadline=None
-)
+PROPERTY = settings(max_examples=examples(30), deadline=None)
 
 
 @PROPERTY
@@ -246,10 +271,10 @@ async def test_the_id_of_a_hidden_chunk_opens_nothing(sides: Sides, data: Any, f
         await asked_on_both_sides(sides, operation, chunk_id=chunk_id, **filters)
 
 
-async def test_other_agents_find_what_this_one_may_not_see(sides: Sides, world: World) -> None:
+async def test_other_agents_find_what_this_one_may_not_see(sides: Sides) -> None:
     """What is compared above is not the same for want of anything that could be found."""
     own = await sides.beside.call("search.query", query=MARK, min_score=0.0, top_k=100)
-    theirs = await world.stranger.call("search.query", query=MARK, min_score=0.0, top_k=100)
+    theirs = await sides.stranger.call("search.query", query=MARK, min_score=0.0, top_k=100)
     assert MARK not in str(own["results"])
     assert len([result for result in theirs["results"] if MARK in result["text"]]) > len(OWN)
     assert len(sides.chunk_ids) > own["searched"]

@@ -107,7 +107,7 @@ async def test_deleted_chunks_do_not_count_in_statistics(world: World) -> None:
 async def test_what_is_still_being_indexed_takes_no_place_and_counts_for_nothing(world: World) -> None:
     await put(world, "one", DULL[0])
     before = await search(world.planner, sources=["document"], top_k=1)
-    many = "\n\n".join(f"## Part {number}\n\n{SECRET}" for number in range(2_000))
+    many = "\n\n".join(f"## Part {number}\n\n{SECRET}" for number in range(500))
     await put(world, "one", many)
     await world.sql("UPDATE documents SET indexed_version = 0 WHERE tenant = $1 AND chunks > 1", world.tenant)
     after = await search(world.planner, sources=["document"], top_k=1)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from support import forked_python
 from support.correlation import BAGGAGE, SPAN, TRACE
 
 _PROGRAM = """
@@ -43,7 +43,7 @@ asyncio.run(main())
 def test_each_call_is_a_span_named_after_its_operation(tmp_path: Path) -> None:
     # In a process of its own: a tracer provider can be installed only once.
     told = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, str(tmp_path)], check=True, capture_output=True, text=True, timeout=60
+        [forked_python.python(), "-c", _PROGRAM, str(tmp_path)], check=True, capture_output=True, text=True, timeout=60
     )
     assert told.stdout.split() == ["board.write", "board.read"]
 
@@ -99,7 +99,7 @@ asyncio.run(main())
 @pytest.mark.req("AC-12")
 def test_a_span_continues_the_trace_of_its_call(tmp_path: Path) -> None:
     told = subprocess.run(
-        [sys.executable, "-c", _TRACED, str(tmp_path), TRACE, SPAN, BAGGAGE],
+        [forked_python.python(), "-c", _TRACED, str(tmp_path), TRACE, SPAN, BAGGAGE],
         check=True,
         capture_output=True,
         text=True,

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
+from test_mcp_fast_path import ENVELOPE, HELLO, PLAIN, message
 
-from support.team import LEGACY, MODERN, Board, Team, call, opened, over_http, team_process, tools_of, with_timeout
+from support.team import LEGACY, MODERN, Team, call, opened, over_http, team_process, tools_of, with_timeout
 from weft.app.authentication import Local
 from weft.app.dispatch import CallContext
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
 CLIENTS = 200
@@ -22,8 +25,7 @@ async def test_two_hundred_clients_write_to_one_session_and_nothing_is_lost(team
     session = team.new_session(max_total_tokens=100_000)
 
     async def write_as_client(number: int) -> None:
-        async with over_http(team, "analysis", LEGACY if number % 2 else MODERN) as client:
-            board = Board(client, session)
+        async with board_of(team, session, LEGACY if number % 2 else MODERN) as board:
             written = await board("write", key=f"own_{number}", value=f"value {number}")
             assert written["version"] == 1
             await board("write", key="shared", value=f"by {number}")
@@ -33,6 +35,33 @@ async def test_two_hundred_clients_write_to_one_session_and_nothing_is_lost(team
     listed = team.ask("GET", f"/v1/sessions/{session}/context").json()["keys"]
     versions = {entry["key"]: entry["version"] for entry in listed}
     assert versions == {"shared": CLIENTS, **{f"own_{number}": 1 for number in range(CLIENTS)}}
+
+
+@asynccontextmanager
+async def board_of(team: Team, session: str, era: str) -> AsyncIterator[Callable[..., Awaitable[Any]]]:
+    """Yield a function that calls shared_context. Two hundred clients of the SDK would use more CPU than the server."""
+    headers = {**PLAIN, **team.headers("analysis")}
+    async with httpx2.AsyncClient(base_url=team.url, headers=headers, timeout=60, verify=False) as http:
+        if era == LEGACY:
+            opened = await http.post("/mcp", json={**message("initialize"), "params": HELLO})
+            http.headers |= {
+                "mcp-protocol-version": HELLO["protocolVersion"],
+                "mcp-session-id": opened.headers["mcp-session-id"],
+            }
+        else:
+            http.headers |= {"mcp-protocol-version": era, "mcp-method": "tools/call", "mcp-name": "shared_context"}
+
+        async def ask(action: str, **arguments: Any) -> Any:
+            given = {"action": action, "session_id": session, **arguments}
+            meta = {} if era == LEGACY else {"_meta": ENVELOPE}
+            answer = await http.post("/mcp", json=message("tools/call", name="shared_context", arguments=given, **meta))
+            result = answer.json()["result"]
+            assert not result["isError"], result
+            return result["structuredContent"]
+
+        yield ask
+        if era == LEGACY:
+            assert (await http.delete("/mcp")).status_code == 200
 
 
 @pytest.mark.parametrize("era", [LEGACY, MODERN])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import atexit
 import gc
-import json
+import marshal
 import os
 import runpy
 import select
@@ -50,17 +50,19 @@ _PRELOADED = (
     "weft.transports.stdio",
 )
 # The forked process is no child of this one: it sends its process id first, to which signals are forwarded.
+# Only modules that are part of the interpreter are imported: importing json and socket takes longer than all the rest.
 _SHIM = """#!{python} -IS
-import json, os, signal, socket, sys
-with socket.socket(socket.AF_UNIX) as server:
-    server.connect({address!r})
-    request = json.dumps([sys.argv, os.getcwd(), dict(os.environ)]).encode()
-    socket.send_fds(server, [len(request).to_bytes(4)], [0, 1, 2])
-    server.sendall(request)
-    pid = int.from_bytes(server.recv(4, socket.MSG_WAITALL))
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, frame: os.kill(pid, number))
-    sys.exit(int.from_bytes(server.recv(1) or bytes([1])))
+import _signal, _socket, marshal, os, sys
+server = _socket.socket(_socket.AF_UNIX)
+server.connect({address!r})
+request = marshal.dumps([sys.argv, os.getcwd(), dict(os.environ)])
+streams = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
+server.sendmsg([len(request).to_bytes(4, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
+server.sendall(request)
+pid = int.from_bytes(server.recv(4, _socket.MSG_WAITALL), "big")
+for number in (_signal.SIGTERM, _signal.SIGINT):
+    _signal.signal(number, lambda number, frame: os.kill(pid, number))
+sys.exit(int.from_bytes(server.recv(1) or bytes([1]), "big"))
 """
 
 
@@ -143,7 +145,7 @@ def _warm_up() -> None:
 def _run(client: socket.socket, alive: int) -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     size, files, _, _ = socket.recv_fds(client, 4, 3)
-    arguments, working_folder, environment = json.loads(client.recv(int.from_bytes(size), socket.MSG_WAITALL))
+    arguments, working_folder, environment = marshal.loads(client.recv(int.from_bytes(size), socket.MSG_WAITALL))
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)

@@ -90,7 +90,7 @@ def test_a_pdf_without_text_is_refused_with_a_reason(reader: IsolatedDocumentRea
 
 
 def test_a_pdf_that_unpacks_to_gigabytes_is_refused(reader: IsolatedDocumentReader) -> None:
-    packed = zlib.compress(page(b"a") + b" " * 400_000_000, 9)
+    packed = zlib.compress(page(b"a") + b" " * 400_000_000, 1)
     with pytest.raises(DocumentUnreadable):
         reader.read(pdf([packed], filtered=b"/Filter /FlateDecode"), None, "bomb.pdf")
     assert reader.read(b"<p>The next one is read.", "text/html", "").text == "The next one is read."

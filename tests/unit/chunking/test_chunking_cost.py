@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support.full_run import FULL
 from weft.capabilities.indexing.chunking.chunker import split_into_chunks
 from weft.capabilities.indexing.chunking.media_types import detect_type
 from weft.capabilities.indexing.chunking.model import ChunkingOptions, CodeSymbol, ParsedDocument
@@ -38,6 +39,9 @@ SHAPES = (
 )  # fmt: skip
 
 
+SIZES = (10_000, 50_000) if FULL else (16_000,)
+
+
 def text_of_length(shape: tuple[str, str, str], length: int) -> str:
     start, filling, end = shape
     return start + filling * (length // len(filling)) + end
@@ -52,7 +56,7 @@ def is_superlinear(work: Callable[[int], None]) -> bool:
         return time.thread_time() - started
 
     # Quadratic work takes sixteen times as long.
-    return any(all(seconds(4 * size) > 10 * seconds(size) for _ in range(5)) for size in (10_000, 50_000))
+    return any(all(seconds(4 * size) > 10 * seconds(size) for _ in range(5)) for size in SIZES)
 
 
 @pytest.mark.parametrize("media_type", MEDIA_TYPES)
