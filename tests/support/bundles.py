@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 Named = tuple[str, str]
 
 
-async def exported(caller: Caller, **what: Any) -> bytes:
+async def exported(caller: Caller, **fields: Any) -> bytes:
     """Return the bytes of an export."""
-    raw = {"session_id": caller.session, **what}
+    raw = {"session_id": caller.session, **fields}
     async with caller.app.transfers.send(raw, CallContext(caller.credential)) as export:
         content = export.file.read()
     assert len(content) == export.facts.bytes
     return content
 
 
-async def imported(caller: Caller, bundle: bytes, **what: Any) -> ContextImported:
+async def imported(caller: Caller, bundle: bytes, **fields: Any) -> ContextImported:
     async def chunks() -> AsyncIterator[bytes]:
         for start in range(0, len(bundle), 1_000):
             yield bundle[start : start + 1_000]
 
-    return await caller.app.transfers.receive(what, CallContext(caller.credential), chunks())
+    return await caller.app.transfers.receive(fields, CallContext(caller.credential), chunks())
 
 
 def entries(bundle: bytes) -> list[Any]:

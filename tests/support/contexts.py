@@ -22,34 +22,34 @@ class Stopped(Exception):
     """The process dies here."""
 
 
-def knowledge_entry(key: str, value: Any = "text", **what: Any) -> dict[str, Any]:
-    return {"key": key, "value": value, **what}
+def knowledge_entry(key: str, value: Any = "text", **fields: Any) -> dict[str, Any]:
+    return {"key": key, "value": value, **fields}
 
 
-def artifact(key: str, content: Any, **what: Any) -> dict[str, Any]:
-    return {**knowledge_entry(key, content, **what), "memory_type": "work_artifacts"}
+def artifact(key: str, content: Any, **fields: Any) -> dict[str, Any]:
+    return {**knowledge_entry(key, content, **fields), "memory_type": "work_artifacts"}
 
 
 async def push(agent: Caller, *knowledge: dict[str, Any], **options: Any) -> Any:
     return await agent.call("context.push", knowledge=list(knowledge), **options)
 
 
-async def pull(agent: Caller, **which: Any) -> Any:
-    return await agent.call("context.pull", **{"session_id": agent.session, **which})
+async def pull(agent: Caller, **filters: Any) -> Any:
+    return await agent.call("context.pull", **{"session_id": agent.session, **filters})
 
 
-async def read_context(agent: Caller, **which: Any) -> Any:
-    return await agent.call("context.read", **{"session_id": agent.session, **which})
+async def read_context(agent: Caller, **filters: Any) -> Any:
+    return await agent.call("context.read", **{"session_id": agent.session, **filters})
 
 
-async def value_of(agent: Caller, key: str, **which: Any) -> Any:
+async def value_of(agent: Caller, key: str, **filters: Any) -> Any:
     """Return the value of an entry of the agent's context."""
-    (entry,) = (await read_context(agent, key=key, **which))["entries"]
+    (entry,) = (await read_context(agent, key=key, **filters))["entries"]
     return entry["base64"] if "base64" in entry else entry["value"]
 
 
-async def version_of(agent: Caller, **which: Any) -> int:
-    return (await agent.call("context.status", **which))["version"]
+async def version_of(agent: Caller, **filters: Any) -> int:
+    return (await agent.call("context.status", **filters))["version"]
 
 
 def entries(pulled: Any) -> dict[str, Any]:

@@ -55,12 +55,12 @@ def embed_quickly(monkeypatch: pytest.MonkeyPatch) -> QuickEmbedder:
     return embedder
 
 
-async def domain(caller: Caller, name: str = HANDBOOK, **what: Any) -> Any:
-    return await caller.call("knowledge.create_domain", domain=name, **what)
+async def domain(caller: Caller, name: str = HANDBOOK, **fields: Any) -> Any:
+    return await caller.call("knowledge.create_domain", domain=name, **fields)
 
 
-async def put(caller: Caller, document_id: str, text: str, **what: Any) -> Any:
-    given = {"domain": HANDBOOK, "document_id": document_id, "text": text, **what}
+async def put(caller: Caller, document_id: str, text: str, **fields: Any) -> Any:
+    given = {"domain": HANDBOOK, "document_id": document_id, "text": text, **fields}
     return await caller.call("knowledge.add_document", **given)
 
 

@@ -32,28 +32,28 @@ def item(item_id: str, content: Any, **more: Any) -> dict[str, Any]:
     return {"schema_version": "0.1.0", "item_id": item_id, "context_kind": "note", **fields, **more}
 
 
-async def record_page(caller: Caller, **which: Any) -> Any:
-    return await caller.call("records.list", **which)
+async def record_page(caller: Caller, **filters: Any) -> Any:
+    return await caller.call("records.list", **filters)
 
 
-async def all_records(caller: Caller, **which: Any) -> list[dict[str, Any]]:
+async def all_records(caller: Caller, **filters: Any) -> list[dict[str, Any]]:
     """Return the records of all pages."""
     found: list[dict[str, Any]] = []
-    page = await record_page(caller, **which)
+    page = await record_page(caller, **filters)
     while True:
         found += page["records"]
         if page["next_after"] is None:
             return found
-        page = await record_page(caller, **{**which, "after": page["next_after"]})
+        page = await record_page(caller, **{**filters, "after": page["next_after"]})
 
 
-async def ids(caller: Caller, **which: Any) -> list[str]:
-    return [entry["id"] for entry in await all_records(caller, **which)]
+async def ids(caller: Caller, **filters: Any) -> list[str]:
+    return [entry["id"] for entry in await all_records(caller, **filters)]
 
 
-async def event_classes(caller: Caller, **which: Any) -> list[str]:
+async def event_classes(caller: Caller, **filters: Any) -> list[str]:
     """Return the classes of the events among the records."""
-    entries = await all_records(caller, **which)
+    entries = await all_records(caller, **filters)
     return [entry["record"]["event_type"] for entry in entries if entry["type"] == "context_event"]
 
 

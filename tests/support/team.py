@@ -53,9 +53,9 @@ class Team:
     def headers(self, agent: str | None) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.keys[agent]}"} if agent else {}
 
-    def ask(self, method: str, path: str, agent: str | None = "planner", **what: Any) -> httpx2.Response:
+    def ask(self, method: str, path: str, agent: str | None = "planner", **options: Any) -> httpx2.Response:
         with self.http(agent) as http:
-            return http.request(method, path, **what)
+            return http.request(method, path, **options)
 
     def write(self, session_id: str, key: str, value: str = "text", agent: str = "planner") -> None:
         answer = self.ask("PUT", f"/v1/sessions/{session_id}/context/{key}", agent, json={"value": value})
@@ -68,10 +68,10 @@ class Team:
         assert answer.status_code == 201, answer.text
         return session_id
 
-    def new_agent(self, **what: Any) -> str:
+    def new_agent(self, **fields: Any) -> str:
         """Add an agent, keep its key, and return its name."""
-        name = what.pop("agent_id", None) or f"a_{secrets.token_hex(6)}"
-        answer = self.ask("POST", "/v1/agents", "admin", json={"agent_id": name, **what})
+        name = fields.pop("agent_id", None) or f"a_{secrets.token_hex(6)}"
+        answer = self.ask("POST", "/v1/agents", "admin", json={"agent_id": name, **fields})
         assert answer.status_code == 201, answer.text
         self.keys[name] = answer.json()["api_key"]
         return name

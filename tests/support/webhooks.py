@@ -30,17 +30,17 @@ def parsed(call: Call) -> Any:
     return from_http(HTTPMessage(call.headers, call.body), JSONFormat())
 
 
-async def hook(caller: Caller, url: str, **what: Any) -> Any:
-    return await caller.call("webhook.create", url=url, **what)
+async def hook(caller: Caller, url: str, **fields: Any) -> Any:
+    return await caller.call("webhook.create", url=url, **fields)
 
 
-async def webhook_state(caller: Caller, made: Any) -> Any:
+async def webhook_state(caller: Caller, created: Any) -> Any:
     webhooks = (await caller.call("webhook.list"))["webhooks"]
-    return next(webhook for webhook in webhooks if webhook["webhook_id"] == made["webhook_id"])
+    return next(webhook for webhook in webhooks if webhook["webhook_id"] == created["webhook_id"])
 
 
-async def deliveries(caller: Caller, made: Any, **which: Any) -> Any:
-    return await caller.call("webhook.deliveries", webhook_id=made["webhook_id"], **which)
+async def deliveries(caller: Caller, created: Any, **filters: Any) -> Any:
+    return await caller.call("webhook.deliveries", webhook_id=created["webhook_id"], **filters)
 
 
 async def wait_until(poll: Callable[[], Awaitable[Any]]) -> Any:

@@ -79,35 +79,35 @@ class Caller:
     async def write(self, key: str, value: str = "text", **options: Any) -> Any:
         return await self.call("board.write", session_id=self.session, key=key, value=value, **options)
 
-    async def read(self, key: str, **where: Any) -> Any:
-        return await self.call("board.read", session_id=self.session, key=key, **where)
+    async def read(self, key: str, **options: Any) -> Any:
+        return await self.call("board.read", session_id=self.session, key=key, **options)
 
-    async def value(self, key: str, **where: Any) -> str:
-        return (await self.read(key, **where))["value"]
+    async def value(self, key: str, **options: Any) -> str:
+        return (await self.read(key, **options))["value"]
 
     async def delete(self, key: str, **options: Any) -> Any:
         return await self.call("board.delete", session_id=self.session, key=key, **options)
 
-    async def list(self, **where: Any) -> Any:
-        return await self.call("board.list_keys", session_id=self.session, **where)
+    async def list(self, **options: Any) -> Any:
+        return await self.call("board.list_keys", session_id=self.session, **options)
 
-    async def keys(self, **where: Any) -> list[str]:
-        return [entry["key"] for entry in (await self.list(**where))["keys"]]
+    async def keys(self, **options: Any) -> list[str]:
+        return [entry["key"] for entry in (await self.list(**options))["keys"]]
 
-    async def size(self, **where: Any) -> int:
-        return (await self.list(**where))["metadata"]["total_size_tokens"]
+    async def size(self, **options: Any) -> int:
+        return (await self.list(**options))["metadata"]["total_size_tokens"]
 
     async def batch(self, *keys: str) -> Any:
         return await self.call("board.read_batch", session_id=self.session, keys=list(keys))
 
-    async def history(self, key: str, **which: Any) -> Any:
-        return await self.call("board.read_history", session_id=self.session, key=key, **which)
+    async def history(self, key: str, **filters: Any) -> Any:
+        return await self.call("board.read_history", session_id=self.session, key=key, **filters)
 
-    async def snapshot(self, label: str, **where: Any) -> Any:
-        return await self.call("board.snapshot", session_id=self.session, label=label, **where)
+    async def snapshot(self, label: str, **options: Any) -> Any:
+        return await self.call("board.snapshot", session_id=self.session, label=label, **options)
 
-    async def snapshots(self, **where: Any) -> list[str]:
-        answer = await self.call("board.list_snapshots", session_id=self.session, **where)
+    async def snapshots(self, **options: Any) -> list[str]:
+        answer = await self.call("board.list_snapshots", session_id=self.session, **options)
         return [snapshot["label"] for snapshot in answer["snapshots"]]
 
     async def read_snapshot(self, label: str) -> dict[str, str]:
@@ -117,33 +117,33 @@ class Caller:
     async def compare(self, label: str, other: str | None = None) -> Any:
         return await self.call("board.compare_snapshots", session_id=self.session, from_label=label, to_label=other)
 
-    async def restore(self, label: str, **where: Any) -> Any:
-        return await self.call("board.restore_snapshot", session_id=self.session, label=label, **where)
+    async def restore(self, label: str, **options: Any) -> Any:
+        return await self.call("board.restore_snapshot", session_id=self.session, label=label, **options)
 
-    async def check_board(self, **what: Any) -> Any:
-        return await self.call("board.check", session_id=self.session, **what)
+    async def check_board(self, **fields: Any) -> Any:
+        return await self.call("board.check", session_id=self.session, **fields)
 
     async def inspect(self) -> Any:
         return await self.call("session.inspect", session_id=self.session)
 
-    async def say(self, content: str, **what: Any) -> int:
+    async def say(self, content: str, **fields: Any) -> int:
         """Add a message and return its number."""
-        answer = await self.call("message.add", session_id=self.session, content=content, **what)
+        answer = await self.call("message.add", session_id=self.session, content=content, **fields)
         return answer["message_id"]
 
-    async def messages(self, **which: Any) -> Any:
-        return await self.call("message.list", session_id=self.session, **which)
+    async def messages(self, **filters: Any) -> Any:
+        return await self.call("message.list", session_id=self.session, **filters)
 
-    async def message_texts(self, **which: Any) -> list[str]:
+    async def message_texts(self, **filters: Any) -> list[str]:
         """Return the texts of the messages this caller may see."""
-        return [message["content"] for message in (await self.messages(**which))["messages"]]
+        return [message["content"] for message in (await self.messages(**filters))["messages"]]
 
-    async def search(self, query: str, **how: Any) -> Any:
-        return await self.call("message.search", session_id=self.session, query=query, **how)
+    async def search(self, query: str, **options: Any) -> Any:
+        return await self.call("message.search", session_id=self.session, query=query, **options)
 
-    async def found(self, query: str, **how: Any) -> list[str]:
+    async def found(self, query: str, **options: Any) -> list[str]:
         """Return the texts of search results, best first."""
-        return [result["message"]["content"] for result in (await self.search(query, **how))["results"]]
+        return [result["message"]["content"] for result in (await self.search(query, **options))["results"]]
 
     async def remember(self, key: str, value: Any = "text", **options: Any) -> Any:
         return await self.call("memory.set", key=key, value=value, **options)
@@ -157,42 +157,42 @@ class Caller:
     async def forget(self, key: str, **options: Any) -> Any:
         return await self.call("memory.delete", key=key, **options)
 
-    async def memories(self, **which: Any) -> Any:
-        return await self.call("memory.list", **which)
+    async def memories(self, **filters: Any) -> Any:
+        return await self.call("memory.list", **filters)
 
-    async def memory_keys(self, **which: Any) -> list[str]:
-        return [entry["key"] for entry in (await self.memories(**which))["entries"]]
+    async def memory_keys(self, **filters: Any) -> list[str]:
+        return [entry["key"] for entry in (await self.memories(**filters))["entries"]]
 
-    async def memory_events(self, **which: Any) -> list[tuple[str, str]]:
+    async def memory_events(self, **filters: Any) -> list[tuple[str, str]]:
         """Return the memory events visible to this caller, as types and keys."""
-        events = (await self.events(**which))["events"]
+        events = (await self.events(**filters))["events"]
         return [(event["type"], event["subject"]) for event in events if event["type"].startswith("memory.")]
 
-    async def events(self, **which: Any) -> Any:
-        return await self.call("events.read", **{"after": 0, **which})
+    async def events(self, **filters: Any) -> Any:
+        return await self.call("events.read", **{"after": 0, **filters})
 
     async def create_session(self, session_id: str, **config: Any) -> Caller:
         """Create a session and return this caller inside it."""
         await self.call("session.create", purpose="a test", session_id=session_id, config=config or None)
         return self.in_session(session_id)
 
-    async def create_agent(self, agent_id: str, **what: Any) -> Caller:
-        answer = await self.call("agent.create", agent_id=agent_id, **what)
+    async def create_agent(self, agent_id: str, **fields: Any) -> Caller:
+        answer = await self.call("agent.create", agent_id=agent_id, **fields)
         return self.with_credential(answer["api_key"])
 
-    async def audit(self, **which: Any) -> list[dict[str, Any]]:
-        return (await self.call("audit.list", **which))["entries"]
+    async def audit(self, **filters: Any) -> list[dict[str, Any]]:
+        return (await self.call("audit.list", **filters))["entries"]
 
-    async def token(self, agent_id: str, agent_type: str | None = None, **what: Any) -> str:
+    async def token(self, agent_id: str, agent_type: str | None = None, **fields: Any) -> str:
         answer = await self.app.call(
             self.app.registry["token.issue"],
-            {"agent_id": agent_id, "agent_type": agent_type or agent_id, "api_key": self.credential, **what},
+            {"agent_id": agent_id, "agent_type": agent_type or agent_id, "api_key": self.credential, **fields},
             CallContext(None),
         )
         return wire_form(answer)["token"]
 
-    async def with_token(self, agent_id: str, agent_type: str | None = None, **what: Any) -> Caller:
-        return self.with_credential(await self.token(agent_id, agent_type, **what))
+    async def with_token(self, agent_id: str, agent_type: str | None = None, **fields: Any) -> Caller:
+        return self.with_credential(await self.token(agent_id, agent_type, **fields))
 
     def follow(self, interest: Any, after: int | None) -> AsyncIterator[EventPage]:
         return self.app.follow(CallContext(self.credential), interest, after)

@@ -30,7 +30,7 @@ class NoTokenizers:
         raise TokenizerMissing(tokenizer)
 
 
-def said(text: str) -> ConversationMessage:
+def user_message(text: str) -> ConversationMessage:
     return ConversationMessage(role="user", content=text)
 
 
@@ -48,7 +48,7 @@ def test_a_model_with_a_public_tokenizer_is_counted_exactly() -> None:
     counter = PromptCounter(CATALOG.find("gpt-6-sol"), COUNTERS)
     assert counter.exact
     assert counter.text(TEXT) == COUNTERS.named("o200k_base")(TEXT)
-    counted = counter.prompt(prompt_of(said(TEXT), said(TEXT)))
+    counted = counter.prompt(prompt_of(user_message(TEXT), user_message(TEXT)))
     assert counted.exact
     assert (counted.factor, counted.margin) == (1.0, 1.0)
     assert counted.total == sum(counted.blocks.values()) + counted.tools + counted.overhead == counted.raw
@@ -62,7 +62,7 @@ def test_a_model_without_one_is_estimated_with_factor_and_margin() -> None:
     assert counter.text(TEXT) >= approximate_tokens(TEXT) * info.estimate_factor * SAFETY_MARGIN
     learned = PromptCounter(info, COUNTERS, factor=0.9)
     assert learned.text(TEXT) < counter.text(TEXT)
-    assert learned.prompt(prompt_of(said(TEXT), said(TEXT))).factor == 0.9
+    assert learned.prompt(prompt_of(user_message(TEXT), user_message(TEXT))).factor == 0.9
 
 
 def test_long_texts_are_counted_exactly_too() -> None:
@@ -82,17 +82,19 @@ def test_a_tokenizer_that_is_not_installed_is_replaced_by_the_estimate() -> None
 def test_more_messages_are_never_fewer_tokens(texts: list[str], more: str) -> None:
     for model in ("gpt-6-sol", "claude-opus-5"):
         counter = PromptCounter(CATALOG.find(model), COUNTERS)
-        messages = [said(text) for text in texts]
-        assert counter.prompt(prompt_of(*messages)).total < counter.prompt(prompt_of(*messages, said(more))).total
+        messages = [user_message(text) for text in texts]
+        assert (
+            counter.prompt(prompt_of(*messages)).total < counter.prompt(prompt_of(*messages, user_message(more))).total
+        )
 
 
 def test_blocks_tools_and_total_are_counted_apart() -> None:
     counter = PromptCounter(CATALOG.find("claude-opus-5"), COUNTERS)
     tool = ToolDefinition("search", "Search the web", {"type": "object", "properties": {}})
-    counted = counter.prompt(prompt_of(said("a"), said(TEXT), tools=(tool,)))
+    counted = counter.prompt(prompt_of(user_message("a"), user_message(TEXT), tools=(tool,)))
     assert counted.blocks["first"] < counted.blocks["second"]
     assert counted.tools == counter.tools([tool]) > CATALOG.find("claude-opus-5").tools_tokens
-    assert counted.blocks["second"] == counter.message(said(TEXT))
+    assert counted.blocks["second"] == counter.message(user_message(TEXT))
 
 
 def test_a_text_is_counted_once() -> None:
@@ -104,7 +106,9 @@ def test_a_text_is_counted_once() -> None:
 
     cache = CountCache()
     for _ in range(3):
-        PromptCounter(CATALOG.find("gpt-6-sol"), Counting(), cache=cache).prompt(prompt_of(said(TEXT), said(TEXT)))
+        PromptCounter(CATALOG.find("gpt-6-sol"), Counting(), cache=cache).prompt(
+            prompt_of(user_message(TEXT), user_message(TEXT))
+        )
     assert counted.count(TEXT) == 1
     # Another tokenizer counts for itself.
     PromptCounter(CATALOG.find("gpt-4"), Counting(), cache=cache).text(TEXT)

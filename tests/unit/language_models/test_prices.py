@@ -46,7 +46,9 @@ def test_reads_and_writes_of_the_cache_have_their_price(model: str, read: str, w
     write=st.integers(0, 400_000),
     output=st.integers(0, 10_000),
 )
-def test_a_call_costs_what_the_table_says(model: str, uncached: int, read: int, write: int, output: int) -> None:
+def test_the_cost_of_a_call_matches_the_price_table(
+    model: str, uncached: int, read: int, write: int, output: int
+) -> None:
     """Also beyond the size from which a request costs more."""
     total = uncached + read + write
     usage = Usage(input_tokens=total, cache_read_tokens=read, cache_write_tokens=write, output_tokens=output)

@@ -118,7 +118,7 @@ def test_layers_that_were_tampered_with_are_violations() -> None:
         assert violation(render_layers(layers), [*layers]) == "order"
 
 
-def test_an_error_tells_which_layer_but_not_its_text() -> None:
+def test_an_error_names_the_layer_but_not_its_text() -> None:
     with pytest.raises(LayerViolation) as caught:
         check_prefix(PREFIX.replace("English", "French"), LAYERS)
     assert caught.value.context == {"problem": "altered", "level": 2, "layer": "tenant"}

@@ -22,8 +22,8 @@ OTHERS = [category for category in Category if category is not Category.SYSTEM]
 SHARES = st.dictionaries(st.sampled_from(Category), st.floats(0, 1), max_size=6)
 
 
-def event(event_id: str, category: Category, tokens: int, **what: object) -> SizedEvent:
-    return SizedEvent(event_id=event_id, category=category, tokens=tokens, **what)  # type: ignore[arg-type]
+def event(event_id: str, category: Category, tokens: int, **fields: object) -> SizedEvent:
+    return SizedEvent(event_id=event_id, category=category, tokens=tokens, **fields)  # type: ignore[arg-type]
 
 
 def user(event_id: str, tokens: int) -> SizedEvent:
