@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
-from test_mcp_fast_path import ENVELOPE, HELLO, PLAIN, message
+from test_mcp_fast_path import ENVELOPE, INITIALIZE_PARAMS, PLAIN, message
 
 from support.team import LEGACY, MODERN, Team, call, opened, over_http, team_process, tools_of, with_timeout
 from weft.app.authentication import Local
@@ -43,9 +43,9 @@ async def board_of(team: Team, session: str, era: str) -> AsyncIterator[Callable
     headers = {**PLAIN, **team.headers("analysis")}
     async with httpx2.AsyncClient(base_url=team.url, headers=headers, timeout=60, verify=False) as http:
         if era == LEGACY:
-            opened = await http.post("/mcp", json={**message("initialize"), "params": HELLO})
+            opened = await http.post("/mcp", json={**message("initialize"), "params": INITIALIZE_PARAMS})
             http.headers |= {
-                "mcp-protocol-version": HELLO["protocolVersion"],
+                "mcp-protocol-version": INITIALIZE_PARAMS["protocolVersion"],
                 "mcp-session-id": opened.headers["mcp-session-id"],
             }
         else:
