@@ -1,0 +1,293 @@
+"""An HTTP server with the APIs of OpenAI and Anthropic: scripted answers, and the usage of a simulated prompt cache."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from weft.capabilities.language_models.catalog import load_catalog
+from weft.capabilities.language_models.model import ToolCall, WireForm
+from weft.capabilities.language_models.usage import Usage
+from weft.testing.prompt_cache import CacheSimulator
+
+Failure = Literal["timeout", "disconnect", "malformed"]
+FORMS: dict[str, WireForm] = {
+    "/v1/chat/completions": "openai_chat",
+    "/v1/responses": "openai_responses",
+    "/v1/messages": "anthropic",
+}
+_MAX_BREAKPOINTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the provider answers to one call: a text or tool calls, an error, or nothing that can be read."""
+
+    text: str = "Done."
+    tool_calls: tuple[ToolCall, ...] = ()
+    output_tokens: int = 5
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedCall:
+    """A request that the provider received, and the usage that it reported."""
+
+    form: WireForm
+    headers: dict[str, str]
+    body: dict[str, Any]
+    usage: Usage | None
+
+
+@dataclass(slots=True)
+class ScriptedProvider:
+    """Answers as scripted, then with the usual answer. ``now`` is the clock of its prompt cache, in seconds."""
+
+    url: str = ""
+    script: list[Answer] = field(default_factory=list)
+    usual: Answer = field(default_factory=Answer)
+    now: Callable[[], float] = time.monotonic
+    calls: list[ReceivedCall] = field(default_factory=list)
+    _caches: dict[str, CacheSimulator] = field(default_factory=dict)
+    _stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := await _head(reader):
+            first, *lines = head.strip().split("\r\n")
+            headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+            content = await reader.readexactly(int(headers.get("content-length", "0")))
+            answer = self.script.pop(0) if self.script else self.usual
+            if answer.failure == "timeout":
+                await self._stop.wait()
+            if answer.failure in {"timeout", "disconnect"}:
+                break
+            status, sent = self._response(first.split()[1], headers, content, answer)
+            lines = [f"HTTP/1.1 {status} .", "content-type: application/json", f"content-length: {len(sent)}"]
+            lines += [f"{name}: {value}" for name, value in answer.headers.items()]
+            writer.write("\r\n".join([*lines, "", ""]).encode() + sent)
+            await writer.drain()
+        writer.close()
+
+    def stop(self) -> None:
+        """End the calls that wait for an answer that does not come."""
+        self._stop.set()
+
+    def _response(self, path: str, headers: dict[str, str], content: bytes, answer: Answer) -> tuple[int, bytes]:
+        form = FORMS.get(path)
+        if form is None:
+            return 404, b'{"error":{"type":"not_found_error","message":"no such path"}}'
+        body = json.loads(content)
+        problem = invalid(form, body)
+        failed = problem is not None or answer.status != 200
+        usage = None if failed else self._usage(form, body, answer)
+        self.calls.append(ReceivedCall(form, headers, body, usage))
+        if usage is None:
+            status = 400 if problem is not None else answer.status
+            return status, json.dumps({"error": {"type": "scripted", "message": problem or "scripted"}}).encode()
+        if answer.failure == "malformed":
+            return 200, b'{"choices": [{"mess'
+        return 200, json.dumps(_ANSWERS[form](body, answer, usage)).encode()
+
+    def _usage(self, form: WireForm, body: dict[str, Any], answer: Answer) -> Usage:
+        model = str(body["model"])
+        cache = self._caches.setdefault(model, CacheSimulator(load_catalog().find(model)))
+        return cache.call(form, body, self.now(), answer.output_tokens).usage
+
+
+def invalid(form: WireForm, body: dict[str, Any]) -> str | None:
+    """Return why a provider would refuse a body with status 400; None if it would not."""
+    if not body.get("model"):
+        return "model: field required"
+    return _CHECKS[form](body)
+
+
+def _invalid_chat(body: dict[str, Any]) -> str | None:
+    if not body.get("messages"):
+        return "messages: field required"
+    waiting: set[str] = set()
+    for message in body["messages"]:
+        if message["role"] == "tool":
+            if message["tool_call_id"] not in waiting:
+                return f"messages: no call for result {message['tool_call_id']}"
+            waiting.discard(message["tool_call_id"])
+            continue
+        if waiting:
+            return f"messages: calls without results {sorted(waiting)}"
+        waiting = {call["id"] for call in message.get("tool_calls") or ()}
+    return f"messages: calls without results {sorted(waiting)}" if waiting else None
+
+
+def _invalid_responses(body: dict[str, Any]) -> str | None:
+    if not body.get("input"):
+        return "input: field required"
+    items = [] if isinstance(body["input"], str) else body["input"]
+    called = {item["call_id"] for item in items if item.get("type") == "function_call"}
+    answered = {item["call_id"] for item in items if item.get("type") == "function_call_output"}
+    return None if called == answered else f"input: calls and outputs differ: {sorted(called ^ answered)}"
+
+
+def _invalid_anthropic(body: dict[str, Any]) -> str | None:
+    if not body.get("messages") or not body.get("max_tokens"):
+        return "messages, max_tokens: field required"
+    if body["messages"][0]["role"] != "user":
+        return "messages.0: must be of the user"
+    waiting: set[str] = set()
+    before = ""
+    for message in body["messages"]:
+        if message["role"] == before:
+            return "messages: roles must alternate"
+        before = message["role"]
+        problem = _invalid_turn(message["content"], waiting)
+        if problem is not None:
+            return problem
+        waiting = {block["id"] for block in message["content"] if block["type"] == "tool_use"}
+    return _invalid_marks(body) or (f"messages: calls without results {sorted(waiting)}" if waiting else None)
+
+
+def _invalid_turn(content: list[dict[str, Any]], waiting: set[str]) -> str | None:
+    results = [block["tool_use_id"] for block in content if block["type"] == "tool_result"]
+    if any(block["type"] != "tool_result" for block in content[: len(results)]):
+        return "messages: tool results must come first"
+    if sorted(results) != sorted(waiting):
+        return f"messages: calls and results differ: {sorted(set(results) ^ waiting)}"
+    if any(block["type"] == "text" and not block["text"].strip() for block in content):
+        return "messages: text must not be blank"
+    return None
+
+
+def _invalid_marks(body: dict[str, Any]) -> str | None:
+    blocks = [*body.get("tools", ()), *body.get("system", ())]
+    blocks += [block for message in body["messages"] for block in message["content"]]
+    marks = [block["cache_control"].get("ttl", "5m") for block in blocks if "cache_control" in block]
+    if len(marks) > _MAX_BREAKPOINTS:
+        return "cache_control: at most 4"
+    return None if marks == sorted(marks, key=lambda ttl: ttl == "5m") else "cache_control: 1h must precede 5m"
+
+
+_CHECKS: dict[WireForm, Callable[[dict[str, Any]], str | None]] = {
+    "openai_chat": _invalid_chat,
+    "openai_responses": _invalid_responses,
+    "anthropic": _invalid_anthropic,
+}
+
+
+def _chat_answer(body: dict[str, Any], answer: Answer, usage: Usage) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": answer.text}
+    if answer.tool_calls:
+        message["tool_calls"] = [
+            {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in answer.tool_calls
+        ]
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "model": body["model"],
+        "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls" if answer.tool_calls else "stop"}],
+        "usage": {
+            "prompt_tokens": usage.input_tokens,
+            "completion_tokens": usage.output_tokens,
+            "total_tokens": usage.input_tokens + usage.output_tokens,
+            "prompt_tokens_details": {
+                "cached_tokens": usage.cache_read_tokens,
+                "cache_write_tokens": usage.cache_write_tokens,
+            },
+        },
+    }
+
+
+def _responses_answer(body: dict[str, Any], answer: Answer, usage: Usage) -> dict[str, Any]:
+    text = {"type": "output_text", "text": answer.text, "annotations": []}
+    output: list[dict[str, Any]] = [
+        {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [text]}
+    ]
+    output += [
+        {
+            "type": "function_call",
+            "id": f"fc_{call.call_id}",
+            "call_id": call.call_id,
+            "name": call.name,
+            "arguments": call.arguments,
+            "status": "completed",
+        }
+        for call in answer.tool_calls
+    ]
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "status": "completed",
+        "model": body["model"],
+        "output": output,
+        "usage": {
+            "input_tokens": usage.input_tokens,
+            "input_tokens_details": {
+                "cached_tokens": usage.cache_read_tokens,
+                "cache_write_tokens": usage.cache_write_tokens,
+            },
+            "output_tokens": usage.output_tokens,
+            "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+            "total_tokens": usage.input_tokens + usage.output_tokens,
+        },
+    }
+
+
+def _anthropic_answer(body: dict[str, Any], answer: Answer, usage: Usage) -> dict[str, Any]:
+    content: list[dict[str, Any]] = [{"type": "text", "text": answer.text}]
+    content += [
+        {"type": "tool_use", "id": call.call_id, "name": call.name, "input": json.loads(call.arguments)}
+        for call in answer.tool_calls
+    ]
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": body["model"],
+        "content": content,
+        "stop_reason": "tool_use" if answer.tool_calls else "end_turn",
+        "usage": {
+            "input_tokens": usage.uncached_tokens,
+            "cache_read_input_tokens": usage.cache_read_tokens,
+            "cache_creation_input_tokens": usage.cache_write_tokens,
+            "cache_creation": {
+                "ephemeral_5m_input_tokens": usage.cache_write_tokens - usage.cache_write_1h_tokens,
+                "ephemeral_1h_input_tokens": usage.cache_write_1h_tokens,
+            },
+            "output_tokens": usage.output_tokens,
+        },
+    }
+
+
+_ANSWERS: dict[WireForm, Callable[[dict[str, Any], Answer, Usage], dict[str, Any]]] = {
+    "openai_chat": _chat_answer,
+    "openai_responses": _responses_answer,
+    "anthropic": _anthropic_answer,
+}
+
+
+async def _head(reader: asyncio.StreamReader) -> str:
+    try:
+        return (await reader.readuntil(b"\r\n\r\n")).decode()
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return ""
+
+
+@asynccontextmanager
+async def scripted_provider(
+    *script: Answer, now: Callable[[], float] = time.monotonic
+) -> AsyncIterator[ScriptedProvider]:
+    """Run a provider on a port of its own."""
+    provider = ScriptedProvider(script=list(script), now=now)
+    server = await asyncio.start_server(provider.serve, "127.0.0.1", 0)
+    provider.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield provider
+    finally:
+        provider.stop()
+        server.close()
+        await server.wait_closed()
