@@ -2,41 +2,61 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
 from weft.capabilities.records.vocabulary import EVENT_CLASSES
+from weft.kernel.events import EventType, NewEvent
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "concepts" / "events.md"
-# Event types as literals where events are published; those of boards are composed of `board` or `branch` and an action.
-LITERAL = re.compile(r'(?:announce|event|type)(?:=|\(\s*)"([a-z]+\.[a-z_]+)"')
-BOARD_ACTION = re.compile(r'_(?:named|key_event)\("([a-z_]+)"')
-
-
+SOURCE = ROOT / "src" / "weft"
+PUBLISHED = frozenset(get_args(EventType))
 CLASSES = re.compile(r"`(context\.[a-z]+\.[a-z]+|context\.exported)`")
+TYPE = re.compile(r"`([a-z_]+(?:\.[a-z_]+)+)`")
 
 
-def published_types() -> set[str]:
-    source = "\n".join(path.read_text("utf-8") for path in (ROOT / "src" / "weft" / "capabilities").rglob("*.py"))
-    actions = {*BOARD_ACTION.findall(source), "expired"}
-    return {*LITERAL.findall(source), *(f"{place}.{act}" for place in ("board", "branch") for act in actions)}
+def documented() -> set[str]:
+    """Return the types in the first column of the table of event types."""
+    section = PAGE.read_text("utf-8").split("## Event types", 1)[1].split("\n## ", 1)[0]
+    return {name for row in section.splitlines() if row.startswith("|") for name in TYPE.findall(row.split("|")[1])}
+
+
+def sources() -> dict[Path, str]:
+    kernel = SOURCE / "kernel" / "events.py"
+    return {path: path.read_text("utf-8") for path in SOURCE.rglob("*.py") if path != kernel}
 
 
 @pytest.mark.req("AC-13")
-def test_exactly_the_defined_event_classes_are_documented() -> None:
+def test_every_class_of_event_is_documented_and_no_other() -> None:
     assert set(CLASSES.findall(PAGE.read_text("utf-8"))) == set(EVENT_CLASSES)
 
 
-def test_every_type_of_event_is_documented() -> None:
-    assert {
-        "board.written",
-        "branch.expired",
-        "history.merged",
-        "context.pushed",
-        "history.pruned",
-    } <= published_types()
-    page = PAGE.read_text("utf-8")
-    assert {name for name in published_types() if f"`{name}`" not in page} == set()
+def test_every_type_of_event_is_documented_and_no_other() -> None:
+    assert documented() == PUBLISHED
+
+
+def test_only_listed_types_can_be_published() -> None:
+    """The type checker rejects any other, computed ones too, unless a cast or an ignored error hides it."""
+    assert get_type_hints(NewEvent)["type"] == EventType
+    text = "\n".join(sources().values())
+    assert not re.search(r'cast\(\s*"?EventType', text)
+    for path, source in sources().items():
+        for call in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)):
+            if getattr(call.func, "id", None) == "NewEvent":
+                lines = source.splitlines()[call.lineno - 1 : call.end_lineno]
+                assert not any("type: ignore" in line for line in lines), path
+
+
+def test_every_listed_type_is_used() -> None:
+    literals = {
+        node.value
+        for source in sources().values()
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert literals >= PUBLISHED

@@ -4,12 +4,95 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.identity import ANYONE
+
+# Every type of event that Weft publishes; the page on events documents each.
+EventType = Literal[
+    "session.created",
+    "session.archived",
+    "session.deleted",
+    "session.imported",
+    "board.written",
+    "board.deleted",
+    "board.expired",
+    "board.snapshot",
+    "board.restored",
+    "branch.written",
+    "branch.deleted",
+    "branch.expired",
+    "branch.snapshot",
+    "branch.restored",
+    "message.added",
+    "message.visibility_changed",
+    "memory.written",
+    "memory.deleted",
+    "memory.expired",
+    "context.pushed",
+    "context.pulled",
+    "agent.defined",
+    "history.snapshot",
+    "history.snapshot_deleted",
+    "history.branched",
+    "history.branch_deleted",
+    "history.rolled_back",
+    "history.merged",
+    "history.review_opened",
+    "history.review_closed",
+    "history.pruned",
+    "record.added",
+    "record.changed",
+    "search.low_relevance",
+    "domain.created",
+    "domain.updated",
+    "domain.deleted",
+    "domain.reindexing",
+    "domain.reindexed",
+    "document.added",
+    "document.updated",
+    "document.removed",
+    "document.indexed",
+    "document.failed",
+    "knowledge_source.added",
+    "knowledge_source.updated",
+    "knowledge_source.removed",
+    "knowledge_source.synced",
+    "knowledge_source.failed",
+    "model_migration.started",
+    "model_migration.comparing",
+    "model_migration.switched",
+    "model_migration.done",
+    "model_migration.refused",
+    "model_migration.cancelled",
+    "webhook.created",
+    "webhook.updated",
+    "webhook.deleted",
+    "webhook.replayed",
+    "webhook.stopped",
+    "index.damaged",
+    "context.surface.created",
+    "context.surface.updated",
+    "context.item.added",
+    "context.item.updated",
+    "context.item.removed",
+    "context.selection.started",
+    "context.selection.completed",
+    "context.budget.applied",
+    "context.assembly.created",
+    "context.injection.applied",
+    "context.compaction.started",
+    "context.compaction.completed",
+    "context.summary.created",
+    "context.missing.detected",
+    "context.missing.requested",
+    "context.missing.resolved",
+    "context.redaction.applied",
+    "context.exported",
+]
 
 
 class NewEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,7 +101,7 @@ class NewEvent(msgspec.Struct, frozen=True, kw_only=True):
     A subscriber must match both ``participants``, the ACL of its session, and ``readable_by``, the ACL of its key.
     """
 
-    type: str
+    type: EventType
     session_id: str | None
     subject: str
     actor: str
@@ -69,7 +152,9 @@ class Outbox(Protocol):
         """Return the seq of the latest event, including those published in this transaction."""
         ...
 
-    async def readdress(self, event_type: str, session_id: str, subject: str, readable_by: tuple[str, ...]) -> None:
+    async def readdress(
+        self, event_type: EventType, session_id: str, subject: str, readable_by: tuple[str, ...]
+    ) -> None:
         """Change the ACL of published events of one subject."""
         ...
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.agent_context.service import OpenPart
     from weft.capabilities.history.model import Version
+    from weft.kernel.events import EventType
 
 _ROLLBACK_CLEARANCE = 4
 _DEFINITION_CLEARANCE = 3
@@ -225,7 +226,7 @@ class LockedContextLine:
         self.head = self.context.root if self.line.part is None else await self._part_head()
         return self.head
 
-    async def announce(self, event_type: str, subject: str, data: Mapping[str, object]) -> None:
+    async def announce(self, event_type: EventType, subject: str, data: Mapping[str, object]) -> None:
         event = self.contexts.event(event_type, self.line.owner, data)
         await self.contexts.outbox.publish(structs.replace(event, subject=subject))
 

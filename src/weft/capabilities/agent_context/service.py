@@ -45,7 +45,7 @@ from weft.capabilities.history.store import CheckoutStore, LineStore, RetentionS
 from weft.capabilities.object_storage.store import ObjectIndex, keep_staged
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, to_micros
-from weft.kernel.events import NewEvent, Outbox
+from weft.kernel.events import EventType, NewEvent, Outbox
 from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Contexts(msgspec.Struct, frozen=True):
         return await resolve_revision(self.lines, Point(head.line_id, head.seq, head.hash), version)
 
     def event(
-        self, event_type: str, owner: str, data: Mapping[str, object], session: Session | None = None
+        self, event_type: EventType, owner: str, data: Mapping[str, object], session: Session | None = None
     ) -> NewEvent:
         """Return an event for the owner of a context and the caller."""
         readers = dict.fromkeys((f"{PRINCIPAL}{owner}", f"{PRINCIPAL}{self.actor.principal_id}"))

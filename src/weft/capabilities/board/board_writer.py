@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import structs
@@ -28,7 +28,7 @@ from weft.capabilities.history.model import (
     trunk_of,
 )
 from weft.kernel.errors import InvalidInput, PermissionDenied
-from weft.kernel.events import NewEvent
+from weft.kernel.events import EventType, NewEvent
 from weft.kernel.identity import ANYONE
 
 if TYPE_CHECKING:
@@ -43,6 +43,23 @@ _MAX_SINGLE_LOOKUPS = 20
 # Restore and rollback of a board.
 ROLLBACK_CLEARANCE = 3
 MAX_BRANCHES = 100
+
+_Done = Literal["written", "deleted", "expired", "snapshot", "restored"]
+_BOARD_EVENTS: dict[_Done, EventType] = {
+    "written": "board.written",
+    "deleted": "board.deleted",
+    "expired": "board.expired",
+    "snapshot": "board.snapshot",
+    "restored": "board.restored",
+}
+# A branch has event types of its own, so that subscribers of the board see only the board.
+_BRANCH_EVENTS: dict[_Done, EventType] = {
+    "written": "branch.written",
+    "deleted": "branch.deleted",
+    "expired": "branch.expired",
+    "snapshot": "branch.snapshot",
+    "restored": "branch.restored",
+}
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +130,7 @@ class BoardWriter(BoardView):
     async def announce_restore(self, label: str) -> None:
         await self.announce(self._event_type("restored"), label, {"seq": self.head.seq})
 
-    async def announce(self, event_type: str, subject: str, data: Mapping[str, object]) -> None:
+    async def announce(self, event_type: EventType, subject: str, data: Mapping[str, object]) -> None:
         """Publish an event about the board itself to the participants of its session."""
         await self.boards.outbox.publish(self._event(event_type, subject, data))
 
@@ -254,7 +271,7 @@ class BoardWriter(BoardView):
         await self._commit(
             [_deletion(entry, act) for entry in entries], commit_meta, weight_change=weight_change, author=author
         )
-        done = "deleted" if act is ChangeKind.DELETE else "expired"
+        done: _Done = "deleted" if act is ChangeKind.DELETE else "expired"
         await self.boards.outbox.publish(*(self._key_event(done, entry, author=author) for entry in entries))
 
     async def _commit(
@@ -326,12 +343,11 @@ class BoardWriter(BoardView):
         if barred:
             raise PermissionDenied("This would change a key that you may not change.")
 
-    def _event_type(self, done: str) -> str:
-        """Return an event type: board.X, or branch.X on a branch."""
-        return f"board.{done}" if self.branch is None else f"branch.{done}"
+    def _event_type(self, done: _Done) -> EventType:
+        return (_BOARD_EVENTS if self.branch is None else _BRANCH_EVENTS)[done]
 
     def _key_event(
-        self, done: str, entry: Entry, origin: Mapping[str, object] | None = None, *, author: Author | None = None
+        self, done: _Done, entry: Entry, origin: Mapping[str, object] | None = None, *, author: Author | None = None
     ) -> NewEvent:
         # The commit locates the version without a scan of the key's history.
         about = {"version": entry.version, "incarnation": entry.incarnation, "commit": self.head.seq}
@@ -340,7 +356,7 @@ class BoardWriter(BoardView):
 
     def _event(
         self,
-        event_type: str,
+        event_type: EventType,
         subject: str,
         data: Mapping[str, object],
         *,

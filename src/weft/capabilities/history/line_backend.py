@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from weft.capabilities.history.model import Head, Point, Version
+    from weft.kernel.events import EventType
 
 
 class RestorePoint(NamedTuple):
@@ -62,7 +63,7 @@ class LockedLine(OpenLine, Protocol):
         """
         ...
 
-    async def announce(self, event_type: str, subject: str, data: Mapping[str, object]) -> None:
+    async def announce(self, event_type: EventType, subject: str, data: Mapping[str, object]) -> None:
         """Publish an event about the line itself to those who may read it."""
         ...
 

@@ -25,7 +25,7 @@ from weft.capabilities.knowledge.model import (
 from weft.capabilities.knowledge.quotas import check_bytes
 from weft.capabilities.knowledge.store import DocumentStore
 from weft.kernel.clock import from_micros, optional_datetime, to_micros
-from weft.kernel.events import NewEvent
+from weft.kernel.events import EventType, NewEvent
 from weft.kernel.fields import ShortText
 from weft.kernel.json_input import metadata_json, raw_json
 from weft.kernel.operation import Response, shared_fields
@@ -129,7 +129,7 @@ class Documents(msgspec.Struct, frozen=True):
         await self.documents.put(document, content.packed, self.domains.now)
         size = document.counted - (before.counted if before else 0)
         await self.domains.domains.count(domain, documents=int(before is None), size=size)
-        event = "document.added" if before is None else "document.updated"
+        event: EventType = "document.added" if before is None else "document.updated"
         await self.domains.publish(document_event(event, place, document, self.domains.actor.participant))
         # After the event, which serializes the writers of a tenant: two cannot exceed the quota together.
         check_bytes(await self.domains.plan(), sum(each.bytes for each in await self.domains.domains.all()))
@@ -195,7 +195,7 @@ def document_info(document: Document) -> DocumentInfo:
     return DocumentInfo(**shared_fields(document, DocumentInfo) | encoded)
 
 
-def document_event(event: str, domain: Domain, document: Document, actor: str, /, **data: object) -> NewEvent:
+def document_event(event: EventType, domain: Domain, document: Document, actor: str, /, **data: object) -> NewEvent:
     """Return an event about a document, readable by those who can see its domain."""
     values = {"domain": domain.domain, "document_id": document.document_id, "version": document.version, **data}
     made = domain_event(event, domain, actor, **values)

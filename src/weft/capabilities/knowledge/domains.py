@@ -14,7 +14,7 @@ from weft.capabilities.knowledge.quotas import KnowledgeLimits, Plan
 from weft.capabilities.knowledge.store import DomainStore, PlanStore
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import MAX_COMPARED, close_names
-from weft.kernel.events import NewEvent, Outbox
+from weft.kernel.events import EventType, NewEvent, Outbox
 from weft.kernel.identity import CLEARANCE, Actor
 
 
@@ -78,7 +78,7 @@ async def cleared_for(name: str, domains: DomainStore) -> tuple[str, ...]:
     return (f"{CLEARANCE}{HIGHEST_CLEARANCE}",) if domain is None else domain.cleared
 
 
-def domain_event(event: str, domain: Domain, actor: str, /, **data: object) -> NewEvent:
+def domain_event(event: EventType, domain: Domain, actor: str, /, **data: object) -> NewEvent:
     """Return an event about a domain, readable by those who can see it."""
     return NewEvent(
         type=event,

@@ -41,7 +41,7 @@ from weft.capabilities.sessions.model import Session, find_session, lock_active_
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import MAX_COMPARED, close_names
-from weft.kernel.events import NewEvent, Outbox
+from weft.kernel.events import EventType, NewEvent, Outbox
 from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ class MemoryWriter(MemoryReader):
         )
         for entry in entries:
             await self.service.lines.prune(self.scope.line_id, entry.key, keep=0)
-        name = "memory.expired" if expired else "memory.deleted"
+        name: EventType = "memory.expired" if expired else "memory.deleted"
         self._events += [self._event(name, entry, by_itself=expired) for entry in entries]
 
     async def _commit(self, changes: Sequence[Change], reason: str, *, growth: int, expired: int = 0) -> None:
@@ -313,7 +313,7 @@ class MemoryWriter(MemoryReader):
         await self.service.entries.adjust(self.scope.owner, growth, expired)
         self.usage = MemoryUsage(self.usage.weight + growth, self.usage.expired + expired)
 
-    def _event(self, event_type: str, entry: MemoryEntry, *, by_itself: bool = False) -> NewEvent:
+    def _event(self, event_type: EventType, entry: MemoryEntry, *, by_itself: bool = False) -> NewEvent:
         return NewEvent(
             type=event_type,
             session_id=self.scope.session_id,

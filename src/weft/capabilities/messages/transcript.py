@@ -24,7 +24,7 @@ from weft.capabilities.sessions.model import Session, find_session, lock_active_
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import ContentTooLarge, PermissionDenied
-from weft.kernel.events import NewEvent, Outbox
+from weft.kernel.events import EventType, NewEvent, Outbox
 from weft.kernel.identity import ANYONE, EVERYONE, Actor
 from weft.kernel.json_input import encode_json_field
 
@@ -221,7 +221,7 @@ class TranscriptWriter(msgspec.Struct, frozen=True):
         )
 
     def _event(
-        self, event_type: str, session: Session, message: Message, readable_by: set[str], data: dict[str, Any]
+        self, event_type: EventType, session: Session, message: Message, readable_by: set[str], data: dict[str, Any]
     ) -> NewEvent:
         return NewEvent(
             type=event_type,

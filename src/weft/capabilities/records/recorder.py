@@ -25,20 +25,21 @@ from weft.capabilities.records.refs import Link
 from weft.capabilities.records.store import RecordStore, StoredRecord
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import Conflict, NotFound
-from weft.kernel.events import NewEvent, Outbox
+from weft.kernel.events import EventType, NewEvent, Outbox
 from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from weft.capabilities.records.refs import Ref
+    from weft.capabilities.records.vocabulary import MissingStatus
     from weft.capabilities.sessions.model import Session
 
 _encode = msgspec.json.Encoder().encode
 
 
 # Event types of the record types that have an Agent Context event class.
-_ADDED = {
+_ADDED: dict[str, EventType] = {
     "context_surface": "context.surface.created",
     "context_item": "context.item.added",
     "context_selection": "context.selection.completed",
@@ -49,11 +50,20 @@ _ADDED = {
     "context_compaction": "context.compaction.completed",
     "context_summary": "context.summary.created",
 }
-_CHANGED = {**_ADDED, "context_surface": "context.surface.updated", "context_item": "context.item.updated"}
+_CHANGED: dict[str, EventType] = {
+    **_ADDED,
+    "context_surface": "context.surface.updated",
+    "context_item": "context.item.updated",
+}
 # Event types of operations that take time, published when they start.
-_STARTED = {
+_STARTED: dict[str, EventType] = {
     "context_selection": "context.selection.started",
     "context_compaction": "context.compaction.started",
+}
+_MISSING: dict[MissingStatus, EventType] = {
+    "detected": "context.missing.detected",
+    "requested": "context.missing.requested",
+    "resolved": "context.missing.resolved",
 }
 
 
@@ -92,7 +102,7 @@ class Recorder(msgspec.Struct, frozen=True):
         session: Session | None,
         *,
         readable_by: tuple[str, ...] | None = None,
-        event_type: str | None = None,
+        event_type: EventType | None = None,
     ) -> StoredRecord:
         """Store a record and publish its event. Idempotent for the same content; other content is a conflict.
 
@@ -190,14 +200,19 @@ class Recorder(msgspec.Struct, frozen=True):
         return await self.outbox.last_seq()
 
     async def _announce(
-        self, record: Record, session: Session | None, readers: tuple[str, ...], event_type: str
+        self, record: Record, session: Session | None, readers: tuple[str, ...], event_type: EventType
     ) -> int:
         """Publish the event of a record and return its sequence number."""
         await self._publish(event_type, record, session, readers, _added_data(record))
         return await self.outbox.last_seq()
 
     async def _publish(
-        self, event_type: str, record: Record, session: Session | None, readers: tuple[str, ...], data: dict[str, Any]
+        self,
+        event_type: EventType,
+        record: Record,
+        session: Session | None,
+        readers: tuple[str, ...],
+        data: dict[str, Any],
     ) -> None:
         await self.outbox.publish(self._event(event_type, record, session, readers, data))
 
@@ -225,12 +240,12 @@ def _exists(record: Record) -> RecordExists:
     return RecordExists(f"There is a {record.type} '{record.id[:100]}' already.", resource_id=record.id[:100])
 
 
-def event_type_of(record: Record, *, changed: bool) -> str:
+def event_type_of(record: Record, *, changed: bool) -> EventType:
     """Return the event type for adding or changing a record."""
     if isinstance(record, ContextEvent):
         return record.event_type
     if isinstance(record, MissingContext):
-        return f"context.missing.{record.status}"
+        return _MISSING[record.status]
     return _CHANGED.get(record.type, "record.changed") if changed else _ADDED.get(record.type, "record.added")
 
 

@@ -25,7 +25,7 @@ from weft.capabilities.sessions.model import (
 from weft.capabilities.sessions.store import SessionCursor, SessionStore
 from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weft.kernel.errors import InvalidInput
-from weft.kernel.events import NewEvent, Outbox
+from weft.kernel.events import EventType, NewEvent, Outbox
 from weft.kernel.fields import Name, ShortText, new_session_id
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.json_input import Metadata, checked_metadata
@@ -240,7 +240,7 @@ async def session_info(session: Session, sessions: SessionStore) -> SessionInfo:
     )
 
 
-def _event(event_type: str, session: Session, actor: Actor) -> NewEvent:
+def _event(event_type: EventType, session: Session, actor: Actor) -> NewEvent:
     return NewEvent(
         type=event_type,
         session_id=session.session_id,

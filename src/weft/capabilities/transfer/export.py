@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypedDict
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Protocol, TypedDict
 
 import msgspec
 from msgspec import UNSET, structs
@@ -52,7 +52,7 @@ ExportFormat = Literal["ndjson", "json", "prov"]
 ExportScope = Literal["session", "turn", "task", "tool_invocation", "review", "handoff"]
 # Larger exports must be streamed.
 MAX_TEXT_BYTES = 2**20
-EXPORTED = "context.exported"
+EXPORTED: Final = "context.exported"
 # HTTP header of a streamed export that carries its description.
 FACTS_HEADER = "weft-export"
 _MAX_OPEN_GAPS = 1_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import UNSET, structs
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from weft.capabilities.sessions.model import Session
     from weft.capabilities.transfer.validate_bundle import BundleReport, Restorable
 
-IMPORTED = "session.imported"
+IMPORTED: Final = "session.imported"
 _RECORD_ADDED = "record.added"
 _NO_EVENT = 0
 _BATCH = 200

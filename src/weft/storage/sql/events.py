@@ -10,7 +10,7 @@ from msgspec import structs
 
 from weft.kernel.clock import from_micros, to_micros
 from weft.kernel.correlation import NO_CORRELATION, Correlation
-from weft.kernel.events import Event, NewEvent, Origin, StoredEvent
+from weft.kernel.events import Event, EventType, NewEvent, Origin, StoredEvent
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 from weft.storage.sql.database import SqlStore, batches, placeholders
 
@@ -161,7 +161,9 @@ class SqlOutbox:
             None if recorded.origin is None else _encode(recorded.origin).decode(),
         )
 
-    async def readdress(self, event_type: str, session_id: str, subject: str, readable_by: tuple[str, ...]) -> None:
+    async def readdress(
+        self, event_type: EventType, session_id: str, subject: str, readable_by: tuple[str, ...]
+    ) -> None:
         await self._tx.run(_READDRESS, encode_patterns(readable_by), self._tx.tenant, session_id, subject, event_type)
 
     async def readdress_family(

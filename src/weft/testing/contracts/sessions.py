@@ -6,7 +6,7 @@ from __future__ import annotations
 from weft.capabilities.history.model import EMPTY, Author, Commit, Point
 from weft.capabilities.sessions.model import Session, SessionConfig
 from weft.capabilities.sessions.store import SessionCursor
-from weft.kernel.events import NewEvent
+from weft.kernel.events import EventType, NewEvent
 from weft.testing.contracts.stores import ContractStores
 
 
@@ -51,9 +51,15 @@ class SessionStoreContract:
     async def test_sessions_created_or_deleted_after_an_event_are_listed(self, stores: ContractStores) -> None:
         before = await stores.events.last_seq()
         await stores.sessions.add(session("s1"))
-        for kind, session_id in (("created", "s1"), ("archived", "s2"), ("created", "s3"), ("deleted", "s3")):
+        events: tuple[tuple[EventType, str], ...] = (
+            ("session.created", "s1"),
+            ("session.archived", "s2"),
+            ("session.created", "s3"),
+            ("session.deleted", "s3"),
+        )
+        for event_type, session_id in events:
             await stores.outbox.publish(
-                NewEvent(type=f"session.{kind}", session_id=session_id, subject=session_id, actor="planner")
+                NewEvent(type=event_type, session_id=session_id, subject=session_id, actor="planner")
             )
         changed = await stores.sessions.audiences_changed(before)
         assert sorted(changed) == [("s1", ("subagent:*", "human:dana", "principal:planner")), ("s3", None)]

@@ -32,7 +32,7 @@ from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_se
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weft.kernel.errors import InvalidInput
-from weft.kernel.events import NewEvent, Outbox
+from weft.kernel.events import EventType, NewEvent, Outbox
 from weft.kernel.fields import Count, Ordinal, ShortText, new_id
 from weft.kernel.identity import ANYONE, Actor
 from weft.kernel.operation import (
@@ -222,7 +222,7 @@ class WebhookRegistry(msgspec.Struct, frozen=True):
         await self.outbox.publish(event)
         return await self.outbox.last_seq()
 
-    def event(self, event_type: str, webhook: Webhook) -> NewEvent:
+    def event(self, event_type: EventType, webhook: Webhook) -> NewEvent:
         return NewEvent(
             type=event_type,
             session_id=None,

@@ -24,7 +24,7 @@ from weft.capabilities.indexing.model_migration.model import (
     ModelMigrationStore,
 )
 from weft.kernel.clock import Clock, to_micros
-from weft.kernel.events import NewEvent, Outbox
+from weft.kernel.events import EventType, NewEvent, Outbox
 from weft.kernel.identity import PERMISSION, Actor, Permission
 
 _ADMINS = (f"{PERMISSION}{Permission.ADMIN}",)
@@ -204,7 +204,7 @@ class MigrationSteps(msgspec.Struct, frozen=True):
         migration = await self.migrations.find_locked()
         return migration if migration is not None and migration.state == state else None
 
-    async def _save(self, migration: ModelMigration, event_type: str) -> ModelMigration:
+    async def _save(self, migration: ModelMigration, event_type: EventType) -> ModelMigration:
         await self.migrations.save(migration)
         await self.outbox.publish(
             NewEvent(

@@ -32,7 +32,7 @@ from weft.capabilities.knowledge.sources.store import SourceStore
 from weft.capabilities.knowledge.store import DomainStore
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import AuthenticationError
-from weft.kernel.events import NewEvent, Outbox
+from weft.kernel.events import EventType, NewEvent, Outbox
 from weft.kernel.identity import Actor
 
 _FOREIGN_DOCUMENT = "A document with this id was put by someone else. Delete it to let the source replace it."
@@ -109,7 +109,7 @@ class SourceSync(msgspec.Struct, frozen=True):
         if source.error != reason:
             await self.publish("knowledge_source.failed", failed, reason=reason)
 
-    async def publish(self, event: str, source: Source, **data: object) -> None:
+    async def publish(self, event: EventType, source: Source, **data: object) -> None:
         await self.outbox.publish(
             NewEvent(
                 type=event,
