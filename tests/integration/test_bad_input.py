@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import msgspec
 import pytest
@@ -290,6 +290,26 @@ async def test_numbers_out_of_range_are_refused(lived_in: World) -> None:
     await expect_refusal(lived_in, "session.list", {"limit": 1001})
     await expect_refusal(lived_in, "session.list", {"cursor": "9" * 19 + ".x"})
     await expect_refusal(lived_in, "agent.create", {"agent_id": "new", "clearance": 6})
+
+
+CURSORS = [
+    (operation.name, field)
+    for operation in OPERATIONS.values()
+    for field in ("cursor", "after")
+    if str in get_args(hint := get_type_hints(operation.request).get(field)) or hint is str
+]
+
+
+async def test_every_cursor_is_validated_with_the_same_error(lived_in: World, subtests: pytest.Subtests) -> None:
+    await lived_in.admin.call("knowledge.create_domain", **IN_DOMAIN)
+    assert {("knowledge.list_documents", "cursor"), ("records.list", "after"), ("agent.list", "after")} <= set(CURSORS)
+    for name, field in CURSORS:
+        for value in ("../x", "\0", "x" * 5_000):
+            with subtests.test(f"{name} {value[:5]!r}"), refused("INVALID_INPUT_FORMAT") as caught:
+                await lived_in.admin.call(name, **{**VALID[name], field: value})
+            assert caught.value.context["field"] == field
+            if name != "agent.list":  # Its cursor is an agent_id, which callers may choose.
+                assert caught.value.message == f"{field}: not a next_{field} of this operation"
 
 
 async def test_the_message_names_the_field_and_what_is_accepted(world: World) -> None:

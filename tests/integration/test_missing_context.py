@@ -204,7 +204,7 @@ async def test_pages_hold_every_question_once(world: World) -> None:
         await resolve(world.planner, after, "board:s1/x/1.1")
     assert paged == whole
     assert len(paged) == len(severities)
-    with refused("MISSING_CONTEXT_NOT_FOUND"):
+    with refused("INVALID_INPUT_FORMAT"):
         await listed(world.planner, after="missing_none")
 
 

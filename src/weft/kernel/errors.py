@@ -32,6 +32,7 @@ Severity = Literal["warning", "error", "critical"]
 MAX_COMPARED = 200
 _MAX_MATCHES = 5
 _MIN_SIMILARITY = 0.5
+_CURSOR_HINT = "Pass the cursor of the previous page unchanged, or leave it out to read the first page."
 _REFERENCE = re.compile(r"`([a-z_]+\.[a-z_]+)`")
 
 
@@ -127,6 +128,11 @@ class InvalidInput(Rejected):
 
     code = "INVALID_INPUT_FORMAT"
     hint = "Compare the call with the operation's schema: names, types, ranges and required fields must match."
+
+
+def invalid_cursor(field: str) -> InvalidInput:
+    """Return the error of a cursor that this operation never returned."""
+    return InvalidInput(f"{field}: not a next_{field} of this operation", hint=_CURSOR_HINT, field=field)
 
 
 class ContentTooLarge(Rejected):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_h
 
 import msgspec
 
-from weft.kernel.errors import InvalidInput
+from weft.kernel.errors import InvalidInput, invalid_cursor
 from weft.kernel.fields import PATTERN_FORMS
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ def invalid_input(request: type, tool: str, problem: str, raw: Mapping[str, Any]
     named = _NAMED.search(what)
     name = path or (named[1][:100] if named else "")
     hint = _hint_of(request, name)
+    described = next(_descriptions(hint), None)
+    if described is not None and described.startswith(f"next_{name} of") and what.startswith("Expected `str` "):
+        return invalid_cursor(name)
     context: dict[str, Any] = {"operation": tool, "field": name or None}
     what = _with_form(what[:_MAX_QUOTED], hint)
     choices = list(_choices(hint))
@@ -37,7 +40,6 @@ def invalid_input(request: type, tool: str, problem: str, raw: Mapping[str, Any]
         context["accepted_fields"] = list(request.__struct_fields__)  # type: ignore[attr-defined]
         if "written_by" in raw:
             what += ". Weft sets written_by from your credential"
-    described = next(_descriptions(hint), None)
     return InvalidInput(
         f"{path}: {what}" if path else what, hint=f"{name}: {described}" if described else None, **context
     )

@@ -37,7 +37,7 @@ from weft.capabilities.access.model import (
 from weft.capabilities.access.store import AccessStore, TokenCodec
 from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weft.kernel.errors import AuthenticationError, InvalidApiKey, PermissionDenied
-from weft.kernel.fields import Fraction, ShortText, new_id
+from weft.kernel.fields import Fraction, Name, ShortText, new_id
 from weft.kernel.identity import Actor, Permission, PrincipalKind, participant_name
 from weft.kernel.operation import (
     Audience,
@@ -137,9 +137,7 @@ class UpdateAgent(Request):
 class ListAgents(Request):
     """A page of principals."""
 
-    after: Annotated[
-        str, msgspec.Meta(max_length=100, description="Return agents after this agent_id; for paging.")
-    ] = ""
+    after: Annotated[Name | None, msgspec.Meta(description="Return agents after this agent_id; for paging.")] = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="At most this many.")] = 100
 
 
@@ -371,7 +369,7 @@ async def create_agent(request: CreateAgent, actor: Actor, access: AccessStore, 
 @admin_operation("agent.list", tool="list_agents", http="GET /v1/agents", effect=Effect.READ)
 async def list_agents(request: ListAgents, access: AccessStore) -> AgentList:
     """List the tenant's principals, ordered by id."""
-    found = await access.principals(request.after, request.limit + 1)
+    found = await access.principals(request.after or "", request.limit + 1)
     return AgentList(
         agents=[_info(principal) for principal in found[: request.limit]],
         has_more=len(found) > request.limit,

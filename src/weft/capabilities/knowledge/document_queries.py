@@ -17,10 +17,11 @@ from weft.capabilities.knowledge.model import (
     DocumentVersionNotFound,
     DomainName,
     DomainNotFound,
+    is_document_id,
     read_operation,
     write_operation,
 )
-from weft.kernel.errors import InvalidInput
+from weft.kernel.errors import InvalidInput, invalid_cursor
 from weft.kernel.fields import Count, Ordinal
 from weft.kernel.operation import Request, Response
 
@@ -100,6 +101,8 @@ class DocumentDeleted(Response):
 )
 async def list_documents(request: ListDocuments, documents: Documents) -> DocumentList:
     """List the documents of a domain, by id, with their indexing state."""
+    if request.cursor is not None and not is_document_id(request.cursor):
+        raise invalid_cursor("cursor")
     domain = await documents.domains.find(request.domain)
     found = await documents.documents.page(domain.domain, request.state, request.cursor or "", request.limit + 1)
     shown, has_more = found[: request.limit], len(found) > request.limit

@@ -211,10 +211,13 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.bytes, self.text_bytes)
 
 
+def is_document_id(text: str) -> bool:
+    """Return whether a text is a name or a relative path without traversal."""
+    return not text.startswith("/") and {".", ".."}.isdisjoint(text.split("/"))
+
+
 def check_document_id(document_id: str) -> None:
-    """Reject absolute paths and path traversal."""
-    parts = document_id.split("/")
-    if document_id.startswith("/") or "." in parts or ".." in parts:
+    if not is_document_id(document_id):
         raise InvalidInput("document_id: must be a name or a relative path without . and ..", field="document_id")
 
 

@@ -12,6 +12,7 @@ from weft.capabilities.missing_context.answers import GapNotes, GapRequest, with
 from weft.capabilities.missing_context.model import (
     AlreadyResolved,
     Gap,
+    GapCursor,
     GapQuery,
     MissingContextLimit,
     MissingContextNotFound,
@@ -27,7 +28,7 @@ from weft.capabilities.records.vocabulary import SCHEMA_VERSION, MissingStatus, 
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound, lock_active_session
 from weft.kernel.clock import from_micros
 from weft.kernel.correlation import NativeId
-from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
+from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, invalid_cursor
 from weft.kernel.fields import Name, new_id
 from weft.kernel.json_input import METADATA_BYTES, encode_json_field
 from weft.kernel.operation import Request, Response, shared_fields
@@ -188,7 +189,7 @@ def _scans_many(request: ListMissing) -> bool:
     action="list",
     http="GET /v1/missing",
     heavy=_scans_many,
-    errors=(SessionNotFound, MissingContextNotFound, PermissionDenied),
+    errors=(SessionNotFound, PermissionDenied),
 )
 async def list_missing(request: ListMissing, gaps: Gaps) -> MissingListed:
     """List missing context, most severe and oldest first."""
@@ -197,7 +198,7 @@ async def list_missing(request: ListMissing, gaps: Gaps) -> MissingListed:
             "A sub-agent can only list the missing context of its session.",
             hint="Pass the session_id you were given.",
         )
-    after = None if request.after is None else cursor_of(await gaps.find(request.after, request.session_id))
+    after = None if request.after is None else await _position(request.after, request.session_id, gaps)
     query = GapQuery(
         session_id=request.session_id,
         states=_STATES[request.status],
@@ -208,6 +209,15 @@ async def list_missing(request: ListMissing, gaps: Gaps) -> MissingListed:
     found = await gaps.query(query, request.limit + 1)
     shown = [missing_info(gap) for gap in found[: request.limit]]
     return MissingListed(missing=shown, next_after=shown[-1].missing_id if len(found) > request.limit else None)
+
+
+async def _position(after: str, session_id: str | None, gaps: Gaps) -> GapCursor:
+    try:
+        return cursor_of(await gaps.find(after, session_id))
+    except MissingContextNotFound as error:
+        refused = invalid_cursor("after")
+        refused.denial = error.denial
+        raise refused from error
 
 
 @write_operation(
