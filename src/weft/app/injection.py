@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_h
 
 import msgspec
 
+import weft.app.line_kinds  # noqa: F401 - registers them
 from weft.app.audit_writer import CallAuditTrail
-from weft.app.line_kinds import LINE_KINDS
 from weft.app.search.service import IndexLag
 from weft.app.session_acl_cache import CallSessionAcl, SessionAclCache
 from weft.capabilities.access.audit import AuditFilter, AuditStore, AuditTrail
@@ -28,6 +28,7 @@ from weft.capabilities.events.model import EventImport, EventStore, Feed
 from weft.capabilities.events.webhooks.store import WebhookSender, WebhookStore
 from weft.capabilities.guidance.operations import AllowedOperations
 from weft.capabilities.history.line_backend import LineBackends
+from weft.capabilities.history.line_kinds import line_kinds
 from weft.capabilities.history.store import (
     CheckoutStore,
     LineStore,
@@ -221,7 +222,9 @@ _IMPLEMENTATIONS: Mapping[type, type] = {
 
 def _line_backends(container: Container) -> Source:
     def build(call: CallScope) -> LineBackends:
-        return LineBackends({kind.prefix: partial(container.source(kind.backend), call) for kind in LINE_KINDS})
+        return LineBackends(
+            {kind.prefix: partial(container.source(kind.backend), call) for kind in line_kinds().values()}
+        )
 
     return build
 
