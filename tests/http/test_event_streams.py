@@ -218,6 +218,21 @@ def test_subscribing_to_an_unknown_resource_is_refused(team: Team, body: Any, st
     assert answer.json()["suggestions"]
 
 
+def test_hints_name_what_the_caller_can_call(team: Team) -> None:
+    """The plain tool API names tools, REST names routes, over the same errors."""
+    session = {"session_id": "nowhere"}
+    by_tool = team.ask("POST", "/mcp/tool/get_session", json=session).json()["suggestions"]
+    by_route = team.ask("GET", "/v1/sessions/nowhere").json()["suggestions"]
+    assert by_tool == ["Check the session_id; list yours with list_sessions or create one with create_session."]
+    assert by_route == [
+        "Check the session_id; list yours with `GET /v1/sessions` or create one with `POST /v1/sessions`."
+    ]
+    streamed = team.ask("GET", "/v1/events/stream", params=session).json()["suggestions"]
+    assert streamed == by_route
+    read = team.ask("GET", "/mcp/resource/board://nowhere/goal").json()["suggestions"]
+    assert "`" not in read[0]
+
+
 @pytest.mark.req("MS-12")
 def test_tools_can_be_called_by_name(team: Team) -> None:
     made = team.ask("POST", "/mcp/tool/create_session", json={"purpose": "by shim"}).json()

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.full_run import examples
 from support.world import outcome, refused
 
 if TYPE_CHECKING:
@@ -172,7 +173,8 @@ async def test_a_merge_does_not_open_a_key_that_was_deleted_where_it_goes(world:
     assert await world.review.value("verdict") == "2"
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.both_databases
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(on_target=ACLS, on_branch=ACLS, later_on_target=st.none() | ACLS)
 async def test_no_merge_admits_anybody_whom_the_target_does_not(
     world: World, on_target: list[str], on_branch: list[str], later_on_target: list[str] | None

@@ -186,7 +186,7 @@ async def test_missing_context_has_its_own_operation(world: World) -> None:
     gap = {"missing_id": "m1", "scope": "task", "question": "Who?", "severity": "low", "status": "detected"}
     with refused("INVALID_INPUT_FORMAT") as caught:
         await add(world.planner, {"schema_version": "0.1.0", "created_at": AT, **gap})
-    assert "`missing.report`" in caught.value.hint
+    assert "weft.missing.report()" in caught.value.hint
 
 
 @pytest.mark.req("AC-04")

@@ -87,6 +87,7 @@ async def test_an_unreadable_resource_is_refused_with_its_uri(web: Connect, sess
             assert refusal.value.code == NOT_FOUND[web.era], uri
             assert refusal.value.error.data["uri"] == uri
             assert refusal.value.error.data["hint"]
+            assert "`" not in refusal.value.error.data["hint"]
 
 
 async def test_a_session_connection_reads_no_other_session(connect: Connect, session: str) -> None:

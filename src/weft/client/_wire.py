@@ -30,6 +30,7 @@ from weft.kernel.errors import (
     SystemUnavailable,
     Unavailable,
     WeftError,
+    shown_path,
 )
 from weft.kernel.json_input import encode_json_field
 
@@ -46,6 +47,7 @@ UPLOAD = "/v1/domains/{domain}/uploads"
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 _ANY_JSON = {"metadata", "value"}
 _PLACEHOLDER = re.compile(r"\{(\w+)(:int)?\}")
+_ROUTE = re.compile(r"`([A-Z]+ /[^`]*)`")
 _MIN_BACKOFF_SECONDS = 0.1
 _MAX_BACKOFF_SECONDS = 5.0
 _KINDS: dict[int, type[WeftError]] = {
@@ -202,16 +204,26 @@ def reported(content: str, address: Address) -> WeftError:
 
 
 def _to_error(body: ErrorBody, kind: type[WeftError]) -> WeftError:
-    error = kind(body.error, **body.context)
+    error = kind(body.error, **{**body.context, "hint": _template(" ".join(body.suggestions))})
     # The server may be newer than this client: its text takes precedence over that of the class.
     vars(error).update(
         code=body.code,
-        hint=" ".join(body.suggestions),
         related=tuple(body.related_resources),
         severity=body.severity,
         recoverable=body.recoverable,
     )
     return error
+
+
+def _template(hint: str) -> str:
+    """Return the hint of a REST response with operations instead of routes."""
+    return _ROUTE.sub(lambda route: f"`{_operations()[route[1]]}`" if route[1] in _operations() else route[0], hint)
+
+
+@cache
+def _operations() -> dict[str, str]:
+    """Return the operation of each route."""
+    return {f"{method} {shown_path(path)}": name for name, (method, path) in ROUTES.items()}
 
 
 def _class_of(code: str) -> type[WeftError] | None:
@@ -238,14 +250,13 @@ def unreachable(address: Address, cause: httpx2.RequestError) -> SystemUnavailab
     """Return the error for a call without a response."""
     late = isinstance(cause, httpx2.TimeoutException)
     problem = "did not answer in time" if late else "cannot be reached"
-    error = SystemUnavailable(
+    lost = not isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout)
+    return SystemUnavailable(
         f"Weft {problem} at {address.url} ({type(cause).__name__}). "
         "Start it with 'weft serve', or set WEFT_URL to its URL.",
+        hint="The change may have been made: read the current state before you repeat the call." if lost else None,
         url=address.url,
     )
-    if not isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout):
-        vars(error)["hint"] = "The change may have been made: read the current state before you repeat the call."
-    return error
 
 
 @dataclass(frozen=True, slots=True)

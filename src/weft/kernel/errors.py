@@ -10,14 +10,14 @@ WeftError
 The five kinds decide how each transport answers. Their subclasses are defined in the capability that raises them and
 carry a stable ``code``, a ``hint`` for the next step and ``related`` tools.
 
-A hint names operations in backticks: "List them with `session.list`." That is the name of the method of the Python
-client and of the operation in the OpenAPI document. Other interfaces replace it: MCP with tool and action, the command
-line with the command.
+A hint names operations in backticks: "List them with `session.list`." Each interface renders it with its own name: the
+Python clients a method, MCP a tool and action, REST a route, the command line a command.
 """
 
 from __future__ import annotations
 
 import re
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
@@ -25,7 +25,8 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from weft.kernel.operation import Operation, Registry
+    # Returns what an interface calls an operation, given its name; None if there is no such operation.
+    Reference = Callable[[str], str | None]
 
 Severity = Literal["warning", "error", "critical"]
 # Above this number of names a list is more useful than a guess, and comparing them takes too long.
@@ -33,6 +34,7 @@ MAX_COMPARED = 200
 _MAX_MATCHES = 5
 _MIN_SIMILARITY = 0.5
 _CURSOR_HINT = "Pass the cursor of the previous page unchanged, or leave it out to read the first page."
+_PARAMETER_TYPE = re.compile(r":[a-z]+}")
 _REFERENCE = re.compile(r"`([a-z_]+\.[a-z_]+)`")
 
 
@@ -54,6 +56,7 @@ class WeftError(Exception):
     """Base of every error a caller can receive."""
 
     code: ClassVar[str] = "INTERNAL_ERROR"
+    # As a class attribute and as an argument a template; the hint of a raised error names Python methods.
     hint: str = "Report this to the operator; the server log has the details."
     related: tuple[str, ...] = ()
     http_status: ClassVar[int] = 500
@@ -72,18 +75,21 @@ class WeftError(Exception):
         **context: Any,  # noqa: ANN401 - JSON of any shape
     ) -> None:
         self.message = message or (self.__doc__ or "").strip().splitlines()[0]
-        self.hint = hint or self.hint
+        self.hint_template = hint or self.hint
+        self.hint = render_hint(self.hint_template, method_reference)
         self.related = self.related if related is None else related
         self.context = context
         super().__init__(self.message)
 
-    def body(self, timestamp: str) -> ErrorBody:
+    def body(self, timestamp: str, reference: Reference | None = None) -> ErrorBody:
+        """Return the error as an interface shows it that calls operations by ``reference``."""
+        hint = self.hint if reference is None else render_hint(self.hint_template, reference)
         return ErrorBody(
             error=self.message,
             code=self.code,
             severity=self.severity,
             recoverable=self.recoverable,
-            suggestions=[self.hint],
+            suggestions=[hint],
             context=self.context,
             related_resources=list(self.related),
             timestamp=timestamp,
@@ -239,17 +245,21 @@ class InternalError(WeftError):
     recoverable = False
 
 
-def render_hint(hint: str, registry: Registry, name: Callable[[Operation], str]) -> str:
-    """Return a hint in which operations are called by ``name``; what names no operation stays as it is."""
-    if "`" not in hint:
-        return hint
-    known = {operation.name: operation for operation in registry}
-    return _REFERENCE.sub(lambda found: name(known[found[1]]) if found[1] in known else found[0], hint)
+def render_hint(template: str, reference: Reference) -> str:
+    """Return a hint that calls operations by ``reference``; what names no operation stays as it is."""
+    if "`" not in template:
+        return template
+    return _REFERENCE.sub(lambda found: reference(found[1]) or found[0], template)
 
 
-def tool_reference(operation: Operation) -> str:
-    """Return what agents call: the tool, with its action if it has several."""
-    return operation.tool if operation.action is None else f"{operation.tool} (action {operation.action})"
+def method_reference(name: str) -> str:
+    """Return the method of the Python clients, which the documentation calls ``weft``."""
+    return f"weft.{name}{'_' if iskeyword(name.partition('.')[2]) else ''}()"
+
+
+def shown_path(path: str) -> str:
+    """Return the path of a route without the types of its parameters."""
+    return _PARAMETER_TYPE.sub("}", path)
 
 
 def close_names(name: str, known: Sequence[str]) -> list[str]:

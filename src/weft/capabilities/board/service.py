@@ -22,6 +22,8 @@ from weft.kernel.tokens import TokenCounters
 if TYPE_CHECKING:
     from weft.capabilities.history.model import Head
 
+_SWITCH = f"You had switched to it. Switch to {MAIN} or another branch with `history.switch`."
+
 
 class Boards(msgspec.Struct, frozen=True):
     """What a board needs, built for the caller of one operation."""
@@ -74,14 +76,12 @@ class Boards(msgspec.Struct, frozen=True):
 
     async def _branch_missing(self, session: Session, branch: str, *, switched: bool) -> BranchNotFound:
         branches = await self.lines.branches(line_of(session.session_id)) if session.branches else ()
-        error = BranchNotFound(
+        return BranchNotFound(
             f"The branch '{branch}' that you switched to was deleted."
             if switched
             else f"The board has no branch '{branch}'.",
             resource_type="branch",
             resource_id=branch,
+            hint=_SWITCH if switched else None,
             available_alternatives=close_names(branch, [line.branch for line in branches if line.branch is not None]),
         )
-        if switched:
-            error.hint = f"You had switched to it. Switch to {MAIN} or another branch with `history.switch`."
-        return error

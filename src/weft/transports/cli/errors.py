@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from weft.kernel.clock import SystemClock
-from weft.kernel.errors import Forbidden, Unavailable, WeftError, render_hint
+from weft.kernel.errors import Forbidden, Unavailable, WeftError
 from weft.transports.cli.render import cell, escape_controls
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def exit_code(error: WeftError) -> int:
 def report(error: WeftError, params: Sequence[click.Parameter] = (), *, as_json: bool) -> None:
     """Print an error of a command with these parameters: text on standard error, or JSON on standard output."""
     timestamp = SystemClock().now().isoformat().replace("+00:00", "Z")
-    body = _in_commands(error.body(timestamp), params)
+    body = _in_commands(error.body(timestamp, _command), params)
     if as_json:
         click.echo(msgspec.json.encode(body))
         return
@@ -41,7 +41,7 @@ def report(error: WeftError, params: Sequence[click.Parameter] = (), *, as_json:
     if alternatives:
         click.echo(f"Did you mean: {cell(alternatives)}", err=True)
     for name, value in body.context.items():
-        if f"'{name}'" in error.hint:
+        if f"'{name}'" in error.hint_template:
             click.echo(f"{name}: {cell(value)}", err=True)
     click.echo(f"Hint: {escape_controls(' '.join(body.suggestions))}", err=True)
     if body.related_resources:
@@ -52,9 +52,8 @@ def _in_commands(body: ErrorBody, params: Sequence[click.Parameter]) -> ErrorBod
     """Return an error that names commands and flags instead of operations, tools and fields."""
     from weft.app.registry import all_operations  # noqa: PLC0415 - most commands succeed
 
-    registry = all_operations()
-    hints = [_with_flags(render_hint(hint, registry, _command), params) for hint in body.suggestions]
-    tools = registry.tools()
+    hints = [_with_flags(hint, params) for hint in body.suggestions]
+    tools = all_operations().tools() if body.related_resources else {}
     related = list(_related(tools[name] for name in body.related_resources if name in tools))
     return msgspec.structs.replace(body, suggestions=hints, related_resources=related)
 
@@ -72,11 +71,11 @@ def _flag(param: click.Parameter) -> str:
 def _related(tools: Iterator[list[Operation]]) -> Iterator[str]:
     """Yield the command of each tool, or the help of its group if the tool has several operations."""
     for first, *others in tools:
-        yield f"weft {_dashed(first.group)} --help" if others else _command(first)
+        yield f"weft {_dashed(first.group)} --help" if others else _command(first.name)
 
 
-def _command(operation: Operation) -> str:
-    return _COMMANDS.get(operation.name, f"weft {_dashed(operation.group)} {_dashed(operation.verb)}")
+def _command(name: str) -> str:
+    return _COMMANDS.get(name, f"weft {_dashed(name.replace('.', ' '))}")
 
 
 def _dashed(name: str) -> str:

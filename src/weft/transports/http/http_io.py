@@ -9,6 +9,7 @@ import msgspec
 from weft.app.dispatch import CallContext
 from weft.kernel.correlation import BAGGAGE, NO_CORRELATION, TRACEPARENT, ids_from_headers, is_sampled, with_ids
 from weft.kernel.errors import AuthenticationError, ContentTooLarge, InvalidInput, RateLimited, WeftError
+from weft.transports.references import route_reference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
     from weft.kernel.clock import Clock
-    from weft.kernel.errors import ErrorBody
+    from weft.kernel.errors import ErrorBody, Reference
 
 _JSON = (b"content-type", b"application/json")
 _ABOUT_CALLER = (b"authorization", TRACEPARENT.encode(), BAGGAGE.encode())
@@ -91,17 +92,18 @@ async def send_json(send: Send, status: int, content: object, headers: Mapping[b
     await send({"type": "http.response.body", "body": body})
 
 
-async def send_error(send: Send, error: WeftError, clock: Clock) -> None:
+async def send_error(send: Send, error: WeftError, clock: Clock, reference: Reference = route_reference) -> None:
+    """Send an error whose hint calls operations by ``reference``."""
     headers: dict[bytes, bytes] = {}
     if isinstance(error, AuthenticationError):
         headers[b"www-authenticate"] = b'Bearer realm="weft"'
     if isinstance(error, RateLimited):
         headers[b"retry-after"] = b"%d" % error.context["retry_after_seconds"]
-    await send_json(send, error.http_status, error_body(error, clock), headers)
+    await send_json(send, error.http_status, error_body(error, clock, reference), headers)
 
 
-def error_body(error: WeftError, clock: Clock) -> ErrorBody:
-    return error.body(clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"))
+def error_body(error: WeftError, clock: Clock, reference: Reference = route_reference) -> ErrorBody:
+    return error.body(clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"), reference)
 
 
 def _too_large(limit: int) -> ContentTooLarge:

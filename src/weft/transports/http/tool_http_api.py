@@ -12,6 +12,7 @@ from starlette.routing import Route
 from weft.capabilities.metrics.operations import COLLECTION_INTERVAL
 from weft.kernel.errors import InvalidInput, WeftError
 from weft.transports.http.http_io import ClientGone, context_of, parse_object, read_body, send_error, send_json
+from weft.transports.references import tool_reference
 from weft.transports.resources import check_may_watch, parse_uri, read_resource
 from weft.transports.tools import Toolbox
 
@@ -34,7 +35,7 @@ class _Shim(ABC):
         try:
             content = await self.answer(scope, receive)
         except WeftError as error:
-            await send_error(send, error, self._app.clock)
+            await send_error(send, error, self._app.clock, tool_reference)
         except ClientGone:
             return
         else:

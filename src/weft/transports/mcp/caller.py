@@ -21,10 +21,11 @@ from weft.app.dispatch import CallContext
 from weft.capabilities.history.line_kinds import SESSION, line_kinds, name_in
 from weft.capabilities.sessions.model import ALL_SESSIONS, SessionNotFound
 from weft.kernel.correlation import NO_CORRELATION, TRACEPARENT, ids_from_meta, is_native_id, is_sampled, with_ids
-from weft.kernel.errors import NotFound, WeftError, render_hint, tool_reference
+from weft.kernel.errors import NotFound, WeftError, render_hint
 from weft.kernel.fields import MAX_INT
 from weft.kernel.operation import SessionUse
 from weft.transports.http.http_io import error_body
+from weft.transports.references import tool_reference
 from weft.transports.resources import Resource, parse_uri
 from weft.transports.tools import LINE_FIELDS, works_in_session
 
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from mcp.server.session import ServerSession
 
     from weft.app.app import App
-    from weft.kernel.errors import ErrorBody
     from weft.kernel.identity import Actor
     from weft.transports.tools import Toolbox
 
@@ -198,7 +198,11 @@ def _protocol_error(error: WeftError, args: tuple[object, ...]) -> MCPError:
     context = next((argument for argument in args if isinstance(argument, ServerRequestContext)), None)
     modern = context is not None and is_modern(context)
     code = _RESOURCE_NOT_FOUND if isinstance(error, NotFound) and not modern else types.INVALID_PARAMS
-    return MCPError(code, error.message, {"code": error.code, "hint": error.hint, **error.context})
+    return MCPError(
+        code,
+        error.message,
+        {"code": error.code, "hint": render_hint(error.hint_template, tool_reference), **error.context},
+    )
 
 
 class ToolAnswer(NamedTuple):
@@ -224,11 +228,5 @@ class ToolCalls:
                 caller.check(raw["session_id"])
             response = await self._app.call(operation, caller.with_contexts(raw), caller.call_context)
         except WeftError as error:
-            return ToolAnswer(self._error_body(error), is_error=True)
+            return ToolAnswer(error_body(error, self._app.clock, tool_reference), is_error=True)
         return ToolAnswer(response, is_error=False)
-
-    def _error_body(self, error: WeftError) -> ErrorBody:
-        """Return an error whose hint names tools."""
-        body = error_body(error, self._app.clock)
-        hints = [render_hint(hint, self._app.registry, tool_reference) for hint in body.suggestions]
-        return structs.replace(body, suggestions=hints)

@@ -19,6 +19,7 @@ from weft.transports.mcp.caller import McpCaller, WeftUser
 from weft.transports.mcp.fast_path import FastPath
 from weft.transports.mcp.server import build_server
 from weft.transports.mcp.subscriptions import Subscriptions
+from weft.transports.references import tool_reference
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Container, Iterator
@@ -135,7 +136,7 @@ class McpEndpoint:
                 raise SessionNotFound
             send = self._connections.watch(scope, actor, send)
         except WeftError as error:
-            await send_error(send, error, self._app.clock)
+            await send_error(send, error, self._app.clock, tool_reference)
             return
         scope["user"] = self._user(actor, McpCaller(context, session_id))
         # httptools does not strip white space around header values.
