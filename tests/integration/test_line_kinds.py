@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Transaction
 
 pytestmark = pytest.mark.both_databases
-LINE = "window:s1:planner"
+LINE = "scratch:s1:planner"
 
 
-class WindowLines(msgspec.Struct, frozen=True):
+class ScratchLines(msgspec.Struct, frozen=True):
     """Opens lines whose entries exist only as versions; participants of the session may read and change them."""
 
     actor: Actor
@@ -53,14 +53,14 @@ class WindowLines(msgspec.Struct, frozen=True):
     outbox: Outbox
     clock: Clock
 
-    async def to_read(self, line_id: str) -> WindowLine:
-        session = await self.sessions.find(WINDOW.named(SESSION, line_id) or "")
+    async def to_read(self, line_id: str) -> ScratchLine:
+        session = await self.sessions.find(SCRATCH.named(SESSION, line_id) or "")
         line = await self.lines.find(line_id)
         if line is None or session is None or not session.admits(self.actor):
             raise no_line(line_id)
-        return WindowLine(self, line.head)
+        return ScratchLine(self, line.head)
 
-    async def to_write(self, line_id: str) -> WindowLine:
+    async def to_write(self, line_id: str) -> ScratchLine:
         await self.lines.lock(line_id)
         return await self.to_read(line_id)
 
@@ -77,10 +77,10 @@ class WindowLines(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class WindowLine:
+class ScratchLine:
     """One open line."""
 
-    backend: WindowLines
+    backend: ScratchLines
     head: Head
 
     async def visible(self, versions: Iterable[Version]) -> list[Version]:
@@ -109,7 +109,7 @@ class WindowLine:
         return Change(key, incarnation, version + 1, ChangeKind.WRITE, blob_hash(value), ChangeMeta(size=len(value)))
 
     async def announce(self, event_type: EventType, subject: str, data: Mapping[str, object]) -> None:
-        session_id = WINDOW.named(SESSION, self.head.line_id)
+        session_id = SCRATCH.named(SESSION, self.head.line_id)
         actor = self.backend.actor.participant
         await self.backend.outbox.publish(
             NewEvent(type=event_type, session_id=session_id, subject=subject, actor=actor, data=dict(data))
@@ -119,20 +119,20 @@ class WindowLine:
         """Branches of this kind are not limited."""
 
 
-WINDOW = LineKind(
-    prefix="window",
+SCRATCH = LineKind(
+    prefix="scratch",
     names=(SESSION, AGENT),
-    backend=WindowLines,
-    item_kind="window_entry",
-    source_kind="weft_window",
+    backend=ScratchLines,
+    item_kind="scratch_entry",
+    source_kind="weft_scratch",
 )
 
 
 @pytest.fixture
 async def filled(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
-    """Return a world with the kind registered, and a window of two commits."""
-    monkeypatch.setitem(line_kinds._registered, WINDOW.prefix, WINDOW)
-    line_kinds.register([WINDOW])
+    """Return a world with the kind registered, and a line of two commits."""
+    monkeypatch.setitem(line_kinds._registered, SCRATCH.prefix, SCRATCH)
+    line_kinds.register([SCRATCH])
     await write(world, LINE, {"system": '"be brief"', "task": '"ship"'})
     await write(world, LINE, {"task": '"wait"', "note": '"late"'})
     return world
@@ -142,7 +142,7 @@ async def write(world: World, line_id: str, values: dict[str, str | None]) -> No
     planner = await world.app.identify(CallContext(world.planner.credential))
 
     async def commit(transaction: Transaction) -> None:
-        backend = world.app._container.build(WindowLines, planner, transaction)
+        backend = world.app._container.build(ScratchLines, planner, transaction)
         await backend.lines.create(line_id)
         await (await backend.to_write(line_id)).set(values, "filled")
 
@@ -153,7 +153,7 @@ async def branch(world: World, line_id: str, name: str) -> None:
     planner = await world.app.identify(CallContext(world.planner.credential))
 
     async def start(transaction: Transaction) -> None:
-        lines = world.app._container.build(WindowLines, planner, transaction).lines
+        lines = world.app._container.build(ScratchLines, planner, transaction).lines
         found = await lines.find(line_id)
         assert found is not None
         base = Point(line_id, found.head.seq, found.head.hash)
@@ -167,9 +167,9 @@ async def state(world: World) -> dict[str, Any]:
     return {entry["key"]: entry["value"] for entry in answer["entries"]}
 
 
-async def windows(world: World) -> list[str]:
+async def scratch_lines(world: World) -> list[str]:
     rows = await world.rows("SELECT line_id FROM lines WHERE tenant = $1", world.tenant)
-    return sorted(line_id for (line_id,) in rows if line_id.startswith("window:"))
+    return sorted(line_id for (line_id,) in rows if line_id.startswith("scratch:"))
 
 
 async def test_its_log_lists_the_commits(filled: World) -> None:
@@ -205,16 +205,16 @@ async def test_a_rollback_needs_the_clearance_that_its_backend_asks_for(filled: 
 
 async def test_its_versions_are_record_items_with_a_source(filled: World) -> None:
     shown = await filled.planner.call("records.show", record_id=f"{LINE}/task/1.2", with_content=True)
-    assert shown["record"]["context_kind"] == "window_entry"
+    assert shown["record"]["context_kind"] == "scratch_entry"
     assert shown["content"] == '"wait"'
     (source,) = shown["record"]["source_refs"]
-    assert source == "agent://planner/window"
+    assert source == "agent://planner/scratch"
     found = await filled.planner.call("records.show", record_id=source)
-    assert found["record"]["source_kind"] == "weft_window"
+    assert found["record"]["source_kind"] == "weft_scratch"
 
 
 async def test_only_those_whom_its_backend_admits_can_read_it(filled: World) -> None:
-    for line_id in ("window:s2:planner", "window:s1", "window:s1:planner:more"):
+    for line_id in ("scratch:s2:planner", "scratch:s1", "scratch:s1:planner:more"):
         with refused("CONTEXT_NOT_FOUND"):
             await filled.planner.call("history.log", context_id=line_id)
     with refused("CONTEXT_NOT_FOUND"):
@@ -227,16 +227,16 @@ async def test_its_lines_are_deleted_with_their_session_and_no_others(filled: Wo
     similar = ("s10", "S1", "as1", "s_1", "sx1")
     for session_id in similar:
         await filled.planner.create_session(session_id)
-        await write(filled, f"window:{session_id}:planner", {"task": '"other"'})
+        await write(filled, f"scratch:{session_id}:planner", {"task": '"other"'})
     # An agent may have the name of a session.
-    await write(filled, "window:s10:s1", {"task": '"other"'})
+    await write(filled, "scratch:s10:s1", {"task": '"other"'})
     await branch(filled, LINE, "draft")
-    await branch(filled, "window:s_1:planner", "draft")
+    await branch(filled, "scratch:s_1:planner", "draft")
     await filled.planner.call("session.delete", session_id="s1")
-    kept = {f"window:{session_id}:planner" for session_id in similar} | {"window:s10:s1", "window:s_1:planner@draft"}
-    assert set(await windows(filled)) == kept
+    kept = {f"scratch:{session_id}:planner" for session_id in similar} | {"scratch:s10:s1", "scratch:s_1:planner@draft"}
+    assert set(await scratch_lines(filled)) == kept
     # _ is a wildcard in LIKE.
     await filled.planner.call("session.delete", session_id="s_1")
-    assert set(await windows(filled)) == {line for line in kept if not line.startswith("window:s_1:")}
+    assert set(await scratch_lines(filled)) == {line for line in kept if not line.startswith("scratch:s_1:")}
     left = await filled.rows("SELECT COUNT(*) FROM commits WHERE tenant = $1 AND line_id = $2", filled.tenant, LINE)
     assert left[0][0] == 0

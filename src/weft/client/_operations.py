@@ -199,9 +199,9 @@ class AgentOperations:
             },
         )
 
-    async def list(self, *, after: str = "", limit: int = 100) -> AgentList:
+    async def list(self, *, after: str | None = None, limit: int = 100) -> AgentList:
         """List the tenant's principals, ordered by id."""
-        return await self._caller.call("agent.list", {"after": after, "limit": limit})
+        return await self._caller.call("agent.list", {"limit": limit, **given(after=after)})
 
     async def update(
         self,

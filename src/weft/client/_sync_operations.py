@@ -199,9 +199,9 @@ class SyncAgentOperations:
             },
         )
 
-    def list(self, *, after: str = "", limit: int = 100) -> AgentList:
+    def list(self, *, after: str | None = None, limit: int = 100) -> AgentList:
         """List the tenant's principals, ordered by id."""
-        return self._caller.call("agent.list", {"after": after, "limit": limit})
+        return self._caller.call("agent.list", {"limit": limit, **given(after=after)})
 
     def update(
         self,

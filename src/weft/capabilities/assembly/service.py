@@ -39,7 +39,7 @@ from weft.capabilities.layers.prefix import check_prefix
 from weft.capabilities.search.model import DEFAULT_MIN_SCORE, RankingWeights
 from weft.capabilities.search.retriever import Retriever
 from weft.kernel.clock import Clock, to_micros
-from weft.kernel.events import NewEvent
+from weft.kernel.events import EventType, NewEvent
 from weft.kernel.identity import PERMISSION, PRINCIPAL, Actor, Permission
 from weft.kernel.ports import Transactions
 from weft.kernel.tokens import TokenCounters
@@ -64,7 +64,7 @@ _EXPECTED_CALLS = 8
 _REPLY_TOKENS = 3
 _MICROS = 1_000_000
 # Records that a receipt stands for, in the order in which they came about.
-_EVENTS = (
+_EVENTS: tuple[EventType, ...] = (
     "context.surface.created",
     "context.selection.completed",
     "context.budget.applied",

@@ -36,7 +36,7 @@ from weft.capabilities.layers.model import (
 from weft.capabilities.layers.store import LayerStore
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import ContentTooLarge, InvalidInput
-from weft.kernel.events import NewEvent, Outbox
+from weft.kernel.events import EventType, NewEvent, Outbox
 from weft.kernel.identity import ANYONE, CLEARANCE, PERMISSION, Actor, Permission, PrincipalKind
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class LockedLayer:
             await self.write(version.value if version else None, commit_meta)
         return self.head
 
-    async def announce(self, event_type: str, subject: str, data: Mapping[str, object]) -> None:
+    async def announce(self, event_type: EventType, subject: str, data: Mapping[str, object]) -> None:
         await self._publish(event_type, subject, data)
 
     async def note_branches(self, change: int) -> None:
@@ -173,7 +173,7 @@ class LockedLayer:
         )
         self.head = await record(lines, self.head, commit, weight=change.meta.size)
 
-    async def _publish(self, event_type: str, subject: str, data: Mapping[str, object]) -> None:
+    async def _publish(self, event_type: EventType, subject: str, data: Mapping[str, object]) -> None:
         """Publish an event: everyone has the tenant's layer, those of teams are for who may read them."""
         is_for_all = level_of(self.name) == TENANT
         event = NewEvent(

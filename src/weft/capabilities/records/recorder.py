@@ -217,7 +217,12 @@ class Recorder(msgspec.Struct, frozen=True):
         await self.outbox.publish(self._event(event_type, record, session, readers, data))
 
     def _event(
-        self, event_type: str, record: Record, session: Session | None, readers: tuple[str, ...], data: dict[str, Any]
+        self,
+        event_type: EventType,
+        record: Record,
+        session: Session | None,
+        readers: tuple[str, ...],
+        data: dict[str, Any],
     ) -> NewEvent:
         return NewEvent(
             type=event_type,

@@ -37,7 +37,7 @@ from weft.capabilities.windows.store import EventCache, WindowStore
 from weft.capabilities.windows.window_writer import WindowWriter
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import PermissionDenied
-from weft.kernel.events import NewEvent, Outbox
+from weft.kernel.events import EventType, NewEvent, Outbox
 from weft.kernel.identity import PERMISSION, PRINCIPAL, Actor, Permission
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class Windows(msgspec.Struct, frozen=True):
         return (await compaction_settings(agent, self.lines, self.access)).threshold or DEFAULT_THRESHOLD
 
     def event(
-        self, event_type: str, session: Session, agent_id: str, readers: Sequence[str], data: Mapping[str, object]
+        self, event_type: EventType, session: Session, agent_id: str, readers: Sequence[str], data: Mapping[str, object]
     ) -> NewEvent:
         """Return an event about an agent's window; only these agents and admins may read it."""
         return NewEvent(

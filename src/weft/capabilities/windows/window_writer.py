@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from weft.capabilities.sessions.model import Session
     from weft.capabilities.windows.model import EventDraft, Window, WindowSettings
     from weft.capabilities.windows.service import Windows
-    from weft.kernel.events import NewEvent
+    from weft.kernel.events import EventType, NewEvent
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ class WindowWriter:
         await self.publish()
         return self.head
 
-    async def announce(self, event_type: str, subject: str, data: Mapping[str, object]) -> None:
+    async def announce(self, event_type: EventType, subject: str, data: Mapping[str, object]) -> None:
         event = self._about(event_type, data)
         await self.service.outbox.publish(structs.replace(event, subject=subject))
 
@@ -228,7 +228,7 @@ class WindowWriter:
         }
         self._events.append(self._about("window.ingested", data))
 
-    def _about(self, event_type: str, data: Mapping[str, object]) -> NewEvent:
+    def _about(self, event_type: EventType, data: Mapping[str, object]) -> NewEvent:
         readers = [self.window.agent_id, self.window.events_of]
         return self.service.event(event_type, self.session, self.window.agent_id, readers, data)
 
