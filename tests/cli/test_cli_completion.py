@@ -53,9 +53,9 @@ def test_names_are_completed_with_descriptions(filled: CommandLine) -> None:
 def test_names_are_completed_over_a_server(filled: CommandLine) -> None:
     key = filled.json("key", "create", "admin")["api_key"]
     with server_process(filled.data) as server:
-        there = {"WEFT_URL": server.url, "WEFT_API_KEY": key}
-        assert set(completed(filled, "session", "get", "la", **there)) == {"launch"}
-        assert set(completed(filled, "board", "read", "g", **there)) == {"goal", "gate"}
+        server_env = {"WEFT_URL": server.url, "WEFT_API_KEY": key}
+        assert set(completed(filled, "session", "get", "la", **server_env)) == {"launch"}
+        assert set(completed(filled, "board", "read", "g", **server_env)) == {"goal", "gate"}
 
 
 @pytest.mark.parametrize(

@@ -48,35 +48,35 @@ async def settled(world: World, made: Any, delivered: int) -> Any:
 
 
 async def test_each_event_arrives_once_with_several_processes_and_no_failure(world: World) -> None:
-    async with receiver() as there, process(webhook_process, world), process(webhook_process, world):
-        made = [await hook(world.admin, there.url, types=["board.*"]) for _ in range(3)]
+    async with receiver() as endpoint, process(webhook_process, world), process(webhook_process, world):
+        made = [await hook(world.admin, endpoint.url, types=["board.*"]) for _ in range(3)]
         expected = await write(world, 100)
-        await there.until(lambda: len(there.calls) >= 300)
+        await endpoint.until(lambda: len(endpoint.calls) >= 300)
         for webhook in made:
             await settled(world, webhook, 100)
-            mine = [call.seq for call in there.calls if call.id.startswith(webhook["webhook_id"])]
+            mine = [call.seq for call in endpoint.calls if call.id.startswith(webhook["webhook_id"])]
             assert mine == expected
-        assert set(there.times.values()) == {1}
+        assert set(endpoint.times.values()) == {1}
 
 
 @pytest.mark.parametrize("calls", [1, 30, 120])
 async def test_every_event_arrives_despite_a_killed_sender(world: World, calls: int) -> None:
-    async with receiver() as there:
-        made = await hook(world.admin, there.url, types=["board.*"])
+    async with receiver() as endpoint:
+        made = await hook(world.admin, endpoint.url, types=["board.*"])
         expected = await write(world, 250)
         async with process(webhook_process, world) as first:
-            await there.until(lambda: len(there.calls) >= calls)
+            await endpoint.until(lambda: len(endpoint.calls) >= calls)
             await first.kill()
         # On PostgreSQL the killed client's last transaction may still hold its lock; a write waits for it.
         await world.planner.write("other")
         expected.append(await world.last_event())
         async with process(webhook_process, world, MORE_THAN_A_LEASE):
-            await there.until(lambda: set(there.seqs) == set(expected))
+            await endpoint.until(lambda: set(endpoint.seqs) == set(expected))
             await wait_until(lambda: all_delivered(world, made))
         # Only deliveries sent but not settled before the kill are sent again, under the same id.
-        twice = {delivery for delivery, times in there.times.items() if times > 1}
+        twice = {delivery for delivery, times in endpoint.times.items() if times > 1}
         assert len(twice) <= 100
-        assert set(there.times.values()) <= {1, 2}
+        assert set(endpoint.times.values()) <= {1, 2}
 
 
 async def all_delivered(world: World, made: Any) -> bool:
@@ -85,38 +85,38 @@ async def all_delivered(world: World, made: Any) -> bool:
 
 
 async def test_a_webhook_is_leased_by_one_process_until_the_lease_expires(world: World) -> None:
-    async with receiver() as there:
-        there.open.clear()
-        await hook(world.admin, there.url, types=["board.*"])
+    async with receiver() as endpoint:
+        endpoint.open.clear()
+        await hook(world.admin, endpoint.url, types=["board.*"])
         await write(world, 3)
         async with process(webhook_process, world) as first:
-            await there.wait_for_calls(1)
+            await endpoint.wait_for_calls(1)
             await first.kill()
-        there.open.set()
+        endpoint.open.set()
         async with receiver() as other, process(webhook_process, world):
             # Another webhook is served at once; the leased one is not.
             await hook(world.admin, other.url, types=["board.*"])
             await write(world, 1)
             await other.wait_for_calls(1)
-            assert len(there.calls) == 1
+            assert len(endpoint.calls) == 1
         async with process(webhook_process, world, MORE_THAN_A_LEASE):
-            await there.wait_for_calls(5)
-        assert there.times[there.calls[0].id] == 2
-        assert len(set(there.seqs)) == 4
+            await endpoint.wait_for_calls(5)
+        assert endpoint.times[endpoint.calls[0].id] == 2
+        assert len(set(endpoint.seqs)) == 4
 
 
 async def test_a_stopped_sender_releases_its_lease(world: World) -> None:
-    async with receiver() as there:
-        made = await hook(world.admin, there.url, types=["board.*"])
+    async with receiver() as endpoint:
+        made = await hook(world.admin, endpoint.url, types=["board.*"])
         expected = await write(world, 150)
-        await _stop_midway(world, there)
+        await _stop_midway(world, endpoint)
         async with process(webhook_process, world):
-            await there.until(lambda: set(there.seqs) == set(expected))
+            await endpoint.until(lambda: set(endpoint.seqs) == set(expected))
             await settled(world, made, 150)
-        assert sum(times > 1 for times in there.times.values()) <= 1
+        assert sum(times > 1 for times in endpoint.times.values()) <= 1
 
 
-async def _stop_midway(world: World, there: Receiver) -> None:
+async def _stop_midway(world: World, endpoint: Receiver) -> None:
     async with process(webhook_process, world) as first:
-        await there.wait_for_calls(20)
+        await endpoint.wait_for_calls(20)
         await first.stop()

@@ -59,23 +59,23 @@ async def test_malformed_credentials_are_refused(world: World) -> None:
             await world.planner.with_credential(text).list()
 
 
-async def test_a_key_shown_under_another_tenant_is_refused(world: World) -> None:
+async def test_a_key_with_another_tenant_s_prefix_is_refused(world: World) -> None:
     moved = world.planner.credential.replace(world.tenant, world.other_tenant)
     with refused("INVALID_API_KEY"):
         await world.planner.with_credential(moved).list()
 
 
-async def test_a_revoked_key_ends_at_once_in_every_process(world: World) -> None:
-    elsewhere = world.planner.at(await world.another_app())
-    await elsewhere.list()
+async def test_a_revoked_key_is_refused_at_once_in_every_process(world: World) -> None:
+    in_other_process = world.planner.at(await world.another_app())
+    await in_other_process.list()
     await world.planner.list()
     await world.admin.call("key.revoke", key_id=world.planner.key_id)
-    for caller in (elsewhere, world.planner):
+    for caller in (in_other_process, world.planner):
         with refused("INVALID_API_KEY"):
             await caller.list()
 
 
-async def test_a_principal_without_access_is_not_authenticated(world: World) -> None:
+async def test_revoked_credentials_and_disabled_principals_are_not_authenticated(world: World) -> None:
     token = await world.planner.with_token("planner", "planning")
     for caller, operation, raw in (
         (token, "token.revoke", {}),
@@ -88,7 +88,7 @@ async def test_a_principal_without_access_is_not_authenticated(world: World) -> 
             await world.app.identify(CallContext(caller.credential))
 
 
-async def test_a_rotated_key_gives_way_to_the_new_one(world: World) -> None:
+async def test_a_rotated_key_is_replaced_by_the_new_one(world: World) -> None:
     token = await world.planner.with_token("planner", "planning")
     rotated = await world.planner.call("key.rotate", key_id=world.planner.key_id)
     assert rotated["agent_id"] == "planner"
@@ -101,7 +101,7 @@ async def test_a_rotated_key_gives_way_to_the_new_one(world: World) -> None:
         await world.admin.call("key.rotate", key_id=world.planner.key_id)
 
 
-async def test_everyone_may_rotate_only_their_own_key(world: World) -> None:
+async def test_principals_rotate_only_their_own_keys(world: World) -> None:
     with refused("API_KEY_NOT_FOUND"):
         await world.analysis.call("key.rotate", key_id=world.planner.key_id)
     rotated = await world.analysis.call("key.rotate", key_id=world.analysis.key_id)
@@ -109,7 +109,7 @@ async def test_everyone_may_rotate_only_their_own_key(world: World) -> None:
     await world.admin.call("key.rotate", key_id=world.planner.key_id)
 
 
-async def test_an_expired_key_is_refused_known_or_not(world: World) -> None:
+async def test_an_expired_key_is_refused_cached_or_not(world: World) -> None:
     made = await world.admin.call("key.create", agent_id="planner", expires_in=60)
     brief = world.planner.with_credential(made["api_key"])
     await brief.list()
@@ -129,7 +129,7 @@ async def test_keys_are_listed_without_their_secrets(world: World) -> None:
     assert made["api_key"].rpartition(".")[2].encode() not in {bytes(row[0]) for row in stored}
 
 
-async def test_local_access_can_act_as_any_principal_that_exists(world: World) -> None:
+async def test_local_access_can_act_as_any_existing_principal(world: World) -> None:
     listed = world.app.registry["board.list_keys"]
     await world.app.call(listed, {"session_id": "s1"}, CallContext(Local(world.tenant, "planner")))
     for local in (Local(world.tenant, "nobody"), Local("nowhere", "planner")):

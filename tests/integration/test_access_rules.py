@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 EVERY = ["read", "write", "admin"]
 
 
-async def test_agents_are_shown_with_the_name_others_see(world: World) -> None:
+async def test_agents_are_shown_with_their_public_name(world: World) -> None:
     agents = (await world.admin.call("agent.list"))["agents"]
     assert {agent["agent_id"]: agent["participant"] for agent in agents} == {
         "admin": "human:admin",
@@ -32,7 +32,7 @@ async def test_agents_are_listed_page_by_page(world: World) -> None:
     assert [a["agent_id"] for a in first["agents"] + second["agents"]] == ["admin", "analysis", "planner", "review-2"]
 
 
-async def test_an_agent_s_id_is_taken_once_and_its_parent_must_exist(world: World) -> None:
+async def test_agent_ids_are_unique_and_parents_must_exist(world: World) -> None:
     with refused("AGENT_EXISTS"):
         await world.admin.create_agent("planner")
     with refused("INVALID_PARENT"):
@@ -65,7 +65,7 @@ async def test_a_principal_cannot_edit_itself(world: World) -> None:
             await world.admin.call("agent.update", agent_id="admin", **change)
 
 
-async def test_an_admin_reaches_no_higher_than_its_own_clearance(world: World) -> None:
+async def test_an_admin_administers_only_up_to_its_clearance(world: World) -> None:
     deputy = await world.admin.create_agent("deputy", kind="human", clearance=3, permissions=EVERY)
     await world.admin.create_agent("chief", clearance=4)
     for operation, raw in (
@@ -82,7 +82,7 @@ async def test_an_admin_reaches_no_higher_than_its_own_clearance(world: World) -
     await deputy.call("agent.update", agent_id="planner", clearance=2)
 
 
-async def test_an_agent_changes_only_those_below_it(world: World) -> None:
+async def test_an_agent_administers_only_its_descendants(world: World) -> None:
     lead = await world.admin.create_agent("lead", clearance=3, permissions=EVERY)
     helper = await lead.create_agent("helper", parent_id="lead")
     grandchild = await lead.create_agent("grandchild", parent_id="helper", clearance=3)
@@ -111,7 +111,7 @@ async def test_an_agent_changes_only_those_below_it(world: World) -> None:
         await helper.list()
 
 
-async def test_an_agent_creates_only_agents_below_itself(world: World) -> None:
+async def test_an_agent_creates_only_descendants(world: World) -> None:
     lead = await world.admin.create_agent("lead", permissions=EVERY)
     await lead.create_agent("child", parent_id="lead")
     await lead.create_agent("grandchild", parent_id="child")
@@ -149,7 +149,7 @@ async def test_a_narrowed_token_is_not_widened_by_a_key(world: World) -> None:
         await manager.call("key.create", agent_id="admin")
 
 
-async def test_a_loop_in_the_tree_ends_in_a_refusal(world: World) -> None:
+async def test_a_cycle_of_parents_is_permission_denied(world: World) -> None:
     lead = await world.admin.create_agent("lead", permissions=EVERY)
     loop = "UPDATE principals SET parent_id = $1 WHERE tenant = $2 AND principal_id = $3"
     await world.sql(loop, "analysis", world.tenant, "planner")
@@ -171,15 +171,15 @@ async def test_a_sub_agent_administers_nothing_even_as_admin(world: World) -> No
             await powerful.call(operation, **raw)
 
 
-async def test_disabling_acts_at_once_in_every_process_and_can_be_undone(world: World) -> None:
-    elsewhere = world.analysis.at(await world.another_app())
-    await elsewhere.list()
+async def test_disabling_takes_effect_at_once_in_every_process_and_is_reversible(world: World) -> None:
+    in_other_process = world.analysis.at(await world.another_app())
+    await in_other_process.list()
     assert (await world.admin.call("agent.update", agent_id="analysis", disabled=True))["disabled"] is True
-    for caller in (elsewhere, world.analysis):
+    for caller in (in_other_process, world.analysis):
         with refused("AUTHENTICATION_ERROR"):
             await caller.list()
     await world.admin.call("agent.update", agent_id="analysis", disabled=False)
-    await elsewhere.list()
+    await in_other_process.list()
 
 
 @pytest.mark.req("MS-13")
@@ -258,7 +258,7 @@ async def test_a_denial_disguised_as_not_found_is_audited(world: World) -> None:
 
 
 @pytest.mark.req("MS-13")
-async def test_following_is_judged_and_recorded_like_any_call(world: World) -> None:
+async def test_following_events_is_authorised_and_audited(world: World) -> None:
     writer = await world.admin.create_agent("writer", permissions=["write"])
     with refused("PERMISSION_DENIED"):
         await anext(writer.follow(EventFilter(), 0))
@@ -279,7 +279,7 @@ async def test_the_audit_log_is_read_page_by_page_newest_first(world: World) -> 
 
 
 @pytest.mark.req("MS-13")
-async def test_a_refused_act_is_not_recorded_as_done(world: World) -> None:
+async def test_a_refused_call_is_not_audited_as_done(world: World) -> None:
     with refused("SESSION_NOT_FOUND"):
         await world.planner.call("session.archive", session_id="none")
     assert "session.archive" not in [row["action"] for row in await world.admin.audit()]

@@ -90,7 +90,7 @@ async def test_a_token_is_refused_without_proof_of_identity(world: World, change
         await world.app.call(world.app.registry["token.issue"], raw, CallContext(None))
 
 
-async def test_asking_for_more_never_gives_more(world: World) -> None:
+async def test_requested_permissions_only_narrow_a_token(world: World) -> None:
     every = ["read", "write", "admin"]
     holder = await world.planner.with_token("planner", "planning", requested_permissions=every)
     assert part(holder.credential, 1)["permissions"] == ["read", "write"]
@@ -102,7 +102,7 @@ async def test_asking_for_more_never_gives_more(world: World) -> None:
         await reader.write("goal")
 
 
-async def test_a_token_never_outlives_a_permission_that_was_taken(world: World, token: str) -> None:
+async def test_a_token_loses_a_revoked_permission(world: World, token: str) -> None:
     holder = world.planner.with_credential(token)
     await holder.write("goal")
     await world.admin.call("agent.update", agent_id="planner", permissions=["read"])
@@ -111,7 +111,7 @@ async def test_a_token_never_outlives_a_permission_that_was_taken(world: World, 
     await holder.list()
 
 
-async def test_a_token_ends_with_its_hour(world: World, token: str) -> None:
+async def test_a_token_expires_after_an_hour(world: World, token: str) -> None:
     holder, stranger_to_it = world.planner.with_credential(token), await world.another_app()
     await holder.list()
     world.clock.advance(minutes=60)
@@ -120,7 +120,7 @@ async def test_a_token_ends_with_its_hour(world: World, token: str) -> None:
             await caller.list()
 
 
-async def test_only_our_own_signature_is_accepted(world: World, token: str) -> None:
+async def test_forged_tokens_are_refused(world: World, token: str) -> None:
     head, body, signature = token.split(".")
     secret, kid = await secret_of(world), part(token, 0)["kid"]
     claims = part(token, 1)
@@ -157,18 +157,18 @@ async def test_only_our_own_signature_is_accepted(world: World, token: str) -> N
     await world.planner.with_credential(token).list()
 
 
-async def test_a_token_of_one_tenant_opens_nothing_in_another(world: World) -> None:
+async def test_a_token_is_not_valid_in_another_tenant(world: World) -> None:
     theirs = world.planner.with_credential(await world.stranger.token("admin"))
     with refused("SESSION_NOT_FOUND"):
         await theirs.list()
 
 
-async def test_a_revoked_token_ends_at_once_in_every_process(world: World, token: str) -> None:
+async def test_a_revoked_token_is_refused_at_once_in_every_process(world: World, token: str) -> None:
     holder = world.planner.with_credential(token)
-    elsewhere = holder.at(await world.another_app())
-    await elsewhere.list()
+    in_other_process = holder.at(await world.another_app())
+    await in_other_process.list()
     assert await holder.call("token.revoke") == {"success": True}
-    for caller in (holder, elsewhere):
+    for caller in (holder, in_other_process):
         with refused("AUTHENTICATION_ERROR"):
             await caller.list()
     await world.planner.list()
@@ -189,7 +189,7 @@ async def refreshed(holder: Caller) -> Caller:
     return holder.with_credential((await holder.call("token.refresh"))["token"])
 
 
-async def test_a_refreshed_token_outlives_the_one_it_came_from(world: World, token: str) -> None:
+async def test_a_refreshed_token_expires_later_than_its_predecessor(world: World, token: str) -> None:
     holder = world.planner.with_credential(token)
     world.clock.advance(minutes=50)
     newer = await refreshed(holder)
@@ -201,7 +201,7 @@ async def test_a_refreshed_token_outlives_the_one_it_came_from(world: World, tok
         await world.planner.call("token.refresh")
 
 
-async def test_refreshing_keeps_a_narrowed_token_narrow(world: World) -> None:
+async def test_a_refreshed_token_keeps_its_narrowed_permissions(world: World) -> None:
     reader = await world.planner.with_token("planner", "planning", requested_permissions=["read"])
     with refused("PERMISSION_DENIED"):
         await (await refreshed(reader)).write("goal")
@@ -224,10 +224,10 @@ async def test_a_new_signing_key_keeps_tokens_valid_unless_they_are_revoked(worl
     await holder.list()
     newer = await world.planner.with_token("planner", "planning")
     assert part(newer.credential, 0)["kid"] != part(token, 0)["kid"]
-    elsewhere = newer.at(await world.another_app())
-    await elsewhere.list()
+    in_other_process = newer.at(await world.another_app())
+    await in_other_process.list()
     await world.admin.call("signing_key.rotate", revoke_existing=True)
-    for caller in (holder, newer, elsewhere):
+    for caller in (holder, newer, in_other_process):
         with refused("AUTHENTICATION_ERROR"):
             await caller.list()
     await (await world.planner.with_token("planner", "planning")).list()
@@ -243,7 +243,7 @@ async def test_a_token_does_not_outlive_its_api_key(world: World) -> None:
         await holder.call("token.refresh")
 
 
-async def test_changing_the_signing_key_takes_the_highest_clearance(world: World) -> None:
+async def test_rotating_the_signing_key_needs_the_highest_clearance(world: World) -> None:
     lesser = await world.admin.create_agent("warden", kind="human", clearance=4, permissions=["read", "write", "admin"])
     with refused("PERMISSION_DENIED"):
         await lesser.call("signing_key.rotate")

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     "operation", [o for o in all_operations() if o.tool != "authenticate_agent"], ids=lambda o: o.name
 )
-def test_every_example_is_a_request_the_operation_takes(operation: Operation) -> None:
+def test_every_example_is_a_valid_request(operation: Operation) -> None:
     arguments = example_request(operation, ADMIN)
     assert arguments.pop("action", None) == operation.action
     assert operation.parse(arguments)
 
 
-async def test_guidance_names_what_the_caller_may_do_and_nothing_else(world: World) -> None:
+async def test_guidance_names_only_permitted_operations(world: World) -> None:
     async def tools(caller: object) -> set[str]:
         answer = await caller.call("agent.capabilities")
         return {offered["tool"] for offered in answer["operations"]}
@@ -54,23 +54,23 @@ async def test_capabilities_describe_the_caller(world: World) -> None:
     assert (await world.planner.call("agent.capabilities"))["access_level"] == "AGENT"
 
 
-async def test_every_process_knows_at_once_what_a_caller_may_no_longer_do(world: World) -> None:
-    elsewhere = world.planner.at(await world.another_app())
-    assert (await elsewhere.call("agent.capabilities"))["access_level"] == "AGENT"
+async def test_revoked_permissions_are_reflected_at_once_in_every_process(world: World) -> None:
+    in_other_process = world.planner.at(await world.another_app())
+    assert (await in_other_process.call("agent.capabilities"))["access_level"] == "AGENT"
     await world.admin.call("agent.update", agent_id="planner", permissions=["read"])
-    assert (await elsewhere.call("agent.capabilities"))["access_level"] == "READ_ONLY"
+    assert (await in_other_process.call("agent.capabilities"))["access_level"] == "READ_ONLY"
     await world.admin.call("agent.update", agent_id="planner", disabled=True)
     with refused("AUTHENTICATION_ERROR"):
-        await elsewhere.call("agent.capabilities")
+        await in_other_process.call("agent.capabilities")
 
 
-async def test_the_example_about_oneself_is_about_the_caller(world: World) -> None:
+async def test_examples_use_the_caller_s_agent_id(world: World) -> None:
     offered = {call["tool"]: call["example"] for call in (await world.review.call("agent.capabilities"))["operations"]}
     assert (await world.review.call("memory.overview", **offered["get_memory_overview"]))["agent_id"] == "review-2"
 
 
 @pytest.mark.parametrize("topic", ["coordination", "security", "troubleshooting"])
-async def test_advice_comes_by_subject(world: World, topic: str) -> None:
+async def test_advice_is_returned_by_topic(world: World, topic: str) -> None:
     answer = await world.review.call("agent.capabilities", guidance_type=topic)
     assert answer["operations"] == []
     assert len(answer["advice"]) >= 5

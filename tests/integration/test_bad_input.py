@@ -184,7 +184,7 @@ ODD = (True, -1, 2**63, 10**400, 1e308, [], [[]], {"x": []}, {}, "", b"x")
 
 
 @pytest.fixture
-async def lived_in(world: World) -> World:
+async def filled(world: World) -> World:
     await world.planner.write("goal", "ship")
     await world.planner.say("ship it")
     await world.planner.snapshot("mark")
@@ -222,38 +222,38 @@ def test_every_operation_is_in_the_table() -> None:
 
 @pytest.mark.parametrize("group", sorted({operation.group for operation in OPERATIONS.values()}))
 async def test_malformed_requests_are_refused_and_change_nothing(
-    lived_in: World, group: str, subtests: pytest.Subtests
+    filled: World, group: str, subtests: pytest.Subtests
 ) -> None:
     names = sorted(name for name, operation in OPERATIONS.items() if operation.group == group)
     for name in names:
         with subtests.test(name):
-            await expect_malformed_requests_are_refused(lived_in, name)
+            await expect_malformed_requests_are_refused(filled, name)
     # Last, because these may be accepted and change what the others find.
     for name in names:
         with subtests.test(f"{name}, free text"):
-            await expect_free_text_is_accepted_or_refused(lived_in, name)
+            await expect_free_text_is_accepted_or_refused(filled, name)
 
 
-async def expect_malformed_requests_are_refused(lived_in: World, name: str) -> None:
+async def expect_malformed_requests_are_refused(filled: World, name: str) -> None:
     operation, valid = OPERATIONS[name], VALID[name]
     fields = operation.request.__struct_fields__
-    before = await state(lived_in)
-    await is_refused(lived_in, name, {**valid, "surprise": 1})
+    before = await state(filled)
+    await is_refused(filled, name, {**valid, "surprise": 1})
     for missing in fields[: len(valid)]:
         if missing in valid:
-            await is_refused(lived_in, name, {k: v for k, v in valid.items() if k != missing})
+            await is_refused(filled, name, {k: v for k, v in valid.items() if k != missing})
     hints = get_type_hints(operation.request, include_extras=True)
     for field in fields:
-        for odd in (*ODD, *(HOSTILE if field not in FREE_TEXT else ())):
-            if odd in HOSTILE or not _fits(odd, hints[field]):
-                await is_refused(lived_in, name, {**valid, field: odd})
-        assert await state(lived_in) == before, field
+        for malformed in (*ODD, *(HOSTILE if field not in FREE_TEXT else ())):
+            if malformed in HOSTILE or not _fits(malformed, hints[field]):
+                await is_refused(filled, name, {**valid, field: malformed})
+        assert await state(filled) == before, field
 
 
-async def expect_free_text_is_accepted_or_refused(lived_in: World, name: str) -> None:
+async def expect_free_text_is_accepted_or_refused(filled: World, name: str) -> None:
     for field in FREE_TEXT.intersection(OPERATIONS[name].request.__struct_fields__):
         for text in HOSTILE:
-            await expect_refusal(lived_in, name, {**VALID[name], field: text}, must=False)
+            await expect_refusal(filled, name, {**VALID[name], field: text}, must=False)
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -264,32 +264,32 @@ def _fits(value: Any, hint: Any) -> bool:
     return True
 
 
-async def test_hostile_text_inside_lists_and_objects_is_refused(lived_in: World) -> None:
+async def test_hostile_text_inside_lists_and_objects_is_refused(filled: World) -> None:
     for text in HOSTILE:
-        await expect_refusal(lived_in, "board.read_batch", {**IN_SESSION, "keys": ["goal", text]})
+        await expect_refusal(filled, "board.read_batch", {**IN_SESSION, "keys": ["goal", text]})
         if text != "%":
             patterns = {**VALID["board.write"], "readable_by": [text]}
-            await expect_refusal(lived_in, "board.write", patterns)
-            await expect_refusal(lived_in, "events.read", {"keys": [text]})
+            await expect_refusal(filled, "board.write", patterns)
+            await expect_refusal(filled, "events.read", {"keys": [text]})
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
     for metadata in ({"a": "\ud800"}, {"\ud800": 1}, {"a": "x" * 100_000}, {"a": deep}):
-        await expect_refusal(lived_in, "session.create", {"purpose": "x", "metadata": metadata})
+        await expect_refusal(filled, "session.create", {"purpose": "x", "metadata": metadata})
     for config in ({"max_value_tokens": 0}, {"unknown": 1}, {"tokenizer": "none"}, {"participants": []}):
-        await expect_refusal(lived_in, "session.create", {"purpose": "x", "config": config})
+        await expect_refusal(filled, "session.create", {"purpose": "x", "config": config})
 
 
-async def test_numbers_out_of_range_are_refused(lived_in: World) -> None:
+async def test_numbers_out_of_range_are_refused(filled: World) -> None:
     for field, values in {"if_version": (-1, 2**53 + 1), "ttl_seconds": (0, -1, 315_360_001, 2**63)}.items():
         for value in values:
-            await expect_refusal(lived_in, "board.write", {**VALID["board.write"], field: value})
+            await expect_refusal(filled, "board.write", {**VALID["board.write"], field: value})
     for wait in (-1, 61, float("inf"), float("nan")):
-        await expect_refusal(lived_in, "events.read", {"after": 0, "wait_seconds": wait})
-    await expect_refusal(lived_in, "session.list", {"limit": 0})
-    await expect_refusal(lived_in, "session.list", {"limit": 1001})
-    await expect_refusal(lived_in, "session.list", {"cursor": "9" * 19 + ".x"})
-    await expect_refusal(lived_in, "agent.create", {"agent_id": "new", "clearance": 6})
+        await expect_refusal(filled, "events.read", {"after": 0, "wait_seconds": wait})
+    await expect_refusal(filled, "session.list", {"limit": 0})
+    await expect_refusal(filled, "session.list", {"limit": 1001})
+    await expect_refusal(filled, "session.list", {"cursor": "9" * 19 + ".x"})
+    await expect_refusal(filled, "agent.create", {"agent_id": "new", "clearance": 6})
 
 
 CURSORS = [
@@ -326,6 +326,6 @@ async def test_the_message_names_the_field_and_what_is_accepted(world: World) ->
         assert caught.value.context["accepted_values"] in (["full", "reference", "none"], ["secrets", "pii"])
 
 
-def test_an_unknown_operation_is_named() -> None:
+def test_an_unknown_operation_is_an_error() -> None:
     with refused("UNKNOWN_OPERATION"):
         all_operations()["board.explode"]

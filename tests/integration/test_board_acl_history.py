@@ -47,14 +47,14 @@ async def roll_back(caller: Caller, version: str, on: str = "") -> Any:
     return await caller.call("history.rollback", context_id=line, target_version=version)
 
 
-async def told(caller: Caller, after: int) -> list[tuple[str, str]]:
+async def events_of(caller: Caller, after: int) -> list[tuple[str, str]]:
     return [
         (event["type"], event["subject"]) for event in (await caller.events(session_id="s1", after=after))["events"]
     ]
 
 
-async def check_closed(caller: Caller, key: str, where: str = "main") -> None:
-    """Check that a key is not there for a caller, on any way that leads to it."""
+async def check_hidden(caller: Caller, key: str, where: str = "main") -> None:
+    """Check that a key is hidden from a caller on every read path."""
     line = BOARD if where == "main" else f"{BOARD}@{where}"
     assert await outcome(caller.read(key, branch=where)) == "KEY_NOT_FOUND"
     assert await outcome(caller.history(key, branch=where)) == "KEY_NOT_FOUND"
@@ -63,58 +63,58 @@ async def check_closed(caller: Caller, key: str, where: str = "main") -> None:
 
 
 @pytest.fixture
-async def closed(world: World) -> World:
-    """Return a world in which a key was open at version 1 and was closed to all but reviewers at version 2."""
+async def narrowed(world: World) -> World:
+    """Return a world with a key readable by everyone at version 1 and by reviewers only at version 2."""
     await world.review.write("verdict", OLD)
-    await world.review.snapshot("open_then")
+    await world.review.snapshot("while_public")
     await world.review.write("verdict", "new", readable_by=REVIEWERS)
     return world
 
 
-async def test_merging_a_branch_from_before_a_key_was_closed_does_not_open_it(closed: World) -> None:
-    await branch(closed.analysis, "early", version="1")
-    await branch(closed.analysis, "empty", version="0")
-    start = await closed.last_event()
-    assert "taken" not in await merge(closed.analysis, "early", "empty")
-    await check_closed(closed.analysis, "verdict", "empty")
-    assert await closed.review.value("verdict", branch="empty") == OLD
-    assert "verdict" not in [subject for _, subject in await told(closed.analysis, start)]
-    assert ("branch.written", "verdict") in await told(closed.review, start)
+async def test_merging_a_branch_from_before_an_acl_was_narrowed_does_not_widen_it(narrowed: World) -> None:
+    await branch(narrowed.analysis, "early", version="1")
+    await branch(narrowed.analysis, "empty", version="0")
+    start = await narrowed.last_event()
+    assert "taken" not in await merge(narrowed.analysis, "early", "empty")
+    await check_hidden(narrowed.analysis, "verdict", "empty")
+    assert await narrowed.review.value("verdict", branch="empty") == OLD
+    assert "verdict" not in [subject for _, subject in await events_of(narrowed.analysis, start)]
+    assert ("branch.written", "verdict") in await events_of(narrowed.review, start)
 
 
-async def test_a_merge_does_not_open_what_a_branch_between_closed(world: World) -> None:
+async def test_a_merge_keeps_an_acl_narrowed_on_the_parent_branch(world: World) -> None:
     await branch(world.planner, "one")
     await world.review.write("verdict", OLD, branch="one")
     await world.planner.call("history.branch", context_id=f"{BOARD}@one", branch="two")
     await world.review.write("verdict", "new", readable_by=REVIEWERS, branch="one")
     await merge(world.analysis, "two")
-    await check_closed(world.analysis, "verdict")
+    await check_hidden(world.analysis, "verdict")
     assert await world.review.value("verdict") == OLD
 
 
-async def test_a_rollback_does_not_widen_a_read_acl_narrowed_since(closed: World) -> None:
-    await roll_back(closed.planner, "1")
-    await check_closed(closed.planner, "verdict")
-    await check_closed(closed.analysis, "verdict")
-    assert await closed.review.value("verdict") == OLD
+async def test_a_rollback_does_not_widen_a_read_acl_narrowed_since(narrowed: World) -> None:
+    await roll_back(narrowed.planner, "1")
+    await check_hidden(narrowed.planner, "verdict")
+    await check_hidden(narrowed.analysis, "verdict")
+    assert await narrowed.review.value("verdict") == OLD
 
 
-async def test_restoring_a_snapshot_does_not_open_what_was_closed_since(closed: World) -> None:
-    assert (await closed.planner.restore("open_then"))["written"] == []
-    await check_closed(closed.planner, "verdict")
-    assert await closed.review.value("verdict") == OLD
-    await closed.review.delete("verdict")
-    await closed.planner.restore("open_then")
-    await check_closed(closed.planner, "verdict")
-    assert await closed.review.value("verdict") == OLD
+async def test_restoring_a_snapshot_does_not_widen_an_acl_narrowed_since(narrowed: World) -> None:
+    assert (await narrowed.planner.restore("while_public"))["written"] == []
+    await check_hidden(narrowed.planner, "verdict")
+    assert await narrowed.review.value("verdict") == OLD
+    await narrowed.review.delete("verdict")
+    await narrowed.planner.restore("while_public")
+    await check_hidden(narrowed.planner, "verdict")
+    assert await narrowed.review.value("verdict") == OLD
 
 
-async def test_a_rollback_of_a_branch_does_not_widen_the_read_acl_of_the_board(closed: World) -> None:
-    await branch(closed.planner, "early", version="1")
-    await closed.review.write("verdict", "mine", readable_by=["*"], branch="early")
-    await roll_back(closed.planner, "1", on="early")
-    await check_closed(closed.planner, "verdict", "early")
-    assert await closed.review.value("verdict", branch="early") == OLD
+async def test_a_rollback_of_a_branch_does_not_widen_the_read_acl_of_the_board(narrowed: World) -> None:
+    await branch(narrowed.planner, "early", version="1")
+    await narrowed.review.write("verdict", "mine", readable_by=["*"], branch="early")
+    await roll_back(narrowed.planner, "1", on="early")
+    await check_hidden(narrowed.planner, "verdict", "early")
+    assert await narrowed.review.value("verdict", branch="early") == OLD
 
 
 async def test_a_restored_value_is_readable_by_the_intersection_of_its_acls(world: World) -> None:
@@ -124,33 +124,33 @@ async def test_a_restored_value_is_readable_by_the_intersection_of_its_acls(worl
     await world.review.write("plan", "for the planner", readable_by=["orchestrator"])
     await roll_back(world.planner, "3")
     for caller in (world.review, world.analysis, world.planner):
-        await check_closed(caller, "plan")
+        await check_hidden(caller, "plan")
     await roll_back(world.planner, "1")
     assert await world.review.value("verdict") == "for agents"
-    await check_closed(world.analysis, "verdict")
+    await check_hidden(world.analysis, "verdict")
 
 
-async def test_a_merge_does_not_open_a_key_that_is_closed_where_it_goes(world: World) -> None:
+async def test_a_merge_does_not_widen_the_acl_of_the_target(world: World) -> None:
     await world.review.write("verdict", "1", readable_by=REVIEWERS)
     await branch(world.planner, "try")
     await world.review.write("verdict", "2", readable_by=["*"], branch="try")
     await merge(world.analysis, "try")
-    await check_closed(world.analysis, "verdict")
+    await check_hidden(world.analysis, "verdict")
     assert await world.review.value("verdict") == "2"
     assert await world.analysis.value("verdict", branch="try") == "2"
 
 
-async def test_a_merge_does_not_open_a_key_to_a_wider_pattern(world: World) -> None:
+async def test_a_merge_does_not_widen_a_pattern(world: World) -> None:
     await world.review.write("verdict", "1", readable_by=REVIEWERS)
     await branch(world.planner, "try")
     await world.review.write("verdict", "2", readable_by=["subagent:*"], branch="try")
     await merge(world.analysis, "try")
-    await check_closed(world.analysis, "verdict")
+    await check_hidden(world.analysis, "verdict")
     assert await world.review.value("verdict") == "2"
 
 
 @pytest.mark.parametrize("side", ["theirs", "base"])
-async def test_resolving_a_conflict_does_not_open_what_the_target_closed_since(world: World, side: str) -> None:
+async def test_resolving_a_conflict_does_not_widen_an_acl_narrowed_since_on_the_target(world: World, side: str) -> None:
     human = await world.admin.create_agent("joe", kind="human", permissions=["read", "write"])
     await human.write("verdict", "0", readable_by=["human:*", "subagent:*"])
     await branch(human, "try")
@@ -158,28 +158,28 @@ async def test_resolving_a_conflict_does_not_open_what_the_target_closed_since(w
     await human.write("verdict", "2", readable_by=["human:*"])
     review = (await merge(human, "try"))["review_id"]
     await human.call("history.resolve", review_id=review, resolutions={"verdict": {"take": side}})
-    await check_closed(world.analysis, "verdict")
+    await check_hidden(world.analysis, "verdict")
     assert await human.value("verdict") == {"theirs": "1", "base": "0"}[side]
 
 
-async def test_a_merge_does_not_open_a_key_that_was_deleted_where_it_goes(world: World) -> None:
+async def test_a_merge_keeps_the_acl_of_a_key_deleted_on_the_target(world: World) -> None:
     await branch(world.planner, "try")
     for acl in (["*"], REVIEWERS):
         await world.review.write("verdict", "1", readable_by=acl)
         await world.review.delete("verdict")
     await world.review.write("verdict", "2", readable_by=["subagent:*"], branch="try")
     await merge(world.analysis, "try")
-    await check_closed(world.analysis, "verdict")
+    await check_hidden(world.analysis, "verdict")
     assert await world.review.value("verdict") == "2"
 
 
 @pytest.mark.both_databases
 @settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(on_target=ACLS, on_branch=ACLS, later_on_target=st.none() | ACLS)
-async def test_no_merge_admits_anybody_whom_the_target_does_not(
+async def test_no_merge_adds_readers(
     world: World, on_target: list[str], on_branch: list[str], later_on_target: list[str] | None
 ) -> None:
-    """``later_on_target`` makes a conflict, which is resolved with their version."""
+    """``later_on_target`` makes a conflict, which is resolved with ``theirs``."""
     key = f"key_{await world.last_event()}"
     callers = (world.review, world.analysis, world.planner)
     await world.admin.write(key, "0", readable_by=on_target)
@@ -188,11 +188,11 @@ async def test_no_merge_admits_anybody_whom_the_target_does_not(
     if later_on_target is not None:
         await world.admin.write(key, "2", readable_by=later_on_target)
     before = [await outcome(caller.read(key)) == "ok" for caller in callers]
-    there = [await outcome(caller.read(key, branch=key)) == "ok" for caller in callers]
+    on_source = [await outcome(caller.read(key, branch=key)) == "ok" for caller in callers]
     review = (await merge(world.admin, key)).get("review_id")
     if review is not None:
         await world.admin.call("history.resolve", review_id=review, resolutions={key: {"take": "theirs"}})
-    for caller, target, source in zip(callers, before, there, strict=True):
+    for caller, target, source in zip(callers, before, on_source, strict=True):
         assert await outcome(caller.read(key)) != "ok" or (target and source)
 
 
@@ -207,7 +207,7 @@ async def test_resolving_a_conflict_to_the_current_value_keeps_its_acl(world: Wo
     assert await world.analysis.value("verdict") == "1"
 
 
-async def test_a_refusal_does_not_name_a_key_that_the_caller_may_not_read(world: World) -> None:
+async def test_a_refusal_does_not_name_a_hidden_key(world: World) -> None:
     await world.review.write("hidden_plan", "1", readable_by=REVIEWERS, writable_by=REVIEWERS)
     await world.review.snapshot("mark")
     await branch(world.review, "try")
@@ -236,8 +236,8 @@ async def test_removing_a_key_on_a_branch_is_hidden_from_principals_outside_its_
     await world.review.delete("verdict", branch="try")
     world.clock.advance(seconds=61)
     await world.review.write("other", "x", branch="try")
-    assert await told(world.analysis, start) == [("branch.written", "other")]
-    assert await told(world.review, start) == [
+    assert await events_of(world.analysis, start) == [("branch.written", "other")]
+    assert await events_of(world.review, start) == [
         ("branch.deleted", "verdict"),
         ("branch.expired", "passing"),
         ("branch.written", "other"),

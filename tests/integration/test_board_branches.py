@@ -44,8 +44,8 @@ async def delete_branch(caller: Caller, name: str) -> None:
     await caller.call("history.delete_branch", context_id=f"board:{caller.session}", branch=name, force=True)
 
 
-async def take_over(world: World, line_id: str, state: Mapping[str, Version | None], commit_meta: CommitMeta) -> Head:
-    """Let the planner make a board's line say something, as the operations on history do."""
+async def apply_state(world: World, line_id: str, state: Mapping[str, Version | None], commit_meta: CommitMeta) -> Head:
+    """Apply a state to a board's line as the planner, as history operations do."""
     actor = await world.app.identify(CallContext(world.planner.credential))
 
     async def run(transaction: Transaction) -> Head:
@@ -55,14 +55,14 @@ async def take_over(world: World, line_id: str, state: Mapping[str, Version | No
     return await world.app.database.write(Scope(world.tenant), run)
 
 
-async def told(caller: Caller, **which: Any) -> list[tuple[str, str, str | None]]:
-    """Return what a caller is told of keys, as types, keys and branches."""
+async def board_events(caller: Caller, **which: Any) -> list[tuple[str, str, str | None]]:
+    """Return type, key and branch of the board events a caller receives."""
     events = (await caller.events(**which))["events"]
-    about = [event for event in events if event["type"].startswith(("board.", "branch."))]
-    return [(event["type"], event["subject"], event["data"].get("branch")) for event in about]
+    board_events_only = [event for event in events if event["type"].startswith(("board.", "branch."))]
+    return [(event["type"], event["subject"], event["data"].get("branch")) for event in board_events_only]
 
 
-async def test_two_agents_on_two_branches_never_see_each_others_writes(world: World) -> None:
+async def test_branches_do_not_see_each_other_s_writes(world: World) -> None:
     await world.planner.write("goal", "ship")
     for caller, name in ((world.analysis, "left"), (world.review, "right")):
         await branch(world.planner, name)
@@ -84,7 +84,7 @@ async def test_two_agents_on_two_branches_never_see_each_others_writes(world: Wo
     assert await world.planner.value("goal", branch="right") == "ship right"
 
 
-async def test_what_happens_on_the_board_later_is_not_on_its_branch(world: World) -> None:
+async def test_later_changes_of_the_board_are_not_on_its_branch(world: World) -> None:
     await world.planner.write("stays", "1")
     await world.planner.write("goes", "1")
     await branch(world.planner, "try")
@@ -99,7 +99,7 @@ async def test_what_happens_on_the_board_later_is_not_on_its_branch(world: World
     assert batch["missing"] == ["comes"]
 
 
-async def test_a_branch_can_begin_at_any_earlier_version(world: World) -> None:
+async def test_a_branch_can_start_at_any_earlier_version(world: World) -> None:
     await world.planner.write("goal", "1")
     await world.planner.write("late", "1")
     await world.planner.write("goal", "2")
@@ -113,7 +113,7 @@ async def test_a_branch_can_begin_at_any_earlier_version(world: World) -> None:
     assert (await world.planner.read("goal", branch="empty"))["version"] == 1
 
 
-async def test_a_branch_can_begin_at_another_branch(world: World) -> None:
+async def test_a_branch_can_start_at_another_branch(world: World) -> None:
     await world.planner.write("goal", "main")
     await branch(world.planner, "one")
     await world.planner.write("goal", "one", branch="one")
@@ -143,7 +143,7 @@ async def test_deleting_a_key_on_a_branch_leaves_it_on_the_board(world: World) -
     assert (await world.planner.history("goal"))["incarnations"] == 1
 
 
-async def test_versions_go_on_from_where_the_branch_began(world: World) -> None:
+async def test_versions_on_a_branch_continue_from_its_base(world: World) -> None:
     await world.planner.write("goal", "1")
     await branch(world.planner, "try")
     await world.planner.write("goal", "main 2")
@@ -157,7 +157,7 @@ async def test_versions_go_on_from_where_the_branch_began(world: World) -> None:
     ]
 
 
-async def test_each_branch_has_the_whole_limit_to_itself(world: World) -> None:
+async def test_each_branch_has_a_separate_token_limit(world: World) -> None:
     small = await world.planner.create_session("small", max_total_tokens=10)
     await small.write("a", "abcd" * 6)
     await branch(small, "try")
@@ -172,7 +172,7 @@ async def test_each_branch_has_the_whole_limit_to_itself(world: World) -> None:
 
 
 @pytest.mark.req("SC-14")
-async def test_keys_of_a_branch_expire_there(world: World) -> None:
+async def test_keys_of_a_branch_expire_on_the_branch(world: World) -> None:
     await world.planner.write("both", "x", ttl_seconds=10)
     await branch(world.planner, "try")
     await world.planner.write("own", "x", ttl_seconds=5, branch="try")
@@ -182,7 +182,7 @@ async def test_keys_of_a_branch_expire_there(world: World) -> None:
     world.clock.advance(seconds=5)
     assert (await world.planner.keys(), await world.planner.keys(branch="try")) == ([], ["both"])
     await world.planner.write("goal", "x", branch="try")
-    assert ("branch.expired", "own", "try") in await told(world.planner)
+    assert ("branch.expired", "own", "try") in await board_events(world.planner)
     assert (await world.planner.history("own", branch="try"))["ended"] == "expired"
 
 
@@ -192,15 +192,15 @@ async def test_inherited_keys_expire_on_a_branch_without_a_write(world: World) -
     await branch(world.planner, "try")
     world.clock.advance(seconds=10)
     await world.app.scheduler.drain("keys.expire")
-    about = await told(world.planner)
-    assert ("board.expired", "inherited", None) in about
-    assert ("branch.expired", "inherited", "try") in about
+    board_events_only = await board_events(world.planner)
+    assert ("board.expired", "inherited", None) in board_events_only
+    assert ("branch.expired", "inherited", "try") in board_events_only
     assert await world.planner.size(branch="try") == 0
     due = await world.rows("SELECT next_expiry_at FROM lines WHERE tenant = $1", world.tenant)
     assert [row[0] for row in due] == [None, None]
 
 
-async def test_a_switch_is_the_callers_own_and_a_named_branch_goes_before_it(world: World) -> None:
+async def test_a_switch_is_per_caller_and_overridden_by_a_named_branch(world: World) -> None:
     await world.planner.write("goal", "main")
     await branch(world.planner, "try")
     await switch(world.analysis, "try")
@@ -213,7 +213,7 @@ async def test_a_switch_is_the_callers_own_and_a_named_branch_goes_before_it(wor
     assert await world.analysis.value("goal") == "main"
 
 
-async def test_a_board_uri_means_the_main_line_whatever_branch_is_checked_out(world: World) -> None:
+async def test_a_board_uri_reads_the_main_line_despite_a_switch(world: World) -> None:
     assert parse_uri("board://s1/goal").request["branch"] == "main"
     assert parse_uri("board://s1/*").request["branch"] == "main"
     assert parse_uri("board://s1").request["branch"] == "main"
@@ -223,7 +223,7 @@ async def test_a_board_uri_means_the_main_line_whatever_branch_is_checked_out(wo
     assert await world.planner.value("goal") == "main"
 
 
-async def test_an_unknown_branch_is_named_with_those_like_it(world: World) -> None:
+async def test_an_unknown_branch_error_suggests_similar_names(world: World) -> None:
     await world.planner.write("goal", "x")
     for attempt in (world.planner.read("goal", branch="experimint"), world.planner.write("b", branch="experimint")):
         with refused("BRANCH_NOT_FOUND") as caught:
@@ -251,7 +251,7 @@ async def test_an_unknown_branch_is_named_with_those_like_it(world: World) -> No
     assert await world.planner.value("goal") == "x"
 
 
-async def test_a_branch_deleted_under_its_users_is_not_silently_the_board(world: World) -> None:
+async def test_calls_on_a_deleted_checked_out_branch_are_refused(world: World) -> None:
     await world.planner.write("goal", "main")
     await branch(world.planner, "try")
     await switch(world.analysis, "try")
@@ -266,7 +266,7 @@ async def test_a_branch_deleted_under_its_users_is_not_silently_the_board(world:
     assert await world.analysis.value("goal") == "main"
 
 
-async def test_a_branch_recreated_under_the_same_name_is_a_new_one(world: World) -> None:
+async def test_a_recreated_branch_shares_nothing_with_the_deleted_one(world: World) -> None:
     await world.planner.write("goal", "main")
     await branch(world.planner, "try")
     await switch(world.analysis, "try")
@@ -296,7 +296,7 @@ async def test_the_number_of_branches_of_a_board_is_limited(world: World, monkey
     assert (await world.planner.call("session.get", session_id="s1"))["session"]["branches"] == ["a", "c", "d"]
 
 
-async def test_writers_on_branches_and_board_do_not_lose_each_others_work(world: World) -> None:
+async def test_concurrent_writers_on_branches_and_board_lose_nothing(world: World) -> None:
     await world.planner.write("count", "0")
     await branch(world.planner, "try")
     second = await world.another_app()
@@ -319,7 +319,7 @@ async def test_writers_on_branches_and_board_do_not_lose_each_others_work(world:
     assert (await world.admin.inspect())["history_intact"]
 
 
-async def test_a_branch_deleted_while_it_is_written_to_ends_one_way_or_the_other(world: World) -> None:
+async def test_concurrent_writes_to_a_deleted_branch_leave_no_changes(world: World) -> None:
     await branch(world.planner, "try")
     second = await world.another_app()
     codes = await asyncio.gather(
@@ -332,7 +332,7 @@ async def test_a_branch_deleted_while_it_is_written_to_ends_one_way_or_the_other
     assert not left
 
 
-async def test_events_on_a_branch_are_never_taken_for_those_of_the_board(world: World) -> None:
+async def test_events_of_a_branch_name_the_branch(world: World) -> None:
     await world.planner.write("goal", "x")
     await branch(world.planner, "try")
     start = await world.last_event()
@@ -340,21 +340,21 @@ async def test_events_on_a_branch_are_never_taken_for_those_of_the_board(world: 
     await world.planner.delete("goal", branch="try")
     await world.planner.snapshot("mark", branch="try")
     await world.planner.restore("mark", branch="try")
-    assert await told(world.planner, after=start) == [
+    assert await board_events(world.planner, after=start) == [
         ("branch.written", "goal", "try"),
         ("branch.deleted", "goal", "try"),
         ("branch.snapshot", "mark", "try"),
         ("branch.restored", "mark", "try"),
     ]
-    assert await told(world.planner, after=start, types=["board.*"]) == []
-    assert await told(world.planner, after=start, keys=["goal"]) == [
+    assert await board_events(world.planner, after=start, types=["board.*"]) == []
+    assert await board_events(world.planner, after=start, keys=["goal"]) == [
         ("branch.written", "goal", "try"),
         ("branch.deleted", "goal", "try"),
     ]
 
 
 @pytest.mark.req("SC-11")
-async def test_patterns_hold_on_a_branch(world: World) -> None:
+async def test_acls_apply_on_a_branch(world: World) -> None:
     await branch(world.planner, "try")
     await world.review.write("verdict", "secret", branch="try", readable_by=REVIEWERS, writable_by=REVIEWERS)
     assert await world.analysis.keys(branch="try") == []
@@ -369,7 +369,7 @@ async def test_patterns_hold_on_a_branch(world: World) -> None:
 
 
 @pytest.mark.req("SC-11")
-async def test_branching_off_from_before_a_key_was_closed_does_not_open_it(world: World) -> None:
+async def test_branching_from_before_an_acl_was_narrowed_does_not_widen_it(world: World) -> None:
     await world.review.write("verdict", "draft")
     await world.review.write("verdict", "secret", readable_by=REVIEWERS)
     await world.review.write("gone", "draft")
@@ -394,7 +394,7 @@ async def test_branching_off_from_before_a_key_was_closed_does_not_open_it(world
 
 
 @pytest.mark.req("SC-11")
-async def test_closing_many_keys_closes_them_on_branches_too(world: World) -> None:
+async def test_narrowing_the_acl_of_many_keys_applies_on_branches(world: World) -> None:
     keys = [f"k{number:02}" for number in range(30)]
     for key in keys:
         await world.review.write(key, "draft")
@@ -406,14 +406,14 @@ async def test_closing_many_keys_closes_them_on_branches_too(world: World) -> No
         await world.review.delete(key)
     assert await world.analysis.keys(branch="try") == keys[15:]
     assert await world.review.keys(branch="try") == keys
-    await world.review.write(keys[0], "said on the branch", readable_by=["*"], branch="try")
-    assert await world.analysis.value(keys[0], branch="try") == "said on the branch"
+    await world.review.write(keys[0], "written on the branch", readable_by=["*"], branch="try")
+    assert await world.analysis.value(keys[0], branch="try") == "written on the branch"
     shown = (await world.analysis.history(keys[0], branch="try"))["versions"]
-    assert [version["value"] for version in shown] == ["said on the branch"]
+    assert [version["value"] for version in shown] == ["written on the branch"]
 
 
 @pytest.mark.req("SC-15")
-async def test_a_branch_has_its_own_snapshots_and_those_of_its_shared_past(world: World) -> None:
+async def test_a_branch_has_its_snapshots_and_those_before_its_base(world: World) -> None:
     await world.planner.write("goal", "1")
     await world.planner.snapshot("shared")
     await branch(world.planner, "try")
@@ -437,7 +437,7 @@ async def test_a_branch_has_its_own_snapshots_and_those_of_its_shared_past(world
 
 
 @pytest.mark.req("SC-12")
-async def test_a_branch_prunes_only_its_own_past(world: World) -> None:
+async def test_a_branch_prunes_only_its_own_commits(world: World) -> None:
     short = await world.planner.create_session("short", keep_versions=2)
     for number in range(3):
         await short.write("goal", f"main {number}")
@@ -472,7 +472,7 @@ async def test_damage_on_a_branch_is_found_by_inspecting_the_session(world: Worl
     assert not (await world.admin.inspect())["history_intact"]
 
 
-async def test_an_archived_session_keeps_its_branches_for_reading(world: World) -> None:
+async def test_branches_of_an_archived_session_stay_readable(world: World) -> None:
     await branch(world.planner, "try")
     await world.planner.write("goal", "x", branch="try", ttl_seconds=60)
     await world.planner.call("session.archive", session_id="s1")
@@ -483,7 +483,7 @@ async def test_an_archived_session_keeps_its_branches_for_reading(world: World) 
     assert [row[0] for row in due] == [None, None]
 
 
-async def test_a_deleted_session_takes_its_branches_with_it(world: World) -> None:
+async def test_a_deleted_session_deletes_its_branches(world: World) -> None:
     await world.planner.write("goal", "1")
     for name in ("left", "right"):
         await branch(world.planner, name)
@@ -501,13 +501,13 @@ async def test_a_deleted_session_takes_its_branches_with_it(world: World) -> Non
         await fresh.keys(branch="left")
 
 
-async def test_a_board_without_branches_never_looks_for_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def looked(*_: object, **__: object) -> None:
-        raise AssertionError("looked for a branch")
+async def test_a_board_without_branches_runs_no_branch_queries(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise AssertionError("read the branches")
 
-    monkeypatch.setattr(SqlCheckoutStore, "of", looked)
+    monkeypatch.setattr(SqlCheckoutStore, "of", fail)
     for method in ("find", "lock", "branches"):
-        monkeypatch.setattr(SqlLineStore, method, looked)
+        monkeypatch.setattr(SqlLineStore, method, fail)
     await world.planner.write("goal", "x")
     assert await world.planner.value("goal", branch="main") == "x"
     assert await world.planner.keys() == ["goal"]
@@ -534,7 +534,7 @@ async def test_a_board_without_branches_never_looks_for_them(world: World, monke
         "x:s1",
     ],
 )
-async def test_what_names_no_board_is_no_line(world: World, line_id: str) -> None:
+async def test_an_unknown_board_line_is_not_found(world: World, line_id: str) -> None:
     for action in ("history.log", "history.verify"):
         with refused("CONTEXT_NOT_FOUND"):
             await world.planner.call(action, context_id=line_id)
@@ -542,7 +542,7 @@ async def test_what_names_no_board_is_no_line(world: World, line_id: str) -> Non
         await world.planner.call("history.branch", context_id=line_id, branch="try")
 
 
-async def test_the_line_of_a_session_is_there_only_for_those_who_take_part(world: World) -> None:
+async def test_the_line_of_a_session_is_visible_to_participants_only(world: World) -> None:
     await world.planner.create_session("closed", participants=["orchestrator"])
     with refused("CONTEXT_NOT_FOUND"):
         await world.analysis.call("history.log", context_id="board:closed")
@@ -551,12 +551,12 @@ async def test_the_line_of_a_session_is_there_only_for_those_who_take_part(world
 
 
 def version(key: str, value: str | None, **meta: Any) -> Version:
-    """Return what another line says of a key; without a value if that was pruned."""
+    """Return a version of a key on another line; without a value it was pruned."""
     change = Change(key, 1, 1, ChangeKind.WRITE, blob_hash(value or "lost"), ChangeMeta(**meta))
     return Version(change, 1, "orchestrator", 0, value)
 
 
-async def test_adopting_a_state_is_one_commit_that_names_its_source(world: World) -> None:
+async def test_applying_a_state_is_one_commit_that_names_its_source(world: World) -> None:
     await world.planner.write("stays", "same")
     await world.planner.write("goes", "x")
     await branch(world.planner, "try")
@@ -569,7 +569,7 @@ async def test_adopting_a_state_is_one_commit_that_names_its_source(world: World
         "never": None,
         "over": version("over", "late", tokens=1, expires_at=1),
     }
-    head = await take_over(world, "board:s1", state, CommitMeta("merge", "join", merged))
+    head = await apply_state(world, "board:s1", state, CommitMeta("merge", "join", merged))
     assert head.seq == 3
     assert await world.planner.keys() == ["comes", "stays"]
     assert (await world.planner.read("stays"))["version"] == 1
@@ -582,17 +582,17 @@ async def test_adopting_a_state_is_one_commit_that_names_its_source(world: World
     assert (await world.admin.inspect())["history_intact"]
 
 
-async def test_nothing_to_change_is_no_commit_unless_it_is_a_merge(world: World) -> None:
+async def test_an_unchanged_state_is_no_commit_unless_it_is_a_merge(world: World) -> None:
     await world.planner.write("goal", "x")
     state = {"goal": version("goal", "x", tokens=1)}
-    assert (await take_over(world, "board:s1", state, CommitMeta("again"))).seq == 1
+    assert (await apply_state(world, "board:s1", state, CommitMeta("again"))).seq == 1
     merged = Point("board:s1@try", 1, bytes(32))
     commit_meta = CommitMeta("merge", merged=merged)
-    assert (await take_over(world, "board:s1", state, commit_meta)).seq == 2
+    assert (await apply_state(world, "board:s1", state, commit_meta)).seq == 2
 
 
 @pytest.mark.req("SC-09")
-async def test_taking_over_a_state_obeys_limits_patterns_and_what_is_kept(world: World) -> None:
+async def test_applying_a_state_obeys_limits_acls_and_retention(world: World) -> None:
     small = await world.planner.create_session("small", max_total_tokens=10, max_value_tokens=5)
     await small.write("a", "abcd" * 5)
     await world.review.write("verdict", "mine", writable_by=REVIEWERS)
@@ -604,6 +604,6 @@ async def test_taking_over_a_state_obeys_limits_patterns_and_what_is_kept(world:
         ("board:s1", {"verdict": version("verdict", "theirs", tokens=1)}, "PERMISSION_DENIED"),
     ):
         with refused(code):
-            await take_over(world, line_id, state, CommitMeta("x"))
+            await apply_state(world, line_id, state, CommitMeta("x"))
     assert await small.keys() == ["a"]
     assert await world.planner.value("verdict") == "mine"

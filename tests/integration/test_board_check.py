@@ -1,4 +1,4 @@
-"""The board's report on itself."""
+"""board.check: secrets, personal data, dumps, stale and duplicate keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.req("SC-20")
 LOG = "\n".join(f"2026-02-20 14:3{n}:00 worker {n} started" for n in range(6))
-TELLTALES = {
+PROBLEM_VALUES = {
     "secret": [
         "-----BEGIN RSA PRIVATE KEY-----\nMIIE",
         "AKIAABCDEFGHIJKLMNOP",
@@ -42,9 +42,9 @@ TELLTALES = {
 }
 
 
-@pytest.mark.parametrize(("problem", "value"), [(p, v) for p, values in TELLTALES.items() for v in values])
+@pytest.mark.parametrize(("problem", "value"), [(p, v) for p, values in PROBLEM_VALUES.items() for v in values])
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_what_should_not_be_there_is_found_and_never_quoted(world: World, problem: str, value: str) -> None:
+async def test_problems_are_found_and_never_quoted(world: World, problem: str, value: str) -> None:
     await world.planner.write("suspect", value)
     await world.planner.write("fine", "The pool size went from 200 to 20 on 2026-02-18; revert approved (id 4711).")
     report = await world.analysis.check_board()
@@ -57,7 +57,7 @@ async def test_what_should_not_be_there_is_found_and_never_quoted(world: World, 
             assert word not in json.dumps(report)
 
 
-async def test_keys_not_written_for_long_are_stale(world: World) -> None:
+async def test_keys_not_written_for_a_long_time_are_stale(world: World) -> None:
     await world.planner.write("old")
     world.clock.advance(hours=10)
     await world.planner.write("new", "something else")
@@ -86,7 +86,7 @@ async def test_near_duplicates_are_named_in_pairs(world: World) -> None:
 
 
 @pytest.mark.req("SC-20")
-async def test_text_made_to_be_slow_to_search_is_searched_quickly(world: World) -> None:
+async def test_regex_denial_of_service_text_is_checked_quickly(world: World) -> None:
     large = await world.planner.create_session("large", max_value_tokens=1_000_000, max_total_tokens=1_000_000)
     for number, text in enumerate(("a." * 100_000, "a" * 200_000, "a-" * 100_000, "1 " * 100_000)):
         await large.write(f"k{number}", text)

@@ -18,7 +18,7 @@ LATER = "2026-02-20T15:45:00Z"
 
 @pytest.mark.req("SC-02")
 @pytest.mark.req("SC-03")
-async def test_write_answers_in_the_specified_shape(world: World) -> None:
+async def test_write_returns_the_specified_shape(world: World) -> None:
     await world.planner.write("problem_summary", "It broke.")
     world.clock.advance(minutes=75)
     assert await world.analysis.write("problem_summary", "It broke on Monday.") == {
@@ -30,7 +30,7 @@ async def test_write_answers_in_the_specified_shape(world: World) -> None:
 
 
 @pytest.mark.req("SC-03")
-async def test_read_answers_in_the_specified_shape(world: World) -> None:
+async def test_read_returns_the_specified_shape(world: World) -> None:
     await world.planner.write("problem_summary", "It broke.")
     assert await world.analysis.read("problem_summary") == {
         "key": "problem_summary",
@@ -43,7 +43,7 @@ async def test_read_answers_in_the_specified_shape(world: World) -> None:
 
 @pytest.mark.req("SC-03")
 @pytest.mark.req("SC-04")
-async def test_list_keys_gives_sizes_and_the_total_but_no_values(world: World) -> None:
+async def test_list_keys_returns_sizes_and_the_total_but_no_values(world: World) -> None:
     await world.planner.write("problem_summary", "x" * 41)
     await world.review.write("a_note", "yyyy")
     assert await world.analysis.list() == {
@@ -73,14 +73,14 @@ async def test_list_keys_gives_sizes_and_the_total_but_no_values(world: World) -
 
 
 @pytest.mark.req("SC-03")
-async def test_delete_answers_in_the_specified_shape(world: World) -> None:
+async def test_delete_returns_the_specified_shape(world: World) -> None:
     await world.planner.write("open_questions", "a")
     await world.planner.write("open_questions", "b")
     assert await world.analysis.delete("open_questions") == {"deleted": "open_questions", "previous_version": 2}
 
 
 @pytest.mark.req("SC-02")
-async def test_each_key_counts_its_own_versions(world: World) -> None:
+async def test_versions_are_counted_per_key(world: World) -> None:
     versions = [(await world.planner.write(key))["version"] for key in ("a", "b", "a", "a", "b")]
     assert versions == [1, 1, 2, 3, 2]
 
@@ -94,7 +94,7 @@ async def test_concurrent_writers_of_one_key_get_each_version_once(world: World)
     assert sorted(answer["version"] for answer in answers) == list(range(1, 81))
 
 
-async def test_values_come_back_byte_for_byte(world: World) -> None:
+async def test_values_round_trip_unchanged(world: World) -> None:
     for value in (
         "",
         " ",
@@ -110,7 +110,7 @@ async def test_values_come_back_byte_for_byte(world: World) -> None:
 
 @pytest.mark.req("SC-09")
 @pytest.mark.parametrize("action", ["read", "delete"])
-async def test_a_missing_key_is_named_with_those_that_look_like_it(world: World, action: str) -> None:
+async def test_a_missing_key_error_suggests_similar_keys(world: World, action: str) -> None:
     await world.planner.write("problem_summary")
     with refused("KEY_NOT_FOUND") as caught:
         await getattr(world.planner, action)("problem_sumary")
@@ -120,7 +120,7 @@ async def test_a_missing_key_is_named_with_those_that_look_like_it(world: World,
 
 @pytest.mark.req("SC-06")
 @pytest.mark.req("SC-09")
-async def test_a_key_outside_the_form_is_refused_everywhere(world: World) -> None:
+async def test_an_invalid_key_is_refused_by_every_operation(world: World) -> None:
     refused_keys = (
         "",
         "Upper",
@@ -151,7 +151,7 @@ async def test_keys_of_one_to_64_lowercase_characters_are_accepted(world: World)
 
 
 @pytest.mark.req("SC-06")
-async def test_namespaced_keys_are_an_opt_in_of_the_session(world: World) -> None:
+async def test_namespaced_keys_are_enabled_per_session(world: World) -> None:
     planner = await world.planner.create_session("spaces", namespaces=True)
     await planner.write("inv:findings", "by prefix")
     await planner.write("findings", "flat")
@@ -164,7 +164,7 @@ async def test_namespaced_keys_are_an_opt_in_of_the_session(world: World) -> Non
 
 
 @pytest.mark.req("SC-07")
-async def test_the_last_write_wins_unless_a_version_is_named(world: World) -> None:
+async def test_the_last_write_wins_without_if_version(world: World) -> None:
     await world.planner.write("goal", "first")
     await world.analysis.write("goal", "second")
     await world.planner.write("goal", "third")
@@ -172,7 +172,7 @@ async def test_the_last_write_wins_unless_a_version_is_named(world: World) -> No
 
 
 @pytest.mark.req("SC-07")
-async def test_if_version_writes_only_over_the_version_it_names(world: World) -> None:
+async def test_if_version_overwrites_only_the_given_version(world: World) -> None:
     await world.planner.write("goal", "first")
     await world.analysis.write("goal", "second", if_version=1)
     with refused("VERSION_CONFLICT") as caught:
@@ -182,7 +182,7 @@ async def test_if_version_writes_only_over_the_version_it_names(world: World) ->
 
 
 @pytest.mark.req("SC-07")
-async def test_if_version_zero_only_creates(world: World) -> None:
+async def test_if_version_zero_creates_only(world: World) -> None:
     await world.planner.write("goal", "mine", if_version=0)
     with refused("VERSION_CONFLICT") as caught:
         await world.analysis.write("goal", "mine too", if_version=0)
@@ -193,7 +193,7 @@ async def test_if_version_zero_only_creates(world: World) -> None:
 
 
 @pytest.mark.req("SC-07")
-async def test_if_version_deletes_only_the_version_it_names(world: World) -> None:
+async def test_if_version_deletes_only_the_given_version(world: World) -> None:
     await world.planner.write("goal")
     with refused("VERSION_CONFLICT"):
         await world.planner.delete("goal", if_version=2)
@@ -203,7 +203,7 @@ async def test_if_version_deletes_only_the_version_it_names(world: World) -> Non
 
 
 @pytest.mark.req("SC-07")
-async def test_of_many_compare_and_set_writers_exactly_one_wins_each_version(world: World) -> None:
+async def test_exactly_one_concurrent_compare_and_set_writer_wins_each_version(world: World) -> None:
     second = world.analysis.at(await world.another_app())
     await world.planner.write("counter", "0")
 
@@ -214,7 +214,7 @@ async def test_of_many_compare_and_set_writers_exactly_one_wins_each_version(wor
 
 
 @pytest.mark.req("SC-13")
-async def test_read_batch_gives_what_exists_in_the_order_asked_for_and_names_the_rest(world: World) -> None:
+async def test_read_batch_returns_existing_keys_in_request_order_and_lists_missing_ones(world: World) -> None:
     await world.planner.write("a", "1")
     await world.planner.write("b", "2")
     answer = await world.analysis.batch("b", "none", "a", "b")
@@ -228,18 +228,18 @@ async def test_read_batch_gives_what_exists_in_the_order_asked_for_and_names_the
 
 
 @pytest.mark.req("SC-08")
-async def test_sessions_never_see_each_other(world: World) -> None:
-    elsewhere = await world.planner.create_session("s2")
+async def test_sessions_are_isolated(world: World) -> None:
+    other_session = await world.planner.create_session("s2")
     await world.planner.write("goal", "here")
     await world.planner.snapshot("mark")
-    assert await elsewhere.keys() == []
+    assert await other_session.keys() == []
     with refused("KEY_NOT_FOUND"):
-        await elsewhere.read("goal")
+        await other_session.read("goal")
     with refused("KEY_NOT_FOUND"):
-        await elsewhere.history("goal")
+        await other_session.history("goal")
     with refused("SNAPSHOT_NOT_FOUND"):
-        await elsewhere.read_snapshot("mark")
-    await elsewhere.write("goal", "there")
+        await other_session.read_snapshot("mark")
+    await other_session.write("goal", "there")
     assert await world.planner.value("goal") == "here"
 
 
@@ -260,7 +260,7 @@ async def test_written_by_comes_from_the_credential(world: World) -> None:
 
 
 @pytest.mark.req("SC-17")
-async def test_a_request_cannot_say_who_wrote(world: World) -> None:
+async def test_a_request_cannot_set_written_by(world: World) -> None:
     with refused("INVALID_INPUT_FORMAT") as caught:
         await world.analysis.write("who", written_by="orchestrator")
     assert "written_by" in caught.value.message

@@ -22,7 +22,7 @@ async def test_the_default_guidance_has_conventions_write_discipline_and_read_pa
         assert word in guidance["text"]
 
 
-async def test_each_part_can_be_had_alone(world: World) -> None:
+async def test_each_section_can_be_requested_alone(world: World) -> None:
     parts = [
         (await world.analysis.call("board.guidance", part=part))["text"]
         for part in ("conventions", "writing", "reading")
@@ -34,14 +34,14 @@ async def test_guidance_includes_the_conventions_of_the_session(world: World) ->
     defined = await world.admin.call("conventions.define", name="capa", groups=GROUPS)
     assert defined == {"success": True, "name": "capa", "key_count": 1}
     await world.planner.create_session("quality", conventions="capa")
-    told = await world.analysis.call("board.guidance", session_id="quality")
-    assert told["conventions"] == "capa"
-    assert "root_cause  why it happened" in told["text"]
-    assert "problem_summary" not in told["text"]
+    guidance = await world.analysis.call("board.guidance", session_id="quality")
+    assert guidance["conventions"] == "capa"
+    assert "root_cause  why it happened" in guidance["text"]
+    assert "problem_summary" not in guidance["text"]
     assert (await world.analysis.call("conventions.list"))["names"] == ["capa", "default"]
 
 
-async def test_an_admin_can_replace_even_the_default(world: World) -> None:
+async def test_an_admin_can_replace_the_default_conventions(world: World) -> None:
     await world.admin.call("conventions.define", name="default", groups=GROUPS)
     assert "root_cause" in (await world.analysis.call("board.guidance"))["text"]
 
@@ -51,7 +51,7 @@ async def test_only_admins_define_conventions(world: World) -> None:
         await world.planner.call("conventions.define", name="capa", groups=GROUPS)
 
 
-async def test_unknown_conventions_and_sessions_are_named(world: World) -> None:
+async def test_unknown_conventions_and_sessions_are_not_found(world: World) -> None:
     with refused("CONVENTIONS_NOT_FOUND"):
         await world.planner.call("board.guidance", conventions="none")
     with refused("SESSION_NOT_FOUND"):

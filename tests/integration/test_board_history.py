@@ -28,7 +28,7 @@ async def kept(world: World, value: str) -> bool:
 
 
 @pytest.mark.req("SC-12")
-async def test_read_history_gives_every_version_with_its_author(world: World) -> None:
+async def test_read_history_returns_every_version_with_its_author(world: World) -> None:
     await world.planner.write("draft", "one")
     world.clock.advance(minutes=1)
     await world.analysis.write("draft", "two!")
@@ -56,7 +56,7 @@ async def test_read_history_gives_every_version_with_its_author(world: World) ->
 
 
 @pytest.mark.req("SC-12")
-async def test_read_history_gives_only_the_versions_asked_for(world: World) -> None:
+async def test_read_history_returns_only_the_requested_versions(world: World) -> None:
     for number in range(1, 6):
         await world.planner.write("draft", f"v{number}")
     history = await world.planner.history("draft", versions=[2, 4, 99])
@@ -65,7 +65,7 @@ async def test_read_history_gives_only_the_versions_asked_for(world: World) -> N
 
 @pytest.mark.req("SC-02")
 @pytest.mark.req("SC-12")
-async def test_a_key_created_again_starts_at_one_and_both_lives_stay_apart(world: World) -> None:
+async def test_a_recreated_key_starts_at_version_one_in_a_new_incarnation(world: World) -> None:
     await world.planner.write("draft", "old 1")
     await world.planner.write("draft", "old 2")
     world.clock.advance(minutes=1)
@@ -97,7 +97,7 @@ async def test_only_the_last_versions_are_kept(world: World) -> None:
 
 @pytest.mark.req("SC-12")
 @pytest.mark.req("SC-15")
-async def test_values_a_snapshot_needs_survive_the_pruning(world: World) -> None:
+async def test_values_of_a_snapshot_are_not_pruned(world: World) -> None:
     short = await world.planner.create_session("short", keep_versions=1)
     await short.write("draft", "gone")
     await short.write("draft", "needed")
@@ -110,7 +110,7 @@ async def test_values_a_snapshot_needs_survive_the_pruning(world: World) -> None
     assert await short.value("draft") == "needed"
 
 
-async def test_a_pruned_value_with_another_reference_is_kept(world: World) -> None:
+async def test_a_pruned_value_with_another_reference_stays_stored(world: World) -> None:
     short = await world.planner.create_session("short", keep_versions=1)
     await short.write("draft", "the same words")
     await world.planner.write("copy", "the same words")
@@ -122,7 +122,7 @@ async def test_a_pruned_value_with_another_reference_is_kept(world: World) -> No
     assert await verify(world) is None
 
 
-async def test_deleting_a_session_forgets_the_values_only_it_held(world: World) -> None:
+async def test_deleting_a_session_deletes_values_no_other_session_references(world: World) -> None:
     gone = await world.planner.create_session("gone")
     await gone.write("draft", "only here")
     await gone.call("session.delete", session_id="gone")
@@ -130,8 +130,8 @@ async def test_deleting_a_session_forgets_the_values_only_it_held(world: World) 
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
-async def test_a_value_written_while_another_session_drops_it_is_kept(world: World) -> None:
-    """Two writers share a value by its hash; the one that drops it must see the one that has not committed yet."""
+async def test_a_value_written_while_another_session_deletes_it_is_kept(world: World) -> None:
+    """Two writers share a value by its hash; deleting it must wait for the other's uncommitted write."""
     gone = await world.planner.create_session("gone")
     await gone.write("draft", "shared words")
     written, finish = asyncio.Event(), asyncio.Event()
@@ -172,7 +172,7 @@ async def test_history_verifies_after_every_kind_of_change(world: World) -> None
     assert (await world.admin.inspect())["history_intact"] is True
 
 
-async def test_verifying_while_others_write_raises_no_false_alarm(world: World) -> None:
+async def test_verification_during_writes_reports_no_damage(world: World) -> None:
     writing = asyncio.gather(*(world.analysis.write("draft", f"{n}") for n in range(100)))
     inspected = [await world.admin.inspect() for _ in range(10)]
     await writing
@@ -202,7 +202,7 @@ async def test_verifying_while_others_write_raises_no_false_alarm(world: World) 
         ("DELETE FROM entries WHERE tenant = $1", (), "an entry that history has is missing"),
     ],
 )
-async def test_verify_finds_whatever_was_altered(
+async def test_verification_finds_altered_rows(
     world: World, tampering: str, values: tuple[bytes, ...], found: str
 ) -> None:
     await world.planner.write("draft", "text")
@@ -216,7 +216,7 @@ async def test_verify_finds_whatever_was_altered(
 
 
 @pytest.mark.req("SC-12")
-async def test_keeping_one_version_keeps_one_over_all_the_lives_of_a_key(world: World) -> None:
+async def test_keep_versions_counts_over_all_incarnations_of_a_key(world: World) -> None:
     planner = await world.planner.create_session("short", keep_versions=1)
     for number in range(12):
         await planner.write("draft", f"incarnation {number}")
@@ -232,7 +232,7 @@ async def test_keeping_one_version_keeps_one_over_all_the_lives_of_a_key(world: 
 @pytest.mark.parametrize(
     "forgery", ["version = 9", "written_by = 'orchestrator'", "tokens = 0", "expires_at = 9000000000000000"]
 )
-async def test_a_board_that_departs_from_its_history_is_found_out(world: World, forgery: str) -> None:
+async def test_a_board_that_differs_from_its_history_is_reported(world: World, forgery: str) -> None:
     await world.analysis.write("draft", "as it was")
     assert (await world.admin.inspect())["history_intact"]
     await world.app.database.write(
@@ -246,7 +246,7 @@ async def test_a_board_that_departs_from_its_history_is_found_out(world: World, 
 
 @pytest.mark.req("SC-08")
 @pytest.mark.parametrize("value", ["text", "a long text " * 200], ids=["plain", "compressed"])
-async def test_a_value_that_cannot_be_read_is_an_error_and_never_another_value(world: World, value: str) -> None:
+async def test_an_unreadable_value_is_an_error(world: World, value: str) -> None:
     await world.planner.write("draft", value)
     await world.sql("UPDATE blobs SET content = $1 WHERE tenant = $2", b"\xff\xfe\xfd", world.tenant)
     with refused("VALUE_DAMAGED"):

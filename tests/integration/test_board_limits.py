@@ -32,7 +32,7 @@ async def test_a_value_of_1000_tokens_fits_and_one_of_1001_does_not(world: World
     ("size", "remark"),
     [(499, None), (500, "raw data"), (799, "raw data"), (800, "close to the limit"), (1000, "limit")],
 )
-async def test_advice_begins_at_500_tokens_and_the_warning_at_800(world: World, size: int, remark: str | None) -> None:
+async def test_advice_starts_at_500_tokens_and_the_warning_at_800(world: World, size: int, remark: str | None) -> None:
     answer = await world.planner.write("value", tokens(size))
     if remark is None:
         assert "warning" not in answer
@@ -42,7 +42,7 @@ async def test_advice_begins_at_500_tokens_and_the_warning_at_800(world: World, 
 
 @pytest.mark.req("SC-05")
 @pytest.mark.req("SC-18")
-async def test_cjk_text_cannot_slip_under_the_limit(world: World) -> None:
+async def test_cjk_text_is_counted_against_the_limit(world: World) -> None:
     await world.planner.write("full", "漢" * 1000)
     with refused("VALUE_TOO_LARGE"):
         await world.planner.write("over", "漢" * 1001)
@@ -50,7 +50,7 @@ async def test_cjk_text_cannot_slip_under_the_limit(world: World) -> None:
 
 @pytest.mark.req("SC-18")
 @pytest.mark.filterwarnings("ignore:open_binary:DeprecationWarning")
-async def test_an_exact_tokenizer_counts_if_the_session_asks_for_it(world: World) -> None:
+async def test_a_session_can_use_an_exact_tokenizer(world: World) -> None:
     exact = await world.planner.create_session("exact", tokenizer="o200k_base")
     for caller in (exact, world.planner):
         await caller.write("text", "antidisestablishmentarianism " * 8)
@@ -59,7 +59,7 @@ async def test_an_exact_tokenizer_counts_if_the_session_asks_for_it(world: World
 
 @pytest.mark.req("SC-05")
 @pytest.mark.req("SC-09")
-async def test_the_board_holds_10000_tokens_at_most(world: World) -> None:
+async def test_the_board_is_limited_to_10000_tokens(world: World) -> None:
     for number in range(10):
         await world.planner.write(f"k{number}", tokens(1000))
     assert await world.planner.size() == 10_000
@@ -71,7 +71,7 @@ async def test_the_board_holds_10000_tokens_at_most(world: World) -> None:
 
 
 @pytest.mark.req("SC-05")
-async def test_overwriting_and_deleting_free_their_share(world: World) -> None:
+async def test_overwriting_and_deleting_free_tokens(world: World) -> None:
     small = await world.planner.create_session("small", max_value_tokens=10, max_total_tokens=10)
     await small.write("a", tokens(10))
     await small.write("a", tokens(10))
@@ -106,7 +106,7 @@ async def test_concurrent_writers_in_two_processes_cannot_jointly_exceed_the_lim
 
 
 @pytest.mark.req("SC-05")
-async def test_a_restore_obeys_the_limit_too(world: World) -> None:
+async def test_a_restore_obeys_the_limit(world: World) -> None:
     small = await world.planner.create_session("small", max_value_tokens=10, max_total_tokens=10)
     await small.write("a", tokens(8))
     await small.snapshot("eight")
@@ -117,7 +117,7 @@ async def test_a_restore_obeys_the_limit_too(world: World) -> None:
 
 
 @pytest.mark.req("SC-05")
-async def test_remarks_keep_their_distance_to_whatever_the_limit_is(world: World) -> None:
+async def test_advice_and_warning_scale_with_the_limit(world: World) -> None:
     planner = await world.planner.create_session("small", max_value_tokens=100)
     assert "warning" not in await planner.write("a", "x" * 4 * 49)
     assert "long for shared state" in (await planner.write("a", "x" * 4 * 50))["warning"]

@@ -29,8 +29,8 @@ LIMIT = 30
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What the model knows of a live key."""
+class Entry:
+    """A live key in the model."""
 
     value: str
     version: int
@@ -43,7 +43,7 @@ def size(value: str) -> int:
 
 
 class BoardMachine(RuleBasedStateMachine):
-    """Does the same to the board and to a dictionary."""
+    """Applies the same calls to the board and to a dictionary."""
 
     def __init__(self, url: str | None) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class BoardMachine(RuleBasedStateMachine):
         self.run(self.world.open())
         self.run(self.world.planner.create_session("m", max_total_tokens=LIMIT))
         self.now = 0.0
-        self.live: dict[str, Kept] = {}
+        self.live: dict[str, Entry] = {}
         self.pasts: dict[str, list[list[str]]] = {"a": [], "b": [], "c_c": []}
         self.marks: dict[str, dict[str, tuple[str, float | None]]] = {}
 
@@ -72,22 +72,22 @@ class BoardMachine(RuleBasedStateMachine):
             return None, error.code
 
     def total(self) -> int:
-        return sum(size(kept.value) for kept in self.live.values())
+        return sum(size(entry.value) for entry in self.live.values())
 
     def put(self, key: str, value: str, by: str, expires_at: float | None) -> None:
         present = self.live.get(key)
         if present is None:
             self.pasts[key].append([])
         self.pasts[key][-1].append(value)
-        self.live[key] = Kept(value, present.version + 1 if present else 1, NAMES[by], expires_at)
+        self.live[key] = Entry(value, present.version + 1 if present else 1, NAMES[by], expires_at)
 
-    @rule(by=CALLERS, key=KEYS, value=VALUES, ttl=TTLS, guess=st.one_of(st.none(), st.integers(0, 4)))
-    def write(self, by: str, key: str, value: str, ttl: int | None, guess: int | None) -> None:
-        answer, code = self.attempt(self.caller(by).write(key, value, ttl_seconds=ttl, if_version=guess))
+    @rule(by=CALLERS, key=KEYS, value=VALUES, ttl=TTLS, if_version=st.one_of(st.none(), st.integers(0, 4)))
+    def write(self, by: str, key: str, value: str, ttl: int | None, if_version: int | None) -> None:
+        answer, code = self.attempt(self.caller(by).write(key, value, ttl_seconds=ttl, if_version=if_version))
         present = self.live.get(key)
         freed = size(present.value) if present else 0
         added = size(value)
-        if guess is not None and guess != (present.version if present else 0):
+        if if_version is not None and if_version != (present.version if present else 0):
             assert code == "VERSION_CONFLICT"
         elif self.total() - freed + added > LIMIT and added > freed:
             assert code == "STORE_FULL"
@@ -117,21 +117,21 @@ class BoardMachine(RuleBasedStateMachine):
         label = f"mark{len(self.marks)}"
         self.run(self.caller(by).snapshot(label))
         self.marks[label] = {
-            key: (kept.value, None if kept.expires_at is None else kept.expires_at - self.now)
-            for key, kept in self.live.items()
+            key: (entry.value, None if entry.expires_at is None else entry.expires_at - self.now)
+            for key, entry in self.live.items()
         }
 
     @precondition(lambda self: self.marks)
     @rule(data=st.data())
     def restore(self, data: st.DataObject) -> None:
         label = data.draw(st.sampled_from(sorted(self.marks)))
-        then = self.marks[label]
+        snapshot = self.marks[label]
         answer = self.run(self.caller("planner").restore(label))
-        deleted = sorted(self.live.keys() - then.keys())
+        deleted = sorted(self.live.keys() - snapshot.keys())
         for key in deleted:
             del self.live[key]
         written = []
-        for key, (value, left) in then.items():
+        for key, (value, left) in snapshot.items():
             present = self.live.get(key)
             if present and present.value == value and present.expires_at is None and left is None:
                 continue
@@ -140,7 +140,7 @@ class BoardMachine(RuleBasedStateMachine):
         assert answer == {"restored": label, "written": sorted(written), "deleted": deleted}
 
     @rule(by=CALLERS, key=KEYS)
-    def look_at_history(self, by: str, key: str) -> None:
+    def read_history(self, by: str, key: str) -> None:
         past = self.pasts[key]
         answer, code = self.attempt(self.caller(by).history(key))
         if not past:
@@ -153,20 +153,20 @@ class BoardMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.marks)
     @rule(data=st.data())
-    def look_at_snapshot(self, data: st.DataObject) -> None:
+    def read_snapshot(self, data: st.DataObject) -> None:
         label = data.draw(st.sampled_from(sorted(self.marks)))
         seen = self.run(self.caller("analysis").read_snapshot(label))
         assert seen == {key: value for key, (value, _) in self.marks[label].items()}
 
     @invariant()
-    def the_board_says_what_the_model_says(self) -> None:
+    def the_board_equals_the_model(self) -> None:
         listed = self.run(self.caller("analysis").list())
         assert {e["key"]: (e["version"], e["written_by"]) for e in listed["keys"]} == {
-            key: (kept.version, kept.by) for key, kept in self.live.items()
+            key: (entry.version, entry.by) for key, entry in self.live.items()
         }
         assert listed["metadata"]["total_size_tokens"] == self.total() <= LIMIT
         values = self.run(self.caller("planner").batch("a", "b", "c_c"))["entries"]
-        assert {e["key"]: e["value"] for e in values} == {key: kept.value for key, kept in self.live.items()}
+        assert {e["key"]: e["value"] for e in values} == {key: entry.value for key, entry in self.live.items()}
 
     def teardown(self) -> None:
         inspected = self.run(self.world.admin.in_session("m").inspect())

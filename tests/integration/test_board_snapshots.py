@@ -52,7 +52,7 @@ async def test_snapshots_never_change(world: World) -> None:
             await world.planner.snapshot(label)
 
 
-async def test_an_unknown_label_is_named(world: World) -> None:
+async def test_an_unknown_label_is_not_found(world: World) -> None:
     for attempt in (world.planner.read_snapshot, world.planner.compare, world.planner.restore):
         for label in ("none", "../x"):
             with refused("SNAPSHOT_NOT_FOUND"):
@@ -62,7 +62,7 @@ async def test_an_unknown_label_is_named(world: World) -> None:
         await world.planner.compare("mark", "none")
 
 
-async def test_two_states_are_compared_by_what_they_say(world: World) -> None:
+async def test_snapshots_are_compared_by_value(world: World) -> None:
     for key in ("stays", "changes", "goes", "rewritten"):
         await world.planner.write(key, "1")
     await world.planner.snapshot("before")
@@ -81,7 +81,7 @@ async def test_two_states_are_compared_by_what_they_say(world: World) -> None:
     assert await world.planner.compare("before", "after") == compared
 
 
-async def test_a_restore_brings_back_the_whole_board_as_new_versions(world: World) -> None:
+async def test_a_restore_writes_the_whole_board_as_new_versions(world: World) -> None:
     await world.planner.write("stays", "1")
     await world.analysis.write("changes", "1")
     await world.planner.write("goes", "1")
@@ -103,7 +103,7 @@ async def test_a_restore_brings_back_the_whole_board_as_new_versions(world: Worl
     assert await world.planner.restore("mark") == {"restored": "mark", "written": [], "deleted": []}
 
 
-async def test_a_restore_brings_back_the_acls(world: World) -> None:
+async def test_a_restore_restores_the_acls(world: World) -> None:
     await world.review.write("verdict", "x", readable_by=["subagent:review:*"], writable_by=["subagent:review:*"])
     await world.review.snapshot("mark")
     await world.review.write("verdict", "x", readable_by=["*"], writable_by=["*"])
@@ -129,7 +129,7 @@ async def test_sub_agents_cannot_restore(world: World) -> None:
 
 
 @pytest.mark.req("CE-F25")
-async def test_what_is_no_longer_kept_is_not_shown_as_empty_nor_as_unchanged(world: World) -> None:
+async def test_pruned_values_are_flagged_in_snapshots_and_comparisons(world: World) -> None:
     short = await world.planner.create_session("short", keep_versions=1)
     await short.write("empty", "")
     for number in range(17):
@@ -161,7 +161,7 @@ async def test_labels_of_automatic_snapshots_are_reserved(world: World) -> None:
         await world.planner.snapshot(label)
 
 
-async def test_the_state_before_a_restore_is_found_by_its_name_even_if_that_was_taken(world: World) -> None:
+async def test_the_automatic_snapshot_before_a_restore_gets_a_free_label(world: World) -> None:
     await world.planner.write("goal", "1")
     await world.planner.snapshot("mark")
     taken = Tag("before-restore-v2", 1, "orchestrator", 0)
@@ -173,7 +173,7 @@ async def test_the_state_before_a_restore_is_found_by_its_name_even_if_that_was_
 
 
 @pytest.mark.req("SC-12")
-async def test_a_restore_forgets_old_values_as_a_write_does(world: World) -> None:
+async def test_a_restore_prunes_old_values(world: World) -> None:
     short = await world.planner.create_session("short", keep_versions=1)
     await short.write("goal", "first")
     await short.snapshot("mark")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.req("SC-14")
-async def test_an_expired_key_is_gone_for_every_reader_without_a_sweeper(world: World) -> None:
+async def test_an_expired_key_is_hidden_on_every_read_path_without_a_sweep(world: World) -> None:
     answer = await world.planner.write("blocker", "waiting", ttl_seconds=60)
     assert answer["expires_at"] == "2026-02-20T14:31:00Z"
     assert (await world.planner.read("blocker"))["expires_at"] == "2026-02-20T14:31:00Z"
@@ -33,7 +33,7 @@ async def test_an_expired_key_is_gone_for_every_reader_without_a_sweeper(world: 
 
 
 @pytest.mark.req("SC-14")
-async def test_an_expired_key_frees_its_share_of_the_board(world: World) -> None:
+async def test_an_expired_key_frees_its_tokens(world: World) -> None:
     small = await world.planner.create_session("small", max_value_tokens=10, max_total_tokens=10)
     await small.write("a", "x" * 40, ttl_seconds=5)
     with refused("STORE_FULL"):
@@ -44,7 +44,7 @@ async def test_an_expired_key_frees_its_share_of_the_board(world: World) -> None
 
 
 @pytest.mark.req("SC-14")
-async def test_a_key_created_after_its_expiry_begins_a_new_life_at_version_one(world: World) -> None:
+async def test_a_key_created_after_its_expiry_starts_at_version_one(world: World) -> None:
     await world.planner.write("phase", "one", ttl_seconds=5)
     world.clock.advance(seconds=6)
     with refused("VERSION_CONFLICT"):
@@ -56,7 +56,7 @@ async def test_a_key_created_after_its_expiry_begins_a_new_life_at_version_one(w
 
 
 @pytest.mark.req("SC-14")
-async def test_history_records_an_expiry_that_no_write_followed(world: World) -> None:
+async def test_history_shows_an_expiry_without_a_later_write(world: World) -> None:
     await world.planner.write("phase", "one", ttl_seconds=5)
     assert "ended" not in await world.planner.history("phase")
     world.clock.advance(seconds=5)
@@ -80,13 +80,13 @@ async def test_expiry_is_published_with_the_next_change_of_the_board(world: Worl
     await world.planner.write("phase", "one", ttl_seconds=5)
     world.clock.advance(seconds=6)
     await world.planner.write("other")
-    told = [(e["type"], e["subject"], e["actor"]) for e in (await world.planner.events())["events"]]
-    assert told[-2:] == [("board.expired", "phase", "system"), ("board.written", "other", "orchestrator")]
+    events = [(e["type"], e["subject"], e["actor"]) for e in (await world.planner.events())["events"]]
+    assert events[-2:] == [("board.expired", "phase", "system"), ("board.written", "other", "orchestrator")]
 
 
 @pytest.mark.req("SC-14")
 @pytest.mark.req("SC-15")
-async def test_a_restored_key_lives_as_long_as_it_had_left_at_the_snapshot(world: World) -> None:
+async def test_a_restored_key_has_the_ttl_left_at_the_snapshot(world: World) -> None:
     await world.planner.write("phase", "one", ttl_seconds=60)
     world.clock.advance(seconds=20)
     await world.planner.snapshot("mark")
@@ -100,7 +100,7 @@ async def test_a_restored_key_lives_as_long_as_it_had_left_at_the_snapshot(world
 
 
 @pytest.mark.req("SC-14")
-async def test_a_snapshot_after_the_expiry_does_not_hold_the_key(world: World) -> None:
+async def test_a_snapshot_after_the_expiry_does_not_contain_the_key(world: World) -> None:
     await world.planner.write("phase", "one", ttl_seconds=5)
     world.clock.advance(seconds=5)
     await world.planner.snapshot("mark")

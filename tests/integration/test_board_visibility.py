@@ -17,14 +17,14 @@ SECRET = "only for the reviewer"
 
 @pytest.fixture
 async def hidden(world: World) -> World:
-    """Return a world whose board has one open key and one that only the reviewer reads."""
+    """Return a world whose board has one public key and one that only reviewers read."""
     await world.review.write("open", "for all")
     await world.review.write("verdict", SECRET, readable_by=["subagent:review:*"])
     await world.review.snapshot("mark")
     return world
 
 
-async def test_a_key_is_open_to_all_by_default(world: World) -> None:
+async def test_a_key_is_readable_by_all_by_default(world: World) -> None:
     await world.review.write("note", "x")
     assert await world.analysis.value("note") == "x"
     await world.analysis.write("note", "y")
@@ -60,7 +60,7 @@ async def test_hiding_a_key_hides_its_earlier_versions_and_snapshots_too(world: 
     assert await world.analysis.read_snapshot("open_then") == {}
 
 
-async def test_versions_hidden_when_they_were_written_stay_hidden_after_the_key_opens(world: World) -> None:
+async def test_versions_written_with_a_narrow_acl_stay_hidden_after_it_is_widened(world: World) -> None:
     await world.review.write("verdict", SECRET, readable_by=["subagent:review:*"])
     await world.review.write("verdict", "public now", readable_by=["*"])
     assert [v["value"] for v in (await world.analysis.history("verdict"))["versions"]] == ["public now"]
@@ -75,7 +75,7 @@ async def test_a_deleted_hidden_key_stays_hidden_in_history_and_snapshots(hidden
     assert await hidden.review.read_snapshot("mark") == {"open": "for all", "verdict": SECRET}
 
 
-async def test_comparisons_show_only_what_the_caller_may_read(hidden: World) -> None:
+async def test_comparisons_show_only_readable_keys(hidden: World) -> None:
     await hidden.review.write("verdict", "changed")
     compared = await hidden.analysis.compare("mark")
     assert compared == {"added": [], "removed": [], "modified": [], "unchanged": ["open"]}
@@ -84,7 +84,7 @@ async def test_comparisons_show_only_what_the_caller_may_read(hidden: World) -> 
     assert await hidden.analysis.compare("mark", "later") == compared
 
 
-async def test_the_check_covers_only_what_the_caller_may_read(hidden: World) -> None:
+async def test_the_check_covers_only_readable_keys(hidden: World) -> None:
     await hidden.review.write("verdict", "password = hunter2hunter2")
     assert (await hidden.analysis.check_board())["checked"] == 1
     assert [f["key"] for f in (await hidden.review.check_board())["findings"]] == ["verdict"]
@@ -104,13 +104,13 @@ async def test_restoring_does_not_reveal_a_hidden_key(hidden: World) -> None:
     assert await hidden.review.value("verdict") == SECRET
 
 
-async def test_an_admin_sees_hidden_keys_only_by_inspecting(hidden: World) -> None:
+async def test_an_admin_sees_hidden_keys_only_with_inspect(hidden: World) -> None:
     with refused("KEY_NOT_FOUND"):
         await hidden.admin.read("verdict")
     assert [entry["value"] for entry in (await hidden.admin.inspect())["entries"]] == ["for all", SECRET]
 
 
-async def test_only_those_named_may_change_a_key(world: World) -> None:
+async def test_only_principals_in_writable_by_change_a_key(world: World) -> None:
     await world.review.write("verdict", "mine", writable_by=["subagent:review:*"])
     for attempt in (world.analysis.write("verdict", "no"), world.analysis.delete("verdict")):
         with refused("PERMISSION_DENIED"):
@@ -120,7 +120,7 @@ async def test_only_those_named_may_change_a_key(world: World) -> None:
     await world.admin.write("verdict", "repaired")
 
 
-async def test_a_restore_may_not_change_what_its_caller_may_not(world: World) -> None:
+async def test_a_restore_needs_write_access_to_every_changed_key(world: World) -> None:
     await world.review.write("verdict", "before", writable_by=["subagent:review:*"])
     await world.review.snapshot("mark")
     await world.review.write("verdict", "after")
@@ -129,7 +129,7 @@ async def test_a_restore_may_not_change_what_its_caller_may_not(world: World) ->
     assert await world.planner.value("verdict") == "after"
 
 
-async def test_patterns_stay_until_a_write_names_others(world: World) -> None:
+async def test_acls_are_kept_until_a_write_sets_others(world: World) -> None:
     await world.review.write("verdict", "1", readable_by=["subagent:review:*"], writable_by=["subagent:*"])
     await world.analysis.write("verdict", "2")
     with refused("KEY_NOT_FOUND"):
@@ -158,8 +158,8 @@ async def test_a_session_with_participants_does_not_exist_for_others(world: Worl
     assert await private.value("note") == "x"
     assert await world.admin.in_session("private").value("note") == "x"
     other = await world.admin.create_agent("bystander")
-    told = [event["session_id"] for event in (await other.events())["events"]]
-    assert "private" not in told
+    session_ids = [event["session_id"] for event in (await other.events())["events"]]
+    assert "private" not in session_ids
     listed = await other.call("session.list")
     assert [session["id"] for session in listed["sessions"]] == ["s1"]
     with refused("SESSION_NOT_FOUND"):
@@ -169,7 +169,7 @@ async def test_a_session_with_participants_does_not_exist_for_others(world: Worl
 
 
 @pytest.mark.req("SC-11")
-async def test_writing_to_a_hidden_key_is_refused_without_saying_whose_it_is(world: World) -> None:
+async def test_writing_to_a_hidden_key_is_refused_without_naming_its_owner(world: World) -> None:
     await world.planner.write("secret", "x", readable_by=["orchestrator"], writable_by=["orchestrator"])
     with refused("PERMISSION_DENIED") as caught:
         await world.analysis.write("secret", "mine now")
@@ -178,7 +178,7 @@ async def test_writing_to_a_hidden_key_is_refused_without_saying_whose_it_is(wor
 
 
 @pytest.mark.req("SC-11")
-async def test_deleting_a_key_does_not_open_what_was_closed(world: World) -> None:
+async def test_deleting_a_key_does_not_widen_the_acl_of_its_history(world: World) -> None:
     await world.planner.write("plan", "the first draft, open to all")
     await world.planner.snapshot("early")
     await world.planner.write("plan", "the second", readable_by=["orchestrator"])
@@ -190,11 +190,11 @@ async def test_deleting_a_key_does_not_open_what_was_closed(world: World) -> Non
 
 
 @pytest.mark.req("SC-16")
-async def test_a_new_session_reveals_nothing_of_a_deleted_one_with_its_name(world: World) -> None:
+async def test_a_recreated_session_reveals_nothing_of_the_deleted_one(world: World) -> None:
     await world.planner.events()
     vault = await world.admin.create_session("vault", participants=["human:*"])
     await vault.write("merger_plan", "x")
     await world.admin.call("session.delete", session_id="vault")
     await world.planner.create_session("vault")
-    told = [event["subject"] for event in (await world.planner.events(session_id="vault"))["events"]]
-    assert told == ["vault"]
+    subjects = [event["subject"] for event in (await world.planner.events(session_id="vault"))["events"]]
+    assert subjects == ["vault"]

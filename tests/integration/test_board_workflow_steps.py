@@ -32,7 +32,7 @@ async def test_a_change_records_its_reason_and_workflow_step(world: World) -> No
 
 
 @pytest.mark.req("CE-F23")
-async def test_reasons_and_steps_that_no_log_could_show_are_refused(world: World) -> None:
+async def test_invalid_reasons_and_steps_are_refused(world: World) -> None:
     await world.planner.write("goal")
     for terms in ({"reason": "a\nb"}, {"reason": "\x00"}, {"reason": "\ud800"}, {"reason": "x" * 201}, {"step": "a b"}):
         for attempt in (world.planner.write("goal", **terms), world.planner.delete("goal", **terms)):
@@ -42,7 +42,7 @@ async def test_reasons_and_steps_that_no_log_could_show_are_refused(world: World
 
 
 @pytest.mark.req("CE-F21")
-async def test_what_a_step_left_gets_a_snapshot_when_the_next_one_begins(world: World) -> None:
+async def test_a_new_step_tags_the_state_of_the_previous_one(world: World) -> None:
     await world.planner.write("goal", "1", step="plan")
     await world.planner.write("goal", "2", step="plan")
     await world.planner.write("goal", "3")
@@ -62,7 +62,7 @@ async def test_what_a_step_left_gets_a_snapshot_when_the_next_one_begins(world: 
 
 
 @pytest.mark.req("CE-F21")
-async def test_the_longest_name_of_a_step_still_makes_a_snapshot(world: World) -> None:
+async def test_a_step_name_of_maximum_length_makes_a_snapshot(world: World) -> None:
     await world.planner.write("goal", "1", step="s" * 100)
     await world.planner.write("goal", "2", step="t")
     (label,) = await world.planner.snapshots()
@@ -71,7 +71,7 @@ async def test_the_longest_name_of_a_step_still_makes_a_snapshot(world: World) -
 
 @pytest.mark.req("CE-F21")
 @pytest.mark.req("CE-F25")
-async def test_steps_of_a_branch_are_its_own(world: World) -> None:
+async def test_steps_are_tracked_per_branch(world: World) -> None:
     await world.planner.write("goal", "1", step="plan")
     await world.planner.call("history.branch", context_id="board:s1", branch="try")
     await world.planner.write("goal", "2", step="build", branch="try", reason="trying")

@@ -1,4 +1,4 @@
-"""Replicas of collections agree with the rows they are built from, on both databases, through all changes."""
+"""Replicas of collections equal the rows they are built from, after every change."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_a_collection_without_chunks_is_empty(collection: CollectionWriter
 
 
 @pytest.mark.req("CE-F38")
-async def test_what_is_committed_is_seen_at_once_and_what_is_gone_is_not(collection: CollectionWriter) -> None:
+async def test_committed_additions_and_removals_are_visible_at_once(collection: CollectionWriter) -> None:
     for count in (1, 3, 40, 2, 100):
         numbers = await collection.add(count)
         await collection.check()
@@ -65,7 +65,7 @@ async def test_what_is_committed_is_seen_at_once_and_what_is_gone_is_not(collect
         await collection.check(CollectionQuery(COLLECTION, places=frozenset({"place1"}), since=200), NamedCaller("b"))
 
 
-async def test_a_view_stays_as_it_was(collection: CollectionWriter) -> None:
+async def test_an_open_view_is_immutable(collection: CollectionWriter) -> None:
     numbers = await collection.add(50)
     before, chunks = await collection.check(), collection.plain.visible(CollectionQuery(COLLECTION), ANN)
     await collection.remove(numbers[:25])
@@ -76,14 +76,12 @@ async def test_a_view_stays_as_it_was(collection: CollectionWriter) -> None:
     check_view(before, chunks)
 
 
-async def test_files_are_taken_up_again_after_a_restart(
-    world: World, collection: CollectionWriter, tmp_path: Path
-) -> None:
+async def test_segments_are_reused_after_a_restart(world: World, collection: CollectionWriter, tmp_path: Path) -> None:
     first = await collection.add(60)
     await collection.check()
     await wait_for_writes(collection.indexes)
     assert files_in(tmp_path / "index")
-    # What happens behind the files is made up for: removals of what they hold, and what came later.
+    # The restarted replica applies removals and additions made after its files were written.
     await collection.remove(first[10:20])
     await collection.add(35)
     await collection.check()
@@ -91,21 +89,21 @@ async def test_files_are_taken_up_again_after_a_restart(
     await collection.remove(first[20:25])
     async with open_indexes(world, tmp_path / "index") as collection.indexes:
         view = await collection.check()
-        assert view._snapshot.files, "read from rows instead"
+        assert view._snapshot.files, "the files were not used"
 
 
-async def test_files_are_few_however_much_comes(collection: CollectionWriter, tmp_path: Path) -> None:
-    most = 0
+async def test_segments_are_merged_to_a_few_files(collection: CollectionWriter, tmp_path: Path) -> None:
+    max_files = 0
     for _ in range(20):
         await collection.add(33)
         await collection.check()
         await wait_for_writes(collection.indexes)
-        most = max(most, len(files_in(tmp_path / "index")))
-    assert most <= 5
+        max_files = max(max_files, len(files_in(tmp_path / "index")))
+    assert max_files <= 5
     await collection.check()
 
 
-async def test_files_are_taken_up_though_the_database_was_away_when_they_were_opened(
+async def test_segments_are_reused_after_a_database_outage(
     world: World, collection: CollectionWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await collection.add(60)
@@ -116,7 +114,9 @@ async def test_files_are_taken_up_though_the_database_was_away_when_they_were_op
         (file,) = files_in(tmp_path / "index")
         file.touch()
         with monkeypatch.context() as broken:
-            broken.setattr("weft.app.search.replica.SqlCollectionStore", Mock(side_effect=SystemUnavailable("away")))
+            broken.setattr(
+                "weft.app.search.replica.SqlCollectionStore", Mock(side_effect=SystemUnavailable("unavailable"))
+            )
             with pytest.raises(SystemUnavailable):
                 await collection.check()
         view = await collection.check()
@@ -138,9 +138,7 @@ async def test_removed_chunks_leave_the_segments_when_they_are_rewritten(
     assert view.total_rows == len(collection.plain.chunks)
 
 
-async def test_processes_that_share_a_folder_see_the_same(
-    world: World, collection: CollectionWriter, tmp_path: Path
-) -> None:
+async def test_processes_that_share_a_folder_agree(world: World, collection: CollectionWriter, tmp_path: Path) -> None:
     async with open_indexes(world, tmp_path / "index") as others:
         ours = collection.indexes
         for turn in range(8):
@@ -155,7 +153,7 @@ async def test_processes_that_share_a_folder_see_the_same(
         await wait_for_writes(others)
 
 
-async def test_many_callers_at_once_see_what_is_committed(collection: CollectionWriter) -> None:
+async def test_concurrent_callers_see_committed_chunks(collection: CollectionWriter) -> None:
     await collection.add(80)
     await asyncio.gather(*(collection.check() for _ in range(8)))
     numbers = await collection.add(20)
@@ -182,17 +180,17 @@ async def test_a_recreated_collection_has_nothing_of_the_old_one(collection: Col
 
 
 @pytest.mark.req("CE-F51")
-async def test_vectors_of_a_further_model_are_found_when_they_come(collection: CollectionWriter) -> None:
+async def test_vectors_of_another_model_are_found_once_added(collection: CollectionWriter) -> None:
     numbers = list(await collection.add(60))
     old = dict(collection.plain.chunks)
     collection.plain.chunks = {number: with_fields(chunk, vector=None) for number, chunk in old.items()}
     await collection.check(model=OTHER_MODEL)
     await wait_for_writes(collection.indexes)
-    for part in (numbers[:20], numbers[20:]):
-        vectors = {number: np.frombuffer(old[number].vector, "<f2")[::-1].tobytes() for number in part}
+    for partial in (numbers[:20], numbers[20:]):
+        vectors = {number: np.frombuffer(old[number].vector, "<f2")[::-1].tobytes() for number in partial}
         assert await collection.change(
             lambda store, given=vectors: store.add_vectors(COLLECTION, OTHER_MODEL, given)
-        ) == len(part)
+        ) == len(partial)
         for number, vector in vectors.items():
             collection.plain.chunks[number] = with_fields(old[number], vector=vector)
         await collection.check(model=OTHER_MODEL)
@@ -200,13 +198,13 @@ async def test_vectors_of_a_further_model_are_found_when_they_come(collection: C
     await collection.check()
 
 
-async def test_vectors_of_other_dimensions_count_as_none(collection: CollectionWriter) -> None:
+async def test_vectors_of_other_dimensions_are_ignored(collection: CollectionWriter) -> None:
     numbers = await collection.add(30)
     await collection.check()
-    odd = numbers[::3]
-    longer = {number: random_vector(collection.random, DIMENSIONS + 4) for number in odd}
+    changed_numbers = numbers[::3]
+    longer = {number: random_vector(collection.random, DIMENSIONS + 4) for number in changed_numbers}
     await collection.change(lambda store: store.add_vectors(COLLECTION, MODEL, longer))
-    for number in odd:
+    for number in changed_numbers:
         collection.plain.chunks[number] = with_fields(collection.plain.chunks[number], vector=None)
     await collection.check()
     await collection.add(40)
@@ -215,7 +213,7 @@ async def test_vectors_of_other_dimensions_count_as_none(collection: CollectionW
     await collection.check()
 
 
-async def test_files_of_collections_that_are_gone_are_swept_away(world: World) -> None:
+async def test_files_of_deleted_collections_are_swept(world: World) -> None:
     folder = world.settings.index_folder
     async with open_indexes(world, folder) as indexes:
         collection = CollectionWriter(world, indexes)
@@ -266,12 +264,12 @@ async def test_unused_segments_are_deleted(collection: CollectionWriter) -> None
     assert [file() for file in first] == [None]
 
 
-async def test_a_process_opens_only_those_files_of_another_that_it_does_not_know(
+async def test_a_process_opens_only_new_segments_of_another_process(
     world: World, collection: CollectionWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names: list[str] = []
 
-    def noted(path: Path) -> OpenedSegment:
+    def record_call(path: Path) -> OpenedSegment:
         names.append(path.name)
         return open_segment(path)
 
@@ -287,7 +285,7 @@ async def test_a_process_opens_only_those_files_of_another_that_it_does_not_know
         await collection.check()
         await wait_for_writes(ours)
         collection.indexes = others
-        monkeypatch.setattr("weft.search_index.segment_store.open_segment", noted)
+        monkeypatch.setattr("weft.search_index.segment_store.open_segment", record_call)
         await collection.check()
         assert {*names} == {file.name for file in files_in(tmp_path / "index")} - known
         assert len(names) == 1
@@ -323,16 +321,16 @@ async def test_a_process_keeps_the_segments_another_wrote_for_a_recreated_collec
         collection.indexes = ours
 
 
-async def test_nothing_is_joined_while_others_wait(
+async def test_segments_are_merged_off_the_event_loop(
     collection: CollectionWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[threading.Thread] = []
 
-    def noted(*args: Any, **how: Any) -> Any:
+    def record_call(*args: Any, **how: Any) -> Any:
         threads.append(threading.current_thread())
         return merge_segments(*args, **how)
 
-    monkeypatch.setattr("weft.search_index.snapshot.merge_segments", noted)
+    monkeypatch.setattr("weft.search_index.snapshot.merge_segments", record_call)
     for _ in range(12):
         await collection.add(2)
         await collection.check()
@@ -341,14 +339,14 @@ async def test_nothing_is_joined_while_others_wait(
 
 
 @pytest.fixture
-def short_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_tombstones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.capabilities.indexing.collections.model._MIN_RETAINED_CHANGES", 10)
     monkeypatch.setattr("weft.app.search.service._MIN_PRUNED", 1)
     monkeypatch.setattr("weft.storage.sql.collections.DELETE_BATCH_SIZE", 7)
 
 
-async def changed_much(collection: CollectionWriter) -> None:
-    """Have the same few chunks come and go many times."""
+async def change_many_times(collection: CollectionWriter) -> None:
+    """Add and remove chunks many times."""
     for _ in range(6):
         await collection.remove(await collection.add(20))
 
@@ -358,10 +356,10 @@ async def removals(world: World) -> int:
     return found[0][0]
 
 
-@pytest.mark.usefixtures("short_memory")
-async def test_what_was_removed_long_ago_is_forgotten(world: World, collection: CollectionWriter) -> None:
+@pytest.mark.usefixtures("few_tombstones")
+async def test_old_tombstones_are_pruned(world: World, collection: CollectionWriter) -> None:
     await collection.add(5)
-    await changed_much(collection)
+    await change_many_times(collection)
     await world.app.collections.sweep()
     state = await collection.change(lambda store: store.state(COLLECTION))
     assert 0 < await removals(world) <= 20
@@ -371,17 +369,17 @@ async def test_what_was_removed_long_ago_is_forgotten(world: World, collection: 
     await collection.check()
 
 
-@pytest.mark.usefixtures("short_memory")
+@pytest.mark.usefixtures("few_tombstones")
 async def test_a_replica_older_than_the_tombstones_is_rebuilt(world: World, collection: CollectionWriter) -> None:
     numbers = await collection.add(20)
     await collection.check()
     await collection.remove(numbers[:9])
-    await changed_much(collection)
+    await change_many_times(collection)
     await world.app.collections.sweep()
     await collection.check()
 
 
-@pytest.mark.usefixtures("short_memory")
+@pytest.mark.usefixtures("few_tombstones")
 async def test_segments_older_than_the_tombstones_are_rebuilt(
     world: World, collection: CollectionWriter, tmp_path: Path
 ) -> None:
@@ -391,7 +389,7 @@ async def test_segments_older_than_the_tombstones_are_rebuilt(
     before = files_in(tmp_path / "index")
     await collection.remove(numbers[:15])
     for _ in range(2):
-        await changed_much(collection)
+        await change_many_times(collection)
     await world.app.collections.sweep()
     async with open_indexes(world, tmp_path / "index") as collection.indexes:
         await collection.check()
@@ -402,7 +400,7 @@ async def test_segments_older_than_the_tombstones_are_rebuilt(
         assert (await collection.check())._snapshot.files
 
 
-@pytest.mark.usefixtures("short_memory")
+@pytest.mark.usefixtures("few_tombstones")
 async def test_a_segment_is_rewritten_before_its_tombstones_are_deleted(
     world: World, collection: CollectionWriter, tmp_path: Path
 ) -> None:
@@ -426,16 +424,16 @@ async def test_a_partial_result_is_flagged(world: World, monkeypatch: pytest.Mon
     await world.index_sessions()
     monkeypatch.setattr("weft.app.search.replica._MAX_WAIT_SECONDS", -1.0)
     asked = {"query": "when is tea served", "min_score": 0.0}
-    part = await world.planner.call("search.query", **asked)
+    partial = await world.planner.call("search.query", **asked)
     indexes = world.app.collections._indexes
     assert indexes is not None
     await wait_for_writes(indexes)
     monkeypatch.setattr("weft.app.search.replica._MAX_WAIT_SECONDS", 60.0)
     everything = await world.planner.call("search.query", **asked)
-    assert [answer["pending"].get("partial", False) for answer in (part, everything)] == [True, False]
-    assert part["searched"] < everything["searched"] == 40
-    assert part["confidence"] < everything["confidence"]
-    assert part["widened"]
+    assert [answer["pending"].get("partial", False) for answer in (partial, everything)] == [True, False]
+    assert partial["searched"] < everything["searched"] == 40
+    assert partial["confidence"] < everything["confidence"]
+    assert partial["widened"]
 
 
 async def test_an_empty_partial_result_is_not_reported_as_no_results(
@@ -445,8 +443,8 @@ async def test_an_empty_partial_result_is_not_reported_as_no_results(
         await world.planner.write(f"key{number}", f"Tea is served at {number} o'clock.")
     await world.index_sessions()
     monkeypatch.setattr("weft.app.search.replica._MAX_WAIT_SECONDS", -1.0)
-    bare = {"recency_weight": 0, "importance_weight": 0}
-    found = await world.planner.call("search.query", query="zebra crossing", min_score=1.0, **bare)
+    relevance_only = {"recency_weight": 0, "importance_weight": 0}
+    found = await world.planner.call("search.query", query="zebra crossing", min_score=1.0, **relevance_only)
     assert (found["fallback"], found["pending"]["partial"]) == ("recency", True)
     events = (await world.admin.events())["events"]
     assert "search.low_relevance" not in [event["type"] for event in events]

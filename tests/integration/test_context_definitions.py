@@ -13,7 +13,7 @@ from support.world import outcome, refused
 if TYPE_CHECKING:
     from support.world import Caller, World
 
-WHOLE = {
+FULL_DEFINITION = {
     "role": "Plans launches",
     "system_prompt": "You plan é 🚢",
     "guardrails": [{"scope": "tools", "prohibited": ["mail"]}],
@@ -33,12 +33,12 @@ async def definition(by: Caller, agent: str, **which: Any) -> Any:
 async def test_a_definition_reads_back_unchanged_at_every_version(world: World) -> None:
     empty = await definition(world.admin, "planner")
     assert (empty["version"], empty["role"], empty["guardrails"], empty["config"]) == (0, None, [], {})
-    first = await define(world.admin, "planner", **WHOLE, reason="founded")
-    assert (first["previous_version"], first["version"], first["changed"]) == (0, 1, [*WHOLE])
-    second = await define(world.admin, "planner", role="Reviews", config=WHOLE["config"])
+    first = await define(world.admin, "planner", **FULL_DEFINITION, reason="founded")
+    assert (first["previous_version"], first["version"], first["changed"]) == (0, 1, [*FULL_DEFINITION])
+    second = await define(world.admin, "planner", role="Reviews", config=FULL_DEFINITION["config"])
     assert (second["version"], second["context_version"], second["changed"]) == (2, 2, ["role"])
     then = await definition(world.planner, "planner", version="1")
-    assert {key: then[key] for key in WHOLE} == WHOLE
+    assert {key: then[key] for key in FULL_DEFINITION} == FULL_DEFINITION
     assert [(await definition(world.planner, "planner", version=v))["role"] for v in ("0", "1", "2", "head")] == [
         None,
         "Plans launches",
@@ -54,7 +54,7 @@ async def test_a_definition_reads_back_unchanged_at_every_version(world: World) 
 
 
 @pytest.mark.req("CE-F19")
-async def test_only_those_above_an_agent_say_what_it_is(world: World) -> None:
+async def test_only_ancestors_and_cleared_admins_define_an_agent(world: World) -> None:
     child = await world.admin.create_agent("child", parent_id="analysis")
     high = await world.admin.create_agent("high", parent_id="planner", clearance=4)
     lead = await world.admin.create_agent("lead", kind="human", clearance=3)
@@ -80,7 +80,7 @@ async def test_only_those_above_an_agent_say_what_it_is(world: World) -> None:
 
 
 @pytest.mark.req("CE-E", part="an agent that changes its own definition")
-async def test_changing_ones_own_definition_is_refused_and_audited(world: World) -> None:
+async def test_changing_one_s_own_definition_is_refused_and_audited(world: World) -> None:
     for who, agent in ((world.planner, "planner"), (world.analysis, "analysis"), (world.admin, "admin")):
         with refused("SELF_MODIFICATION"):
             await define(who, agent, role="x", guardrails=[])
@@ -92,7 +92,7 @@ async def test_changing_ones_own_definition_is_refused_and_audited(world: World)
         )
 
 
-async def test_a_definition_is_known_to_the_agent_those_above_it_and_admins(world: World) -> None:
+async def test_a_definition_is_readable_by_the_agent_its_ancestors_and_admins(world: World) -> None:
     await define(world.planner, "analysis", role="Analyses")
     await world.admin.create_agent("auditor", permissions=["read", "admin"])
     for who in (world.analysis, world.planner, world.admin):
@@ -100,12 +100,12 @@ async def test_a_definition_is_known_to_the_agent_those_above_it_and_admins(worl
     for who in (world.review, world.stranger):
         with refused("AGENT_NOT_FOUND"):
             await definition(who, "analysis")
-    told = {event["type"] for event in (await world.analysis.events(session_id="s1"))["events"]}
-    assert "agent.defined" not in told
+    event_types = {event["type"] for event in (await world.analysis.events(session_id="s1"))["events"]}
+    assert "agent.defined" not in event_types
     assert "agent.defined" in {event["type"] for event in (await world.planner.events())["events"]}
 
 
-async def test_an_edit_made_for_another_version_is_refused(world: World) -> None:
+async def test_an_edit_with_an_outdated_if_version_is_refused(world: World) -> None:
     await define(world.admin, "planner", role="First", if_version=0)
     with refused("VERSION_CONFLICT") as caught:
         await define(world.admin, "planner", role="Second", if_version=0)
@@ -118,7 +118,7 @@ async def test_an_edit_made_for_another_version_is_refused(world: World) -> None
     assert sorted(await asyncio.gather(*map(outcome, calls))) == ["VERSION_CONFLICT"] * 3 + ["ok"]
 
 
-async def test_a_definition_is_checked_before_it_is_kept(world: World) -> None:
+async def test_an_invalid_definition_is_refused(world: World) -> None:
     assert (await define(world.admin, "planner"))["changed"] == []
     for what in ({"role": "\ud800"}, {"guardrails": ["text"]}, {"config": [1]}, {"config": {"x": float("inf")}}):
         with refused("INVALID_INPUT_FORMAT"):
@@ -155,13 +155,15 @@ async def test_rolling_back_a_definition_is_an_edit(world: World) -> None:
     now = await definition(boss, "boss")
     assert (now["role"], now["guardrails"], now["version"]) == ("First", [], 3)
     assert await version_of(boss) == 3
-    told = [event["data"]["changed"] for event in (await boss.events())["events"] if event["type"] == "agent.defined"]
-    assert told[-1] == ["guardrails", "role"]
+    changed_fields = [
+        event["data"]["changed"] for event in (await boss.events())["events"] if event["type"] == "agent.defined"
+    ]
+    assert changed_fields[-1] == ["guardrails", "role"]
 
 
 @pytest.mark.req("CE-F56")
 @pytest.mark.req("CE-E", part="an agent that changes its own definition")
-async def test_an_agent_that_takes_its_memory_back_cannot_take_its_definition_back_with_it(world: World) -> None:
+async def test_an_agent_cannot_roll_back_its_definition_with_its_context(world: World) -> None:
     boss = await world.admin.create_agent("boss", clearance=4)
     await define(world.admin, "boss", guardrails=[])
     await push(boss, knowledge_entry("a", 1), if_version=1)
@@ -181,7 +183,7 @@ async def test_an_agent_that_takes_its_memory_back_cannot_take_its_definition_ba
 
 @pytest.mark.req("CE-E", part="an agent that changes its own definition")
 @pytest.mark.req("CE-F25")
-async def test_no_branch_keeps_an_older_definition(world: World) -> None:
+async def test_every_branch_uses_the_current_definition(world: World) -> None:
     await define(world.admin, "planner", guardrails=[])
     await push(world.planner, knowledge_entry("a", 1), if_version=1)
     await world.planner.call("history.branch", context_id="context:planner", branch="lax", from_version="1")
@@ -223,7 +225,7 @@ async def test_a_rollback_of_a_context_rolls_back_every_part_as_one_version(worl
 
 
 @pytest.mark.req("MW-11", part="checkpoints of boards and persistent memory")
-async def test_one_agent_is_given_what_another_remembered_at_a_checkpoint(world: World) -> None:
+async def test_memory_at_a_snapshot_is_copied_to_another_agent(world: World) -> None:
     await push(world.planner, knowledge_entry("a", 1), knowledge_entry("w", "x" * 40_000), if_version=0)
     await world.admin.call("history.snapshot", context_id="context:planner", label="good")
     await push(
@@ -248,7 +250,7 @@ async def test_one_agent_is_given_what_another_remembered_at_a_checkpoint(world:
 
 
 @pytest.mark.req("MW-11", part="checkpoints of boards and persistent memory")
-async def test_copying_needs_clearance_and_the_right_to_change_both(world: World) -> None:
+async def test_copying_needs_clearance_and_access_to_both_agents(world: World) -> None:
     lead = await world.admin.create_agent("lead", kind="human", clearance=3)
     boss = await world.admin.create_agent("boss", clearance=4)
     await push(world.planner, knowledge_entry("a", 1), if_version=0)
@@ -266,7 +268,7 @@ async def test_copying_needs_clearance_and_the_right_to_change_both(world: World
     assert entries(await pull(world.analysis)) == {}
 
 
-async def test_wherever_a_rollback_of_a_context_ends_all_parts_are_old_or_all_new(
+async def test_a_crashed_rollback_of_a_context_leaves_all_parts_old_or_all_new(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = [("a", "learned_knowledge"), ("b", "team_preferences"), ("c", "work_artifacts")]
@@ -279,12 +281,12 @@ async def test_wherever_a_rollback_of_a_context_ends_all_parts_are_old_or_all_ne
     before = [tuple(row) for row in await world.rows(heads, world.tenant)]
     for number in range(1, 500):
         with stop_at_statement(world, monkeypatch, number) as ran:
-            told = await outcome(world.admin.call("history.rollback", **rollback))
+            result = await outcome(world.admin.call("history.rollback", **rollback))
         if len(ran) < number:
             break
-        assert told == "INTERNAL_ERROR"
+        assert result == "INTERNAL_ERROR"
         assert [tuple(row) for row in await world.rows(heads, world.tenant)] == before, ran[-1]
-    assert (told, number > 30) == ("ok", True)
+    assert (result, number > 30) == ("ok", True)
     pulled = await pull(world.planner)
     assert entries(pulled) == {"a": 0, "b": 0, "c": None}
     assert (await read_context(world.planner, key="c", memory_type="work_artifacts"))["entries"][0]["value"] == 0
@@ -292,7 +294,7 @@ async def test_wherever_a_rollback_of_a_context_ends_all_parts_are_old_or_all_ne
 
 
 @pytest.mark.req("CE-F19")
-async def test_an_agent_that_has_filled_its_memory_can_still_be_given_rules(world: World) -> None:
+async def test_a_definition_does_not_count_toward_the_context_limit(world: World) -> None:
     app = await world.another_app(context_limit_mb=1)
     agent = world.analysis.at(app)
     await push(agent, *(knowledge_entry(f"k{number}", "x" * 30_000) for number in range(34)), if_version=0)

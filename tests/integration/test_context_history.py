@@ -27,8 +27,8 @@ async def state(caller: Caller, line: str = PART, **which: Any) -> dict[str, Any
 
 
 @pytest.fixture
-async def at_odds(world: World) -> World:
-    """A context and its branch that say different things of one entry, and of what belongs to it."""
+async def conflicting(world: World) -> World:
+    """A context and a branch with conflicting values and metadata of one entry."""
     planner = world.planner
     await push(planner, knowledge_entry("limits", {"calls": 1}, metadata={"from": "base"}), if_version=0)
     await history(planner, "branch", context_id=WHOLE, branch="try")
@@ -48,7 +48,7 @@ async def metadata(world: World) -> Any:
 
 
 @pytest.mark.req("CE-F20")
-async def test_values_are_shown_as_the_json_they_are(world: World) -> None:
+async def test_values_are_shown_as_json(world: World) -> None:
     await push(
         world.planner,
         knowledge_entry("a", {"calls": 100}),
@@ -63,32 +63,32 @@ async def test_values_are_shown_as_the_json_they_are(world: World) -> None:
 
 
 @pytest.mark.req("CE-F26")
-async def test_what_a_conflict_shows_can_be_sent_back_and_means_the_same(at_odds: World) -> None:
-    answer = await open_review(at_odds)
+async def test_a_value_shown_in_a_conflict_can_be_sent_as_its_resolution(conflicting: World) -> None:
+    answer = await open_review(conflicting)
     (conflict,) = answer["conflicts"]
     assert [conflict[side]["value"] for side in ("base", "ours", "theirs")] == [{"calls": 1}, ["none"], {"calls": 2}]
     assert {conflict[side]["agent_id"] for side in ("base", "ours", "theirs")} == {"planner"}
     chosen = {"learned_knowledge/limits": {"take": "value", "value": conflict["theirs"]["value"]}}
-    await at_odds.admin.call("history.resolve", review_id=answer["review_id"], resolutions=chosen)
-    assert await state(at_odds.planner) == {"limits": {"calls": 2}}
+    await conflicting.admin.call("history.resolve", review_id=answer["review_id"], resolutions=chosen)
+    assert await state(conflicting.planner) == {"limits": {"calls": 2}}
 
 
 @pytest.mark.req("CE-F26")
-@pytest.mark.parametrize(("take", "said"), [("ours", "main"), ("theirs", "try"), ("base", "base"), ("value", "main")])
-async def test_metadata_of_an_entry_moves_with_it(at_odds: World, take: str, said: str) -> None:
-    answer = await open_review(at_odds)
+@pytest.mark.parametrize(("take", "source"), [("ours", "main"), ("theirs", "try"), ("base", "base"), ("value", "main")])
+async def test_a_resolution_takes_the_metadata_with_the_value(conflicting: World, take: str, source: str) -> None:
+    answer = await open_review(conflicting)
     assert [conflict["key"] for conflict in answer["conflicts"]] == ["learned_knowledge/limits"]
-    await at_odds.admin.call(
+    await conflicting.admin.call(
         "history.resolve",
         review_id=answer["review_id"],
         resolutions={"learned_knowledge/limits": {"take": take, **({"value": 7} if take == "value" else {})}},
     )
-    assert await metadata(at_odds) == {"from": said}
-    assert (await history(at_odds.planner, "verify", context_id=WHOLE, deep=True))["intact"]
+    assert await metadata(conflicting) == {"from": source}
+    assert (await history(conflicting.planner, "verify", context_id=WHOLE, deep=True))["intact"]
 
 
 @pytest.mark.req("CE-F24")
-async def test_how_metadata_is_kept_shows_nowhere_but_its_entry_counts_as_modified(world: World) -> None:
+async def test_a_metadata_change_is_shown_as_a_change_of_its_entry(world: World) -> None:
     await push(world.planner, knowledge_entry("a", 1, metadata={"v": 1}), if_version=0)
     await push(world.planner, knowledge_entry("a", 1, metadata={"v": 2}), if_version=1)
     for line, key in ((PART, "a"), (WHOLE, "learned_knowledge/a")):
@@ -137,7 +137,7 @@ async def test_expired_values_are_hidden_in_the_whole_context_too(world: World) 
         await history(world.planner, "bisect", context_id=WHOLE, key="work_artifacts/report", contains="secret")
 
 
-async def test_bisect_reads_what_is_kept_outside_the_database(world: World) -> None:
+async def test_bisect_reads_values_in_object_storage(world: World) -> None:
     for number in range(8):
         text = f"draft {number} " + "x" * 40_000 + (" bug" if number >= 5 else "")
         await push(world.planner, artifact("report", text), if_version=number)
@@ -148,7 +148,7 @@ async def test_bisect_reads_what_is_kept_outside_the_database(world: World) -> N
         assert (early["found"], "Version 5 does not contain the text" in early["remark"]) == (False, True)
 
 
-async def test_bisect_of_a_whole_context_asks_for_one_of_its_entries(world: World) -> None:
+async def test_bisect_of_a_whole_context_needs_an_entry(world: World) -> None:
     await push(world.planner, knowledge_entry("a", 1), if_version=0)
     with refused("INVALID_INPUT_FORMAT") as caught:
         await history(world.planner, "bisect", context_id=WHOLE, key="learned_knowledge", contains="1")
@@ -175,7 +175,7 @@ async def test_an_unwritten_context_is_empty_for_readers(world: World) -> None:
 
 
 @pytest.mark.req("CE-F56")
-async def test_parts_that_went_back_with_their_context_name_it(world: World) -> None:
+async def test_parts_rolled_back_with_their_context_name_it_in_the_reason(world: World) -> None:
     for number in range(3):
         await push(world.analysis, knowledge_entry("a", number), if_version=number)
     await world.admin.call("history.rollback", context_id="context:analysis", target_version="v1")
@@ -187,7 +187,7 @@ async def test_parts_that_went_back_with_their_context_name_it(world: World) -> 
 
 
 @pytest.mark.parametrize("line", ["context:planner@a@b", "context:planner@", "context:planner:x:y:z", "context:"])
-async def test_a_switch_refuses_what_names_no_line(world: World, line: str) -> None:
+async def test_switching_or_deleting_a_branch_of_an_unknown_line_is_not_found(world: World, line: str) -> None:
     await push(world.planner, knowledge_entry("a", 1), if_version=0)
     for verb, what in (("switch", {}), ("delete_branch", {"branch": "try"})):
         with refused("CONTEXT_NOT_FOUND"):
@@ -195,70 +195,74 @@ async def test_a_switch_refuses_what_names_no_line(world: World, line: str) -> N
 
 
 @pytest.mark.req("CE-F26")
-async def test_reviews_of_a_part_end_with_its_branch_and_lists_stay_readable(at_odds: World) -> None:
-    opened = await history(at_odds.planner, "merge", from_context_id=f"{PART}@try")
-    await open_review(at_odds)
-    await history(at_odds.planner, "delete_branch", context_id=WHOLE, branch="try", force=True)
-    for caller in (at_odds.planner, at_odds.admin):
+async def test_deleting_a_branch_closes_reviews_of_its_parts(conflicting: World) -> None:
+    opened = await history(conflicting.planner, "merge", from_context_id=f"{PART}@try")
+    await open_review(conflicting)
+    await history(conflicting.planner, "delete_branch", context_id=WHOLE, branch="try", force=True)
+    for caller in (conflicting.planner, conflicting.admin):
         reviews = (await caller.call("history.reviews"))["reviews"]
         assert [(review["context_id"], review["state"]) for review in reviews] == [
             (WHOLE, "abandoned"),
             (PART, "abandoned"),
         ]
-    assert (await at_odds.planner.call("history.review", review_id=opened["review_id"]))["state"] == "abandoned"
-    closed = [e["subject"] for e in (await at_odds.planner.events())["events"] if e["type"] == "history.review_closed"]
+    assert (await conflicting.planner.call("history.review", review_id=opened["review_id"]))["state"] == "abandoned"
+    closed = [
+        e["subject"] for e in (await conflicting.planner.events())["events"] if e["type"] == "history.review_closed"
+    ]
     assert opened["review_id"] in closed
-    await history(at_odds.admin, "prune", context_id=None)
-    assert len((await at_odds.planner.call("history.reviews"))["reviews"]) == 2
+    await history(conflicting.admin, "prune", context_id=None)
+    assert len((await conflicting.planner.call("history.reviews"))["reviews"]) == 2
 
 
-async def test_a_review_with_an_unreadable_source_is_shown_without_content(at_odds: World) -> None:
-    opened = await open_review(at_odds)
-    await at_odds.sql("UPDATE reviews SET source_line = $1 WHERE tenant = $2", "context:planner@lost", at_odds.tenant)
-    (review,) = (await at_odds.planner.call("history.reviews"))["reviews"]
+async def test_a_review_with_an_unreadable_source_is_shown_without_content(conflicting: World) -> None:
+    opened = await open_review(conflicting)
+    await conflicting.sql(
+        "UPDATE reviews SET source_line = $1 WHERE tenant = $2", "context:planner@lost", conflicting.tenant
+    )
+    (review,) = (await conflicting.planner.call("history.reviews"))["reviews"]
     assert (review["review_id"], review["state"]) == (opened["review_id"], "open")
     assert ("conflicts" in review, review["hidden_conflicts"]) == (False, 1)
 
 
 @pytest.mark.req("CE-F57")
-async def test_what_an_open_review_of_a_whole_context_is_about_is_not_pruned(at_odds: World) -> None:
-    opened = await open_review(at_odds)
+async def test_values_of_an_open_review_are_not_pruned(conflicting: World) -> None:
+    opened = await open_review(conflicting)
     for number in range(3):
-        await push(at_odds.planner, knowledge_entry("limits", number), if_version=2 + number)
-    await at_odds.admin.call("history.set_retention", subject="learned_knowledge", versions=1)
-    await at_odds.admin.call("history.prune")
-    (review,) = (await at_odds.planner.call("history.reviews"))["reviews"]
+        await push(conflicting.planner, knowledge_entry("limits", number), if_version=2 + number)
+    await conflicting.admin.call("history.set_retention", subject="learned_knowledge", versions=1)
+    await conflicting.admin.call("history.prune")
+    (review,) = (await conflicting.planner.call("history.reviews"))["reviews"]
     assert review["conflicts"] == opened["conflicts"]
-    await at_odds.planner.call("history.close_review", review_id=opened["review_id"])
-    await history(at_odds.planner, "delete_branch", context_id=WHOLE, branch="try", force=True)
-    # First what is left of the branch goes, then what only that needed.
+    await conflicting.planner.call("history.close_review", review_id=opened["review_id"])
+    await history(conflicting.planner, "delete_branch", context_id=WHOLE, branch="try", force=True)
+    # The first run prunes the branch, the second what only the branch needed.
     for _ in range(2):
-        await at_odds.admin.call("history.prune")
-    assert [(await state(at_odds.planner, version=version))["limits"] for version in (1, 2, 5)] == [None, None, 2]
+        await conflicting.admin.call("history.prune")
+    assert [(await state(conflicting.planner, version=version))["limits"] for version in (1, 2, 5)] == [None, None, 2]
 
 
-async def test_a_branch_held_by_a_session_is_deleted_only_when_forced(at_odds: World) -> None:
-    await at_odds.planner.call("context.pull", session_id="s1", branch="try")
-    review = await open_review(at_odds)
+async def test_a_branch_pulled_by_a_session_is_deleted_only_when_forced(conflicting: World) -> None:
+    await conflicting.planner.call("context.pull", session_id="s1", branch="try")
+    review = await open_review(conflicting)
     chosen = {"learned_knowledge/limits": {"take": "ours"}}
-    await at_odds.admin.call("history.resolve", review_id=review["review_id"], resolutions=chosen)
+    await conflicting.admin.call("history.resolve", review_id=review["review_id"], resolutions=chosen)
     with refused("BRANCH_IN_USE") as caught:
-        await history(at_odds.planner, "delete_branch", context_id=WHOLE, branch="try")
+        await history(conflicting.planner, "delete_branch", context_id=WHOLE, branch="try")
     assert caught.value.context["sessions"] == 1
-    await at_odds.planner.call("context.pull", session_id="s1", branch="main")
-    await history(at_odds.planner, "delete_branch", context_id=WHOLE, branch="try")
+    await conflicting.planner.call("context.pull", session_id="s1", branch="main")
+    await history(conflicting.planner, "delete_branch", context_id=WHOLE, branch="try")
 
 
 @pytest.mark.req("CE-F26")
-async def test_a_custom_resolution_is_validated_like_a_push(at_odds: World) -> None:
-    review_id = (await open_review(at_odds))["review_id"]
+async def test_a_custom_resolution_is_validated_like_a_push(conflicting: World) -> None:
+    review_id = (await open_review(conflicting))["review_id"]
     deep: Any = 1
     for _ in range(40):
         deep = [deep]
 
     async def decide(key: str, value: Any) -> None:
         resolutions = {"learned_knowledge/limits": {"take": "ours"}, key: {"take": "value", "value": value}}
-        await at_odds.admin.call("history.resolve", review_id=review_id, resolutions=resolutions)
+        await conflicting.admin.call("history.resolve", review_id=review_id, resolutions=resolutions)
 
     for wrong in (float("inf"), float("nan"), deep, "\ud800"):
         with refused("INVALID_INPUT_FORMAT"):
@@ -267,7 +271,7 @@ async def test_a_custom_resolution_is_validated_like_a_push(at_odds: World) -> N
         await decide("learned_knowledge/limits#metadata", {"from": "nobody"})
     with refused("CONTENT_TOO_LARGE"):
         await decide("learned_knowledge/limits", "x" * (MAX_VALUE_BYTES + 1))
-    assert await state(at_odds.planner) == {"limits": ["none"]}
+    assert await state(conflicting.planner) == {"limits": ["none"]}
 
 
 @pytest.mark.req("CE-F57")
@@ -295,11 +299,11 @@ async def test_only_values_in_a_snapshot_outlive_their_retention(world: World) -
             await history(world.admin, "snapshot", context_id=WHOLE, label="keep")
     world.clock.advance(days=31)
     for line, key in ((PART, "a"), (WHOLE, "learned_knowledge/a")):
-        told = [(await state(world.planner, line, version=version))[key] for version in range(1, 5)]
-        assert told == [None, None, 2, None]
+        values = [(await state(world.planner, line, version=version))[key] for version in range(1, 5)]
+        assert values == [None, None, 2, None]
 
 
-async def test_a_deep_check_finds_values_outside_that_are_damaged_or_gone(world: World) -> None:
+async def test_a_deep_verify_finds_damaged_and_missing_objects(world: World) -> None:
     await push(world.planner, knowledge_entry("large", "x" * 40_000), if_version=0)
     (stored,) = [path for path in (world.settings.object_store_folder / world.tenant).rglob("*") if path.is_file()]
     for line in (WHOLE, PART):

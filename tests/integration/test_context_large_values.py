@@ -35,7 +35,7 @@ BYTES = bytes(range(256)) * 10
 
 
 def files(world: World) -> list[Path]:
-    """Return the files in which values of this tenant lie."""
+    """Return the files of this tenant's objects."""
     return sorted(path for path in (world.settings.object_store_folder / world.tenant).rglob("*") if path.is_file())
 
 
@@ -45,7 +45,7 @@ async def states(world: World) -> list[str]:
 
 
 async def sweep(world: World) -> None:
-    """Let everything that was given up or doomed go."""
+    """Delete abandoned and unreferenced objects."""
     for _ in range(3):
         world.clock.advance(hours=2)
         await world.app.scheduler.drain("objects.sweep")
@@ -83,14 +83,14 @@ async def test_large_values_artifacts_and_bytes_are_stored_under_the_agent(world
     assert await problems(world) == []
 
 
-async def test_bytes_need_no_media_type_and_may_be_none_at_all(world: World) -> None:
+async def test_bytes_may_be_empty_and_without_a_media_type(world: World) -> None:
     await push(world.planner, {"key": "empty", "base64": ""}, if_version=0)
     await pull(world.planner)
     (entry,) = (await read_context(world.planner, key="empty"))["entries"]
     assert (entry["base64"], entry["media_type"], entry["size"]) == ("", "application/octet-stream", 0)
 
 
-async def test_what_history_still_refers_to_stays_and_what_nothing_refers_to_goes(world: World) -> None:
+async def test_unreferenced_objects_are_deleted_and_referenced_ones_kept(world: World) -> None:
     await world.admin.call("history.set_retention", subject="work_artifacts", days="indefinite", versions=1)
     await push(world.planner, artifact("a", "first"), if_version=0)
     await push(world.planner, artifact("a", "second"), if_version=1)
@@ -105,7 +105,7 @@ async def test_what_history_still_refers_to_stays_and_what_nothing_refers_to_goe
     assert await value_of(world.planner, "a", memory_type="work_artifacts") == "second"
 
 
-async def test_the_same_value_under_two_keys_is_stored_once_and_stays_for_the_second(world: World) -> None:
+async def test_equal_values_of_two_keys_share_an_object(world: World) -> None:
     await world.admin.call("history.set_retention", subject="work_artifacts", days="indefinite", versions=1)
     await push(world.planner, artifact("a", "same", metadata={"n": 1}), artifact("b", "same"), if_version=0)
     assert len(files(world)) == 1
@@ -117,9 +117,7 @@ async def test_the_same_value_under_two_keys_is_stored_once_and_stays_for_the_se
 
 
 @pytest.mark.req("CE-E", part="a push that fails midway")
-async def test_nothing_is_acknowledged_while_object_storage_cannot_be_used(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_push_fails_while_object_storage_is_unavailable(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     async def unreachable(*_: Any) -> None:
         raise ObjectStorageUnavailable
 
@@ -140,7 +138,7 @@ async def test_nothing_is_acknowledged_while_object_storage_cannot_be_used(
 
 
 @pytest.mark.req("CE-E", part="a push that fails midway")
-async def test_other_bytes_than_were_stored_are_never_handed_out(world: World) -> None:
+async def test_damaged_objects_are_never_returned(world: World) -> None:
     await push(world.planner, knowledge_entry("large", LARGE), if_version=0)
     await pull(world.planner)
     (stored,) = files(world)
@@ -170,16 +168,14 @@ async def test_a_refused_push_leaves_no_objects(world: World) -> None:
 
 
 @pytest.mark.req("CE-E", part="a push that fails midway")
-async def test_wherever_a_push_of_large_values_ends_no_object_is_left_over(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_crashed_push_of_large_values_leaves_no_object(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(1, 500):
         with stop_at_statement(world, monkeypatch, number) as ran:
-            told = await outcome(push(world.planner, artifact("a", f"{number}"), if_version=0))
+            result = await outcome(push(world.planner, artifact("a", f"{number}"), if_version=0))
         if len(ran) < number:
             break
-        assert told == "INTERNAL_ERROR"
-    assert (told, number > 20) == ("ok", True)
+        assert result == "INTERNAL_ERROR"
+    assert (result, number > 20) == ("ok", True)
     await sweep(world)
     assert (len(files(world)), await states(world)) == (1, ["kept"])
     pulled = await pull(world.planner)
@@ -188,7 +184,7 @@ async def test_wherever_a_push_of_large_values_ends_no_object_is_left_over(
 
 
 @pytest.mark.req("CE-E", part="a push that fails midway")
-async def test_a_push_that_will_be_refused_uploads_nothing(world: World) -> None:
+async def test_a_refused_push_uploads_nothing(world: World) -> None:
     small = await world.another_app(context_limit_mb=1)
     await push(world.planner, knowledge_entry("a", 1), if_version=0)
     for agent, what, code in [
@@ -204,7 +200,7 @@ async def test_a_push_that_will_be_refused_uploads_nothing(world: World) -> None
 
 
 @pytest.mark.req("CE-F4")
-async def test_pushing_a_value_again_repairs_it_wherever_it_was_lost(world: World) -> None:
+async def test_pushing_a_value_again_repairs_a_lost_object(world: World) -> None:
     await push(world.planner, knowledge_entry("large", LARGE), if_version=0)
     await pull(world.planner)
     (stored,) = files(world)
@@ -226,7 +222,7 @@ async def test_a_rollback_to_a_lost_value_reports_it_missing(world: World) -> No
         await world.admin.call("history.rollback", context_id="context:planner", target_version="1")
 
 
-async def test_a_value_that_reads_like_a_pointer_does_not_keep_what_another_points_to(world: World) -> None:
+async def test_a_value_that_looks_like_a_pointer_does_not_reference_an_object(world: World) -> None:
     for memory_type in ("learned_knowledge", "work_artifacts"):
         await world.admin.call("history.set_retention", subject=memory_type, days="indefinite", versions=1)
     pointer = Pointer.to(world.tenant, "planner", msgspec.json.encode([1, 2, 3]))
@@ -239,7 +235,7 @@ async def test_a_value_that_reads_like_a_pointer_does_not_keep_what_another_poin
 
 
 @pytest.mark.req("CE-F57")
-async def test_an_artifact_that_is_pushed_again_lasts_longer(world: World) -> None:
+async def test_pushing_an_artifact_again_renews_its_retention(world: World) -> None:
     await push(world.planner, artifact("a", [1], metadata={"of": "a ship"}), if_version=0)
     world.clock.advance(days=89)
     answer = await push(world.planner, artifact("a", [1], metadata={"of": "a ship"}), if_version=1)
@@ -251,7 +247,7 @@ async def test_an_artifact_that_is_pushed_again_lasts_longer(world: World) -> No
     assert (entry["key"], entry["metadata"]) == ("a", {"of": "a ship"})
 
 
-async def test_what_retention_has_ended_comes_back_with_no_version(world: World) -> None:
+async def test_expired_artifacts_are_not_copied_or_rolled_back_to(world: World) -> None:
     await push(world.analysis, artifact("a", ["old"]), knowledge_entry("z", 1), if_version=0)
     await push(world.analysis, knowledge_entry("z", 2), if_version=1)
     await world.admin.call("history.snapshot", context_id="context:analysis", label="kept")

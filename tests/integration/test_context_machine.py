@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 OWNERS = ("analysis", "planner")
 SESSIONS = ("s1", "s2")
-SORTS = ("conversation_context", "learned_knowledge", "team_preferences")
+MEMORY_TYPES = ("conversation_context", "learned_knowledge", "team_preferences")
 KEYS = st.sampled_from(["a", "b", "c/d"])
-# What is large is kept outside the database, as all artifacts are.
+# Large values and artifacts are stored in object storage.
 LARGE = "large"
 VALUES = st.sampled_from(["same", 1, None, ["x"], LARGE])
 PUSHED = st.lists(st.tuples(st.sampled_from(PARTS), KEYS, VALUES), max_size=4, unique_by=lambda item: item[:2])
 REMOVED = st.lists(st.tuples(st.sampled_from(PARTS), KEYS), max_size=2, unique=True)
-# From so many entries at once what was known before gets a name.
+# A push of at least this many entries tags the previous state.
 LEARNING_CYCLE = 2
 
 
-class Frozen:
-    """What a session holds, as it was pulled."""
+class PulledContext:
+    """The context a session pulled."""
 
     def __init__(self, root: Line, memory: Memory) -> None:
         self.root, self.version, self.memory = root, root.head, memory
@@ -46,7 +46,7 @@ class Frozen:
 
 
 class ContextMachine(RuleBasedStateMachine):
-    """Does the same to the contexts of two agents and to a few dictionaries."""
+    """Applies the same calls to the contexts of two agents and to a model."""
 
     def __init__(self, url: str | None) -> None:
         super().__init__()
@@ -55,18 +55,18 @@ class ContextMachine(RuleBasedStateMachine):
         folder = Path(self.folder.name)
         url = url or str(folder / "weft.db")
         self.clock = FrozenClock()
-        kept = Settings(database_url=url, rate_limits="off", data_dir=str(folder))
-        self.world = World(url, self.clock, kept)
+        world_settings = Settings(database_url=url, rate_limits="off", data_dir=str(folder))
+        self.world = World(url, self.clock, world_settings)
         self.run(self.world.open())
         self.run(self.world.planner.create_session(SESSIONS[1]))
         self.now, self.named = 0.0, 0
         self.contexts = {owner: ContextModel(owner) for owner in OWNERS}
-        self.held: dict[tuple[str, str], Frozen] = {}
+        self.held: dict[tuple[str, str], PulledContext] = {}
         self.versions: dict[str, int] = {}
         rule = {"subject": "learned_knowledge", "snapshot_from": LEARNING_CYCLE}
         assert self.ask("history.set_retention", **rule)[1] is None
 
-    # How the two are talked to.
+    # Calls.
 
     def run(self, work: Any) -> Any:
         return self.loop.run_until_complete(work)
@@ -77,107 +77,107 @@ class ContextMachine(RuleBasedStateMachine):
         except WeftError as error:
             return error.context, error.code
 
-    def drawn(self, data: st.DataObject) -> tuple[ContextModel, str, Line]:
+    def draw_branch(self, data: st.DataObject) -> tuple[ContextModel, str, Line]:
         """Return a context and one of its branches."""
         context = self.contexts[data.draw(st.sampled_from(OWNERS))]
         branch = data.draw(st.sampled_from(sorted(context.roots)))
         return context, branch, context.roots[branch]
 
-    def news_of(self, line_id: str, after: int) -> list[dict[str, Any]]:
+    def new_commits(self, line_id: str, after: int) -> list[dict[str, Any]]:
         answer, code = self.ask("history.log", context_id=line_id, limit=10)
         assert code in {None, "CONTEXT_NOT_FOUND"}, code
         commits = answer["commits"] if code is None else []
         return [commit for commit in reversed(commits) if commit["version"] > after]
 
-    def expect(
+    def expect_memory(
         self, context: ContextModel, branch: str, memory: Memory, merged: tuple[Line, int] | None = None
     ) -> None:
-        """Take note of the one commit there may be, and have the context say what it should."""
+        """Add the new commit, if any, to the model; check that the context equals ``memory``."""
         root, named = context.roots[branch], {}
         for part in PARTS if branch != "main" else (DEFINITION, *PARTS):
             line, at = context.own_line(part, branch), context.part_at(root, part)
-            news = self.news_of(context.line_of(part, branch), line.head if line else at[1] if at else 0)
-            assert len(news) <= 1
-            for commit in news:
+            commits = self.new_commits(context.line_of(part, branch), line.head if line else at[1] if at else 0)
+            assert len(commits) <= 1
+            for commit in commits:
                 changes = {
                     change["key"]: Entry(memory[part][change["key"]]) if change["act"] == "write" else None
                     for change in commit["changes"]
                 }
                 named[part] = context.commit_part(part, branch, changes, self.now)
-        made = self.news_of(root.name, root.head)
+        made = self.new_commits(root.name, root.head)
         assert len(made) == (1 if named or merged else 0)
         if made:
             root.add(Commit(self.now, named, merged))
             assert made[0]["version"] == root.head
         assert context.memory(branch) == memory
 
-    # What can happen.
+    # Rules.
 
     @rule(data=st.data(), pushed=PUSHED, removed=REMOVED, how=st.sampled_from(["exact", "exact", "session", "stale"]))
     def push(
         self, data: st.DataObject, pushed: list[tuple[str, str, Any]], removed: list[tuple[str, str]], how: str
     ) -> None:
-        context, branch, root = self.drawn(data)
-        # Only its owner can have said what is in a context.
-        said = {(part, key): {"of": context.owner, "says": value} for part, key, value in pushed}
-        knowledge = [{**_place(*place), "value": _written_out(value)} for place, value in said.items()]
-        gone = [place for place in removed if place not in said]
-        terms, expected = self.terms(data, how, context, root)
-        what = {"knowledge": knowledge, "remove": [_place(*place) for place in gone], "branch": branch}
-        answer, code = self.ask("context.push", context.owner, **what, **terms)
-        after, changed = self.pushed_to(context, branch, said, gone, is_current=expected == root.head)
-        # What is said already can be said for any version: perhaps the answer to it was lost.
+        context, branch, root = self.draw_branch(data)
+        # Values name their owner, so that a leak between contexts is noticed.
+        values = {(part, key): {"of": context.owner, "value": value} for part, key, value in pushed}
+        knowledge = [{**_place(*place), "value": _expanded(value)} for place, value in values.items()]
+        removed_places = [place for place in removed if place not in values]
+        arguments, expected = self.version_arguments(data, how, context, root)
+        what = {"knowledge": knowledge, "remove": [_place(*place) for place in removed_places], "branch": branch}
+        answer, code = self.ask("context.push", context.owner, **what, **arguments)
+        after, changed = self.after_push(context, branch, values, removed_places, is_current=expected == root.head)
+        # An unchanged push is accepted for any version: it may be a retry.
         if expected is None or (changed and expected != root.head):
             assert code == ("INVALID_INPUT_FORMAT" if expected is None else "VERSION_CONFLICT")
             assert expected is None or answer["current_version"] == root.head
-            self.expect(context, branch, context.memory(branch))
+            self.expect_memory(context, branch, context.memory(branch))
             return
         assert code is None, (code, answer)
         assert {(_part(entry), entry["key"]) for entry in answer["changed"]} == changed
         learned = sum(part == "learned_knowledge" for part, _ in changed) >= LEARNING_CYCLE and root.head > 0
         assert answer["snapshot_before"] == (f"before-learning-v{root.head}" if learned else None)
-        self.expect(context, branch, after)
+        self.expect_memory(context, branch, after)
         assert answer["version"] == root.head
-        frozen = self.held.get((terms.get("session_id", ""), context.owner))
-        if frozen is not None and frozen.root is root and changed:
-            frozen.known = root.head
+        pulled = self.held.get((arguments.get("session_id", ""), context.owner))
+        if pulled is not None and pulled.root is root and changed:
+            pulled.known = root.head
 
-    def terms(
+    def version_arguments(
         self, data: st.DataObject, how: str, context: ContextModel, root: Line
     ) -> tuple[dict[str, Any], int | None]:
-        """Return for which version a push is said to be made, and which that is; None if nobody can tell."""
+        """Return the version arguments of a push and the version they mean, if known."""
         if how == "exact":
             return {"if_version": root.head}, root.head
         if how == "stale":
             version = data.draw(st.integers(0, root.head))
             return {"if_version": version}, version
         session = data.draw(st.sampled_from(SESSIONS))
-        frozen = self.held.get((session, context.owner))
-        # Under the name of a branch that is gone there may be another, which shares with it only what came before.
-        is_it = frozen and frozen.root.name == root.name and frozen.known <= root.head
-        is_known = is_it and root.owner(frozen.known) is frozen.root.owner(frozen.known)
-        return {"session_id": session}, frozen.known if is_known or (is_it and frozen.known == 0) else None
+        pulled = self.held.get((session, context.owner))
+        # A recreated branch shares only the commits before its base with the deleted one.
+        is_same_branch = pulled and pulled.root.name == root.name and pulled.known <= root.head
+        is_known = is_same_branch and root.owner(pulled.known) is pulled.root.owner(pulled.known)
+        return {"session_id": session}, pulled.known if is_known or (is_same_branch and pulled.known == 0) else None
 
-    def pushed_to(
+    def after_push(
         self,
         context: ContextModel,
         branch: str,
-        said: dict[tuple[str, str], Any],
-        gone: list[tuple[str, str]],
+        values: dict[tuple[str, str], Any],
+        removed_places: list[tuple[str, str]],
         *,
         is_current: bool,
     ) -> tuple[Memory, set[tuple[str, str]]]:
-        """Return what a context says after a push, and the entries that it changes."""
+        """Return the memory after a push, and the entries it changes."""
         after = context.memory(branch)
-        over = context.expired_artifacts(branch, self.now)
+        overdue = context.expired_artifacts(branch, self.now)
         changed = set()
-        for (part, key), value in said.items():
-            # An artifact that is pushed again is given more time.
-            lives = key in after.get(part, {}) and (part != ARTIFACTS or not (is_current or key in over))
+        for (part, key), value in values.items():
+            # Pushing an artifact again renews its retention.
+            lives = key in after.get(part, {}) and (part != ARTIFACTS or not (is_current or key in overdue))
             if not lives or after[part][key] != value:
                 changed.add((part, key))
                 after.setdefault(part, {})[key] = value
-        for part, key in gone:
+        for part, key in removed_places:
             if key in after.get(part, {}):
                 changed.add((part, key))
                 del after[part][key]
@@ -189,42 +189,42 @@ class ContextMachine(RuleBasedStateMachine):
             self.push(data, pushed, [], "exact")
 
     @rule(data=st.data())
-    def push_and_take_back(self, data: st.DataObject) -> None:
+    def push_and_roll_back(self, data: st.DataObject) -> None:
         self.push_several(data)
         data.draw(st.sampled_from([self.roll_back_all, self.roll_back_a_part]))(data)
 
-    @rule(data=st.data(), decided=st.sampled_from(["ours", "theirs", "base"]))
-    def go_apart_and_meet(self, data: st.DataObject, decided: str) -> None:
+    @rule(data=st.data(), side=st.sampled_from(["ours", "theirs", "base"]))
+    def diverge_and_merge(self, data: st.DataObject, side: str) -> None:
         self.push_several(data)
         self.branch(data)
         self.push_several(data)
         self.push_several(data)
-        self.merge(data, decided)
+        self.merge(data, side)
 
     @rule(data=st.data(), session=st.sampled_from(SESSIONS))
     def pull(self, data: st.DataObject, session: str) -> None:
-        context, branch, root = self.drawn(data)
+        context, branch, root = self.draw_branch(data)
         before = self.held.get((session, context.owner))
         answer, code = self.ask("context.pull", context.owner, session_id=session, branch=branch)
         assert code is None, (code, answer)
-        today = context.roots["main"].state_at(context.roots["main"].head).get(DEFINITION)
+        current = context.roots["main"].state_at(context.roots["main"].head).get(DEFINITION)
         known = root.state_at(root.head).get(DEFINITION)
-        if branch != "main" and today and (known is None or known.value != today.value):
-            root.add(Commit(self.now, {DEFINITION: Entry(today.value)}))
+        if branch != "main" and current and (known is None or known.value != current.value):
+            root.add(Commit(self.now, {DEFINITION: Entry(current.value)}))
         memory = context.memory(branch)
         for key in context.expired_artifacts(branch, self.now):
             del memory[ARTIFACTS][key]
-        self.expect(context, branch, _without_empty(memory))
-        self.held[session, context.owner] = frozen = Frozen(root, context.memory(branch))
+        self.expect_memory(context, branch, _without_empty(memory))
+        self.held[session, context.owner] = pulled = PulledContext(root, context.memory(branch))
         assert (answer["from_version"], answer["to_version"]) == (before and before.version, root.head)
         listed = [entry for of_sort in answer["context"]["memory"].values() for entry in of_sort]
-        self.compare(listed, answer["context"]["role"], frozen)
+        self.compare(listed, answer["context"]["role"], pulled)
 
     @rule(data=st.data(), role=st.sampled_from(["Plans", "Reviews", "Writes"]))
     def define(self, data: st.DataObject, role: str) -> None:
         context = self.contexts[data.draw(st.sampled_from(OWNERS))]
         assert self.ask("agent.define", agent_id=context.owner, role=role)[1] is None
-        self.expect(context, "main", {**context.memory("main"), DEFINITION: {"role": role}})
+        self.expect_memory(context, "main", {**context.memory("main"), DEFINITION: {"role": role}})
 
     @rule(days=st.integers(10, 60))
     def wait(self, days: int) -> None:
@@ -233,12 +233,12 @@ class ContextMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def snapshot(self, data: st.DataObject) -> None:
-        context, branch, root = self.drawn(data)
+        context, branch, root = self.draw_branch(data)
         lines = [root, *filter(None, (context.own_line(part, branch) for part in PARTS))]
         line = lines[data.draw(st.integers(0, len(lines) - 1))]
         self.named += 1
         answer, code = self.ask("history.snapshot", context_id=line.name, label=f"mark{self.named}")
-        # A line that has said nothing yet is not there.
+        # A line without commits does not exist.
         assert (code is None) or line.head == 0, code
         if code is None:
             line.named[f"mark{self.named}"] = line.head
@@ -246,7 +246,7 @@ class ContextMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def branch(self, data: st.DataObject) -> None:
-        context, _, root = self.drawn(data)
+        context, _, root = self.draw_branch(data)
         free = [name for name in ("one", "two") if name not in context.roots]
         if root.head == 0 or not free:
             return
@@ -260,7 +260,7 @@ class ContextMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(len(context.roots) > 1 for context in self.contexts.values()))
     @rule(data=st.data())
     def delete_branch(self, data: st.DataObject) -> None:
-        context, branch, root = self.drawn(data)
+        context, branch, root = self.draw_branch(data)
         if branch == "main":
             return
         used = any(other.base and other.base[0] is root for other in context.roots.values())
@@ -271,45 +271,45 @@ class ContextMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def roll_back_all(self, data: st.DataObject) -> None:
-        context, branch, root = self.drawn(data)
+        context, branch, root = self.draw_branch(data)
         if root.head == 0:
             return
         target = data.draw(st.integers(0, root.head))
         answer, code = self.ask("history.rollback", context_id=root.name, target_version=str(target))
         memory = context.memory(branch)
         for part in PARTS if branch != "main" else (DEFINITION, *PARTS):
-            memory[part] = self.taken_back(context.state(root, part), context.state(root, part, target), part)
+            memory[part] = self.rolled_back(context.state(root, part), context.state(root, part, target), part)
         memory = _without_empty(memory)
         if code == "VERSION_PRUNED":
-            assert self.may_lack(context, branch, target)
+            assert self.may_be_pruned(context, branch, target)
             memory = context.memory(branch)
         else:
             assert code is None, (code, answer)
-        self.expect(context, branch, memory)
+        self.expect_memory(context, branch, memory)
         assert code or answer["version"] == root.head
 
-    def taken_back(self, present: State, then: State, part: str) -> dict[str, Any]:
-        """Return what a part says when it is taken back: what had its time since then does not come back."""
-        said = {}
-        for key in present.keys() | then.keys():
-            now, wanted = present.get(key), then.get(key)
+    def rolled_back(self, present: State, target_state: State, part: str) -> dict[str, Any]:
+        """Return a part's values after a rollback; artifacts expired since are not restored."""
+        values = {}
+        for key in present.keys() | target_state.keys():
+            now, wanted = present.get(key), target_state.get(key)
             if now and wanted and now.value == wanted.value:
-                said[key] = now.value
-            elif wanted and not self.is_over(wanted, part):
-                said[key] = wanted.value
-        return said
+                values[key] = now.value
+            elif wanted and not self.has_expired(wanted, part):
+                values[key] = wanted.value
+        return values
 
-    def is_over(self, entry: Entry, part: str) -> bool:
+    def has_expired(self, entry: Entry, part: str) -> bool:
         return part == ARTIFACTS and written_at(entry) <= self.now - ARTIFACT_DAYS
 
-    def may_lack(self, context: ContextModel, branch: str, seq: int) -> bool:
-        """Tell whether retention may have removed something that a version of the whole said."""
+    def may_be_pruned(self, context: ContextModel, branch: str, seq: int) -> bool:
+        """Return whether retention may have removed values of a version."""
         states = [context.state(context.roots[branch], part, seq) for part in PARTS]
         return any(Line.is_pruned(*item) for state in states for item in state.items())
 
     @rule(data=st.data())
     def roll_back_a_part(self, data: st.DataObject) -> None:
-        context, branch, _ = self.drawn(data)
+        context, branch, _ = self.draw_branch(data)
         lines = {part: context.own_line(part, branch) for part in PARTS}
         part = data.draw(st.sampled_from(PARTS))
         line = lines[part]
@@ -317,19 +317,19 @@ class ContextMachine(RuleBasedStateMachine):
             return
         target = data.draw(st.integers(0, line.head))
         answer, code = self.ask("history.rollback", context_id=line.name, target_version=str(target))
-        then = line.state_at(target)
+        target_state = line.state_at(target)
         memory = context.memory(branch)
         if code == "VERSION_PRUNED":
-            assert any(Line.is_pruned(*item) for item in then.items())
+            assert any(Line.is_pruned(*item) for item in target_state.items())
         else:
             assert code is None, (code, answer)
-            memory[part] = self.taken_back(line.state_at(line.head), then, part)
-        self.expect(context, branch, _without_empty(memory))
+            memory[part] = self.rolled_back(line.state_at(line.head), target_state, part)
+        self.expect_memory(context, branch, _without_empty(memory))
 
     @precondition(lambda self: any(len(context.roots) > 1 for context in self.contexts.values()))
-    @rule(data=st.data(), decided=st.sampled_from(["ours", "theirs", "base", None]))
-    def merge(self, data: st.DataObject, decided: str | None) -> None:
-        context, ours, line = self.drawn(data)
+    @rule(data=st.data(), side=st.sampled_from(["ours", "theirs", "base", None]))
+    def merge(self, data: st.DataObject, side: str | None) -> None:
+        context, ours, line = self.draw_branch(data)
         others = sorted(context.roots.keys() - {ours})
         if not others:
             return
@@ -337,51 +337,51 @@ class ContextMachine(RuleBasedStateMachine):
         source = context.roots[theirs]
         points = merge_bases((line, line.head), (source, source.head))
         if len(points) > 1:
-            # Merges went both ways at once: which of several common pasts is taken is not for the model to say.
+            # Criss-cross merges have several merge bases; the model does not choose one.
             return
         answer, code = self.ask("history.merge", context.owner, context_id=line.name, from_context_id=source.name)
         memory = context.memory(ours)
         if (source.owner(source.head), source.head) in ancestors((line, line.head)):
             assert (code, answer["merged"]) == (None, True)
-            self.expect(context, ours, memory)
+            self.expect_memory(context, ours, memory)
             return
         base, seq = next(iter(points))
-        sides = [_flat(context, *moment) for moment in ((base, seq), (line, line.head), (source, source.head))]
+        sides = [_flat(context, *point) for point in ((base, seq), (line, line.head), (source, source.head))]
         taken, conflicts = three_way(*sides)
         if conflicts:
             assert code is None, (code, answer)
             assert {conflict["key"] for conflict in answer["conflicts"]} == conflicts
-            self.expect(context, ours, memory)
-            code = self.decide(answer["review_id"], conflicts, decided)
-            chosen = dict(zip(("base", "ours", "theirs"), sides, strict=True)).get(decided or "", {})
+            self.expect_memory(context, ours, memory)
+            code = self.decide(answer["review_id"], conflicts, side)
+            chosen = dict(zip(("base", "ours", "theirs"), sides, strict=True)).get(side or "", {})
             taken |= {key: chosen.get(key) for key in conflicts}
-            if decided is None:
+            if side is None:
                 return
         if code == "VERSION_PRUNED":
             assert any(entry and Line.is_pruned(key.partition("/")[2], entry) for key, entry in taken.items())
-            self.expect(context, ours, memory)
+            self.expect_memory(context, ours, memory)
             return
         assert code is None, (code, answer)
         for name, entry in taken.items():
             part, _, key = name.partition("/")
-            said = memory.setdefault(part, {})
-            said.pop(key, None)
-            said |= {} if entry is None or self.is_over(entry, part) else {key: entry.value}
-        self.expect(context, ours, _without_empty(memory), merged=(source, source.head))
+            values = memory.setdefault(part, {})
+            values.pop(key, None)
+            values |= {} if entry is None or self.has_expired(entry, part) else {key: entry.value}
+        self.expect_memory(context, ours, _without_empty(memory), merged=(source, source.head))
 
-    def decide(self, review_id: str, conflicts: set[str], decided: str | None) -> str | None:
-        """Have a human take one side everywhere, or none; return how that was answered."""
-        resolutions = {key: {"take": decided} for key in conflicts}
-        if decided is not None:
+    def decide(self, review_id: str, conflicts: set[str], side: str | None) -> str | None:
+        """Resolve a review with one side, or close it; return the error code."""
+        resolutions = {key: {"take": side} for key in conflicts}
+        if side is not None:
             code = self.ask("history.resolve", review_id=review_id, resolutions=resolutions)[1]
-        if decided is None or code is not None:
+        if side is None or code is not None:
             assert self.ask("history.close_review", review_id=review_id)[1] is None
-        return None if decided is None else code
+        return None if side is None else code
 
-    @rule(sort=st.sampled_from(SORTS), versions=st.integers(1, 3))
-    def prune(self, sort: str, versions: int) -> None:
-        assert self.ask("history.set_retention", subject=sort, versions=versions)[1] is None
-        self.versions[sort] = versions
+    @rule(memory_type=st.sampled_from(MEMORY_TYPES), versions=st.integers(1, 3))
+    def prune(self, memory_type: str, versions: int) -> None:
+        assert self.ask("history.set_retention", subject=memory_type, versions=versions)[1] is None
+        self.versions[memory_type] = versions
         answer, code = self.ask("history.prune")
         assert (code, answer["finished"]) == (None, True)
         for context in self.contexts.values():
@@ -390,71 +390,71 @@ class ContextMachine(RuleBasedStateMachine):
                 if context.own_line(ARTIFACTS, branch) is not None:
                     for key in context.expired_artifacts(branch, self.now):
                         del memory[ARTIFACTS][key]
-                self.expect(context, branch, _without_empty(memory))
-            held = {(frozen.root, frozen.version) for frozen in self.held.values() if not frozen.root.deleted}
-            own = {moment for moment in held if moment[0] in context.roots.values()}
+                self.expect_memory(context, branch, _without_empty(memory))
+            held = {(pulled.root, pulled.version) for pulled in self.held.values() if not pulled.root.deleted}
+            own = {point for point in held if point[0] in context.roots.values()}
             context.mark_prunable(own, self.versions, self.now)
 
-    # What must hold.
+    # Invariants.
 
-    def compare(self, listed: list[dict[str, Any]], role: str | None, frozen: Frozen) -> None:
-        """Compare entries that are shown with what a session should hold."""
-        held = {part: said for part, said in frozen.memory.items() if part != DEFINITION}
+    def compare(self, listed: list[dict[str, Any]], role: str | None, pulled: PulledContext) -> None:
+        """Compare listed entries with the pulled context."""
+        held = {part: values for part, values in pulled.memory.items() if part != DEFINITION}
         assert {(_part(entry), entry["key"]) for entry in listed} == {
             (part, key) for part in held for key in held[part]
         }
         for entry in listed:
-            assert entry.get("truncated", False) or _in_short(entry["value"]) == held[_part(entry)][entry["key"]]
-        assert role == frozen.memory.get(DEFINITION, {}).get("role")
+            assert entry.get("truncated", False) or _abbreviated(entry["value"]) == held[_part(entry)][entry["key"]]
+        assert role == pulled.memory.get(DEFINITION, {}).get("role")
 
     def read(self, session: str, owner: str, **which: Any) -> Any:
-        """Return what a session holds; None if it was of a branch that is gone."""
+        """Read a session's context; None if its branch was deleted."""
         answer, code = self.ask("context.read", owner, session_id=session, limit=200, **which)
         assert code is None or (code == "BRANCH_NOT_FOUND" and self.held[session, owner].root.deleted), (code, answer)
         return answer if code is None else None
 
     @invariant()
-    def every_session_holds_what_it_pulled(self) -> None:
-        for (session, owner), frozen in self.held.items():
+    def every_session_has_the_context_it_pulled(self) -> None:
+        for (session, owner), pulled in self.held.items():
             answer = self.read(session, owner)
             if answer is not None:
-                assert answer["version"] == frozen.version
-                self.compare(answer["entries"], answer["definition"].get("role"), frozen)
+                assert answer["version"] == pulled.version
+                self.compare(answer["entries"], answer["definition"].get("role"), pulled)
 
     def read_whole(self) -> None:
-        """Read every value that is held, wherever it lies."""
-        for (session, owner), frozen in self.held.items():
-            for part, said in frozen.memory.items():
-                for key, value in said.items() if part != DEFINITION else ():
+        """Read every pulled value, from the database or object storage."""
+        for (session, owner), pulled in self.held.items():
+            for part, values in pulled.memory.items():
+                for key, value in values.items() if part != DEFINITION else ():
                     answer = self.read(session, owner, **_place(part, key))
-                    assert answer is None or _in_short(answer["entries"][0]["value"]) == value
+                    assert answer is None or _abbreviated(answer["entries"][0]["value"]) == value
 
     @rule(data=st.data())
-    def look_back(self, data: st.DataObject) -> None:
-        context, branch, root = self.drawn(data)
+    def read_old_version(self, data: st.DataObject) -> None:
+        context, branch, root = self.draw_branch(data)
         part = data.draw(st.sampled_from([None, *PARTS]))
         line = root if part is None else context.own_line(part, branch)
         if line is not None and line.head > 0:
             self.expect_version(context, line, data.draw(st.integers(0, line.head)))
 
     def expect_version(self, context: ContextModel, line: Line, seq: int) -> None:
-        """Read a version of a part, or of the whole, and compare it with what was said then."""
+        """Compare a version of a part or of the whole context with the model."""
         answer, code = self.ask("history.state", context.owner, context_id=line.name, version=str(seq))
         assert code is None, (code, answer)
         state = _flat(context, line, seq) if line in context.roots.values() else line.state_at(seq)
         read = {entry["key"]: entry for entry in answer["entries"] if not entry["key"].startswith(f"{DEFINITION}/")}
         assert read.keys() == state.keys()
         for key, entry in read.items():
-            kept = state[key]
+            expected = state[key]
             if entry.get("pruned"):
-                assert self.is_over(kept, _part_of(kept)) or Line.is_pruned(
-                    key.removeprefix(f"{_part_of(kept)}/"), kept
+                assert self.has_expired(expected, _part_of(expected)) or Line.is_pruned(
+                    key.removeprefix(f"{_part_of(expected)}/"), expected
                 )
             elif not entry.get("outside"):
-                assert _in_short(entry["value"]) == kept.value
+                assert _abbreviated(entry["value"]) == expected.value
 
     @rule()
-    def nobody_looks_into_another(self) -> None:
+    def contexts_are_private(self) -> None:
         for context in self.contexts.values():
             for line in (*context.roots.values(), *context.parts.values()):
                 for other in ("analysis", "review", "stranger"):
@@ -495,12 +495,12 @@ def _part_of(entry: Entry) -> str:
     return entry.line.name.partition("@")[0].split(":", 2)[2]
 
 
-def _written_out(value: dict[str, Any]) -> dict[str, Any]:
-    return {**value, "says": "y" * 40_000} if value["says"] == LARGE else value
+def _expanded(value: dict[str, Any]) -> dict[str, Any]:
+    return {**value, "value": "y" * 40_000} if value["value"] == LARGE else value
 
 
-def _in_short(value: dict[str, Any]) -> dict[str, Any]:
-    return {**value, "says": LARGE} if value["says"] == "y" * 40_000 else value
+def _abbreviated(value: dict[str, Any]) -> dict[str, Any]:
+    return {**value, "value": LARGE} if value["value"] == "y" * 40_000 else value
 
 
 def _flat(context: ContextModel, root: Line, seq: int) -> dict[str, Entry]:
@@ -510,7 +510,7 @@ def _flat(context: ContextModel, root: Line, seq: int) -> dict[str, Entry]:
 
 
 def _without_empty(memory: Memory) -> Memory:
-    return {part: said for part, said in memory.items() if said}
+    return {part: values for part, values in memory.items() if values}
 
 
 @pytest.mark.req("CE-F2")
@@ -520,7 +520,7 @@ def _without_empty(memory: Memory) -> Memory:
 @pytest.mark.req("CE-F55")
 @pytest.mark.req("CE-E", part="a parent's edit during a session")
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_sessions_hold_what_they_pulled_and_every_version_of_a_context_reads_back(
+def test_sessions_keep_the_context_they_pulled_and_every_version_reads_back(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
     url = request.getfixturevalue("postgres_url") if kind == "postgres" else None

@@ -18,7 +18,7 @@ SECRET = "only the planner knows"
 
 
 @pytest.fixture
-async def kept(world: World) -> World:
+async def filled(world: World) -> World:
     await world.admin.call("agent.define", agent_id="planner", role="Plans")
     await push(world.planner, knowledge_entry("secret", SECRET), artifact("report", SECRET), if_version=1)
     await world.planner.call("history.branch", context_id="context:planner", branch="try")
@@ -26,8 +26,8 @@ async def kept(world: World) -> World:
     return world
 
 
-async def every_answer(caller: Caller, line_id: str) -> list[str]:
-    """Ask for a line in every way there is, and return how each call ended."""
+async def outcomes(caller: Caller, line_id: str) -> list[str]:
+    """Call every history operation on a line and return the outcomes."""
     calls: list[tuple[str, dict[str, Any]]] = [
         ("history.log", {}),
         ("history.show", {"version": "1"}),
@@ -42,18 +42,18 @@ async def every_answer(caller: Caller, line_id: str) -> list[str]:
     return [await outcome(caller.call(name, context_id=line_id, **what)) for name, what in calls]
 
 
-async def test_another_agent_finds_no_line_of_it(kept: World) -> None:
-    for caller in (kept.analysis, kept.review, kept.stranger):
+async def test_lines_are_not_found_by_other_agents(filled: World) -> None:
+    for caller in (filled.analysis, filled.review, filled.stranger):
         for line_id in LINES:
-            assert set(await every_answer(caller, line_id)) <= {"CONTEXT_NOT_FOUND", "PERMISSION_DENIED"}
+            assert set(await outcomes(caller, line_id)) <= {"CONTEXT_NOT_FOUND", "PERMISSION_DENIED"}
         with refused("CONTEXT_NOT_FOUND"):
             await caller.call("history.state", context_id="context:planner:learned_knowledge")
         shown = await caller.call("history.snapshots", agent_id="planner")
         assert shown["snapshots"] == []
 
 
-async def test_another_agent_pulls_and_reads_its_own(kept: World) -> None:
-    for caller in (kept.analysis, kept.review, kept.admin):
+async def test_agents_pull_and_read_only_their_own_context(filled: World) -> None:
+    for caller in (filled.analysis, filled.review, filled.admin):
         pulled = await pull(caller)
         assert (entries(pulled), pulled["context_id"]) == ({}, f"context:{pulled['agent_id']}")
         assert SECRET not in str(pulled)
@@ -63,42 +63,42 @@ async def test_another_agent_pulls_and_reads_its_own(kept: World) -> None:
             await caller.call("context.status", agent_id="planner")
 
 
-async def test_an_agent_of_the_same_name_in_another_tenant_shares_nothing(kept: World) -> None:
-    namesake = await kept.stranger.create_agent("planner", agent_type="planning")
+async def test_an_agent_of_the_same_name_in_another_tenant_shares_nothing(filled: World) -> None:
+    namesake = await filled.stranger.create_agent("planner", agent_type="planning")
     namesake = await namesake.create_session(SESSION)
     assert await version_of(namesake) == 0
     assert entries(await pull(namesake)) == {}
     await push(namesake, knowledge_entry("secret", "another"), artifact("report", SECRET), if_version=0)
-    assert entries(await pull(kept.planner))["secret"] == SECRET
+    assert entries(await pull(filled.planner))["secret"] == SECRET
     log = (await namesake.call("history.log", context_id="context:planner"))["commits"]
     assert [commit["version"] for commit in log] == [1]
-    await kept.stranger.call("agent.define", agent_id="planner", role="Another")
-    assert (await pull(kept.planner))["context"]["role"] == "Plans"
+    await filled.stranger.call("agent.define", agent_id="planner", role="Another")
+    assert (await pull(filled.planner))["context"]["role"] == "Plans"
 
 
-async def test_those_above_an_agent_may_look_into_its_memory_if_cleared(kept: World) -> None:
-    lead = await kept.admin.create_agent("lead", kind="human", clearance=3)
-    low = await kept.admin.create_agent("low", kind="human", clearance=2)
-    auditor = await kept.admin.create_agent("auditor", permissions=["read", "admin"])
-    for caller in (kept.planner, kept.admin, lead, auditor):
+async def test_cleared_ancestors_may_read_an_agent_s_memory(filled: World) -> None:
+    lead = await filled.admin.create_agent("lead", kind="human", clearance=3)
+    low = await filled.admin.create_agent("low", kind="human", clearance=2)
+    auditor = await filled.admin.create_agent("auditor", permissions=["read", "admin"])
+    for caller in (filled.planner, filled.admin, lead, auditor):
         state = await caller.call("history.state", context_id="context:planner:learned_knowledge")
         assert [entry["key"] for entry in state["entries"]] == ["secret"]
     with refused("CONTEXT_NOT_FOUND"):
         await low.call("history.state", context_id="context:planner:learned_knowledge")
-    await push(kept.analysis, knowledge_entry("a", 1), if_version=0)
-    assert (await kept.planner.call("history.log", context_id="context:analysis"))["commits"]
+    await push(filled.analysis, knowledge_entry("a", 1), if_version=0)
+    assert (await filled.planner.call("history.log", context_id="context:analysis"))["commits"]
     with refused("CONTEXT_NOT_FOUND"):
-        await kept.analysis.call("history.log", context_id="context:planner")
+        await filled.analysis.call("history.log", context_id="context:planner")
 
 
-async def test_read_access_is_not_write_access(kept: World) -> None:
-    auditor = await kept.admin.create_agent("auditor", permissions=["read", "write", "admin"], clearance=4)
+async def test_read_access_is_not_write_access(filled: World) -> None:
+    auditor = await filled.admin.create_agent("auditor", permissions=["read", "write", "admin"], clearance=4)
     line = {"context_id": "context:planner:learned_knowledge"}
     assert (await auditor.call("history.state", **line))["entries"]
     for name, what in (("history.rollback", {"target_version": "0"}), ("history.snapshot", {"label": "x"})):
         with refused("PERMISSION_DENIED"):
             await auditor.call(name, **line, **what)
-    assert entries(await pull(kept.planner))["secret"] == SECRET
+    assert entries(await pull(filled.planner))["secret"] == SECRET
 
 
 @pytest.mark.parametrize(
@@ -115,16 +115,16 @@ async def test_read_access_is_not_write_access(kept: World) -> None:
         *("context:planner:learned_knowledge@never", "context:nobody", "agent:nobody", "Context:planner"),
     ],
 )
-async def test_a_line_that_cannot_be_is_not_found(kept: World, line_id: str) -> None:
-    for caller in (kept.admin, kept.planner):
-        for answer in await every_answer(caller, line_id):
+async def test_an_invalid_line_id_is_not_found(filled: World, line_id: str) -> None:
+    for caller in (filled.admin, filled.planner):
+        for answer in await outcomes(caller, line_id):
             assert answer in {"CONTEXT_NOT_FOUND", "INVALID_INPUT_FORMAT", "SELF_MODIFICATION"}, line_id
-    await pull(kept.planner)
-    assert (await pull(kept.planner))["context"]["role"] == "Plans"
+    await pull(filled.planner)
+    assert (await pull(filled.planner))["context"]["role"] == "Plans"
 
 
-async def test_denied_reads_are_audited(kept: World) -> None:
+async def test_denied_reads_are_audited(filled: World) -> None:
     with refused("CONTEXT_NOT_FOUND"):
-        await kept.analysis.call("history.state", context_id="context:planner")
-    denied = (await kept.admin.audit(outcome="denied"))[0]
+        await filled.analysis.call("history.state", context_id="context:planner")
+    denied = (await filled.admin.audit(outcome="denied"))[0]
     assert (denied["action"], denied["principal_id"]) == ("history.state", "analysis")

@@ -71,7 +71,7 @@ async def test_a_pull_reports_the_transition_and_the_changes(world: World) -> No
 
 @pytest.mark.req("CE-F16")
 @pytest.mark.req("CE-E", part="a parent's edit during a session")
-async def test_a_session_keeps_its_snapshot_while_those_above_edit_and_others_push(world: World) -> None:
+async def test_a_session_keeps_its_snapshot_during_edits_and_pushes(world: World) -> None:
     await define(world, "Plans")
     await push(world.planner, knowledge_entry("a", 1), if_version=1)
     other = await world.planner.create_session("other")
@@ -89,7 +89,7 @@ async def test_a_session_keeps_its_snapshot_while_those_above_edit_and_others_pu
 
 
 @pytest.mark.req("CE-E", part="a parent's edit during a session")
-async def test_a_child_keeps_its_frozen_context_while_its_parent_edits_it_until_it_pulls(world: World) -> None:
+async def test_a_child_keeps_its_snapshot_until_it_pulls_again(world: World) -> None:
     define_child = {"agent_id": "analysis", "role": "Reads"}
     await world.planner.call("agent.define", **define_child)
     await pull(world.analysis)
@@ -103,7 +103,7 @@ async def test_a_child_keeps_its_frozen_context_while_its_parent_edits_it_until_
 
 
 @pytest.mark.req("CE-F18")
-async def test_a_session_holds_one_snapshot_and_nothing_of_the_one_before(world: World) -> None:
+async def test_a_pull_replaces_the_previous_snapshot(world: World) -> None:
     await push(world.planner, knowledge_entry("a", 1), if_version=0)
     await pull(world.planner)
     await push(world.planner, knowledge_entry("a", 2), if_version=1)
@@ -124,7 +124,7 @@ async def test_a_pull_reads_what_another_process_has_just_pushed(world: World) -
 
 
 @pytest.mark.req("CE-E", part="a pull after a write elsewhere")
-async def test_pulls_and_pushes_at_once_see_whole_versions(world: World) -> None:
+async def test_concurrent_pulls_and_pushes_see_whole_versions(world: World) -> None:
     second = await world.another_app()
     both = [knowledge_entry("a", 0), knowledge_entry("b", 0, memory_type="team_preferences")]
     await push(world.planner, *both, if_version=0)
@@ -144,9 +144,7 @@ async def test_pulls_and_pushes_at_once_see_whole_versions(world: World) -> None
 
 
 @pytest.mark.req("CE-F16")
-async def test_wherever_a_pull_ends_the_session_holds_the_old_or_the_new_snapshot(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_crashed_pull_leaves_the_old_or_the_new_snapshot(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await push(world.planner, knowledge_entry("a", 1), artifact("old", 1), if_version=0)
     world.clock.advance(days=89)
     await pull(world.planner)
@@ -158,12 +156,12 @@ async def test_wherever_a_pull_ends_the_session_holds_the_old_or_the_new_snapsho
     old, old_pins = await read_context(world.planner), await pins(world)
     for number in range(1, 500):
         with stop_at_statement(world, monkeypatch, number) as ran:
-            told = await outcome(pull(world.planner))
+            result = await outcome(pull(world.planner))
         if len(ran) < number:
             break
-        assert told == "INTERNAL_ERROR"
+        assert result == "INTERNAL_ERROR"
         assert (await read_context(world.planner), await pins(world)) == (old, old_pins), ran[-1]
-    assert told == "ok"
+    assert result == "ok"
     assert number > 25
     new = await read_context(world.planner)
     assert (new["version"], [entry["key"] for entry in new["entries"]]) == (4, ["a", "b"])
@@ -173,7 +171,7 @@ async def test_wherever_a_pull_ends_the_session_holds_the_old_or_the_new_snapsho
 
 @pytest.mark.req("CE-F3")
 @pytest.mark.req("CE-F57")
-async def test_an_expired_entry_is_gone_at_once_but_stays_in_snapshots(world: World) -> None:
+async def test_an_expired_entry_is_hidden_at_once_but_stays_in_snapshots(world: World) -> None:
     await push(
         world.planner, knowledge_entry("fact", 1), artifact("report", "long", metadata={"by": "me"}), if_version=0
     )
@@ -196,7 +194,7 @@ async def test_an_expired_entry_is_gone_at_once_but_stays_in_snapshots(world: Wo
 
 
 @pytest.mark.req("CE-F57")
-async def test_a_tenant_sets_how_long_each_sort_is_kept_and_a_line_has_the_last_word(world: World) -> None:
+async def test_retention_is_set_per_memory_type_and_overridden_per_line(world: World) -> None:
     keep = {"learned_knowledge": 30, "work_artifacts": "indefinite", "context:planner:team_preferences": 30}
     for caller in (world.planner, world.analysis):
         preference = knowledge_entry("p", 1, memory_type="team_preferences")
@@ -212,7 +210,7 @@ async def test_a_tenant_sets_how_long_each_sort_is_kept_and_a_line_has_the_last_
 
 
 @pytest.mark.req("CE-F57")
-async def test_pruning_never_removes_what_a_session_or_a_named_version_holds(world: World) -> None:
+async def test_pruning_keeps_values_of_pulled_and_tagged_versions(world: World) -> None:
     await world.admin.call("history.set_retention", subject="learned_knowledge", days="indefinite", versions=1)
     await world.admin.call("history.set_retention", subject="agent", days="indefinite", versions=1)
     await define(world, "First")
@@ -237,7 +235,7 @@ async def test_pruning_never_removes_what_a_session_or_a_named_version_holds(wor
     assert await problems(world) == []
 
 
-async def test_a_deleted_session_lets_go_of_what_it_held(world: World) -> None:
+async def test_a_deleted_session_releases_its_snapshot(world: World) -> None:
     await push(world.planner, knowledge_entry("a", 1), if_version=0)
     await pull(world.planner)
     await world.planner.create_session("other")
@@ -248,7 +246,7 @@ async def test_a_deleted_session_lets_go_of_what_it_held(world: World) -> None:
     assert [row[0] for row in rows] == ["other"]
 
 
-async def test_what_was_never_pulled_cannot_be_read(world: World) -> None:
+async def test_reading_before_a_pull_is_refused(world: World) -> None:
     with refused("CONTEXT_NOT_PULLED"):
         await read_context(world.planner)
     with refused("SESSION_NOT_FOUND"):
@@ -320,8 +318,8 @@ async def test_only_the_agent_receives_the_event_of_its_pull(world: World) -> No
     await push(world.planner, knowledge_entry("a", 1), if_version=0)
     await pull(world.planner)
     for other, where in ((world.analysis, {"session_id": SESSION}), (world.admin, {}), (world.stranger, {})):
-        told = {event["type"] for event in (await other.events(**where))["events"]}
-        assert not told & {"context.pulled", "context.pushed"}
+        event_types = {event["type"] for event in (await other.events(**where))["events"]}
+        assert not event_types & {"context.pulled", "context.pushed"}
     mine = {event["type"]: event for event in (await world.planner.events())["events"]}
     assert mine["context.pulled"]["data"]["version"] == 1
     assert mine["context.pulled"]["session_id"] == SESSION
@@ -337,16 +335,16 @@ async def test_a_session_keeps_a_snapshot_pulled_from_an_unchanged_branch(world:
     assert ((await read_context(world.planner))["version"], await value_of(world.planner, "a")) == (1, 1)
 
 
-async def test_another_branch_of_the_same_name_is_not_what_a_session_knows(world: World) -> None:
-    async def begin() -> None:
+async def test_a_pull_of_a_deleted_branch_is_not_used_for_its_recreated_namesake(world: World) -> None:
+    async def create_branch() -> None:
         await world.planner.call("history.branch", context_id="context:planner", branch="b")
 
     await push(world.planner, knowledge_entry("a", 1), knowledge_entry("same", 1), if_version=0)
-    await begin()
+    await create_branch()
     await pull(world.planner, branch="b")
     await push(world.planner, knowledge_entry("a", "first"), session_id=SESSION, branch="b")
     await world.planner.call("history.delete_branch", context_id="context:planner", branch="b", force=True)
-    await begin()
+    await create_branch()
     await push(world.planner, knowledge_entry("a", "second"), if_version=1, branch="b")
     with refused("INVALID_INPUT_FORMAT"):
         await push(world.planner, knowledge_entry("a", "third"), session_id=SESSION, branch="b")
@@ -355,7 +353,7 @@ async def test_another_branch_of_the_same_name_is_not_what_a_session_knows(world
     await pull(world.planner, branch="b")
     await push(world.planner, knowledge_entry("a", "third"), session_id=SESSION, branch="b")
     await world.planner.call("history.delete_branch", context_id="context:planner", branch="b", force=True)
-    await begin()
+    await create_branch()
     await push(world.planner, knowledge_entry("a", "fourth"), if_version=1, branch="b")
     await push(world.planner, knowledge_entry("other", 1), if_version=2, branch="b")
     pulled = await pull(world.planner, branch="b")
@@ -381,7 +379,7 @@ async def test_pruned_values_are_reported_as_not_kept(world: World) -> None:
         assert (entry["pruned"], "value" in entry, "truncated" in entry) == (True, False, False)
 
 
-async def test_metadata_takes_up_room_in_an_answer_too(world: World) -> None:
+async def test_metadata_counts_toward_the_response_limit(world: World) -> None:
     about = {"m": "x" * 50_000}
     await push(world.planner, *(knowledge_entry(f"k{number}", 1, metadata=about) for number in range(10)), if_version=0)
     listed = (await pull(world.planner))["context"]["memory"]["learned_knowledge"]
@@ -397,8 +395,8 @@ async def test_ancestors_receive_no_events_of_an_agents_pushes_and_pulls(world: 
     await push(world.analysis, knowledge_entry("a", 1), if_version=0, session_id=SESSION)
     await pull(world.analysis)
     for other, where in ((world.planner, {}), (world.planner, {"session_id": SESSION}), (world.admin, {})):
-        told = {event["type"] for event in (await other.events(**where))["events"]}
-        assert not told & {"context.pulled", "context.pushed"}
+        event_types = {event["type"] for event in (await other.events(**where))["events"]}
+        assert not event_types & {"context.pulled", "context.pushed"}
     events = (await world.analysis.events(session_id=SESSION))["events"]
     mine = [event["type"] for event in events if event["type"].startswith("context.")]
     assert mine == ["context.pushed", "context.pulled"]

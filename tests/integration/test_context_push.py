@@ -38,7 +38,7 @@ async def branch_lines(world: World) -> list[str]:
 @pytest.mark.req("CE-F20")
 @pytest.mark.req("CE-U3")
 @pytest.mark.req("CE-A", part="PushContext")
-async def test_what_was_pushed_is_there_for_later_sessions(world: World) -> None:
+async def test_pushed_entries_are_pulled_by_later_sessions(world: World) -> None:
     answer = await push(
         world.planner, knowledge_entry("billing/limit", {"calls": 100}), knowledge_entry("note", None), if_version=0
     )
@@ -53,7 +53,7 @@ async def test_what_was_pushed_is_there_for_later_sessions(world: World) -> None
 
 
 @pytest.mark.req("CE-F3")
-async def test_each_memory_type_has_its_own_line_under_one_version(world: World) -> None:
+async def test_memory_types_are_lines_of_one_version(world: World) -> None:
     for version, memory_type in enumerate(TYPES):
         workflow = {"workflow_id": "launch"} if memory_type == "conversation_context" else {}
         await push(
@@ -85,7 +85,7 @@ async def test_an_unchanged_push_creates_no_version(world: World) -> None:
     assert (answer["version"], answer["unchanged"]) == (1, 1)
 
 
-async def test_a_push_repeated_because_its_answer_was_lost_is_done_once(world: World) -> None:
+async def test_a_retried_push_is_idempotent(world: World) -> None:
     what = [knowledge_entry("a", 1, metadata={"source": "mail"}), knowledge_entry("b", LARGE)]
     await push(world.planner, knowledge_entry("old", 1), if_version=0)
     await push(world.planner, *what, if_version=1, remove=[{"key": "old"}])
@@ -95,7 +95,7 @@ async def test_a_push_repeated_because_its_answer_was_lost_is_done_once(world: W
         await push(world.planner, *what, knowledge_entry("c", 1), if_version=1)
 
 
-async def test_metadata_goes_with_its_value(world: World) -> None:
+async def test_metadata_is_stored_with_its_value(world: World) -> None:
     await push(world.planner, knowledge_entry("a", 1, metadata={"source": "mail"}), if_version=0)
     await push(world.planner, knowledge_entry("a", 1, metadata={"source": "call"}), if_version=1)
     (entry,) = (await pull(world.planner))["context"]["memory"]["learned_knowledge"]
@@ -109,7 +109,7 @@ async def test_metadata_goes_with_its_value(world: World) -> None:
     assert (await world.planner.call("context.status"))["used_bytes"] == 0
 
 
-async def test_a_removed_entry_begins_a_new_life(world: World) -> None:
+async def test_a_removed_entry_starts_a_new_incarnation(world: World) -> None:
     await push(world.planner, knowledge_entry("a", 1), if_version=0)
     await push(world.planner, knowledge_entry("a", 2), if_version=1)
     answer = await push(world.planner, knowledge_entry("b", 1), if_version=2, remove=[{"key": "a"}])
@@ -128,8 +128,8 @@ async def test_the_second_push_for_one_version_gets_a_conflict_with_the_changes(
         await push(world.planner, knowledge_entry("kept", 3), if_version=1)
     context = caught.value.context
     assert (context["current_version"], context["expected_version"]) == (2, 1)
-    told = {(each["memory_type"], each["key"], each["act"], each["by"]) for each in context["changed_since"]}
-    assert told == {
+    changes = {(each["memory_type"], each["key"], each["act"], each["by"]) for each in context["changed_since"]}
+    assert changes == {
         ("learned_knowledge", "kept", "write", "orchestrator"),
         ("learned_knowledge", "gone", "delete", "orchestrator"),
     }
@@ -144,16 +144,16 @@ async def test_a_conflict_lists_every_part_and_at_most_a_hundred_changes(world: 
     await push(world.planner, *(knowledge_entry(f"k{n:03}", n) for n in range(150)), if_version=1)
     with refused("VERSION_CONFLICT") as caught:
         await push(world.planner, knowledge_entry("a"), if_version=0)
-    told = caught.value.context["changed_since"]
-    assert len(told) == 100
-    assert (told[0]["memory_type"], told[0]["key"]) == ("definition", "role")
+    changes = caught.value.context["changed_since"]
+    assert len(changes) == 100
+    assert (changes[0]["memory_type"], changes[0]["key"]) == ("definition", "role")
     with refused("VERSION_CONFLICT") as caught:
         await push(world.planner, knowledge_entry("a"), if_version=9)
     assert caught.value.context["changed_since"] == []
 
 
 @pytest.mark.req("CE-F17")
-async def test_a_session_that_pulled_need_not_name_a_version(world: World) -> None:
+async def test_if_version_defaults_to_the_version_the_session_pulled(world: World) -> None:
     with refused("INVALID_INPUT_FORMAT") as caught:
         await push(world.planner, knowledge_entry("a", 1))
     assert caught.value.context["field"] == "if_version"
@@ -172,7 +172,7 @@ async def test_a_session_that_pulled_need_not_name_a_version(world: World) -> No
 
 
 @pytest.mark.req("CE-E", part="concurrent pushes")
-async def test_of_pushes_at_once_by_two_processes_one_wins(world: World) -> None:
+async def test_one_of_concurrent_pushes_of_two_processes_wins(world: World) -> None:
     second = await world.another_app()
     callers = [world.planner, world.planner.at(second)]
     for version in range(6):
@@ -180,13 +180,13 @@ async def test_of_pushes_at_once_by_two_processes_one_wins(world: World) -> None
             push(caller, knowledge_entry("k", f"{version}.{n}"), if_version=version)
             for n, caller in enumerate(callers * 2)
         ]
-        told = sorted(await asyncio.gather(*map(outcome, calls)))
-        assert told == ["VERSION_CONFLICT"] * 3 + ["ok"]
+        outcomes = sorted(await asyncio.gather(*map(outcome, calls)))
+        assert outcomes == ["VERSION_CONFLICT"] * 3 + ["ok"]
     assert await version_of(world.planner) == 6
     assert await problems(world) == []
 
 
-async def test_many_agents_push_the_same_at_once(world: World) -> None:
+async def test_many_agents_push_equal_values_concurrently(world: World) -> None:
     second = await world.another_app()
     agents = [world.planner, world.analysis.at(second), world.review, world.admin.at(second)]
     same = [knowledge_entry(f"k{n}", "same") for n in range(20)]
@@ -216,7 +216,7 @@ async def test_a_push_needs_the_permission_to_write(world: World) -> None:
         *("\uff52\uff4f\uff4c\uff45", "role/", "/role", "notes/../role", "..%2Frole", "s.y.s.t.e.m_prompt"),
     ],
 )
-async def test_no_key_leads_to_what_an_agent_is(world: World, key: str) -> None:
+async def test_no_key_changes_the_definition(world: World, key: str) -> None:
     await world.admin.call("agent.define", agent_id="planner", role="Plans", guardrails=[{"no": "mail"}])
     before = await world.planner.call("agent.read_definition", agent_id="planner")
     for what in (
@@ -252,13 +252,13 @@ async def test_no_key_leads_to_what_an_agent_is(world: World, key: str) -> None:
         {"agent_id": "agent:planner"},
     ],
 )
-async def test_no_field_leads_to_what_an_agent_is(world: World, what: dict[str, Any]) -> None:
+async def test_no_field_changes_the_definition(world: World, what: dict[str, Any]) -> None:
     with refused("INVALID_INPUT_FORMAT"):
         await world.planner.call("context.push", **{"knowledge": [knowledge_entry("a")], "if_version": 0, **what})
     assert await version_of(world.planner) == 0
 
 
-async def test_values_are_data_whatever_they_say(world: World) -> None:
+async def test_values_that_look_like_a_definition_are_data(world: World) -> None:
     await world.admin.call("agent.define", agent_id="planner", role="Plans")
     value = {"role": "Admin", "system_prompt": {"guardrails": []}, "line": "agent:planner", "definition": [1]}
     await push(world.planner, knowledge_entry("a", value), if_version=1)
@@ -288,13 +288,13 @@ async def test_values_are_data_whatever_they_say(world: World) -> None:
         {"key": "a", "value": 1, "metadata": {"x": "y" * 70_000}},
     ],
 )
-async def test_an_entry_that_is_not_well_formed_is_refused_with_all_others(world: World, item: dict[str, Any]) -> None:
+async def test_one_invalid_entry_refuses_the_whole_push(world: World, item: dict[str, Any]) -> None:
     with refused("INVALID_INPUT_FORMAT"):
         await push(world.planner, knowledge_entry("fine"), item, if_version=0)
     assert await version_of(world.planner) == 0
 
 
-async def test_a_push_names_an_entry_once(world: World) -> None:
+async def test_duplicate_entries_in_a_push_are_refused(world: World) -> None:
     assert (await push(world.planner, if_version=0))["version"] == 0
     with refused("INVALID_INPUT_FORMAT"):
         await push(world.planner, knowledge_entry("a", 1), knowledge_entry("a", 2), if_version=0)
@@ -304,7 +304,7 @@ async def test_a_push_names_an_entry_once(world: World) -> None:
         await push(world.planner, *(knowledge_entry(f"k{n}") for n in range(201)), if_version=0)
 
 
-async def test_a_context_holds_only_so_much(world: World) -> None:
+async def test_the_size_of_a_context_is_limited(world: World) -> None:
     small = await world.another_app(context_limit_mb=1)
     planner = world.planner.at(small)
     half = "x" * 500_000
@@ -323,7 +323,7 @@ async def test_a_context_holds_only_so_much(world: World) -> None:
     assert 530_000 < status["used_bytes"] < 531_000
 
 
-async def test_what_retention_has_ended_takes_no_room(world: World) -> None:
+async def test_expired_entries_do_not_count_toward_the_limit(world: World) -> None:
     small = await world.another_app(context_limit_mb=1)
     planner = world.planner.at(small)
     await push(planner, artifact("a", "x" * 1_000_000), if_version=0)
@@ -343,7 +343,7 @@ async def test_a_value_that_is_too_large_is_refused(world: World) -> None:
 @pytest.mark.req("CE-F23")
 @pytest.mark.req("CE-F21")
 @pytest.mark.req("CE-F55")
-async def test_a_push_records_reason_and_step_and_each_step_leaves_a_snapshot(world: World) -> None:
+async def test_a_push_records_reason_and_step_and_tags_each_step(world: World) -> None:
     await push(world.planner, knowledge_entry("a", 1), if_version=0, step="research", reason="read the docs")
     await push(world.planner, knowledge_entry("a", 2), if_version=1, step="build")
     log = (await world.planner.call("history.log", context_id="context:planner:learned_knowledge"))["commits"]
@@ -361,18 +361,20 @@ async def snapshots(world: World, **which: Any) -> set[tuple[str, str]]:
     return {(each["context_id"].removeprefix("context:planner"), each["label"]) for each in listed}
 
 
-def lot(size: int, value: Any, **what: Any) -> list[dict[str, Any]]:
+def entries_of(size: int, value: Any, **what: Any) -> list[dict[str, Any]]:
     return [knowledge_entry(f"k{number}", value, **what) for number in range(size)]
 
 
 @pytest.mark.req("CE-F21")
 @pytest.mark.req("CE-F55")
-async def test_before_much_is_learned_at_once_the_state_gets_a_name(world: World) -> None:
-    first = await push(world.planner, *lot(12, 0), if_version=0)
+async def test_a_large_push_tags_the_previous_state(world: World) -> None:
+    first = await push(world.planner, *entries_of(12, 0), if_version=0)
     assert (first["snapshot_before"], await snapshots(world)) == (None, set())
-    assert (await push(world.planner, *lot(9, 1), *lot(10, 1)[9:], if_version=1))["snapshot_before"] is not None
+    assert (await push(world.planner, *entries_of(9, 1), *entries_of(10, 1)[9:], if_version=1))[
+        "snapshot_before"
+    ] is not None
     assert await snapshots(world) == {("", "before-learning-v1"), (":learned_knowledge", "before-learning-v1")}
-    few = await push(world.planner, *lot(9, 2, metadata={"by": "me"}), *lot(12, 1)[9:10], if_version=2)
+    few = await push(world.planner, *entries_of(9, 2, metadata={"by": "me"}), *entries_of(12, 1)[9:10], if_version=2)
     assert (few["snapshot_before"], len(few["changed"]), few["unchanged"]) == (None, 9, 1)
     removed = await push(world.planner, if_version=3, remove=[{"key": f"k{number}"} for number in range(12)])
     assert removed["snapshot_before"] == "before-learning-v3"
@@ -386,19 +388,19 @@ async def test_before_much_is_learned_at_once_the_state_gets_a_name(world: World
 
 
 @pytest.mark.req("CE-F55")
-async def test_how_much_is_learned_at_once_is_set_for_each_sort_and_tenant(world: World) -> None:
+async def test_the_threshold_of_automatic_tags_is_set_per_memory_type_and_tenant(world: World) -> None:
     talk = {"memory_type": "conversation_context", "workflow_id": "launch"}
     await push(world.planner, knowledge_entry("a", 0), knowledge_entry("a", 0, **talk), artifact("a", 0), if_version=0)
-    untouched = [*lot(20, 1, **talk), *lot(20, 1, memory_type="work_artifacts")]
+    untouched = [*entries_of(20, 1, **talk), *entries_of(20, 1, memory_type="work_artifacts")]
     assert (await push(world.planner, *untouched, if_version=1))["snapshot_before"] is None
-    for subject, least in {"conversation_context": 3, "learned_knowledge": 0, "team_preferences": 1}.items():
-        await world.admin.call("history.set_retention", subject=subject, snapshot_from=least)
-    await push(world.planner, *lot(3, 2, **talk), *lot(50, 2), if_version=2)
+    for subject, minimum in {"conversation_context": 3, "learned_knowledge": 0, "team_preferences": 1}.items():
+        await world.admin.call("history.set_retention", subject=subject, snapshot_from=minimum)
+    await push(world.planner, *entries_of(3, 2, **talk), *entries_of(50, 2), if_version=2)
     await push(world.planner, knowledge_entry("a", 3, memory_type="team_preferences"), if_version=3)
     named = {("", "before-learning-v2"), (":conversation_context:launch", "before-learning-v2")}
     assert await snapshots(world) == {*named, ("", "before-learning-v3")}
     await world.admin.call("history.set_retention", subject="context:planner:learned_knowledge", snapshot_from=2)
-    await push(world.planner, *lot(2, 4), if_version=4)
+    await push(world.planner, *entries_of(2, 4), if_version=4)
     assert (":learned_knowledge", "before-learning-v2") in await snapshots(world)
     rules = {rule["subject"]: rule for rule in (await world.admin.call("history.retention"))["rules"]}
     assert {subject: rule["snapshot_from"] for subject, rule in rules.items()} == {
@@ -410,18 +412,18 @@ async def test_how_much_is_learned_at_once_is_set_for_each_sort_and_tenant(world
         "work_artifacts": None,
         "context:planner:learned_knowledge": 2,
     }
-    elsewhere = {rule["subject"]: rule for rule in (await world.stranger.call("history.retention"))["rules"]}
-    assert elsewhere["learned_knowledge"]["snapshot_from"] == 10
+    other_tenant_rules = {rule["subject"]: rule for rule in (await world.stranger.call("history.retention"))["rules"]}
+    assert other_tenant_rules["learned_knowledge"]["snapshot_from"] == 10
     for wrong in ({"subject": "board"}, {"subject": "agent"}, {"subject": "team_preferences", "snapshot_from": -1}):
         with refused("INVALID_INPUT_FORMAT"):
             await world.admin.call("history.set_retention", **{"snapshot_from": 5, **wrong})
 
 
 @pytest.mark.req("CE-F55")
-async def test_what_is_learned_on_a_branch_gets_its_names_there(world: World) -> None:
-    await push(world.planner, *lot(12, 0), if_version=0)
+async def test_automatic_tags_of_a_branch_are_on_the_branch(world: World) -> None:
+    await push(world.planner, *entries_of(12, 0), if_version=0)
     await world.planner.call("history.branch", context_id="context:planner", branch="try")
-    answer = await push(world.planner, *lot(12, 1), if_version=1, branch="try")
+    answer = await push(world.planner, *entries_of(12, 1), if_version=1, branch="try")
     assert answer["snapshot_before"] == "before-learning-v1"
     assert await snapshots(world) == {("@try", "before-learning-v1"), (":learned_knowledge@try", "before-learning-v1")}
     await world.admin.call("history.rollback", context_id="context:planner@try", target_version="before-learning-v1")
@@ -432,10 +434,14 @@ async def test_what_is_learned_on_a_branch_gets_its_names_there(world: World) ->
 @pytest.mark.req("CE-F25")
 async def test_values_of_a_deleted_branch_can_be_pushed_to_a_new_one_of_its_name(world: World) -> None:
     await push(world.planner, knowledge_entry("a", 0), if_version=0)
-    said = [knowledge_entry("only", "there"), knowledge_entry("large", "x" * 40_000), artifact("report", "long")]
+    entries_to_push = [
+        knowledge_entry("only", "there"),
+        knowledge_entry("large", "x" * 40_000),
+        artifact("report", "long"),
+    ]
     for _ in range(2):
         await world.planner.call("history.branch", context_id="context:planner", branch="try")
-        await push(world.planner, *said, if_version=1, branch="try")
+        await push(world.planner, *entries_to_push, if_version=1, branch="try")
         await pull(world.planner, branch="try")
         assert [await value_of(world.planner, key) for key in ("only", "large")] == ["there", "x" * 40_000]
         assert await value_of(world.planner, "report", memory_type="work_artifacts") == "long"
@@ -446,14 +452,14 @@ async def test_values_of_a_deleted_branch_can_be_pushed_to_a_new_one_of_its_name
 
 @pytest.mark.req("CE-F55")
 @pytest.mark.req("CE-F57")
-async def test_names_that_came_by_themselves_keep_nothing_longer_than_its_sort_is_kept(world: World) -> None:
+async def test_automatic_tags_do_not_extend_retention(world: World) -> None:
     line = "context:planner:learned_knowledge"
     await world.admin.call("history.set_retention", subject="learned_knowledge", days=30)
-    await push(world.planner, *lot(12, "old"), if_version=0)
-    await push(world.planner, *lot(12, "new"), if_version=1)
+    await push(world.planner, *entries_of(12, "old"), if_version=0)
+    await push(world.planner, *entries_of(12, "new"), if_version=1)
     await world.admin.call("history.prune")
     world.clock.advance(days=29)
-    await push(world.planner, *lot(2, "newest"), if_version=2)
+    await push(world.planner, *entries_of(2, "newest"), if_version=2)
     assert {entry["value"] for entry in await read(world, line, "before-learning-v1")} == {"old"}
     world.clock.advance(days=2)
     assert {entry["value"] for entry in await read(world, line, "1")} == {None}
@@ -467,7 +473,7 @@ async def read(world: World, line: str, version: str) -> list[dict[str, Any]]:
     return (await world.admin.call("history.state", context_id=line, version=version))["entries"]
 
 
-async def test_the_audit_log_and_events_tell_what_was_pushed_but_never_its_value(world: World) -> None:
+async def test_audit_log_and_events_name_pushed_keys_without_values(world: World) -> None:
     secret = "s3cr3t-value"
     await push(world.planner, knowledge_entry("a", secret, metadata={"m": secret}), if_version=0, reason="because")
     (done,) = [row for row in await world.admin.audit() if row["action"] == "context.push"]
@@ -481,9 +487,7 @@ async def test_the_audit_log_and_events_tell_what_was_pushed_but_never_its_value
 
 
 @pytest.mark.req("CE-E", part="a push that fails midway")
-async def test_wherever_a_push_ends_the_state_is_the_old_or_the_new_one(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_crashed_push_leaves_the_old_or_the_new_state(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await push(world.planner, knowledge_entry("a", 1), knowledge_entry("gone", 1), if_version=0)
     await pull(world.planner)
     new = [
@@ -494,13 +498,13 @@ async def test_wherever_a_push_ends_the_state_is_the_old_or_the_new_one(
     what: dict[str, Any] = {"session_id": SESSION, "remove": [{"key": "gone"}]}
     for number in range(1, 500):
         with stop_at_statement(world, monkeypatch, number) as ran:
-            told = await outcome(push(world.planner, *new, **what))
+            result = await outcome(push(world.planner, *new, **what))
         if len(ran) < number:
             break
-        assert told == "INTERNAL_ERROR"
+        assert result == "INTERNAL_ERROR"
         status = await world.planner.call("context.status", session_id=SESSION)
         assert (status["version"], status["known_version"]) == (1, 1), ran[-1]
-    assert told == "ok"
+    assert result == "ok"
     assert number > 30
     status = await world.planner.call("context.status", session_id=SESSION)
     assert (status["version"], status["known_version"]) == (2, 2)
@@ -509,7 +513,7 @@ async def test_wherever_a_push_ends_the_state_is_the_old_or_the_new_one(
 
 
 @pytest.mark.req("CE-F2")
-async def test_a_push_goes_to_ones_own_memory_only(world: World) -> None:
+async def test_a_push_writes_the_caller_s_own_memory_only(world: World) -> None:
     for other in ("analysis", "admin", "nobody"):
         with refused("PERMISSION_DENIED"):
             await push(world.planner, knowledge_entry("a"), if_version=0, agent_id=other)
@@ -522,7 +526,7 @@ async def test_a_push_goes_to_ones_own_memory_only(world: World) -> None:
 
 
 @pytest.mark.req("CE-F25")
-async def test_a_branch_of_a_context_shares_everything_until_it_is_pushed_to(world: World) -> None:
+async def test_a_branch_shares_all_parts_until_a_push(world: World) -> None:
     await push(
         world.planner, knowledge_entry("a", 1), knowledge_entry("p", 1, memory_type="team_preferences"), if_version=0
     )
@@ -597,7 +601,7 @@ async def test_parts_of_a_branch_merge_into_the_context_and_are_part_of_its_vers
 
 
 @pytest.mark.req("CE-F26")
-async def test_a_whole_branch_merges_where_each_part_was_changed_on_one_side(world: World) -> None:
+async def test_a_whole_branch_merges_if_each_part_changed_on_one_side(world: World) -> None:
     await push(
         world.planner, knowledge_entry("a", 1), knowledge_entry("p", 1, memory_type="team_preferences"), if_version=0
     )
@@ -626,7 +630,7 @@ async def test_a_part_has_no_separate_branches(world: World) -> None:
 
 
 @pytest.mark.req("CE-F26")
-async def test_entries_of_a_branch_merge_one_by_one_and_a_human_decides_about_the_rest(world: World) -> None:
+async def test_branches_merge_by_entry_and_conflicts_are_reviewed(world: World) -> None:
     both = {"context_id": "context:planner", "from_context_id": "context:planner@try"}
     await push(world.planner, knowledge_entry("a", 1), knowledge_entry("b", 1), knowledge_entry("c", 1), if_version=0)
     await world.planner.call("history.branch", context_id="context:planner", branch="try")

@@ -26,7 +26,7 @@ ENVELOPE = {
     "lifecycle": "draft",
     "created_at": "2026-11-15T00:00:00Z",
 }
-# In an order in which each is possible.
+# In an order in which each call succeeds.
 STEPS: list[tuple[str, dict[str, Any]]] = [
     ("board.write", {"session_id": SESSION, "key": "goal", "value": "ship"}),
     ("board.snapshot", {"session_id": SESSION, "label": "before"}),
@@ -55,7 +55,7 @@ STEPS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-async def done(caller: Caller, operation: str, raw: dict[str, Any]) -> Any:
+async def call_in_turn(caller: Caller, operation: str, raw: dict[str, Any]) -> Any:
     app = caller.app
     return wire_form(await app.call(app.registry[operation], raw, CallContext(caller.credential, correlation=TURN)))
 
@@ -68,17 +68,17 @@ async def events_after(world: World, seq: int) -> list[StoredEvent]:
 
 @pytest.mark.req("AC-12")
 @pytest.mark.req("AC-15", part="operations that exist")
-async def test_every_event_of_every_operation_is_part_of_the_turn_of_its_call(world: World) -> None:
+async def test_every_event_of_every_operation_has_the_ids_of_its_call(world: World) -> None:
     for operation, raw in STEPS:
         before = await world.last_event()
-        await done(world.admin, operation, raw)
+        await call_in_turn(world.admin, operation, raw)
         events = await events_after(world, before)
-        assert events, f"{operation} tells of nothing"
+        assert events, f"{operation} publishes no event"
         assert [event.correlation for event in events] == [TURN] * len(events), operation
 
 
-async def test_the_next_call_is_part_of_nothing_again(world: World) -> None:
-    await done(world.admin, *STEPS[0])
+async def test_correlation_ids_do_not_carry_over_to_the_next_call(world: World) -> None:
+    await call_in_turn(world.admin, *STEPS[0])
     before = await world.last_event()
     await world.planner.write("goal", "sail")
     (event,) = await events_after(world, before)

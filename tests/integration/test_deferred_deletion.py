@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 SMALL = {"chunk_tokens": 32, "overlap_tokens": 4}
-OF_KNOWLEDGE = (
+KNOWLEDGE_TABLES = (
     "chunks",
     "chunk_vectors",
     "chunk_removals",
@@ -41,8 +41,8 @@ def embedder(monkeypatch: pytest.MonkeyPatch) -> QuickEmbedder:
 
 
 @pytest.fixture
-def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a few rows count as very many, and nothing go by itself."""
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use small batches and pause the deletion job."""
     monkeypatch.setattr("weft.storage.sql.collections.DELETE_BATCH_SIZE", 4)
     monkeypatch.setattr("weft.storage.sql.knowledge._DELETE_BATCH", 2)
     pause_jobs(monkeypatch, "collections.delete")
@@ -51,7 +51,7 @@ def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
 async def filled(world: World, documents: int = 8) -> None:
     await domain(world.admin, chunking=SMALL)
     for number in range(documents):
-        await put(world.admin, f"d{number}", f"Document {number} says this and that. " * 8)
+        await put(world.admin, f"d{number}", f"Document {number} is about this and that. " * 8)
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
 
 
@@ -64,12 +64,12 @@ async def found(world: World, query: str) -> list[str]:
     return [result["chunk_id"] for result in answer["results"]]
 
 
-async def cleared(world: World) -> None:
+async def delete_deferred(world: World) -> None:
     world.app.lease_runner.rest = 0
     await world.app.scheduler.drain("collections.delete")
 
 
-@pytest.mark.usefixtures("slowly")
+@pytest.mark.usefixtures("small_batches")
 async def test_a_large_deleted_domain_is_hidden_at_once_and_its_rows_are_deleted_in_batches(world: World) -> None:
     await filled(world)
     assert await found(world, "Document 3")
@@ -79,19 +79,19 @@ async def test_a_large_deleted_domain_is_hidden_at_once_and_its_rows_are_deleted
     assert await found(world, "Document 3") == []
     with refused("DOMAIN_NOT_FOUND"):
         await document(world.admin, "d3")
-    await cleared(world)
-    assert {table: await rows(world, table) for table in OF_KNOWLEDGE} == dict.fromkeys(OF_KNOWLEDGE, 0)
+    await delete_deferred(world)
+    assert {table: await rows(world, table) for table in KNOWLEDGE_TABLES} == dict.fromkeys(KNOWLEDGE_TABLES, 0)
     assert await rows(world, "embedding_cache") == 0
     assert await rows(world, "deferred_deletions") == 0
 
 
-@pytest.mark.usefixtures("slowly")
-async def test_a_domain_of_the_same_name_comes_only_when_nothing_is_left_of_the_old_one(world: World) -> None:
+@pytest.mark.usefixtures("small_batches")
+async def test_a_domain_is_recreated_only_after_its_rows_are_deleted(world: World) -> None:
     await filled(world)
     await world.admin.call("knowledge.delete_domain", domain=HANDBOOK)
     with refused("DOMAIN_EXISTS"):
         await domain(world.admin)
-    await cleared(world)
+    await delete_deferred(world)
     await filled(world, 1)
     assert [each["document_id"] for each in await listed(world)] == ["d0"]
     assert {chunk.item for chunk in await chunks(world, "d0")} == {"d0"}
@@ -102,25 +102,25 @@ async def listed(world: World) -> list[dict[str, str]]:
     return (await world.planner.call("knowledge.list_documents", domain=HANDBOOK))["documents"]
 
 
-@pytest.mark.usefixtures("slowly")
-async def test_documents_of_a_deleted_domain_are_not_indexed_any_more(world: World) -> None:
+@pytest.mark.usefixtures("small_batches")
+async def test_documents_of_a_deleted_domain_are_not_indexed(world: World) -> None:
     await filled(world, 3)
     for number in range(3, 9):
         await put(world.admin, f"d{number}", f"Document {number} waits.")
     await world.admin.call("knowledge.delete_domain", domain=HANDBOOK)
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert await rows(world, "collections") == 0
-    await cleared(world)
-    assert {table: await rows(world, table) for table in OF_KNOWLEDGE} == dict.fromkeys(OF_KNOWLEDGE, 0)
+    await delete_deferred(world)
+    assert {table: await rows(world, table) for table in KNOWLEDGE_TABLES} == dict.fromkeys(KNOWLEDGE_TABLES, 0)
 
 
-@pytest.mark.usefixtures("slowly")
+@pytest.mark.usefixtures("small_batches")
 async def test_deferred_deletion_resumes_where_it_stopped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await filled(world)
     await world.admin.call("knowledge.delete_domain", domain=HANDBOOK)
     left = await rows(world, "chunks")
     with monkeypatch.context() as patched:
-        patched.setattr("weft.jobs.cleanup._delete_batch", _ending_after(2))
+        patched.setattr("weft.jobs.cleanup._delete_batch", _dying_after(2))
         await world.app.scheduler.drain("collections.delete")
     assert 0 < await rows(world, "chunks") < left
     other = await world.another_app()
@@ -129,21 +129,21 @@ async def test_deferred_deletion_resumes_where_it_stopped(world: World, monkeypa
     assert await rows(world, "chunks") == 0
 
 
-def _ending_after(steps: int) -> Callable[[Transaction], Awaitable[bool]]:
+def _dying_after(steps: int) -> Callable[[Transaction], Awaitable[bool]]:
     left = iter(range(steps))
 
-    async def clear_some(transaction: Transaction) -> bool:
+    async def delete_some(transaction: Transaction) -> bool:
         if next(left, None) is None:
-            raise RuntimeError("as if the process had ended")
+            raise RuntimeError("the process died")
         return await _delete_batch(transaction)
 
-    return clear_some
+    return delete_some
 
 
-@pytest.mark.usefixtures("slowly")
+@pytest.mark.usefixtures("small_batches")
 async def test_a_long_deleted_session_is_hidden_at_once_and_its_chunks_are_deleted_in_batches(world: World) -> None:
     other = await world.planner.create_session("s2")
-    await other.say("said elsewhere")
+    await other.say("in another session")
     for number in range(12):
         await world.planner.say(f"message {number}")
     await world.index_sessions()
@@ -154,23 +154,23 @@ async def test_a_long_deleted_session_is_hidden_at_once_and_its_chunks_are_delet
     assert await found(world, "message") == ["sessions/1"]
     with refused("SESSION_EXISTS"):
         await world.planner.create_session(SESSION)
-    await cleared(world)
+    await delete_deferred(world)
     assert list(await indexed_texts(world)) == ["s2:1"]
     await check_index_complete(world)
     await world.planner.create_session(SESSION)
-    await world.planner.say("begun again")
+    await world.planner.say("created again")
     await world.index_sessions()
-    assert await indexed_texts(world) == {"s1:1": ["begun again"], "s2:1": ["said elsewhere"]}
+    assert await indexed_texts(world) == {"s1:1": ["created again"], "s2:1": ["in another session"]}
 
 
 async def test_small_deletions_happen_in_the_same_transaction(world: World) -> None:
     await filled(world, 2)
     await world.admin.call("knowledge.delete_domain", domain=HANDBOOK)
-    assert {table: await rows(world, table) for table in OF_KNOWLEDGE} == dict.fromkeys(OF_KNOWLEDGE, 0)
+    assert {table: await rows(world, table) for table in KNOWLEDGE_TABLES} == dict.fromkeys(KNOWLEDGE_TABLES, 0)
     assert await rows(world, "deferred_deletions") == 0
 
 
-async def test_keys_of_a_branch_are_paged_as_those_of_its_board_are(world: World) -> None:
+async def test_keys_of_a_branch_are_paged_like_those_of_the_board(world: World) -> None:
     for key in ("a", "b", "c"):
         await world.planner.write(key)
     await world.planner.call("history.branch", context_id="board:s1", branch="draft")

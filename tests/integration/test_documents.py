@@ -39,7 +39,7 @@ def embedder(monkeypatch: pytest.MonkeyPatch) -> QuickEmbedder:
 
 @pytest.fixture
 async def library(embedder: QuickEmbedder, world: World) -> World:
-    """Return a world with a domain that everyone may look into, in which nothing is left to be indexed."""
+    """Return a world with a domain that everyone may read, without pending documents."""
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     embedder.embedded.clear()
     await domain(world.admin, chunking={"chunk_tokens": 64, "overlap_tokens": 8})
@@ -54,7 +54,7 @@ async def read(world: World, document_id: str, **which: Any) -> Any:
     return await world.planner.call("knowledge.read_document", domain=HANDBOOK, document_id=document_id, **which)
 
 
-async def told(world: World) -> list[tuple[str, str]]:
+async def document_events(world: World) -> list[tuple[str, str]]:
     events = (await world.planner.events())["events"]
     return [(event["type"], event["subject"]) for event in events if event["type"].startswith("document.")]
 
@@ -79,7 +79,7 @@ async def test_a_document_is_pending_until_it_is_indexed(library: World) -> None
     assert (shown["state"], shown["indexed_version"], shown["chunks"]) == ("indexed", 1, len(found))
     assert (shown["chunks_done"], shown["chunks_total"], shown["error"]) == (len(found), len(found), None)
     assert shown["media_type"] == "text/markdown"
-    assert await told(library) == [
+    assert await document_events(library) == [
         ("document.added", "handbook/guides/start.md"),
         ("document.indexed", "handbook/guides/start.md"),
     ]
@@ -88,7 +88,7 @@ async def test_a_document_is_pending_until_it_is_indexed(library: World) -> None
 
 
 @pytest.mark.req("CE-F48")
-async def test_every_chunk_leads_back_to_the_exact_text(library: World) -> None:
+async def test_every_chunk_has_exact_offsets_into_the_text(library: World) -> None:
     text = long_text(30) + "\nÜber 東京 🚢 — ende\n"
     await put(library.planner, "long.md", text)
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
@@ -141,7 +141,7 @@ async def test_chunks_carry_the_metadata_of_the_document(library: World) -> None
     assert {chunk.importance for chunk in await chunks(library, "b.md")} == {0.5}
 
 
-async def test_putting_the_same_again_does_nothing(library: World, embedder: QuickEmbedder) -> None:
+async def test_adding_an_unchanged_document_does_nothing(library: World, embedder: QuickEmbedder) -> None:
     await put(library.planner, "a.md", TEXT, metadata={"x": 1})
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     embedded, events = len(embedder.embedded), await library.last_event()
@@ -173,7 +173,9 @@ async def test_only_changed_chunks_are_embedded_again(library: World, embedder: 
     assert state.chunks == len(second)
 
 
-async def test_the_old_version_is_there_until_the_new_one_is(library: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_old_version_is_readable_until_the_new_one_is_indexed(
+    library: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("weft.jobs.ingestion._CHUNKS_AT_ONCE", 1)
     await put(library.planner, "a.md", TEXT)
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
@@ -182,14 +184,14 @@ async def test_the_old_version_is_there_until_the_new_one_is(library: World, mon
     seen = []
     embed = library.app.embeddings.of_passages
 
-    async def looking(tenant: str, texts: Any, model: str, **how: Any) -> Any:
-        there, shown = await chunks(library, "a.md"), await document(library.planner, "a.md")
-        seen.append((len(there) - len(old), shown["indexed_version"], shown["state"], shown["chunks_done"]))
-        assert [chunk for chunk in there if chunk.version == 1] == list(old)
+    async def check_and_embed(tenant: str, texts: Any, model: str, **how: Any) -> Any:
+        stored, shown = await chunks(library, "a.md"), await document(library.planner, "a.md")
+        seen.append((len(stored) - len(old), shown["indexed_version"], shown["state"], shown["chunks_done"]))
+        assert [chunk for chunk in stored if chunk.version == 1] == list(old)
         assert (await read(library, "a.md", version=1))["text"] == TEXT
         return await embed(tenant, texts, model, **how)
 
-    monkeypatch.setattr(library.app.embeddings, "of_passages", looking)
+    monkeypatch.setattr(library.app.embeddings, "of_passages", check_and_embed)
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert seen[:2] == [(0, 1, "pending", 0), (1, 1, "pending", 1)]
     new = await chunks(library, "a.md")
@@ -199,7 +201,7 @@ async def test_the_old_version_is_there_until_the_new_one_is(library: World, mon
         await read(library, "a.md", version=1)
 
 
-async def test_a_version_that_is_being_written_changes_nothing_in_what_is_found(
+async def test_a_partially_indexed_version_does_not_change_search_results(
     library: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("weft.jobs.ingestion._CHUNKS_AT_ONCE", 1)
@@ -211,21 +213,21 @@ async def test_a_version_that_is_being_written_changes_nothing_in_what_is_found(
     written = []
     embed = library.app.embeddings.of_passages
 
-    async def looking(tenant: str, texts: Any, model: str, **how: Any) -> Any:
+    async def check_and_embed(tenant: str, texts: Any, model: str, **how: Any) -> Any:
         written.append(len([chunk for chunk in await chunks(library, "a.md") if chunk.version > 1]))
         found = await library.planner.call("search.query", query="Something", domains=[HANDBOOK])
         assert (found["results"], found["searched"]) == (before["results"], before["searched"])
         return await embed(tenant, texts, model, **how)
 
     with monkeypatch.context() as patched:
-        patched.setattr(library.app.embeddings, "of_passages", looking)
+        patched.setattr(library.app.embeddings, "of_passages", check_and_embed)
         await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert written[:2] == [0, 1]
     after = await library.planner.call("search.query", query="Something", domains=[HANDBOOK])
     assert after["results"] != before["results"]
 
 
-async def test_a_document_that_is_put_while_it_is_indexed_is_indexed_as_it_is_then(
+async def test_a_document_replaced_during_ingestion_is_indexed_in_its_last_version(
     library: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put(library.planner, "a.md", "first")
@@ -243,7 +245,7 @@ async def test_a_document_that_is_put_while_it_is_indexed_is_indexed_as_it_is_th
     assert (await document(library.planner, "a.md"))["indexed_version"] == 2
 
 
-async def test_a_document_deleted_while_it_is_indexed_does_not_come_back(
+async def test_a_document_deleted_during_ingestion_stays_deleted(
     library: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put(library.planner, "a.md", "first")
@@ -259,7 +261,7 @@ async def test_a_document_deleted_while_it_is_indexed_does_not_come_back(
     assert (await listed(library))["documents"] == []
 
 
-async def test_a_deleted_document_is_gone_with_its_chunks(library: World) -> None:
+async def test_deleting_a_document_deletes_its_chunks(library: World) -> None:
     await put(library.planner, "a.md", TEXT)
     await put(library.planner, "b.md", TEXT)
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
@@ -275,7 +277,7 @@ async def test_a_deleted_document_is_gone_with_its_chunks(library: World) -> Non
     assert (place["documents"], place["bytes"]) == (1, len(TEXT))
 
 
-async def test_what_cannot_be_read_fails_with_a_reason_and_keeps_what_was_found_before(library: World) -> None:
+async def test_an_unreadable_document_fails_with_a_reason_and_keeps_the_indexed_version(library: World) -> None:
     await put(library.planner, "paper", "plain for now")
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     broken = base64.b64encode(b"%PDF-1.7\nnothing of a PDF").decode()
@@ -286,7 +288,7 @@ async def test_what_cannot_be_read_fails_with_a_reason_and_keeps_what_was_found_
     assert shown["error"].startswith("The PDF is damaged")
     assert shown["error"].endswith("Save it again and add it.")
     assert [chunk.text for chunk in await chunks(library, "paper")] == ["plain for now"]
-    assert [event for event, _ in await told(library)][-1] == "document.failed"
+    assert [event for event, _ in await document_events(library)][-1] == "document.failed"
     assert [each["document_id"] for each in (await listed(library, state="failed"))["documents"]] == ["paper"]
     assert (await library.planner.call("knowledge.show_domain", domain=HANDBOOK))["failed"] == 1
     again = await library.planner.call("knowledge.add_document", domain=HANDBOOK, document_id="paper", content=broken)
@@ -298,15 +300,15 @@ async def test_what_cannot_be_read_fails_with_a_reason_and_keeps_what_was_found_
     assert (await document(library.planner, "paper"))["state"] == "indexed"
 
 
-async def test_an_embedder_that_is_away_is_waited_for(
+async def test_ingestion_is_retried_while_the_embedder_is_unavailable(
     library: World, embedder: QuickEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away(texts: Any, purpose: Any) -> Any:
+    async def unavailable(texts: Any, purpose: Any) -> Any:
         raise EmbedderUnavailable
 
     await put(library.planner, "a.md", TEXT)
     with monkeypatch.context() as patched:
-        patched.setattr(embedder, "embed", away)
+        patched.setattr(embedder, "embed", unavailable)
         await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     shown = await document(library.planner, "a.md")
     assert (shown["state"], shown["error"]) == ("pending", None)
@@ -316,7 +318,7 @@ async def test_an_embedder_that_is_away_is_waited_for(
 
 
 @pytest.mark.req("CE-F52")
-async def test_a_document_that_takes_long_stays_in_the_hands_that_have_it(
+async def test_the_lease_is_renewed_during_a_long_ingestion(
     library: World, embedder: QuickEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("weft.jobs.runner._RENEW_EVERY_SECONDS", 0.01)
@@ -330,18 +332,18 @@ async def test_a_document_that_takes_long_stays_in_the_hands_that_have_it(
     async def is_later(before: int) -> bool:
         return await lease() > before
 
-    async def slowly(texts: Any, purpose: Any) -> Any:
+    async def embed_slowly(texts: Any, purpose: Any) -> Any:
         before = await lease()
         library.clock.advance(seconds=50)
         await wait_until(lambda: is_later(before))
         return await embed(texts, purpose)
 
-    monkeypatch.setattr(embedder, "embed", slowly)
+    monkeypatch.setattr(embedder, "embed", embed_slowly)
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert (await document(library.planner, "a.md"))["state"] == "indexed"
 
 
-async def test_a_text_that_is_refused_for_good_fails_its_document_and_no_other(
+async def test_a_text_the_embedder_refuses_fails_its_document_only(
     library: World, embedder: QuickEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     embed = embedder.embed
@@ -361,7 +363,7 @@ async def test_a_text_that_is_refused_for_good_fails_its_document_and_no_other(
     assert (await document(library.planner, "b.md"))["state"] == "indexed"
 
 
-async def test_a_document_that_fails_leaves_nothing_of_versions_that_were_never_finished(
+async def test_a_failed_document_leaves_no_chunks_of_unfinished_versions(
     library: World, embedder: QuickEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put(library.planner, "a.md", TEXT)
@@ -369,7 +371,7 @@ async def test_a_document_that_fails_leaves_nothing_of_versions_that_were_never_
     found = [chunk.number for chunk in await chunks(library, "a.md")]
     embed, batches = embedder.embed, 0
 
-    async def away(texts: Any, purpose: Any) -> Any:
+    async def unavailable(texts: Any, purpose: Any) -> Any:
         nonlocal batches
         batches += 1
         if batches > 1:
@@ -378,7 +380,7 @@ async def test_a_document_that_fails_leaves_nothing_of_versions_that_were_never_
 
     monkeypatch.setattr("weft.jobs.ingestion._CHUNKS_AT_ONCE", 2)
     with monkeypatch.context() as patched:
-        patched.setattr(embedder, "embed", away)
+        patched.setattr(embedder, "embed", unavailable)
         await put(library.planner, "a.md", long_text(6))
         await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert {chunk.version for chunk in await chunks(library, "a.md")} == {1, 2}
@@ -389,7 +391,7 @@ async def test_a_document_that_fails_leaves_nothing_of_versions_that_were_never_
     assert [chunk.number for chunk in await chunks(library, "a.md")] == found
 
 
-async def test_an_empty_document_is_indexed_with_nothing_to_find(library: World) -> None:
+async def test_an_empty_document_is_indexed_without_chunks(library: World) -> None:
     await put(library.planner, "empty.txt", "")
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     shown = await document(library.planner, "empty.txt")
@@ -412,7 +414,7 @@ async def test_documents_are_listed_in_pages_and_by_state(library: World) -> Non
     assert [each["document_id"] for each in by_state["documents"]] == ["d0", "d1", "d3"]
 
 
-async def test_many_documents_are_put_at_once_or_none(library: World) -> None:
+async def test_a_batch_of_documents_is_atomic(library: World) -> None:
     documents = [{"document_id": f"d{each}", "text": f"text {each}"} for each in range(100)]
     answer = await library.planner.call("knowledge.add_documents", domain=HANDBOOK, documents=documents)
     assert [each["version"] for each in answer["documents"]] == [1] * 100
@@ -443,13 +445,13 @@ async def test_many_documents_are_put_at_once_or_none(library: World) -> None:
     ],
     ids=reprlib.repr,
 )
-async def test_what_cannot_be_taken_is_refused(library: World, what: dict[str, Any], code: str) -> None:
+async def test_invalid_documents_are_refused(library: World, what: dict[str, Any], code: str) -> None:
     with refused(code):
         await library.planner.call("knowledge.add_document", **{"domain": HANDBOOK, "document_id": "a", **what})
     assert (await listed(library))["documents"] == []
 
 
-async def test_zeros_and_odd_characters_are_kept_where_they_can_be(library: World) -> None:
+async def test_control_characters_keep_offsets_exact(library: World) -> None:
     text = "line one\r\nline two \u2028 \x1b[2J \ufeff end"
     await put(library.planner, "odd.txt", text)
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
@@ -470,7 +472,7 @@ async def test_a_reader_cannot_add_or_delete_documents(library: World) -> None:
 
 
 @pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
-async def test_not_just_any_writer_pins(library: World) -> None:
+async def test_pinning_needs_clearance_3(library: World) -> None:
     with refused("PERMISSION_DENIED") as caught:
         await put(library.review, "a.md", "x", pinned=True)
     assert caught.value.context["required_clearance"] == 3
@@ -496,8 +498,8 @@ async def test_adding_and_deleting_documents_is_audited_without_content(library:
     assert "the secret" not in str(rows)
 
 
-async def dies_at(library: World, document_id: str, *others: str) -> None:
-    """Have a process take documents up and end, without a word, while it is at work with them."""
+async def die_while_ingesting(library: World, document_id: str, *others: str) -> None:
+    """Have a process lease documents and die while it ingests them."""
     app = await library.another_app()
     ingestion = app.ingestion
     for name in (document_id, *others):
@@ -508,18 +510,18 @@ async def dies_at(library: World, document_id: str, *others: str) -> None:
 
 
 @pytest.mark.req("CE-F52")
-async def test_what_ended_two_processes_ends_no_third(library: World) -> None:
-    for name in ("killer.md", "b.md"):
+async def test_a_document_that_crashed_two_processes_fails(library: World) -> None:
+    for name in ("crashing.md", "b.md"):
         await put(library.planner, name, TEXT)
-    await dies_at(library, "killer.md", "b.md")
-    await dies_at(library, "killer.md")
+    await die_while_ingesting(library, "crashing.md", "b.md")
+    await die_while_ingesting(library, "crashing.md")
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
-    failed = await document(library.planner, "killer.md")
+    failed = await document(library.planner, "crashing.md")
     assert (failed["state"], (await document(library.planner, "b.md"))["state"]) == ("failed", "indexed")
     assert "started twice" in failed["error"]
-    await put(library.planner, "killer.md", f"{TEXT} Mended.")
+    await put(library.planner, "crashing.md", f"{TEXT} Repaired.")
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
-    assert (await document(library.planner, "killer.md"))["state"] == "indexed"
+    assert (await document(library.planner, "crashing.md"))["state"] == "indexed"
 
 
 @pytest.mark.req("CE-F52")
@@ -529,38 +531,36 @@ async def test_a_document_that_may_have_crashed_a_process_is_retried_alone(
     names = [f"d{each}.md" for each in range(6)]
     for name in names:
         await put(library.planner, name, f"{name} {TEXT}")
-    await dies_at(library, *names[:3])
-    embed, beside = embedder.embed, {}
+    await die_while_ingesting(library, *names[:3])
+    embed, running_at = embedder.embed, {}
 
-    async def looking(texts: Any, purpose: Any) -> Any:
+    async def check_and_embed(texts: Any, purpose: Any) -> Any:
         running = library.app.scheduler._entries["knowledge.ingest"].queue.running
-        beside.update({name: len(running) for name in names if any(name in text for text in texts)})
+        running_at.update({name: len(running) for name in names if any(name in text for text in texts)})
         await asyncio.sleep(0.01)
         return await embed(texts, purpose)
 
-    monkeypatch.setattr(embedder, "embed", looking)
+    monkeypatch.setattr(embedder, "embed", check_and_embed)
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
-    assert [beside[name] for name in names[:3]] == [1, 1, 1]
+    assert [running_at[name] for name in names[:3]] == [1, 1, 1]
     assert {(await document(library.planner, name))["state"] for name in names} == {"indexed"}
 
 
 @pytest.mark.req("CE-T", part="domains, bytes and search results")
-async def test_documents_of_one_tenant_leave_room_for_those_of_another(
-    library: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reading, most, running = Counter(), Counter(), []
+async def test_ingestion_is_fair_between_tenants(library: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, max_reading, running = Counter(), Counter(), []
     read_document = library.app.ingestion._reader.read
 
-    def slowly(content: bytes, media_type: str | None, name: str) -> Any:
+    def read_slowly(content: bytes, media_type: str | None, name: str) -> Any:
         tenant = name.partition("-")[0]
         reading[tenant] += 1
         running.append(Counter(key[0] for key in library.app.scheduler._entries["knowledge.ingest"].queue.running))
-        most[tenant] = max(most[tenant], reading[tenant])
+        max_reading[tenant] = max(max_reading[tenant], reading[tenant])
         done = read_document(content, media_type, name)
         reading[tenant] -= 1
         return done
 
-    monkeypatch.setattr(library.app.ingestion._reader, "read", slowly)
+    monkeypatch.setattr(library.app.ingestion._reader, "read", read_slowly)
     await domain(library.stranger)
     for each in range(8):
         await put(library.planner, f"ours-{each}", TEXT)
@@ -568,7 +568,7 @@ async def test_documents_of_one_tenant_leave_room_for_those_of_another(
     await library.app.scheduler.drain("knowledge.ingest")
     assert max(max(tenants.values()) for tenants in running) <= 4
     assert all(len(tenants) == 2 for tenants in running[:6])
-    assert dict(most) == {"ours": 1, "theirs": 1}
+    assert dict(max_reading) == {"ours": 1, "theirs": 1}
 
 
 async def test_several_processes_index_each_document_once(library: World, embedder: QuickEmbedder) -> None:
@@ -584,14 +584,14 @@ async def test_several_processes_index_each_document_once(library: World, embedd
     assert len(embedder.embedded) == 60
 
 
-async def test_puts_that_race_leave_one_document_counted_once(library: World) -> None:
+async def test_concurrent_puts_of_a_document_count_it_once(library: World) -> None:
     await asyncio.gather(*(put(library.planner, "a.md", f"text {each}") for each in range(8)))
     shown = await document(library.planner, "a.md")
     place = await library.planner.call("knowledge.show_domain", domain=HANDBOOK)
     assert (shown["version"], place["documents"], place["bytes"]) == (8, 1, shown["bytes"])
 
 
-async def test_figures_count_documents_and_chunks(library: World) -> None:
+async def test_metrics_count_documents_and_chunks(library: World) -> None:
     def figures() -> dict[str, float]:
         lines = library.app.metrics.exposition().decode().splitlines()
         found = (line.rpartition(" ") for line in lines if line.startswith(("weft_documents", "weft_chunks")))
@@ -606,7 +606,7 @@ async def test_figures_count_documents_and_chunks(library: World) -> None:
     assert "weft_documents_pending" in after
 
 
-async def test_the_worker_takes_up_what_is_put_by_itself(
+async def test_the_worker_ingests_new_documents_automatically(
     embedder: QuickEmbedder, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = await world.another_app()
@@ -622,22 +622,22 @@ async def test_the_worker_takes_up_what_is_put_by_itself(
         await wait_until(indexed)
 
 
-OUT_OF_TIME = ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"]
+UNREPRESENTABLE_TIMES = ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"]
 
 
-@pytest.mark.parametrize("moment", OUT_OF_TIME)
-async def test_a_time_that_utc_does_not_know_is_refused(library: World, moment: str) -> None:
+@pytest.mark.parametrize("timestamp", UNREPRESENTABLE_TIMES)
+async def test_a_timestamp_out_of_range_in_utc_is_refused(library: World, timestamp: str) -> None:
     with refused("INVALID_INPUT_FORMAT") as caught:
-        await put(library.planner, "odd.md", TEXT, timestamp=moment)
+        await put(library.planner, "odd.md", TEXT, timestamp=timestamp)
     assert "between 0001-01-01T00:00:00Z and 9999-12-31T23:59:59Z" in caught.value.message
     assert (await listed(library))["documents"] == []
 
 
-@pytest.mark.parametrize("moment", OUT_OF_TIME)
-async def test_a_time_in_a_text_that_utc_does_not_know_is_passed_over(library: World, moment: str) -> None:
-    turns = "\n".join(f"[{moment}] {who}: turn {number}" for number, who in enumerate(["Ann", "Bob"] * 5))
-    lines = "\n".join(f"{moment} ERROR turn {number}" for number in range(10))
-    rows = "\n".join(f'{{"time": "{moment}", "speaker": "Ann", "text": "turn {number}"}}' for number in range(10))
+@pytest.mark.parametrize("timestamp", UNREPRESENTABLE_TIMES)
+async def test_a_timestamp_in_a_text_out_of_range_in_utc_is_ignored(library: World, timestamp: str) -> None:
+    turns = "\n".join(f"[{timestamp}] {who}: turn {number}" for number, who in enumerate(["Ann", "Bob"] * 5))
+    lines = "\n".join(f"{timestamp} ERROR turn {number}" for number in range(10))
+    rows = "\n".join(f'{{"time": "{timestamp}", "speaker": "Ann", "text": "turn {number}"}}' for number in range(10))
     for name, text in (("talk.txt", turns), ("server.log", lines), ("rows.jsonl", rows)):
         await put(library.planner, name, text)
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
@@ -682,35 +682,35 @@ async def put_pdf(world: World, pages: int) -> Any:
     return await world.admin.call("knowledge.add_document", **given)
 
 
-async def counted(world: World) -> int:
+async def counted_bytes(world: World) -> int:
     return int((await world.planner.call("knowledge.show_domain", domain=HANDBOOK))["bytes"])
 
 
 @pytest.mark.req("CE-T", part="domains, bytes and search results")
-async def test_a_text_that_is_longer_than_its_document_counts(library: World) -> None:
+async def test_the_extracted_text_counts_toward_the_domain_s_bytes(library: World) -> None:
     put_bytes = (await put_pdf(library, 2))["bytes"]
-    assert await counted(library) == put_bytes
+    assert await counted_bytes(library) == put_bytes
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     text = await read(library, "packed.pdf")
-    assert await counted(library) == text["characters"] > 4 * put_bytes
-    # What was found before counts until the next one is there.
+    assert await counted_bytes(library) == text["characters"] > 4 * put_bytes
+    # The indexed version counts until the next one is indexed.
     await put_pdf(library, 1)
-    assert await counted(library) == text["characters"]
+    assert await counted_bytes(library) == text["characters"]
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     shorter = await read(library, "packed.pdf")
-    assert await counted(library) == shorter["characters"] < text["characters"]
+    assert await counted_bytes(library) == shorter["characters"] < text["characters"]
     await library.admin.call("knowledge.delete_document", domain=HANDBOOK, document_id="packed.pdf")
-    assert await counted(library) == 0
+    assert await counted_bytes(library) == 0
 
 
 @pytest.mark.req("CE-T", part="domains, bytes and search results")
-async def test_a_text_that_is_more_than_the_plan_allows_is_not_indexed(library: World) -> None:
+async def test_a_text_beyond_the_plan_is_not_indexed(library: World) -> None:
     await library.app.tenants.set_plan(library.tenant, "free")
     put_bytes = (await put_pdf(library, 2))["bytes"]
-    there = 2**30 - put_bytes
-    await library.sql("UPDATE domains SET bytes = $1 WHERE tenant = $2", there, library.tenant)
+    used_bytes = 2**30 - put_bytes
+    await library.sql("UPDATE domains SET bytes = $1 WHERE tenant = $2", used_bytes, library.tenant)
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     shown = await document(library.planner, "packed.pdf")
     assert (shown["state"], await chunks(library, "packed.pdf")) == ("failed", [])
     assert "this would exceed it" in shown["error"]
-    assert await counted(library) == there
+    assert await counted_bytes(library) == used_bytes

@@ -25,12 +25,12 @@ async def names(caller: Caller) -> list[str]:
     return [each["domain"] for each in (await caller.call("knowledge.list_domains"))["domains"]]
 
 
-async def told(caller: Caller) -> list[str]:
+async def knowledge_events(caller: Caller) -> list[str]:
     events = (await caller.events())["events"]
     return [event["type"] for event in events if event["type"].startswith(("domain.", "document."))]
 
 
-async def test_a_domain_is_shown_as_it_was_made(world: World) -> None:
+async def test_a_domain_is_shown_as_created(world: World) -> None:
     made = await domain(world.admin, description="How we work", clearance=2, agents=["orchestrator"], importance=0.8)
     assert made["chunking"] == {"chunk_tokens": 512, "overlap_tokens": 64}
     assert (made["clearance"], made["agents"], made["importance"]) == (2, ["orchestrator"], 0.8)
@@ -40,7 +40,7 @@ async def test_a_domain_is_shown_as_it_was_made(world: World) -> None:
         await domain(world.admin)
 
 
-async def test_only_admins_make_change_and_delete_domains(world: World) -> None:
+async def test_only_admins_create_update_and_delete_domains(world: World) -> None:
     await domain(world.admin)
     for operation, what in (("create_domain", {}), ("update_domain", {"clearance": 1}), ("delete_domain", {})):
         with refused("PERMISSION_DENIED"):
@@ -72,8 +72,8 @@ async def test_a_hidden_domain_looks_like_a_missing_one(world: World, terms: dic
             seen = await outcome(caller.call(f"knowledge.{operation}", domain=HANDBOOK, **what))
             assert (seen != "DOMAIN_NOT_FOUND") is (name in may), (name, operation)
         assert await names(caller) == ([HANDBOOK] if name in may else [])
-    assert bool(await told(world.planner)) is ("planner" in may)
-    assert await told(world.admin)
+    assert bool(await knowledge_events(world.planner)) is ("planner" in may)
+    assert await knowledge_events(world.admin)
     assert await names(world.admin) == [HANDBOOK]
 
 
@@ -88,7 +88,7 @@ async def test_an_unknown_and_a_hidden_domain_give_the_same_error(world: World) 
     assert answers[0] == answers[1]
 
 
-async def test_nobody_reaches_beyond_their_own_clearance(world: World) -> None:
+async def test_domains_above_the_caller_s_clearance_are_refused(world: World) -> None:
     lead = await world.admin.create_agent(
         "lead", agent_type="lead", clearance=3, permissions=["read", "write", "admin"]
     )
@@ -101,7 +101,7 @@ async def test_nobody_reaches_beyond_their_own_clearance(world: World) -> None:
         await lead.call("knowledge.delete_domain", domain=HANDBOOK)
 
 
-async def test_only_the_highest_clearance_may_learn_which_names_are_taken(world: World) -> None:
+async def test_only_the_highest_clearance_learns_whether_a_name_is_taken(world: World) -> None:
     lead = await world.admin.create_agent(
         "lead", agent_type="lead", clearance=4, permissions=["read", "write", "admin"]
     )
@@ -145,7 +145,7 @@ async def test_a_change_of_the_read_acl_takes_effect_at_once(world: World) -> No
 @pytest.mark.req("CE-F52")
 async def test_a_change_of_chunking_reindexes_every_document(world: World) -> None:
     await domain(world.admin)
-    text = "One sentence of several words stands here. " * 60
+    text = "One sentence of several words is here. " * 60
     for name in ("a.txt", "b.txt", "c.txt"):
         await put(world.planner, name, text)
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
@@ -169,7 +169,7 @@ async def test_an_overlap_as_large_as_the_chunk_is_refused(world: World) -> None
         await domain(world.admin, chunking={"chunk_tokens": 64, "overlap_tokens": 64})
 
 
-async def test_a_deleted_domain_leaves_nothing(world: World) -> None:
+async def test_deleting_a_domain_deletes_all_its_data(world: World) -> None:
     await domain(world.admin)
     await put(world.planner, "a.md", "one")
     await put(world.planner, "b.md", "two")
@@ -188,7 +188,7 @@ async def test_a_deleted_domain_leaves_nothing(world: World) -> None:
     ]
 
 
-async def test_tenants_have_their_own_domains(world: World) -> None:
+async def test_domains_are_isolated_by_tenant(world: World) -> None:
     await domain(world.admin)
     await put(world.admin, "a.md", "ours")
     assert await names(world.stranger) == []
@@ -212,11 +212,11 @@ async def test_a_plan_limits_domains_and_bytes(world: World) -> None:
     await world.sql("UPDATE domains SET bytes = $1 WHERE tenant = $2", 2**30 - 2, world.tenant)
     with refused("QUOTA_EXCEEDED") as full:
         await put(world.planner, "b.md", "12345")
-    # Nothing of how much there is, which is in domains that others may look into, too.
+    # The error does not reveal usage, which includes domains hidden from the caller.
     assert full.value.context == {"plan": "free", "limit_bytes": 2**30}
     assert str(2**30 + 3) not in full.value.message
     assert await outcome(document(world.planner, "b.md")) == "DOCUMENT_NOT_FOUND"
-    # What is there can still be replaced by less, and deleted.
+    # Existing documents can still be shrunk and deleted.
     await put(world.planner, "a.md", "123")
     await world.app.tenants.set_plan(world.tenant, "pro")
     assert (await world.admin.call("knowledge.list_domains"))["plan"] == "pro"
@@ -240,7 +240,7 @@ async def test_the_default_plan_applies_to_tenants_without_one(world: World) -> 
 @pytest.mark.req("CE-F42")
 @pytest.mark.parametrize("narrowed", [{"clearance": 5}, {"agents": ["human:*"]}])
 async def test_events_of_a_domain_follow_its_current_acl(world: World, narrowed: dict[str, Any]) -> None:
-    async def told(caller: Caller) -> list[tuple[str, str]]:
+    async def knowledge_events(caller: Caller) -> list[tuple[str, str]]:
         events = (await caller.events())["events"]
         return [(event["type"], event["subject"]) for event in events if "deal" in event["subject"]]
 
@@ -250,13 +250,13 @@ async def test_events_of_a_domain_follow_its_current_acl(world: World, narrowed:
         await put(world.admin, "price.md", "42", domain=name)
     newcomer = await world.admin.create_agent("newcomer", agent_type="x", clearance=1)
     await newcomer.remember("deal", "mine")
-    everything = await told(newcomer)
+    everything = await knowledge_events(newcomer)
     assert ("document.added", "deal/price.md") in everything
     await world.admin.call("knowledge.update_domain", domain="deal", **narrowed)
     others = [each for each in everything if each[1] not in {"deal", "deal/price.md"} or each[0] == "memory.written"]
-    assert await told(newcomer) == others
+    assert await knowledge_events(newcomer) == others
     assert ("document.added", "deal-2/price.md") in others
-    assert ("document.added", "deal/price.md") in await told(world.admin)
+    assert ("document.added", "deal/price.md") in await knowledge_events(world.admin)
     widened = {"clearance": 1, "agents": ["*"]}
     await world.admin.call("knowledge.update_domain", domain="deal", **widened)
-    assert set(everything) < set(await told(newcomer))
+    assert set(everything) < set(await knowledge_events(newcomer))

@@ -30,105 +30,105 @@ MINILM = "all-MiniLM-L6-v2-int8"
 
 
 @pytest.fixture
-def words() -> WordEmbedder:
+def word_embedder() -> WordEmbedder:
     return WordEmbedder()
 
 
 @pytest.fixture
-def embeddings(world: World, words: WordEmbedder) -> CachedEmbeddings:
-    return embeddings_of(world, words)
+def embeddings(world: World, word_embedder: WordEmbedder) -> CachedEmbeddings:
+    return embeddings_of(world, word_embedder)
 
 
-def embeddings_of(world: World, *embedders: WordEmbedder, most_entries: int = 1_000) -> CachedEmbeddings:
+def embeddings_of(world: World, *embedders: WordEmbedder, max_entries: int = 1_000) -> CachedEmbeddings:
     queries: Cache[Any] = Cache("test", 1, 100_000, 60, world.clock)
-    return CachedEmbeddings(world.app.database, embedders, world.clock, world.app.metrics, queries, most_entries)
+    return CachedEmbeddings(world.app.database, embedders, world.clock, world.app.metrics, queries, max_entries)
 
 
-def asked(words: WordEmbedder) -> list[str]:
-    return [text for call in words.calls for text in call]
+def embedded_texts(word_embedder: WordEmbedder) -> list[str]:
+    return [text for call in word_embedder.calls for text in call]
 
 
-def counted(world: World, outcome: str) -> float:
+def cache_metric(world: World, outcome: str) -> float:
     name = f'weft_embedding_cache_total{{outcome="{outcome}"}} '.encode()
     lines = world.app.metrics.exposition().splitlines()
     return next((float(line.removeprefix(name)) for line in lines if name in line), 0.0)
 
 
-async def kept(world: World, tenant: str | None = None) -> int:
+async def cached_count(world: World, tenant: str | None = None) -> int:
     scope = SYSTEM if tenant == PLATFORM else Scope(tenant or world.tenant)
     return await world.app.database.read(scope, lambda tx: SqlVectorStore(tx).count())
 
 
 @pytest.mark.req("CE-F50")
-async def test_a_text_is_embedded_once_for_each_model(world: World, words: WordEmbedder) -> None:
+async def test_a_text_is_embedded_once_per_model(world: World, word_embedder: WordEmbedder) -> None:
     other = WordEmbedder("other", 8)
-    embeddings = embeddings_of(world, words, other)
+    embeddings = embeddings_of(world, word_embedder, other)
     first = await embeddings.of_passages(world.tenant, ["a b", "c", "a b"], "words")
     again = await embeddings.of_passages(world.tenant, ["c", "d", "a b"], "words")
-    assert words.calls == [["a b", "c"], ["d"]]
+    assert word_embedder.calls == [["a b", "c"], ["d"]]
     assert (first[0], first[1], again[0], again[2]) == (first[2], again[0], first[1], first[0])
     await embeddings.of_passages(world.tenant, ["c"], "other")
     assert other.calls == [["c"]]
-    assert (counted(world, "hit"), counted(world, "miss")) == (2, 4)
+    assert (cache_metric(world, "hit"), cache_metric(world, "miss")) == (2, 4)
 
 
 @pytest.mark.req("CE-F50")
-async def test_vectors_come_back_in_halves_the_same_from_the_cache(
-    world: World, embeddings: CachedEmbeddings, words: WordEmbedder
+async def test_cached_vectors_equal_fresh_ones_in_half_precision(
+    world: World, embeddings: CachedEmbeddings, word_embedder: WordEmbedder
 ) -> None:
     [fresh] = await embeddings.of_passages(world.tenant, ["the invoice is due"], "words")
     [again] = await embeddings.of_passages(world.tenant, ["the invoice is due"], "words")
-    [exact] = await words.embed(["the invoice is due"], "passage")
+    [exact] = await word_embedder.embed(["the invoice is due"], "passage")
     assert fresh == again
     assert np.allclose(struct.unpack("<64e", fresh), exact, atol=1e-3)
 
 
 @pytest.mark.req("CE-F50")
-async def test_the_cache_outlives_the_process_and_is_shared_by_others(world: World, words: WordEmbedder) -> None:
-    await embeddings_of(world, words).of_passages(world.tenant, ["a", "b"], "words")
-    await embeddings_of(world, words).of_passages(world.tenant, ["b", "a"], "words")
-    assert asked(words) == ["a", "b"]
+async def test_the_cache_is_persistent_and_shared_between_processes(world: World, word_embedder: WordEmbedder) -> None:
+    await embeddings_of(world, word_embedder).of_passages(world.tenant, ["a", "b"], "words")
+    await embeddings_of(world, word_embedder).of_passages(world.tenant, ["b", "a"], "words")
+    assert embedded_texts(word_embedder) == ["a", "b"]
 
 
 @pytest.mark.req("CE-F42", "CE-F50")
-async def test_what_one_tenant_embedded_is_no_use_to_another(
-    world: World, embeddings: CachedEmbeddings, words: WordEmbedder
+async def test_cached_vectors_are_not_shared_between_tenants(
+    world: World, embeddings: CachedEmbeddings, word_embedder: WordEmbedder
 ) -> None:
     for tenant in (world.tenant, world.other_tenant):
         await embeddings.of_passages(tenant, ["our secret"], "words")
         await embeddings.of_query(system_actor(tenant), "our question", "words")
-    assert asked(words) == ["our secret", "our question"] * 2
+    assert embedded_texts(word_embedder) == ["our secret", "our question"] * 2
 
 
 @pytest.mark.req("CE-F50")
-async def test_platform_data_is_embedded_once_for_all(
-    world: World, embeddings: CachedEmbeddings, words: WordEmbedder
+async def test_platform_data_is_embedded_once_for_all_tenants(
+    world: World, embeddings: CachedEmbeddings, word_embedder: WordEmbedder
 ) -> None:
-    before = await kept(world, PLATFORM)
+    before = await cached_count(world, PLATFORM)
     text = f"a tool of {world.tenant}"
     for tenant in (world.tenant, world.other_tenant):
         await embeddings.of_passages(tenant, [text], "words", platform=True)
-    assert asked(words) == [text]
-    assert await kept(world, PLATFORM) == before + 1
-    assert (await kept(world), await kept(world, world.other_tenant)) == (0, 0)
+    assert embedded_texts(word_embedder) == [text]
+    assert await cached_count(world, PLATFORM) == before + 1
+    assert (await cached_count(world), await cached_count(world, world.other_tenant)) == (0, 0)
     await embeddings.of_passages(world.tenant, [text], "words")
-    assert asked(words) == [text, text]
+    assert embedded_texts(word_embedder) == [text, text]
 
 
-async def test_a_question_is_kept_in_memory_only(
-    world: World, embeddings: CachedEmbeddings, words: WordEmbedder
+async def test_query_vectors_are_cached_in_memory_only(
+    world: World, embeddings: CachedEmbeddings, word_embedder: WordEmbedder
 ) -> None:
     first = await embeddings.of_query(system_actor(world.tenant), "what is due", "words")
     again = await embeddings.of_query(system_actor(world.tenant), "what is due", "words")
     assert first is again
     assert first.shape == (64,)
     assert not first.flags.writeable
-    assert words.calls == [["what is due"]]
-    assert await kept(world) == 0
+    assert word_embedder.calls == [["what is due"]]
+    assert await cached_count(world) == 0
 
 
 @pytest.mark.req("CE-F42", "CE-F50")
-async def test_what_one_agent_asked_is_no_use_to_another(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_query_vectors_are_not_shared_between_agents(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     quick = embed_quickly(monkeypatch)
     app = await world.another_app()
     await world.planner.say("The plant is in the valley.")
@@ -142,29 +142,31 @@ async def test_what_one_agent_asked_is_no_use_to_another(world: World, monkeypat
 
 
 @pytest.mark.req("CE-F50")
-async def test_what_was_not_used_for_longest_goes_when_there_is_too_much(world: World, words: WordEmbedder) -> None:
-    embeddings = embeddings_of(world, words, most_entries=40)
+async def test_the_least_recently_used_vectors_are_evicted(world: World, word_embedder: WordEmbedder) -> None:
+    embeddings = embeddings_of(world, word_embedder, max_entries=40)
     await embeddings.of_passages(world.tenant, [f"old {number}" for number in range(30)], "words")
     world.clock.advance(days=2)
     await embeddings.of_passages(world.tenant, [f"old {number}" for number in range(10)], "words")
     world.clock.advance(minutes=1)
     await embeddings.of_passages(world.tenant, [f"new {number}" for number in range(20)], "words")
-    assert await kept(world) == 38
-    words.calls.clear()
+    assert await cached_count(world) == 38
+    word_embedder.calls.clear()
     await embeddings.of_passages(world.tenant, [f"new {number}" for number in range(20)], "words")
     await embeddings.of_passages(world.tenant, [f"old {number}" for number in range(10)], "words")
-    assert words.calls == []
+    assert word_embedder.calls == []
 
 
-async def test_other_tenants_and_the_platform_do_not_make_room(world: World, words: WordEmbedder) -> None:
-    embeddings = embeddings_of(world, words, most_entries=4)
+async def test_eviction_is_per_tenant(world: World, word_embedder: WordEmbedder) -> None:
+    embeddings = embeddings_of(world, word_embedder, max_entries=4)
     await embeddings.of_passages(world.other_tenant, ["a", "b", "c", "d"], "words")
     await embeddings.of_passages(world.tenant, [f"{number}" for number in range(50)], "words")
-    assert await kept(world, world.other_tenant) == 4
-    assert await kept(world) <= 4
+    assert await cached_count(world, world.other_tenant) == 4
+    assert await cached_count(world) <= 4
 
 
-async def test_much_is_embedded_bit_by_bit_and_what_was_done_stays_done(world: World, words: WordEmbedder) -> None:
+async def test_texts_are_embedded_in_batches_and_finished_batches_are_kept(
+    world: World, word_embedder: WordEmbedder
+) -> None:
     class Failing(WordEmbedder):
         async def embed(self, texts: Any, purpose: Any) -> Any:
             if "600" in texts:
@@ -173,25 +175,25 @@ async def test_much_is_embedded_bit_by_bit_and_what_was_done_stays_done(world: W
 
     texts = [f"{number}" for number in range(700)]
     with pytest.raises(ConnectionError):
-        await embeddings_of(world, Failing(), most_entries=10_000).of_passages(world.tenant, texts, "words")
-    await embeddings_of(world, words, most_entries=10_000).of_passages(world.tenant, texts, "words")
-    assert asked(words) == texts[512:]
+        await embeddings_of(world, Failing(), max_entries=10_000).of_passages(world.tenant, texts, "words")
+    await embeddings_of(world, word_embedder, max_entries=10_000).of_passages(world.tenant, texts, "words")
+    assert embedded_texts(word_embedder) == texts[512:]
 
 
-async def test_a_model_that_is_not_there_is_named(world: World, embeddings: CachedEmbeddings) -> None:
+async def test_an_unknown_model_is_an_error(world: World, embeddings: CachedEmbeddings) -> None:
     asker = system_actor(world.tenant)
     for call in (embeddings.of_query(asker, "x", "none"), embeddings.of_passages(world.tenant, ["x"], "none")):
         with pytest.raises(EmbeddingModelUnknown, match="none"):
             await call
 
 
-async def test_callers_at_the_same_time_keep_the_same_texts(world: World, embeddings: CachedEmbeddings) -> None:
+async def test_concurrent_callers_cache_the_same_texts(world: World, embeddings: CachedEmbeddings) -> None:
     texts = [f"{number}" for number in range(60)]
     orders = [texts, texts[::-1], texts[30:] + texts[:30]]
     answers = await asyncio.gather(*(embeddings.of_passages(world.tenant, order, "words") for order in orders * 3))
     found = [dict(zip(order, answer, strict=True)) for order, answer in zip(orders * 3, answers, strict=True)]
     assert all(each == found[0] for each in found)
-    assert await kept(world) == 60
+    assert await cached_count(world) == 60
 
 
 @pytest.mark.req("CE-F49")
@@ -211,7 +213,7 @@ async def test_embedding_needs_only_the_read_permission(world: World) -> None:
     assert alone["vectors"] == answer["vectors"][:1]
 
 
-async def test_a_text_or_several_are_embedded_not_both_and_not_none(world: World) -> None:
+async def test_exactly_one_of_text_and_texts_is_required(world: World) -> None:
     for given in ({}, {"text": "a", "texts": ["b"]}):
         with refused("INVALID_INPUT_FORMAT"):
             await world.planner.call("knowledge.embed", **given)
@@ -231,11 +233,11 @@ async def test_the_cached_flag_does_not_reveal_what_others_embedded(world: World
 
 
 @pytest.mark.req("CE-F49")
-async def test_a_tenant_uses_the_models_it_may(world: World) -> None:
+async def test_a_tenant_uses_only_its_allowed_models(world: World) -> None:
     service = {"embedding_url": "http://127.0.0.1:9", "embedding_model": "m", "embedding_dimensions": 8}
     planner = world.planner.at(await world.another_app(**service))
-    await say(world, "", "allowed")
-    await say(world, MINILM, "allowed")
+    await set_role(world, "", "allowed")
+    await set_role(world, MINILM, "allowed")
     assert (await planner.call("knowledge.embed", texts=["x"], model=MINILM))["model"] == MINILM
     for model in ("remote:m@8", "none"):
         with refused("EMBEDDING_MODEL_UNKNOWN") as caught:
@@ -243,7 +245,7 @@ async def test_a_tenant_uses_the_models_it_may(world: World) -> None:
         assert caught.value.context == {"your_models": [MINILM]}
 
 
-async def say(world: World, model: str, role: Role) -> None:
+async def set_role(world: World, model: str, role: Role) -> None:
     now = to_micros(world.clock.now())
     await world.app.database.write(Scope(world.tenant), lambda tx: SqlTenantModelStore(tx).set(model, role, now))
 
@@ -261,7 +263,7 @@ async def remote_app(world: World, service: EmbeddingService) -> App:
 
 
 @pytest.mark.req("CE-F49")
-async def test_a_service_embeds_where_it_is_the_default(world: World, service: EmbeddingService) -> None:
+async def test_a_remote_service_is_used_if_it_is_the_default(world: World, service: EmbeddingService) -> None:
     planner = world.planner.at(await remote_app(world, service))
     answer = await planner.call("knowledge.embed", texts=["a", "b"])
     assert (answer["model"], answer["dimensions"]) == ("remote:words@64", 64)
@@ -269,15 +271,13 @@ async def test_a_service_embeds_where_it_is_the_default(world: World, service: E
     assert len(service.requests) == 1
 
 
-async def test_a_service_that_fails_is_unavailable_and_nothing_of_it_is_kept(
-    world: World, service: EmbeddingService
-) -> None:
+async def test_a_failing_service_is_unavailable_and_caches_nothing(world: World, service: EmbeddingService) -> None:
     planner = world.planner.at(await remote_app(world, service))
     service.script = [Answer(403)]
     with refused("EMBEDDER_UNAVAILABLE") as caught:
         await planner.call("knowledge.embed", texts=["a"])
     assert caught.value.http_status == 503
-    assert await kept(world) == 0
+    assert await cached_count(world) == 0
     assert (await planner.call("knowledge.embed", texts=["a"]))["cached"] == 0
 
 
@@ -289,7 +289,7 @@ async def test_a_revoked_agent_embeds_nothing(world: World) -> None:
         await agent.call("knowledge.embed", texts=["x"])
 
 
-async def test_the_doctor_has_a_text_embedded(world: World, service: EmbeddingService) -> None:
+async def test_the_doctor_embeds_a_text(world: World, service: EmbeddingService) -> None:
     finding = await check_embedder(world.settings)
     assert (finding.check, finding.state, MINILM in finding.detail) == ("Embedding", CheckStatus.OK, True)
     remote = replace(

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from support.world import Caller, World
 
 pytestmark = pytest.mark.req("SC-16")
-# How long a test waits for what must come at once before it calls it lost.
-PATIENCE = 10
+# How long a test waits for an event that must arrive at once.
+TIMEOUT_SECONDS = 10
 
 
-def told(answer: dict[str, Any]) -> list[tuple[str, str]]:
+def types_and_subjects(answer: dict[str, Any]) -> list[tuple[str, str]]:
     return [(event["type"], event["subject"]) for event in answer["events"]]
 
 
 async def next_event(caller: Caller, after: int, **which: Any) -> Any:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         return await caller.events(after=after, wait_seconds=60, **which)
 
 
@@ -36,7 +36,7 @@ async def test_every_change_is_published_in_order_with_metadata_and_without_valu
     await world.analysis.delete("goal")
     await world.planner.call("session.archive", session_id="s1")
     answer = await world.planner.events()
-    assert told(answer) == [
+    assert types_and_subjects(answer) == [
         ("session.created", "s1"),
         ("board.written", "goal"),
         ("board.snapshot", "mark"),
@@ -62,12 +62,12 @@ async def test_every_change_is_published_in_order_with_metadata_and_without_valu
 async def test_reading_resumes_at_the_offset(world: World) -> None:
     await world.planner.write("a")
     first = await world.planner.events()
-    assert told(await world.planner.events(after=first["next_after"])) == []
+    assert types_and_subjects(await world.planner.events(after=first["next_after"])) == []
     await world.planner.write("b")
     second = await next_event(world.planner, first["next_after"])
-    assert told(second) == [("board.written", "b")]
-    assert told(await world.planner.events(after=2)) == [("board.written", "b")]
-    assert told(await world.planner.events(after=1, session_id="s1")) == [
+    assert types_and_subjects(second) == [("board.written", "b")]
+    assert types_and_subjects(await world.planner.events(after=2)) == [("board.written", "b")]
+    assert types_and_subjects(await world.planner.events(after=1, session_id="s1")) == [
         ("board.written", "a"),
         ("board.written", "b"),
     ]
@@ -76,26 +76,28 @@ async def test_reading_resumes_at_the_offset(world: World) -> None:
 async def test_without_an_offset_only_new_events_are_returned(world: World) -> None:
     await world.planner.write("a")
     answer = await world.planner.events(after=None)
-    assert told(answer) == []
+    assert types_and_subjects(answer) == []
     await world.planner.write("b")
-    assert told(await next_event(world.planner, answer["next_after"])) == [("board.written", "b")]
+    assert types_and_subjects(await next_event(world.planner, answer["next_after"])) == [("board.written", "b")]
 
 
-async def test_an_offset_beyond_the_end_waits_at_the_end(world: World) -> None:
+async def test_an_offset_beyond_the_end_is_clamped_to_the_end(world: World) -> None:
     assert (await world.planner.events(after=10_000))["next_after"] == 1
 
 
-async def test_events_can_be_narrowed_to_a_session_and_to_keys(world: World) -> None:
-    elsewhere = await world.planner.create_session("s2")
+async def test_events_are_filtered_by_session_and_keys(world: World) -> None:
+    other_session = await world.planner.create_session("s2")
     for key in ("inv_a", "inv_b", "other"):
         await world.planner.write(key)
-    await elsewhere.write("inv_a")
-    assert told(await world.analysis.events(session_id="s1", keys=["inv_*"])) == [
+    await other_session.write("inv_a")
+    assert types_and_subjects(await world.analysis.events(session_id="s1", keys=["inv_*"])) == [
         ("board.written", "inv_a"),
         ("board.written", "inv_b"),
     ]
-    assert told(await world.planner.events(keys=["inv_a"])) == [("board.written", "inv_a")] * 2
-    assert told(await world.analysis.events(session_id="s2", keys=["?nv_a"])) == [("board.written", "inv_a")]
+    assert types_and_subjects(await world.planner.events(keys=["inv_a"])) == [("board.written", "inv_a")] * 2
+    assert types_and_subjects(await world.analysis.events(session_id="s2", keys=["?nv_a"])) == [
+        ("board.written", "inv_a")
+    ]
     with refused("SESSION_NOT_FOUND"):
         await world.analysis.events(session_id="none")
 
@@ -107,10 +109,10 @@ async def test_a_long_poll_is_woken_by_a_write(world: World, where: str) -> None
     await asyncio.sleep(0.05)
     await writer.write("noise")
     await writer.write("goal")
-    assert told(await waiting) == [("board.written", "goal")]
+    assert types_and_subjects(await waiting) == [("board.written", "goal")]
 
 
-async def test_waiting_ends_empty_handed_when_the_time_is_up(world: World) -> None:
+async def test_a_long_poll_times_out_with_no_events(world: World) -> None:
     answer = await world.planner.events(after=1, wait_seconds=0.05)
     assert answer == {"events": [], "next_after": 1}
 
@@ -127,7 +129,7 @@ async def test_no_event_is_lost_or_repeated_between_two_writing_processes(world:
 
     following = asyncio.create_task(follow())
     await asyncio.gather(*(caller.write(f"k{n}") for n in range(40) for caller in (world.planner, second)))
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await following
     assert seen == list(range(1, 82))
 
@@ -142,7 +144,7 @@ async def test_a_refused_call_publishes_nothing(world: World) -> None:
 
 
 @pytest.mark.parametrize("operation", ["key.revoke", "agent.update", "permissions"])
-async def test_following_ends_when_the_credential_does(world: World, operation: str) -> None:
+async def test_following_ends_when_the_credential_is_revoked(world: World, operation: str) -> None:
     ended = asyncio.create_task(_follow_to_the_end(world.analysis))
     await asyncio.sleep(0.05)
     if operation == "key.revoke":
@@ -152,7 +154,7 @@ async def test_following_ends_when_the_credential_does(world: World, operation: 
     else:
         await world.admin.call("agent.update", agent_id="analysis", permissions=["write"])
     await world.planner.write("goal", "after the end")
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         error, subjects = await ended
     assert error in {"INVALID_API_KEY", "AUTHENTICATION_ERROR", "PERMISSION_DENIED"}
     assert "goal" not in subjects
@@ -165,10 +167,10 @@ async def _follow_to_the_end(caller: Caller) -> tuple[str, list[str]]:
             subjects += [event.subject for event in page.events]
     except WeftError as error:
         return error.code, subjects
-    raise AssertionError("the stream ended without saying why")
+    raise AssertionError("the stream ended without an error")
 
 
-async def test_old_events_can_still_be_read_when_many_came_after(world: World) -> None:
+async def test_old_events_are_readable_after_many_newer_ones(world: World) -> None:
     await world.planner.events()
     await world.sql(
         """
@@ -190,24 +192,24 @@ async def test_old_events_can_still_be_read_when_many_came_after(world: World) -
 
 
 @pytest.mark.req("SC-16")
-async def test_the_creator_of_a_session_receives_its_event_though_it_is_for_others(world: World) -> None:
+async def test_the_creator_of_a_session_receives_its_events_without_being_a_participant(world: World) -> None:
     planner = await world.planner.create_session("theirs", participants=["subagent:review:*"])
     await planner.write("goal", "hidden from most")
-    heard = [event["session_id"] for event in (await world.planner.events())["events"]]
-    assert "theirs" in heard
-    bystander = await world.admin.create_agent("bystander")
-    assert "theirs" not in [event["session_id"] for event in (await bystander.events())["events"]]
+    session_ids = [event["session_id"] for event in (await world.planner.events())["events"]]
+    assert "theirs" in session_ids
+    non_participant = await world.admin.create_agent("bystander")
+    assert "theirs" not in [event["session_id"] for event in (await non_participant.events())["events"]]
 
 
 @pytest.mark.req("SC-01")
-async def test_a_sub_agent_cannot_learn_of_sessions_by_following_all_of_them(world: World) -> None:
+async def test_a_sub_agent_cannot_follow_all_sessions(world: World) -> None:
     with refused("PERMISSION_DENIED"):
         await world.analysis.events()
 
 
 @pytest.mark.req("SC-16")
-async def test_a_snapshot_named_like_a_key_is_no_news_of_the_key(world: World) -> None:
+async def test_a_key_filter_does_not_match_a_snapshot_of_the_same_name(world: World) -> None:
     await world.planner.write("goal", "one")
     await world.planner.snapshot("goal")
-    told = await world.planner.events(session_id=world.planner.session, keys=["goal"])
-    assert [event["type"] for event in told["events"]] == ["board.written"]
+    answer = await world.planner.events(session_id=world.planner.session, keys=["goal"])
+    assert [event["type"] for event in answer["events"]] == ["board.written"]

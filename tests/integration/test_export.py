@@ -32,15 +32,15 @@ pytestmark = pytest.mark.req("AC-14")
 
 
 async def correlated_call(caller: Caller, operation: str, correlation: Correlation, **raw: Any) -> Any:
-    arrival = CallContext(caller.credential, correlation=correlation)
-    return wire_form(await caller.app.call(caller.app.registry[operation], raw, arrival))
+    context = CallContext(caller.credential, correlation=correlation)
+    return wire_form(await caller.app.call(caller.app.registry[operation], raw, context))
 
 
-async def exports_on_record(world: World) -> list[dict[str, Any]]:
+async def export_audits(world: World) -> list[dict[str, Any]]:
     return [row for row in await world.admin.audit() if row["action"] == "bundle.export"]
 
 
-async def lived_in(world: World) -> None:
+async def fill_session(world: World) -> None:
     await world.planner.write("goal", "ship")
     await world.planner.write("goal", "ship on Friday", reason="agreed")
     await world.planner.write("old", "x")
@@ -50,13 +50,13 @@ async def lived_in(world: World) -> None:
     await world.analysis.say("only for me", visibility="private")
 
 
-async def test_a_session_leaves_with_all_versions_messages_and_events(world: World) -> None:
-    await lived_in(world)
+async def test_a_session_is_exported_with_all_versions_messages_and_events(world: World) -> None:
+    await fill_session(world)
     bundle = await exported(world.admin)
-    said = texts(bundle)
-    assert said[f"board:{SESSION}/goal/1.1"] == "ship"
-    assert said[f"board:{SESSION}/goal/1.2"] == "ship on Friday"
-    assert said[f"message:{SESSION}/1"] == "hello"
+    item_texts = texts(bundle)
+    assert item_texts[f"board:{SESSION}/goal/1.1"] == "ship"
+    assert item_texts[f"board:{SESSION}/goal/1.2"] == "ship on Friday"
+    assert item_texts[f"message:{SESSION}/1"] == "hello"
     assert f"board:{SESSION}/old/1.1/removed" in items(bundle)
     kinds = [type(entry).__name__ for entry in entries(bundle)]
     assert kinds[:3] == ["BundleHeader", "BundleSession", "BundleRecord"]
@@ -65,8 +65,8 @@ async def test_a_session_leaves_with_all_versions_messages_and_events(world: Wor
     assert {"context.surface.created", "context.item.added", "context.item.removed", "context.exported"} <= classes
 
 
-async def test_both_forms_and_text_say_the_same(world: World) -> None:
-    await lived_in(world)
+async def test_all_formats_contain_the_same_items(world: World) -> None:
+    await fill_session(world)
     lines, array = await exported(world.admin), await exported(world.admin, format="json")
     text = await world.admin.call("bundle.export", session_id=SESSION)
     assert items(lines) == items(array) == items(text["bundle"].encode())
@@ -87,23 +87,23 @@ async def test_large_and_private_content_is_a_separate_line(world: World) -> Non
 
 @pytest.mark.req("AC-11")
 async def test_an_export_contains_only_what_the_caller_may_read(world: World) -> None:
-    await lived_in(world)
+    await fill_session(world)
     await world.planner.write("closed", "secret plan", readable_by=["orchestrator"])
     await world.planner.write("reopened", "before", readable_by=["orchestrator"])
     await world.planner.write("reopened", "after", readable_by=["*"])
     for caller in (world.admin, world.review):
         bundle = await exported(caller)
-        said = texts(bundle)
+        item_texts = texts(bundle)
         assert not any("closed" in name for name in items(bundle))
         assert f"board:{SESSION}/reopened/1.1" not in items(bundle)
-        assert said[f"board:{SESSION}/reopened/1.2"] == "after"
+        assert item_texts[f"board:{SESSION}/reopened/1.2"] == "after"
         assert b"secret plan" not in bundle
         assert b"only for me" not in bundle
         assert not any(event.get("subject") == "closed" for event in records(bundle, "context_event").values())
     assert "only for me" in texts(await exported(world.analysis)).values()
 
 
-async def test_a_session_of_others_is_none(world: World) -> None:
+async def test_an_unreadable_session_is_not_found(world: World) -> None:
     await world.admin.create_session("private", participants=["human:*"])
     for caller, session in ((world.planner, "private"), (world.stranger, SESSION), (world.admin, "nowhere")):
         with refused("SESSION_NOT_FOUND"):
@@ -113,7 +113,7 @@ async def test_a_session_of_others_is_none(world: World) -> None:
 
 
 async def test_an_export_without_history_contains_only_current_values(world: World, clock: FrozenClock) -> None:
-    await lived_in(world)
+    await fill_session(world)
     await world.planner.write("brief", "x", ttl_seconds=60)
     clock.advance(seconds=61)
     bundle = await exported(world.admin, history=False)
@@ -122,13 +122,13 @@ async def test_an_export_without_history_contains_only_current_values(world: Wor
     assert not records(bundle, "context_event")
 
 
-async def test_branches_leave_with_the_session(world: World) -> None:
+async def test_branches_are_exported_with_the_session(world: World) -> None:
     await world.planner.write("goal", "ship")
     await world.planner.call("history.branch", context_id=f"board:{SESSION}", branch="try")
     await world.planner.write("goal", "wait", branch="try")
-    said = texts(await exported(world.admin))
-    assert said[f"board:{SESSION}@try/goal/1.2"] == "wait"
-    assert f"board:{SESSION}/goal/1.2" not in said
+    item_texts = texts(await exported(world.admin))
+    assert item_texts[f"board:{SESSION}@try/goal/1.2"] == "wait"
+    assert f"board:{SESSION}/goal/1.2" not in item_texts
 
 
 async def test_an_export_is_audited(world: World) -> None:
@@ -140,7 +140,7 @@ async def test_an_export_is_audited(world: World) -> None:
     event = (await world.admin.events(session_id=SESSION))["events"][-1]
     assert (event["type"], event["subject"]) == ("context.exported", header.bundle_id)
     assert event["actor"] == "orchestrator"
-    (audited,) = await exports_on_record(world)
+    (audited,) = await export_audits(world)
     assert header.bundle_id in audited["target"]
     assert audited["detail"]["policy"] == "standard"
     kept = await world.admin.call("records.show", type="context_envelope", record_id=header.bundle_id)
@@ -158,7 +158,7 @@ async def test_an_archived_session_can_be_exported(world: World) -> None:
 @pytest.mark.parametrize(
     ("scope", "field"), [("turn", "turn_id"), ("task", "task_id"), ("tool_invocation", "tool_call_id")]
 )
-async def test_a_part_leaves_with_what_it_is_about_and_nothing_else(world: World, scope: str, field: str) -> None:
+async def test_a_turn_or_task_is_exported_with_its_own_items_only(world: World, scope: str, field: str) -> None:
     part, other = Correlation(**{field: "one"}), Correlation(**{field: "two"})
     write = {"session_id": SESSION, "value": "x"}
     await correlated_call(world.planner, "board.write", part, key="mine", **write)
@@ -182,7 +182,7 @@ async def test_a_part_leaves_with_what_it_is_about_and_nothing_else(world: World
     assert not [entry for entry in entries(bundle) if isinstance(entry, BundleSession)]
 
 
-async def test_a_turn_leaves_with_its_records_and_what_those_name(world: World) -> None:
+async def test_a_turn_is_exported_with_its_records_and_the_items_they_reference(world: World) -> None:
     turn = Correlation(turn_id="t1")
     await world.planner.write("goal", "ship")
     await world.planner.say("hello")
@@ -192,7 +192,7 @@ async def test_a_turn_leaves_with_its_records_and_what_those_name(world: World) 
         "item_id": "item1",
         "context_kind": "page",
         "content_mode": "inline",
-        "content": "as they say",
+        "content": "as agreed",
         "visibility": ["*"],
         "source_refs": ["src1"],
     }
@@ -208,10 +208,10 @@ async def test_a_turn_leaves_with_its_records_and_what_those_name(world: World) 
     bundle = await exported(world.planner, scope="turn", turn_id="t1")
     assert set(items(bundle)) == {f"board:{SESSION}/goal/1.1", f"message:{SESSION}/1", "item1"}
     assert {("context_selection", "sel1"), ("context_source_ref", "src1")} <= set(records(bundle))
-    assert texts(bundle)["item1"] == "as they say"
+    assert texts(bundle)["item1"] == "as agreed"
 
 
-async def test_a_review_leaves_with_both_sides(world: World) -> None:
+async def test_a_review_is_exported_with_both_sides(world: World) -> None:
     board = f"board:{SESSION}"
     await world.planner.write("goal", "ship")
     await world.planner.call("history.branch", context_id=board, branch="try")
@@ -228,8 +228,8 @@ async def test_a_review_leaves_with_both_sides(world: World) -> None:
             await exported(caller, scope="review", review_id=merged["review_id"])
 
 
-async def test_a_handoff_lists_what_its_recipient_is_shown(world: World) -> None:
-    await lived_in(world)
+async def test_a_handoff_lists_the_items_for_its_recipient(world: World) -> None:
+    await fill_session(world)
     bundle = await exported(world.planner, scope="handoff", recipient="closer")
     header = entries(bundle)[0]
     assert set(items(bundle)) == {f"board:{SESSION}/goal/1.2", f"message:{SESSION}/1"}
@@ -290,13 +290,13 @@ async def test_redacted_items_are_exported_without_content(world: World) -> None
         ({"session_id": None}, "session_id"),
     ],
 )
-async def test_a_scope_must_say_of_what(world: World, what: dict[str, Any], field: str) -> None:
+async def test_a_scope_needs_its_id(world: World, what: dict[str, Any], field: str) -> None:
     with refused("INVALID_INPUT_FORMAT") as caught:
         await exported(world.planner, **what)
     assert caught.value.context["field"] == field
 
 
-async def test_what_is_too_large_for_text_is_refused_without_a_trace(world: World) -> None:
+async def test_an_export_too_large_for_text_is_refused_and_not_recorded(world: World) -> None:
     board = await world.planner.create_session("large", max_value_tokens=1_000_000, max_total_tokens=10_000_000)
     for number in range(3):
         await board.write(f"k{number}", "word " * 100_000)
@@ -305,12 +305,12 @@ async def test_what_is_too_large_for_text_is_refused_without_a_trace(world: Worl
         await board.call("bundle.export", session_id="large")
     assert "weft export" in caught.value.hint
     assert await world.last_event() == before
-    assert not await exports_on_record(world)
+    assert not await export_audits(world)
     assert len(await exported(board)) > 1_500_000
 
 
 @pytest.mark.parametrize("form", ["ndjson", "json", "prov"])
-async def test_what_is_too_large_for_text_is_read_no_further_than_that(
+async def test_an_export_too_large_for_text_stops_reading_at_the_limit(
     world: World, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     for _ in range(40):
@@ -324,10 +324,10 @@ async def test_what_is_too_large_for_text_is_read_no_further_than_that(
         await world.planner.call("bundle.export", session_id=SESSION, format=form)
     assert len(looked_at) < 20
     assert await world.last_event() == before
-    assert not await exports_on_record(world)
+    assert not await export_audits(world)
 
 
-async def test_more_than_a_page_of_anything_leaves(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_than_a_page_of_each_kind_is_exported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     page = export_collector.PAGE if FULL else 50
     monkeypatch.setattr(export_collector, "PAGE", page)
     board = await world.planner.create_session("long", max_total_tokens=1_000_000, keep_versions=1_000_000)
@@ -339,16 +339,16 @@ async def test_more_than_a_page_of_anything_leaves(world: World, monkeypatch: py
     assert len(records(bundle, "context_event")) == 2 * (page + 20) + 2
 
 
-async def test_values_that_retention_took_leave_as_what_is_known_of_them(world: World) -> None:
+async def test_pruned_values_are_exported_by_digest(world: World) -> None:
     board = await world.planner.create_session("short", keep_versions=1)
     for number in range(20):
         await board.write("goal", f"value {number}")
     bundle = await exported(board)
-    said, known = texts(bundle), items(bundle)
+    item_texts, known = texts(bundle), items(bundle)
     assert len(known) == 20
-    assert len(said) < 20
-    silent = next(name for name in known if name not in said)
-    assert known[silent]["content_ref"]["digest"].startswith("sha256:")
+    assert len(item_texts) < 20
+    pruned = next(name for name in known if name not in item_texts)
+    assert known[pruned]["content_ref"]["digest"].startswith("sha256:")
 
 
 async def test_losing_access_during_an_export_ends_it(world: World) -> None:
@@ -361,7 +361,7 @@ async def test_losing_access_during_an_export_ends_it(world: World) -> None:
 @pytest.mark.parametrize(
     "what", [{}, {"format": "prov"}, {"scope": "handoff", "recipient": "closer"}], ids=["session", "prov", "handoff"]
 )
-async def test_what_an_export_writes_does_not_depend_on_how_much_leaves(
+async def test_the_writes_of_an_export_do_not_depend_on_its_size(
     world: World, monkeypatch: pytest.MonkeyPatch, how: str, what: dict[str, Any]
 ) -> None:
     async def export() -> None:
@@ -380,28 +380,28 @@ async def test_what_an_export_writes_does_not_depend_on_how_much_leaves(
     assert locks < next(place for place, statement in enumerate(before) if statement.startswith("UPDATE tenants"))
 
 
-@pytest.mark.parametrize("comes_back", [False, True])
-async def test_a_session_that_goes_while_it_is_exported_is_not_there(
-    world: World, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch, *, comes_back: bool
+@pytest.mark.parametrize("is_recreated", [False, True])
+async def test_a_session_deleted_during_its_export_is_not_found(
+    world: World, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch, *, is_recreated: bool
 ) -> None:
-    await lived_in(world)
+    await fill_session(world)
     database = world.app.database
     read = database.read
 
-    async def read_and_lose(scope: Any, work: Any, *, heavy: bool = False) -> Any:
+    async def read_and_delete_session(scope: Any, work: Any, *, heavy: bool = False) -> Any:
         found = await read(scope, work, heavy=heavy)
         if heavy:
             await world.admin.call("session.delete", session_id=SESSION)
             clock.advance(seconds=1)
-            if comes_back:
+            if is_recreated:
                 await world.planner.create_session(SESSION)
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(database, "read", read_and_lose)
+        patched.setattr(database, "read", read_and_delete_session)
         with refused("SESSION_NOT_FOUND"):
             await exported(world.planner)
-    assert not await exports_on_record(world)
+    assert not await export_audits(world)
     assert not await world.rows("SELECT record_id FROM records WHERE tenant = $1", world.tenant)
 
 

@@ -30,28 +30,30 @@ def digest_of(text: str) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def naming(digest: str, kind: str = "file", name: str = "thief") -> dict[str, Any]:
-    """Return an item that names by digest what is not its own."""
+def item_with_digest(digest: str, kind: str = "file", name: str = "copy") -> dict[str, Any]:
+    """Return an item that references other content by digest."""
     ref = {"kind": kind, "id": "x", "digest": digest}
     return {**item(name, None), "content_mode": "ref", "content": None, "content_ref": ref}
 
 
 async def add(caller: Caller, *made: dict[str, Any], **where: Any) -> None:
-    whole = [{name: value for name, value in each.items() if value is not None} for each in made]
-    await caller.call("records.add", **{"session_id": SESSION, **where}, records=whole)
+    complete = [{name: value for name, value in each.items() if value is not None} for each in made]
+    await caller.call("records.add", **{"session_id": SESSION, **where}, records=complete)
 
 
 async def redact(caller: Caller, item_id: str, state: str = "removed", **more: Any) -> None:
     await caller.call("records.redact", item_id=item_id, state=state, reason="private", **more)
 
 
-async def test_who_knows_a_digest_does_not_get_what_it_is_of(world: World) -> None:
+async def test_knowing_a_digest_gives_no_access_to_its_content(world: World) -> None:
     await add(world.planner, item("closed", LONG), readable_by=["orchestrator"])
     await add(world.planner, item("redacted", f"else {LONG}"))
     await redact(world.planner, "redacted", "encrypted_ref")
-    await add(world.analysis, naming(digest_of(LONG)), naming(digest_of(f"else {LONG}"), name="again"))
+    await add(
+        world.analysis, item_with_digest(digest_of(LONG)), item_with_digest(digest_of(f"else {LONG}"), name="again")
+    )
     assert b"confidential" not in await exported(world.analysis)
-    for name in ("thief", "again"):
+    for name in ("copy", "again"):
         shown = await world.analysis.call("records.show", record_id=name, with_content=True)
         assert "content" not in shown
 
@@ -59,21 +61,21 @@ async def test_who_knows_a_digest_does_not_get_what_it_is_of(world: World) -> No
 async def test_the_placeholder_of_a_redacted_item_is_found_by_its_id_only(world: World) -> None:
     await world.planner.write("goal", "Ann earns 99000", readable_by=["orchestrator"])
     await redact(world.planner, GOAL, "summarized", replacement="about 90k")
-    await add(world.analysis, naming(digest_of(f"instead of {GOAL}")))
+    await add(world.analysis, item_with_digest(digest_of(f"instead of {GOAL}")))
     assert b"90k" not in await exported(world.analysis)
     await imported(world.stranger, await exported(world.admin))
 
 
 async def test_private_memory_is_not_exported_with_a_turn_of_others(world: World) -> None:
     await add(world.planner, item("own", LONG), session_id=None)
-    await add(world.analysis, naming(digest_of(LONG)), session_id=None)
+    await add(world.analysis, item_with_digest(digest_of(LONG)), session_id=None)
     turn = Correlation(turn_id="t1")
-    made = [envelope("e1", item_refs=["thief", "own"])]
+    made = [envelope("e1", item_refs=["copy", "own"])]
     await correlated_call(turn, world.analysis, "records.add", session_id=SESSION, records=made)
     assert b"confidential" not in await exported(world.analysis, scope="turn", turn_id="t1")
 
 
-async def test_long_summaries_leave_with_what_they_say(world: World) -> None:
+async def test_long_summaries_are_exported_with_their_content(world: World) -> None:
     await add(world.planner, item("short", LONG, content_mode="summary"))
     bundle = await exported(world.planner)
     assert list(contents(bundle).values()) == [LONG.encode()]
@@ -82,7 +84,7 @@ async def test_long_summaries_leave_with_what_they_say(world: World) -> None:
     assert shown["content"] == LONG
 
 
-async def test_nothing_quotes_what_was_redacted_since(world: World) -> None:
+async def test_no_record_quotes_content_redacted_since(world: World) -> None:
     part, words = Correlation(task_id="t1", turn_id="u1"), "the launch code"
     await world.planner.write("goal", words)
     block = {"item_refs": [GOAL], "content": words}
@@ -123,7 +125,7 @@ async def test_the_sensitivity_of_a_version_follows_the_current_acl_of_its_key(w
     assert await world.stranger.keys() == ["open"]
 
 
-async def test_what_arrives_as_a_record_is_for_those_who_could_read_it(world: World) -> None:
+async def test_exported_versions_of_branches_keep_their_read_acl(world: World) -> None:
     await world.planner.write("pay", "Ann earns 99000")
     await world.planner.call("history.branch", context_id=f"board:{SESSION}", branch="try")
     await world.planner.write("pay", "Ann earns 99001", branch="try")
@@ -159,20 +161,20 @@ async def test_an_export_in_many_pages_equals_one_in_a_single_page(
         closed = {"readable_by": ["orchestrator"]} if number % 3 == 0 else {}
         await world.planner.write(f"k{number}", f"third {number}", **closed)
         await world.planner.say(f"message {number}")
-    whole = await exported(world.review)
+    complete = await exported(world.review)
     monkeypatch.setattr(export_collector, "PAGE", 3)
     paged = await exported(world.review)
-    assert [name for name in items(whole) if "/k3/" in name] == [f"board:{SESSION}@try/k3/1.2"]
-    assert texts(paged) == texts(whole)
-    own = {entries(bundle)[0].bundle_id for bundle in (whole, paged)}
+    assert [name for name in items(complete) if "/k3/" in name] == [f"board:{SESSION}@try/k3/1.2"]
+    assert texts(paged) == texts(complete)
+    own = {entries(bundle)[0].bundle_id for bundle in (complete, paged)}
     known_events = [
         {name for name, event in records(bundle, "context_event").items() if event.get("subject") not in own}
-        for bundle in (whole, paged)
+        for bundle in (complete, paged)
     ]
     assert known_events[0] == known_events[1]
 
 
-async def test_what_an_agent_took_into_the_session_leaves_with_it_as_it_is_listed(world: World) -> None:
+async def test_pulls_and_memory_of_the_session_are_exported_as_listed(world: World) -> None:
     await push(world.planner, knowledge_entry("facts", "private words"), if_version=0)
     await pull(world.planner)
     await world.planner.remember("note", "private words", session_id=SESSION)
@@ -180,22 +182,22 @@ async def test_what_an_agent_took_into_the_session_leaves_with_it_as_it_is_liste
         (each["type"], each["id"]): each["record"] for each in await all_records(world.planner, session_id=SESSION)
     }
     bundle = await exported(world.planner)
-    left = records(bundle)
-    taken = {name: record for name, record in listed.items() if name[1].startswith("pull:")}
-    assert {name[0] for name in taken} == {"context_assembly", "context_injection"}
-    assert taken.items() <= left.items()
-    (noted,) = [name for name in listed if name[1].startswith("memory:")]
-    assert left[noted]["content_mode"] == "opaque"
-    assert not {"content", "content_ref", "byte_size"} & set(left[noted])
+    exported_records = records(bundle)
+    pulled = {name: record for name, record in listed.items() if name[1].startswith("pull:")}
+    assert {name[0] for name in pulled} == {"context_assembly", "context_injection"}
+    assert pulled.items() <= exported_records.items()
+    (memory_record,) = [name for name in listed if name[1].startswith("memory:")]
+    assert exported_records[memory_record]["content_mode"] == "opaque"
+    assert not {"content", "content_ref", "byte_size"} & set(exported_records[memory_record])
     assert b"private words" not in bundle
-    for name, entry in ((name, entry) for name in (*taken, noted) for entry in entries(bundle)):
+    for name, entry in ((name, entry) for name in (*pulled, memory_record) for entry in entries(bundle)):
         if isinstance(entry, BundleRecord) and name[1].encode() in bytes(entry.record):
             assert entry.readable_by == ("principal:planner",)
     assert b"pull:" not in await exported(world.admin)
 
 
 @pytest.mark.parametrize("policy", ["standard", "metadata"])
-async def test_secrets_are_masked_wherever_a_name_can_hold_one(world: World, policy: str) -> None:
+async def test_secrets_in_names_are_masked(world: World, policy: str) -> None:
     await world.planner.write("goal", f"use {KEY}", reason=f"for {KEY}", step=KEY)
     await world.planner.snapshot(KEY)
     await world.planner.say("hello", message_type=KEY, metadata={KEY: KEY})
@@ -209,12 +211,12 @@ async def test_secrets_are_masked_wherever_a_name_can_hold_one(world: World, pol
     (snapshot,) = [entry for entry in entries(bundle) if isinstance(entry, BundleSnapshot) and not entry.automatic]
     events = records(bundle, "context_event").values()
     assert [e["subject"] for e in events if e["data"]["type"] == "board.snapshot"][-1] == snapshot.label
-    told = await imported(world.stranger, bundle)
-    assert told.snapshots
+    result = await imported(world.stranger, bundle)
+    assert result.snapshots
     assert snapshot.label in await world.stranger.snapshots()
 
 
-async def test_an_envelope_names_what_it_is_of_as_far_as_everyone_may_know(world: World) -> None:
+async def test_an_envelope_references_only_items_everyone_may_read(world: World) -> None:
     turn = Correlation(turn_id="t1", trace_id="0af7651916cd43dd8448eb211c80319c", span_id="b7ad6b7169203331")
     await correlated_call(turn, world.planner, "board.write", session_id=SESSION, key="goal", value="ship")
     closed = {"key": "pay", "value": "x", "readable_by": ["orchestrator"]}
@@ -224,13 +226,13 @@ async def test_an_envelope_names_what_it_is_of_as_far_as_everyone_may_know(world
     made = [{**selection, "evidence_refs": ["run-1"]}, budget]
     await correlated_call(turn, world.planner, "records.add", session_id=SESSION, records=made)
     bundle = await exported(world.planner, scope="turn", turn_id="t1")
-    (made_of,) = records(bundle, "context_envelope").values()
-    assert made_of["item_refs"] == [GOAL]
-    assert (made_of["selection_refs"], made_of["budget_ref"]) == (["sel"], "bud")
-    assert made_of["evidence_refs"] == ["run-1"]
-    assert [ref["id"] for ref in made_of["telemetry_refs"]] == [turn.trace_id]
-    assert made_of["actor_refs"] == [{"kind": "agent", "id": "orchestrator"}]
-    kept = await world.review.call("records.show", record_id=made_of["context_id"])
-    assert kept["record"] == made_of
+    (turn_envelope,) = records(bundle, "context_envelope").values()
+    assert turn_envelope["item_refs"] == [GOAL]
+    assert (turn_envelope["selection_refs"], turn_envelope["budget_ref"]) == (["sel"], "bud")
+    assert turn_envelope["evidence_refs"] == ["run-1"]
+    assert [ref["id"] for ref in turn_envelope["telemetry_refs"]] == [turn.trace_id]
+    assert turn_envelope["actor_refs"] == [{"kind": "agent", "id": "orchestrator"}]
+    kept = await world.review.call("records.show", record_id=turn_envelope["context_id"])
+    assert kept["record"] == turn_envelope
     by_human = entries(await exported(world.admin, scope="turn", turn_id="t2"))[1]
     assert msgspec.json.decode(by_human.record)["actor_refs"] == [{"kind": "human", "id": "human:admin"}]

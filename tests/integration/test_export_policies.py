@@ -30,7 +30,7 @@ async def set_policy(caller: Caller, name: str, **definition: Any) -> Any:
     return await caller.call("policy.set", name=name, definition=definition)
 
 
-async def lived_in(world: World) -> None:
+async def fill_session(world: World) -> None:
     await world.planner.write("goal", f"use {KEY}", reason=f"ask {MAIL}")
     await world.planner.write("plan", "ship on Friday")
     await world.planner.say(f"tell {MAIL}", metadata={"key": KEY})
@@ -40,12 +40,12 @@ def digest_of(text: str) -> bytes:
     return hashlib.sha256(text.encode()).hexdigest().encode()
 
 
-async def test_by_default_secrets_stay_and_all_else_leaves(world: World) -> None:
-    await lived_in(world)
+async def test_the_standard_policy_masks_secrets_only(world: World) -> None:
+    await fill_session(world)
     bundle = await exported(world.planner)
-    said = texts(bundle)
-    assert said[GOAL] == "use [github token 1]"
-    assert said[f"message:{SESSION}/1"] == f"tell {MAIL}"
+    item_texts = texts(bundle)
+    assert item_texts[GOAL] == "use [github token 1]"
+    assert item_texts[f"message:{SESSION}/1"] == f"tell {MAIL}"
     goal, plan = items(bundle)[GOAL], items(bundle)[f"board:{SESSION}/plan/1.1"]
     assert (goal["redaction_state"], goal["redacted_by"]) == ("masked", "policy:standard")
     assert goal["redaction_method"] == "secrets masked by the policy standard"
@@ -55,16 +55,16 @@ async def test_by_default_secrets_stay_and_all_else_leaves(world: World) -> None
     assert digest_of(f"use {KEY}") not in bundle
 
 
-async def test_masked_leaves_without_personal_data_as_well(world: World) -> None:
-    await lived_in(world)
+async def test_the_masked_policy_masks_personal_data_too(world: World) -> None:
+    await fill_session(world)
     bundle = await exported(world.planner, policy="masked")
     assert texts(bundle)[f"message:{SESSION}/1"] == "tell [email 1]"
     assert items(bundle)[GOAL]["metadata"]["weft"]["reason"] == "ask [email 1]"
     assert MAIL.encode() not in bundle
 
 
-async def test_metadata_is_exported_without_content(world: World) -> None:
-    await lived_in(world)
+async def test_the_metadata_policy_exports_no_content(world: World) -> None:
+    await fill_session(world)
     await world.planner.call("missing.report", session_id=SESSION, question=f"Who is {MAIL}?", needed_for="the plan")
     quoted = {
         "schema_version": "0.1.0",
@@ -87,8 +87,8 @@ async def test_metadata_is_exported_without_content(world: World) -> None:
     assert "needed_for" not in gap
 
 
-async def test_full_is_for_admins(world: World) -> None:
-    await lived_in(world)
+async def test_the_full_policy_is_for_admins(world: World) -> None:
+    await fill_session(world)
     bundle = await exported(world.admin, policy="full")
     assert texts(bundle)[GOAL] == f"use {KEY}"
     with refused("POLICY_FORBIDDEN") as caught:
@@ -115,8 +115,8 @@ async def test_an_export_is_audited_with_its_policy(world: World) -> None:
     await exported(world.review, policy="masked")
     await outcome(exported(world.review, policy="full"))
     rows = [row for row in await world.admin.audit() if row["action"] == "bundle.export"]
-    told = [(row["actor"], row["outcome"], row["detail"].get("policy")) for row in reversed(rows)]
-    assert told == [
+    audited = [(row["actor"], row["outcome"], row["detail"].get("policy")) for row in reversed(rows)]
+    assert audited == [
         ("orchestrator", "done", "standard"),
         ("subagent:review:review-2", "done", "masked"),
         ("subagent:review:review-2", "denied", None),
@@ -135,10 +135,10 @@ async def test_a_policy_limits_the_sensitivity_of_exported_items(world: World) -
         "restricted": {"for all", "for some"},
         "private": {"for all", "for some", "mine", "odd one"},
     }
-    for level, said in expected.items():
+    for level, visible_texts in expected.items():
         await set_policy(world.admin, level, who=["*"], sensitivity=level)
         bundle = await exported(world.planner, policy=level)
-        assert set(texts(bundle).values()) == said
+        assert set(texts(bundle).values()) == visible_texts
         assert (("context_assembly", "a1") in records(bundle)) is (level != "internal")
         assert (b"for some" in bundle) is (level != "internal")
 
@@ -159,7 +159,7 @@ async def test_withheld_items_are_counted_or_exported_without_content(world: Wor
     assert digest_of("ship") not in answer["bundle"].encode()
 
 
-async def test_by_reference_contents_are_named_and_not_carried(world: World) -> None:
+async def test_reference_policies_export_digests_without_content(world: World) -> None:
     await world.planner.write("goal", "ship")
     await world.planner.write("large", "word " * 500)
     await world.planner.call("records.add", session_id=SESSION, records=[item("note", {"a": 1}), summary("shipped")])
@@ -174,7 +174,7 @@ async def test_by_reference_contents_are_named_and_not_carried(world: World) -> 
     assert made["content_ref"]["digest"].encode()[7:] == digest_of("shipped")
 
 
-async def test_records_are_masked_wherever_they_quote(world: World) -> None:
+async def test_quotes_in_records_are_masked(world: World) -> None:
     selection = {
         "schema_version": "0.1.0",
         "selection_id": "s1",
@@ -197,7 +197,7 @@ async def test_records_are_masked_wherever_they_quote(world: World) -> None:
     assert MAIL.encode() not in bundle
 
 
-async def test_the_hash_of_what_was_shown_stays_where_some_of_it_is_masked(world: World) -> None:
+async def test_an_injection_loses_its_hash_if_its_content_is_masked(world: World) -> None:
     await world.planner.write("goal", f"use {KEY}")
     await world.planner.write("plan", "ship")
     plan = f"board:{SESSION}/plan/1.1"
@@ -247,7 +247,7 @@ async def test_no_digest_of_masked_content_is_exported(world: World) -> None:
     assert digest.encode() in await exported(world.admin, policy="full")
 
 
-async def test_a_session_is_opened_elsewhere_without_what_must_not_leave(world: World) -> None:
+async def test_a_session_is_imported_without_masked_content(world: World) -> None:
     secret = {"purpose": f"talk to {MAIL}", "metadata": {"password": "hunter2", "to": MAIL}}
     await world.planner.call("session.create", session_id="s2", **secret)
     bundle = await exported(world.planner.in_session("s2"), policy="masked")
@@ -260,8 +260,8 @@ async def test_a_session_is_opened_elsewhere_without_what_must_not_leave(world: 
     )
 
 
-async def test_a_policy_named_default_holds_where_none_is_named_and_cannot_be_gone_around(world: World) -> None:
-    await lived_in(world)
+async def test_a_policy_named_default_applies_and_cannot_be_bypassed(world: World) -> None:
+    await fill_session(world)
     await set_policy(world.admin, "default", who=["orchestrator", "human:*"], mask=["secrets", "pii"])
     bundle = await exported(world.planner)
     assert entries(bundle)[0].policy.id == "default"
@@ -304,7 +304,7 @@ async def test_policies_are_set_listed_and_deleted(world: World) -> None:
     assert {"policy.set", "policy.delete"} <= set(done)
 
 
-async def test_only_admins_set_policies_and_tenants_have_their_own(world: World) -> None:
+async def test_only_admins_set_policies_and_they_are_per_tenant(world: World) -> None:
     for call in (set_policy(world.planner, "mine"), world.planner.call("policy.delete", name="mine")):
         assert await outcome(call) == "PERMISSION_DENIED"
     await set_policy(world.admin, "partners", who=["*"])
@@ -315,8 +315,8 @@ async def test_only_admins_set_policies_and_tenants_have_their_own(world: World)
 
 
 @pytest.mark.parametrize("policy", ["standard", "masked", "metadata", "full"])
-async def test_every_record_that_leaves_is_valid(world: World, policy: str) -> None:
-    await lived_in(world)
+async def test_every_exported_record_is_valid(world: World, policy: str) -> None:
+    await fill_session(world)
     texty = f"{KEY} {MAIL} " * 50
     many = [assembly("a1", texty), summary(texty), item("n1", texty, title=texty), item("n2", [texty])]
     await world.planner.call("records.add", session_id=SESSION, records=many)
@@ -325,7 +325,7 @@ async def test_every_record_that_leaves_is_valid(world: World, policy: str) -> N
         check_record(msgspec.json.encode(record), kind)
 
 
-def test_masked_text_that_grows_still_fits() -> None:
+def test_text_that_grows_by_masking_stays_valid() -> None:
     short = " ".join(["1.1.1.1"] * 12_000)
     applied = AppliedPolicy("p", PolicyDefinition(mask=("pii",)))
     raw = {"schema_version": "0.1.0", "summary_id": "s", "created_at": AT, "content": short}

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.req("AC-14"), pytest.mark.req("AC-12")]
 GOAL = f"weft:item/board%3A{SESSION}/goal"
 
 
-async def lived_in(world: World) -> None:
+async def fill_session(world: World) -> None:
     await world.planner.write("goal", "ship: «now» # % é")
     await world.planner.write("goal", "ship soon")
     await world.planner.write("old", "x")
@@ -53,8 +53,8 @@ def pairs(section: dict[str, Any], *names: str) -> set[tuple[str, ...]]:
     return {tuple(relation[f"prov:{name}"] for name in names) for relation in section.values()}
 
 
-async def test_it_is_a_document_that_others_read(world: World) -> None:
-    await lived_in(world)
+async def test_the_document_is_readable_by_the_prov_library(world: World) -> None:
+    await fill_session(world)
     raw, document = await prov(world)
     for kind, section in ((ProvEntity, "entity"), (ProvActivity, "activity"), (ProvAgent, "agent")):
         read = {str(record.identifier) for record in document.get_records(kind)}
@@ -65,8 +65,8 @@ async def test_it_is_a_document_that_others_read(world: World) -> None:
     assert again == document
 
 
-async def test_every_record_and_event_of_the_export_is_in_it(world: World) -> None:
-    await lived_in(world)
+async def test_every_exported_record_and_event_is_included(world: World) -> None:
+    await fill_session(world)
     bundle = await exported(world.planner)
     raw, _ = await prov(world)
     entities = len([name for name in records(bundle) if name[0] != "context_event"])
@@ -76,7 +76,7 @@ async def test_every_record_and_event_of_the_export_is_in_it(world: World) -> No
 
 
 async def test_derivations_and_agents_are_exported(world: World) -> None:
-    await lived_in(world)
+    await fill_session(world)
     raw, _ = await prov(world)
     assert (f"{GOAL}/1.1", "weft:agent/orchestrator") in pairs(raw["wasAttributedTo"], "entity", "agent")
     derived = pairs(raw["wasDerivedFrom"], "generatedEntity", "usedEntity")
@@ -99,7 +99,7 @@ async def test_a_handoff_records_what_was_shown_to_whom(world: World) -> None:
 
 
 @pytest.mark.req("AC-11")
-async def test_what_may_not_leave_is_not_in_it_either(world: World) -> None:
+async def test_masked_content_is_not_included(world: World) -> None:
     await world.planner.write("goal", "password=hunter2hunter2xyz")
     await world.planner.write("closed", "between us", readable_by=["human:*"])
     text = await exported(world.planner, format="prov")

@@ -33,7 +33,7 @@ async def events(caller: Caller, *types: str) -> list[str]:
 
 
 @pytest.fixture
-async def parted(world: World) -> World:
+async def branched(world: World) -> World:
     """A board with two keys and a branch made from it."""
     await world.planner.write("goal", "ship")
     await world.planner.write("plan", "first this")
@@ -42,130 +42,130 @@ async def parted(world: World) -> World:
 
 
 @pytest.mark.req("CE-F25")
-async def test_a_branch_changes_independently(parted: World) -> None:
-    await parted.planner.write("goal", "ship early", branch="try")
-    await parted.analysis.write("extra", "x", branch="try")
-    await parted.planner.write("plan", "then that")
-    assert await state(parted.planner, TRY) == {"goal": "ship early", "plan": "first this", "extra": "x"}
-    assert await state(parted.planner) == {"goal": "ship", "plan": "then that"}
-    listed = await history(parted.planner, "branches")
+async def test_a_branch_changes_independently(branched: World) -> None:
+    await branched.planner.write("goal", "ship early", branch="try")
+    await branched.analysis.write("extra", "x", branch="try")
+    await branched.planner.write("plan", "then that")
+    assert await state(branched.planner, TRY) == {"goal": "ship early", "plan": "first this", "extra": "x"}
+    assert await state(branched.planner) == {"goal": "ship", "plan": "then that"}
+    listed = await history(branched.planner, "branches")
     assert [(b["branch"], b["version"], b["from_version"]) for b in listed["branches"]] == [("try", 4, 2)]
     assert listed["current"] == "main"
-    between = await history(parted.planner, "diff", from_version="head", other_context_id=TRY)
+    between = await history(branched.planner, "diff", from_version="head", other_context_id=TRY)
     assert [d["key"] for d in between["modified"]] == ["goal", "plan"]
 
 
 @pytest.mark.req("CE-F25")
-async def test_a_branch_can_begin_at_any_version_and_at_another_branch(parted: World) -> None:
-    await history(parted.planner, "branch", branch="old", from_version="1")
-    await history(parted.planner, "branch", branch="empty", from_version="0")
-    await parted.planner.write("goal", "later", branch="try")
-    made = await history(parted.planner, "branch", context_id=TRY, branch="child")
+async def test_a_branch_can_start_at_any_version_and_at_another_branch(branched: World) -> None:
+    await history(branched.planner, "branch", branch="old", from_version="1")
+    await history(branched.planner, "branch", branch="empty", from_version="0")
+    await branched.planner.write("goal", "later", branch="try")
+    made = await history(branched.planner, "branch", context_id=TRY, branch="child")
     assert (made["context_id"], made["from_context_id"], made["from_version"]) == ("board:s1@child", TRY, 3)
-    assert await state(parted.planner, "board:s1@old") == {"goal": "ship"}
-    assert await state(parted.planner, "board:s1@empty") == {}
-    assert await state(parted.planner, "board:s1@child") == {"goal": "later", "plan": "first this"}
+    assert await state(branched.planner, "board:s1@old") == {"goal": "ship"}
+    assert await state(branched.planner, "board:s1@empty") == {}
+    assert await state(branched.planner, "board:s1@child") == {"goal": "later", "plan": "first this"}
 
 
-async def test_names_of_branches_are_taken_once(parted: World) -> None:
+async def test_branch_names_are_unique(branched: World) -> None:
     with refused("BRANCH_EXISTS"):
-        await history(parted.planner, "branch", branch="try")
+        await history(branched.planner, "branch", branch="try")
     for name in ("main", "head"):
         with refused("INVALID_INPUT_FORMAT"):
-            await history(parted.planner, "branch", branch=name)
+            await history(branched.planner, "branch", branch=name)
     with refused("VERSION_NOT_FOUND"):
-        await history(parted.planner, "branch", branch="b", from_version="99")
+        await history(branched.planner, "branch", branch="b", from_version="99")
 
 
 @pytest.mark.req("CE-F25")
-async def test_a_switch_changes_what_the_callers_own_calls_mean(parted: World) -> None:
-    switched = await history(parted.analysis, "switch", branch="try")
+async def test_a_switch_applies_to_the_caller_s_own_calls(branched: World) -> None:
+    switched = await history(branched.analysis, "switch", branch="try")
     assert switched == {"context_id": TRY, "branch": "try"}
-    await parted.analysis.write("goal", "explored")
-    assert await parted.planner.value("goal") == "ship"
-    assert await parted.analysis.value("goal") == "explored"
-    assert (await history(parted.analysis, "branches"))["current"] == "try"
-    await history(parted.analysis, "switch", branch="main")
-    assert await parted.analysis.value("goal") == "ship"
+    await branched.analysis.write("goal", "explored")
+    assert await branched.planner.value("goal") == "ship"
+    assert await branched.analysis.value("goal") == "explored"
+    assert (await history(branched.analysis, "branches"))["current"] == "try"
+    await history(branched.analysis, "switch", branch="main")
+    assert await branched.analysis.value("goal") == "ship"
     with refused("BRANCH_NOT_FOUND"):
-        await history(parted.analysis, "switch", branch="none")
+        await history(branched.analysis, "switch", branch="none")
 
 
 @pytest.mark.req("CE-F26")
-async def test_what_only_one_side_changed_is_merged_by_itself(parted: World) -> None:
-    await parted.planner.write("goal", "ship early", branch="try")
-    await parted.planner.write("extra", "x", branch="try")
-    await parted.planner.delete("plan", branch="try")
-    await parted.planner.write("other", "y")
-    merged = await merge(parted.planner, reason="good idea", step="decide")
+async def test_changes_of_one_side_are_merged_automatically(branched: World) -> None:
+    await branched.planner.write("goal", "ship early", branch="try")
+    await branched.planner.write("extra", "x", branch="try")
+    await branched.planner.delete("plan", branch="try")
+    await branched.planner.write("other", "y")
+    merged = await merge(branched.planner, reason="good idea", step="decide")
     assert merged == {"context_id": MAIN, "merged": True, "version": 4, "taken": ["extra", "goal", "plan"]}
-    assert await state(parted.planner) == {"goal": "ship early", "extra": "x", "other": "y"}
-    commit = (await history(parted.planner, "show"))["commit"]
+    assert await state(branched.planner) == {"goal": "ship early", "extra": "x", "other": "y"}
+    commit = (await history(branched.planner, "show"))["commit"]
     assert (commit["reason"], commit["step"]) == ("good idea", "decide")
     assert (commit["merged"]["context_id"], commit["merged"]["version"]) == (TRY, 5)
-    assert (await history(parted.planner, "verify"))["intact"]
-    labels = [s["label"] for s in (await parted.planner.call("history.snapshots", context_id=MAIN))["snapshots"]]
+    assert (await history(branched.planner, "verify"))["intact"]
+    labels = [s["label"] for s in (await branched.planner.call("history.snapshots", context_id=MAIN))["snapshots"]]
     assert labels == ["before-merge-v3"]
 
 
 @pytest.mark.req("CE-F26")
-async def test_merges_go_both_ways_and_each_change_is_merged_once(parted: World) -> None:
-    await parted.planner.write("goal", "one", branch="try")
-    await merge(parted.planner)
-    assert (await merge(parted.planner))["version"] == 3
-    await parted.planner.write("plan", "main again")
-    back = await merge(parted.planner, source=MAIN, target=TRY)
+async def test_merges_work_in_both_directions_and_merge_each_change_once(branched: World) -> None:
+    await branched.planner.write("goal", "one", branch="try")
+    await merge(branched.planner)
+    assert (await merge(branched.planner))["version"] == 3
+    await branched.planner.write("plan", "main again")
+    back = await merge(branched.planner, source=MAIN, target=TRY)
     assert (back["merged"], back["taken"]) == (True, ["plan"])
-    await parted.planner.write("goal", "two", branch="try")
-    await parted.planner.write("plan", "main once more")
-    assert (await merge(parted.planner))["taken"] == ["goal"]
-    assert await state(parted.planner) == {"goal": "two", "plan": "main once more"}
-    assert (await merge(parted.planner, source=MAIN, target=TRY))["taken"] == ["plan"]
-    assert await state(parted.planner, TRY) == await state(parted.planner)
+    await branched.planner.write("goal", "two", branch="try")
+    await branched.planner.write("plan", "main once more")
+    assert (await merge(branched.planner))["taken"] == ["goal"]
+    assert await state(branched.planner) == {"goal": "two", "plan": "main once more"}
+    assert (await merge(branched.planner, source=MAIN, target=TRY))["taken"] == ["plan"]
+    assert await state(branched.planner, TRY) == await state(branched.planner)
 
 
 @pytest.mark.req("CE-F26")
-async def test_the_same_change_on_both_sides_is_no_conflict(parted: World) -> None:
-    await parted.planner.write("goal", "same", branch="try")
-    await parted.planner.write("goal", "same")
-    merged = await merge(parted.planner)
+async def test_the_same_change_on_both_sides_is_no_conflict(branched: World) -> None:
+    await branched.planner.write("goal", "same", branch="try")
+    await branched.planner.write("goal", "same")
+    merged = await merge(branched.planner)
     assert (merged["merged"], merged["version"], merged.get("taken")) == (True, 4, None)
-    await parted.planner.write("goal", "moved on", branch="try")
-    assert (await merge(parted.planner))["taken"] == ["goal"]
+    await branched.planner.write("goal", "moved on", branch="try")
+    assert (await merge(branched.planner))["taken"] == ["goal"]
 
 
-async def test_unrelated_lines_cannot_be_merged(parted: World) -> None:
-    await parted.planner.create_session("s2")
+async def test_unrelated_lines_cannot_be_merged(branched: World) -> None:
+    await branched.planner.create_session("s2")
     with refused("UNRELATED_CONTEXTS"):
-        await merge(parted.planner, source="board:s2")
+        await merge(branched.planner, source="board:s2")
 
 
 @pytest.fixture
-async def at_odds(parted: World) -> World:
+async def conflicting(branched: World) -> World:
     """Both sides changed the goal; only the branch changed the plan."""
-    await parted.planner.write("goal", "theirs", branch="try")
-    await parted.planner.write("plan", "theirs", branch="try")
-    await parted.planner.write("goal", "ours")
-    return parted
+    await branched.planner.write("goal", "theirs", branch="try")
+    await branched.planner.write("plan", "theirs", branch="try")
+    await branched.planner.write("goal", "ours")
+    return branched
 
 
 @pytest.mark.req("CE-F26")
-async def test_what_both_sides_changed_waits_for_a_human(at_odds: World) -> None:
-    answer = await merge(at_odds.planner, reason="try it")
+async def test_conflicts_wait_for_a_human_review(conflicting: World) -> None:
+    answer = await merge(conflicting.planner, reason="try it")
     assert (answer["merged"], answer["version"]) == (False, 3)
     (conflict,) = answer["conflicts"]
     assert conflict["key"] == "goal"
     assert [conflict[side]["value"] for side in ("base", "ours", "theirs")] == ["ship", "ours", "theirs"]
-    assert await state(at_odds.planner) == {"goal": "ours", "plan": "first this"}
-    (review,) = (await at_odds.admin.call("history.reviews", state="open"))["reviews"]
+    assert await state(conflicting.planner) == {"goal": "ours", "plan": "first this"}
+    (review,) = (await conflicting.admin.call("history.reviews", state="open"))["reviews"]
     assert (review["review_id"], review["reason"], review["conflicts"]) == (
         answer["review_id"],
         "try it",
         answer["conflicts"],
     )
-    again = await merge(at_odds.planner)
+    again = await merge(conflicting.planner)
     assert again["review_id"] == answer["review_id"]
-    assert await events(at_odds.admin, "history.review") == ["history.review_opened"]
+    assert await events(conflicting.admin, "history.review") == ["history.review_opened"]
 
 
 @pytest.mark.req("CE-F26")
@@ -178,198 +178,201 @@ async def test_what_both_sides_changed_waits_for_a_human(at_odds: World) -> None
         ({"take": "value", "value": "both"}, "both"),
     ],
 )
-async def test_a_human_decides(at_odds: World, resolution: dict[str, str], value: str) -> None:
-    review_id = (await merge(at_odds.planner))["review_id"]
-    resolved = await at_odds.admin.call("history.resolve", review_id=review_id, resolutions={"goal": resolution})
+async def test_a_human_resolves_a_conflict(conflicting: World, resolution: dict[str, str], value: str) -> None:
+    review_id = (await merge(conflicting.planner))["review_id"]
+    resolved = await conflicting.admin.call("history.resolve", review_id=review_id, resolutions={"goal": resolution})
     assert (resolved["version"], resolved["taken"]) == (4, ["goal", "plan"])
-    assert await state(at_odds.planner) == {"goal": value, "plan": "theirs"}
-    assert (await merge(at_odds.planner)) == {"context_id": MAIN, "merged": True, "version": 4}
-    (review,) = (await at_odds.admin.call("history.reviews"))["reviews"]
+    assert await state(conflicting.planner) == {"goal": value, "plan": "theirs"}
+    assert (await merge(conflicting.planner)) == {"context_id": MAIN, "merged": True, "version": 4}
+    (review,) = (await conflicting.admin.call("history.reviews"))["reviews"]
     assert (review["state"], review["decided_by"]) == ("resolved", "human:admin")
     with refused("REVIEW_CLOSED"):
-        await at_odds.admin.call("history.resolve", review_id=review_id, resolutions={"goal": resolution})
-    audited = [row for row in await at_odds.admin.audit() if row["action"] == "history.resolve"]
+        await conflicting.admin.call("history.resolve", review_id=review_id, resolutions={"goal": resolution})
+    audited = [row for row in await conflicting.admin.audit() if row["action"] == "history.resolve"]
     assert [row["outcome"] for row in audited] == ["done"]
     assert "resolutions" not in audited[0]["detail"]
-    assert await at_odds.rows("SELECT 1 FROM pins WHERE tenant = $1", at_odds.tenant) == []
+    assert await conflicting.rows("SELECT 1 FROM pins WHERE tenant = $1", conflicting.tenant) == []
 
 
 @pytest.mark.req("CE-F26")
-async def test_only_a_human_can_decide_and_only_about_everything(at_odds: World) -> None:
-    review_id = (await merge(at_odds.planner))["review_id"]
+async def test_only_a_human_resolves_and_only_all_conflicts_at_once(conflicting: World) -> None:
+    review_id = (await merge(conflicting.planner))["review_id"]
     ours = {"goal": {"take": "ours"}}
     with refused("PERMISSION_DENIED"):
-        await at_odds.planner.call("history.resolve", review_id=review_id, resolutions=ours)
+        await conflicting.planner.call("history.resolve", review_id=review_id, resolutions=ours)
     for wrong in ({}, {**ours, "plan": {"take": "ours"}}, {"goal": {"take": "value", "value": {"a": 1}}}):
         with refused("INVALID_INPUT_FORMAT"):
-            await at_odds.admin.call("history.resolve", review_id=review_id, resolutions=wrong)
+            await conflicting.admin.call("history.resolve", review_id=review_id, resolutions=wrong)
     with refused("VALUE_TOO_LARGE"):
         large = {"goal": {"take": "value", "value": "word " * 5_000}}
-        await at_odds.admin.call("history.resolve", review_id=review_id, resolutions=large)
+        await conflicting.admin.call("history.resolve", review_id=review_id, resolutions=large)
     with refused("REVIEW_NOT_FOUND"):
-        await at_odds.admin.call("history.resolve", review_id="review_none", resolutions=ours)
-    assert await state(at_odds.planner) == {"goal": "ours", "plan": "first this"}
+        await conflicting.admin.call("history.resolve", review_id="review_none", resolutions=ours)
+    assert await state(conflicting.planner) == {"goal": "ours", "plan": "first this"}
 
 
 @pytest.mark.req("CE-F26")
 async def test_an_outdated_resolution_is_refused_and_the_review_refreshed(
-    at_odds: World,
+    conflicting: World,
 ) -> None:
-    review_id = (await merge(at_odds.planner))["review_id"]
-    await at_odds.planner.write("plan", "ours too")
-    await at_odds.planner.write("other", "no matter", branch="try")
+    review_id = (await merge(conflicting.planner))["review_id"]
+    await conflicting.planner.write("plan", "ours too")
+    await conflicting.planner.write("other", "no matter", branch="try")
     with refused("VERSION_CONFLICT") as caught:
-        await at_odds.admin.call("history.resolve", review_id=review_id, resolutions={"goal": {"take": "ours"}})
+        await conflicting.admin.call("history.resolve", review_id=review_id, resolutions={"goal": {"take": "ours"}})
     assert caught.value.context["conflicts"] == ["goal", "plan"]
-    (review,) = (await at_odds.admin.call("history.reviews", context_id=MAIN))["reviews"]
+    (review,) = (await conflicting.admin.call("history.reviews", context_id=MAIN))["reviews"]
     assert [c["key"] for c in review["conflicts"]] == ["goal", "plan"]
     decided = {"goal": {"take": "ours"}, "plan": {"take": "theirs"}}
-    await at_odds.admin.call("history.resolve", review_id=review_id, resolutions=decided)
-    assert await state(at_odds.planner) == {"goal": "ours", "plan": "theirs", "other": "no matter"}
+    await conflicting.admin.call("history.resolve", review_id=review_id, resolutions=decided)
+    assert await state(conflicting.planner) == {"goal": "ours", "plan": "theirs", "other": "no matter"}
 
 
 @pytest.mark.req("CE-F26")
-async def test_a_review_stays_good_while_the_sides_move_elsewhere(at_odds: World) -> None:
-    review_id = (await merge(at_odds.planner))["review_id"]
-    await at_odds.planner.write("other", "no matter")
-    await at_odds.admin.call("history.resolve", review_id=review_id, resolutions={"goal": {"take": "theirs"}})
-    assert (await state(at_odds.planner))["goal"] == "theirs"
+async def test_a_review_stays_valid_while_other_keys_change(conflicting: World) -> None:
+    review_id = (await merge(conflicting.planner))["review_id"]
+    await conflicting.planner.write("other", "no matter")
+    await conflicting.admin.call("history.resolve", review_id=review_id, resolutions={"goal": {"take": "theirs"}})
+    assert (await state(conflicting.planner))["goal"] == "theirs"
 
 
-async def test_a_review_can_be_given_up(at_odds: World) -> None:
-    review_id = (await merge(at_odds.planner))["review_id"]
-    assert (await at_odds.planner.call("history.close_review", review_id=review_id))["state"] == "abandoned"
+async def test_a_review_can_be_closed(conflicting: World) -> None:
+    review_id = (await merge(conflicting.planner))["review_id"]
+    assert (await conflicting.planner.call("history.close_review", review_id=review_id))["state"] == "abandoned"
     with refused("REVIEW_CLOSED"):
-        await at_odds.planner.call("history.close_review", review_id=review_id)
-    assert (await merge(at_odds.planner))["review_id"] != review_id
-    assert await events(at_odds.admin, "history.review") == [
+        await conflicting.planner.call("history.close_review", review_id=review_id)
+    assert (await merge(conflicting.planner))["review_id"] != review_id
+    assert await events(conflicting.admin, "history.review") == [
         "history.review_opened",
         "history.review_closed",
         "history.review_opened",
     ]
 
 
-async def test_conflicts_about_what_a_caller_may_not_read_are_only_counted(at_odds: World) -> None:
+async def test_unreadable_conflicts_are_only_counted(conflicting: World) -> None:
     closed = {"readable_by": ["orchestrator", "human:*"]}
-    await at_odds.planner.write("secret", "a", branch="try", **closed)
-    await at_odds.planner.write("secret", "b", **closed)
-    answer = await merge(at_odds.analysis)
+    await conflicting.planner.write("secret", "a", branch="try", **closed)
+    await conflicting.planner.write("secret", "b", **closed)
+    answer = await merge(conflicting.analysis)
     assert ([c["key"] for c in answer["conflicts"]], answer["hidden_conflicts"]) == (["goal"], 1)
-    (review,) = (await at_odds.analysis.call("history.reviews"))["reviews"]
+    (review,) = (await conflicting.analysis.call("history.reviews"))["reviews"]
     assert ([c["key"] for c in review["conflicts"]], review["hidden_conflicts"]) == (["goal"], 1)
-    (whole,) = (await at_odds.admin.call("history.reviews"))["reviews"]
+    (whole,) = (await conflicting.admin.call("history.reviews"))["reviews"]
     assert [c["key"] for c in whole["conflicts"]] == ["goal", "secret"]
 
 
-async def test_who_cannot_read_all_that_is_in_conflict_cannot_decide(at_odds: World) -> None:
+async def test_resolving_needs_read_access_to_every_conflict(conflicting: World) -> None:
     for branch in ("try", "main"):
-        await at_odds.planner.write("secret", branch, branch=branch, readable_by=["orchestrator"])
-    review_id = (await merge(at_odds.planner))["review_id"]
+        await conflicting.planner.write("secret", branch, branch=branch, readable_by=["orchestrator"])
+    review_id = (await merge(conflicting.planner))["review_id"]
     with refused("PERMISSION_DENIED"):
-        await at_odds.admin.call("history.resolve", review_id=review_id, resolutions={"goal": {"take": "ours"}})
+        await conflicting.admin.call("history.resolve", review_id=review_id, resolutions={"goal": {"take": "ours"}})
 
 
-async def test_a_merge_does_not_reveal_hidden_keys(parted: World) -> None:
-    await parted.planner.write("secret", "x", branch="try", readable_by=["orchestrator"])
-    await parted.planner.write("goal", "new", branch="try")
-    merged = await merge(parted.analysis)
+async def test_a_merge_does_not_reveal_hidden_keys(branched: World) -> None:
+    await branched.planner.write("secret", "x", branch="try", readable_by=["orchestrator"])
+    await branched.planner.write("goal", "new", branch="try")
+    merged = await merge(branched.analysis)
     assert merged["taken"] == ["goal"]
-    assert (await state(parted.planner))["secret"] == "x"
-    assert "secret" not in await state(parted.analysis)
+    assert (await state(branched.planner))["secret"] == "x"
+    assert "secret" not in await state(branched.analysis)
 
 
 @pytest.mark.req("CE-F25")
-async def test_a_branch_is_deleted_when_it_is_merged_or_on_purpose(parted: World) -> None:
-    await parted.planner.write("goal", "tried", branch="try")
+async def test_a_branch_is_deleted_if_merged_or_forced(branched: World) -> None:
+    await branched.planner.write("goal", "tried", branch="try")
     with refused("BRANCH_NOT_MERGED"):
-        await history(parted.planner, "delete_branch", branch="try")
-    await history(parted.planner, "branch", context_id=TRY, branch="child")
+        await history(branched.planner, "delete_branch", branch="try")
+    await history(branched.planner, "branch", context_id=TRY, branch="child")
     with refused("BRANCH_IN_USE") as caught:
-        await history(parted.planner, "delete_branch", branch="try", force=True)
+        await history(branched.planner, "delete_branch", branch="try", force=True)
     assert caught.value.context["branches"] == ["board:s1@child"]
-    await history(parted.planner, "delete_branch", branch="child")
-    await merge(parted.planner)
-    deleted = await history(parted.planner, "delete_branch", branch="try")
+    await history(branched.planner, "delete_branch", branch="child")
+    await merge(branched.planner)
+    deleted = await history(branched.planner, "delete_branch", branch="try")
     assert (deleted["deleted"], deleted["version"]) == ("try", 3)
     with refused("BRANCH_NOT_FOUND"):
-        await history(parted.planner, "delete_branch", branch="try")
-    assert await state(parted.planner) == {"goal": "tried", "plan": "first this"}
-    assert (await history(parted.planner, "verify"))["intact"]
+        await history(branched.planner, "delete_branch", branch="try")
+    assert await state(branched.planner) == {"goal": "tried", "plan": "first this"}
+    assert (await history(branched.planner, "verify"))["intact"]
 
 
-async def test_a_branch_deleted_under_its_users_is_named(parted: World) -> None:
-    await history(parted.analysis, "switch", branch="try")
-    await history(parted.planner, "delete_branch", branch="try", force=True)
+async def test_calls_on_a_deleted_checked_out_branch_name_the_branch(branched: World) -> None:
+    await history(branched.analysis, "switch", branch="try")
+    await history(branched.planner, "delete_branch", branch="try", force=True)
     for verb in ("log", "state", "blame"):
         with refused("BRANCH_NOT_FOUND"):
-            await history(parted.planner, verb, context_id=TRY)
+            await history(branched.planner, verb, context_id=TRY)
     with refused("BRANCH_NOT_FOUND"):
-        await merge(parted.planner)
+        await merge(branched.planner)
 
 
-async def test_a_branch_is_deleted_with_what_was_to_be_decided_about_it(at_odds: World) -> None:
-    into_main = (await merge(at_odds.planner))["review_id"]
-    into_branch = (await merge(at_odds.planner, source=MAIN, target=TRY))["review_id"]
-    await history(at_odds.planner, "delete_branch", branch="try", force=True)
-    reviews = (await at_odds.admin.call("history.reviews"))["reviews"]
+async def test_deleting_a_branch_closes_its_reviews(conflicting: World) -> None:
+    into_main = (await merge(conflicting.planner))["review_id"]
+    into_branch = (await merge(conflicting.planner, source=MAIN, target=TRY))["review_id"]
+    await history(conflicting.planner, "delete_branch", branch="try", force=True)
+    reviews = (await conflicting.admin.call("history.reviews"))["reviews"]
     assert {r["review_id"]: r["state"] for r in reviews} == {into_main: "abandoned", into_branch: "abandoned"}
-    of_branch = (await at_odds.admin.call("history.reviews", context_id=TRY))["reviews"]
+    of_branch = (await conflicting.admin.call("history.reviews", context_id=TRY))["reviews"]
     assert [review["review_id"] for review in of_branch] == [into_branch]
-    assert (await at_odds.admin.call("history.review", review_id=into_branch))["decided_by"] == "orchestrator"
+    assert (await conflicting.admin.call("history.review", review_id=into_branch))["decided_by"] == "orchestrator"
     with refused("REVIEW_NOT_FOUND"):
-        await at_odds.stranger.call("history.review", review_id=into_branch)
-    assert await at_odds.rows("SELECT 1 FROM pins WHERE tenant = $1", at_odds.tenant) == []
+        await conflicting.stranger.call("history.review", review_id=into_branch)
+    assert await conflicting.rows("SELECT 1 FROM pins WHERE tenant = $1", conflicting.tenant) == []
     with refused("REVIEW_CLOSED"):
-        await at_odds.admin.call("history.resolve", review_id=into_main, resolutions={"goal": {"take": "ours"}})
+        await conflicting.admin.call("history.resolve", review_id=into_main, resolutions={"goal": {"take": "ours"}})
 
 
-async def test_a_branch_of_the_same_name_shares_nothing_with_the_one_deleted(parted: World) -> None:
-    await parted.planner.write("goal", "first try", branch="try")
-    await merge(parted.planner)
-    await history(parted.planner, "delete_branch", branch="try")
-    await history(parted.planner, "branch", branch="try", from_version="2")
-    assert await state(parted.planner, TRY) == {"goal": "ship", "plan": "first this"}
-    await parted.planner.write("plan", "second try", branch="try")
-    assert (await merge(parted.planner))["taken"] == ["plan"]
+async def test_a_recreated_branch_shares_nothing_with_the_deleted_one(branched: World) -> None:
+    await branched.planner.write("goal", "first try", branch="try")
+    await merge(branched.planner)
+    await history(branched.planner, "delete_branch", branch="try")
+    await history(branched.planner, "branch", branch="try", from_version="2")
+    assert await state(branched.planner, TRY) == {"goal": "ship", "plan": "first this"}
+    await branched.planner.write("plan", "second try", branch="try")
+    assert (await merge(branched.planner))["taken"] == ["plan"]
 
 
-async def test_sub_agents_delete_no_branches(parted: World) -> None:
+async def test_sub_agents_cannot_delete_branches(branched: World) -> None:
     with refused("PERMISSION_DENIED"):
-        await history(parted.analysis, "delete_branch", branch="try")
+        await history(branched.analysis, "delete_branch", branch="try")
 
 
-async def test_branches_and_merges_are_published_as_events(parted: World) -> None:
-    await parted.planner.write("goal", "x", branch="try")
-    await merge(parted.planner)
-    await history(parted.planner, "delete_branch", branch="try")
-    assert await events(parted.analysis, "history.") == [
+async def test_branches_and_merges_are_published_as_events(branched: World) -> None:
+    await branched.planner.write("goal", "x", branch="try")
+    await merge(branched.planner)
+    await history(branched.planner, "delete_branch", branch="try")
+    assert await events(branched.analysis, "history.") == [
         "history.branched",
         "history.merged",
         "history.branch_deleted",
     ]
     with refused("SESSION_NOT_FOUND"):
-        await events(parted.stranger, "history.")
+        await events(branched.stranger, "history.")
 
 
 @pytest.mark.req("CE-F26")
-async def test_a_review_is_closed_for_everyone_by_a_clean_merge_or_with_its_branch(at_odds: World) -> None:
-    await merge(at_odds.planner)
-    (review,) = (await history(at_odds.planner, "reviews"))["reviews"]
-    shown = await at_odds.analysis.call("history.review", review_id=review["review_id"])
+async def test_a_review_is_closed_by_a_clean_merge_or_with_its_branch(conflicting: World) -> None:
+    await merge(conflicting.planner)
+    (review,) = (await history(conflicting.planner, "reviews"))["reviews"]
+    shown = await conflicting.analysis.call("history.review", review_id=review["review_id"])
     assert (shown["state"], shown["conflicts"]) == ("open", review["conflicts"])
-    await at_odds.planner.write("goal", await at_odds.planner.value("goal", branch="try"))
-    assert (await merge(at_odds.planner))["merged"]
-    assert await events(at_odds.analysis, "history.review") == ["history.review_opened", "history.review_closed"]
-    shown = await at_odds.analysis.call("history.review", review_id=review["review_id"])
+    await conflicting.planner.write("goal", await conflicting.planner.value("goal", branch="try"))
+    assert (await merge(conflicting.planner))["merged"]
+    assert await events(conflicting.analysis, "history.review") == ["history.review_opened", "history.review_closed"]
+    shown = await conflicting.analysis.call("history.review", review_id=review["review_id"])
     assert (shown["state"], shown["decided_by"]) == ("superseded", "orchestrator")
-    listed = (await at_odds.analysis.call("history.reviews", state="superseded"))["reviews"]
+    listed = (await conflicting.analysis.call("history.reviews", state="superseded"))["reviews"]
     assert [each["review_id"] for each in listed] == [review["review_id"]]
-    await at_odds.planner.write("goal", "here")
-    await at_odds.planner.write("goal", "there", branch="try")
-    await merge(at_odds.planner)
-    await history(at_odds.planner, "delete_branch", branch="try", force=True)
-    assert (await events(at_odds.analysis, "history.review"))[2:] == ["history.review_opened", "history.review_closed"]
-    for caller, review_id in ((at_odds.stranger, review["review_id"]), (at_odds.planner, "review_none")):
+    await conflicting.planner.write("goal", "here")
+    await conflicting.planner.write("goal", "there", branch="try")
+    await merge(conflicting.planner)
+    await history(conflicting.planner, "delete_branch", branch="try", force=True)
+    assert (await events(conflicting.analysis, "history.review"))[2:] == [
+        "history.review_opened",
+        "history.review_closed",
+    ]
+    for caller, review_id in ((conflicting.stranger, review["review_id"]), (conflicting.planner, "review_none")):
         with refused("REVIEW_NOT_FOUND"):
             await caller.call("history.review", review_id=review_id)
 
@@ -405,59 +408,57 @@ async def test_an_agents_whole_context_branches_and_merges_entry_by_entry(world:
     assert (await history(planner, "verify", context_id=line, deep=True))["intact"]
 
 
-async def test_reviews_of_a_session_go_with_it_even_of_branches_that_are_gone(at_odds: World) -> None:
-    await merge(at_odds.planner)
-    await merge(at_odds.planner, source=MAIN, target=TRY)
-    await history(at_odds.planner, "delete_branch", branch="try", force=True)
-    await at_odds.planner.call("session.archive", session_id="s1")
-    await at_odds.admin.call("session.delete", session_id="s1")
-    assert await at_odds.rows("SELECT 1 FROM reviews WHERE tenant = $1", at_odds.tenant) == []
+async def test_deleting_a_session_deletes_its_reviews_even_of_deleted_branches(conflicting: World) -> None:
+    await merge(conflicting.planner)
+    await merge(conflicting.planner, source=MAIN, target=TRY)
+    await history(conflicting.planner, "delete_branch", branch="try", force=True)
+    await conflicting.planner.call("session.archive", session_id="s1")
+    await conflicting.admin.call("session.delete", session_id="s1")
+    assert await conflicting.rows("SELECT 1 FROM reviews WHERE tenant = $1", conflicting.tenant) == []
 
 
 @pytest.mark.req("CE-F26")
 @pytest.mark.parametrize("what", [{"readable_by": ["orchestrator", "human:*"]}, {"ttl_seconds": 500}])
-async def test_a_decision_is_about_readers_and_times_too_not_only_about_values(
-    at_odds: World, what: dict[str, Any]
-) -> None:
-    review_id = (await merge(at_odds.planner))["review_id"]
-    await at_odds.planner.write("goal", "theirs", branch="try", **what)
+async def test_a_changed_acl_or_ttl_makes_a_resolution_outdated(conflicting: World, what: dict[str, Any]) -> None:
+    review_id = (await merge(conflicting.planner))["review_id"]
+    await conflicting.planner.write("goal", "theirs", branch="try", **what)
     with refused("VERSION_CONFLICT"):
-        await at_odds.admin.call("history.resolve", review_id=review_id, resolutions={"goal": {"take": "theirs"}})
-    await at_odds.admin.call("history.resolve", review_id=review_id, resolutions={"goal": {"take": "theirs"}})
-    assert (await state(at_odds.planner))["goal"] == "theirs"
+        await conflicting.admin.call("history.resolve", review_id=review_id, resolutions={"goal": {"take": "theirs"}})
+    await conflicting.admin.call("history.resolve", review_id=review_id, resolutions={"goal": {"take": "theirs"}})
+    assert (await state(conflicting.planner))["goal"] == "theirs"
 
 
-async def test_a_refused_decision_names_no_key_that_is_hidden_from_who_decides(at_odds: World) -> None:
-    review_id = (await merge(at_odds.planner))["review_id"]
+async def test_a_refused_resolution_names_no_hidden_key(conflicting: World) -> None:
+    review_id = (await merge(conflicting.planner))["review_id"]
     for branch in ("try", "main"):
-        await at_odds.planner.write("secret", branch, branch=branch, readable_by=["orchestrator"])
+        await conflicting.planner.write("secret", branch, branch=branch, readable_by=["orchestrator"])
     with refused("VERSION_CONFLICT") as caught:
-        await at_odds.admin.call("history.resolve", review_id=review_id, resolutions={"goal": {"take": "ours"}})
+        await conflicting.admin.call("history.resolve", review_id=review_id, resolutions={"goal": {"take": "ours"}})
     assert (caught.value.context["conflicts"], caught.value.context["hidden_conflicts"]) == (["goal"], 1)
 
 
-async def test_a_branch_that_is_a_merge_base_is_deleted_only_when_forced(parted: World) -> None:
-    await history(parted.planner, "branch", branch="other")
-    await parted.planner.write("goal", "tried", branch="try")
-    await merge(parted.planner)
-    await merge(parted.planner, target="board:s1@other")
+async def test_a_branch_that_is_a_merge_base_is_deleted_only_when_forced(branched: World) -> None:
+    await history(branched.planner, "branch", branch="other")
+    await branched.planner.write("goal", "tried", branch="try")
+    await merge(branched.planner)
+    await merge(branched.planner, target="board:s1@other")
     with refused("BRANCH_IN_USE") as caught:
-        await history(parted.planner, "delete_branch", branch="try")
+        await history(branched.planner, "delete_branch", branch="try")
     assert caught.value.context["merged_by"] == [MAIN, "board:s1@other"]
-    await history(parted.planner, "delete_branch", branch="try", force=True)
-    assert await state(parted.planner) == await state(parted.planner, "board:s1@other")
+    await history(branched.planner, "delete_branch", branch="try", force=True)
+    assert await state(branched.planner) == await state(branched.planner, "board:s1@other")
 
 
-async def test_merges_are_audited(parted: World) -> None:
-    await parted.planner.write("goal", "tried", branch="try")
-    await merge(parted.planner)
-    (row,) = [row for row in await parted.admin.audit() if row["action"] == "history.merge"]
+async def test_merges_are_audited(branched: World) -> None:
+    await branched.planner.write("goal", "tried", branch="try")
+    await merge(branched.planner)
+    (row,) = [row for row in await branched.admin.audit() if row["action"] == "history.merge"]
     assert (row["outcome"], row["target"], row["detail"]) == ("done", f"{MAIN}/{TRY}", {"merged": True, "version": 3})
 
 
-async def test_changes_to_a_closed_session_are_refused_by_name(parted: World) -> None:
-    await parted.planner.write("goal", "tried", branch="try")
-    await parted.planner.call("session.archive", session_id="s1")
+async def test_changes_to_an_archived_session_are_refused(branched: World) -> None:
+    await branched.planner.write("goal", "tried", branch="try")
+    await branched.planner.call("session.archive", session_id="s1")
     calls: dict[str, dict[str, Any]] = {
         "merge": {"from_context_id": TRY},
         "branch": {"branch": "late"},
@@ -466,6 +467,6 @@ async def test_changes_to_a_closed_session_are_refused_by_name(parted: World) ->
     }
     for verb, what in calls.items():
         with refused("SESSION_ARCHIVED") as caught:
-            await history(parted.admin, verb, **what)
-        operation = parted.app.registry[f"history.{verb}"]
+            await history(branched.admin, verb, **what)
+        operation = branched.app.registry[f"history.{verb}"]
         assert type(caught.value) in operation.errors, verb

@@ -26,7 +26,7 @@ async def state(caller: Caller, version: str = "head", line: str = LINE) -> dict
 
 
 @pytest.fixture
-async def lived_in(world: World) -> World:
+async def filled(world: World) -> World:
     """A board with five versions: two keys written, one changed, one deleted, one hidden from sub-agents."""
     await world.planner.write("goal", "ship", reason="kick-off", step="plan")
     await world.analysis.write("plan", "one\ntwo\nthree", step="plan")
@@ -40,8 +40,8 @@ async def lived_in(world: World) -> World:
 @pytest.mark.req("CE-F20")
 @pytest.mark.req("CE-F23")
 @pytest.mark.req("CE-U5")
-async def test_the_log_records_author_change_time_reason_and_step(lived_in: World) -> None:
-    log = await history(lived_in.planner, "log")
+async def test_the_log_records_author_change_time_reason_and_step(filled: World) -> None:
+    log = await history(filled.planner, "log")
     assert [(c["version"], c["author"], c["reason"], c.get("step")) for c in log["commits"]] == [
         (5, "orchestrator", "write", None),
         (4, "orchestrator", "done", None),
@@ -54,42 +54,42 @@ async def test_the_log_records_author_change_time_reason_and_step(lived_in: Worl
     assert all(len(commit["hash"]) == 64 for commit in log["commits"])
 
 
-async def test_the_log_comes_in_pages_and_can_be_of_one_key(lived_in: World) -> None:
-    page = await history(lived_in.planner, "log", limit=2)
+async def test_the_log_is_paged_and_filtered_by_key(filled: World) -> None:
+    page = await history(filled.planner, "log", limit=2)
     assert ([c["version"] for c in page["commits"]], page["has_more"]) == ([5, 4], True)
-    page = await history(lived_in.planner, "log", limit=3, before_version=4)
+    page = await history(filled.planner, "log", limit=3, before_version=4)
     assert ([c["version"] for c in page["commits"]], page["has_more"]) == ([3, 2, 1], False)
-    assert [c["version"] for c in (await history(lived_in.planner, "log", before_version=1))["commits"]] == []
-    of_goal = await history(lived_in.planner, "log", key="goal", limit=1)
+    assert [c["version"] for c in (await history(filled.planner, "log", before_version=1))["commits"]] == []
+    of_goal = await history(filled.planner, "log", key="goal", limit=1)
     assert ([c["version"] for c in of_goal["commits"]], of_goal["has_more"]) == ([3], True)
 
 
-async def test_what_a_caller_may_not_see_is_nowhere(lived_in: World) -> None:
-    log = await history(lived_in.analysis, "log")
+async def test_hidden_keys_are_in_no_history_answer(filled: World) -> None:
+    log = await history(filled.analysis, "log")
     assert log["commits"][0]["version"] == 5
     assert log["commits"][0]["changes"] == []
-    of_secret = await history(lived_in.analysis, "log", key="secret")
+    of_secret = await history(filled.analysis, "log", key="secret")
     assert (of_secret["commits"], of_secret["has_more"]) == ([], False)
-    assert (await history(lived_in.analysis, "show", version="5"))["commit"]["changes"] == []
-    assert await state(lived_in.analysis) == {"goal": "ship on Friday"}
-    assert (await history(lived_in.analysis, "state", key="secret"))["entries"] == []
-    assert [e["key"] for e in (await history(lived_in.analysis, "blame"))["entries"]] == ["goal"]
-    diff = await history(lived_in.analysis, "diff", from_version="4")
+    assert (await history(filled.analysis, "show", version="5"))["commit"]["changes"] == []
+    assert await state(filled.analysis) == {"goal": "ship on Friday"}
+    assert (await history(filled.analysis, "state", key="secret"))["entries"] == []
+    assert [e["key"] for e in (await history(filled.analysis, "blame"))["entries"]] == ["goal"]
+    diff = await history(filled.analysis, "diff", from_version="4")
     assert (diff["added"], diff["removed"], diff["modified"]) == ([], [], [])
-    found = await history(lived_in.analysis, "bisect", key="secret", contains="x")
+    found = await history(filled.analysis, "bisect", key="secret", contains="x")
     assert found["found"] is False
 
 
-async def test_a_key_closed_since_is_hidden_in_every_version(lived_in: World) -> None:
-    await lived_in.planner.write("goal", "ship at night", readable_by=["orchestrator"])
-    assert await state(lived_in.analysis, "1") == {}
-    diff = await history(lived_in.analysis, "diff", from_version="2", to_version="3")
+async def test_a_key_hidden_since_is_hidden_in_every_version(filled: World) -> None:
+    await filled.planner.write("goal", "ship at night", readable_by=["orchestrator"])
+    assert await state(filled.analysis, "1") == {}
+    diff = await history(filled.analysis, "diff", from_version="2", to_version="3")
     assert (diff["added"], diff["removed"], diff["modified"]) == ([], [], [])
 
 
 @pytest.mark.req("CE-F20")
-async def test_every_version_reads_back(lived_in: World) -> None:
-    states = [await state(lived_in.planner, str(version)) for version in range(6)]
+async def test_every_version_reads_back(filled: World) -> None:
+    states = [await state(filled.planner, str(version)) for version in range(6)]
     assert states == [
         {},
         {"goal": "ship"},
@@ -98,12 +98,12 @@ async def test_every_version_reads_back(lived_in: World) -> None:
         {"goal": "ship on Friday"},
         {"goal": "ship on Friday", "secret": "x"},
     ]
-    one = await history(lived_in.planner, "state", version="1", key="goal")
+    one = await history(filled.planner, "state", version="1", key="goal")
     assert one["entries"][0]["value"] == "ship"
     assert one["entries"][0]["key_version"] == 1
 
 
-async def test_a_key_that_expired_is_not_in_the_present_though_it_was_in_the_past(world: World) -> None:
+async def test_an_expired_key_is_in_old_versions_but_not_at_head(world: World) -> None:
     await world.planner.write("soon", "x", ttl_seconds=10)
     await world.planner.write("goal", "ship")
     world.clock.advance(seconds=11)
@@ -113,29 +113,29 @@ async def test_a_key_that_expired_is_not_in_the_present_though_it_was_in_the_pas
 
 
 @pytest.mark.req("CE-F23")
-async def test_blame_names_who_made_each_entry_what_it_is(lived_in: World) -> None:
-    blamed = {entry["key"]: entry for entry in (await history(lived_in.planner, "blame", version="3"))["entries"]}
+async def test_blame_names_the_commit_of_each_entry(filled: World) -> None:
+    blamed = {entry["key"]: entry for entry in (await history(filled.planner, "blame", version="3"))["entries"]}
     assert blamed["plan"]["author"] == "subagent:analysis"
     assert (blamed["plan"]["version"], blamed["plan"]["step"]) == (2, "plan")
     assert (blamed["goal"]["version"], blamed["goal"]["key_version"], blamed["goal"]["step"]) == (3, 2, "work")
 
 
 @pytest.mark.req("CE-F24")
-async def test_any_two_versions_can_be_compared(lived_in: World) -> None:
-    diff = await history(lived_in.planner, "diff", from_version="2", to_version="5")
+async def test_any_two_versions_can_be_compared(filled: World) -> None:
+    diff = await history(filled.planner, "diff", from_version="2", to_version="5")
     assert [d["key"] for d in diff["added"]] == ["secret"]
     assert [d["key"] for d in diff["removed"]] == ["plan"]
     assert [(d["key"], d["from_version"], d["to_version"]) for d in diff["modified"]] == [("goal", 1, 2)]
     assert diff["modified"][0]["diff"] == "@@ -1 +1 @@\n-ship\n+ship on Friday"
-    back = await history(lived_in.planner, "diff", from_version="5", to_version="2")
+    back = await history(filled.planner, "diff", from_version="5", to_version="2")
     assert [d["key"] for d in back["added"]] == ["plan"]
     assert back["added"][0]["diff"] == "@@ -0,0 +1,3 @@\n+one\n+two\n+three"
-    same = await history(lived_in.planner, "diff", from_version="3", to_version="3")
+    same = await history(filled.planner, "diff", from_version="3", to_version="3")
     assert (same["added"], same["removed"], same["modified"]) == ([], [], [])
 
 
 @pytest.mark.req("CE-F24")
-async def test_texts_are_compared_only_as_far_as_is_worth_reading(world: World) -> None:
+async def test_text_diffs_are_bounded(world: World) -> None:
     board = await world.planner.create_session("large", max_value_tokens=100_000, max_total_tokens=1_000_000)
     await board.write("long", "x" * 20_001)
     await board.write("lines", "\n" * 501)
@@ -150,9 +150,9 @@ async def test_texts_are_compared_only_as_far_as_is_worth_reading(world: World) 
     assert not any("diff" in d or "no_diff" in d for d in without["added"])
 
 
-async def test_versions_are_named_by_number_label_or_hash(lived_in: World) -> None:
-    planner = lived_in.planner
-    await lived_in.admin.call("history.snapshot", context_id=LINE, label="mark")
+async def test_versions_are_resolved_by_number_label_or_hash(filled: World) -> None:
+    planner = filled.planner
+    await filled.admin.call("history.snapshot", context_id=LINE, label="mark")
     shown = await history(planner, "show", version="3")
     commit = shown["commit"]
     for name in ("3", commit["hash"], commit["hash"][:8], commit["hash"][:8].upper()):
@@ -164,73 +164,75 @@ async def test_versions_are_named_by_number_label_or_hash(lived_in: World) -> No
 
 
 async def test_a_label_that_looks_like_a_number_or_hash_resolves_after_numbers_and_before_hashes(
-    lived_in: World,
+    filled: World,
 ) -> None:
-    first = (await history(lived_in.planner, "log"))["commits"][-1]["hash"][:40]
-    await lived_in.admin.call("history.snapshot", context_id=LINE, label=first)
-    assert (await history(lived_in.planner, "state", version=first))["version"] == 5
-    # There may be such names from before they were refused.
+    first = (await history(filled.planner, "log"))["commits"][-1]["hash"][:40]
+    await filled.admin.call("history.snapshot", context_id=LINE, label=first)
+    assert (await history(filled.planner, "state", version=first))["version"] == 5
+    # Such labels may exist from before they were refused.
     for label, version in (("2", 2), ("77", 5)):
-        await lived_in.sql("UPDATE tags SET label = $1 WHERE tenant = $2 AND automatic = 0", label, lived_in.tenant)
-        assert (await history(lived_in.planner, "state", version=label))["version"] == version
+        await filled.sql("UPDATE tags SET label = $1 WHERE tenant = $2 AND automatic = 0", label, filled.tenant)
+        assert (await history(filled.planner, "state", version=label))["version"] == version
 
 
 @pytest.mark.parametrize("version", ["6", "nowhere", "abcdef", "ab", "9" * 40, "-1", "1.0", "%", "\x00", "ship it"])
-async def test_an_unknown_version_is_named(lived_in: World, version: str) -> None:
+async def test_an_unknown_version_is_not_found(filled: World, version: str) -> None:
     with refused("VERSION_NOT_FOUND"):
-        await history(lived_in.planner, "state", version=version)
+        await history(filled.planner, "state", version=version)
 
 
-async def test_an_ambiguous_hash_is_refused(lived_in: World) -> None:
+async def test_an_ambiguous_hash_is_refused(filled: World) -> None:
     for seq in (1, 2):
-        await lived_in.sql(
+        await filled.sql(
             "UPDATE commits SET hash = $1 WHERE tenant = $2 AND seq = $3",
             bytes.fromhex("abcdef") + bytes([seq]) * 29,
-            lived_in.tenant,
+            filled.tenant,
             seq,
         )
     with refused("VERSION_NOT_FOUND") as caught:
-        await history(lived_in.planner, "show", version="abcdef")
+        await history(filled.planner, "show", version="abcdef")
     assert "More than one" in caught.value.message
-    assert (await history(lived_in.planner, "show", version="abcdef01"))["commit"]["version"] == 1
+    assert (await history(filled.planner, "show", version="abcdef01"))["commit"]["version"] == 1
 
 
-LOST = ("board:nowhere", "board:", "board:s1:s2", "board:s1@", "board:s1@none", "board:s1@main", "agent", "x:s1", "s1",
-        "context:a:b:c:d", "memory:", "memory:planner@x", "board:../s1", "@", ":", "board:s1@a@b")  # fmt: skip
+UNKNOWN_LINES = (
+    *("board:nowhere", "board:", "board:s1:s2", "board:s1@", "board:s1@none", "board:s1@main", "agent", "x:s1", "s1"),
+    *("context:a:b:c:d", "memory:", "memory:planner@x", "board:../s1", "@", ":", "board:s1@a@b"),
+)
 
 
-@pytest.mark.parametrize("line", LOST)
-async def test_a_line_that_is_not_there_is_named(lived_in: World, line: str) -> None:
+@pytest.mark.parametrize("line", UNKNOWN_LINES)
+async def test_an_unknown_line_is_not_found(filled: World, line: str) -> None:
     for verb in ("log", "show", "state", "blame", "verify", "branches"):
         with pytest.raises(Exception) as caught:  # noqa: PT011 - one of two codes
-            await history(lived_in.planner, verb, context_id=line)
+            await history(filled.planner, verb, context_id=line)
         assert caught.value.code in {"CONTEXT_NOT_FOUND", "BRANCH_NOT_FOUND"}, verb  # type: ignore[attr-defined]
 
 
-async def test_another_tenant_and_those_who_take_no_part_see_no_line(lived_in: World) -> None:
-    closed = await lived_in.planner.create_session("closed", participants=["orchestrator"])
+async def test_lines_are_hidden_from_other_tenants_and_non_participants(filled: World) -> None:
+    closed = await filled.planner.create_session("closed", participants=["orchestrator"])
     await closed.write("goal", "x")
-    for caller, line in ((lived_in.stranger, LINE), (lived_in.analysis, "board:closed")):
+    for caller, line in ((filled.stranger, LINE), (filled.analysis, "board:closed")):
         with refused("CONTEXT_NOT_FOUND"):
             await history(caller, "log", context_id=line)
 
 
 @pytest.mark.req("CE-U5")
-async def test_verification_finds_what_was_altered(lived_in: World) -> None:
-    await lived_in.planner.call("history.branch", context_id=LINE, branch="try")
+async def test_verification_finds_altered_history(filled: World) -> None:
+    await filled.planner.call("history.branch", context_id=LINE, branch="try")
     branch = {"context_id": f"{LINE}@try"}
-    assert await history(lived_in.planner, "verify") == {
+    assert await history(filled.planner, "verify") == {
         "context_id": LINE,
         "intact": True,
         "commits": 5,
         "contexts": 1,
     }
-    assert (await lived_in.planner.call("history.verify", **branch, deep=True))["contexts"] == 2
-    await lived_in.sql("UPDATE commits SET reason = 'x' WHERE tenant = $1 AND seq = 2", lived_in.tenant)
-    found = await history(lived_in.planner, "verify")
+    assert (await filled.planner.call("history.verify", **branch, deep=True))["contexts"] == 2
+    await filled.sql("UPDATE commits SET reason = 'x' WHERE tenant = $1 AND seq = 2", filled.tenant)
+    found = await history(filled.planner, "verify")
     assert (found["intact"], found["problem"]) == (False, "commit 2 is not what was written")
-    assert (await lived_in.planner.call("history.verify", **branch))["intact"] is True
-    deep = await lived_in.planner.call("history.verify", **branch, deep=True)
+    assert (await filled.planner.call("history.verify", **branch))["intact"] is True
+    deep = await filled.planner.call("history.verify", **branch, deep=True)
     assert deep["problem"] == f"{LINE}: commit 2 is not what was written"
 
 
@@ -249,7 +251,7 @@ async def test_bisect_finds_the_first_version_with_the_value(world: World) -> No
         await history(world.planner, "bisect", key="notes", contains="bug", from_version="9", to_version="3")
 
 
-async def test_private_memory_is_a_line_for_its_owner_only_without_values(world: World) -> None:
+async def test_the_line_of_private_memory_is_visible_to_its_owner_without_values(world: World) -> None:
     await world.analysis.remember("plan", "secret thoughts")
     await world.analysis.remember("plan", "more thoughts")
     line = {"context_id": "memory:analysis"}
@@ -273,7 +275,7 @@ async def test_private_memory_cannot_be_rolled_back(world: World) -> None:
         await world.planner.call("history.rollback", context_id="memory:analysis", target_version="0")
 
 
-async def test_others_are_served_while_a_long_diff_is_made(world: World) -> None:
+async def test_a_long_diff_does_not_block_other_callers(world: World) -> None:
     board = await world.planner.create_session("busy", max_value_tokens=100_000, max_total_tokens=1_000_000)
     for number in range(6):
         await board.write(f"k{number}", "\n".join(f"{line % 7} {number}" for line in range(400)))
@@ -284,38 +286,38 @@ async def test_others_are_served_while_a_long_diff_is_made(world: World) -> None
 
 
 @pytest.mark.req("CE-F23")
-async def test_the_agent_of_a_change_is_named_everywhere(lived_in: World) -> None:
-    log = await history(lived_in.planner, "log")
+async def test_every_answer_names_the_agent_of_a_change(filled: World) -> None:
+    log = await history(filled.planner, "log")
     assert [commit["agent_id"] for commit in log["commits"]] == ["planner", "planner", "planner", "analysis", "planner"]
-    assert (await history(lived_in.planner, "show", version=2))["commit"]["agent_id"] == "analysis"
+    assert (await history(filled.planner, "show", version=2))["commit"]["agent_id"] == "analysis"
     for verb in ("state", "blame"):
-        (entry,) = (await history(lived_in.planner, verb, version=2, key="plan"))["entries"]
+        (entry,) = (await history(filled.planner, verb, version=2, key="plan"))["entries"]
         assert (entry["author"], entry["agent_id"]) == ("subagent:analysis", "analysis")
 
 
-async def test_versions_are_accepted_as_numbers_and_as_the_log_prints_them(lived_in: World) -> None:
+async def test_versions_are_accepted_as_numbers_and_as_the_log_prints_them(filled: World) -> None:
     for name in (3, "3", "v3"):
-        assert (await history(lived_in.planner, "show", version=name))["commit"]["version"] == 3
-        assert (await history(lived_in.planner, "log", before_version=name, limit=1))["commits"][0]["version"] == 2
-    diff = await history(lived_in.planner, "diff", from_version=0, to_version="v1")
+        assert (await history(filled.planner, "show", version=name))["commit"]["version"] == 3
+        assert (await history(filled.planner, "log", before_version=name, limit=1))["commits"][0]["version"] == 2
+    diff = await history(filled.planner, "diff", from_version=0, to_version="v1")
     assert [d["key"] for d in diff["added"]] == ["goal"]
     for name in (6, "v6", "v", "v-1", "V3"):
         with refused("VERSION_NOT_FOUND"):
-            await history(lived_in.planner, "state", version=name)
+            await history(filled.planner, "state", version=name)
     for name in (-1, 1.5, True):
         with refused("INVALID_INPUT_FORMAT"):
-            await history(lived_in.planner, "state", version=name)
+            await history(filled.planner, "state", version=name)
 
 
-async def test_a_state_that_was_named_v2_is_what_v2_means(lived_in: World) -> None:
-    await lived_in.admin.call("history.snapshot", context_id=LINE, label="mark")
-    # From before such names were refused.
-    await lived_in.sql("UPDATE tags SET label = 'v2' WHERE tenant = $1 AND label = 'mark'", lived_in.tenant)
-    assert (await history(lived_in.planner, "state", version="v2"))["version"] == 5
-    assert (await history(lived_in.planner, "state", version="2"))["version"] == 2
+async def test_a_label_named_v2_is_resolved_before_version_2(filled: World) -> None:
+    await filled.admin.call("history.snapshot", context_id=LINE, label="mark")
+    # Such labels may exist from before they were refused.
+    await filled.sql("UPDATE tags SET label = 'v2' WHERE tenant = $1 AND label = 'mark'", filled.tenant)
+    assert (await history(filled.planner, "state", version="v2"))["version"] == 5
+    assert (await history(filled.planner, "state", version="2"))["version"] == 2
 
 
-async def test_states_blame_and_commits_come_in_pages(world: World) -> None:
+async def test_state_blame_and_commits_are_paged(world: World) -> None:
     for number in range(5):
         await world.planner.write(f"k{number}", str(number))
     await world.admin.call("history.snapshot", context_id=LINE, label="full")
@@ -335,7 +337,7 @@ async def test_states_blame_and_commits_come_in_pages(world: World) -> None:
         assert keys == ["k0", "k1", "k2", "k3", "k4"], verb
 
 
-async def test_an_answer_shows_so_much_of_the_values_and_the_rest_by_key(world: World) -> None:
+async def test_values_in_an_answer_are_bounded_and_the_rest_is_read_by_key(world: World) -> None:
     board = await world.planner.create_session("large", max_value_tokens=100_000, max_total_tokens=1_000_000)
     line = {"context_id": "board:large"}
     for number in range(3):
@@ -349,10 +351,10 @@ async def test_an_answer_shows_so_much_of_the_values_and_the_rest_by_key(world: 
 
 
 @pytest.mark.parametrize("label", ["head", "latest", "7", "v7", "before-merge-v3", "after-plan-v2", "after-plan-v2-2"])
-async def test_a_snapshot_cannot_be_called_what_means_something_already(lived_in: World, label: str) -> None:
+async def test_a_label_cannot_be_a_reserved_revision_name(filled: World, label: str) -> None:
     for name, what in (("history.snapshot", {"context_id": LINE}), ("board.snapshot", {"session_id": "s1"})):
         with refused("INVALID_INPUT_FORMAT") as caught:
-            await lived_in.admin.call(name, **what, label=label)
+            await filled.admin.call(name, **what, label=label)
         assert caught.value.context["field"] == "label"
 
 
@@ -368,25 +370,23 @@ async def test_the_reason_of_a_commit_is_visible_to_readers_of_one_of_its_keys(w
         (2, "", None),
         (1, "", None),
     ]
-    told = await history(world.planner, "show", version=1)
-    assert (told["commit"]["reason"], told["snapshots"]) == ("fire someone", ["after-layoffs-v1"])
+    shown = await history(world.planner, "show", version=1)
+    assert (shown["commit"]["reason"], shown["snapshots"]) == ("fire someone", ["after-layoffs-v1"])
 
 
-async def test_bisect_does_not_reveal_a_hidden_key(lived_in: World) -> None:
-    hidden, unknown = [
-        await history(lived_in.analysis, "bisect", key=key, contains="x") for key in ("secret", "nothing")
-    ]
+async def test_bisect_does_not_reveal_a_hidden_key(filled: World) -> None:
+    hidden, unknown = [await history(filled.analysis, "bisect", key=key, contains="x") for key in ("secret", "nothing")]
     assert {**hidden, "key": ""} == {**unknown, "key": ""}
 
 
-async def test_admins_see_which_key_is_damaged(lived_in: World) -> None:
-    await lived_in.sql("UPDATE blobs SET content = $1 WHERE tenant = $2", b"txet", lived_in.tenant)
-    to_admin, to_agent = [(await history(who, "verify"))["problem"] for who in (lived_in.admin, lived_in.analysis)]
+async def test_admins_see_which_key_is_damaged(filled: World) -> None:
+    await filled.sql("UPDATE blobs SET content = $1 WHERE tenant = $2", b"txet", filled.tenant)
+    to_admin, to_agent = [(await history(who, "verify"))["problem"] for who in (filled.admin, filled.analysis)]
     assert to_admin == "the value of 'goal' version 1 is not what was written"
     assert to_agent == "a value of version 1 is not what was written"
 
 
-async def test_the_log_of_a_key_is_looked_through_so_far_and_no_further(
+async def test_the_log_of_a_key_scans_a_bounded_number_of_commits(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(looking_back, "_SCAN_PAGE", 2)
@@ -399,8 +399,8 @@ async def test_the_log_of_a_key_is_looked_through_so_far_and_no_further(
     assert (of_hidden["commits"], of_hidden["has_more"]) == ([], False)
     of_goal = await history(world.analysis, "log", key="goal", limit=3)
     assert ([c["version"] for c in of_goal["commits"]], of_goal["has_more"]) == ([12, 10, 8], True)
-    behind = await history(world.analysis, "log", key="goal", limit=3, before_version=8)
-    assert ([c["version"] for c in behind["commits"]], behind["has_more"]) == ([6, 4, 2], False)
+    older = await history(world.analysis, "log", key="goal", limit=3, before_version=8)
+    assert ([c["version"] for c in older["commits"]], older["has_more"]) == ([6, 4, 2], False)
     operation = world.app.registry["history.log"]
     requests = [operation.parse({"context_id": LINE, "limit": 1, **key}, strict=True) for key in ({}, {"key": "goal"})]
     assert [operation.heavy(request) for request in requests] == [False, True]

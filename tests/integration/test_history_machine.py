@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 SESSION = "m"
 MAIN = f"board:{SESSION}"
 KEYS = st.sampled_from(["a", "b", "c_c"])
-# The last one is long enough to be compressed, and none but the first two are said twice by chance.
+# The last strategy gives values long enough to be compressed; only the first gives equal values often.
 VALUES = st.one_of(
     st.sampled_from(["", "same"]), st.text("xyzäß漢 \n", max_size=12), st.integers(0, 9).map(lambda n: f"{n} " * 700)
 )
 TTLS = st.one_of(st.none(), st.none(), st.integers(1, 8))
 CHOICES = st.sampled_from(["ours", "theirs", "base", "value"])
-MOST_LINES = 4
+MAX_LINES = 4
 
 
 class HistoryMachine(RuleBasedStateMachine):
-    """Does the same to a board with its branches and to a few dictionaries."""
+    """Applies the same calls to a board with branches and to a model."""
 
     def __init__(self, url: str | None) -> None:
         super().__init__()
@@ -48,12 +48,12 @@ class HistoryMachine(RuleBasedStateMachine):
         self.run(self.world.planner.create_session(SESSION, keep_versions=1_000_000))
         self.now = 0.0
         self.lines: dict[str, Line] = {"main": Line(MAIN)}
-        self.current, self.is_stranded = "main", False
+        self.current, self.is_deleted = "main", False
         self.named = 0
-        self.kept: dict[tuple[Line, str], dict[str, str]] = {}
-        self.since: dict[tuple[Line, str], float] = {}
+        self.tagged: dict[tuple[Line, str], dict[str, str]] = {}
+        self.tagged_at: dict[tuple[Line, str], float] = {}
 
-    # How the two are talked to.
+    # Calls.
 
     def run(self, work: Any) -> Any:
         return self.loop.run_until_complete(work)
@@ -66,16 +66,16 @@ class HistoryMachine(RuleBasedStateMachine):
             return None, error.code
 
     @property
-    def worked_on(self) -> Line | None:
-        """Return the line of the branch that planner is on; None if that was deleted, even if another has its name."""
-        return None if self.is_stranded else self.lines[self.current]
+    def current_line(self) -> Line | None:
+        """The line of the branch the planner switched to; None if it was deleted, even if recreated."""
+        return None if self.is_deleted else self.lines[self.current]
 
     def line(self, data: st.DataObject) -> tuple[str, Line]:
         branch = data.draw(st.sampled_from(sorted(self.lines)))
         return branch, self.lines[branch]
 
-    def news_of(self, line: Line) -> list[dict[str, Any]]:
-        """Return the commits that the model does not know yet, having noted those in which time ran out."""
+    def new_commits(self, line: Line) -> list[dict[str, Any]]:
+        """Add new expiry commits to the model and return the other new ones."""
         answer, _ = self.ask("history.log", context_id=line.name, limit=20)
         fresh = [commit for commit in reversed(answer["commits"]) if commit["version"] > line.head]
         while fresh and {change["act"] for change in fresh[0]["changes"]} == {"expire"}:
@@ -84,9 +84,9 @@ class HistoryMachine(RuleBasedStateMachine):
             line.add(Commit(self.now, dict.fromkeys(keys)))
         return fresh
 
-    def expect(self, line: Line, commit: Commit | None) -> None:
-        """Have the model make a commit, and compare it with what the line's log has that is new."""
-        fresh = self.news_of(line)
+    def expect_commit(self, line: Line, commit: Commit | None) -> None:
+        """Check that the line's only new commit equals ``commit``, and add it to the model."""
+        fresh = self.new_commits(line)
         if commit is None:
             assert fresh == []
             return
@@ -99,17 +99,17 @@ class HistoryMachine(RuleBasedStateMachine):
         line.add(commit)
         assert made["version"] == line.head
 
-    def name(self, line: Line, label: str) -> None:
-        """Give the present state a name, under which it must be found whatever happens."""
+    def tag(self, line: Line, label: str) -> None:
+        """Tag the head; the tagged state must stay readable."""
         line.named[label] = line.head
-        self.since.setdefault((line, label), self.now)
+        self.tagged_at.setdefault((line, label), self.now)
         state = line.present(self.now)
-        self.kept[line, label] = {key: e.value for key, e in state.items() if not Line.is_pruned(key, e)}
+        self.tagged[line, label] = {key: e.value for key, e in state.items() if not Line.is_pruned(key, e)}
 
     def applied(
         self, line: Line, state: dict[str, Entry | None], *, restored_at: float | None = None
     ) -> dict[str, Entry | None] | None:
-        """Return the changes that make keys say this; None if some value that it takes is gone."""
+        """Return the changes that bring keys to a state; None if a needed value was pruned."""
         present = line.present(self.now)
         changes: dict[str, Entry | None] = {}
         for key, wanted in state.items():
@@ -128,12 +128,12 @@ class HistoryMachine(RuleBasedStateMachine):
             changes[key] = Entry(*entry.content)
         return changes
 
-    # What can happen.
+    # Rules.
 
     @rule(data=st.data(), key=KEYS, value=VALUES, ttl=TTLS)
     def write(self, data: st.DataObject, key: str, value: str, ttl: int | None) -> None:
         by = data.draw(st.sampled_from(["planner", "analysis"]))
-        branch, line = self.line(data) if by == "analysis" else (self.current, self.worked_on)
+        branch, line = self.line(data) if by == "analysis" else (self.current, self.current_line)
         named = {"branch": branch} if by == "analysis" else {}
         answer, code = self.ask("board.write", by, session_id=SESSION, key=key, value=value, ttl_seconds=ttl, **named)
         if line is None:
@@ -141,7 +141,7 @@ class HistoryMachine(RuleBasedStateMachine):
             return
         assert code is None, code
         assert answer["key"] == key
-        self.expect(line, Commit(self.now, {key: Entry(value, None if ttl is None else self.now + ttl)}))
+        self.expect_commit(line, Commit(self.now, {key: Entry(value, None if ttl is None else self.now + ttl)}))
 
     @rule(data=st.data(), keys=st.lists(KEYS, min_size=2, max_size=5))
     def write_several(self, data: st.DataObject, keys: list[str]) -> None:
@@ -151,10 +151,10 @@ class HistoryMachine(RuleBasedStateMachine):
     @rule(data=st.data(), key=KEYS)
     def delete(self, data: st.DataObject, key: str) -> None:
         branch, line = self.line(data)
-        there = key in line.present(self.now)
+        exists = key in line.present(self.now)
         _, code = self.ask("board.delete", "analysis", session_id=SESSION, key=key, branch=branch)
-        assert code == (None if there else "KEY_NOT_FOUND")
-        self.expect(line, Commit(self.now, {key: None}) if there else None)
+        assert code == (None if exists else "KEY_NOT_FOUND")
+        self.expect_commit(line, Commit(self.now, {key: None}) if exists else None)
 
     @rule(seconds=st.integers(1, 6))
     def wait(self, seconds: int) -> None:
@@ -168,11 +168,11 @@ class HistoryMachine(RuleBasedStateMachine):
         label = f"mark{self.named}"
         answer, code = self.ask("history.snapshot", context_id=line.name, label=label)
         assert code is None, code
-        self.expect(line, None)
-        self.name(line, label)
+        self.expect_commit(line, None)
+        self.tag(line, label)
         assert answer["version"] == line.head
 
-    @precondition(lambda self: len(self.lines) < MOST_LINES)
+    @precondition(lambda self: len(self.lines) < MAX_LINES)
     @rule(data=st.data())
     def branch(self, data: st.DataObject) -> None:
         _, line = self.line(data)
@@ -180,7 +180,7 @@ class HistoryMachine(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(["one", "two", "three"]).filter(lambda name: name not in self.lines))
         answer, code = self.ask("history.branch", context_id=line.name, branch=name, from_version=str(seq))
         assert code is None, code
-        self.expect(line, None)
+        self.expect_commit(line, None)
         assert answer["version"] == seq
         self.lines[name] = Line(f"{MAIN}@{name}", (line.owner(seq), seq))
 
@@ -189,7 +189,7 @@ class HistoryMachine(RuleBasedStateMachine):
         branch, _ = self.line(data)
         answer, code = self.ask("history.switch", context_id=MAIN, branch=branch)
         assert (answer["branch"], code) == (branch, None)
-        self.current, self.is_stranded = branch, False
+        self.current, self.is_deleted = branch, False
 
     @precondition(lambda self: len(self.lines) > 1)
     @rule(data=st.data(), force=st.booleans())
@@ -200,8 +200,10 @@ class HistoryMachine(RuleBasedStateMachine):
         used = any(other.base and other.base[0] is line for other in self.lines.values())
         others = [line.base[0], self.lines["main"]]
         merged = any((line, line.head) in ancestors((other, other.head)) for other in others)
-        moments = {(other.name, made.merged) for other in self.lines.values() for made in other.commits.values()}
-        merged_by = {name for name, moment in moments if moment and moment[0].owner(moment[1]) is line}
+        merges = {(other.name, made.merged) for other in self.lines.values() for made in other.commits.values()}
+        merged_by = {
+            name for name, merged_point in merges if merged_point and merged_point[0].owner(merged_point[1]) is line
+        }
         code = self.ask("history.delete_branch", context_id=MAIN, branch=branch, force=force)[1]
         if used:
             assert code == "BRANCH_IN_USE"
@@ -213,27 +215,29 @@ class HistoryMachine(RuleBasedStateMachine):
             assert code is None
             line.deleted = True
             del self.lines[branch]
-            self.is_stranded |= branch == self.current
+            self.is_deleted |= branch == self.current
 
     @rule(data=st.data())
     def roll_back(self, data: st.DataObject) -> None:
         _, line = self.line(data)
         target = data.draw(st.integers(0, line.head))
         answer, code = self.ask("history.rollback", context_id=line.name, target_version=str(target))
-        fresh = self.news_of(line)
-        then, present = line.state_at(target), line.present(self.now)
-        differing = {key for key in {*then, *present} if _said(then, key) != _said(present, key)}
-        moment = line.commit_at(target)
-        wanted = {key: then.get(key) for key in differing}
-        changes = self.applied(line, wanted, restored_at=moment.at if moment else self.now)
+        fresh = self.new_commits(line)
+        target_state, present = line.state_at(target), line.present(self.now)
+        differing = {
+            key for key in {*target_state, *present} if _value_of(target_state, key) != _value_of(present, key)
+        }
+        commit = line.commit_at(target)
+        wanted = {key: target_state.get(key) for key in differing}
+        changes = self.applied(line, wanted, restored_at=commit.at if commit else self.now)
         if changes is None:
             assert (code, fresh) == ("VERSION_PRUNED", [])
             return
         assert code is None, code
         assert answer["from_version"] == line.head
         if differing:
-            self.name(line, answer["snapshot_before"])
-        self.expect(line, Commit(self.now, changes) if changes else None)
+            self.tag(line, answer["snapshot_before"])
+        self.expect_commit(line, Commit(self.now, changes) if changes else None)
         assert answer["version"] == line.head
 
     @precondition(lambda self: len(self.lines) > 1)
@@ -243,14 +247,14 @@ class HistoryMachine(RuleBasedStateMachine):
         line, source = self.lines[ours], self.lines[theirs]
         points = merge_bases((line, line.head), (source, source.head))
         if len(points) > 1:
-            # Merges went both ways at once: which of several common pasts is taken is not for the model to say.
+            # Criss-cross merges have several merge bases; the model does not choose one.
             return
         answer, code = self.ask("history.merge", context_id=line.name, from_context_id=source.name)
-        self.news_of(line)
+        self.new_commits(line)
         theirs_now = (source.owner(source.head), source.head)
         if source.head == 0 or theirs_now in ancestors((line, line.head)):
             assert (code, answer["merged"]) == (None, True)
-            self.expect(line, None)
+            self.expect_commit(line, None)
             return
         base, seq = next(iter(points), (line, 0))
         in_line, in_source = (each.present(self.now) for each in (line, source))
@@ -260,7 +264,7 @@ class HistoryMachine(RuleBasedStateMachine):
         taken, conflicts = three_way(*states)
         if conflicts:
             assert {conflict["key"] for conflict in answer["conflicts"]} == conflicts
-            self.expect(line, None)
+            self.expect_commit(line, None)
             if data.draw(st.booleans()):
                 assert self.ask("history.close_review", "admin", review_id=answer["review_id"])[1] is None
                 return
@@ -268,12 +272,12 @@ class HistoryMachine(RuleBasedStateMachine):
         changes = self.applied(line, taken)
         if changes is None:
             assert code == "VERSION_PRUNED"
-            self.expect(line, None)
+            self.expect_commit(line, None)
             return
         assert code is None, code
         if taken:
-            self.name(line, f"before-merge-v{line.head}")
-        self.expect(line, Commit(self.now, changes, merged=(source.owner(source.head), source.head)))
+            self.tag(line, f"before-merge-v{line.head}")
+        self.expect_commit(line, Commit(self.now, changes, merged=(source.owner(source.head), source.head)))
 
     def decide(
         self,
@@ -283,7 +287,7 @@ class HistoryMachine(RuleBasedStateMachine):
         conflicts: set[str],
         states: list[State],
     ) -> tuple[dict[str, Entry | None], str | None]:
-        """Have a human decide about every key; return what is taken over then, and how that was answered."""
+        """Resolve every conflict as a human; return the merged entries and the error code."""
         sides = dict(zip(("base", "ours", "theirs"), states, strict=True))
         chosen = {key: data.draw(CHOICES) for key in sorted(conflicts)}
         code = self.ask(
@@ -304,30 +308,30 @@ class HistoryMachine(RuleBasedStateMachine):
         answer, code = self.ask("history.prune", "admin")
         assert (code, answer["finished"]) == (None, True)
         for line in self.lines.values():
-            self.forget_names(line, versions)
+            self.delete_automatic_tags(line, versions)
         assert answer["versions"] == prune([*self.lines.values()], versions)
 
-    def forget_names(self, line: Line, at_most: int) -> None:
-        """Forget names that came by themselves behind so many newer ones."""
-        by_themselves = [label for label in line.named if label.startswith("before-")]
-        newest = sorted(by_themselves, key=lambda label: (-self.since[line, label], label))
+    def delete_automatic_tags(self, line: Line, at_most: int) -> None:
+        """Delete all but the newest automatic tags."""
+        automatic = [label for label in line.named if label.startswith("before-")]
+        newest = sorted(automatic, key=lambda label: (-self.tagged_at[line, label], label))
         for label in newest[at_most:]:
-            del line.named[label], self.kept[line, label], self.since[line, label]
+            del line.named[label], self.tagged[line, label], self.tagged_at[line, label]
 
-    # What must hold.
+    # Invariants.
 
-    def said(self, line: Line, version: str) -> dict[str, str | None]:
+    def values_at(self, line: Line, version: str) -> dict[str, str | None]:
         answer, code = self.ask("history.state", "analysis", context_id=line.name, version=version)
         assert code is None, code
         return {entry["key"]: entry["value"] for entry in answer["entries"]}
 
     def expect_version(self, line: Line, seq: int) -> None:
-        assert self.said(line, str(seq)) == {
+        assert self.values_at(line, str(seq)) == {
             key: None if Line.is_pruned(key, entry) else entry.value for key, entry in line.state_at(seq).items()
         }
 
     @invariant()
-    def every_board_says_what_the_model_says(self) -> None:
+    def every_board_equals_the_model(self) -> None:
         for branch, line in self.lines.items():
             state = line.present(self.now)
             which = {"session_id": SESSION, "branch": branch}
@@ -340,7 +344,7 @@ class HistoryMachine(RuleBasedStateMachine):
             }
 
     @rule(data=st.data())
-    def look_back(self, data: st.DataObject) -> None:
+    def read_old_version(self, data: st.DataObject) -> None:
         _, line = self.line(data)
         seq = data.draw(st.integers(0, line.head))
         self.expect_version(line, seq)
@@ -351,7 +355,7 @@ class HistoryMachine(RuleBasedStateMachine):
                 for seq in range(line.head + 1):
                     self.expect_version(line, seq)
                 for label in line.named:
-                    assert self.kept[line, label].items() <= self.said(line, label).items()
+                    assert self.tagged[line, label].items() <= self.values_at(line, label).items()
                 verified, _ = self.ask("history.verify", context_id=line.name)
                 assert verified["intact"], verified
         finally:
@@ -360,7 +364,7 @@ class HistoryMachine(RuleBasedStateMachine):
             self.folder.cleanup()
 
 
-def _said(state: State, key: str) -> tuple[str, float | None] | None:
+def _value_of(state: State, key: str) -> tuple[str, float | None] | None:
     return state[key].content if key in state else None
 
 

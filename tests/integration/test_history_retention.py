@@ -31,13 +31,13 @@ async def history(caller: Caller, verb: str, **what: Any) -> Any:
 
 
 async def values(caller: Caller, line: str = LINE, key: str = "goal") -> list[str | None]:
-    """Return what a key said at each version of its line."""
+    """Return the value of a key at each version of its line."""
     head = (await history(caller, "log", context_id=line, limit=1))["commits"][0]["version"]
-    told = []
+    found = []
     for version in range(1, head + 1):
         entries = (await history(caller, "state", context_id=line, version=str(version), key=key))["entries"]
-        told.append(entries[0]["value"] if entries else None)
-    return told
+        found.append(entries[0]["value"] if entries else None)
+    return found
 
 
 async def write_often(world: World, times: int = 6, session: str = "s1") -> None:
@@ -47,8 +47,8 @@ async def write_often(world: World, times: int = 6, session: str = "s1") -> None
         world.clock.advance(days=10)
 
 
-async def what_is_left(world: World) -> Any:
-    """Return everything that pruning may change, without ids that are made up anew each time."""
+async def retained_rows(world: World) -> Any:
+    """Return all rows that pruning may change, without generated ids."""
     queries = (
         "SELECT line_id, key, seq, pruned FROM changes WHERE tenant = $1 ORDER BY line_id, key, seq",
         "SELECT hash FROM blobs WHERE tenant = $1 ORDER BY hash",
@@ -59,7 +59,7 @@ async def what_is_left(world: World) -> Any:
 
 
 @pytest.mark.req("CE-F57")
-async def test_rules_are_set_for_a_sort_of_line_or_for_one(world: World) -> None:
+async def test_rules_are_set_per_kind_of_line_or_per_line(world: World) -> None:
     shown = {r["subject"]: (r["days"], r["versions"]) for r in (await history(world.planner, "retention"))["rules"]}
     assert shown == {
         "board": ("indefinite", "all"),
@@ -81,7 +81,7 @@ async def test_rules_are_set_for_a_sort_of_line_or_for_one(world: World) -> None
 
 
 @pytest.mark.req("CE-F57")
-async def test_setting_one_thing_leaves_the_other_as_it_is(world: World) -> None:
+async def test_setting_one_field_keeps_the_others(world: World) -> None:
     async def rule(subject: str, **what: Any) -> Any:
         answer = await history(world.admin, "set_retention", subject=subject, **what)
         return answer["days"], answer["versions"]
@@ -115,7 +115,7 @@ async def test_a_rule_can_be_cleared(world: World) -> None:
 
 
 @pytest.mark.req("CE-F57")
-async def test_only_admins_set_rules_and_only_sensible_ones(world: World) -> None:
+async def test_only_admins_set_rules_and_invalid_ones_are_refused(world: World) -> None:
     with refused("PERMISSION_DENIED"):
         await history(world.planner, "set_retention", subject="board", days=30)
     for days in (0, 31, -30, "30", None, "never"):
@@ -130,11 +130,11 @@ async def test_only_admins_set_rules_and_only_sensible_ones(world: World) -> Non
 
 
 @pytest.mark.req("CE-F57")
-async def test_every_state_of_the_last_days_can_be_read_and_older_values_go(world: World) -> None:
+async def test_values_replaced_before_the_retention_period_are_pruned(world: World) -> None:
     await write_often(world)
     await history(world.admin, "set_retention", subject="board", days=30)
     pruned = await history(world.admin, "prune")
-    # The clock stands ten days behind the sixth write: values replaced more than thirty days ago are the first two.
+    # Ten days after the sixth write, the first two values were replaced more than thirty days ago.
     assert (pruned["started"], pruned["finished"], pruned["versions"]) == (True, True, 2)
     assert await values(world.planner) == [None, None, "s1 3", "s1 4", "s1 5", "s1 6"]
     (row,) = (await history(world.admin, "prune_log"))["prunings"]
@@ -150,7 +150,7 @@ async def test_every_state_of_the_last_days_can_be_read_and_older_values_go(worl
 
 
 @pytest.mark.req("CE-F57")
-async def test_a_number_of_versions_is_kept(world: World) -> None:
+async def test_the_given_number_of_versions_is_kept(world: World) -> None:
     await write_often(world)
     await history(world.admin, "set_retention", subject=LINE, days=None, versions=2)
     await history(world.admin, "prune", context_id=LINE)
@@ -164,7 +164,7 @@ async def test_a_number_of_versions_is_kept(world: World) -> None:
 
 
 @pytest.mark.req("CE-F57")
-async def test_what_a_snapshot_a_branch_or_a_review_needs_stays(world: World) -> None:
+async def test_values_of_snapshots_branches_and_reviews_are_not_pruned(world: World) -> None:
     await write_often(world, 2)
     await history(world.admin, "snapshot", context_id=LINE, label="keep")
     await write_often(world, 2)
@@ -185,7 +185,7 @@ async def test_what_a_snapshot_a_branch_or_a_review_needs_stays(world: World) ->
 
 
 @pytest.mark.req("CE-F57")
-async def test_an_artifact_and_its_value_are_gone_after_90_days(world: World) -> None:
+async def test_artifacts_are_deleted_after_90_days(world: World) -> None:
     line = "context:analysis:work_artifacts"
     item = {"memory_type": "work_artifacts", "key": "report", "value": "findings"}
     await world.analysis.call("context.push", knowledge=[item], if_version=0)
@@ -199,7 +199,7 @@ async def test_an_artifact_and_its_value_are_gone_after_90_days(world: World) ->
 
 
 @pytest.mark.req("CE-F57")
-async def test_what_a_snapshot_of_a_whole_context_names_stays(world: World) -> None:
+async def test_values_of_a_context_snapshot_are_not_pruned(world: World) -> None:
     await history(world.admin, "set_retention", subject="learned_knowledge", days=None, versions=1)
     for number in range(4):
         item = {"memory_type": "learned_knowledge", "key": "goal", "value": number}
@@ -212,7 +212,7 @@ async def test_what_a_snapshot_of_a_whole_context_names_stays(world: World) -> N
     assert (await values(world.analysis, "context:analysis:learned_knowledge"))[-1] == 1
 
 
-async def test_it_runs_by_itself_once_a_day(world: World) -> None:
+async def test_pruning_runs_once_a_day(world: World) -> None:
     await write_often(world)
     await history(world.admin, "set_retention", subject="board", days=30)
     await world.app.scheduler.drain("history.prune")
@@ -225,7 +225,7 @@ async def test_it_runs_by_itself_once_a_day(world: World) -> None:
     assert [row["pruned_by"] for row in rows] == ["system", "system"]
 
 
-async def test_it_is_not_due_again_before_a_day_has_passed(world: World) -> None:
+async def test_pruning_is_not_due_again_within_a_day(world: World) -> None:
     await world.app.scheduler.drain("history.prune")
     await write_often(world, 2)
     world.clock.advance(days=-20)
@@ -239,10 +239,10 @@ async def test_it_is_not_due_again_before_a_day_has_passed(world: World) -> None
 
 
 class Killed(Exception):
-    """The process is gone."""
+    """The process was killed."""
 
 
-class Mortal:
+class DyingTransaction:
     """A transaction whose process dies at a given statement."""
 
     def __init__(self, transaction: Transaction, countdown: list[int]) -> None:
@@ -263,26 +263,26 @@ class Mortal:
         return run
 
 
-class MortalDatabase:
-    """A database used by a process that dies after so many statements."""
+class DyingDatabase:
+    """A database whose process dies after a number of statements."""
 
     def __init__(self, app: App, statements: int) -> None:
         self._database = app.database
         self._countdown = [statements]
 
     async def read(self, scope: Scope, work: Any, *, heavy: bool = False) -> Any:
-        return await self._database.read(scope, lambda tx: work(Mortal(tx, self._countdown)), heavy=heavy)
+        return await self._database.read(scope, lambda tx: work(DyingTransaction(tx, self._countdown)), heavy=heavy)
 
     async def write(self, scope: Scope, work: Any) -> Any:
-        return await self._database.write(scope, lambda tx: work(Mortal(tx, self._countdown)))
+        return await self._database.write(scope, lambda tx: work(DyingTransaction(tx, self._countdown)))
 
 
 def pruner_dying_after(world: World, statements: int) -> HistoryPruner:
-    runner = LeaseRunner(MortalDatabase(world.app, statements), world.clock)  # type: ignore[arg-type]
+    runner = LeaseRunner(DyingDatabase(world.app, statements), world.clock)  # type: ignore[arg-type]
     return HistoryPruner(runner, world.app._container)
 
 
-async def much_to_prune(world: World) -> None:
+async def fill_two_boards(world: World) -> None:
     for session in ("a", "b"):
         await world.planner.create_session(session)
         await write_often(world, 7, session)
@@ -297,13 +297,13 @@ async def test_pruning_killed_at_any_statement_resumes(world: World, monkeypatch
     undisturbed = World(world.url, FrozenClock(), world.settings)
     await undisturbed.open()
     for each in (undisturbed, world):
-        await much_to_prune(each)
+        await fill_two_boards(each)
     assert (await undisturbed.app.pruner.prune(system_actor(undisturbed.tenant), None)).finished
-    expected = await what_is_left(undisturbed)
+    expected = await retained_rows(undisturbed)
     await undisturbed.close()
 
     async def prune_and_die_after(statements: int) -> bool:
-        """Tell whether the process lived long enough."""
+        """Return whether the process survived."""
         try:
             run = await pruner_dying_after(world, statements).prune(system_actor(world.tenant), None)
         except Killed:
@@ -317,22 +317,22 @@ async def test_pruning_killed_at_any_statement_resumes(world: World, monkeypatch
             assert (await history(world.planner, "verify", context_id=line))["intact"]
         deaths += 1
     assert deaths > 10
-    assert await what_is_left(world) == expected
+    assert await retained_rows(world) == expected
 
 
-async def test_two_processes_never_do_it_twice(world: World) -> None:
-    await much_to_prune(world)
+async def test_two_processes_prune_once(world: World) -> None:
+    await fill_two_boards(world)
     others = [await world.another_app() for _ in range(2)]
     await asyncio.gather(
         world.app.scheduler.drain("history.prune"), *(app.scheduler.drain("history.prune") for app in others)
     )
-    left = await what_is_left(world)
+    left = await retained_rows(world)
     assert [(line_id, versions) for line_id, _, versions, *_ in left[2]] == [("board:a", 5), ("board:b", 5)]
 
 
 async def test_a_second_process_is_refused_while_one_prunes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pruning, "_CHANGES_BATCH", 3)
-    await much_to_prune(world)
+    await fill_two_boards(world)
     with pytest.raises(Killed):
         await pruner_dying_after(world, 30).prune(system_actor(world.tenant), None)
     answer = await history(world.admin, "prune")
@@ -342,7 +342,7 @@ async def test_a_second_process_is_refused_while_one_prunes(world: World, monkey
     assert (answer["started"], answer["finished"], answer["versions"]) == (True, True, 10)
 
 
-async def test_a_process_that_lost_its_lease_does_no_more(world: World) -> None:
+async def test_a_process_that_lost_its_lease_stops_pruning(world: World) -> None:
     steps = 0
 
     async def taken_over(transaction: Transaction, _progress: Progress) -> None:
@@ -387,7 +387,7 @@ async def test_pruning_out_of_time_resumes_at_its_cursor(world: World) -> None:
 
 
 @pytest.mark.req("CE-F21")
-async def test_names_that_came_by_themselves_go_with_retention_and_those_given_stay(world: World) -> None:
+async def test_automatic_tags_are_pruned_and_manual_ones_kept(world: World) -> None:
     for step in ("draft", "review", "ship"):
         await world.planner.write("goal", f"in {step}", step=step)
     await world.planner.snapshot("agreed")
@@ -402,7 +402,7 @@ async def test_names_that_came_by_themselves_go_with_retention_and_those_given_s
 
 
 @pytest.mark.req("CE-F21")
-async def test_a_snapshot_is_deleted_by_those_cleared_for_it_and_frees_what_it_held(world: World) -> None:
+async def test_deleting_a_snapshot_needs_clearance_and_releases_its_values(world: World) -> None:
     await world.planner.write("goal", "old")
     await world.planner.snapshot("mark")
     await world.planner.write("goal", "new")
@@ -418,7 +418,7 @@ async def test_a_snapshot_is_deleted_by_those_cleared_for_it_and_frees_what_it_h
     assert await values(world.planner) == [None, "new"]
 
 
-async def test_a_line_that_cannot_be_read_keeps_no_other_from_being_pruned(world: World) -> None:
+async def test_a_damaged_line_does_not_stop_pruning_of_others(world: World) -> None:
     await history(world.admin, "set_retention", subject="board", versions=1)
     await history(world.admin, "set_retention", subject="learned_knowledge", versions=1)
     await world.analysis.call("context.push", knowledge=[{"key": "k", "value": "known"}], if_version=0)

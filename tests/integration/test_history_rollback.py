@@ -29,7 +29,7 @@ async def labels(caller: Caller, **which: Any) -> list[str]:
 
 
 @pytest.fixture
-async def lived_in(world: World) -> World:
+async def filled(world: World) -> World:
     await world.planner.write("goal", "ship")
     await world.planner.write("plan", "one")
     await world.planner.write("goal", "changed")
@@ -40,8 +40,8 @@ async def lived_in(world: World) -> World:
 
 @pytest.mark.req("CE-F22")
 @pytest.mark.req("CE-U5")
-async def test_a_rollback_is_a_new_version(lived_in: World) -> None:
-    answer = await history(lived_in.admin, "rollback", target_version="2", reason="wrong turn", step="repair")
+async def test_a_rollback_is_a_new_version(filled: World) -> None:
+    answer = await history(filled.admin, "rollback", target_version="2", reason="wrong turn", step="repair")
     assert answer == {
         "context_id": LINE,
         "rolled_back_to": 2,
@@ -51,41 +51,41 @@ async def test_a_rollback_is_a_new_version(lived_in: World) -> None:
         "removed": ["extra"],
         "snapshot_before": "before-rollback-v5",
     }
-    assert await state(lived_in.planner) == {"goal": "ship", "plan": "one"}
-    assert await lived_in.planner.value("goal") == "ship"
-    assert await state(lived_in.planner, version="before-rollback-v5") == {"goal": "changed", "extra": "x"}
-    commit = (await history(lived_in.planner, "show"))["commit"]
+    assert await state(filled.planner) == {"goal": "ship", "plan": "one"}
+    assert await filled.planner.value("goal") == "ship"
+    assert await state(filled.planner, version="before-rollback-v5") == {"goal": "changed", "extra": "x"}
+    commit = (await history(filled.planner, "show"))["commit"]
     assert (commit["author"], commit["reason"], commit["step"]) == ("human:admin", "wrong turn", "repair")
-    assert (await history(lived_in.planner, "verify"))["intact"]
+    assert (await history(filled.planner, "verify"))["intact"]
 
 
 @pytest.mark.req("CE-F22")
-async def test_a_rollback_can_be_rolled_back(lived_in: World) -> None:
-    before = await state(lived_in.planner)
-    await history(lived_in.admin, "rollback", target_version="1")
-    await history(lived_in.admin, "rollback", target_version="5")
-    assert await state(lived_in.planner) == before
-    await history(lived_in.admin, "rollback", target_version="0")
-    assert await state(lived_in.planner) == {}
+async def test_a_rollback_can_be_rolled_back(filled: World) -> None:
+    before = await state(filled.planner)
+    await history(filled.admin, "rollback", target_version="1")
+    await history(filled.admin, "rollback", target_version="5")
+    assert await state(filled.planner) == before
+    await history(filled.admin, "rollback", target_version="0")
+    assert await state(filled.planner) == {}
 
 
-async def test_a_rollback_to_the_current_state_changes_nothing(lived_in: World) -> None:
-    answer = await history(lived_in.admin, "rollback", target_version="head")
+async def test_a_rollback_to_the_current_state_changes_nothing(filled: World) -> None:
+    answer = await history(filled.admin, "rollback", target_version="head")
     assert (answer["version"], answer["written"], answer["removed"], answer["snapshot_before"]) == (5, [], [], None)
-    assert await labels(lived_in.admin) == []
+    assert await labels(filled.admin) == []
 
 
 @pytest.mark.req("CE-F22")
-async def test_a_rollback_needs_clearance_and_is_audited(lived_in: World) -> None:
-    novice = await lived_in.admin.create_agent("novice", clearance=2)
+async def test_a_rollback_needs_clearance_and_is_audited(filled: World) -> None:
+    novice = await filled.admin.create_agent("novice", clearance=2)
     with refused("PERMISSION_DENIED") as caught:
         await history(novice, "rollback", target_version="1")
     assert caught.value.context["required_clearance"] == 3
     with refused("PERMISSION_DENIED"):
-        await history(lived_in.analysis, "rollback", target_version="1")
-    lead = await lived_in.admin.create_agent("lead", clearance=3)
+        await history(filled.analysis, "rollback", target_version="1")
+    lead = await filled.admin.create_agent("lead", clearance=3)
     await history(lead, "rollback", target_version="1")
-    rows = [row for row in await lived_in.admin.audit() if row["action"] == "history.rollback"]
+    rows = [row for row in await filled.admin.audit() if row["action"] == "history.rollback"]
     assert [(row["outcome"], row["principal_id"]) for row in rows] == [
         ("done", "lead"),
         ("denied", "analysis"),
@@ -94,22 +94,22 @@ async def test_a_rollback_needs_clearance_and_is_audited(lived_in: World) -> Non
     assert rows[0]["detail"]["version"] == 6
 
 
-async def test_keys_the_caller_may_not_change_stop_it_as_a_whole(lived_in: World) -> None:
-    lead = await lived_in.admin.create_agent("lead", clearance=3, permissions=["read", "write"])
-    await lived_in.planner.write("locked", "x", writable_by=["human:*"])
-    await lived_in.admin.write("locked", "y", writable_by=["human:*"])
+async def test_a_rollback_is_refused_if_one_key_is_not_writable(filled: World) -> None:
+    lead = await filled.admin.create_agent("lead", clearance=3, permissions=["read", "write"])
+    await filled.planner.write("locked", "x", writable_by=["human:*"])
+    await filled.admin.write("locked", "y", writable_by=["human:*"])
     with refused("PERMISSION_DENIED"):
         await history(lead, "rollback", target_version="1")
     assert (await history(lead, "log", limit=1))["commits"][0]["version"] == 7
 
 
-async def test_names_of_hidden_keys_are_not_revealed(lived_in: World) -> None:
-    await lived_in.planner.write("secret", "x", readable_by=["orchestrator"])
-    answer = await history(lived_in.admin, "rollback", target_version="5")
+async def test_a_rollback_does_not_name_hidden_keys(filled: World) -> None:
+    await filled.planner.write("secret", "x", readable_by=["orchestrator"])
+    answer = await history(filled.admin, "rollback", target_version="5")
     assert (answer["version"], answer["written"], answer["removed"]) == (7, [], [])
 
 
-async def test_what_retention_removed_cannot_be_brought_back(world: World) -> None:
+async def test_a_rollback_to_pruned_values_is_refused(world: World) -> None:
     board = await world.planner.create_session("short", keep_versions=1)
     for number in range(20):
         await board.write("goal", str(number))
@@ -118,16 +118,16 @@ async def test_what_retention_removed_cannot_be_brought_back(world: World) -> No
     assert await board.value("goal") == "19"
 
 
-async def test_a_branch_is_rolled_back_alone(lived_in: World) -> None:
-    await history(lived_in.planner, "branch", branch="try")
-    await lived_in.planner.write("goal", "tried", branch="try")
-    answer = await history(lived_in.admin, "rollback", context_id=f"{LINE}@try", target_version="1")
+async def test_a_rollback_of_a_branch_leaves_the_board_unchanged(filled: World) -> None:
+    await history(filled.planner, "branch", branch="try")
+    await filled.planner.write("goal", "tried", branch="try")
+    answer = await history(filled.admin, "rollback", context_id=f"{LINE}@try", target_version="1")
     assert (answer["version"], answer["written"], answer["removed"]) == (7, ["goal"], ["extra"])
-    assert await state(lived_in.planner, f"{LINE}@try") == {"goal": "ship"}
-    assert await state(lived_in.planner) == {"goal": "changed", "extra": "x"}
+    assert await state(filled.planner, f"{LINE}@try") == {"goal": "ship"}
+    assert await state(filled.planner) == {"goal": "changed", "extra": "x"}
 
 
-async def test_a_key_brought_back_has_the_time_left_that_it_had(world: World) -> None:
+async def test_a_rolled_back_key_has_the_ttl_left_at_that_version(world: World) -> None:
     await world.planner.write("soon", "x", ttl_seconds=100)
     world.clock.advance(seconds=50)
     await world.planner.delete("soon")
@@ -139,44 +139,44 @@ async def test_a_key_brought_back_has_the_time_left_that_it_had(world: World) ->
         await world.planner.read("soon")
 
 
-async def test_an_archived_board_stays_as_it_is(lived_in: World) -> None:
-    await lived_in.admin.call("session.archive", session_id="s1")
+async def test_an_archived_board_cannot_be_rolled_back(filled: World) -> None:
+    await filled.admin.call("session.archive", session_id="s1")
     with refused("SESSION_ARCHIVED"):
-        await history(lived_in.admin, "rollback", target_version="1")
-    assert await state(lived_in.planner, version="1") == {"goal": "ship"}
+        await history(filled.admin, "rollback", target_version="1")
+    assert await state(filled.planner, version="1") == {"goal": "ship"}
 
 
-async def test_concurrent_rollbacks_are_serialised(lived_in: World) -> None:
-    other = lived_in.admin.at(await lived_in.another_app())
+async def test_concurrent_rollbacks_are_serialised(filled: World) -> None:
+    other = filled.admin.at(await filled.another_app())
     codes = await asyncio.gather(
-        outcome(history(lived_in.admin, "rollback", target_version="1")),
+        outcome(history(filled.admin, "rollback", target_version="1")),
         outcome(history(other, "rollback", target_version="2")),
     )
     assert codes == ["ok", "ok"]
-    assert await state(lived_in.planner) in ({"goal": "ship"}, {"goal": "ship", "plan": "one"})
-    assert (await history(lived_in.planner, "verify"))["intact"]
+    assert await state(filled.planner) in ({"goal": "ship"}, {"goal": "ship", "plan": "one"})
+    assert (await history(filled.planner, "verify"))["intact"]
 
 
 @pytest.mark.req("CE-F21")
 @pytest.mark.req("SC-15")
-async def test_a_snapshot_names_the_present_and_needs_clearance(lived_in: World) -> None:
-    taken = await history(lived_in.admin, "snapshot", label="good")
+async def test_a_snapshot_tags_the_head_and_needs_clearance(filled: World) -> None:
+    taken = await history(filled.admin, "snapshot", label="good")
     assert (taken["version"], taken["created_by"]) == (5, "human:admin")
     with refused("SNAPSHOT_EXISTS"):
-        await history(lived_in.admin, "snapshot", label="good")
-    novice = await lived_in.admin.create_agent("novice", clearance=2)
+        await history(filled.admin, "snapshot", label="good")
+    novice = await filled.admin.create_agent("novice", clearance=2)
     with refused("PERMISSION_DENIED") as caught:
         await history(novice, "snapshot", label="mine")
     assert caught.value.context["required_clearance"] == 3
-    lived_in.clock.advance(seconds=1)
-    await lived_in.planner.write("goal", "later")
-    await history(lived_in.admin, "rollback", target_version="good")
-    assert await state(lived_in.planner) == {"goal": "changed", "extra": "x"}
-    assert await lived_in.planner.snapshots() == ["good", "before-rollback-v6"]
+    filled.clock.advance(seconds=1)
+    await filled.planner.write("goal", "later")
+    await history(filled.admin, "rollback", target_version="good")
+    assert await state(filled.planner) == {"goal": "changed", "extra": "x"}
+    assert await filled.planner.snapshots() == ["good", "before-rollback-v6"]
 
 
 @pytest.mark.req("MW-11", part="checkpoints of boards and persistent memory")
-async def test_one_index_lists_the_snapshots_of_every_line_a_caller_may_see(world: World) -> None:
+async def test_the_snapshot_index_lists_every_visible_line(world: World) -> None:
     closed = await world.planner.create_session("closed", participants=["orchestrator"])
     for number, session in enumerate(("s1", "closed", "s1", "closed", "s1")):
         world.clock.advance(seconds=1)
@@ -204,17 +204,17 @@ def learned(key: str, value: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.req("CE-F21")
-async def test_the_snapshots_of_one_line_are_listed_in_pages(lived_in: World) -> None:
+async def test_snapshots_of_a_line_are_paged(filled: World) -> None:
     for label in ("a", "b", "c"):
-        await history(lived_in.admin, "snapshot", context_id=LINE, label=label)
-        lived_in.clock.advance(seconds=1)
-    page = await history(lived_in.analysis, "context_snapshots", context_id=LINE, limit=2)
+        await history(filled.admin, "snapshot", context_id=LINE, label=label)
+        filled.clock.advance(seconds=1)
+    page = await history(filled.analysis, "context_snapshots", context_id=LINE, limit=2)
     assert [(s["label"], s["context_id"]) for s in page["snapshots"]] == [("c", LINE), ("b", LINE)]
-    rest = await history(lived_in.analysis, "context_snapshots", context_id=LINE, limit=2, cursor=page["next_cursor"])
+    rest = await history(filled.analysis, "context_snapshots", context_id=LINE, limit=2, cursor=page["next_cursor"])
     assert [s["label"] for s in rest["snapshots"]] == ["a"]
     assert "next_cursor" not in rest
     with refused("CONTEXT_NOT_FOUND"):
-        await history(lived_in.stranger, "context_snapshots", context_id=LINE)
+        await history(filled.stranger, "context_snapshots", context_id=LINE)
 
 
 @pytest.mark.req("CE-A", part="RollbackContext")
@@ -254,7 +254,7 @@ async def test_a_whole_context_is_rolled_back_part_by_part(world: World) -> None
     assert await state(world.analysis, "context:analysis:team_preferences") == {}
 
 
-async def test_a_value_kept_outside_the_database_reads_back_at_every_version(world: World) -> None:
+async def test_values_in_object_storage_are_readable_at_every_version(world: World) -> None:
     artifact = {"memory_type": "work_artifacts", "key": "report"}
     first = [{**artifact, "value": "x" * 50_000}]
     second = [{**artifact, "base64": "AAEC/w==", "media_type": "application/octet-stream"}]

@@ -1,4 +1,4 @@
-"""What idle agents and sessions cost: no task, no thread and no timer each."""
+"""Idle agents and sessions use no task, thread or timer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IDLE = 2_000 if FULL else 500
 
 
 class Cost(NamedTuple):
-    """What a process keeps running."""
+    """Tasks, threads and timers of a process."""
 
     tasks: int
     threads: int
@@ -25,7 +25,7 @@ class Cost(NamedTuple):
 
 
 async def cost(world: World) -> Cost:
-    """Count once every job had a turn."""
+    """Count after every job has run once."""
     await world.app.scheduler.drain(*(job.name for job in world.app.scheduler.jobs))
     await asyncio.sleep(0.05)
     scheduled = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]

@@ -43,9 +43,9 @@ DOMAIN = "handbook"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Return a folder that sources may read."""
-    made = tmp_path / "roots" / "docs"
-    made.mkdir(parents=True)
-    return made
+    source_of_folder = tmp_path / "roots" / "docs"
+    source_of_folder.mkdir(parents=True)
+    return source_of_folder
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def settings(settings: Settings, folder: Path) -> Settings:
 
 
 @pytest.fixture(autouse=True)
-def _looks_when_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def _jobs_run_when_drained(monkeypatch: pytest.MonkeyPatch) -> None:
     pause_jobs(monkeypatch, "knowledge.sync", "knowledge.reindex", "knowledge.ingest")
 
 
@@ -68,7 +68,7 @@ async def add(caller: Caller, kind: str, **what: Any) -> Any:
     return await caller.call("knowledge.add_source", domain=DOMAIN, kind=kind, **what)
 
 
-async def look(world: World) -> None:
+async def run_sync(world: World) -> None:
     await world.app.scheduler.drain("knowledge.sync")
 
 
@@ -85,21 +85,21 @@ async def update(world: World, source: Any, **changes: Any) -> Any:
 
 async def sync(world: World, source: Any, **how: Any) -> None:
     await world.admin.call("knowledge.sync_source", domain=DOMAIN, source_id=source["source_id"], **how)
-    await look(world)
+    await run_sync(world)
 
 
 async def documents(world: World) -> dict[str, int]:
-    """Return the documents there are, with their versions."""
+    """Return the stored documents with their versions."""
     listed = await world.admin.call("knowledge.list_documents", domain=DOMAIN)
     return {each["document_id"]: each["version"] for each in listed["documents"]}
 
 
-async def told(world: World) -> list[str]:
+async def source_events(world: World) -> list[str]:
     events = (await world.admin.events())["events"]
     return [event["type"] for event in events if event["type"].startswith("knowledge_source.")]
 
 
-def done(**figures: int) -> dict[str, int]:
+def sync_result(**figures: int) -> dict[str, int]:
     return {"added": 0, "updated": 0, "removed": 0, "unchanged": 0, "failed": 0, **figures}
 
 
@@ -115,62 +115,62 @@ async def test_the_files_of_a_folder_become_documents(library: World, folder: Pa
     write(folder, "guides/leave.md", "# Leave")
     write(folder, ".git/config", "hidden")
     source = await add(library.admin, "folder", folder=str(folder), prefix="docs/")
-    await look(library)
+    await run_sync(library)
     assert await documents(library) == {"docs/guides/leave.md": 1, "docs/start.md": 1}
     seen = await shown(library, source)
-    assert (seen["last_sync"], seen["error"], seen["sync_requested"]) == (done(added=2), None, False)
-    assert await told(library) == ["knowledge_source.added", "knowledge_source.synced"]
+    assert (seen["last_sync"], seen["error"], seen["sync_requested"]) == (sync_result(added=2), None, False)
+    assert await source_events(library) == ["knowledge_source.added", "knowledge_source.synced"]
 
 
-async def test_only_what_has_changed_is_put_again_and_what_is_gone_is_removed(library: World, folder: Path) -> None:
+async def test_a_sync_updates_changed_files_and_removes_deleted_ones(library: World, folder: Path) -> None:
     changing = write(folder, "changing.md", "one")
     write(folder, "same.md", "same")
     gone = write(folder, "gone.md", "gone")
     source = await add(library.admin, "folder", folder=str(folder))
-    await look(library)
+    await run_sync(library)
     changing.write_text("another")
     gone.unlink()
     write(folder, "new.md", "new")
     await sync(library, source)
     assert await documents(library) == {"changing.md": 2, "new.md": 1, "same.md": 1}
-    assert (await shown(library, source))["last_sync"] == done(added=1, updated=1, removed=1, unchanged=1)
+    assert (await shown(library, source))["last_sync"] == sync_result(added=1, updated=1, removed=1, unchanged=1)
 
 
-async def test_a_file_that_was_only_touched_is_no_new_version(library: World, folder: Path) -> None:
+async def test_a_file_with_a_new_mtime_only_is_no_new_version(library: World, folder: Path) -> None:
     path = write(folder, "same.md", "same")
     source = await add(library.admin, "folder", folder=str(folder))
-    await look(library)
+    await run_sync(library)
     os.utime(path, ns=(1, 1))
     await sync(library, source)
     assert await documents(library) == {"same.md": 1}
-    assert (await shown(library, source))["last_sync"] == done(unchanged=1)
+    assert (await shown(library, source))["last_sync"] == sync_result(unchanged=1)
 
 
-async def test_patterns_say_which_files_are_taken(library: World, folder: Path) -> None:
+async def test_patterns_select_the_files(library: World, folder: Path) -> None:
     for name in ("a.md", "b.txt", "drafts/c.md", "guides/d.md"):
         write(folder, name, name)
     source = await add(library.admin, "folder", folder=str(folder), include=["*.md"], exclude=["drafts/*"])
-    await look(library)
+    await run_sync(library)
     assert await documents(library) == {"a.md": 1, "guides/d.md": 1}
     await update(library, source, include=["*.txt"])
-    await look(library)
+    await run_sync(library)
     assert await documents(library) == {"b.txt": 1}
 
 
-async def test_a_source_is_looked_at_when_it_is_due(library: World, folder: Path) -> None:
+async def test_a_source_is_synced_when_due(library: World, folder: Path) -> None:
     source = await add(library.admin, "folder", folder=str(folder), every_seconds=60)
-    await look(library)
+    await run_sync(library)
     write(folder, "late.md", "late")
-    await look(library)
+    await run_sync(library)
     assert await documents(library) == {}
     library.clock.advance(seconds=61)
-    await look(library)
+    await run_sync(library)
     assert await documents(library) == {"late.md": 1}
     await update(library, source, every_seconds=0)
     assert (await shown(library, source))["next_sync_at"] is None
 
 
-async def test_a_watched_folder_is_noticed_by_itself(
+async def test_a_watched_folder_is_synced_on_change(
     library: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("weft.jobs.source_sync._WATCH_SECONDS", 0.05)
@@ -190,10 +190,10 @@ async def test_a_watched_folder_is_noticed_by_itself(
     await wait_until(lambda: holds({}))
 
 
-async def test_a_full_sync_reads_everything_again(library: World, folder: Path) -> None:
+async def test_a_full_sync_reads_every_file_again(library: World, folder: Path) -> None:
     path = write(folder, "a.md", "one")
     source = await add(library.admin, "folder", folder=str(folder))
-    await look(library)
+    await run_sync(library)
     stamp = path.stat().st_mtime_ns
     path.write_text("two")
     os.utime(path, ns=(stamp, stamp))
@@ -203,22 +203,22 @@ async def test_a_full_sync_reads_everything_again(library: World, folder: Path) 
     assert await documents(library) == {"a.md": 2}
 
 
-async def test_no_link_leads_out_of_the_folder(library: World, folder: Path, tmp_path: Path) -> None:
+async def test_links_out_of_the_folder_are_not_followed(library: World, folder: Path, tmp_path: Path) -> None:
     secret = write(tmp_path, "secret/passwords.md", "secret")
     (folder / "file.md").symlink_to(secret)
     (folder / "inside").symlink_to(secret.parent)
     write(folder, "own.md", "own")
     await add(library.admin, "folder", folder=str(folder))
-    await look(library)
+    await run_sync(library)
     assert await documents(library) == {"own.md": 1}
     folders = AllowedFolders([str(folder.parent)])
-    source = made(folder)
+    source = source_of_folder(folder)
     for path in ("file.md", "inside/passwords.md", "../../secret/passwords.md"):
         with pytest.raises(OSError, match=r"passwords|levels|directory|file\.md"):
             await folders.read(library.tenant, source, path, 100)
 
 
-def made(folder: Path) -> Source:
+def source_of_folder(folder: Path) -> Source:
     return Source(
         source_id="source_0",
         domain=DOMAIN,
@@ -232,13 +232,13 @@ def made(folder: Path) -> Source:
     )
 
 
-async def test_something_that_is_no_file_is_left_alone(library: World, folder: Path) -> None:
+async def test_special_files_are_ignored(library: World, folder: Path) -> None:
     os.mkfifo(folder / "pipe.md")
     await add(library.admin, "folder", folder=str(folder))
-    await look(library)
+    await run_sync(library)
     assert await documents(library) == {}
     with pytest.raises(FileNotFoundError):
-        await AllowedFolders([str(folder.parent)]).read(library.tenant, made(folder), "pipe.md", 100)
+        await AllowedFolders([str(folder.parent)]).read(library.tenant, source_of_folder(folder), "pipe.md", 100)
 
 
 async def test_a_missing_folder_and_one_not_allowed_give_different_errors(library: World, folder: Path) -> None:
@@ -266,41 +266,41 @@ async def test_each_tenant_reads_only_its_own_folder(world: World, folder: Path)
         await add(admin, "folder", folder=str(folder.parent / world.other_tenant), prefix="other/")
 
 
-async def test_a_folder_that_is_away_keeps_its_documents(library: World, folder: Path) -> None:
+async def test_documents_of_a_missing_folder_are_kept(library: World, folder: Path) -> None:
     write(folder, "kept.md", "kept")
     source = await add(library.admin, "folder", folder=str(folder), watch=True)
-    await look(library)
-    moved = folder.rename(folder.with_name("moved"))  # noqa: ASYNC240 - a moment
-    await look(library)
+    await run_sync(library)
+    moved = folder.rename(folder.with_name("moved"))  # noqa: ASYNC240 - takes no time
+    await run_sync(library)
     assert await documents(library) == {"kept.md": 1}
     assert "There is no folder" in (await shown(library, source))["error"]
     moved.rename(folder)
-    await look(library)
+    await run_sync(library)
     assert (await shown(library, source))["error"] is not None
     library.clock.advance(seconds=61)
-    await look(library)
+    await run_sync(library)
     assert (await shown(library, source))["error"] is None
     assert await documents(library) == {"kept.md": 1}
-    assert await told(library) == [
+    assert await source_events(library) == [
         *("knowledge_source.added", "knowledge_source.synced", "knowledge_source.failed", "knowledge_source.synced"),
     ]
 
 
-async def test_whatever_goes_wrong_is_noted_and_tried_again_more_and_more_rarely(
+async def test_failed_syncs_are_reported_and_retried_with_backoff(
     library: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = await add(library.admin, "folder", folder=str(folder), watch=True)
     tries = 0
 
-    async def breaking(tenant: str, _: Source) -> Any:
+    async def fail(tenant: str, _: Source) -> Any:
         nonlocal tries
         tries += tenant == library.tenant
         raise RecursionError
 
     with monkeypatch.context() as patched:
-        patched.setattr(library.app.source_sync._folders, "files", breaking)
+        patched.setattr(library.app.source_sync._folders, "files", fail)
         for _ in range(8 * 6):
-            await look(library)
+            await run_sync(library)
             library.clock.advance(seconds=10)
         assert tries == 4  # at once, and after one, two and four minutes more
         assert "RecursionError" in (await shown(library, source))["error"]
@@ -308,7 +308,7 @@ async def test_whatever_goes_wrong_is_noted_and_tried_again_more_and_more_rarely
     assert (await shown(library, source))["error"] is None
 
 
-async def test_a_file_that_cannot_be_taken_does_not_keep_the_others_waiting(
+async def test_a_refused_file_does_not_block_others(
     library: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(folder, "good.md", "good")
@@ -317,50 +317,53 @@ async def test_a_file_that_cannot_be_taken_does_not_keep_the_others_waiting(
     (folder / os.fsdecode(b"caf\xe9.md")).write_text("no text of ours can hold this name")
     monkeypatch.setattr("weft.capabilities.knowledge.document_content.MAX_DOCUMENT_BYTES", 50)
     source = await add(library.admin, "folder", folder=str(folder))
-    await look(library)
+    await run_sync(library)
     seen = await shown(library, source)
-    assert seen["last_sync"] == done(added=2, failed=2)
+    assert seen["last_sync"] == sync_result(added=2, failed=2)
     assert "50 bytes" in seen["failures"]["large.md"]
     await sync(library, source)
     again = await shown(library, source)
-    assert (again["last_sync"], again["failures"].keys()) == (done(unchanged=2, failed=2), seen["failures"].keys())
+    assert (again["last_sync"], again["failures"].keys()) == (
+        sync_result(unchanged=2, failed=2),
+        seen["failures"].keys(),
+    )
     assert len(await documents(library)) == 2
 
 
-async def test_a_file_that_could_not_be_taken_is_tried_again_until_it_can_be(library: World, folder: Path) -> None:
+async def test_a_refused_file_is_retried(library: World, folder: Path) -> None:
     write(folder, "own.md", "from the folder")
     await library.admin.call("knowledge.add_document", domain=DOMAIN, document_id="own.md", text="own")
     source = await add(library.admin, "folder", folder=str(folder), watch=True)
     for _ in range(3):
-        await look(library)
+        await run_sync(library)
         assert list((await shown(library, source))["failures"]) == ["own.md"]
         library.clock.advance(seconds=61)
-    assert await told(library) == ["knowledge_source.added", "knowledge_source.synced"]
+    assert await source_events(library) == ["knowledge_source.added", "knowledge_source.synced"]
     await library.admin.call("knowledge.delete_document", domain=DOMAIN, document_id="own.md")
     library.clock.advance(seconds=240)
-    await look(library)
+    await run_sync(library)
     seen = await shown(library, source)
-    assert (seen["last_sync"], seen["failures"], seen["next_sync_at"]) == (done(added=1), {}, None)
+    assert (seen["last_sync"], seen["failures"], seen["next_sync_at"]) == (sync_result(added=1), {}, None)
     assert await documents(library) == {"own.md": 1}
 
 
-async def test_what_an_address_gave_and_was_not_taken_is_asked_for_again(library: World) -> None:
-    async with document_server() as there:
+async def test_a_refused_url_document_is_fetched_again(library: World) -> None:
+    async with document_server() as server:
         await library.admin.call("knowledge.add_document", domain=DOMAIN, document_id="page.md", text="own")
-        source = await add(library.admin, "url", url=there.url, prefix="page.md")
-        await look(library)
+        source = await add(library.admin, "url", url=server.url, prefix="page.md")
+        await run_sync(library)
         assert list((await shown(library, source))["failures"]) == ["page.md"]
         await sync(library, source)
         assert list((await shown(library, source))["failures"]) == ["page.md"]
         await library.admin.call("knowledge.delete_document", domain=DOMAIN, document_id="page.md")
         await sync(library, source)
         assert ((await shown(library, source))["last_sync"], await documents(library)) == (
-            done(added=1),
+            sync_result(added=1),
             {"page.md": 1},
         )
 
 
-async def test_many_files_go_in_groups_and_one_process_at_a_time_reads(library: World, folder: Path) -> None:
+async def test_files_are_synced_in_batches_by_one_process_at_a_time(library: World, folder: Path) -> None:
     for number in range(45):
         write(folder, f"{number:02}.md", f"text {number}")
     other = await library.another_app()
@@ -417,38 +420,38 @@ async def test_a_source_resumes_where_another_process_died(
             await library.app.source_sync.sync(library.tenant, source["source_id"])
     assert len(await documents(library)) == 20
     library.clock.advance(seconds=61)
-    await look(library)
+    await run_sync(library)
     assert await documents(library) == {f"{number:02}.md": 1 for number in range(45)}
-    assert (await shown(library, source))["last_sync"] == done(added=25, unchanged=20)
+    assert (await shown(library, source))["last_sync"] == sync_result(added=25, unchanged=20)
 
 
-async def test_an_address_is_fetched_and_asked_again_only_for_what_is_new(library: World) -> None:
-    async with document_server() as there:
-        source = await add(library.admin, "url", url=there.url, every_seconds=60)
-        await look(library)
+async def test_a_url_is_fetched_conditionally(library: World) -> None:
+    async with document_server() as server:
+        source = await add(library.admin, "url", url=server.url, every_seconds=60)
+        await run_sync(library)
         assert await documents(library) == {"127.0.0.1/docs/start.md": 1}
         read = await library.admin.call("knowledge.get_document", domain=DOMAIN, document_id="127.0.0.1/docs/start.md")
-        assert read["bytes"] == len(there.body)
+        assert read["bytes"] == len(server.body)
         await sync(library, source)
-        assert there.requests[-1]["if-none-match"] == '"one"'
-        assert (await shown(library, source))["last_sync"] == done(unchanged=1)
-        there.body, there.tag = b"# Changed", '"two"'
+        assert server.requests[-1]["if-none-match"] == '"one"'
+        assert (await shown(library, source))["last_sync"] == sync_result(unchanged=1)
+        server.body, server.tag = b"# Changed", '"two"'
         library.clock.advance(seconds=61)
-        await look(library)
+        await run_sync(library)
         assert await documents(library) == {"127.0.0.1/docs/start.md": 2}
-        there.status = 410
+        server.status = 410
         await sync(library, source)
         assert await documents(library) == {}
 
 
 async def test_a_failing_url_keeps_its_document_and_reports_the_error(library: World) -> None:
-    async with document_server() as there:
-        source = await add(library.admin, "url", url=there.url, prefix="start.md")
-        await look(library)
-        there.status = 500
+    async with document_server() as server:
+        source = await add(library.admin, "url", url=server.url, prefix="start.md")
+        await run_sync(library)
+        server.status = 500
         await sync(library, source)
         assert "answered 500" in (await shown(library, source))["error"]
-        there.status, there.location = 302, "http://localhost:1/elsewhere"
+        server.status, server.location = 302, "http://localhost:1/elsewhere"
         await sync(library, source)
         assert "address_refused" in (await shown(library, source))["error"]
     await sync(library, source)
@@ -457,35 +460,35 @@ async def test_a_failing_url_keeps_its_document_and_reports_the_error(library: W
 
 
 @pytest.mark.parametrize("tag", ['"caf\u00e9"', '"' + "x" * 200 + '"'])
-async def test_an_address_may_say_what_it_likes_of_what_it_gives(library: World, tag: str) -> None:
-    async with document_server() as there:
-        there.tag, there.media_type = tag, "text/" + "x" * 100 + "<script>"
-        source = await add(library.admin, "url", url=there.url, prefix="start.md")
-        await look(library)
+async def test_invalid_etags_and_media_types_of_a_url_are_ignored(library: World, tag: str) -> None:
+    async with document_server() as server:
+        server.tag, server.media_type = tag, "text/" + "x" * 100 + "<script>"
+        source = await add(library.admin, "url", url=server.url, prefix="start.md")
+        await run_sync(library)
         await sync(library, source)
-        assert "if-none-match" not in there.requests[-1]
+        assert "if-none-match" not in server.requests[-1]
         seen = await shown(library, source)
-        assert (seen["error"], seen["last_sync"]) == (None, done(unchanged=1))
+        assert (seen["error"], seen["last_sync"]) == (None, sync_result(unchanged=1))
         read = await library.admin.call("knowledge.get_document", domain=DOMAIN, document_id="start.md")
         assert "script" not in read["media_type"]
 
 
-async def test_an_address_that_sends_us_on_is_followed_where_that_is_allowed() -> None:
+async def test_redirects_are_followed_to_allowed_hosts_only() -> None:
     fetcher = HttpFetcher(["127.0.0.1"])
-    async with document_server() as there, document_server() as first:
-        first.status, first.location = 301, there.url
-        assert (await fetcher.fetch(first.url, "", 1_000)).content == there.body
+    async with document_server() as server, document_server() as first:
+        first.status, first.location = 301, server.url
+        assert (await fetcher.fetch(first.url, "", 1_000)).content == server.body
         first.location = first.url
         assert (await fetcher.fetch(first.url, "", 1_000)).error == "redirected"
-        assert (await fetcher.fetch(there.url, "", 5)).error == "too_large"
-        there.status = 404
-        assert (await fetcher.fetch(there.url, "", 1_000)).gone
+        assert (await fetcher.fetch(server.url, "", 5)).error == "too_large"
+        server.status = 404
+        assert (await fetcher.fetch(server.url, "", 1_000)).gone
 
 
 @pytest.mark.parametrize(
     "url", ["http://localhost/x", "http://10.0.0.1/x", "http://[::1]/x", "http://169.254.169.254/"]
 )
-async def test_addresses_that_are_not_public_are_refused(library: World, url: str) -> None:
+async def test_private_urls_are_refused(library: World, url: str) -> None:
     with refused("ADDRESS_REFUSED") as caught:
         await add(library.admin, "url", url=url)
     assert "WEFT_FETCH_PRIVATE_HOSTS" in str(caught.value.hint)
@@ -505,8 +508,8 @@ def signed(world: World, source: Any, body: bytes, *, call_id: str = "", ahead_s
     return signed_headers(source["secret"], call_id or new_id("call"), at, body)
 
 
-def bringing(**texts: str) -> bytes:
-    """Return the body of a call that brings documents: their names, without an ending, and texts."""
+def hook_body(**texts: str) -> bytes:
+    """Return the body of a hook call with documents, by name without extension."""
     return json.dumps(
         {"documents": [{"document_id": f"{name}.md", "text": text} for name, text in texts.items()]}
     ).encode()
@@ -516,16 +519,16 @@ async def push(world: World, source: Any, body: bytes) -> Any:
     return await call(world, source["hook"], signed(world, source, body), body)
 
 
-async def test_a_hook_has_its_source_looked_at_now(library: World, folder: Path) -> None:
+async def test_a_hook_call_syncs_its_source(library: World, folder: Path) -> None:
     source = await add(library.admin, "folder", folder=str(folder))
-    await look(library)
+    await run_sync(library)
     write(folder, "new.md", "new")
     assert (await call(library, source["hook"])).sync
-    await look(library)
+    await run_sync(library)
     assert await documents(library) == {"new.md": 1}
 
 
-async def test_a_signed_call_brings_documents_and_takes_them_away(library: World) -> None:
+async def test_a_signed_hook_call_adds_and_removes_documents(library: World) -> None:
     source = await add(library.admin, "hook", prefix="wiki/")
     pdf = base64.b64encode(b"%PDF-1.7").decode()
     body = json.dumps(
@@ -542,7 +545,7 @@ async def test_a_signed_call_brings_documents_and_takes_them_away(library: World
     body = b'{"removed": ["a.md", "never"]}'
     assert (await call(library, source["hook"], signed(library, source, body), body)).removed == 1
     assert await documents(library) == {"wiki/b.pdf": 1}
-    assert (await shown(library, source))["last_sync"] == done(removed=1)
+    assert (await shown(library, source))["last_sync"] == sync_result(removed=1)
 
 
 async def test_signatures_of_the_standard_webhooks_library_are_accepted(library: World) -> None:
@@ -558,7 +561,7 @@ async def test_signatures_of_the_standard_webhooks_library_are_accepted(library:
     assert (await call(library, source["hook"], headers, body.encode())).accepted == 1
 
 
-async def test_calls_that_prove_nothing_are_all_refused_alike(library: World, folder: Path) -> None:
+async def test_unauthenticated_hook_calls_get_the_same_error(library: World, folder: Path) -> None:
     source = await add(library.admin, "hook", prefix="wiki/")
     tenant, source_id, token = parts(source["hook"])
     body = b'{"documents": [{"document_id": "a", "text": "x"}]}'
@@ -580,21 +583,21 @@ async def test_calls_that_prove_nothing_are_all_refused_alike(library: World, fo
         ((tenant, source_id, token), signed(library, source, body, call_id="caf\u00e9")),
         ((tenant, source_id, token), signed(library, source, body, call_id="x" * 257)),
     ]
-    said = set()
+    errors = set()
     for hook, headers in tries:
         with refused("HOOK_REFUSED") as caught:
             await library.app.receive_hook(hook, headers, body, CallContext(None))
-        said.add((caught.value.message, caught.value.http_status))
-    assert len(said) == 1
+        errors.add((caught.value.message, caught.value.http_status))
+    assert len(errors) == 1
     assert await documents(library) == {}
 
 
-async def test_a_call_that_is_played_back_is_answered_as_before_and_changes_nothing(library: World) -> None:
+async def test_a_replayed_hook_call_gets_the_same_answer_and_changes_nothing(library: World) -> None:
     source = await add(library.admin, "hook")
-    old = bringing(a="old")
+    old = hook_body(a="old")
     headers = signed(library, source, old)
     first = await call(library, source["hook"], headers, old)
-    await push(library, source, bringing(a="new"))
+    await push(library, source, hook_body(a="new"))
     assert await call(library, source["hook"], headers, old) == first
     library.clock.advance(seconds=300)
     assert await call(library, source["hook"], headers, old) == first
@@ -604,30 +607,30 @@ async def test_a_call_that_is_played_back_is_answered_as_before_and_changes_noth
         await call(library, source["hook"], headers, old)
 
 
-async def test_a_call_that_is_made_again_cannot_be_played_back_after_the_first_is_forgotten(library: World) -> None:
+async def test_a_retried_hook_call_cannot_be_replayed_after_the_first_expires(library: World) -> None:
     source = await add(library.admin, "hook")
-    body = bringing(a="old")
+    body = hook_body(a="old")
     first = await call(library, source["hook"], signed(library, source, body, call_id="one"), body)
     library.clock.advance(seconds=200)
     again = signed(library, source, body, call_id="one")
     assert await call(library, source["hook"], again, body) == first
     library.clock.advance(seconds=200)
-    await push(library, source, bringing(a="new"))
+    await push(library, source, hook_body(a="new"))
     assert await call(library, source["hook"], again, body) == first
     assert await documents(library) == {"a.md": 2}
 
 
-async def test_calls_are_taken_in_whatever_order_they_come(library: World) -> None:
+async def test_hook_calls_are_accepted_in_any_order(library: World) -> None:
     source = await add(library.admin, "hook")
-    late = bringing(late="text")
+    late = hook_body(late="text")
     headers = signed(library, source, late)
     library.clock.advance(seconds=10)
-    await push(library, source, bringing(early="text"))
+    await push(library, source, hook_body(early="text"))
     assert (await call(library, source["hook"], headers, late)).accepted == 1
     assert await documents(library) == {"early.md": 1, "late.md": 1}
 
 
-async def test_a_call_that_comes_twice_at_once_is_taken_once(library: World) -> None:
+async def test_concurrent_duplicates_of_a_hook_call_are_applied_once(library: World) -> None:
     source = await add(library.admin, "hook")
     body = json.dumps({"documents": [{"document_id": "a", "text": text} for text in ("one", "two")]}).encode()
     headers = signed(library, source, body)
@@ -636,31 +639,31 @@ async def test_a_call_that_comes_twice_at_once_is_taken_once(library: World) -> 
     assert await documents(library) == {"a": 2}
 
 
-async def test_calls_that_can_no_longer_be_played_back_are_forgotten(library: World) -> None:
+async def test_expired_hook_calls_are_deleted(library: World) -> None:
     source = await add(library.admin, "hook")
-    await push(library, source, bringing(a="one"))
+    await push(library, source, hook_body(a="one"))
     library.clock.advance(seconds=301)
-    await push(library, source, bringing(a="two"))
+    await push(library, source, hook_body(a="two"))
     assert len(await library.rows("SELECT 1 FROM knowledge_hook_calls WHERE tenant = $1", library.tenant)) == 1
 
 
-async def test_a_hook_changes_only_what_it_brought_itself(library: World) -> None:
+async def test_a_hook_changes_only_its_own_documents(library: World) -> None:
     await library.admin.call("knowledge.add_document", domain=DOMAIN, document_id="wiki/own.md", text="own")
     source = await add(library.admin, "hook", prefix="wiki/")
-    answer = await push(library, source, bringing(own="another's", new="new"))
+    answer = await push(library, source, hook_body(own="another's", new="new"))
     assert (answer.accepted, [each.document_id for each in answer.refused]) == (1, ["own.md"])
     assert "by someone else" in answer.refused[0].reason
     assert (await push(library, source, b'{"removed": ["own.md"]}')).removed == 0
     assert await documents(library) == {"wiki/new.md": 1, "wiki/own.md": 1}
     seen = await shown(library, source)
-    assert (seen["last_sync"], seen["failures"]) == (done(), {})
+    assert (seen["last_sync"], seen["failures"]) == (sync_result(), {})
 
 
-async def test_what_a_person_has_put_in_place_of_a_sources_document_is_theirs(library: World) -> None:
+async def test_a_document_replaced_by_a_person_no_longer_belongs_to_the_source(library: World) -> None:
     source = await add(library.admin, "hook")
-    await push(library, source, bringing(a="brought", b="brought"))
+    await push(library, source, hook_body(a="brought", b="brought"))
     await library.admin.call("knowledge.add_document", domain=DOMAIN, document_id="a.md", text="mended by hand")
-    answer = await push(library, source, bringing(a="brought anew", b="brought anew"))
+    answer = await push(library, source, hook_body(a="brought again", b="brought again"))
     assert (answer.accepted, [each.document_id for each in answer.refused]) == (1, ["a.md"])
     assert (await push(library, source, b'{"removed": ["a.md", "b.md"]}')).removed == 1
     assert await documents(library) == {"a.md": 2}
@@ -671,14 +674,14 @@ async def test_a_folder_does_not_replace_documents_of_others_and_reports_it(libr
     large = write(folder, "large.md", "small as yet")
     await library.admin.call("knowledge.add_document", domain=DOMAIN, document_id="own.md", text="own")
     source = await add(library.admin, "folder", folder=str(folder))
-    await look(library)
+    await run_sync(library)
     seen = await shown(library, source)
-    assert (seen["last_sync"], list(seen["failures"])) == (done(added=1, failed=1), ["own.md"])
+    assert (seen["last_sync"], list(seen["failures"])) == (sync_result(added=1, failed=1), ["own.md"])
     large.write_bytes(b"x" * (16 * 2**20 + 1))
     await sync(library, source)
     large.write_text("small again")
     await sync(library, source)
-    assert (await shown(library, source))["last_sync"] == done(updated=1, failed=1)
+    assert (await shown(library, source))["last_sync"] == sync_result(updated=1, failed=1)
     for file in ("own.md", "large.md"):
         (folder / file).unlink()
     await sync(library, source)
@@ -686,16 +689,16 @@ async def test_a_folder_does_not_replace_documents_of_others_and_reports_it(libr
 
 
 async def test_a_hook_does_not_reveal_domains_to_its_caller(library: World) -> None:
-    keeper = await library.admin.create_agent("keeper", permissions=["read", "write", "admin"], clearance=2)
+    creator = await library.admin.create_agent("keeper", permissions=["read", "write", "admin"], clearance=2)
     await library.admin.call("knowledge.create_domain", domain="handbook2")
-    source = await add(keeper, "hook")
+    source = await add(creator, "hook")
     await library.admin.call("knowledge.update_domain", domain=DOMAIN, clearance=3)
     with refused("HOOK_REFUSED") as caught:
-        await push(library, source, bringing(a="text"))
+        await push(library, source, hook_body(a="text"))
     assert (DOMAIN in str(caught.value.message), caught.value.context) == (False, {})
     assert DOMAIN in (await shown(library, source))["error"]
     await library.admin.call("knowledge.update_domain", domain=DOMAIN, clearance=1)
-    await push(library, source, bringing(a="text"))
+    await push(library, source, hook_body(a="text"))
     assert (await shown(library, source))["error"] is None
 
 
@@ -704,19 +707,19 @@ async def test_a_hook_reports_an_exceeded_plan_without_figures(library: World) -
     await library.sql("UPDATE domains SET bytes = $1 WHERE tenant = $2", 2**30, library.tenant)
     source = await add(library.admin, "hook")
     with refused("QUOTA_EXCEEDED") as caught:
-        await push(library, source, bringing(a="text"))
+        await push(library, source, hook_body(a="text"))
     assert (any(map(str.isdigit, caught.value.message)), caught.value.context) == (False, {})
     assert "GiB" in (await shown(library, source))["error"]
 
 
-async def test_a_hook_brings_no_document_whose_name_is_too_long_with_its_prefix(library: World) -> None:
+async def test_a_document_id_too_long_with_its_prefix_is_refused(library: World) -> None:
     source = await add(library.admin, "hook", prefix="p" * 200)
     with refused("INVALID_INPUT_FORMAT"):
-        await push(library, source, bringing(**{"x" * 298: "text"}))
-    assert (await push(library, source, bringing(**{"x" * 297: "text"}))).accepted == 1
+        await push(library, source, hook_body(**{"x" * 298: "text"}))
+    assert (await push(library, source, hook_body(**{"x" * 297: "text"}))).accepted == 1
 
 
-async def test_a_body_that_is_no_list_of_documents_is_refused_whole(library: World) -> None:
+async def test_an_invalid_hook_body_is_refused(library: World) -> None:
     source = await add(library.admin, "hook")
     bad = (
         b"[]",
@@ -731,13 +734,13 @@ async def test_a_body_that_is_no_list_of_documents_is_refused_whole(library: Wor
     assert await documents(library) == {}
 
 
-async def test_a_source_puts_only_with_the_rights_its_maker_still_has(library: World, folder: Path) -> None:
+async def test_a_source_is_disabled_when_its_creator_loses_access(library: World, folder: Path) -> None:
     write(folder, "a.md", "a")
-    keeper = await library.admin.create_agent("keeper", permissions=["read", "write", "admin"], clearance=2)
-    source = await add(keeper, "folder", folder=str(folder), prefix="docs/")
-    pushed = await add(keeper, "hook", prefix="push/")
+    creator = await library.admin.create_agent("keeper", permissions=["read", "write", "admin"], clearance=2)
+    source = await add(creator, "folder", folder=str(folder), prefix="docs/")
+    pushed = await add(creator, "hook", prefix="push/")
     await library.admin.call("knowledge.update_domain", domain=DOMAIN, clearance=3)
-    await look(library)
+    await run_sync(library)
     assert "no domain" in (await shown(library, source))["error"]
     await library.admin.call("knowledge.update_domain", domain=DOMAIN, clearance=1)
     await library.admin.call("agent.update", agent_id="keeper", permissions=["read", "write"])
@@ -754,21 +757,21 @@ async def test_a_source_puts_only_with_the_rights_its_maker_still_has(library: W
 
 async def test_a_disabled_source_is_not_read_until_it_is_enabled(library: World, folder: Path) -> None:
     source = await add(library.admin, "folder", folder=str(folder), watch=True)
-    await look(library)
+    await run_sync(library)
     await update(library, source, enabled=False)
     write(folder, "a.md", "a")
-    await look(library)
+    await run_sync(library)
     assert await documents(library) == {}
     with refused("INVALID_INPUT_FORMAT"):
         await sync(library, source)
     with refused("HOOK_REFUSED"):
         await call(library, source["hook"])
     await update(library, source, enabled=True)
-    await look(library)
+    await run_sync(library)
     assert await documents(library) == {"a.md": 1}
 
 
-async def test_a_source_that_is_stopped_while_it_is_read_goes_no_further(
+async def test_a_source_disabled_during_a_sync_stops(
     library: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(45):
@@ -784,7 +787,7 @@ async def test_a_source_that_is_stopped_while_it_is_read_goes_no_further(
         return await read(*what)
 
     monkeypatch.setattr(library.app.source_sync, "_read", stopping)
-    await look(library)
+    await run_sync(library)
     seen = await shown(library, source)
     assert (len(await documents(library)), seen["enabled"], seen["error"]) == (20, False, None)
     remove = {"domain": DOMAIN, "source_id": source["source_id"], "documents": True}
@@ -798,7 +801,7 @@ async def test_removing_a_source_keeps_its_documents_by_default(
     write(folder, "a.md", "a")
     await library.admin.call("knowledge.add_document", domain=DOMAIN, document_id="own.md", text="own")
     source = await add(library.admin, "folder", folder=str(folder))
-    await look(library)
+    await run_sync(library)
     answer = await library.admin.call(
         "knowledge.remove_source", domain=DOMAIN, source_id=source["source_id"], documents=with_documents
     )
@@ -811,12 +814,12 @@ async def test_removing_a_source_keeps_its_documents_by_default(
     assert not await library.rows("SELECT 1 FROM knowledge_source_files WHERE tenant = $1", library.tenant)
 
 
-async def test_a_domain_takes_its_sources_with_it(library: World, folder: Path) -> None:
+async def test_deleting_a_domain_deletes_its_sources(library: World, folder: Path) -> None:
     write(folder, "a.md", "a")
     source = await add(library.admin, "folder", folder=str(folder), watch=True)
-    await look(library)
+    await run_sync(library)
     await library.admin.call("knowledge.delete_domain", domain=DOMAIN)
-    await look(library)
+    await run_sync(library)
     for table in ("knowledge_sources", "knowledge_source_files"):
         assert not await library.rows(f"SELECT 1 FROM {table} WHERE tenant = $1", library.tenant)  # two names
     with refused("HOOK_REFUSED"):
@@ -852,23 +855,23 @@ async def test_only_admins_manage_sources_and_secrets_are_shown_once(library: Wo
         {"kind": "url", "url": "https://user:password@example.com/a"},
     ],
 )
-async def test_what_makes_no_source_is_refused(library: World, what: dict[str, Any]) -> None:
+async def test_invalid_sources_are_refused(library: World, what: dict[str, Any]) -> None:
     with refused("INVALID_INPUT_FORMAT"):
         await add(library.admin, **what)
 
 
 @pytest.mark.parametrize(("one", "other"), [("", ""), ("", "a/"), ("a/b/", "a/"), ("a", "ab/")])
-async def test_two_sources_of_a_domain_never_name_their_documents_alike(library: World, one: str, other: str) -> None:
+async def test_overlapping_prefixes_of_sources_are_refused(library: World, one: str, other: str) -> None:
     await add(library.admin, "hook", prefix=one)
     with refused("SOURCES_OVERLAP"):
         await add(library.admin, "hook", prefix=other)
 
 
-async def test_addresses_have_one_document_each_and_only_its_name_is_taken(library: World) -> None:
-    async with document_server() as there:
-        await add(library.admin, "url", url=there.url, prefix="docs/start")
-        await add(library.admin, "url", url=there.url, prefix="docs/start/more.md")
-        for kind, what in (("url", {"url": there.url, "prefix": "docs/start"}), ("hook", {"prefix": "docs/"})):
+async def test_a_url_source_occupies_one_document_id(library: World) -> None:
+    async with document_server() as server:
+        await add(library.admin, "url", url=server.url, prefix="docs/start")
+        await add(library.admin, "url", url=server.url, prefix="docs/start/more.md")
+        for kind, what in (("url", {"url": server.url, "prefix": "docs/start"}), ("hook", {"prefix": "docs/"})):
             with refused("SOURCES_OVERLAP"):
                 await add(library.admin, kind, **what)
 
@@ -885,28 +888,28 @@ async def test_an_exceeded_plan_is_reported_and_other_sources_continue(library: 
     await library.sql("INSERT INTO tenant_plans (tenant, plan, since) VALUES ($1, 'free', 0)", library.tenant)
     await library.sql("UPDATE domains SET bytes = $1 WHERE tenant = $2", 2**30, library.tenant)
     source = await add(library.admin, "folder", folder=str(folder))
-    await look(library)
+    await run_sync(library)
     assert "plan" in (await shown(library, source))["error"]
     assert await documents(library) == {}
 
 
-def test_patterns_without_a_slash_are_of_the_name_alone() -> None:
+def test_patterns_without_a_slash_match_file_names() -> None:
     assert is_included("a/b/c.md", ["*.md"], [])
     assert not is_included("a/b/c.md", ["b/*"], [])
     assert is_included("a/b/c.md", ["a/*"], ["*.txt"])
     assert not is_included("a/b/c.md", ["*"], ["a/*"])
 
 
-def test_a_folder_looks_otherwise_when_any_file_does() -> None:
-    looks = {
+def test_the_fingerprint_of_a_folder_depends_on_every_file() -> None:
+    fingerprints = {
         listing_fingerprint([SourceFile("a", 1, 1)]),
         listing_fingerprint([SourceFile("a", 2, 1)]),
         listing_fingerprint([SourceFile("a", 1, 2)]),
         listing_fingerprint([]),
     }
-    assert len(looks) == 4
+    assert len(fingerprints) == 4
 
 
-def test_an_address_names_its_document() -> None:
+def test_a_document_id_is_derived_from_the_url() -> None:
     assert document_id_of_url("https://example.com/a/../b.html?x=1") == "example.com/a/b.html"
     assert document_id_of_url("https://example.com") == "example.com"

@@ -20,7 +20,7 @@ MESSAGE_CHARACTERS, METADATA_BYTES, VALUE_BYTES, QUERY_CHARACTERS = 10_000, 65_5
 
 @pytest.fixture
 async def secrets(world: World) -> None:
-    """Let messages be said that neither sub-agent may see."""
+    """Add messages that neither sub-agent may read."""
     await world.admin.say("for admins", visibility="admin_only")
     await world.planner.say("for planners", visibility="agent_only")
     await world.planner.say("for the planner", visibility="private")
@@ -34,7 +34,7 @@ async def texts(caller: Caller, operation: str, **which: Any) -> list[str]:
 
 @pytest.mark.req("MS-04")
 @pytest.mark.parametrize("visibility", ["admin_only", "agent_only", "private"])
-async def test_asking_for_a_visibility_does_not_give_it(world: World, secrets: None, visibility: str) -> None:
+async def test_a_visibility_filter_gives_no_access(world: World, secrets: None, visibility: str) -> None:
     assert await world.analysis.message_texts(visibility_filter=visibility) == []
     assert await world.analysis.message_texts(visibility_filter=visibility, offset=0, limit=1000) == []
     with refused("PERMISSION_DENIED"):
@@ -47,7 +47,7 @@ async def test_asking_for_a_visibility_does_not_give_it(world: World, secrets: N
 @pytest.mark.parametrize(
     "nonsense", ["all", "ADMIN_ONLY", "public' OR '1'='1", "", "admin_only,public", 1, ["private"]]
 )
-async def test_a_visibility_that_does_not_exist_is_refused(world: World, secrets: None, nonsense: Any) -> None:
+async def test_an_unknown_visibility_is_refused(world: World, secrets: None, nonsense: Any) -> None:
     with refused("INVALID_INPUT_FORMAT"):
         await world.analysis.messages(visibility_filter=nonsense)
     with refused("INVALID_INPUT_FORMAT"):
@@ -57,7 +57,7 @@ async def test_a_visibility_that_does_not_exist_is_refused(world: World, secrets
 @pytest.mark.req("MS-05")
 @pytest.mark.req("MS-06")
 @pytest.mark.parametrize("scope", ["all", "public", "private"])
-async def test_no_search_shows_what_is_not_for_the_searcher(world: World, secrets: None, scope: str) -> None:
+async def test_no_search_returns_hidden_messages(world: World, secrets: None, scope: str) -> None:
     for query in (*SECRETS, "for", "adminz"):
         found = await world.analysis.found(query, search_scope=scope, fuzzy_threshold=0, limit=100)
         assert set(found) <= {"for all"}
@@ -68,7 +68,7 @@ async def test_no_search_shows_what_is_not_for_the_searcher(world: World, secret
 
 
 @pytest.mark.req("MS-04")
-async def test_no_offset_or_limit_leads_to_what_is_not_for_the_reader(world: World, secrets: None) -> None:
+async def test_no_offset_or_limit_returns_hidden_messages(world: World, secrets: None) -> None:
     for offset in range(6):
         for limit in (1, 1000):
             expected = ["for all"] if offset == 0 else []
@@ -109,7 +109,7 @@ async def test_a_missing_key_is_an_invalid_key(world: World) -> None:
 
 
 @pytest.mark.req("MS-01")
-async def test_a_token_has_no_more_than_was_granted_however_often_it_is_refreshed(world: World) -> None:
+async def test_refreshing_a_token_never_adds_permissions(world: World) -> None:
     asked = await world.analysis.with_token("analysis", requested_permissions=["read", "write", "admin"])
     narrow = await world.analysis.with_token("analysis", requested_permissions=["read"])
     for token, expected in ((asked, ["read", "write"]), (narrow, ["read"])):
@@ -143,7 +143,7 @@ async def test_no_parameter_changes_the_author_of_messages_and_memories(world: W
 
 @pytest.mark.req("MS-03")
 @pytest.mark.req("MS-09")
-async def test_agents_of_one_type_reach_each_other_by_every_way_of_reading(world: World) -> None:
+async def test_agent_only_messages_are_on_every_read_path_of_the_agent_type(world: World) -> None:
     peer = await world.admin.create_agent("analysis-2", agent_type="analysis", parent_id="planner")
     number = await world.analysis.say("among analysts: quokka", visibility="agent_only")
     for caller, expected in ((peer, ["among analysts: quokka"]), (world.review, [])):
@@ -152,8 +152,8 @@ async def test_agents_of_one_type_reach_each_other_by_every_way_of_reading(world
         assert await caller.found("quokka") == expected
         assert await texts(caller, "message.search_by_sender", sender="analysis") == expected
         assert await texts(caller, "session.overview") == expected
-        told = (await caller.events(session_id=SESSION, types=["message.*"]))["events"]
-        assert [event["subject"] for event in told] == [str(number)] * len(expected)
+        events = (await caller.events(session_id=SESSION, types=["message.*"]))["events"]
+        assert [event["subject"] for event in events] == [str(number)] * len(expected)
 
 
 @pytest.mark.req("MS-09")
@@ -162,14 +162,14 @@ async def test_a_filter_on_personal_events_returns_no_more_than_no_filter(world:
     await closed.write("plan", readable_by=["principal:planner"])
     await world.planner.remember("note")
     for which in ({}, {"personal": True}):
-        told = (await world.planner.events(**which))["events"]
-        assert {event["session_id"] for event in told} <= {SESSION, None}
-    assert [(event["type"], event["subject"]) for event in told] == [("memory.written", "note")]
+        events = (await world.planner.events(**which))["events"]
+        assert {event["session_id"] for event in events} <= {SESSION, None}
+    assert [(event["type"], event["subject"]) for event in events] == [("memory.written", "note")]
 
 
 @pytest.mark.req("MS-07")
 @pytest.mark.parametrize("value", ["text", "", 5, -0.5, 1e300, [], [1, [2]], True, False, None, {}, {"a": None}])
-async def test_memory_takes_every_kind_of_json(world: World, value: Any) -> None:
+async def test_memory_accepts_every_json_type(world: World, value: Any) -> None:
     await world.analysis.remember("k", value)
     found = await world.analysis.recalled("k")
     assert (found, type(found)) == (value, type(value))
@@ -177,7 +177,7 @@ async def test_memory_takes_every_kind_of_json(world: World, value: Any) -> None
 
 @pytest.mark.req("MS-03")
 @pytest.mark.req("MS-05")
-async def test_equal_texts_keep_their_own_ids_everywhere(world: World) -> None:
+async def test_equal_texts_keep_separate_ids(world: World) -> None:
     ids = [await caller.say("The build is green.") for caller in (world.planner, world.analysis, world.planner)]
     assert ids == [1, 2, 3]
     assert [message["id"] for message in (await world.review.messages())["messages"]] == ids
@@ -185,8 +185,8 @@ async def test_equal_texts_keep_their_own_ids_everywhere(world: World) -> None:
     assert sorted(result["message"]["id"] for result in results) == ids
     sent = await world.review.call("message.search_by_sender", session_id=SESSION, sender="planner")
     assert [message["id"] for message in sent["messages"]] == [3, 1]
-    told = (await world.review.events(session_id=SESSION, types=["message.*"]))["events"]
-    assert [event["subject"] for event in told] == ["1", "2", "3"]
+    events = (await world.review.events(session_id=SESSION, types=["message.*"]))["events"]
+    assert [event["subject"] for event in events] == ["1", "2", "3"]
 
 
 @pytest.mark.req("MS-05")
@@ -207,8 +207,8 @@ async def test_the_first_of_more_than_a_thousand_messages_is_found_by_every_sear
 
 @pytest.mark.req("MS-03")
 @pytest.mark.req("MS-07")
-async def test_what_is_exactly_as_large_as_allowed_is_taken_and_one_more_is_refused(world: World) -> None:
-    async def each(extra: int) -> list[str]:
+async def test_size_limits_are_inclusive(world: World) -> None:
+    async def outcomes_with(extra: int) -> list[str]:
         metadata = {"m": "x" * (METADATA_BYTES - len('{"m":""}') + extra)}
         return [
             await outcome(world.analysis.say("x" * (MESSAGE_CHARACTERS + extra))),
@@ -218,8 +218,8 @@ async def test_what_is_exactly_as_large_as_allowed_is_taken_and_one_more_is_refu
             await outcome(world.analysis.search("x" * (QUERY_CHARACTERS + extra))),
         ]
 
-    assert await each(0) == ["ok"] * 5
-    assert await each(1) == [
+    assert await outcomes_with(0) == ["ok"] * 5
+    assert await outcomes_with(1) == [
         "CONTENT_TOO_LARGE",
         "INVALID_INPUT_FORMAT",
         "CONTENT_TOO_LARGE",
@@ -230,7 +230,7 @@ async def test_what_is_exactly_as_large_as_allowed_is_taken_and_one_more_is_refu
 
 
 @pytest.mark.req("MS-11")
-async def test_every_class_of_calls_has_an_end(world: World) -> None:
+async def test_every_class_of_calls_is_rate_limited(world: World) -> None:
     app = await world.another_app(rate_limits="message=2/hour search=2/hour memory=2/hour")
     caller = world.analysis.at(app)
     for call in (
@@ -262,7 +262,7 @@ async def test_every_class_of_calls_has_an_end(world: World) -> None:
         (True, "INVALID_INPUT_FORMAT"),
     ],
 )
-async def test_a_bad_number_of_a_message_is_the_caller_s_mistake(world: World, number: Any, code: str) -> None:
+async def test_an_invalid_message_id_is_a_client_error(world: World, number: Any, code: str) -> None:
     await world.planner.say("hello")
     assert await outcome(world.analysis.say("answer", parent_message_id=number)) == code
     changed = {"session_id": SESSION, "message_id": number, "visibility": "private"}
@@ -276,7 +276,7 @@ async def test_a_bad_number_of_a_message_is_the_caller_s_mistake(world: World, n
     ["nowhere", "", " ", "x" * 10_000, "session_" + "0" * 16, "s1\x00", "'; --", "S1", "../s1", "\ud800"],
     ids=lambda name: ascii(name)[:20],
 )
-async def test_a_session_that_is_none_is_not_found_whatever_it_is_called(world: World, session: str) -> None:
+async def test_an_invalid_session_id_is_not_found(world: World, session: str) -> None:
     caller = world.analysis.in_session(session)
     outcomes = [
         await outcome(caller.say("hello")),
@@ -290,7 +290,7 @@ async def test_a_session_that_is_none_is_not_found_whatever_it_is_called(world: 
 
 
 @pytest.mark.req("MS-14", part="20 concurrent agents")
-async def test_twenty_clients_that_write_everything_at_once_lose_nothing(world: World) -> None:
+async def test_twenty_concurrent_writers_lose_nothing(world: World) -> None:
     apps = [world.app, await world.another_app()]
     agents = [await world.admin.create_agent(f"agent-{number}") for number in range(20)]
 
@@ -309,8 +309,8 @@ async def test_twenty_clients_that_write_everything_at_once_lose_nothing(world: 
 
     ends = await asyncio.gather(*map(work, range(20)))
     assert {end for own in ends for end in own} == {"ok"}
-    heard = await world.planner.message_texts(limit=1000)
-    assert sorted(heard) == sorted(f"{number}/{turn}" for number in range(20) for turn in range(5))
+    contents = await world.planner.message_texts(limit=1000)
+    assert sorted(contents) == sorted(f"{number}/{turn}" for number in range(20) for turn in range(5))
     assert len(await world.planner.keys()) == 100
     for agent in agents:
         assert [await agent.recalled(f"turn_{turn}") for turn in range(5)] == list(range(5))

@@ -38,7 +38,7 @@ KEYS = st.text("ABab01_-", min_size=1, max_size=3)
 
 
 def shared_world(number: int) -> hypothesis.settings:
-    # One world serves all examples: each of them says which keys it looks at.
+    # All examples share one world; each uses separate keys.
     shared = [hypothesis.HealthCheck.function_scoped_fixture]
     return hypothesis.settings(max_examples=examples(number), deadline=None, suppress_health_check=shared)
 
@@ -50,7 +50,9 @@ def runner() -> Iterator[asyncio.Runner]:
 
 
 @pytest.fixture
-def lasting_world(runner: asyncio.Runner, database_url: str, clock: FrozenClock, settings: Settings) -> Iterator[World]:
+def shared_examples_world(
+    runner: asyncio.Runner, database_url: str, clock: FrozenClock, settings: Settings
+) -> Iterator[World]:
     world = World(database_url, clock, settings)
     runner.run(world.open())
     yield world
@@ -58,7 +60,7 @@ def lasting_world(runner: asyncio.Runner, database_url: str, clock: FrozenClock,
 
 
 def typed(value: Any) -> Any:
-    """Return a value in which 1, 1.0 and true differ."""
+    """Return a value with types, so that 1, 1.0 and true differ."""
     if isinstance(value, dict):
         return {key: typed(inner) for key, inner in value.items()}
     return [typed(inner) for inner in value] if isinstance(value, list) else (type(value), repr(value))
@@ -79,7 +81,7 @@ def nested(levels: int) -> Any:
     ],
     ids=repr,
 )  # fmt: skip
-async def test_any_json_value_comes_back_with_its_type(world: World, value: Any) -> None:
+async def test_any_json_value_round_trips_with_its_type(world: World, value: Any) -> None:
     await world.planner.remember("k", value, metadata={"of": value} if value != nested(32) else None)
     found = await world.planner.recall("k")
     assert typed(found["value"]) == typed(value)
@@ -88,19 +90,19 @@ async def test_any_json_value_comes_back_with_its_type(world: World, value: Any)
 
 @shared_world(40)
 @given(values=st.lists(JSON, min_size=1, max_size=5))
-def test_random_json_values_come_back_with_their_types(
-    values: list[Any], runner: asyncio.Runner, lasting_world: World
+def test_random_json_values_round_trip_with_their_types(
+    values: list[Any], runner: asyncio.Runner, shared_examples_world: World
 ) -> None:
     async def check() -> None:
         for number, value in enumerate(values):
-            await lasting_world.planner.remember(f"k{number}", value)
+            await shared_examples_world.planner.remember(f"k{number}", value)
         for number, value in enumerate(values):
-            assert typed(await lasting_world.planner.recalled(f"k{number}")) == typed(value)
+            assert typed(await shared_examples_world.planner.recalled(f"k{number}")) == typed(value)
 
     runner.run(check())
 
 
-async def test_a_write_answers_in_the_specified_shape(world: World) -> None:
+async def test_a_write_returns_the_specified_shape(world: World) -> None:
     assert await world.planner.remember("task_state", {"phase": 1}, session_id=SESSION, expires_in=3600) == {
         "success": True,
         "key": "task_state",
@@ -114,7 +116,7 @@ async def test_a_write_answers_in_the_specified_shape(world: World) -> None:
     assert (answer["session_scoped"], answer["expires_at"], answer["scope"]) == (False, None, "global")
 
 
-async def test_a_read_answers_in_the_specified_shape(world: World) -> None:
+async def test_a_read_returns_the_specified_shape(world: World) -> None:
     await world.planner.remember("goal", [1], metadata={"type": "plan"})
     world.clock.advance(seconds=60)
     await world.planner.remember("goal", [2], metadata={"type": "task"}, expires_in=10)
@@ -131,14 +133,14 @@ async def test_a_read_answers_in_the_specified_shape(world: World) -> None:
     }
 
 
-async def test_a_write_inherits_neither_metadata_nor_lifetime(world: World) -> None:
+async def test_a_write_inherits_neither_metadata_nor_ttl(world: World) -> None:
     await world.planner.remember("goal", 1, metadata={"a": 1}, expires_in=10)
     await world.planner.remember("goal", 2)
     found = await world.planner.recall("goal")
     assert (found["metadata"], found["expires_at"]) == ({}, None)
 
 
-async def test_a_new_life_has_its_own_creation_and_versions(world: World) -> None:
+async def test_a_new_incarnation_has_its_own_creation_time_and_versions(world: World) -> None:
     await world.planner.remember("goal", 1)
     await world.planner.remember("goal", 2)
     assert await world.planner.forget("goal") == {
@@ -153,7 +155,7 @@ async def test_a_new_life_has_its_own_creation_and_versions(world: World) -> Non
     assert (found["version"], found["created_at"]) == (1, 1771597805.0)
 
 
-async def test_global_memory_and_each_session_have_their_own_keys(world: World) -> None:
+async def test_keys_are_separate_per_session_and_global(world: World) -> None:
     await world.planner.create_session("s2")
     for value, session_id in ((0, None), (1, SESSION), (2, "s2")):
         await world.planner.remember("goal", value, session_id=session_id)
@@ -163,7 +165,7 @@ async def test_global_memory_and_each_session_have_their_own_keys(world: World) 
     assert [await world.planner.recalled("goal", session_id) for session_id in (None, "s2")] == [0, 2]
 
 
-async def test_a_missing_key_names_those_of_the_same_scope_that_look_like_it(world: World) -> None:
+async def test_a_missing_key_error_suggests_similar_keys_of_its_scope(world: World) -> None:
     await world.planner.remember("current_task", 1)
     await world.planner.remember("current_tusk", 1, session_id=SESSION)
     await world.analysis.remember("current_tasks", 1)
@@ -184,7 +186,7 @@ async def test_without_overwrite_a_live_key_is_kept(world: World) -> None:
     await world.planner.remember("goal", 1, overwrite=False, session_id=SESSION)
 
 
-async def test_a_version_can_be_named_to_be_replaced_or_deleted(world: World) -> None:
+async def test_if_version_limits_overwriting_and_deleting(world: World) -> None:
     await world.planner.remember("goal", 1, if_version=0)
     for stale in (0, 2):
         with refused("VERSION_CONFLICT") as caught:
@@ -198,23 +200,23 @@ async def test_a_version_can_be_named_to_be_replaced_or_deleted(world: World) ->
         await world.planner.remember("goal", 3, if_version=2)
 
 
-async def test_of_writers_that_name_one_version_exactly_one_wins(world: World) -> None:
-    elsewhere = world.planner.at(await world.another_app())
+async def test_exactly_one_concurrent_writer_wins_a_version(world: World) -> None:
+    in_other_process = world.planner.at(await world.another_app())
     for version in range(4):
         outcomes = await asyncio.gather(
             *(
                 outcome(caller.remember("goal", number, if_version=version))
-                for number, caller in enumerate([world.planner, elsewhere] * 4)
+                for number, caller in enumerate([world.planner, in_other_process] * 4)
             )
         )
         assert Counter(outcomes) == {"ok": 1, "VERSION_CONFLICT": 7}
 
 
-async def test_of_writers_of_one_new_key_exactly_one_creates_it(world: World) -> None:
-    elsewhere = world.planner.at(await world.another_app())
+async def test_exactly_one_concurrent_writer_creates_a_key(world: World) -> None:
+    in_other_process = world.planner.at(await world.another_app())
     calls = (
         caller.remember("goal", number, overwrite=False, session_id=SESSION)
-        for number, caller in enumerate([world.planner, elsewhere] * 4)
+        for number, caller in enumerate([world.planner, in_other_process] * 4)
     )
     assert Counter(await asyncio.gather(*map(outcome, calls))) == {"ok": 1, "KEY_EXISTS": 7}
 
@@ -253,20 +255,20 @@ async def test_of_writers_of_one_new_key_exactly_one_creates_it(world: World) ->
     ],
     ids=lambda raw: msgspec.json.encode(repr(raw)[:60]).decode(),
 )
-async def test_what_is_not_well_formed_is_refused_and_changes_nothing(world: World, raw: dict[str, Any]) -> None:
+async def test_invalid_requests_are_refused_and_change_nothing(world: World, raw: dict[str, Any]) -> None:
     with refused("INVALID_INPUT_FORMAT"):
         await world.planner.call("memory.set", **raw)
     assert await world.planner.memory_keys() == []
 
 
-async def test_a_whole_number_written_with_a_point_counts_but_a_value_stays_what_it_is(world: World) -> None:
+async def test_integral_floats_are_accepted_as_ttl_and_kept_as_values(world: World) -> None:
     await world.planner.remember("a", 2.0, expires_in=60.0)
     found = await world.planner.recall("a")
     assert typed(found["value"]) == typed(2.0)
     assert found["expires_at"] == 1771597860.0
 
 
-async def test_the_longest_key_and_the_largest_value_are_taken_and_no_larger(world: World) -> None:
+async def test_key_and_value_limits_are_inclusive(world: World) -> None:
     key = "K-" * 127 + "k"
     await world.planner.remember(key, "x" * (MAX_VALUE_BYTES - 2))
     assert (await world.planner.memories())["entries"][0]["value_size"] == MAX_VALUE_BYTES
@@ -316,16 +318,16 @@ async def test_all_lists_global_entries_and_those_of_every_session(world: World)
 
 @shared_world(25)
 @given(keys=st.sets(KEYS, min_size=1, max_size=12), prefix=st.text("ABab01_-", max_size=2), limit=st.integers(1, 5))
-def test_pages_have_every_key_with_the_prefix_once_and_in_order(
-    keys: set[str], prefix: str, limit: int, runner: asyncio.Runner, lasting_world: World
+def test_pages_list_every_key_with_the_prefix_once_and_in_order(
+    keys: set[str], prefix: str, limit: int, runner: asyncio.Runner, shared_examples_world: World
 ) -> None:
     async def check() -> None:
-        for key in await lasting_world.planner.memory_keys(limit=200):
-            await lasting_world.planner.forget(key)
+        for key in await shared_examples_world.planner.memory_keys(limit=200):
+            await shared_examples_world.planner.forget(key)
         for key in keys:
-            await lasting_world.planner.remember(key, 1)
+            await shared_examples_world.planner.remember(key, 1)
         for session_id in (None, "all"):
-            assert await pages(lasting_world, session_id=session_id, prefix=prefix, limit=limit) == sorted(
+            assert await pages(shared_examples_world, session_id=session_id, prefix=prefix, limit=limit) == sorted(
                 key for key in keys if key.startswith(prefix)
             )
 
@@ -333,7 +335,7 @@ def test_pages_have_every_key_with_the_prefix_once_and_in_order(
 
 
 async def pages(world: World, **which: Any) -> list[str]:
-    """Follow the cursors to the end."""
+    """Return the keys of all pages."""
     found, cursor = [], None
     while True:
         page = await world.planner.memories(**which, cursor=cursor)
@@ -345,7 +347,7 @@ async def pages(world: World, **which: Any) -> list[str]:
         cursor = page["next_cursor"]
 
 
-async def test_pages_miss_nothing_that_was_there_all_along(world: World) -> None:
+async def test_paging_during_writes_misses_no_existing_key(world: World) -> None:
     for number in range(10):
         await world.planner.remember(f"k{number}", number)
     first = await world.planner.memories(session_id="all", limit=4)
@@ -361,13 +363,13 @@ async def test_pages_miss_nothing_that_was_there_all_along(world: World) -> None
 
 
 @pytest.mark.parametrize("limit", [0, 201])
-async def test_a_page_has_at_least_one_and_at_most_two_hundred(world: World, limit: int) -> None:
+async def test_the_page_size_is_1_to_200(world: World, limit: int) -> None:
     with refused("INVALID_INPUT_FORMAT"):
         await world.planner.memories(limit=limit)
 
 
 @pytest.mark.parametrize("cursor", ["", "x", ".", "a.", "a.b.c", ".é", "a" * 101 + ".b", "." + "a" * 256])
-async def test_a_made_up_cursor_is_refused(world: World, cursor: str) -> None:
+async def test_an_invalid_cursor_is_refused(world: World, cursor: str) -> None:
     with refused("INVALID_INPUT_FORMAT"):
         await world.planner.memories(cursor=cursor)
 

@@ -30,7 +30,7 @@ async def sees(caller: Caller, key: str, session_id: str | None = None) -> bool:
 
 
 @pytest.mark.parametrize("session_id", [None, SESSION])
-async def test_only_the_agent_itself_sees_its_memory(world: World, session_id: str | None) -> None:
+async def test_memory_is_visible_to_its_agent_only(world: World, session_id: str | None) -> None:
     await world.analysis.remember("k", SECRET, session_id=session_id)
     others = [world.admin, world.planner, world.review]
     if session_id is None:
@@ -39,20 +39,20 @@ async def test_only_the_agent_itself_sees_its_memory(world: World, session_id: s
     assert await sees(world.analysis, "k", session_id)
 
 
-async def test_namesakes_of_two_tenants_have_two_memories(world: World) -> None:
+async def test_agents_of_the_same_name_in_two_tenants_have_separate_memories(world: World) -> None:
     namesake = await world.stranger.create_agent("planner")
     await world.planner.remember("k", 1)
     await namesake.remember("k", 2)
     assert (await world.planner.recalled("k"), await namesake.recalled("k")) == (1, 2)
 
 
-async def test_whose_memory_it_is_follows_from_the_credential_not_from_its_kind(world: World) -> None:
+async def test_a_token_reads_the_memory_of_its_agent(world: World) -> None:
     await world.planner.remember("k", 1)
     by_token = await world.planner.with_token("planner", "planning")
     assert await by_token.recalled("k") == 1
 
 
-async def test_a_reader_reads_memory_and_cannot_write_it(world: World) -> None:
+async def test_a_reader_cannot_write_memory(world: World) -> None:
     reader = await world.admin.create_agent("reader", permissions=["read"])
     for call in (reader.remember("k", 1), reader.forget("k")):
         with refused("PERMISSION_DENIED"):
@@ -60,7 +60,7 @@ async def test_a_reader_reads_memory_and_cannot_write_it(world: World) -> None:
     assert await reader.memory_keys() == []
 
 
-async def test_a_session_that_does_not_admit_the_caller_does_not_exist_for_its_memory(world: World) -> None:
+async def test_memory_of_an_unreadable_session_is_not_found(world: World) -> None:
     await world.planner.create_session("closed", participants=["orchestrator"])
     for session_id in ("closed", "none", "", "a/b"):
         with refused("SESSION_NOT_FOUND"):
@@ -73,8 +73,8 @@ async def test_a_session_that_does_not_admit_the_caller_does_not_exist_for_its_m
             await world.analysis.forget("k", session_id=session_id)
 
 
-async def shut_out(world: World, session_id: str) -> None:
-    """Change a session so that it admits its creator alone."""
+async def remove_participants(world: World, session_id: str) -> None:
+    """Change a session so that only its creator participates."""
     await world.sql(
         "UPDATE sessions SET config = $1 WHERE tenant = $2 AND session_id = $3",
         '{"participants":["nobody"]}',
@@ -83,13 +83,13 @@ async def shut_out(world: World, session_id: str) -> None:
     )
 
 
-async def test_what_was_kept_in_a_session_that_admits_one_no_more_is_not_shown(world: World) -> None:
+async def test_memory_of_a_session_is_hidden_after_losing_access(world: World) -> None:
     for session_id in ("m1", "m2", "m3"):
         await world.planner.create_session(session_id)
     for session_id in (None, "m1", "m2", "m3"):
         for number in range(5):
             await world.analysis.remember(f"k{number}", SECRET, session_id=session_id)
-    await shut_out(world, "m2")
+    await remove_participants(world, "m2")
     listed: list[tuple[str | None, str]] = []
     cursor = None
     while True:
@@ -105,7 +105,7 @@ async def test_what_was_kept_in_a_session_that_admits_one_no_more_is_not_shown(w
     assert "truncated" not in overview
 
 
-async def test_an_archived_session_is_remembered_and_no_longer_written(world: World) -> None:
+async def test_memory_of_an_archived_session_is_read_only(world: World) -> None:
     await world.analysis.remember("k", 1, session_id=SESSION)
     await world.planner.call("session.archive", session_id=SESSION)
     with refused("SESSION_ARCHIVED"):
@@ -143,7 +143,7 @@ async def test_an_admin_inspects_a_memory_in_pages_and_is_audited(world: World) 
     assert SECRET not in str(rows)
 
 
-async def test_an_inspection_shows_no_more_at_once_than_four_mebibytes(world: World) -> None:
+async def test_an_inspection_returns_at_most_four_mebibytes(world: World) -> None:
     for number in range(6):
         await world.analysis.remember(f"k{number}", "x" * 1_000_000)
     first = await world.admin.call("memory.inspect", agent_id="analysis")
@@ -160,7 +160,7 @@ async def test_only_an_admin_inspects_a_memory(world: World) -> None:
         await world.stranger.call("memory.inspect", agent_id="analysis")
 
 
-async def test_an_overview_answers_in_the_specified_shape(world: World) -> None:
+async def test_an_overview_returns_the_specified_shape(world: World) -> None:
     assert (await world.analysis.call("memory.overview", agent_id="analysis"))["memory"] == {
         "global": {},
         "sessions": {},
@@ -170,7 +170,7 @@ async def test_an_overview_answers_in_the_specified_shape(world: World) -> None:
     await world.analysis.remember("gone", 1, expires_in=1)
     await world.analysis.remember("gone", 1, session_id=SESSION, expires_in=1)
     world.clock.advance(seconds=2)
-    # The one that is buried counts as the one that is only overdue does.
+    # Expired entries count alike, whether their expiry was recorded or not.
     await world.analysis.remember("task", None, session_id=SESSION, expires_in=3600)
     assert await world.analysis.call("memory.overview", agent_id="analysis") == {
         "agent_id": "analysis",
@@ -230,7 +230,7 @@ async def test_an_overview_is_bounded_and_flags_omissions(world: World) -> None:
     assert "truncated" not in overview
 
 
-async def test_an_overview_of_another_is_refused_alike_whether_there_is_such_an_agent_or_not(world: World) -> None:
+async def test_an_overview_of_another_agent_gets_the_same_error_if_it_exists_or_not(world: World) -> None:
     await world.analysis.remember("k", SECRET)
     refusals: list[Any] = []
     for caller in (world.admin, world.planner, world.review, world.stranger):
@@ -254,7 +254,7 @@ async def test_only_the_agent_receives_events_of_its_memory(world: World) -> Non
     assert await world.analysis.memory_events(personal=True) == everything
 
 
-async def test_events_tell_versions_and_sizes_and_never_values(world: World) -> None:
+async def test_events_contain_versions_and_sizes_but_no_values(world: World) -> None:
     await world.planner.remember("k", SECRET, session_id=SESSION)
     await world.planner.remember("k", SECRET, session_id=SESSION, metadata={"m": SECRET})
     await world.planner.forget("k", session_id=SESSION)

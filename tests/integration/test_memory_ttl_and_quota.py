@@ -33,12 +33,12 @@ async def lines(world: World, ask: Any) -> Any:
     return await world.app.database.read(Scope(world.tenant), lambda tx: ask(SqlLineStore(tx)))
 
 
-async def held(world: World, owner: str = "planner") -> MemoryUsage:
+async def usage(world: World, owner: str = "planner") -> MemoryUsage:
     return await world.app.database.read(Scope(world.tenant), lambda tx: SqlMemoryStore(tx).usage(owner))
 
 
-async def weighed(world: World, owner: str = "planner") -> int:
-    """Return what the rows themselves add up to."""
+async def total_weight(world: World, owner: str = "planner") -> int:
+    """Return the sum of the rows' weights."""
     rows = await world.rows(
         "SELECT weight FROM memory_entries WHERE tenant = $1 AND principal_id = $2", world.tenant, owner
     )
@@ -46,7 +46,7 @@ async def weighed(world: World, owner: str = "planner") -> int:
 
 
 @pytest.mark.parametrize("session_id", [None, SESSION])
-async def test_an_entry_is_gone_for_every_reader_at_the_microsecond_it_expires(
+async def test_an_entry_expires_on_every_read_path_at_the_exact_microsecond(
     world: World, session_id: str | None
 ) -> None:
     await world.planner.remember("k", 1, expires_in=1, session_id=session_id)
@@ -80,7 +80,7 @@ async def test_an_expired_key_can_be_created_again_at_version_one(world: World) 
         await world.planner.remember("k", 2, if_version=1)
 
 
-async def test_a_lifetime_of_a_year_is_the_longest(world: World) -> None:
+async def test_the_maximum_ttl_is_a_year(world: World) -> None:
     await world.planner.remember("k", 1, expires_in=31_536_000)
     world.clock.advance(seconds=31_536_000 - MICROSECOND)
     assert await world.planner.recalled("k") == 1
@@ -107,7 +107,7 @@ async def test_subscribers_receive_the_expiry_of_entries(world: World) -> None:
     await world.app.scheduler.drain("keys.expire")
     assert (await world.analysis.memory_events(personal=True))[-1] == ("memory.expired", "later")
     assert (await world.planner.history("board_key"))["ended"] == "expired"
-    assert await held(world, "analysis") == MemoryUsage(weight=0, expired=3)
+    assert await usage(world, "analysis") == MemoryUsage(weight=0, expired=3)
 
 
 async def test_entries_of_an_archived_session_expire_too(world: World) -> None:
@@ -116,25 +116,27 @@ async def test_entries_of_an_archived_session_expire_too(world: World) -> None:
     world.clock.advance(seconds=1)
     await world.app.scheduler.drain("keys.expire")
     assert await world.planner.memory_events() == [("memory.written", "k"), ("memory.expired", "k")]
-    assert (await held(world)).weight == 0
+    assert (await usage(world)).weight == 0
 
 
-async def test_there_is_nothing_to_bury_where_a_session_has_just_been_deleted(world: World) -> None:
-    gone = MemoryScope("planner", "deleted").line_id
-    told = await world.app.database.write(Scope(world.tenant), lambda tx: world.app.expiry._expire_entries(gone, tx))
-    assert list(told) == []
-    assert await world.rows("SELECT 1 FROM lines WHERE tenant = $1 AND line_id = $2", world.tenant, gone) == []
+async def test_expiring_entries_of_a_deleted_session_does_nothing(world: World) -> None:
+    deleted_line = MemoryScope("planner", "deleted").line_id
+    expired = await world.app.database.write(
+        Scope(world.tenant), lambda tx: world.app.expiry._expire_entries(deleted_line, tx)
+    )
+    assert list(expired) == []
+    assert await world.rows("SELECT 1 FROM lines WHERE tenant = $1 AND line_id = $2", world.tenant, deleted_line) == []
 
 
-async def test_many_that_expire_at_once_are_buried_a_part_at_a_time(world: World) -> None:
+async def test_many_expired_entries_are_recorded_in_batches(world: World) -> None:
     for number in range(_EXPIRE_BATCH + 5):
         await world.planner.remember(f"k{number:04}", 1, expires_in=1)
     world.clock.advance(seconds=1)
     await world.planner.remember("k0204", 2)
-    assert (await held(world)).expired in {_EXPIRE_BATCH, _EXPIRE_BATCH + 1}
+    assert (await usage(world)).expired in {_EXPIRE_BATCH, _EXPIRE_BATCH + 1}
     assert await world.planner.memory_keys() == ["k0204"]
     await world.app.scheduler.drain("keys.expire")
-    assert await held(world) == MemoryUsage(weight=6, expired=_EXPIRE_BATCH + 5)
+    assert await usage(world) == MemoryUsage(weight=6, expired=_EXPIRE_BATCH + 5)
     assert await lines(world, lambda store: store.verify(GLOBAL.line_id)) is None
 
 
@@ -147,7 +149,7 @@ async def test_expiry_is_published_without_a_write(tmp_path: Path) -> None:
                 break
 
 
-async def test_history_keeps_every_step_and_verifies(world: World) -> None:
+async def test_history_records_every_change_and_verifies(world: World) -> None:
     await world.planner.remember("a", 1, metadata={"m": "\x00"})
     await world.planner.remember("a", 2, expires_in=5)
     await world.planner.remember("b", None, expires_in=1)
@@ -157,8 +159,8 @@ async def test_history_keeps_every_step_and_verifies(world: World) -> None:
     await world.planner.remember("a", 2, session_id=SESSION)
     for scope in (GLOBAL, IN_SESSION):
         assert await lines(world, lambda store, scope=scope: store.verify(scope.line_id)) is None
-    (standing,) = await lines(world, lambda store: store.state_at(GLOBAL.line_id, LATEST))
-    assert (standing.change.key, standing.change.incarnation, standing.value) == ("b", 2, "1.0")
+    (latest,) = await lines(world, lambda store: store.state_at(GLOBAL.line_id, LATEST))
+    assert (latest.change.key, latest.change.incarnation, latest.value) == ("b", 2, "1.0")
     past = await lines(world, lambda store: store.versions(GLOBAL.line_id, "a", 1, 9))
     assert [version.change.act for version in past] == [ChangeKind.DELETE, ChangeKind.WRITE, ChangeKind.WRITE]
     assert past[2].change.meta.metadata_hash == blob_hash('{"m":"\\u0000"}').hex()
@@ -169,37 +171,37 @@ async def test_history_keeps_every_step_and_verifies(world: World) -> None:
     ]
 
 
-async def test_what_is_replaced_deleted_or_expired_is_gone_from_the_database(world: World) -> None:
-    await world.planner.remember("replaced", "a telltale")
+async def test_replaced_deleted_and_expired_values_are_deleted_from_the_database(world: World) -> None:
+    await world.planner.remember("replaced", "a marker")
     await world.planner.remember("replaced", "harmless")
-    await world.planner.remember("deleted", {"inside": "a telltale"}, metadata={"also": "a telltale"})
+    await world.planner.remember("deleted", {"inside": "a marker"}, metadata={"also": "a marker"})
     await world.planner.forget("deleted")
-    await world.planner.remember("expired", ["a telltale"], metadata={"also": "a telltale"}, expires_in=1)
-    await world.planner.remember("twice", "said twice")
-    await world.planner.remember("again", "said twice")
+    await world.planner.remember("expired", ["a marker"], metadata={"also": "a marker"}, expires_in=1)
+    await world.planner.remember("twice", "used twice")
+    await world.planner.remember("again", "used twice")
     await world.planner.forget("twice")
     world.clock.advance(seconds=1)
     await world.planner.remember("next", 1)
     for table in ("blobs", "changes", "commits", "memory_entries", "events", "audit_log"):
         rows = await world.rows(f"SELECT * FROM {table} WHERE tenant = $1", world.tenant)
-        assert not [row for row in rows if "telltale" in str(tuple(row))], table
-    assert (await world.planner.recall("again"))["value"] == "said twice"
+        assert not [row for row in rows if "marker" in str(tuple(row))], table
+    assert (await world.planner.recall("again"))["value"] == "used twice"
     assert await lines(world, lambda store: store.verify(GLOBAL.line_id)) is None
 
 
-async def test_what_many_forget_at_once_is_gone(world: World) -> None:
+async def test_concurrently_deleted_values_are_deleted_from_the_database(world: World) -> None:
     agents = [world.planner, world.analysis, world.review, world.admin]
     for number in range(20):
-        await asyncio.gather(*(agent.remember(f"k{number}", f"a telltale {number}") for agent in agents))
+        await asyncio.gather(*(agent.remember(f"k{number}", f"a marker {number}") for agent in agents))
     for number in range(20):
         await asyncio.gather(*(agent.forget(f"k{number}") for agent in agents))
     await world.app.scheduler.drain("history.sweep")
     rows = await world.rows("SELECT content FROM blobs WHERE tenant = $1", world.tenant)
-    assert not [row for row in rows if b"telltale" in bytes(row[0])]
+    assert not [row for row in rows if b"marker" in bytes(row[0])]
     assert await world.rows("SELECT 1 FROM doubtful_blobs WHERE tenant = $1", world.tenant) == []
 
 
-async def test_a_deleted_session_takes_every_memory_of_it_along(world: World) -> None:
+async def test_deleting_a_session_deletes_its_memory(world: World) -> None:
     for caller in (world.planner, world.analysis):
         await caller.remember("here", "of the session", session_id=SESSION)
         await caller.remember("there", "of the agent")
@@ -208,7 +210,7 @@ async def test_a_deleted_session_takes_every_memory_of_it_along(world: World) ->
         with refused("SESSION_NOT_FOUND"):
             await caller.recall("here", SESSION)
         assert await caller.memory_keys(session_id="all") == ["there"]
-        assert (await held(world, owner)).weight == await weighed(world, owner) == len('there"of the agent"')
+        assert (await usage(world, owner)).weight == await total_weight(world, owner) == len('there"of the agent"')
     left = await world.rows("SELECT line_id FROM lines WHERE tenant = $1", world.tenant)
     assert sorted(row[0] for row in left) == ["memory:analysis", "memory:planner"]
     blobs = await world.rows("SELECT content FROM blobs WHERE tenant = $1", world.tenant)
@@ -218,101 +220,101 @@ async def test_a_deleted_session_takes_every_memory_of_it_along(world: World) ->
     assert (await world.planner.remember("here", 1, session_id=SESSION))["version"] == 1
 
 
-async def test_a_session_is_deleted_while_agents_remember_it(world: World) -> None:
-    elsewhere = await world.another_app()
-    callers = [world.planner, world.analysis, world.review.at(elsewhere), world.planner.at(elsewhere)]
+async def test_a_session_is_deleted_during_memory_writes(world: World) -> None:
+    other_app = await world.another_app()
+    callers = [world.planner, world.analysis, world.review.at(other_app), world.planner.at(other_app)]
     await asyncio.gather(*(caller.remember("k", 1, session_id=SESSION) for caller in callers))
     calls = [outcome(caller.remember(f"k{n}", n, session_id=SESSION)) for n in range(5) for caller in callers]
     calls.insert(8, outcome(world.admin.call("session.delete", session_id=SESSION)))
     assert set(await asyncio.gather(*calls)) <= {"ok", "SESSION_NOT_FOUND"}
     for owner in ("planner", "analysis", "review-2"):
-        assert (await held(world, owner)).weight == await weighed(world, owner) == 0
+        assert (await usage(world, owner)).weight == await total_weight(world, owner) == 0
     assert await world.rows("SELECT line_id FROM lines WHERE tenant = $1", world.tenant) == []
 
 
 @pytest.fixture
-async def small(world: World) -> Caller:
-    """Return a caller whose memory may hold one mebibyte."""
+async def limited(world: World) -> Caller:
+    """Return a caller whose memory limit is one mebibyte."""
     return world.planner.at(await world.another_app(memory_limit_mb=1))
 
 
 HALF = "x" * (2**19 - 10)
 
 
-async def test_what_would_make_a_memory_too_large_is_refused(world: World, small: Caller) -> None:
-    await small.remember("a", HALF)
-    await small.remember("b", HALF, session_id=SESSION)
+async def test_a_write_beyond_the_quota_is_refused(world: World, limited: Caller) -> None:
+    await limited.remember("a", HALF)
+    await limited.remember("b", HALF, session_id=SESSION)
     with refused("MEMORY_LIMIT_EXCEEDED") as caught:
-        await small.remember("c", "y" * 100)
+        await limited.remember("c", "y" * 100)
     assert caught.value.context == {"used_bytes": 2**20 - 14, "limit_bytes": 2**20, "value_size": 102}
     with refused("MEMORY_LIMIT_EXCEEDED"):
-        await small.remember("a", HALF + "y" * 15)
-    await small.remember("a", HALF + "y" * 14)
-    assert (await held(world)).weight == await weighed(world) == 2**20
-    await small.remember("a", "z" * len(HALF))
-    await small.forget("b", session_id=SESSION)
-    await small.remember("c", "y" * 100)
-    assert (await held(world)).weight == await weighed(world)
+        await limited.remember("a", HALF + "y" * 15)
+    await limited.remember("a", HALF + "y" * 14)
+    assert (await usage(world)).weight == await total_weight(world) == 2**20
+    await limited.remember("a", "z" * len(HALF))
+    await limited.forget("b", session_id=SESSION)
+    await limited.remember("c", "y" * 100)
+    assert (await usage(world)).weight == await total_weight(world)
 
 
-async def test_metadata_counts_too(small: Caller) -> None:
+async def test_metadata_counts_toward_the_quota(limited: Caller) -> None:
     metadata = {"m": "x" * 65_000}
-    outcomes = [await outcome(small.remember(f"k{number}", 1, metadata=metadata)) for number in range(17)]
+    outcomes = [await outcome(limited.remember(f"k{number}", 1, metadata=metadata)) for number in range(17)]
     assert outcomes == ["ok"] * 16 + ["MEMORY_LIMIT_EXCEEDED"]
 
 
-async def test_what_has_expired_counts_no_more_wherever_it_is(world: World, small: Caller) -> None:
-    await small.remember("a", HALF, expires_in=1, session_id=SESSION)
-    await small.remember("b", HALF)
+async def test_expired_entries_do_not_count_toward_the_quota(world: World, limited: Caller) -> None:
+    await limited.remember("a", HALF, expires_in=1, session_id=SESSION)
+    await limited.remember("b", HALF)
     world.clock.advance(seconds=1 - MICROSECOND)
     with refused("MEMORY_LIMIT_EXCEEDED"):
-        await small.remember("c", HALF)
+        await limited.remember("c", HALF)
     world.clock.advance(seconds=MICROSECOND)
-    await small.remember("c", HALF)
+    await limited.remember("c", HALF)
     with refused("MEMORY_LIMIT_EXCEEDED"):
-        await small.remember("d", HALF)
+        await limited.remember("d", HALF)
 
 
-async def test_a_full_memory_can_be_made_smaller_under_a_lower_limit(world: World, small: Caller) -> None:
+async def test_entries_can_shrink_when_the_quota_is_exceeded(world: World, limited: Caller) -> None:
     await world.planner.remember("a", HALF)
     await world.planner.remember("b", HALF + HALF)
     with refused("MEMORY_LIMIT_EXCEEDED"):
-        await small.remember("c", 1)
-    await small.remember("b", HALF + HALF[1:])
-    await small.forget("b")
-    await small.remember("c", 1)
+        await limited.remember("c", 1)
+    await limited.remember("b", HALF + HALF[1:])
+    await limited.forget("b")
+    await limited.remember("c", 1)
 
 
-async def test_each_agent_has_its_own_limit(world: World, small: Caller) -> None:
-    await small.remember("a", HALF + HALF)
-    await world.analysis.at(small.app).remember("a", HALF + HALF)
+async def test_the_quota_is_per_agent(world: World, limited: Caller) -> None:
+    await limited.remember("a", HALF + HALF)
+    await world.analysis.at(limited.app).remember("a", HALF + HALF)
 
 
-async def test_writers_at_once_do_not_exceed_the_limit_together(world: World, small: Caller) -> None:
-    elsewhere = small.at(await world.another_app(memory_limit_mb=1))
+async def test_concurrent_writers_do_not_exceed_the_quota(world: World, limited: Caller) -> None:
+    in_other_process = limited.at(await world.another_app(memory_limit_mb=1))
     value = "x" * (2**18 - 10)
     for round_number in range(2):
         calls = (
             caller.remember(f"k{number}", value + str(round_number), session_id=SESSION if number % 2 else None)
-            for number, caller in enumerate([small, elsewhere] * 4)
+            for number, caller in enumerate([limited, in_other_process] * 4)
         )
         outcomes = Counter(await asyncio.gather(*map(outcome, calls)))
         assert outcomes == {"ok": 4, "MEMORY_LIMIT_EXCEEDED": 4}
-        assert (await held(world)).weight == await weighed(world) <= 2**20
+        assert (await usage(world)).weight == await total_weight(world) <= 2**20
 
 
-async def test_what_a_memory_adds_up_to_stays_true_whatever_happens_at_once(world: World) -> None:
-    elsewhere = world.planner.at(await world.another_app())
+async def test_the_usage_equals_the_rows_after_concurrent_changes(world: World) -> None:
+    in_other_process = world.planner.at(await world.another_app())
     for round_number in range(3):
         calls = [
             outcome(caller.remember(f"k{n % 4}", "x" * n, expires_in=1 if n % 3 else None, session_id=session_id))
             for n in range(12)
-            for caller, session_id in ((world.planner, None), (elsewhere, SESSION))
+            for caller, session_id in ((world.planner, None), (in_other_process, SESSION))
         ]
-        calls += [outcome(elsewhere.forget(f"k{n}", session_id=SESSION)) for n in range(2)]
+        calls += [outcome(in_other_process.forget(f"k{n}", session_id=SESSION)) for n in range(2)]
         calls.append(outcome(world.app.scheduler.drain("keys.expire")))
         await asyncio.gather(*calls)
         world.clock.advance(seconds=round_number)
-        assert (await held(world)).weight == await weighed(world)
+        assert (await usage(world)).weight == await total_weight(world)
     for scope in (GLOBAL, IN_SESSION):
         assert await lines(world, lambda store, scope=scope: store.verify(scope.line_id)) is None

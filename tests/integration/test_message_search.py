@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.req("MS-05")
-async def test_a_search_answers_with_every_field(world: World) -> None:
+async def test_a_search_returns_every_field(world: World) -> None:
     text = "I've completed the database schema design. Ready for review."
     await world.planner.say(text, metadata={"component": "database"})
     await world.planner.say("Lunch is at noon.")
@@ -76,7 +76,7 @@ async def test_a_question_finds_the_message_that_answers_it(world: World) -> Non
 
 
 @pytest.mark.req("MS-05")
-async def test_the_oldest_of_very_many_messages_is_found(world: World) -> None:
+async def test_the_oldest_of_many_messages_is_found(world: World) -> None:
     await world.planner.say("The quokka enclosure opens at nine.")
     await asyncio.gather(*(world.analysis.say(f"routine report number {number}") for number in range(1_500)))
     assert await world.review.found("quokka") == ["The quokka enclosure opens at nine."]
@@ -99,7 +99,7 @@ async def test_metadata_is_searched_by_default(world: World) -> None:
 
 
 @pytest.mark.req("MS-05")
-async def test_a_scope_limits_where_is_searched(world: World) -> None:
+async def test_a_scope_limits_the_search(world: World) -> None:
     await world.planner.say("rollout in public")
     await world.planner.say("rollout in private", visibility="private")
     await world.planner.say("rollout among us", visibility="agent_only")
@@ -114,7 +114,7 @@ async def test_a_scope_limits_where_is_searched(world: World) -> None:
 
 
 @pytest.mark.req("MS-05")
-async def test_no_score_is_below_the_threshold_and_none_beyond_the_limit(world: World) -> None:
+async def test_threshold_and_limit_apply(world: World) -> None:
     for number in range(30):
         await world.planner.say(f"release {'candidate' if number % 2 else 'plan'} {number}")
     for threshold in (0, 40, 60, 90, 100):
@@ -139,21 +139,21 @@ async def test_no_score_is_below_the_threshold_and_none_beyond_the_limit(world: 
     ],
     ids=str,
 )
-async def test_a_search_that_cannot_be_meant_is_refused(world: World, bad: dict[str, object]) -> None:
+async def test_an_invalid_search_is_refused(world: World, bad: dict[str, object]) -> None:
     with refused("INVALID_INPUT_FORMAT"):
         await world.review.call("message.search", **{"session_id": "s1", "query": "x", **bad})
 
 
 @pytest.mark.req("MS-05")
 @pytest.mark.parametrize("query", ["???", "👩‍👩‍👧", "%_'\"; --", "\x00", "的", "a" * 500])
-async def test_odd_queries_are_answered(world: World, query: str) -> None:
+async def test_unusual_queries_are_answered(world: World, query: str) -> None:
     await world.planner.say("plain words")
     assert (await world.review.search(query))["success"]
 
 
 @pytest.mark.req("MS-05")
 @pytest.mark.req("MS-15")
-async def test_a_repeated_search_is_answered_from_memory_until_something_changes(world: World) -> None:
+async def test_a_repeated_search_is_cached_until_a_change(world: World) -> None:
     number = await world.planner.say("the incident began at dawn")
 
     async def hit() -> tuple[bool, list[str]]:
@@ -170,7 +170,7 @@ async def test_a_repeated_search_is_answered_from_memory_until_something_changes
 
 
 @pytest.mark.req("MS-15")
-async def test_a_search_in_memory_ends_with_its_time(world: World, clock: FrozenClock) -> None:
+async def test_a_cached_search_expires(world: World, clock: FrozenClock) -> None:
     await world.planner.say("the incident began at dawn")
     await world.review.search("incident")
     assert (await world.review.search("incident"))["cache_hit"]
@@ -179,7 +179,7 @@ async def test_a_search_in_memory_ends_with_its_time(world: World, clock: Frozen
 
 
 @pytest.mark.req("MS-15")
-async def test_what_others_keep_private_does_not_even_change_a_score(world: World) -> None:
+async def test_private_messages_of_others_do_not_change_scores(world: World) -> None:
     await world.planner.say("the incident began at dawn")
     await world.planner.say("coffee is ready")
     before = (await world.review.search("incident report"))["results"]
@@ -198,40 +198,40 @@ async def test_a_cache_hit_does_not_reveal_searches_of_others(world: World) -> N
     assert (await world.analysis.search("incident"))["cache_hit"]
 
 
-class Turns:
-    """Counts the turns of the event loop, and what was done in each."""
+class LoopIterations:
+    """Counts iterations of the event loop and the work done in each."""
 
     def __init__(self) -> None:
-        self.done: list[list[int]] = [[]]
+        self.work: list[list[int]] = [[]]
 
-    def note(self, amount: int) -> None:
-        self.done[-1].append(amount)
+    def record(self, amount: int) -> None:
+        self.work[-1].append(amount)
 
     async def count(self) -> None:
         while True:
             await asyncio.sleep(0)
-            self.done.append([])
+            self.work.append([])
 
 
 @pytest.fixture
-async def turns() -> AsyncIterator[Turns]:
-    turns = Turns()
-    counting = asyncio.create_task(turns.count())
-    yield turns
+async def iterations() -> AsyncIterator[LoopIterations]:
+    iterations = LoopIterations()
+    counting = asyncio.create_task(iterations.count())
+    yield iterations
     counting.cancel()
 
 
 @pytest.fixture
-def indexed(monkeypatch: pytest.MonkeyPatch, turns: Turns) -> Turns:
-    """Note how many characters are indexed, in which turn."""
+def indexed(monkeypatch: pytest.MonkeyPatch, iterations: LoopIterations) -> LoopIterations:
+    """Record the characters indexed in each loop iteration."""
     add = MessageIndex.add
 
-    def noted(index: MessageIndex, message_id: int, text: str, metadata: str) -> None:
-        turns.note(len(text) + len(metadata))
+    def record_call(index: MessageIndex, message_id: int, text: str, metadata: str) -> None:
+        iterations.record(len(text) + len(metadata))
         add(index, message_id, text, metadata)
 
-    monkeypatch.setattr(MessageIndex, "add", noted)
-    return turns
+    monkeypatch.setattr(MessageIndex, "add", record_call)
+    return iterations
 
 
 @pytest.mark.req("MS-05")
@@ -240,15 +240,15 @@ def indexed(monkeypatch: pytest.MonkeyPatch, turns: Turns) -> Turns:
     [("word " * 2_000, {}), ("x", {"k": ["abcdef"] * 7_000}), ("short", {})],
     ids=["long", "metadata", "short"],
 )
-async def test_others_have_their_turn_while_a_transcript_is_indexed(
-    world: World, indexed: Turns, content: str, metadata: dict[str, object]
+async def test_indexing_a_transcript_yields_to_the_event_loop(
+    world: World, indexed: LoopIterations, content: str, metadata: dict[str, object]
 ) -> None:
     for _ in range(30):
         await world.planner.say(content, metadata=metadata)
     await world.review.search("nothing of that")
-    assert sum(map(len, indexed.done)) == 30
-    longest = max(map(max, filter(None, indexed.done)))
-    assert max(map(sum, indexed.done)) <= searching.CHARACTERS_PER_STEP + longest
+    assert sum(map(len, indexed.work)) == 30
+    longest = max(map(max, filter(None, indexed.work)))
+    assert max(map(sum, indexed.work)) <= searching.CHARACTERS_PER_STEP + longest
     assert longest <= 10_000 + METADATA_CHARACTERS
 
 
@@ -257,11 +257,11 @@ async def test_a_transaction_reads_a_slice_by_characters(world: World, monkeypat
     slices: list[int] = []
     catch_up = searching._catch_up
 
-    async def noted(behind: searching._IndexUpdate) -> None:
-        slices.append(len(behind.missing))
-        await catch_up(behind)
+    async def record_call(update: searching._IndexUpdate) -> None:
+        slices.append(len(update.missing))
+        await catch_up(update)
 
-    monkeypatch.setattr(searching, "_catch_up", noted)
+    monkeypatch.setattr(searching, "_catch_up", record_call)
     for _ in range(12):
         await world.planner.say("x", metadata={"k": "y" * 60_000})
     await world.review.search("nothing")
@@ -269,81 +269,83 @@ async def test_a_transaction_reads_a_slice_by_characters(world: World, monkeypat
 
 
 @pytest.mark.req("MS-05")
-async def test_others_have_their_turn_between_the_previews_of_long_messages(
-    world: World, turns: Turns, monkeypatch: pytest.MonkeyPatch
+async def test_snippets_of_long_messages_yield_to_the_event_loop(
+    world: World, iterations: LoopIterations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(25):
         await world.planner.say(f"turbine {number} " + "filler words " * 300)
     of = Snippets.of
 
-    def noted(previews: Snippets, content: str) -> str:
-        turns.note(1)
+    def record_call(previews: Snippets, content: str) -> str:
+        iterations.record(1)
         return of(previews, content)
 
-    monkeypatch.setattr(Snippets, "of", noted)
+    monkeypatch.setattr(Snippets, "of", record_call)
     monkeypatch.setattr("weft.capabilities.messages.search.searcher._SLICE_SECONDS", 0.0)
     answer = await world.review.search("turbine", limit=100)
-    assert answer["message_count"] == sum(map(sum, turns.done)) == 25
-    assert max(map(sum, turns.done)) == 1
+    assert answer["message_count"] == sum(map(sum, iterations.work)) == 25
+    assert max(map(sum, iterations.work)) == 1
 
 
 @pytest.mark.req("MS-05")
 async def test_an_index_of_any_size_is_built_once(
-    world: World, indexed: Turns, monkeypatch: pytest.MonkeyPatch
+    world: World, indexed: LoopIterations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MessageIndex, "weight", property(lambda _: 10**12))
     for number in range(20):
         await world.planner.say(f"report {number}")
     for query in ("report", "another", "and another"):
         assert (await world.review.search(query))["searched_count"] == 20
-    assert sum(map(len, indexed.done)) == 20
+    assert sum(map(len, indexed.work)) == 20
 
 
 @pytest.mark.req("MS-15")
 @pytest.mark.parametrize("query", ["report", "xylophone"])
-async def test_access_is_asked_for_again_once_the_search_is_done(
+async def test_access_is_checked_again_after_the_search(
     world: World, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
     await world.planner.say("a report")
     in_steps = searching._in_steps
 
-    async def left_meanwhile(*given: Any) -> list[MessageHit]:
+    async def lose_access(*given: Any) -> list[MessageHit]:
         monkeypatch.setattr(Transcripts, "to_read", refuse)
         return await in_steps(*given)
 
     async def refuse(*_: object) -> None:
         raise SessionNotFound("There is no session 's1'.")
 
-    monkeypatch.setattr(searching, "_in_steps", left_meanwhile)
+    monkeypatch.setattr(searching, "_in_steps", lose_access)
     with refused("SESSION_NOT_FOUND"):
         await world.review.search(query)
 
 
 @pytest.mark.req("MS-15")
-async def test_an_answer_without_results_takes_up_room_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_without_results_counts_toward_the_cache_size(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     weights: list[int] = []
     put = Cache.put
 
-    def noted(cache: Cache[Any], key: Any, value: Any, weight: int = 1) -> None:
+    def record_call(cache: Cache[Any], key: Any, value: Any, weight: int = 1) -> None:
         if cache.name == "search_answers":
             weights.append(weight)
         put(cache, key, value, weight)
 
-    monkeypatch.setattr(Cache, "put", noted)
+    monkeypatch.setattr(Cache, "put", record_call)
     await world.review.search("x" * 400)
     assert weights[0] > 400
 
 
 @pytest.mark.req("MS-05")
-async def test_several_searches_at_once_index_each_message_once(world: World, indexed: Turns) -> None:
+async def test_concurrent_searches_index_each_message_once(world: World, indexed: LoopIterations) -> None:
     for number in range(30):
         await world.planner.say(f"report {number} " + "filler " * 500)
     answers = await asyncio.gather(*(world.review.search(f"report {number}") for number in range(5)))
     assert [answer["results"][0]["message"]["id"] for answer in answers] == [1, 2, 3, 4, 5]
-    assert sum(map(len, indexed.done)) == 30
+    assert sum(map(len, indexed.work)) == 30
 
 
-async def test_many_search_at_once_while_others_write(world: World) -> None:
+async def test_concurrent_searches_during_writes(world: World) -> None:
     async def write(writer: int) -> None:
         for number in range(15):
             await world.analysis.say(f"note {writer} {number} about turbines")
@@ -358,7 +360,7 @@ async def test_many_search_at_once_while_others_write(world: World) -> None:
 
 
 @pytest.mark.req("MS-06")
-async def test_a_senders_messages_are_found_newest_first(world: World) -> None:
+async def test_messages_of_a_sender_are_listed_newest_first(world: World) -> None:
     for number in range(25):
         await world.planner.say(f"p{number}")
         await world.review.say(f"r{number}")
@@ -372,7 +374,7 @@ async def test_a_senders_messages_are_found_newest_first(world: World) -> None:
 
 
 @pytest.mark.req("MS-06")
-async def test_a_span_of_time_means_the_same_in_every_zone(world: World, clock: FrozenClock) -> None:
+async def test_a_time_range_is_the_same_in_every_time_zone(world: World, clock: FrozenClock) -> None:
     for number in range(4):
         await world.planner.say(f"m{number}")
         clock.advance(minutes=30)
@@ -391,7 +393,7 @@ async def test_a_span_of_time_means_the_same_in_every_zone(world: World, clock: 
 
 
 @pytest.mark.req("MS-06")
-async def test_a_span_of_time_comes_back_in_utc(world: World) -> None:
+async def test_a_time_range_is_returned_in_utc(world: World) -> None:
     span = {"start_time": "2025-01-15T11:00:00+01:00", "end_time": "2025-01-15T11:00:00Z"}
     answer = await world.review.call("message.search_by_timerange", session_id="s1", **span)
     assert answer["timerange"] == {"start": "2025-01-15T10:00:00Z", "end": "2025-01-15T11:00:00Z"}
@@ -408,6 +410,6 @@ async def test_a_span_of_time_comes_back_in_utc(world: World) -> None:
         ("2026-02-20", ""),
     ],
 )
-async def test_a_span_of_time_that_is_none_is_refused(world: World, start: str, end: str) -> None:
+async def test_an_invalid_time_range_is_refused(world: World, start: str, end: str) -> None:
     with refused("INVALID_INPUT_FORMAT"):
         await world.review.call("message.search_by_timerange", session_id="s1", start_time=start, end_time=end)

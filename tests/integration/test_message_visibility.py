@@ -13,34 +13,34 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-async def twin(world: World) -> Caller:
+async def same_type_agent(world: World) -> Caller:
     """Return an agent of the planner's type."""
     return await world.admin.create_agent("planner-2", agent_type="planning")
 
 
-async def say_all(caller: Caller) -> None:
+async def add_message_of_each_visibility(caller: Caller) -> None:
     for visibility in ("public", "private", "agent_only"):
         await caller.say(visibility, visibility=visibility)
 
 
 @pytest.mark.req("MS-03")
 @pytest.mark.req("MS-04")
-async def test_each_visibility_reaches_those_it_names(world: World, twin: Caller) -> None:
-    await say_all(world.planner)
+async def test_each_visibility_reaches_its_audience(world: World, same_type_agent: Caller) -> None:
+    await add_message_of_each_visibility(world.planner)
     await world.admin.say("admin_only", visibility="admin_only")
     assert await world.planner.message_texts() == ["public", "private", "agent_only"]
-    assert await twin.message_texts() == ["public", "agent_only"]
+    assert await same_type_agent.message_texts() == ["public", "agent_only"]
     assert await world.review.message_texts() == ["public"]
     assert await world.admin.message_texts() == ["public", "admin_only"]
 
 
 @pytest.mark.req("MS-04")
 @pytest.mark.parametrize("wanted", ["public", "private", "agent_only", "admin_only"])
-async def test_a_filter_only_ever_narrows(world: World, twin: Caller, wanted: str) -> None:
-    await say_all(world.planner)
-    await say_all(world.review)
+async def test_a_filter_only_narrows(world: World, same_type_agent: Caller, wanted: str) -> None:
+    await add_message_of_each_visibility(world.planner)
+    await add_message_of_each_visibility(world.review)
     await world.admin.say("admin_only", visibility="admin_only")
-    for caller in (world.planner, world.review, world.analysis, twin, world.admin):
+    for caller in (world.planner, world.review, world.analysis, same_type_agent, world.admin):
         everything = (await caller.messages())["messages"]
         filtered = await caller.messages(visibility_filter=wanted)
         assert filtered["messages"] == [m for m in everything if m["visibility"] == wanted]
@@ -48,7 +48,7 @@ async def test_a_filter_only_ever_narrows(world: World, twin: Caller, wanted: st
 
 
 @pytest.mark.req("MS-03")
-async def test_only_admins_write_to_admins(world: World) -> None:
+async def test_only_admins_write_admin_only_messages(world: World) -> None:
     with refused("PERMISSION_DENIED"):
         await world.planner.say("psst", visibility="admin_only")
     narrowed = await world.admin.with_token("admin", "admin", requested_permissions=["read", "write"])
@@ -59,7 +59,9 @@ async def test_only_admins_write_to_admins(world: World) -> None:
 
 
 @pytest.mark.req("MS-13")
-async def test_an_admin_changes_the_visibility_of_a_message_and_is_audited(world: World, twin: Caller) -> None:
+async def test_an_admin_changes_the_visibility_of_a_message_and_is_audited(
+    world: World, same_type_agent: Caller
+) -> None:
     number = await world.planner.say("a key nobody should see")
     answer = await world.admin.call(
         "message.set_visibility", session_id="s1", message_id=number, visibility="agent_only"
@@ -72,7 +74,7 @@ async def test_an_admin_changes_the_visibility_of_a_message_and_is_audited(world
     }
     assert await world.review.message_texts() == []
     assert await world.admin.message_texts() == []
-    assert await twin.message_texts() == ["a key nobody should see"]
+    assert await same_type_agent.message_texts() == ["a key nobody should see"]
     assert (await world.review.messages())["total_count"] == 0
     (row, *_) = await world.admin.audit(outcome="done")
     assert row["action"] == "message.set_visibility"
@@ -81,7 +83,7 @@ async def test_an_admin_changes_the_visibility_of_a_message_and_is_audited(world
 
 
 @pytest.mark.req("MS-13")
-async def test_only_an_admin_changes_who_sees_a_message(world: World) -> None:
+async def test_only_an_admin_changes_the_visibility(world: World) -> None:
     number = await world.planner.say("mine", visibility="private")
     with refused("PERMISSION_DENIED"):
         await world.planner.call("message.set_visibility", session_id="s1", message_id=number, visibility="public")
@@ -101,7 +103,7 @@ async def test_a_message_can_still_be_hidden_in_an_archived_session(world: World
 
 @pytest.mark.req("MS-13")
 async def test_an_admin_inspects_all_messages_and_is_audited(world: World) -> None:
-    await say_all(world.planner)
+    await add_message_of_each_visibility(world.planner)
     assert await world.admin.message_texts() == ["public"]
     seen = await world.admin.call("message.inspect", session_id="s1")
     assert [m["content"] for m in seen["messages"]] == ["public", "private", "agent_only"]
@@ -111,19 +113,19 @@ async def test_an_admin_inspects_all_messages_and_is_audited(world: World) -> No
 
 
 @pytest.mark.req("MS-09")
-async def test_events_of_messages_reach_only_those_who_may_see_them(world: World, twin: Caller) -> None:
+async def test_events_of_messages_reach_only_their_audience(world: World, same_type_agent: Caller) -> None:
     start = await world.last_event()
-    await say_all(world.planner)
+    await add_message_of_each_visibility(world.planner)
     await world.admin.say("admin_only", visibility="admin_only")
 
-    async def told(caller: Caller) -> list[str]:
+    async def visibilities_of_events(caller: Caller) -> list[str]:
         answer = await caller.events(session_id="s1", after=start, types=["message.*"])
         return [event["data"]["visibility"] for event in answer["events"]]
 
-    assert await told(world.planner) == ["public", "private", "agent_only"]
-    assert await told(twin) == ["public", "agent_only"]
-    assert await told(world.review) == ["public"]
-    assert await told(world.admin) == ["public", "admin_only"]
+    assert await visibilities_of_events(world.planner) == ["public", "private", "agent_only"]
+    assert await visibilities_of_events(same_type_agent) == ["public", "agent_only"]
+    assert await visibilities_of_events(world.review) == ["public"]
+    assert await visibilities_of_events(world.admin) == ["public", "admin_only"]
 
 
 async def test_an_event_of_a_message_names_the_sender_and_no_content(world: World) -> None:
@@ -145,17 +147,17 @@ async def test_an_event_of_a_message_names_the_sender_and_no_content(world: Worl
     assert "value" not in str(event)
 
 
-async def test_a_visibility_change_is_published_to_old_and_new_readers(world: World, twin: Caller) -> None:
+async def test_a_visibility_change_is_published_to_old_and_new_readers(world: World, same_type_agent: Caller) -> None:
     number = await world.planner.say("mine", visibility="private")
     start = await world.last_event()
     await world.admin.call("message.set_visibility", session_id="s1", message_id=number, visibility="agent_only")
-    for caller in (world.planner, twin):
+    for caller in (world.planner, same_type_agent):
         (event,) = (await caller.events(session_id="s1", after=start))["events"]
         assert (event["type"], event["data"]["visibility"]) == ("message.visibility_changed", "agent_only")
     assert (await world.review.events(session_id="s1", after=start))["events"] == []
 
 
-async def test_who_loses_a_message_learns_no_more_of_it_than_its_number(world: World) -> None:
+async def test_the_event_of_a_hidden_message_contains_only_its_id_and_visibility(world: World) -> None:
     number = await world.planner.say("soon hidden", recipient_id="review-2", message_type="secret")
     start = await world.last_event()
     await world.admin.call("message.set_visibility", session_id="s1", message_id=number, visibility="private")
@@ -164,22 +166,22 @@ async def test_who_loses_a_message_learns_no_more_of_it_than_its_number(world: W
 
 
 async def test_past_events_follow_the_current_visibility(world: World) -> None:
-    async def told(caller: Caller) -> list[tuple[str, str]]:
+    async def types_and_ids(caller: Caller) -> list[tuple[str, str]]:
         answer = await caller.events(session_id="s1", after=0, types=["message.*"])
         return [(event["type"], event["subject"]) for event in answer["events"]]
 
     hidden, shown = await world.planner.say("soon hidden"), await world.planner.say("soon shown", visibility="private")
-    assert await told(world.review) == [("message.added", str(hidden))]
+    assert await types_and_ids(world.review) == [("message.added", str(hidden))]
     for number, visibility in ((hidden, "admin_only"), (shown, "public")):
         await world.admin.call("message.set_visibility", session_id="s1", message_id=number, visibility=visibility)
     newcomer = await world.admin.create_agent("newcomer", parent_id="planner")
     for app in (world.app, await world.another_app()):
-        assert ("message.added", str(hidden)) not in await told(newcomer.at(app))
-        assert ("message.added", str(shown)) in await told(newcomer.at(app))
+        assert ("message.added", str(hidden)) not in await types_and_ids(newcomer.at(app))
+        assert ("message.added", str(shown)) in await types_and_ids(newcomer.at(app))
 
 
 @pytest.mark.req("MS-15")
-async def test_no_page_is_served_from_memory_after_it_changed(world: World) -> None:
+async def test_cached_pages_are_invalidated_by_changes(world: World) -> None:
     number = await world.planner.say("soon hidden")
     for _ in range(3):
         assert await world.review.message_texts() == ["soon hidden"]
@@ -192,13 +194,13 @@ async def test_no_page_is_served_from_memory_after_it_changed(world: World) -> N
 
 
 @pytest.mark.req("MS-15")
-async def test_a_page_in_memory_belongs_to_one_life_of_a_session(world: World) -> None:
+async def test_cached_pages_are_not_served_for_a_recreated_session(world: World) -> None:
     await world.planner.say("first incarnation")
     assert await world.planner.message_texts() == ["first incarnation"]
     await world.planner.call("session.delete", session_id="s1")
     await world.planner.create_session("s1")
-    await world.planner.say("second life")
-    assert await world.planner.message_texts() == ["second life"]
+    await world.planner.say("second incarnation")
+    assert await world.planner.message_texts() == ["second incarnation"]
 
 
 @pytest.mark.req("MS-15")
@@ -210,7 +212,7 @@ async def test_another_process_sees_a_change_at_once(world: World) -> None:
     assert await world.review.at(other).message_texts() == []
 
 
-async def test_strangers_and_outsiders_learn_nothing(world: World) -> None:
+async def test_other_tenants_and_non_participants_get_session_not_found(world: World) -> None:
     await world.planner.say("ours")
     with refused("SESSION_NOT_FOUND"):
         await world.stranger.messages()

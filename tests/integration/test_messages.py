@@ -29,13 +29,13 @@ JSON = st.recursive(
 
 
 @pytest.mark.req("MS-03")
-async def test_a_message_is_answered_with_its_number_and_time(world: World) -> None:
+async def test_adding_a_message_returns_its_id_and_time(world: World) -> None:
     answer = await world.planner.call("message.add", session_id="s1", content="Ready for review.")
     assert answer == {"success": True, "message_id": 1, "timestamp": "2026-02-20T14:30:00Z"}
 
 
 @pytest.mark.req("MS-04")
-async def test_a_message_comes_back_with_every_field(world: World) -> None:
+async def test_a_message_is_returned_with_every_field(world: World) -> None:
     first = await world.planner.say("The schema is done.", metadata={"type": "status_update", "confidence": 0.95})
     await world.review.say("Looking.", parent_message_id=first, recipient_id="planner", message_type="answer")
     answer = await world.planner.messages()
@@ -75,7 +75,7 @@ async def test_a_message_comes_back_with_every_field(world: World) -> None:
         " ",
     ],
 )
-async def test_content_is_kept_byte_for_byte(world: World, content: str) -> None:
+async def test_content_round_trips_unchanged(world: World, content: str) -> None:
     await world.planner.say(content)
     assert await world.review.message_texts() == [content]
 
@@ -83,7 +83,7 @@ async def test_content_is_kept_byte_for_byte(world: World, content: str) -> None
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(30), deadline=None)
 @given(metadata=st.dictionaries(st.text(), JSON, max_size=4))
 @pytest.mark.req("MS-03")
-async def test_metadata_comes_back_as_the_json_it_was(world: World, metadata: dict[str, object]) -> None:
+async def test_metadata_round_trips_unchanged(world: World, metadata: dict[str, object]) -> None:
     number = await world.planner.say("text", metadata=metadata)
     (message,) = (await world.planner.messages(after_id=number - 1))["messages"]
     assert message["metadata"] == metadata
@@ -118,7 +118,7 @@ async def test_the_length_of_a_message_is_limited(world: World) -> None:
     ],
     ids=lambda bad: next(iter(bad)),
 )
-async def test_what_a_message_cannot_be_is_refused_and_leaves_nothing(world: World, bad: dict[str, object]) -> None:
+async def test_invalid_messages_are_refused_and_not_stored(world: World, bad: dict[str, object]) -> None:
     with refused("INVALID_INPUT_FORMAT"):
         await world.planner.call("message.add", **{"session_id": "s1", "content": "text", **bad})
     assert (await world.planner.messages())["total_count"] == 0
@@ -127,8 +127,8 @@ async def test_what_a_message_cannot_be_is_refused_and_leaves_nothing(world: Wor
 @pytest.mark.req("MS-03")
 @pytest.mark.req("MS-10")
 async def test_a_reply_to_a_missing_message_is_refused(world: World) -> None:
-    elsewhere = await world.planner.create_session("s2")
-    await elsewhere.say("in another session")
+    other_session = await world.planner.create_session("s2")
+    await other_session.say("in another session")
     with refused("MESSAGE_NOT_FOUND") as caught:
         await world.planner.say("what?", parent_message_id=1)
     assert caught.value.http_status == 404
@@ -145,7 +145,7 @@ async def test_a_reply_to_a_hidden_message_is_refused(world: World) -> None:
 
 
 @pytest.mark.req("MS-04")
-async def test_pages_stay_as_they_are_while_others_write(world: World) -> None:
+async def test_pages_are_stable_during_writes(world: World) -> None:
     for number in range(7):
         await world.planner.say(f"m{number}")
     pages: list[str] = []
@@ -162,7 +162,7 @@ async def test_pages_stay_as_they_are_while_others_write(world: World) -> None:
 
 
 @pytest.mark.req("MS-04")
-async def test_paging_with_messages_of_others_in_between(world: World) -> None:
+async def test_paging_skips_hidden_messages(world: World) -> None:
     for number in range(20):
         await world.planner.say(f"m{number}", visibility="private" if number % 3 == 0 else "public")
     visible = [f"m{number}" for number in range(20) if number % 3]
@@ -173,7 +173,7 @@ async def test_paging_with_messages_of_others_in_between(world: World) -> None:
 
 
 @pytest.mark.req("MS-04")
-async def test_a_page_ends_where_it_would_be_too_much_at_once(world: World) -> None:
+async def test_a_page_is_limited_in_bytes(world: World) -> None:
     for number in range(130):
         visibility = "private" if number % 4 == 0 else "public"
         await world.planner.say(f"m{number}", metadata={"bulk": "x" * 60_000}, visibility=visibility)
@@ -190,7 +190,7 @@ async def test_a_page_ends_where_it_would_be_too_much_at_once(world: World) -> N
 
 
 @pytest.mark.req("MS-04")
-async def test_new_messages_are_asked_for_by_the_last_one_seen(world: World) -> None:
+async def test_after_id_returns_newer_messages(world: World) -> None:
     await world.planner.say("old")
     last = await world.planner.say("seen")
     await world.planner.say("mine", visibility="private")
@@ -207,25 +207,25 @@ async def test_a_page_out_of_range_is_refused(world: World, bad: dict[str, objec
 
 
 @pytest.mark.req("MS-03")
-async def test_time_never_goes_back_in_a_transcript(world: World, clock: FrozenClock) -> None:
+async def test_timestamps_never_decrease_in_a_transcript(world: World, clock: FrozenClock) -> None:
     clock.advance(seconds=60)
     await world.planner.say("by a clock that is ahead")
     clock.advance(seconds=-30)
-    await world.review.say("by one that is behind")
+    await world.review.say("by one that is late")
     times = [message["timestamp"] for message in (await world.planner.messages())["messages"]]
     assert times == ["2026-02-20T14:31:00Z", "2026-02-20T14:31:00Z"]
 
 
 @pytest.mark.req("MS-03")
 @pytest.mark.req("MS-14", part="20 concurrent agents")
-async def test_twenty_writers_at_once_lose_nothing(world: World) -> None:
+async def test_twenty_concurrent_writers_lose_nothing(world: World) -> None:
     async def write(writer: int) -> list[int]:
         return [await world.review.say(f"{writer}/{number}") for number in range(10)]
 
     numbers = await asyncio.gather(*map(write, range(20)))
     assert sorted(n for own in numbers for n in own) == list(range(1, 201))
-    heard = await world.planner.message_texts(limit=1000)
-    assert sorted(heard) == sorted(f"{writer}/{number}" for writer in range(20) for number in range(10))
+    contents = await world.planner.message_texts(limit=1000)
+    assert sorted(contents) == sorted(f"{writer}/{number}" for writer in range(20) for number in range(10))
 
 
 async def test_equal_texts_are_separate_messages(world: World) -> None:
@@ -234,7 +234,7 @@ async def test_equal_texts_are_separate_messages(world: World) -> None:
 
 
 @pytest.mark.req("MS-02")
-async def test_an_archived_session_takes_no_messages_and_shows_those_it_has(world: World) -> None:
+async def test_an_archived_session_is_read_only(world: World) -> None:
     await world.planner.say("before")
     await world.planner.call("session.archive", session_id="s1")
     with refused("SESSION_ARCHIVED"):
@@ -242,7 +242,7 @@ async def test_an_archived_session_takes_no_messages_and_shows_those_it_has(worl
     assert await world.review.message_texts() == ["before"]
 
 
-async def test_a_deleted_session_takes_its_messages_along(world: World) -> None:
+async def test_deleting_a_session_deletes_its_messages(world: World) -> None:
     await world.planner.say("gone")
     await world.planner.call("session.delete", session_id="s1")
     with refused("SESSION_NOT_FOUND"):
@@ -266,7 +266,7 @@ async def test_a_session_shows_its_latest_messages(world: World, clock: FrozenCl
 
 
 @pytest.mark.req("MS-09")
-async def test_an_overview_summarises_a_session_in_figures(world: World, clock: FrozenClock) -> None:
+async def test_an_overview_counts_the_contents_of_a_session(world: World, clock: FrozenClock) -> None:
     await world.planner.say("one")
     await world.planner.say("two", visibility="private")
     await world.review.say("three")
@@ -290,7 +290,7 @@ async def test_an_overview_summarises_a_session_in_figures(world: World, clock: 
     }
 
 
-async def test_a_generated_session_id_is_as_the_collaboration_api_shows_it(world: World) -> None:
+async def test_a_generated_session_id_has_the_documented_form(world: World) -> None:
     answer = await world.planner.call("session.create", purpose="a test")
     assert re.fullmatch(r"session_[0-9a-f]{16}", answer["session_id"])
 

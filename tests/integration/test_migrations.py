@@ -42,7 +42,7 @@ asyncio.run(main())
 def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return str(tmp_path / "weft.db")
-    # A worker's own database brings the roles, which belong to the whole server and can be made only once.
+    # The worker's database creates the roles, which are global to the server.
     request.getfixturevalue("postgres_url")
     server = request.getfixturevalue("postgres")
     return asyncio.run(new_postgres_database(server, f"empty_{secrets.token_hex(4)}", migrated=False))
@@ -56,7 +56,7 @@ async def empty(empty_url: str) -> AsyncIterator[Database]:
     await database.close()
 
 
-async def test_a_fresh_database_gets_every_step_once(empty: Database, clock: FrozenClock) -> None:
+async def test_a_new_database_gets_every_step_once(empty: Database, clock: FrozenClock) -> None:
     names = [step.name for step in known_migrations()]
     assert [step.applied_at for step in await status(empty)] == [None] * len(names)
     assert await migrate(empty, clock) == names
@@ -68,7 +68,7 @@ async def test_a_fresh_database_gets_every_step_once(empty: Database, clock: Fro
     assert {step.applied_at for step in applied} == {to_micros(clock.now())}
 
 
-async def test_a_step_applied_from_other_text_is_refused(empty: Database, clock: FrozenClock) -> None:
+async def test_a_step_with_a_changed_checksum_is_refused(empty: Database, clock: FrozenClock) -> None:
     await migrate(empty, clock)
     await empty.exclusively(lambda transaction: transaction.run("UPDATE weft_migrations SET checksum = 'other'"))
     with refused("SCHEMA_MISMATCH"):
@@ -77,7 +77,7 @@ async def test_a_step_applied_from_other_text_is_refused(empty: Database, clock:
         await status(empty)
 
 
-async def test_a_step_this_version_does_not_know_is_refused(empty: Database, clock: FrozenClock) -> None:
+async def test_an_unknown_step_is_refused(empty: Database, clock: FrozenClock) -> None:
     await migrate(empty, clock)
     await empty.exclusively(
         lambda transaction: transaction.run("INSERT INTO weft_migrations VALUES ('9999_future', 'x', 0)")
@@ -87,7 +87,7 @@ async def test_a_step_this_version_does_not_know_is_refused(empty: Database, clo
     assert "9999_future" in caught.value.message
 
 
-async def test_a_failing_step_leaves_the_database_as_it_was(
+async def test_a_failing_step_is_rolled_back(
     empty: Database, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = known_migrations()
@@ -100,9 +100,7 @@ async def test_a_failing_step_leaves_the_database_as_it_was(
 
 
 @pytest.mark.parametrize("size", [0, 200, 2_000, 50_000])
-async def test_values_from_before_history_had_branches_are_all_kept(
-    empty: Database, clock: FrozenClock, size: int
-) -> None:
+async def test_migrating_to_branches_keeps_all_values(empty: Database, clock: FrozenClock, size: int) -> None:
     await migrate(empty, clock, steps=3)
     kept = [("acme", bytes([number]) * 32, bytes([number]) * size) for number in range(20)]
     kept += [("other", name, content + b"!") for _, name, content in kept]
@@ -119,9 +117,7 @@ async def test_values_from_before_history_had_branches_are_all_kept(
     assert [tuple(row) for row in found] == [(*row, None) for row in kept]
 
 
-async def test_values_from_before_history_had_branches_stay_unique_and_their_tenants_own(
-    empty: Database, clock: FrozenClock
-) -> None:
+async def test_migrating_to_branches_keeps_values_unique_per_tenant(empty: Database, clock: FrozenClock) -> None:
     keep = "INSERT INTO blobs (tenant, hash, content) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
     value = (b"h" * 32, b"content")
     await migrate(empty, clock, steps=3)
@@ -129,12 +125,12 @@ async def test_values_from_before_history_had_branches_stay_unique_and_their_ten
     await migrate(empty, clock)
     assert await empty.write(Scope("acme"), lambda tx: tx.changed(keep, "acme", *value)) == 0
     if isinstance(empty, PostgresDatabase):
-        # Without any condition on the tenant: the database itself tells them apart.
+        # Without a tenant condition: row-level security separates the tenants.
         assert len(await empty.read(Scope("acme"), lambda tx: tx.all("SELECT hash FROM blobs"))) == 1
         assert not await empty.read(Scope("other"), lambda tx: tx.all("SELECT hash FROM blobs"))
 
 
-async def test_processes_that_start_at_once_migrate_once(empty_url: str) -> None:
+async def test_concurrently_started_processes_migrate_once(empty_url: str) -> None:
     processes = [
         await asyncio.create_subprocess_exec(
             forked_python.python(), "-c", OPEN, empty_url, f"t{number}", stderr=asyncio.subprocess.PIPE

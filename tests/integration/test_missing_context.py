@@ -48,13 +48,13 @@ async def questions(caller: Caller, **which: Any) -> list[str]:
     return [gap["question"] for gap in await listed(caller, **which)]
 
 
-async def the_one(caller: Caller, missing_id: str) -> dict[str, Any]:
+async def find_by_id(caller: Caller, missing_id: str) -> dict[str, Any]:
     (found,) = [gap for gap in await listed(caller, status="all") if gap["missing_id"] == missing_id]
     return found
 
 
-async def kept(world: World, record_type: str, record_id: str) -> Record:
-    """Return a record as it is kept, checked against its type."""
+async def stored_record(world: World, record_type: str, record_id: str) -> Record:
+    """Return a stored record, validated against its type."""
     found = await world.app.database.read(
         Scope(world.tenant), lambda tx: SqlRecordStore(tx).find(record_type, record_id)
     )
@@ -62,16 +62,16 @@ async def kept(world: World, record_type: str, record_id: str) -> Record:
     return msgspec.json.decode(found.body, type=RECORD_TYPES[record_type])
 
 
-async def told(caller: Caller, *, after: int = 0) -> list[tuple[str, str]]:
-    """Return what a caller is told of missing context, as what happened and to which."""
+async def missing_events(caller: Caller, *, after: int = 0) -> list[tuple[str, str]]:
+    """Return step and id of the missing-context events a caller receives."""
     events = (await caller.events(after=after, session_id=caller.session, types=["context.missing.*"]))["events"]
     return [(event["type"].rpartition(".")[2], event["subject"]) for event in events]
 
 
-# What a report says.
+# Reports.
 
 
-async def test_a_question_is_reported_with_all_there_is_to_say_of_it(world: World) -> None:
+async def test_a_question_is_reported_with_every_field(world: World) -> None:
     missing_id = await report(
         world.analysis,
         severity="blocking",
@@ -80,7 +80,7 @@ async def test_a_question_is_reported_with_all_there_is_to_say_of_it(world: Worl
         blocked_actions=["deploy", "write the schema"],
     )
     assert missing_id.startswith("missing_")
-    gap = await the_one(world.planner, missing_id)
+    gap = await find_by_id(world.planner, missing_id)
     assert (gap["question"], gap["severity"], gap["status"], gap["scope"]) == (
         QUESTION,
         "blocking",
@@ -90,7 +90,7 @@ async def test_a_question_is_reported_with_all_there_is_to_say_of_it(world: Worl
     assert gap["reported_by"] == "subagent:analysis"
     assert (gap["needed_for"], gap["blocked_actions"]) == ("choosing a database", ["deploy", "write the schema"])
     assert gap["candidate_sources"][0]["uri"] == "https://example.com/policy"
-    record = await kept(world, "missing_context", missing_id)
+    record = await stored_record(world, "missing_context", missing_id)
     assert isinstance(record, MissingContext)
     assert (record.status, record.resolution_refs) == ("detected", ())
 
@@ -100,10 +100,10 @@ async def test_omitted_fields_of_a_question_have_defaults(world: World) -> None:
     assert (answer["severity"], answer["scope"], "already_open" in answer) == ("medium", "session", False)
 
 
-async def test_a_question_of_a_task_belongs_to_the_task(world: World) -> None:
-    arrival = CallContext(world.planner.credential, correlation=Correlation(task_id="task-7"))
+async def test_a_question_has_the_task_of_its_call(world: World) -> None:
+    context = CallContext(world.planner.credential, correlation=Correlation(task_id="task-7"))
     raw = {"session_id": SESSION, "question": QUESTION}
-    answer = await world.app.call(world.app.registry["missing.report"], raw, arrival)
+    answer = await world.app.call(world.app.registry["missing.report"], raw, context)
     assert answer.scope == "task"
     await report(world.planner, "Of no task?")
     assert await questions(world.planner, task_id="task-7") == [QUESTION]
@@ -114,15 +114,15 @@ async def test_the_same_question_is_open_once(world: World) -> None:
     first = await report(world.planner, "Which  Region?", severity="low")
     again = await world.analysis.call("missing.report", session_id=SESSION, question=" which region? ")
     assert (again["missing_id"], again["already_open"], again["severity"]) == (first, True, "low")
-    assert await told(world.planner) == [("detected", first)]
+    assert await missing_events(world.planner) == [("detected", first)]
     await resolve(world.planner, first, "board:s1/region/1.1")
     assert await report(world.planner, "Which region?") != first
 
 
 async def test_the_same_question_in_another_session_is_another(world: World) -> None:
     first = await report(world.planner)
-    elsewhere = await world.planner.create_session("s2")
-    assert await report(elsewhere) != first
+    other_session = await world.planner.create_session("s2")
+    assert await report(other_session) != first
 
 
 async def test_a_given_id_is_kept_and_unique(world: World) -> None:
@@ -132,7 +132,7 @@ async def test_a_given_id_is_kept_and_unique(world: World) -> None:
         await report(world.planner, "Something else?", missing_id="missing_region")
 
 
-async def test_reports_that_ask_nothing_or_too_much_are_refused(world: World) -> None:
+async def test_empty_and_oversized_questions_are_refused(world: World) -> None:
     for question in ("", "  \n ", "x" * 2_001, "\ud800"):
         with refused("INVALID_INPUT_FORMAT"):
             await report(world.planner, question)
@@ -176,10 +176,10 @@ async def test_the_number_of_open_questions_of_a_session_is_limited(world: World
     assert await report(world.planner) in {gap["missing_id"] for gap in await listed(world.planner, limit=200)}
 
 
-# What a list shows.
+# Lists.
 
 
-async def test_the_most_severe_come_first_and_the_oldest_of_them_before_others(world: World) -> None:
+async def test_questions_are_sorted_by_severity_then_age(world: World) -> None:
     for question, severity in (("a?", "low"), ("b?", "blocking"), ("c?", "info"), ("d?", "high"), ("e?", "blocking")):
         await report(world.planner, question, severity=severity)
         world.clock.advance(seconds=1)
@@ -187,7 +187,7 @@ async def test_the_most_severe_come_first_and_the_oldest_of_them_before_others(w
     assert await questions(world.analysis, severity="high") == ["b?", "e?", "d?"]
 
 
-async def test_pages_hold_every_question_once(world: World) -> None:
+async def test_pages_list_every_question_once(world: World) -> None:
     severities = ("low", "blocking", "info", "high", "medium", "blocking", "low")
     for number, severity in enumerate(severities):
         await report(world.planner, f"{number}?", severity=severity)
@@ -200,7 +200,7 @@ async def test_pages_hold_every_question_once(world: World) -> None:
         after = page.get("next_after")
         if after is None:
             break
-        # What was resolved meanwhile still marks the place.
+        # A question resolved since still works as a cursor.
         await resolve(world.planner, after, "board:s1/x/1.1")
     assert paged == whole
     assert len(paged) == len(severities)
@@ -208,7 +208,7 @@ async def test_pages_hold_every_question_once(world: World) -> None:
         await listed(world.planner, after="missing_none")
 
 
-async def test_a_list_is_of_what_is_open_unless_something_else_is_asked_for(world: World) -> None:
+async def test_a_list_shows_open_questions_by_default(world: World) -> None:
     ids = [await report(world.planner, question) for question in ("detected?", "requested?", "resolved?")]
     await request(world.planner, ids[1], "tool_invocation", tool="lookup")
     await resolve(world.planner, ids[2], "board:s1/x/1.1")
@@ -218,7 +218,7 @@ async def test_a_list_is_of_what_is_open_unless_something_else_is_asked_for(worl
     assert len(await questions(world.planner, status="all")) == 3
 
 
-async def test_without_a_session_all_are_listed_that_one_takes_part_in(world: World) -> None:
+async def test_without_a_session_questions_of_all_own_sessions_are_listed(world: World) -> None:
     await report(world.planner, "here?")
     await report(await world.planner.create_session("s2"), "there?")
     await report(await world.admin.create_session("s3", participants=["human:*"]), "closed?")
@@ -228,7 +228,7 @@ async def test_without_a_session_all_are_listed_that_one_takes_part_in(world: Wo
         await listed(world.review, session_id=None)
 
 
-async def test_get_session_counts_what_is_open(world: World) -> None:
+async def test_get_session_counts_open_questions(world: World) -> None:
     async def shown() -> Any:
         return (await world.planner.call("session.get", session_id=SESSION)).get("open_missing_context")
 
@@ -241,10 +241,10 @@ async def test_get_session_counts_what_is_open(world: World) -> None:
     assert await shown() is None
 
 
-# Who may see and do what.
+# Access.
 
 
-async def test_what_is_missing_in_a_session_is_for_its_participants(world: World) -> None:
+async def test_questions_of_a_session_are_visible_to_participants(world: World) -> None:
     closed = await world.planner.create_session("s2", participants=["orchestrator", "subagent:analysis"])
     missing_id = await report(closed)
     assert await questions(world.analysis.in_session("s2")) == [QUESTION]
@@ -254,7 +254,7 @@ async def test_what_is_missing_in_a_session_is_for_its_participants(world: World
         await resolve(world.review, missing_id, "x")
     with refused("MISSING_CONTEXT_NOT_FOUND"):
         await request(world.review, missing_id, "user_question")
-    assert await told(world.review.in_session(SESSION)) == []
+    assert await missing_events(world.review.in_session(SESSION)) == []
     assert {entry["action"] for entry in await world.admin.audit(outcome="denied")} >= {
         "missing.resolve",
         "missing.request",
@@ -262,7 +262,7 @@ async def test_what_is_missing_in_a_session_is_for_its_participants(world: World
     }
 
 
-async def test_an_id_that_is_not_there_reads_like_one_that_is_closed(world: World) -> None:
+async def test_an_unknown_id_and_a_hidden_one_give_the_same_error(world: World) -> None:
     missing_id = await report(await world.planner.create_session("s2", participants=["orchestrator"]))
     words = []
     for wanted in (missing_id, "missing_none"):
@@ -281,7 +281,7 @@ async def test_a_question_is_shown_only_to_its_audience(world: World) -> None:
     with refused("MISSING_CONTEXT_NOT_FOUND"):
         await resolve(world.review, missing_id, "x")
     assert await report(world.review) != missing_id
-    # Nor is it shown by asking for it.
+    # Requests do not reveal it either.
     with refused("INVALID_INPUT_FORMAT"):
         await request(world.planner, missing_id, "peer_task", agent_id="review-2")
     key = (await request(world.planner, missing_id, "user_question"))["key"]
@@ -290,7 +290,7 @@ async def test_a_question_is_shown_only_to_its_audience(world: World) -> None:
     (row,) = await world.rows("SELECT readable_by FROM records WHERE record_id = $1", selected)
     assert row[0] == '["orchestrator"]'
     await world.review.write(answer_key(missing_id), "one who does not know of it")
-    assert (await the_one(world.planner, missing_id))["status"] == "requested"
+    assert (await find_by_id(world.planner, missing_id))["status"] == "requested"
     await world.planner.delete(answer_key(missing_id))
     await resolve(world.planner, missing_id, answer="the north")
     assert answer_key(missing_id) not in await world.review.keys()
@@ -305,7 +305,7 @@ async def test_tenants_have_separate_questions(world: World) -> None:
     assert await questions(world.stranger, status="all") == ["Theirs?"]
 
 
-# Asking in every form.
+# Requests.
 
 
 async def test_a_question_to_the_user_is_written_to_the_board(world: World) -> None:
@@ -328,11 +328,11 @@ async def test_a_question_to_the_user_is_written_to_the_board(world: World) -> N
         "Details: EU or US",
         f"Answer: write the key {answer_key(missing_id)}",
     ]
-    record = await kept(world, "missing_context", missing_id)
+    record = await stored_record(world, "missing_context", missing_id)
     assert (record.status, record.requested_from) == ("requested", "user")
 
 
-async def test_a_question_obeys_the_boards_limits(world: World) -> None:
+async def test_a_question_obeys_the_limits_of_the_board(world: World) -> None:
     small = await world.planner.create_session("s2", max_value_tokens=20)
     missing_id = await report(small, "word " * 300)
     with refused("VALUE_TOO_LARGE"):
@@ -340,21 +340,21 @@ async def test_a_question_obeys_the_boards_limits(world: World) -> None:
     assert (await listed(small))[0]["status"] == "detected"
 
 
-async def test_a_question_goes_to_the_board_itself_whatever_branch_one_is_on(world: World) -> None:
+async def test_a_question_is_written_to_the_main_line_despite_a_switch(world: World) -> None:
     missing_id = await report(world.planner)
     line = f"board:{SESSION}"
     await world.planner.call("history.branch", context_id=line, branch="try")
     await world.planner.call("history.switch", context_id=line, branch="try")
     asked = await request(world.planner, missing_id, "user_question")
     assert asked["key"] in await world.review.keys()
-    # On a branch nothing is settled; once it is merged, it is.
+    # An answer on a branch resolves the question when merged.
     await world.planner.write(asked["answer_key"], "EU")
-    assert (await the_one(world.planner, missing_id))["status"] == "requested"
+    assert (await find_by_id(world.planner, missing_id))["status"] == "requested"
     await world.planner.call("history.merge", context_id=line, from_context_id=f"{line}@try")
-    assert (await the_one(world.planner, missing_id))["status"] == "resolved"
+    assert (await find_by_id(world.planner, missing_id))["status"] == "resolved"
 
 
-async def test_a_task_for_a_peer_is_a_message_to_it(world: World) -> None:
+async def test_a_peer_task_is_a_message(world: World) -> None:
     missing_id = await report(world.planner, severity="high", blocked_actions=["deploy"])
     asked = await request(world.planner, missing_id, "peer_task", agent_id="review-2")
     (message,) = (await world.review.messages())["messages"]
@@ -367,7 +367,7 @@ async def test_a_task_for_a_peer_is_a_message_to_it(world: World) -> None:
     assert message["content"].startswith(f"{QUESTION}\nSeverity: high\nBlocks: deploy\n")
 
 
-async def test_a_task_is_only_for_those_who_take_part(world: World) -> None:
+async def test_a_peer_task_is_for_participants_only(world: World) -> None:
     closed = await world.planner.create_session("s2", participants=["orchestrator", "subagent:analysis"])
     missing_id = await report(closed)
     await world.admin.create_agent("gone")
@@ -392,7 +392,7 @@ async def test_retrieval_finds_messages_and_records_omissions(world: World) -> N
     await request(world.planner, missing_id, "peer_task", agent_id="analysis")
     asked = await request(world.planner, missing_id, "retrieval")
     assert asked["requested_from"] == f"session:{SESSION}"
-    selection = await kept(world, "context_selection", asked["selection_id"])
+    selection = await stored_record(world, "context_selection", asked["selection_id"])
     assert (selection.surface_id, selection.query) == (f"session:{SESSION}", QUESTION)
     scores = selection.ranking_signals["score"]
     relevant = {item for item, score in scores.items() if score >= 60}
@@ -400,7 +400,7 @@ async def test_retrieval_finds_messages_and_records_omissions(world: World) -> N
     assert set(selection.selected_item_refs) == relevant
     assert {omitted.item_ref for omitted in selection.omitted_item_refs} == scores.keys() - relevant != set()
     assert {omitted.reason for omitted in selection.omitted_item_refs} == {"low_relevance"}
-    # Neither the task that asks the same nor what only the planner may read.
+    # Neither the task with the same question nor messages only the planner may read.
     assert (
         set(selection.candidate_item_refs) == scores.keys() == {f"message:{SESSION}/{n}" for n in range(near, near + 4)}
     )
@@ -410,15 +410,15 @@ async def test_retrieval_finds_messages_and_records_omissions(world: World) -> N
 
 
 @pytest.mark.req("AC-07", part="record types and their fields; the budget of a search")
-async def test_what_is_left_out_only_because_there_is_too_much_is_so_by_the_budget(world: World) -> None:
+async def test_items_beyond_the_limit_are_omitted_by_the_budget(world: World) -> None:
     for number in range(12):
         await world.review.say(f"Customer data may be stored in region {number}.")
     missing_id = await report(world.planner)
     asked = await request(world.planner, missing_id, "retrieval")
-    selection = await kept(world, "context_selection", asked["selection_id"])
+    selection = await stored_record(world, "context_selection", asked["selection_id"])
     assert len(selection.selected_item_refs) == 10
     assert [omitted.reason for omitted in selection.omitted_item_refs] == ["budget"] * 2
-    budget = await kept(world, "context_budget", str(selection.budget_ref))
+    budget = await stored_record(world, "context_budget", str(selection.budget_ref))
     assert (budget.max_items, budget.actual_items) == (10, 10)
     types = [event["type"] for event in (await world.planner.events(session_id=SESSION))["events"]]
     assert types[-4:] == [
@@ -429,14 +429,14 @@ async def test_what_is_left_out_only_because_there_is_too_much_is_so_by_the_budg
     ]
 
 
-async def test_what_is_found_again_is_named_once_and_finding_nothing_is_an_answer(world: World) -> None:
+async def test_repeated_retrieval_lists_items_once_and_may_find_nothing(world: World) -> None:
     missing_id = await report(world.planner)
     assert "candidate_sources" not in await request(world.planner, missing_id, "retrieval")
     await world.review.say("Customer data may be stored in the region Frankfurt only.")
     for _ in range(2):
         asked = await request(world.planner, missing_id, "retrieval")
         assert len(asked["candidate_sources"]) == 1
-    gap = await the_one(world.planner, missing_id)
+    gap = await find_by_id(world.planner, missing_id)
     assert [made["form"] for made in gap["requests"]] == ["retrieval"] * 3
 
 
@@ -445,12 +445,12 @@ async def test_tool_and_policy_requests_are_recorded(world: World) -> None:
     tool = await request(world.planner, missing_id, "tool_invocation", tool="region_lookup", detail='{"customer": 7}')
     policy = await request(world.planner, missing_id, "policy_request", requested_from="data-protection")
     assert (tool["requested_from"], policy["requested_from"]) == ("region_lookup", "data-protection")
-    gap = await the_one(world.planner, missing_id)
+    gap = await find_by_id(world.planner, missing_id)
     assert [(made["form"], made.get("tool"), made.get("detail")) for made in gap["requests"]] == [
         ("tool_invocation", "region_lookup", '{"customer": 7}'),
         ("policy_request", None, None),
     ]
-    assert (await kept(world, "missing_context", missing_id)).requested_from == "data-protection"
+    assert (await stored_record(world, "missing_context", missing_id)).requested_from == "data-protection"
 
 
 async def test_a_request_form_names_its_missing_fields(world: World) -> None:
@@ -461,7 +461,7 @@ async def test_a_request_form_names_its_missing_fields(world: World) -> None:
         assert caught.value.context["field"] == field
     with refused("INVALID_INPUT_FORMAT"):
         await request(world.planner, missing_id, "prayer")
-    assert (await the_one(world.planner, missing_id))["status"] == "detected"
+    assert (await find_by_id(world.planner, missing_id))["status"] == "detected"
 
 
 async def test_requests_expire(world: World) -> None:
@@ -476,17 +476,17 @@ async def test_requests_expire(world: World) -> None:
     ("form", "how"),
     [("user_question", {}), ("peer_task", {"agent_id": "analysis"}), ("tool_invocation", {"tool": "lookup"})],
 )
-async def test_what_is_asked_for_by_several_at_once_is_asked_once(world: World, form: str, how: dict[str, str]) -> None:
+async def test_concurrent_requests_are_sent_once(world: World, form: str, how: dict[str, str]) -> None:
     missing_id = await report(world.planner)
     asked = await asyncio.gather(*(request(world.planner, missing_id, form, **how) for _ in range(3)))
     assert sorted(each.get("already_requested", False) for each in asked) == [False, True, True]
     assert len({(each.get("key"), each.get("message_id"), each["requested_at"]) for each in asked}) == 1
-    assert len((await the_one(world.planner, missing_id))["requests"]) == 1
+    assert len((await find_by_id(world.planner, missing_id))["requests"]) == 1
     assert len(await world.planner.message_texts()) == (form == "peer_task")
     assert not (await request(world.planner, missing_id, form, **how, detail="urgent")).get("already_requested")
 
 
-async def test_a_question_that_was_taken_off_the_board_is_asked_again(world: World) -> None:
+async def test_a_question_deleted_from_the_board_is_asked_again(world: World) -> None:
     missing_id = await report(world.planner)
     asked = await request(world.planner, missing_id, "user_question")
     await world.planner.delete(asked["key"])
@@ -494,7 +494,7 @@ async def test_a_question_that_was_taken_off_the_board_is_asked_again(world: Wor
     assert asked["key"] in await world.planner.keys()
 
 
-async def test_what_is_resolved_is_not_asked_for(world: World) -> None:
+async def test_a_resolved_question_is_not_requested(world: World) -> None:
     missing_id = await report(world.planner)
     await resolve(world.planner, missing_id, "board:s1/region/1.1")
     for form in ("user_question", "retrieval"):
@@ -502,10 +502,10 @@ async def test_what_is_resolved_is_not_asked_for(world: World) -> None:
             await request(world.planner, missing_id, form)
 
 
-# Being resolved.
+# Resolution.
 
 
-async def test_anyone_who_takes_part_resolves_by_naming_what_answers(world: World) -> None:
+async def test_any_participant_resolves_with_references(world: World) -> None:
     missing_id = await report(world.planner)
     refs = ["board:s1/region/1.1", "https://example.com/policy"]
     answer = await resolve(world.review, missing_id, *refs)
@@ -514,7 +514,7 @@ async def test_anyone_who_takes_part_resolves_by_naming_what_answers(world: Worl
         refs,
         "subagent:review:review-2",
     )
-    assert (await kept(world, "missing_context", missing_id)).status == "resolved"
+    assert (await stored_record(world, "missing_context", missing_id)).status == "resolved"
 
 
 async def test_a_text_answer_is_written_to_the_board(world: World) -> None:
@@ -522,7 +522,7 @@ async def test_a_text_answer_is_written_to_the_board(world: World) -> None:
     answer = await resolve(world.review, missing_id, answer="Frankfurt only.")
     assert answer["resolution_refs"] == [f"board:{SESSION}/{answer_key(missing_id)}/1.1"]
     assert await world.planner.value(answer_key(missing_id)) == "Frankfurt only."
-    assert await told(world.planner) == [("detected", missing_id), ("resolved", missing_id)]
+    assert await missing_events(world.planner) == [("detected", missing_id), ("resolved", missing_id)]
     again = await resolve(world.planner, missing_id, answer="Frankfurt only.")
     assert (again["already_resolved"], again["resolution_refs"]) == (True, answer["resolution_refs"])
     with refused("ALREADY_RESOLVED"):
@@ -539,7 +539,7 @@ async def test_a_resolution_is_either_an_answer_or_references(world: World) -> N
         await resolve(world.planner, missing_id, "\ud800")
 
 
-async def test_what_is_resolved_twice_by_the_same_is_nothing_new(world: World) -> None:
+async def test_resolving_twice_with_the_same_references_is_idempotent(world: World) -> None:
     missing_id = await report(world.planner)
     await resolve(world.planner, missing_id, "a", "b")
     before = await world.last_event()
@@ -550,7 +550,7 @@ async def test_what_is_resolved_twice_by_the_same_is_nothing_new(world: World) -
     assert caught.value.context["resolution_refs"] == ["a", "b"]
 
 
-async def test_of_two_who_resolve_at_once_one_does(world: World) -> None:
+async def test_one_of_two_concurrent_resolutions_wins(world: World) -> None:
     missing_id = await report(world.planner)
     others = [world.planner, world.review.at(await world.another_app())]
     ends = await asyncio.gather(
@@ -558,11 +558,11 @@ async def test_of_two_who_resolve_at_once_one_does(world: World) -> None:
     )
     assert sorted(ends) == ["ALREADY_RESOLVED", "ok"]
     winner = "ab"[ends.index("ok")]
-    assert (await the_one(world.planner, missing_id))["resolution_refs"] == [winner]
-    assert await told(world.planner) == [("detected", missing_id), ("resolved", missing_id)]
+    assert (await find_by_id(world.planner, missing_id))["resolution_refs"] == [winner]
+    assert await missing_events(world.planner) == [("detected", missing_id), ("resolved", missing_id)]
 
 
-async def test_the_same_question_reported_by_many_at_once_is_opened_once(world: World) -> None:
+async def test_a_question_reported_concurrently_is_opened_once(world: World) -> None:
     others = [world.planner, world.analysis, world.review.at(await world.another_app())]
     ids = await asyncio.gather(*(report(caller) for caller in others for _ in range(3)))
     assert len(set(ids)) == 1
@@ -572,58 +572,58 @@ async def test_writing_the_answers_key_resolves(world: World) -> None:
     missing_id = await report(world.planner, missing_id="Region-Of-Customers")
     asked = await request(world.planner, missing_id, "user_question")
     written = await world.admin.write(asked["answer_key"], "Frankfurt only.")
-    gap = await the_one(world.planner, missing_id)
+    gap = await find_by_id(world.planner, missing_id)
     assert (gap["status"], gap["resolved_by"]) == ("resolved", written["written_by"])
     assert gap["resolution_refs"] == [f"board:{SESSION}/{asked['answer_key']}/1.1"]
     # Later versions change nothing.
     await world.admin.write(asked["answer_key"], "Or Dublin.")
-    assert (await told(world.planner))[-1] == ("resolved", missing_id)
-    assert len(await told(world.planner)) == 3
+    assert (await missing_events(world.planner))[-1] == ("resolved", missing_id)
+    assert len(await missing_events(world.planner)) == 3
 
 
-async def test_an_answer_that_not_everyone_may_read_settles_nothing(world: World) -> None:
+async def test_an_answer_hidden_from_participants_does_not_resolve(world: World) -> None:
     missing_id = await report(world.planner)
     await world.review.write(answer_key(missing_id), "between us", readable_by=["subagent:review:*"])
-    assert (await the_one(world.planner, missing_id))["status"] == "detected"
+    assert (await find_by_id(world.planner, missing_id))["status"] == "detected"
     await world.review.write("answer_to_something_else", "x")
     await resolve(world.review, missing_id, answer="between us")
-    assert (await the_one(world.planner, missing_id))["status"] == "resolved"
+    assert (await find_by_id(world.planner, missing_id))["status"] == "resolved"
 
 
-async def test_the_answer_of_the_asked_peer_resolves(world: World) -> None:
+async def test_a_reply_of_the_requested_peer_resolves(world: World) -> None:
     missing_id = await report(world.planner)
     task = (await request(world.planner, missing_id, "peer_task", agent_id="review-2"))["message_id"]
     await world.analysis.say("No idea.", parent_message_id=task)
     await world.review.say("Let me think.", parent_message_id=task, visibility="private")
-    assert (await the_one(world.planner, missing_id))["status"] == "requested"
+    assert (await find_by_id(world.planner, missing_id))["status"] == "requested"
     number = await world.review.say("Frankfurt only.", parent_message_id=task)
-    gap = await the_one(world.planner, missing_id)
+    gap = await find_by_id(world.planner, missing_id)
     assert (gap["status"], gap["resolution_refs"]) == ("resolved", [f"message:{SESSION}/{number}"])
-    await world.review.say("As I said.", parent_message_id=task)
-    assert [what for what, _ in await told(world.planner)] == ["detected", "requested", "resolved"]
+    await world.review.say("As before.", parent_message_id=task)
+    assert [what for what, _ in await missing_events(world.planner)] == ["detected", "requested", "resolved"]
 
 
-async def test_a_task_that_only_looks_like_one_resolves_nothing(world: World) -> None:
+async def test_a_forged_task_does_not_resolve(world: World) -> None:
     missing_id = await report(world.planner)
     for metadata in ({"missing_id": missing_id}, {"missing_id": 5}, {"missing_id": "missing_none"}, None):
         task = await world.review.say("To myself", recipient_id="review-2", message_type="task", metadata=metadata)
         await world.review.say("Done", parent_message_id=task)
-    elsewhere = await world.planner.create_session("s2")
+    other_session = await world.planner.create_session("s2")
     asked = (await request(world.planner, missing_id, "peer_task", agent_id="review-2"))["message_id"]
     assert asked == 9
     for _ in range(asked - 1):
-        await elsewhere.say("filling up")
-    task = await elsewhere.say(
+        await other_session.say("filling up")
+    task = await other_session.say(
         "The same number", recipient_id="review-2", message_type="task", metadata={"missing_id": missing_id}
     )
     await world.review.in_session("s2").say("Done", parent_message_id=task)
-    assert (await the_one(world.planner, missing_id))["status"] == "requested"
+    assert (await find_by_id(world.planner, missing_id))["status"] == "requested"
 
 
-# As long as its session.
+# Lifetime.
 
 
-async def test_an_archived_session_is_only_looked_at(world: World) -> None:
+async def test_questions_of_an_archived_session_are_read_only(world: World) -> None:
     missing_id = await report(world.planner)
     await world.planner.call("session.archive", session_id=SESSION)
     assert await questions(world.planner) == [QUESTION]
@@ -636,7 +636,7 @@ async def test_an_archived_session_is_only_looked_at(world: World) -> None:
             await attempt
 
 
-async def test_a_deleted_session_takes_its_questions_along(world: World) -> None:
+async def test_deleting_a_session_deletes_its_questions(world: World) -> None:
     missing_id = await report(world.planner)
     await world.planner.call("session.delete", session_id=SESSION)
     with refused("SESSION_NOT_FOUND"):
@@ -646,7 +646,7 @@ async def test_a_deleted_session_takes_its_questions_along(world: World) -> None
     assert await questions(world.planner, session_id=None, status="all") == []
 
 
-async def test_what_belongs_to_no_session_can_still_be_resolved(world: World) -> None:
+async def test_a_question_without_a_session_can_be_resolved(world: World) -> None:
     missing_id = await report(world.planner)
     await world.sql(
         "UPDATE records SET session_id = $1, readable_by = $2 WHERE record_id = $3",
@@ -667,7 +667,7 @@ async def test_what_belongs_to_no_session_can_still_be_resolved(world: World) ->
     assert (await resolve(world.planner, missing_id, "x"))["status"] == "resolved"
 
 
-async def test_after_a_restart_everything_is_as_it_was(world: World) -> None:
+async def test_questions_survive_a_restart(world: World) -> None:
     missing_id = await report(world.planner, severity="high")
     asked = await request(world.planner, missing_id, "user_question")
     before = await listed(world.planner)
@@ -678,7 +678,7 @@ async def test_after_a_restart_everything_is_as_it_was(world: World) -> None:
     assert await listed(planner) == []
 
 
-# Being told.
+# Events.
 
 
 @pytest.mark.req("AC-13")
@@ -704,17 +704,17 @@ async def test_each_step_is_published_without_the_question(world: World) -> None
 
 
 @pytest.mark.req("AC-15", part="operations that exist")
-async def test_a_request_that_fails_leaves_nothing_behind(world: World) -> None:
+async def test_a_failed_request_is_rolled_back(world: World) -> None:
     missing_id = await report(world.planner)
     await world.admin.write(question_key(missing_id), "taken", writable_by=["human:*"])
     before = await world.last_event()
     with refused("PERMISSION_DENIED"):
         await request(world.planner, missing_id, "user_question")
     assert await world.last_event() == before
-    assert "requests" not in await the_one(world.planner, missing_id)
+    assert "requests" not in await find_by_id(world.planner, missing_id)
 
 
-async def test_a_reader_may_look_and_nothing_else(world: World) -> None:
+async def test_a_reader_may_only_list(world: World) -> None:
     missing_id = await report(world.planner)
     reader = await world.planner.with_token("planner", "planning", requested_permissions=["read"])
     assert await questions(reader) == [QUESTION]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
 SEVERITIES = ("blocking", "high", "medium", "low", "info")
-WORDS = ("Who decides?", "who  DECIDES?", "Which region?", "When is it due?", " When is it due? ")
+QUESTIONS = ("Who decides?", "who  DECIDES?", "Which region?", "When is it due?", " When is it due? ")
 CALLERS = st.sampled_from(["planner", "analysis", "review"])
 FORMS: dict[str, dict[str, str]] = {
     "user_question": {},
@@ -37,7 +37,7 @@ FORMS: dict[str, dict[str, str]] = {
 
 @dataclass
 class Gap:
-    """What the model knows of a question."""
+    """A question in the model."""
 
     question: str
     severity: str
@@ -46,19 +46,19 @@ class Gap:
     refs: tuple[str, ...] = ()
     forms: list[str] = field(default_factory=list)
     tasks: list[int] = field(default_factory=list)
-    told: list[str] = field(default_factory=lambda: ["detected"])
+    events: list[str] = field(default_factory=lambda: ["detected"])
 
     def resolve(self, *refs: str) -> None:
         self.status, self.refs = "resolved", refs
-        self.told.append("resolved")
+        self.events.append("resolved")
 
     @property
-    def folded(self) -> str:
+    def normalised(self) -> str:
         return " ".join(self.question.split()).casefold()
 
 
 class MissingContextMachine(RuleBasedStateMachine):
-    """Does the same to a session and to a dictionary."""
+    """Applies the same calls to a session and to a dictionary."""
 
     def __init__(self, url: str | None) -> None:
         super().__init__()
@@ -83,22 +83,22 @@ class MissingContextMachine(RuleBasedStateMachine):
         except WeftError as error:
             return error.context, error.code
 
-    def drawn(self, data: st.DataObject) -> tuple[str, Gap]:
+    def draw_gap(self, data: st.DataObject) -> tuple[str, Gap]:
         missing_id = data.draw(st.sampled_from(sorted(self.gaps)))
         return missing_id, self.gaps[missing_id]
 
     def answer_written(self, missing_id: str) -> str:
-        """Return the item that the answer's key becomes with one more write."""
+        """Count a write of the answer's key and return its item id."""
         key = answer_key(missing_id)
         self.versions[key] = self.versions.get(key, 0) + 1
         return f"board:{SESSION}/{key}/1.{self.versions[key]}"
 
-    @rule(by=CALLERS, question=st.sampled_from(WORDS), severity=st.sampled_from(SEVERITIES))
+    @rule(by=CALLERS, question=st.sampled_from(QUESTIONS), severity=st.sampled_from(SEVERITIES))
     def report(self, by: str, question: str, severity: str) -> None:
         new = Gap(question, severity, len(self.gaps))
         answer, code = self.ask(by, "missing.report", session_id=SESSION, question=question, severity=severity)
         assert code is None, (code, answer)
-        same = [key for key, gap in self.gaps.items() if gap.status != "resolved" and gap.folded == new.folded]
+        same = [key for key, gap in self.gaps.items() if gap.status != "resolved" and gap.normalised == new.normalised]
         assert [answer["missing_id"]] == same or (not same and answer["missing_id"] not in self.gaps)
         assert answer.get("already_open", False) == bool(same)
         if not same:
@@ -107,7 +107,7 @@ class MissingContextMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.gaps)
     @rule(data=st.data(), by=CALLERS, form=st.sampled_from(sorted(FORMS)))
     def request(self, data: st.DataObject, by: str, form: str) -> None:
-        missing_id, gap = self.drawn(data)
+        missing_id, gap = self.draw_gap(data)
         answer, code = self.ask(by, "missing.request", missing_id=missing_id, form=form, **FORMS[form])
         if gap.status == "resolved":
             assert code == "ALREADY_RESOLVED"
@@ -120,7 +120,7 @@ class MissingContextMachine(RuleBasedStateMachine):
             return
         gap.status = "requested"
         gap.forms.append(form)
-        gap.told.append("requested")
+        gap.events.append("requested")
         if form == "peer_task":
             self.messages += 1
             assert answer["message_id"] == self.messages
@@ -129,7 +129,7 @@ class MissingContextMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.gaps)
     @rule(data=st.data(), by=CALLERS, refs=st.sampled_from([("a",), ("a", "b"), ("b", "a")]))
     def resolve(self, data: st.DataObject, by: str, refs: tuple[str, ...]) -> None:
-        missing_id, gap = self.drawn(data)
+        missing_id, gap = self.draw_gap(data)
         answer, code = self.ask(by, "missing.resolve", missing_id=missing_id, resolution_refs=list(refs))
         if gap.status == "resolved" and set(gap.refs) != set(refs):
             assert (code, answer["resolution_refs"]) == ("ALREADY_RESOLVED", list(gap.refs))
@@ -140,7 +140,7 @@ class MissingContextMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: any(gap.status != "resolved" for gap in self.gaps.values()))
     @rule(data=st.data(), first=CALLERS, second=CALLERS)
-    def resolve_at_once(self, data: st.DataObject, first: str, second: str) -> None:
+    def resolve_concurrently(self, data: st.DataObject, first: str, second: str) -> None:
         still_open = sorted(key for key, gap in self.gaps.items() if gap.status != "resolved")
         missing_id = data.draw(st.sampled_from(still_open))
 
@@ -151,20 +151,22 @@ class MissingContextMachine(RuleBasedStateMachine):
             )
             return await asyncio.gather(*calls, return_exceptions=True)
 
-        ends = self.run(both())
-        won = [end for end in ends if isinstance(end, dict)]
-        lost = [end.code for end in ends if isinstance(end, WeftError)]
+        results = self.run(both())
+        won = [end for end in results if isinstance(end, dict)]
+        lost = [end.code for end in results if isinstance(end, WeftError)]
         assert (len(won), lost) == (1, ["ALREADY_RESOLVED"])
         self.gaps[missing_id].resolve(*won[0]["resolution_refs"])
 
     @precondition(lambda self: self.gaps)
     @rule(data=st.data(), by=CALLERS)
-    def answer_in_words(self, data: st.DataObject, by: str) -> None:
-        missing_id, gap = self.drawn(data)
+    def resolve_with_text(self, data: st.DataObject, by: str) -> None:
+        missing_id, gap = self.draw_gap(data)
         answer, code = self.ask(by, "missing.resolve", missing_id=missing_id, answer="Dana")
         if gap.status == "resolved":
-            said = f"board:{SESSION}/{answer_key(missing_id)}/1.{self.versions.get(answer_key(missing_id), 0)}"
-            assert code == (None if gap.refs == (said,) else "ALREADY_RESOLVED")
+            item_of_answer = (
+                f"board:{SESSION}/{answer_key(missing_id)}/1.{self.versions.get(answer_key(missing_id), 0)}"
+            )
+            assert code == (None if gap.refs == (item_of_answer,) else "ALREADY_RESOLVED")
             return
         item = self.answer_written(missing_id)
         assert (code, answer["resolution_refs"]) == (None, [item])
@@ -173,7 +175,7 @@ class MissingContextMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.gaps)
     @rule(data=st.data(), by=CALLERS)
     def write_the_answer(self, data: st.DataObject, by: str) -> None:
-        missing_id, gap = self.drawn(data)
+        missing_id, gap = self.draw_gap(data)
         key = answer_key(missing_id)
         assert self.ask(by, "board.write", session_id=SESSION, key=key, value="Dana")[1] is None
         item = self.answer_written(missing_id)
@@ -198,10 +200,10 @@ class MissingContextMachine(RuleBasedStateMachine):
         for name in ("admin", "planner", "analysis", "review"):
             setattr(self.world, name, getattr(self.world, name).at(self.world.app))
 
-    # What must hold.
+    # Invariants.
 
     @invariant()
-    def every_question_is_where_it_should_be(self) -> None:
+    def questions_equal_the_model(self) -> None:
         answer, _ = self.ask("review", "missing.list", session_id=SESSION, status="all", limit=200)
         shown = [
             (
@@ -216,17 +218,17 @@ class MissingContextMachine(RuleBasedStateMachine):
         assert shown == [(key, gap.status, gap.refs, gap.forms) for key, gap in expected]
 
     @invariant()
-    def what_is_open_is_counted(self) -> None:
+    def open_questions_are_counted(self) -> None:
         answer, _ = self.ask("planner", "session.get", session_id=SESSION)
         still_open = sum(gap.status != "resolved" for gap in self.gaps.values())
         assert answer.get("open_missing_context", 0) == still_open
 
     @invariant()
-    def every_step_was_told_once(self) -> None:
+    def every_step_is_published_once(self) -> None:
         answer, _ = self.ask("review", "events.read", session_id=SESSION, after=0, types=["context.missing.*"])
         for missing_id, gap in self.gaps.items():
-            told = [event["type"] for event in answer["events"] if event["subject"] == missing_id]
-            assert told == [f"context.missing.{step}" for step in gap.told]
+            published = [event["type"] for event in answer["events"] if event["subject"] == missing_id]
+            assert published == [f"context.missing.{step}" for step in gap.events]
 
     def teardown(self) -> None:
         self.run(self.world.close())
@@ -236,7 +238,7 @@ class MissingContextMachine(RuleBasedStateMachine):
 
 @pytest.mark.req("AC-10")
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
-def test_missing_context_goes_its_way_whatever_is_done(database: str, request: pytest.FixtureRequest) -> None:
+def test_missing_context_agrees_with_the_model(database: str, request: pytest.FixtureRequest) -> None:
     url = request.getfixturevalue("postgres_url") if database == "postgres" else None
     machine_settings = settings(
         max_examples=examples(12), stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)

@@ -33,8 +33,8 @@ from weft.app.app import App
 pytestmark = [pytest.mark.req("CE-F51"), pytest.mark.req("CE-O", part="dual index for model migration")]
 
 
-class Guesses:
-    """A model that means nothing: another vector whenever it is asked."""
+class RandomVectors:
+    """A model that returns random vectors."""
 
     def __init__(self) -> None:
         self._random = np.random.default_rng(1)
@@ -45,15 +45,15 @@ class Guesses:
         return body
 
 
-class Guessing(list[Answer]):
-    """A script that never ends."""
+class RepeatedAnswer(list[Answer]):
+    """A script that repeats its first answer."""
 
     def pop(self, _place: Any = 0) -> Answer:
         return self[0]
 
 
 @pytest.fixture(autouse=True)
-def _by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+def _migrate_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     migrate_on_demand(monkeypatch)
 
 
@@ -74,12 +74,12 @@ async def start(world: World, app: App, model: str = WORDS) -> Any:
     return await world.admin.at(app).call("knowledge.start_model_migration", model=model)
 
 
-async def told(world: World) -> list[str]:
+async def migration_events(world: World) -> list[str]:
     events = (await world.admin.events())["events"]
     return [event["type"] for event in events if event["type"].startswith("model_migration.")]
 
 
-async def test_a_move_ends_with_the_new_model_serving_and_the_old_vectors_gone(world: World, app: App) -> None:
+async def test_a_migration_switches_to_the_new_model_and_deletes_the_old_vectors(world: World, app: App) -> None:
     chunks = await chunk_count(world)
     assert await vectors(world) == {MINILM: chunks}
     begun = await start(world, app)
@@ -92,14 +92,18 @@ async def test_a_move_ends_with_the_new_model_serving_and_the_old_vectors_gone(w
     assert await vectors(world) == {WORDS: chunks}
     assert await serving_model(world, app) == WORDS
     assert await best_document(world, app, "vacation days a year") == "leave.txt"
-    assert await told(world) == [f"model_migration.{what}" for what in ("started", "comparing", "switched", "done")]
+    assert await migration_events(world) == [
+        f"model_migration.{what}" for what in ("started", "comparing", "switched", "done")
+    ]
     back = await start(world, app, MINILM)
     assert back["from_model"] == WORDS
     assert (await finish_migration(world, app))["state"] == "done"
     assert await vectors(world) == {MINILM: chunks}
 
 
-async def test_searches_find_the_same_all_the_while(world: World, app: App, service: EmbeddingService) -> None:
+async def test_searches_return_the_same_results_during_a_migration(
+    world: World, app: App, service: EmbeddingService
+) -> None:
     asked = {name: text.split(" and ")[0] for name, text in SUBJECTS.items()}
     models, searches, stop = set(), 0, asyncio.Event()
 
@@ -117,7 +121,7 @@ async def test_searches_find_the_same_all_the_while(world: World, app: App, serv
     await start(world, app)
     assert (await finish_migration(world, app))["state"] == "done"
     before = searches
-    while searches < before + len(asked) and not searcher.done():  # noqa: ASYNC110 - nothing tells when it is
+    while searches < before + len(asked) and not searcher.done():  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0.01)
     stop.set()
     await searcher
@@ -125,7 +129,7 @@ async def test_searches_find_the_same_all_the_while(world: World, app: App, serv
     assert service.requests
 
 
-async def test_a_model_that_finds_less_is_refused_and_leaves_nothing(
+async def test_a_model_with_lower_recall_is_refused_and_its_vectors_deleted(
     world: World, app: App, service: EmbeddingService
 ) -> None:
     chunks = await chunk_count(world)
@@ -134,7 +138,7 @@ async def test_a_model_that_finds_less_is_refused_and_leaves_nothing(
             world.admin, f"more/{number}", f"Rule {number}: {list(SUBJECTS.values())[number % 6]} See page {number}."
         )
     await run_indexing(app)
-    service.script = Guessing([Answer(change=Guesses())])
+    service.script = RepeatedAnswer([Answer(change=RandomVectors())])
     await start(world, app)
     ended = await finish_migration(world, app)
     assert ended["state"] == "refused"
@@ -142,14 +146,20 @@ async def test_a_model_that_finds_less_is_refused_and_leaves_nothing(
     assert ended["comparison"]["recall_after"] < ended["comparison"]["recall_before"] - 0.1
     assert await serving_model(world, app) == MINILM
     assert await vectors(world) == {MINILM: chunks + 40}
-    assert await told(world) == ["model_migration.started", "model_migration.comparing", "model_migration.refused"]
+    assert await migration_events(world) == [
+        "model_migration.started",
+        "model_migration.comparing",
+        "model_migration.refused",
+    ]
     assert await best_document(world, app, "vacation days a year") in {
         "leave.txt",
         *(f"more/{n}" for n in range(0, 40, 6)),
     }
 
 
-async def test_a_move_that_is_cancelled_leaves_nothing(world: World, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancelled_migration_deletes_its_vectors(
+    world: World, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("weft.capabilities.indexing.model_migration.migration._EMBED_BATCH", 2)
     chunks, admin = await chunk_count(world), world.admin.at(app)
     await start(world, app)
@@ -173,25 +183,25 @@ async def test_a_move_that_is_cancelled_leaves_nothing(world: World, app: App, m
     assert (await finish_migration(world, app))["state"] == "done"
 
 
-async def test_what_comes_and_goes_meanwhile_gets_both_vectors_or_none(
+async def test_content_changed_during_a_migration_has_vectors_of_both_models(
     world: World, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("weft.capabilities.indexing.model_migration.migration._EMBED_BATCH", 2)
     step, steps = app.model_migrations._step, 0
 
-    async def disturbed(lease: Any) -> bool:
+    async def step_with_changes(lease: Any) -> bool:
         nonlocal steps
         steps += 1
         if steps < 8:
             await put(world.admin, f"new/{steps}", f"Rule {steps} was added while the vectors were made.")
             await put(world.admin, "lunch.txt", f"The kitchen serves soup number {steps} at noon.")
-            await world.planner.say(f"Said in between, as number {steps}.")
+            await world.planner.say(f"A message in between, number {steps}.")
             await run_indexing(app)
         if steps == 4:
             await world.admin.call("knowledge.delete_document", domain=HANDBOOK, document_id="keys.txt")
         return await step(lease)
 
-    monkeypatch.setattr(app.model_migrations, "_step", disturbed)
+    monkeypatch.setattr(app.model_migrations, "_step", step_with_changes)
     await start(world, app)
     await app.scheduler.drain("embeddings.migrate")
     assert steps >= 8
@@ -203,7 +213,7 @@ async def test_what_comes_and_goes_meanwhile_gets_both_vectors_or_none(
     assert await best_document(world, app, "soup number 7") == "lunch.txt"
 
 
-async def test_searches_that_began_with_the_old_model_can_end_with_it(world: World, app: App) -> None:
+async def test_old_vectors_are_kept_for_a_grace_period(world: World, app: App) -> None:
     await start(world, app)
     await app.scheduler.drain("embeddings.migrate")
     shown = await world.admin.at(app).call("knowledge.show_model_migration")
@@ -213,7 +223,7 @@ async def test_searches_that_began_with_the_old_model_can_end_with_it(world: Wor
         await start(world, app, MINILM)
 
 
-async def test_only_a_cleared_admin_moves_and_only_to_a_model_that_is_there(world: World, app: App) -> None:
+async def test_only_a_cleared_admin_migrates_and_only_to_an_existing_model(world: World, app: App) -> None:
     with refused("MODEL_IN_USE"):
         await start(world, app, MINILM)
     for model in ("none", "remote:words@65"):
@@ -224,7 +234,7 @@ async def test_only_a_cleared_admin_moves_and_only_to_a_model_that_is_there(worl
     helper = await world.admin.create_agent("helper", permissions=["read", "write", "admin"], clearance=4)
     with refused("PERMISSION_DENIED"):
         await helper.at(app).call("knowledge.start_model_migration", model=WORDS)
-    # It counts the chunks of all domains there are.
+    # The migration counts the chunks of every domain.
     with refused("PERMISSION_DENIED"):
         await helper.at(app).call("knowledge.show_model_migration")
     with refused("MODEL_MIGRATION_NOT_FOUND"):
@@ -235,7 +245,7 @@ async def test_only_a_cleared_admin_moves_and_only_to_a_model_that_is_there(worl
 
 
 @pytest.mark.req("CE-F42")
-async def test_a_tenant_moves_alone(world: World, app: App) -> None:
+async def test_migrations_are_per_tenant(world: World, app: App) -> None:
     await start(world, app)
     await finish_migration(world, app)
     stranger = world.stranger.at(app)
@@ -245,7 +255,7 @@ async def test_a_tenant_moves_alone(world: World, app: App) -> None:
         await stranger.call("knowledge.show_model_migration")
 
 
-async def test_a_migration_reports_what_stops_it_and_resumes(world: World, app: App, service: EmbeddingService) -> None:
+async def test_a_migration_reports_its_problem_and_resumes(world: World, app: App, service: EmbeddingService) -> None:
     await start(world, app)
     service.script = [Answer(401)]
     await app.scheduler.drain("embeddings.migrate")
@@ -255,7 +265,7 @@ async def test_a_migration_reports_what_stops_it_and_resumes(world: World, app: 
     assert (ended["state"], ended["problem"]) == ("done", None)
 
 
-async def test_a_process_that_does_not_know_the_new_model_leaves_the_work_to_others(world: World, app: App) -> None:
+async def test_a_process_without_the_new_model_does_not_migrate(world: World, app: App) -> None:
     await start(world, app)
     await world.app.scheduler.drain("embeddings.migrate")
     shown = await world.admin.at(app).call("knowledge.show_model_migration")
@@ -263,7 +273,7 @@ async def test_a_process_that_does_not_know_the_new_model_leaves_the_work_to_oth
     assert (await finish_migration(world, app))["state"] == "done"
 
 
-async def test_a_process_that_does_not_know_a_model_in_use_indexes_nothing(
+async def test_a_process_without_a_model_in_use_does_not_index(
     world: World, app: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("weft.jobs.runner._failing", {})
@@ -278,9 +288,9 @@ async def test_a_process_that_does_not_know_a_model_in_use_indexes_nothing(
         with refused("EMBEDDING_MODEL_UNKNOWN"):
             await world.app.session_indexing.run(world.tenant)
         assert await chunk_count(world) == before
-        told = [record.fields for record in caplog.records if record.message == "job fails"]
-        assert {each["code"] for each in told} == {"EMBEDDING_MODEL_UNKNOWN"}
-        assert sum(each["job"] == "queued documents" for each in told) == number
+        migration_events = [record.fields for record in caplog.records if record.message == "job fails"]
+        assert {each["code"] for each in migration_events} == {"EMBEDDING_MODEL_UNKNOWN"}
+        assert sum(each["job"] == "queued documents" for each in migration_events) == number
         await run_indexing(app)
         assert await chunk_count(world) == before + 2
         assert (await finish_migration(world, app))["state"] == "done"
@@ -288,31 +298,31 @@ async def test_a_process_that_does_not_know_a_model_in_use_indexes_nothing(
 
 
 @pytest.mark.parametrize("when", ["embedding", "comparing"])
-async def test_while_the_new_model_is_away_everything_is_indexed_and_later_made_up_for(
+async def test_content_indexed_while_the_new_model_is_unavailable_is_embedded_later(
     world: World, app: App, service: EmbeddingService, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     step, before = app.model_migrations._step, await chunk_count(world)
 
-    async def disturbed(lease: Any) -> bool:
+    async def step_with_changes(lease: Any) -> bool:
         shown = await world.admin.at(app).call("knowledge.show_model_migration")
         if shown["state"] == when and await chunk_count(world) == before:
-            service.script = Guessing([Answer(401)])
-            await put(world.admin, "late.txt", "This was put while the new model was away.")
-            await world.planner.say("Said while the new model was away.")
+            service.script = RepeatedAnswer([Answer(401)])
+            await put(world.admin, "late.txt", "This was added while the new model was unavailable.")
+            await world.planner.say("A message while the new model was unavailable.")
             await run_indexing(app)
             service.script = []
         return await step(lease)
 
-    monkeypatch.setattr(app.model_migrations, "_step", disturbed)
+    monkeypatch.setattr(app.model_migrations, "_step", step_with_changes)
     await start(world, app)
     await app.scheduler.drain("embeddings.migrate")
     assert await vectors(world) == {MINILM: before + 2, WORDS: before + 2}
     assert (await finish_migration(world, app))["state"] == "done"
     assert await vectors(world) == {WORDS: before + 2}
-    assert await best_document(world, app, "put while the new model was away") == "late.txt"
+    assert await best_document(world, app, "added while the new model was unavailable") == "late.txt"
 
 
-async def test_a_chunk_that_lacks_a_vector_of_the_serving_model_gets_one(world: World, app: App) -> None:
+async def test_missing_vectors_of_the_current_model_are_added(world: World, app: App) -> None:
     chunks = await chunk_count(world)
     app.lease_runner.rest = 0
     await app.scheduler.drain("embeddings.backfill")
@@ -325,12 +335,12 @@ async def test_a_chunk_that_lacks_a_vector_of_the_serving_model_gets_one(world: 
     assert await best_document(world, app, "vacation days a year") == "leave.txt"
 
 
-async def test_a_model_that_is_gone_is_left_without_a_comparison(
+async def test_migrating_from_an_unavailable_model_skips_the_comparison(
     world: World, app: App, service: EmbeddingService
 ) -> None:
     await start(world, app)
     await finish_migration(world, app)
-    # The service is given up: only the model of Weft's own is left.
+    # The remote service is removed: only the built-in model is left.
     admin = world.admin
     assert (await admin.call("knowledge.list_models"))["models"][0]["model"] == MINILM
     await admin.call("knowledge.start_model_migration", model=MINILM)
@@ -341,18 +351,18 @@ async def test_a_model_that_is_gone_is_left_without_a_comparison(
     assert service.requests == []
 
 
-async def test_what_was_asked_meanwhile_is_asked_of_both_models_and_forgotten(
+async def test_queries_during_a_migration_are_compared_and_then_deleted(
     world: World, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     step, asked = app.model_migrations._step, "how many days of vacation"
     await best_document(world, app, asked)
     assert not app.model_migrations._queries
 
-    async def searching(lease: Any) -> bool:
+    async def search_and_step(lease: Any) -> bool:
         await best_document(world, app, asked)
         return await step(lease)
 
-    monkeypatch.setattr(app.model_migrations, "_step", searching)
+    monkeypatch.setattr(app.model_migrations, "_step", search_and_step)
     await start(world, app)
     await app.scheduler.drain("embeddings.migrate")
     assert {probe.text for probe in app.model_migrations._queries[world.tenant]} == {asked}

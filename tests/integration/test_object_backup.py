@@ -43,8 +43,8 @@ OTHER = b"other bytes, as many as before!!!!" * 1_000
 NOISE = secrets.token_bytes(2_500_000)
 
 
-class Watched:
-    """A store before whose every act something may happen."""
+class ObservedStore:
+    """A store that runs a callback before each call."""
 
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
@@ -71,10 +71,10 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """A database and a store that belong together."""
+    """A database with its object store."""
 
     database: Database
-    store: Watched
+    store: ObservedStore
     clock: FrozenClock
 
     @property
@@ -87,7 +87,7 @@ class Installation:
             await Tenants(self.database, self.clock).create(name)
 
     async def push(self, content: bytes, tenant: str = "acme", owner: str = "planner") -> Pointer:
-        """Keep a value outside, and a pointer to it inside."""
+        """Store a value in object storage and a pointer in the database."""
         await self.objects.stage(tenant, owner, [content])
         pointer = Pointer.to(tenant, owner, content)
 
@@ -99,7 +99,7 @@ class Installation:
         await self.database.write(Scope(tenant), refer)
         return pointer
 
-    async def doom(self, pointer: Pointer) -> None:
+    async def drop(self, pointer: Pointer) -> None:
         await self.database.write(Scope("acme"), lambda tx: SqlObjectIndex(tx).doom(pointer.object))
 
     async def rows(self, sql: str) -> list[tuple[Any, ...]]:
@@ -134,7 +134,7 @@ def bucket(s3: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[SharedBucket]:
 
 
 class Places:
-    """Where installations can be made."""
+    """Creates installations."""
 
     def __init__(self, request: pytest.FixtureRequest, folder: Path, clock: FrozenClock) -> None:
         self._request = request
@@ -146,7 +146,7 @@ class Places:
         database = connect(await self._url(name, kind))
         await database.open()
         self.opened.append(database)
-        return Installation(database, Watched(self._store(name, kind)), self._clock)
+        return Installation(database, ObservedStore(self._store(name, kind)), self._clock)
 
     async def _url(self, name: str, kind: str) -> str:
         if not kind.startswith("postgres"):
@@ -172,7 +172,7 @@ async def places(request: pytest.FixtureRequest, tmp_path: Path, clock: FrozenCl
 
 @pytest.fixture(params=["sqlite folder", "postgres folder"])
 async def source(request: pytest.FixtureRequest, places: Places) -> Installation:
-    """Return an installation whose objects lie in a folder, on both databases in turn."""
+    """Return an installation with an object folder, on each database."""
     source = await places.installation("source", request.param)
     await source.create_tenants("acme")
     return source
@@ -198,8 +198,8 @@ def files(folder: Path) -> list[str]:
     return sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
 
 
-def beside(file: Path) -> list[str]:
-    """Return what there is of a backup, finished or not."""
+def backup_files(file: Path) -> list[str]:
+    """Return the names of complete and partial backup files."""
     return [path.name for path in file.parent.iterdir() if file.name in path.name]
 
 
@@ -228,7 +228,7 @@ def rewrite(file: Path, change: Callable[[dict[str, bytes]], object]) -> None:
         ("sqlite bucket", "postgres folder"),
     ],
 )
-async def test_values_move_between_databases_and_between_folder_and_bucket(
+async def test_values_are_restored_into_either_database_and_store(
     places: Places, origin: str, destination: str, file: Path
 ) -> None:
     source, target = [await places.installation(*each) for each in (("source", origin), ("target", destination))]
@@ -272,11 +272,11 @@ async def test_progress_counts_rows_and_objects(source: Installation, target: In
     assert restored[0] == (5, manifest.rows)
 
 
-async def test_what_is_on_its_way_in_or_out_is_not_carried(
+async def test_staged_and_dropped_objects_are_not_backed_up(
     source: Installation, target: Installation, file: Path
 ) -> None:
-    kept, doomed = await source.push(VALUE), await source.push(OTHER)
-    await source.doom(doomed)
+    kept, dropped = await source.push(VALUE), await source.push(OTHER)
+    await source.drop(dropped)
     await source.objects.stage("acme", "planner", [NOISE])
     manifest = await source.back_up(file)
     await target.restore(file)
@@ -288,7 +288,7 @@ async def test_what_is_on_its_way_in_or_out_is_not_carried(
 
 @pytest.mark.req("CE-F4")
 @pytest.mark.parametrize("damage", [None, b"", VALUE[:-1], OTHER])
-async def test_a_missing_or_damaged_object_is_named_and_no_file_is_made(
+async def test_a_missing_or_damaged_object_is_named_and_no_backup_is_written(
     source: Installation, folder: Path, file: Path, damage: bytes | None
 ) -> None:
     lost = await source.push(VALUE)
@@ -298,12 +298,10 @@ async def test_a_missing_or_damaged_object_is_named_and_no_file_is_made(
     with refused("BACKUP_INCOMPLETE") as caught:
         await source.back_up(file)
     assert caught.value.message.endswith(f"(1): {lost.object}.")
-    assert beside(file) == []
+    assert backup_files(file) == []
 
 
-async def test_many_missing_objects_are_counted_and_some_are_named(
-    source: Installation, folder: Path, file: Path
-) -> None:
+async def test_many_missing_objects_are_counted_and_a_few_named(source: Installation, folder: Path, file: Path) -> None:
     for number in range(12):
         (folder / (await source.push(f"{number}".encode())).object).unlink()
     with refused("BACKUP_INCOMPLETE") as caught:
@@ -328,12 +326,12 @@ async def test_a_backup_that_skips_damaged_objects_contains_the_rest(
     assert await target.objects.fetch("acme", lost) == VALUE
 
 
-async def test_a_store_that_cannot_be_reached_is_not_taken_for_damage(source: Installation, file: Path) -> None:
+async def test_an_unreachable_store_is_not_reported_as_damage(source: Installation, file: Path) -> None:
     await source.push(VALUE)
     source.store.before = unreachable
     with refused("OBJECT_STORAGE_UNAVAILABLE"):
         await source.back_up(file, skip_damaged=True)
-    assert beside(file) == []
+    assert backup_files(file) == []
 
 
 async def unreachable(_: str) -> None:
@@ -355,20 +353,20 @@ def _drop_content(members: dict[str, bytes]) -> None:
     del members[name]
 
 
-def _claim_more(members: dict[str, bytes]) -> None:
+def _raise_object_count(members: dict[str, bytes]) -> None:
     members["manifest.json"] = members["manifest.json"].replace(b'"count": 1', b'"count": 2')
 
 
-def _lead_elsewhere(members: dict[str, bytes]) -> None:
+def _change_paths(members: dict[str, bytes]) -> None:
     _change_index(members, b"acme/planner/", b"acme/../planner/")
 
 
-def _give_to_another_tenant(members: dict[str, bytes]) -> None:
+def _change_tenant(members: dict[str, bytes]) -> None:
     _change_index(members, b'["acme",', b'["umbrella",')
 
 
 def _change_index(members: dict[str, bytes], old: bytes, new: bytes) -> None:
-    """Change the index of objects and have the manifest agree, as only someone who means it would."""
+    """Change the index of objects and update its checksum in the manifest."""
     index = members["tables/objects.ndjson"].replace(old, new)
     manifest = json.loads(members["manifest.json"])
     manifest["tables"]["objects"]["sha256"] = hashlib.sha256(index).hexdigest()
@@ -382,9 +380,9 @@ def _change_index(members: dict[str, bytes], old: bytes, new: bytes) -> None:
         (_swap_content, "is damaged"),
         (_cut_content, "is damaged"),
         (_drop_content, "is damaged"),
-        (_claim_more, "do not match its manifest"),
-        (_lead_elsewhere, "is damaged"),
-        (_give_to_another_tenant, "does not belong"),
+        (_raise_object_count, "do not match its manifest"),
+        (_change_paths, "is damaged"),
+        (_change_tenant, "does not belong"),
     ],
 )
 async def test_changed_objects_are_found_before_anything_is_restored(
@@ -445,7 +443,7 @@ async def test_a_sweep_removes_what_a_failed_restore_stored(
     await source.push(VALUE)
     await source.back_up(file)
 
-    # The same tenant twice passes every check of the file, and no database takes it.
+    # A duplicate tenant passes every check of the file but not the database's unique key.
     def double_a_row(members: dict[str, bytes]) -> None:
         members["tables/tenants.ndjson"] *= 2
         manifest = json.loads(members["manifest.json"])
@@ -475,15 +473,13 @@ async def test_nothing_is_stored_for_a_database_that_is_not_empty(
 
 
 @pytest.mark.req("CE-F4")
-async def test_nothing_is_removed_while_a_backup_is_being_made(
-    source: Installation, target: Installation, file: Path
-) -> None:
+async def test_no_object_is_deleted_during_a_backup(source: Installation, target: Installation, file: Path) -> None:
     kept = [await source.push(VALUE), await source.push(OTHER)]
     sweeper = Objects(source.database, source.store.store, source.clock)
 
     async def remove_all(_: str) -> None:
         for pointer in kept:
-            await source.doom(pointer)
+            await source.drop(pointer)
         for _ in range(2):
             assert await sweep_objects(sweeper) == 0
             source.clock.advance(hours=1)
@@ -498,8 +494,8 @@ async def test_nothing_is_removed_while_a_backup_is_being_made(
     assert await sweep_objects(sweeper) == 2
 
 
-async def test_a_backup_that_died_holds_removals_up_for_a_day_at_most(source: Installation, file: Path) -> None:
-    await source.doom(await source.push(VALUE))
+async def test_a_crashed_backup_delays_deletions_by_at_most_a_day(source: Installation, file: Path) -> None:
+    await source.drop(await source.push(VALUE))
     now = to_micros(source.clock.now())
     await source.database.write(SYSTEM, lambda tx: hold_removals(tx, "dead", now))
     await sweep_objects(source.objects)
@@ -513,7 +509,7 @@ async def test_a_backup_that_died_holds_removals_up_for_a_day_at_most(source: In
     assert await source.rows("SELECT 1 FROM jobs WHERE tenant = ''") == []
 
 
-async def test_a_backup_that_fails_holds_nothing_up(source: Installation, file: Path) -> None:
+async def test_a_failed_backup_does_not_delay_deletions(source: Installation, file: Path) -> None:
     await source.push(VALUE)
     source.store.before = unreachable
     with refused("OBJECT_STORAGE_UNAVAILABLE"):
@@ -521,7 +517,7 @@ async def test_a_backup_that_fails_holds_nothing_up(source: Installation, file: 
     assert await source.rows("SELECT 1 FROM jobs WHERE tenant = ''") == []
 
 
-async def test_a_database_that_is_full_can_still_be_backed_up(
+async def test_a_full_database_can_be_backed_up(
     source: Installation, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await source.push(VALUE)
@@ -547,7 +543,7 @@ async def test_a_backup_of_the_first_format_is_restored(source: Installation, ta
     assert await target.rows("SELECT tenant FROM tenants") == [("acme",)]
 
 
-async def test_a_backup_that_names_objects_without_holding_them_is_refused(
+async def test_a_backup_with_missing_object_content_is_refused(
     source: Installation, target: Installation, file: Path
 ) -> None:
     await source.push(VALUE)
@@ -558,7 +554,7 @@ async def test_a_backup_that_names_objects_without_holding_them_is_refused(
 
 
 def make_backup_of(steps: int, file: Path) -> None:
-    """Make a backup as a version did that knew only the first steps of the schema."""
+    """Make a backup as an older version with only the first migrations did."""
     lines = {"tenants": b'["acme",1,0,0]\n'}
     tables = tables_of_schema(steps)
     manifest = {
@@ -582,9 +578,7 @@ def make_backup_of(steps: int, file: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite folder", "postgres folder"])
-async def test_a_backup_of_an_older_version_is_restored_and_brought_up_to_date(
-    places: Places, file: Path, kind: str
-) -> None:
+async def test_a_backup_of_an_older_version_is_restored_and_migrated(places: Places, file: Path, kind: str) -> None:
     make_backup_of(3, file)
     target = await places.installation("target", kind)
     await target.restore(file)
@@ -593,7 +587,7 @@ async def test_a_backup_of_an_older_version_is_restored_and_brought_up_to_date(
     assert await target.rows("SELECT tenant FROM tenants") == [("acme",)]
 
 
-async def test_a_backup_of_an_older_version_wants_a_database_that_is_new(target: Installation, file: Path) -> None:
+async def test_a_backup_of_an_older_version_needs_a_new_database(target: Installation, file: Path) -> None:
     make_backup_of(3, file)
     await migrate(target.database, target.clock)
     with refused("SCHEMA_MISMATCH") as caught:

@@ -34,16 +34,16 @@ OTHER = b"another" * 1_000
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """The process was killed."""
 
 
-class Stumbling:
-    """A folder before or behind whose every act something may happen."""
+class ObservedFolder:
+    """An object folder that runs callbacks before and after each call."""
 
     def __init__(self, folder: ObjectFolder) -> None:
         self.folder = folder
         self.before: Callable[[str], Any] = lambda _: None
-        self.behind: Callable[[str], Any] = lambda _: None
+        self.after: Callable[[str], Any] = lambda _: None
         self.acts: list[str] = []
         self.deleted: list[str] = []
 
@@ -65,7 +65,7 @@ class Stumbling:
             work.close()
             raise
         done = await work
-        self.behind(name)
+        self.after(name)
         return done
 
 
@@ -75,12 +75,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(folder: Path) -> Stumbling:
-    return Stumbling(ObjectFolder(folder))
+def store(folder: Path) -> ObservedFolder:
+    return ObservedFolder(ObjectFolder(folder))
 
 
 @pytest.fixture
-def objects(world: World, store: Stumbling) -> Objects:
+def objects(world: World, store: ObservedFolder) -> Objects:
     return Objects(world.app.database, store, world.clock)
 
 
@@ -88,9 +88,9 @@ def pointer_in(world: World, content: bytes = VALUE, owner: str = "planner") -> 
     return Pointer.to(world.tenant, owner, content)
 
 
-def end_at(name: str, error: BaseException) -> Callable[[str], None]:
-    def act(happening: str) -> None:
-        if happening == name:
+def raise_at(name: str, error: BaseException) -> Callable[[str], None]:
+    def act(call: str) -> None:
+        if call == name:
             raise error
 
     return act
@@ -101,11 +101,11 @@ def unreachable(_: str) -> None:
 
 
 async def keep(world: World, *pointers: Pointer) -> None:
-    """Do what the transaction does that refers to staged values."""
+    """Commit references to staged values."""
     await world.app.database.write(Scope(world.tenant), lambda tx: keep_staged(pointers, SqlObjectIndex(tx)))
 
 
-async def doom(world: World, *pointers: Pointer) -> None:
+async def drop(world: World, *pointers: Pointer) -> None:
     async def each(transaction: Transaction) -> None:
         for pointer in pointers:
             await SqlObjectIndex(transaction).doom(pointer.object)
@@ -113,9 +113,9 @@ async def doom(world: World, *pointers: Pointer) -> None:
     await world.app.database.write(Scope(world.tenant), each)
 
 
-async def doom_long_ago(world: World, objects: Objects, *pointers: Pointer) -> None:
-    """Drop values, and let the time pass in which they can still be read."""
-    await doom(world, *pointers)
+async def drop_after_grace_period(world: World, objects: Objects, *pointers: Pointer) -> None:
+    """Drop values and let their grace period pass."""
+    await drop(world, *pointers)
     await sweep_objects(objects)
     world.clock.advance(minutes=5)
 
@@ -135,8 +135,8 @@ def files(folder: Path) -> set[str]:
     return {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
 
 
-async def check_nothing_is_amiss(world: World, folder: Path, kept: Iterable[Pointer] = ()) -> None:
-    """Check that the index and the folder hold the same, and nothing but what is to be kept."""
+async def check_consistent(world: World, folder: Path, kept: Iterable[Pointer] = ()) -> None:
+    """Check that index and folder contain exactly the kept objects."""
     paths = {pointer.object for pointer in kept}
     assert await states(world) == dict.fromkeys(paths, "kept")
     assert files(folder) == paths
@@ -144,16 +144,14 @@ async def check_nothing_is_amiss(world: World, folder: Path, kept: Iterable[Poin
 
 @pytest.mark.req("CE-F4")
 @pytest.mark.req("CE-F2")
-async def test_what_is_staged_and_kept_comes_back_byte_for_byte(world: World, objects: Objects, folder: Path) -> None:
+async def test_a_kept_value_is_read_back_unchanged(world: World, objects: Objects, folder: Path) -> None:
     kept = await stage_and_keep(world, objects, VALUE, b"", bytes(range(256)))
     assert [await objects.fetch(world.tenant, pointer) for pointer in kept] == [VALUE, b"", bytes(range(256))]
-    await check_nothing_is_amiss(world, folder, kept)
+    await check_consistent(world, folder, kept)
 
 
 @pytest.mark.req("CE-F2")
-async def test_every_tenant_and_every_agent_has_a_folder_and_content_its_name(
-    world: World, objects: Objects, folder: Path
-) -> None:
+async def test_paths_are_tenant_agent_and_digest(world: World, objects: Objects, folder: Path) -> None:
     await objects.stage(world.tenant, "planner", [VALUE])
     await objects.stage(world.tenant, "analysis", [VALUE])
     await objects.stage(world.other_tenant, "planner", [VALUE])
@@ -165,7 +163,7 @@ async def test_every_tenant_and_every_agent_has_a_folder_and_content_its_name(
     }
 
 
-async def test_the_same_value_is_uploaded_once(world: World, objects: Objects, store: Stumbling) -> None:
+async def test_the_same_value_is_uploaded_once(world: World, objects: Objects, store: ObservedFolder) -> None:
     await stage_and_keep(world, objects, VALUE, VALUE)
     await stage_and_keep(world, objects, VALUE, OTHER)
     assert store.acts.count("put") == 2
@@ -174,7 +172,7 @@ async def test_the_same_value_is_uploaded_once(world: World, objects: Objects, s
 @pytest.mark.req("CE-F4")
 @pytest.mark.parametrize("damage", [b"X" + VALUE[1:], VALUE[:-1], b"", None])
 async def test_a_damaged_value_is_repaired_by_storing_it_again(
-    world: World, objects: Objects, store: Stumbling, folder: Path, damage: bytes | None
+    world: World, objects: Objects, store: ObservedFolder, folder: Path, damage: bytes | None
 ) -> None:
     [pointer] = await stage_and_keep(world, objects, VALUE)
     stored = folder / pointer.object
@@ -184,11 +182,11 @@ async def test_a_damaged_value_is_repaired_by_storing_it_again(
     await stage_and_keep(world, objects, VALUE)
     assert await objects.fetch(world.tenant, pointer) == VALUE
     assert store.acts.count("put") == 2
-    await check_nothing_is_amiss(world, folder, [pointer])
+    await check_consistent(world, folder, [pointer])
 
 
-async def test_the_index_names_the_version_that_repaired_a_value(world: World, store: Stumbling) -> None:
-    class Versioned(Stumbling):
+async def test_the_index_names_the_version_that_repaired_a_value(world: World, store: ObservedFolder) -> None:
+    class Versioned(ObservedFolder):
         async def put(self, path: str, content: bytes) -> str | None:
             await super().put(path, content)
             return f"v{self.acts.count('put')}"
@@ -208,7 +206,7 @@ async def test_the_index_names_the_version_that_repaired_a_value(world: World, s
     assert [tuple(row) for row in rows] == [("kept", "v2")]
 
 
-async def test_many_values_are_uploaded_a_few_at_a_time(world: World, objects: Objects, store: Stumbling) -> None:
+async def test_uploads_run_with_bounded_concurrency(world: World, objects: Objects, store: ObservedFolder) -> None:
     under_way, most = 0, 0
 
     def begin(_: str) -> None:
@@ -220,17 +218,17 @@ async def test_many_values_are_uploaded_a_few_at_a_time(world: World, objects: O
         nonlocal under_way
         under_way -= 1
 
-    store.before, store.behind = begin, end
+    store.before, store.after = begin, end
     await stage_and_keep(world, objects, *(f"{number}".encode() for number in range(20)))
     assert (len(store.acts), most) == (20, 4)
 
 
-async def test_nothing_to_stage_is_nothing_done(world: World, objects: Objects, store: Stumbling) -> None:
+async def test_staging_nothing_does_nothing(world: World, objects: Objects, store: ObservedFolder) -> None:
     await objects.stage(world.tenant, "planner", [])
     assert (store.acts, await states(world)) == ([], {})
 
 
-def test_a_pointer_is_the_same_for_the_same_value_and_reads_back() -> None:
+def test_a_pointer_is_deterministic_and_round_trips() -> None:
     pointer = Pointer.to("acme", "planner", VALUE)
     assert pointer.encode() == Pointer.to("acme", "planner", bytes(VALUE)).encode()
     assert Pointer.decode(pointer.encode()) == pointer
@@ -240,7 +238,7 @@ def test_a_pointer_is_the_same_for_the_same_value_and_reads_back() -> None:
 @pytest.mark.parametrize(
     ("tenant", "owner"), [("..", "a"), ("a", ".."), ("a/b", "c"), ("", "c"), ("a", ""), ("a", "é")]
 )
-def test_a_path_is_made_of_names_alone(tenant: str, owner: str) -> None:
+def test_a_pointer_refuses_invalid_names(tenant: str, owner: str) -> None:
     with pytest.raises(ValueError, match="names"):
         Pointer.to(tenant, owner, VALUE)
 
@@ -258,7 +256,7 @@ def test_a_path_is_made_of_names_alone(tenant: str, owner: str) -> None:
         ("{", ""),
     ],
 )
-def test_a_pointer_that_leads_elsewhere_is_refused(change: tuple[str, str]) -> None:
+def test_a_pointer_to_another_path_is_refused(change: tuple[str, str]) -> None:
     with refused("OBJECT_DAMAGED"):
         Pointer.decode(Pointer.to("acme", "planner", VALUE).encode().replace(*change))
 
@@ -285,7 +283,7 @@ async def test_damaged_bytes_are_never_returned(world: World, objects: Objects, 
         await objects.fetch(world.tenant, pointer)
 
 
-async def test_a_value_that_is_not_there_is_missing(world: World, objects: Objects, folder: Path) -> None:
+async def test_an_absent_value_is_missing(world: World, objects: Objects, folder: Path) -> None:
     with refused("OBJECT_MISSING"):
         await objects.fetch(world.tenant, pointer_in(world))
     [pointer] = await stage_and_keep(world, objects, VALUE)
@@ -295,7 +293,7 @@ async def test_a_value_that_is_not_there_is_missing(world: World, objects: Objec
 
 
 @pytest.mark.req("CE-F4")
-async def test_nothing_is_kept_that_was_not_uploaded(world: World, objects: Objects, store: Stumbling) -> None:
+async def test_values_not_uploaded_cannot_be_kept(world: World, objects: Objects, store: ObservedFolder) -> None:
     with refused("OBJECT_MISSING"):
         await keep(world, pointer_in(world))
     store.before = unreachable
@@ -306,7 +304,9 @@ async def test_nothing_is_kept_that_was_not_uploaded(world: World, objects: Obje
     assert set((await states(world)).values()) == {"pending"}
 
 
-async def test_one_failure_among_many_uploads_is_reported(world: World, objects: Objects, store: Stumbling) -> None:
+async def test_one_failure_among_many_uploads_is_reported(
+    world: World, objects: Objects, store: ObservedFolder
+) -> None:
     def fail_at_the_third(_: str) -> None:
         if len(store.acts) == 3:
             raise ObjectStorageUnavailable
@@ -318,18 +318,18 @@ async def test_one_failure_among_many_uploads_is_reported(world: World, objects:
     await stage_and_keep(world, objects, *contents)
 
 
-async def test_who_lost_its_access_stages_nothing(world: World, objects: Objects, store: Stumbling) -> None:
+async def test_staging_needs_access(world: World, objects: Objects, store: ObservedFolder) -> None:
     with pytest.raises(AccessChanged):
         await objects.stage(world.tenant, "planner", [VALUE], epoch=(await world.epoch() or 0) + 1)
     assert store.acts == []
 
 
 @pytest.mark.req("CE-F4")
-@pytest.mark.parametrize("moment", ["before", "behind"])
+@pytest.mark.parametrize("callback", ["before", "after"])
 async def test_a_process_killed_during_its_upload_leaves_no_objects(
-    world: World, objects: Objects, store: Stumbling, folder: Path, moment: str
+    world: World, objects: Objects, store: ObservedFolder, folder: Path, callback: str
 ) -> None:
-    setattr(store, moment, end_at("put", Killed()))
+    setattr(store, callback, raise_at("put", Killed()))
     with pytest.raises(Killed):
         await objects.stage(world.tenant, "planner", [VALUE])
     assert await states(world) == {pointer_in(world).object: "pending"}
@@ -337,7 +337,7 @@ async def test_a_process_killed_during_its_upload_leaves_no_objects(
     assert await sweep_objects(successor) == 0
     world.clock.advance(hours=1)
     assert await sweep_objects(successor) == 1
-    await check_nothing_is_amiss(world, folder)
+    await check_consistent(world, folder)
 
 
 @pytest.mark.req("CE-F4")
@@ -349,44 +349,44 @@ async def test_a_process_killed_between_upload_and_commit_leaves_no_objects(
     world.clock.advance(hours=1)
     successor = Objects(world.app.database, ObjectFolder(folder), world.clock)
     assert await sweep_objects(successor) == 1
-    await check_nothing_is_amiss(world, folder, [pointer_in(world, OTHER)])
+    await check_consistent(world, folder, [pointer_in(world, OTHER)])
     with refused("OBJECT_MISSING"):
         await keep(world, pointer_in(world))
 
 
 @pytest.mark.req("CE-F4")
-@pytest.mark.parametrize("moment", ["before", "behind"])
-async def test_a_process_killed_around_a_removal_leaves_it_to_the_next(
-    world: World, objects: Objects, store: Stumbling, folder: Path, moment: str
+@pytest.mark.parametrize("callback", ["before", "after"])
+async def test_a_deletion_interrupted_by_a_kill_is_completed_later(
+    world: World, objects: Objects, store: ObservedFolder, folder: Path, callback: str
 ) -> None:
-    [doomed, other] = await stage_and_keep(world, objects, VALUE, OTHER)
-    await doom_long_ago(world, objects, doomed)
-    setattr(store, moment, end_at("delete", Killed()))
+    [dropped, other] = await stage_and_keep(world, objects, VALUE, OTHER)
+    await drop_after_grace_period(world, objects, dropped)
+    setattr(store, callback, raise_at("delete", Killed()))
     with pytest.raises(Killed):
         await sweep_objects(objects)
-    assert (await states(world))[doomed.object] == "deleting"
+    assert (await states(world))[dropped.object] == "deleting"
     successor = Objects(world.app.database, ObjectFolder(folder), world.clock)
     assert await sweep_objects(successor) == 0
     world.clock.advance(minutes=5)
     assert await sweep_objects(successor) == 1
-    await check_nothing_is_amiss(world, folder, [other])
+    await check_consistent(world, folder, [other])
 
 
 @pytest.mark.req("CE-F4")
-async def test_an_interrupted_upload_can_simply_be_repeated(
-    world: World, objects: Objects, store: Stumbling, folder: Path
+async def test_an_interrupted_upload_can_be_repeated(
+    world: World, objects: Objects, store: ObservedFolder, folder: Path
 ) -> None:
-    store.behind = end_at("put", Killed())
+    store.after = raise_at("put", Killed())
     with pytest.raises(Killed):
         await objects.stage(world.tenant, "planner", [VALUE])
-    store.behind = lambda _: None
+    store.after = lambda _: None
     kept = await stage_and_keep(world, objects, VALUE)
-    await check_nothing_is_amiss(world, folder, kept)
+    await check_consistent(world, folder, kept)
 
 
-async def test_a_doomed_value_stays_readable_for_those_who_are_reading(world: World, objects: Objects) -> None:
+async def test_a_dropped_value_stays_readable_for_a_grace_period(world: World, objects: Objects) -> None:
     [pointer] = await stage_and_keep(world, objects, VALUE)
-    await doom(world, pointer)
+    await drop(world, pointer)
     assert await sweep_objects(objects) == 0
     assert await objects.fetch(world.tenant, pointer) == VALUE
     world.clock.advance(minutes=5)
@@ -395,25 +395,25 @@ async def test_a_doomed_value_stays_readable_for_those_who_are_reading(world: Wo
         await objects.fetch(world.tenant, pointer)
 
 
-async def test_a_doomed_value_that_is_wanted_again_is_uploaded_again_and_stays(
-    world: World, objects: Objects, store: Stumbling, folder: Path
+async def test_a_dropped_value_staged_again_is_uploaded_and_kept(
+    world: World, objects: Objects, store: ObservedFolder, folder: Path
 ) -> None:
     [pointer] = await stage_and_keep(world, objects, VALUE)
-    await doom(world, pointer)
+    await drop(world, pointer)
     with refused("OBJECT_BUSY"):
         await keep(world, pointer)
     kept = await stage_and_keep(world, objects, VALUE)
     world.clock.advance(hours=2)
     assert await sweep_objects(objects) == 0
     assert store.acts.count("put") == 2
-    await check_nothing_is_amiss(world, folder, kept)
+    await check_consistent(world, folder, kept)
 
 
-async def test_a_value_that_is_just_being_removed_is_waited_for(
-    world: World, objects: Objects, store: Stumbling, folder: Path
+async def test_staging_waits_for_a_deletion_in_progress(
+    world: World, objects: Objects, store: ObservedFolder, folder: Path
 ) -> None:
     [pointer] = await stage_and_keep(world, objects, VALUE)
-    await doom_long_ago(world, objects, pointer)
+    await drop_after_grace_period(world, objects, pointer)
     staging: list[asyncio.Task[None]] = []
 
     def stage_too(name: str) -> None:
@@ -424,14 +424,14 @@ async def test_a_value_that_is_just_being_removed_is_waited_for(
     assert await sweep_objects(objects) == 1
     await staging[0]
     await keep(world, pointer)
-    await check_nothing_is_amiss(world, folder, [pointer])
+    await check_consistent(world, folder, [pointer])
 
 
-async def test_a_removal_that_does_not_end_is_a_conflict(
-    world: World, objects: Objects, store: Stumbling, folder: Path
+async def test_a_deletion_that_does_not_finish_is_a_conflict(
+    world: World, objects: Objects, store: ObservedFolder, folder: Path
 ) -> None:
     [pointer] = await stage_and_keep(world, objects, VALUE)
-    await doom_long_ago(world, objects, pointer)
+    await drop_after_grace_period(world, objects, pointer)
     store.before = unreachable
     assert await sweep_objects(objects) == 0
     store.before = lambda _: None
@@ -440,60 +440,60 @@ async def test_a_removal_that_does_not_end_is_a_conflict(
     world.clock.advance(minutes=5)
     assert await sweep_objects(objects) == 1
     kept = await stage_and_keep(world, objects, VALUE)
-    await check_nothing_is_amiss(world, folder, kept)
+    await check_consistent(world, folder, kept)
 
 
 @pytest.mark.req("CE-F4")
-async def test_an_upload_overtaken_by_a_removal_is_made_again(
-    world: World, objects: Objects, store: Stumbling, folder: Path
+async def test_an_upload_deleted_concurrently_is_repeated(
+    world: World, objects: Objects, store: ObservedFolder, folder: Path
 ) -> None:
-    """Another process stores, drops and sweeps the same value while ours is still uploading it."""
+    """Another process stores, drops and sweeps the value while this one uploads it."""
     pointer = pointer_in(world)
 
-    async def meanwhile() -> None:
+    async def other_process_stores_and_sweeps() -> None:
         other = Objects(world.app.database, ObjectFolder(folder), world.clock)
         await stage_and_keep(world, other, VALUE)
-        await doom_long_ago(world, other, pointer)
+        await drop_after_grace_period(world, other, pointer)
         assert await sweep_objects(other) == 1
 
-    class Slow(Stumbling):
+    class Slow(ObservedFolder):
         async def put(self, path: str, content: bytes) -> str | None:
             if not self.acts:
                 await super().put(path, content)
-                await meanwhile()
+                await other_process_stores_and_sweeps()
                 return None
             return await super().put(path, content)
 
     slow = Slow(store.folder)
     await stage_and_keep(world, Objects(world.app.database, slow, world.clock), VALUE)
     assert slow.acts == ["put", "put"]
-    await check_nothing_is_amiss(world, folder, [pointer])
+    await check_consistent(world, folder, [pointer])
 
 
-async def test_a_process_that_slept_on_its_claim_removes_nothing(
-    world: World, objects: Objects, store: Stumbling, folder: Path
+async def test_an_expired_deletion_claim_deletes_nothing(
+    world: World, objects: Objects, store: ObservedFolder, folder: Path
 ) -> None:
     kept = await stage_and_keep(world, objects, *(f"{number}".encode() for number in range(9)))
-    await doom_long_ago(world, objects, *kept)
-    store.behind = lambda _: world.clock.advance(minutes=3)
+    await drop_after_grace_period(world, objects, *kept)
+    store.after = lambda _: world.clock.advance(minutes=3)
     assert 1 <= await sweep_objects(objects) <= 4
     assert len(files(folder)) >= 5
 
 
-async def test_two_processes_that_sweep_at_once_do_each_thing_once(
-    world: World, objects: Objects, store: Stumbling, folder: Path
+async def test_concurrent_sweeps_delete_each_object_once(
+    world: World, objects: Objects, store: ObservedFolder, folder: Path
 ) -> None:
     kept = await stage_and_keep(world, objects, *(f"{number}".encode() for number in range(12)))
-    await doom_long_ago(world, objects, *kept[:10])
+    await drop_after_grace_period(world, objects, *kept[:10])
     app = await world.another_app()
-    beside = Stumbling(ObjectFolder(folder))
-    await asyncio.gather(sweep_objects(objects), sweep_objects(Objects(app.database, beside, world.clock)))
-    deleted = [path for path in store.deleted + beside.deleted if path.startswith(world.tenant)]
+    other_store = ObservedFolder(ObjectFolder(folder))
+    await asyncio.gather(sweep_objects(objects), sweep_objects(Objects(app.database, other_store, world.clock)))
+    deleted = [path for path in store.deleted + other_store.deleted if path.startswith(world.tenant)]
     assert sorted(deleted) == sorted(pointer.object for pointer in kept[:10])
-    await check_nothing_is_amiss(world, folder, kept[10:])
+    await check_consistent(world, folder, kept[10:])
 
 
-async def test_many_who_stage_keep_and_drop_the_same_values_lose_none(world: World, folder: Path) -> None:
+async def test_concurrent_stage_keep_and_drop_lose_no_value(world: World, folder: Path) -> None:
     contents = [f"{number}".encode() for number in range(3)]
     apps = [world.app, await world.another_app()]
     services = [Objects(app.database, ObjectFolder(folder), world.clock) for app in apps]
@@ -502,7 +502,7 @@ async def test_many_who_stage_keep_and_drop_the_same_values_lose_none(world: Wor
         for content in contents[number % 3 :] + contents[: number % 3]:
             await outcome(stage_and_keep(world, objects, content))
             if number % 2:
-                await doom(world, pointer_in(world, content))
+                await drop(world, pointer_in(world, content))
                 world.clock.advance(minutes=2)
             await sweep_objects(objects)
 
@@ -511,10 +511,10 @@ async def test_many_who_stage_keep_and_drop_the_same_values_lose_none(world: Wor
     world.clock.advance(hours=2)
     await sweep_objects(services[0])
     assert [await services[1].fetch(world.tenant, pointer) for [pointer] in kept] == contents
-    await check_nothing_is_amiss(world, folder, [pointer for [pointer] in kept])
+    await check_consistent(world, folder, [pointer for [pointer] in kept])
 
 
-async def test_each_tenant_is_swept(world: World, objects: Objects, folder: Path) -> None:
+async def test_every_tenant_is_swept(world: World, objects: Objects, folder: Path) -> None:
     await objects.stage(world.tenant, "planner", [VALUE])
     await objects.stage(world.other_tenant, "planner", [VALUE])
     world.clock.advance(hours=1)
@@ -523,7 +523,7 @@ async def test_each_tenant_is_swept(world: World, objects: Objects, folder: Path
 
 
 @pytest.mark.req("CE-F4")
-async def test_a_value_is_on_disk_with_its_name_before_it_counts_as_stored(
+async def test_a_value_is_synced_to_disk_before_it_counts_as_stored(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forced: list[int] = []
@@ -572,7 +572,7 @@ async def test_a_full_disk_is_reported_and_leaves_no_partial_file(
     assert files(folder) == {path}
 
 
-async def test_parts_of_files_that_a_killed_process_left_are_removed(folder: Path) -> None:
+async def test_partial_files_of_a_killed_process_are_deleted(folder: Path) -> None:
     store = ObjectFolder(folder)
     path = Pointer.to("acme", "planner", VALUE).object
     await store.put(path, OTHER)
@@ -593,7 +593,7 @@ async def test_an_unusable_folder_is_reported(tmp_path: Path) -> None:
             await work
 
 
-def test_settings_name_a_folder_or_a_bucket(tmp_path: Path) -> None:
+def test_settings_select_a_folder_or_a_bucket(tmp_path: Path) -> None:
     assert isinstance(connect_objects(Settings(data_dir=str(tmp_path))), ObjectFolder)
     assert isinstance(connect_objects(Settings(object_store_url="s3://bucket/some/prefix")), Bucket)
 
@@ -609,7 +609,7 @@ def test_settings_name_a_folder_or_a_bucket(tmp_path: Path) -> None:
         ("TIMEOUT_SECONDS", {"object_store_url": "s3://bucket", "object_store_timeout_seconds": 121}),
     ],
 )
-def test_settings_that_cannot_be_are_refused_by_name(name: str, settings: dict[str, Any]) -> None:
+def test_invalid_settings_are_refused_by_name(name: str, settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidSetting, match=f"WEFT_OBJECT_STORE_{name}"):
         connect_objects(Settings(**settings))
 
@@ -624,7 +624,7 @@ def test_obstore_is_loaded_only_when_a_bucket_is_used() -> None:
     assert ended.stdout.strip() == "False"
 
 
-async def test_the_doctor_tries_the_folder_once_there_is_one(tmp_path: Path) -> None:
+async def test_the_doctor_checks_an_existing_folder(tmp_path: Path) -> None:
     settings = Settings(data_dir=str(tmp_path))
     finding = await check_objects(settings)
     assert (finding.state, files(tmp_path), settings.object_store_folder.exists()) == (CheckStatus.OK, set(), False)

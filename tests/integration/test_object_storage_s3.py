@@ -36,38 +36,38 @@ OTHER = b"other bytes, as many as before!!!!" * 1_000
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the S3 service answered."""
+    """A response of the S3 service."""
 
     status: int
     headers: list[tuple[str, str]]
     body: bytes
 
 
-# Is given the way to the service, and returns what the caller is answered; None for a connection that breaks.
-Mishap = Callable[[Callable[[], Answer]], Answer | None]
+# Gets a function that forwards the request; returns the response, or None to close the connection.
+Fault = Callable[[Callable[[], Answer]], Answer | None]
 
 
 @dataclass(slots=True)
-class Line:
-    """The line to the S3 service, on which something may happen to requests, one after the other."""
+class FaultyProxy:
+    """A proxy to the S3 service that applies faults to requests in order."""
 
     upstream: str
     address: str = ""
     requests: list[str] = field(default_factory=list)
-    mishaps: deque[Mishap | None] = field(default_factory=deque)
-    always: Mishap | None = None
-    over: threading.Event = field(default_factory=threading.Event)
+    faults: deque[Fault | None] = field(default_factory=deque)
+    always: Fault | None = None
+    closed: threading.Event = field(default_factory=threading.Event)
 
-    def next_mishap(self) -> Mishap | None:
-        return self.mishaps.popleft() if self.mishaps else self.always
+    def next_fault(self) -> Fault | None:
+        return self.faults.popleft() if self.faults else self.always
 
 
-def lose_the_answer(forward: Callable[[], Answer]) -> Answer | None:
+def drop_response(forward: Callable[[], Answer]) -> Answer | None:
     forward()
     return None
 
 
-def lose_the_request(_: Callable[[], Answer]) -> Answer | None:
+def drop_request(_: Callable[[], Answer]) -> Answer | None:
     return None
 
 
@@ -81,7 +81,7 @@ def without_version(forward: Callable[[], Answer]) -> Answer:
     return Answer(answer.status, headers, answer.body)
 
 
-def version_called_null(forward: Callable[[], Answer]) -> Answer:
+def with_null_version(forward: Callable[[], Answer]) -> Answer:
     answer = without_version(forward)
     return Answer(answer.status, [*answer.headers, ("x-amz-version-id", "null")], answer.body)
 
@@ -92,18 +92,18 @@ def flip_a_byte(forward: Callable[[], Answer]) -> Answer:
 
 
 @contextmanager
-def line_to(upstream: str) -> Iterator[Line]:
-    line = Line(upstream)
+def proxy_to(upstream: str) -> Iterator[FaultyProxy]:
+    proxy = FaultyProxy(upstream)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def relay(self) -> None:
-            line.requests.append(self.command)
+            proxy.requests.append(self.command)
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            mishap = line.next_mishap()
-            forward = _forwarding(line.upstream, self, body)
-            answer = forward() if mishap is None else mishap(forward)
+            fault = proxy.next_fault()
+            forward = _forwarding(proxy.upstream, self, body)
+            answer = forward() if fault is None else fault(forward)
             if answer is None:
                 self.close_connection = True
                 self.connection.shutdown(socket.SHUT_RDWR)
@@ -117,17 +117,17 @@ def line_to(upstream: str) -> Iterator[Line]:
         do_GET = do_PUT = do_DELETE = relay  # noqa: N815 - the names it has in the base
 
         def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the name it has in the base
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    line.address = f"http://127.0.0.1:{server.server_port}"
+    proxy.address = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     try:
-        yield line
+        yield proxy
     finally:
-        line.over.set()
+        proxy.closed.set()
         server.shutdown()
         thread.join()
         server.server_close()
@@ -154,7 +154,7 @@ def _forwarding(upstream: str, request: BaseHTTPRequestHandler, body: bytes) -> 
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
-    """Return the address of an S3 service on this machine."""
+    """Return the URL of a local S3 service."""
     with s3_service() as address:
         yield address
 
@@ -167,22 +167,22 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def bucket(s3: str) -> Iterator[SharedBucket]:
-    """Return a fresh bucket with versions."""
+    """Return a new bucket with versioning."""
     with new_bucket(s3) as bucket:
         yield bucket
 
 
 @pytest.fixture
-def line(s3: str) -> Iterator[Line]:
-    with line_to(s3) as line:
-        yield line
+def proxy(s3: str) -> Iterator[FaultyProxy]:
+    with proxy_to(s3) as proxy:
+        yield proxy
 
 
 @pytest.fixture
-def settings_of_bucket(bucket: SharedBucket, line: Line) -> Settings:
+def settings_of_bucket(bucket: SharedBucket, proxy: FaultyProxy) -> Settings:
     return Settings(
         object_store_url=f"s3://{bucket.name}/some/prefix",
-        object_store_endpoint=line.address,
+        object_store_endpoint=proxy.address,
         object_store_region=REGION,
         object_store_versioning="required",
         object_store_timeout_seconds=20,
@@ -194,13 +194,13 @@ def objects(world: World, settings_of_bucket: Settings) -> Objects:
     return Objects(world.app.database, connect_objects(settings_of_bucket), world.clock)
 
 
-def impatient(bucket: SharedBucket, endpoint: str) -> Bucket:
+def bucket_with_short_timeout(bucket: SharedBucket, endpoint: str) -> Bucket:
     return Bucket(bucket.name, prefix="", endpoint=endpoint, region=REGION, versioned=True, timeout_seconds=0.5)
 
 
-def wait_until_the_end(line: Line) -> Mishap:
+def wait_until_closed(proxy: FaultyProxy) -> Fault:
     def wait(_: Callable[[], Answer]) -> Answer | None:
-        line.over.wait(60)
+        proxy.closed.wait(60)
         return None
 
     return wait
@@ -237,15 +237,15 @@ async def test_a_value_is_stored_under_tenant_and_agent_and_read_back_unchanged(
 
 
 @pytest.mark.req("CE-F4")
-async def test_a_large_value_is_one_upload(world: World, objects: Objects, line: Line) -> None:
+async def test_a_large_value_is_one_upload(world: World, objects: Objects, proxy: FaultyProxy) -> None:
     content = secrets.token_bytes(12_000_000)
     pointer = await stage_and_keep(world, objects, content)
-    assert line.requests == ["PUT"]
+    assert proxy.requests == ["PUT"]
     assert await objects.fetch(world.tenant, pointer) == content
 
 
 @pytest.mark.req("CE-F4")
-async def test_a_value_that_someone_overwrote_or_deleted_is_read_by_its_version(
+async def test_an_overwritten_or_deleted_value_is_read_by_its_version(
     world: World, objects: Objects, bucket: SharedBucket
 ) -> None:
     pointer = await stage_and_keep(world, objects)
@@ -257,79 +257,81 @@ async def test_a_value_that_someone_overwrote_or_deleted_is_read_by_its_version(
 
 
 @pytest.mark.req("CE-F4")
-async def test_what_is_doomed_leaves_the_bucket_and_what_is_kept_stays(
+async def test_dropped_objects_are_deleted_and_kept_ones_stay(
     world: World, objects: Objects, bucket: SharedBucket
 ) -> None:
-    doomed, kept = await stage_and_keep(world, objects), await stage_and_keep(world, objects, OTHER)
-    await world.app.database.write(Scope(world.tenant), lambda tx: SqlObjectIndex(tx).doom(doomed.object))
+    dropped, kept = await stage_and_keep(world, objects), await stage_and_keep(world, objects, OTHER)
+    await world.app.database.write(Scope(world.tenant), lambda tx: SqlObjectIndex(tx).doom(dropped.object))
     await sweep_objects(objects)
-    assert await objects.fetch(world.tenant, doomed) == VALUE
+    assert await objects.fetch(world.tenant, dropped) == VALUE
     world.clock.advance(minutes=5)
     await sweep_objects(objects)
     assert [key.rpartition("/")[2] for key in bucket.names()] == [kept.sha256]
     assert [state for state, _ in await index(world)] == ["kept"]
     with refused("OBJECT_MISSING"):
-        await objects.fetch(world.tenant, doomed)
+        await objects.fetch(world.tenant, dropped)
     await stage_and_keep(world, objects)
-    assert await objects.fetch(world.tenant, doomed) == VALUE
+    assert await objects.fetch(world.tenant, dropped) == VALUE
 
 
 @pytest.mark.req("CE-F4")
-async def test_an_answer_that_is_lost_costs_nothing_but_a_repetition(
-    world: World, objects: Objects, bucket: SharedBucket, line: Line
+async def test_a_lost_upload_response_is_retried(
+    world: World, objects: Objects, bucket: SharedBucket, proxy: FaultyProxy
 ) -> None:
-    line.mishaps.append(lose_the_answer)
+    proxy.faults.append(drop_response)
     pointer = await stage_and_keep(world, objects)
-    assert line.requests == ["PUT", "PUT"]
+    assert proxy.requests == ["PUT", "PUT"]
     [key] = bucket.names()
-    # The bucket holds the value twice under one name; the version that was acknowledged is the one that counts.
+    # The bucket has two versions of the value; the index refers to the acknowledged one.
     assert len(bucket.versions(key)) == 2
     assert await stored_version(world, pointer) in bucket.versions(key)
-    line.mishaps.append(lose_the_answer)
+    proxy.faults.append(drop_response)
     assert await objects.fetch(world.tenant, pointer) == VALUE
 
 
 @pytest.mark.req("CE-F4")
-async def test_an_answer_to_a_removal_that_is_lost_is_a_removal(
-    world: World, objects: Objects, bucket: SharedBucket, line: Line
+async def test_a_lost_delete_response_is_retried(
+    world: World, objects: Objects, bucket: SharedBucket, proxy: FaultyProxy
 ) -> None:
     await objects.stage(world.tenant, "planner", [VALUE])
     world.clock.advance(hours=1)
-    line.mishaps.append(lose_the_answer)
+    proxy.faults.append(drop_response)
     await sweep_objects(objects)
     world.clock.advance(minutes=5)
     await sweep_objects(objects)
     assert (bucket.names(), await index(world)) == ([], [])
 
 
-@pytest.mark.parametrize("mishap", [lose_the_request, fail])
-async def test_a_short_trouble_goes_unnoticed(world: World, objects: Objects, line: Line, mishap: Mishap) -> None:
-    line.mishaps += [mishap, mishap]
+@pytest.mark.parametrize("fault", [drop_request, fail])
+async def test_a_transient_failure_is_retried(world: World, objects: Objects, proxy: FaultyProxy, fault: Fault) -> None:
+    proxy.faults += [fault, fault]
     pointer = await stage_and_keep(world, objects)
-    line.mishaps += [mishap]
+    proxy.faults += [fault]
     assert await objects.fetch(world.tenant, pointer) == VALUE
 
 
 @pytest.mark.req("CE-F4")
-@pytest.mark.parametrize("mishap", [lose_the_request, lose_the_answer, fail])
+@pytest.mark.parametrize("fault", [drop_request, drop_response, fail])
 async def test_a_persistent_failure_is_reported_and_nothing_counts_as_stored(
-    world: World, objects: Objects, line: Line, bucket: SharedBucket, mishap: Mishap
+    world: World, objects: Objects, proxy: FaultyProxy, bucket: SharedBucket, fault: Fault
 ) -> None:
-    line.always = mishap
+    proxy.always = fault
     with refused("OBJECT_STORAGE_UNAVAILABLE"):
         await objects.stage(world.tenant, "planner", [VALUE])
     assert await index(world) == [("pending", None)]
-    line.always = None
+    proxy.always = None
     world.clock.advance(hours=1)
     await sweep_objects(objects)
     assert (bucket.names(), await index(world)) == ([], [])
 
 
 @pytest.mark.req("CE-F4")
-async def test_a_bucket_timeout_is_reported(world: World, objects: Objects, bucket: SharedBucket, line: Line) -> None:
+async def test_a_bucket_timeout_is_reported(
+    world: World, objects: Objects, bucket: SharedBucket, proxy: FaultyProxy
+) -> None:
     pointer = await stage_and_keep(world, objects)
-    line.always = wait_until_the_end(line)
-    hasty = Objects(world.app.database, impatient(bucket, line.address), world.clock)
+    proxy.always = wait_until_closed(proxy)
+    hasty = Objects(world.app.database, bucket_with_short_timeout(bucket, proxy.address), world.clock)
     with refused("OBJECT_STORAGE_UNAVAILABLE"):
         await hasty.stage(world.tenant, "planner", [OTHER])
     with refused("OBJECT_STORAGE_UNAVAILABLE"):
@@ -339,7 +341,7 @@ async def test_a_bucket_timeout_is_reported(world: World, objects: Objects, buck
 
 @pytest.mark.req("CE-F4")
 async def test_an_unreachable_service_is_reported(world: World, bucket: SharedBucket) -> None:
-    store = impatient(bucket, "http://127.0.0.1:9")
+    store = bucket_with_short_timeout(bucket, "http://127.0.0.1:9")
     with refused("OBJECT_STORAGE_UNAVAILABLE") as caught:
         await Objects(world.app.database, store, world.clock).stage(world.tenant, "planner", [VALUE])
     assert "127.0.0.1" not in caught.value.message
@@ -358,9 +360,9 @@ async def test_a_missing_bucket_is_reported_and_not_treated_as_empty(s3: str) ->
 
 
 @pytest.mark.req("CE-F4")
-async def test_wrong_bytes_are_never_returned(world: World, objects: Objects, line: Line) -> None:
+async def test_wrong_bytes_are_never_returned(world: World, objects: Objects, proxy: FaultyProxy) -> None:
     pointer = await stage_and_keep(world, objects)
-    line.mishaps.append(flip_a_byte)
+    proxy.faults.append(flip_a_byte)
     with refused("OBJECT_DAMAGED"):
         await objects.fetch(world.tenant, pointer)
     assert await objects.fetch(world.tenant, pointer) == VALUE
@@ -382,33 +384,33 @@ async def test_a_value_overwritten_in_a_bucket_without_versions_is_damaged(
 
 
 @pytest.mark.req("CE-F4")
-@pytest.mark.parametrize("mishap", [without_version, version_called_null])
-async def test_where_versions_are_required_an_answer_without_one_is_refused(
-    world: World, objects: Objects, line: Line, mishap: Mishap
+@pytest.mark.parametrize("fault", [without_version, with_null_version])
+async def test_a_response_without_a_required_version_is_refused(
+    world: World, objects: Objects, proxy: FaultyProxy, fault: Fault
 ) -> None:
-    line.always = mishap
+    proxy.always = fault
     with refused("OBJECT_STORAGE_UNAVAILABLE") as caught:
         await objects.stage(world.tenant, "planner", [VALUE])
     assert "WEFT_OBJECT_STORE_VERSIONING" in caught.value.message
     assert await index(world) == [("pending", None)]
 
 
-async def test_the_doctor_tries_the_bucket_and_its_versions(
-    settings_of_bucket: Settings, bucket: SharedBucket, line: Line
+async def test_the_doctor_checks_the_bucket_and_its_versioning(
+    settings_of_bucket: Settings, bucket: SharedBucket, proxy: FaultyProxy
 ) -> None:
     finding = await check_objects(settings_of_bucket)
     assert (finding.state, finding.detail.endswith("with versions"), bucket.names()) == (CheckStatus.OK, True, [])
-    line.always = without_version
+    proxy.always = without_version
     assert "WEFT_OBJECT_STORE_VERSIONING=off" in (await check_objects(settings_of_bucket)).next_step
-    line.always = None
-    line.mishaps += [None, flip_a_byte]
+    proxy.always = None
+    proxy.faults += [None, flip_a_byte]
     assert (await check_objects(settings_of_bucket)).state is CheckStatus.PROBLEM
 
 
-async def test_the_doctor_does_not_wait_for_a_bucket_for_long(
-    settings_of_bucket: Settings, line: Line, monkeypatch: pytest.MonkeyPatch
+async def test_the_doctor_s_bucket_check_times_out(
+    settings_of_bucket: Settings, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("weft.app.diagnostics.checks._TIMEOUT_SECONDS", 0.2)
-    line.always = wait_until_the_end(line)
+    proxy.always = wait_until_closed(proxy)
     finding = await check_objects(settings_of_bucket)
     assert (finding.state, finding.detail.endswith("does not answer")) == (CheckStatus.PROBLEM, True)

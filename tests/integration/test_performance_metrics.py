@@ -1,4 +1,4 @@
-"""Performance metrics for admins: measured, and of their own tenant only."""
+"""Performance metrics for admins, of their tenant only."""
 
 from __future__ import annotations
 
@@ -90,24 +90,24 @@ SHAPE: dict[str, Any] = {
 }
 
 
-async def figures(caller: Caller) -> Any:
+async def read_metrics(caller: Caller) -> Any:
     return await caller.call("performance.read")
 
 
-def departures(answer: Any, shape: Any, path: str = "") -> list[str]:
-    """Return where an answer is not of a shape."""
+def mismatches(answer: Any, shape: Any, path: str = "") -> list[str]:
+    """Return the paths at which an answer does not match a shape."""
     if not isinstance(shape, dict):
         return [] if isinstance(answer, shape) else [f"{path} is {answer!r}"]
     if answer.keys() != shape.keys():
         return [f"{path} has {answer.keys() ^ shape.keys()}"]
-    return [found for name in shape for found in departures(answer[name], shape[name], f"{path}.{name}")]
+    return [found for name in shape for found in mismatches(answer[name], shape[name], f"{path}.{name}")]
 
 
 @pytest.mark.req("MS-09")
 async def test_the_answer_has_the_fields_of_the_api_and_no_others(world: World, clock: FrozenClock) -> None:
     clock.advance(seconds=10)
-    answer = await figures(world.admin)
-    assert departures(answer, SHAPE) == []
+    answer = await read_metrics(world.admin)
+    assert mismatches(answer, SHAPE) == []
     assert answer["performance_targets"] == {
         "session_creation": "< 10ms",
         "message_insertion": "< 20ms",
@@ -133,26 +133,26 @@ async def test_every_call_is_counted_once(world: World) -> None:
     for _ in range(3):
         with refused("KEY_NOT_FOUND"):
             await world.analysis.read("absent")
-    operations = (await figures(world.admin))["operations"]
+    operations = (await read_metrics(world.admin))["operations"]
     assert (operations["board.write"]["calls"], operations["board.write"]["errors"]) == (7, 0)
     assert (operations["board.read"]["calls"], operations["board.read"]["errors"]) == (3, 3)
-    # Calls that change someone's access are counted like any other.
+    # Calls that change access are counted like others.
     assert operations["agent.create"]["calls"] == 3
     assert "performance.read" not in operations
-    assert (await figures(world.admin))["operations"]["performance.read"]["calls"] == 1
+    assert (await read_metrics(world.admin))["operations"]["performance.read"]["calls"] == 1
 
 
-async def test_times_were_taken_of_every_operation(world: World) -> None:
+async def test_every_operation_is_timed(world: World) -> None:
     await world.planner.write("key")
-    for name, operation in (await figures(world.admin))["operations"].items():
+    for name, operation in (await read_metrics(world.admin))["operations"].items():
         assert 0 < operation["p50_ms"] <= operation["p95_ms"] <= operation["p99_ms"], name
 
 
-async def test_nothing_of_another_tenant_is_counted(world: World) -> None:
-    before = await figures(world.stranger)
+async def test_calls_of_other_tenants_are_not_counted(world: World) -> None:
+    before = await read_metrics(world.stranger)
     await world.planner.write("key")
     world.app.metrics_snapshot.sample()
-    after = await figures(world.stranger)
+    after = await read_metrics(world.stranger)
     assert before["operations"] == {}
     assert after["operations"].keys() == {"performance.read"}
     assert (after["system_performance"]["active_agents"], after["system_performance"]["active_sessions"]) == (1, 0)
@@ -161,47 +161,47 @@ async def test_nothing_of_another_tenant_is_counted(world: World) -> None:
 async def test_recent_callers_count_as_active(world: World, clock: FrozenClock) -> None:
     await world.planner.write("key")
     await world.analysis.value("key")
-    system = (await figures(world.admin))["system_performance"]
+    system = (await read_metrics(world.admin))["system_performance"]
     assert (system["active_agents"], system["active_sessions"]) == (3, 1)  # the admin made the others
     clock.advance(minutes=6)
     world.app.metrics_snapshot.sample()
     await world.planner.value("key")
-    system = (await figures(world.admin))["system_performance"]
+    system = (await read_metrics(world.admin))["system_performance"]
     assert (system["active_agents"], system["active_sessions"]) == (1, 1)  # the call that asks is not over yet
 
 
 async def test_only_admins_read_metrics_and_denials_are_audited(world: World) -> None:
     with refused("PERMISSION_DENIED"):
-        await figures(world.planner)
+        await read_metrics(world.planner)
     denied = await world.admin.audit(outcome="denied")
     assert [(row["action"], row["principal_id"]) for row in denied] == [("performance.read", "planner")]
 
 
 async def test_a_revoked_admin_key_reads_no_metrics(world: World) -> None:
     boss = await world.admin.create_agent("boss", permissions=["read", "write", "admin"])
-    await figures(boss)
-    elsewhere = world.admin.at(await world.another_app())
-    await elsewhere.call("key.revoke", key_id=boss.key_id)
+    await read_metrics(boss)
+    in_other_process = world.admin.at(await world.another_app())
+    await in_other_process.call("key.revoke", key_id=boss.key_id)
     with refused("INVALID_API_KEY"):
-        await figures(boss)
+        await read_metrics(boss)
 
 
 # Not on PostgreSQL, where tests reuse connections that other tests have opened.
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_statements_and_transactions_are_counted(world: World) -> None:
-    before = (await figures(world.admin))["database_performance"]["connection_stats"]
+    before = (await read_metrics(world.admin))["database_performance"]["connection_stats"]
     await world.rows("SELECT 1")
     await world.sql("DELETE FROM entries WHERE tenant = $1", "nobody")
-    after = (await figures(world.admin))["database_performance"]["connection_stats"]
+    after = (await read_metrics(world.admin))["database_performance"]["connection_stats"]
     assert after["total_queries"] >= before["total_queries"] + 2
     assert after["avg_query_time"] > 0
     assert after["connection_errors"] == 0
     assert 1 <= after["peak_connections"] <= after["total_connections"]
 
 
-async def test_connections_in_use_are_seen(world: World) -> None:
+async def test_connections_in_use_are_counted(world: World) -> None:
     seen: list[Any] = []
-    idle = (await figures(world.admin))["database_performance"]["pool_stats"]
+    idle = (await read_metrics(world.admin))["database_performance"]["pool_stats"]
 
     async def look(transaction: Transaction) -> None:
         seen.append(world.app.database.figures())
@@ -218,15 +218,15 @@ async def test_connections_in_use_are_seen(world: World) -> None:
 
 async def test_a_transaction_over_fifty_milliseconds_is_slow(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.storage.sql.usage._SLOW_SECONDS", 0.0)
-    before = (await figures(world.admin))["database_performance"]["connection_stats"]["slow_queries"]
+    before = (await read_metrics(world.admin))["database_performance"]["connection_stats"]["slow_queries"]
     monkeypatch.setattr("weft.storage.sql.usage._SLOW_SECONDS", 3600.0)
-    after = (await figures(world.admin))["database_performance"]["connection_stats"]["slow_queries"]
+    after = (await read_metrics(world.admin))["database_performance"]["connection_stats"]["slow_queries"]
     assert before > 0
     assert after == before
 
 
 async def test_the_database_is_named_without_path_or_credentials(world: World) -> None:
-    info = (await figures(world.admin))["system_info"]
+    info = (await read_metrics(world.admin))["system_info"]
     assert info["database_url"] == "weft.db" or info["database_url"].startswith("weft_")
     assert "/" not in info["database_url"]
     assert info["pool_initialized"] is True
@@ -247,22 +247,22 @@ def test_a_url_is_shown_without_credentials(url: str, shown: str) -> None:
     assert connect(url).figures().system_info.database_url == shown
 
 
-def test_a_file_is_shown_by_its_name_alone(tmp_path: Path) -> None:
-    figures = connect(str(tmp_path / "secret-folder" / "team.db")).figures()
-    assert figures.system_info.database_url == "team.db"
-    assert figures.system_info.pool_initialized is False
-    assert figures.pool_stats.pool_utilization is None
-    assert figures.connection_stats.avg_query_time is None
+def test_a_database_file_is_shown_by_name_only(tmp_path: Path) -> None:
+    read_metrics = connect(str(tmp_path / "secret-folder" / "team.db")).figures()
+    assert read_metrics.system_info.database_url == "team.db"
+    assert read_metrics.system_info.pool_initialized is False
+    assert read_metrics.pool_stats.pool_utilization is None
+    assert read_metrics.connection_stats.avg_query_time is None
 
 
-async def test_a_database_that_cannot_be_reached_is_counted(tmp_path: Path) -> None:
+async def test_an_unreachable_database_is_counted(tmp_path: Path) -> None:
     database = connect(f"postgresql://weft@/weft?host={tmp_path}")
     with refused("SYSTEM_UNAVAILABLE"):
         await database.open()
     assert database.figures().connection_stats.connection_errors == 1
 
 
-async def test_samples_are_taken_by_themselves(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_samples_are_taken_periodically(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = asyncio.Event()
     monkeypatch.setattr(world.app.metrics_snapshot, "sample", taken.set)
     world.app.scheduler.wake("metrics.sample")
@@ -271,6 +271,6 @@ async def test_samples_are_taken_by_themselves(world: World, monkeypatch: pytest
 
 
 async def test_memory_and_cpu_are_those_of_the_process(world: World) -> None:
-    system = (await figures(world.admin))["system_performance"]
+    system = (await read_metrics(world.admin))["system_performance"]
     assert 10 < system["memory_usage_mb"] < 100_000
     assert system["cpu_usage_percent"] >= 0

@@ -40,7 +40,7 @@ async def accepted(caller: Caller, tries: int) -> int:
     return outcomes.count("ok")
 
 
-async def test_calls_beyond_the_allowance_are_refused_with_the_time_to_wait(world: World) -> None:
+async def test_calls_beyond_the_limit_are_refused_with_retry_after(world: World) -> None:
     assert await accepted(world.analysis, 4) == 4
     with refused("RATE_LIMITED") as caught:
         await world.analysis.list()
@@ -48,7 +48,7 @@ async def test_calls_beyond_the_allowance_are_refused_with_the_time_to_wait(worl
     assert caught.value.context["rate_class"] == "board"
 
 
-async def test_each_agent_and_each_class_has_its_own_allowance(world: World) -> None:
+async def test_limits_are_per_agent_and_class(world: World) -> None:
     assert await accepted(world.analysis, 10) == 4
     assert await accepted(world.review, 10) == 4
     for _ in range(2):
@@ -58,7 +58,7 @@ async def test_each_agent_and_each_class_has_its_own_allowance(world: World) -> 
     await world.planner.call("session.list")
 
 
-async def test_wrong_credentials_may_be_tried_only_so_often(world: World) -> None:
+async def test_attempts_with_wrong_credentials_are_limited(world: World) -> None:
     forged = world.planner.with_credential(world.planner.credential + "x")
     for _ in range(3):
         with refused("INVALID_API_KEY"):
@@ -68,7 +68,7 @@ async def test_wrong_credentials_may_be_tried_only_so_often(world: World) -> Non
     await world.planner.list()
 
 
-async def test_tokens_may_be_asked_for_only_so_often_with_one_key(world: World) -> None:
+async def test_token_requests_per_key_are_limited(world: World) -> None:
     for _ in range(3):
         await world.planner.token("planner", "planning")
     with refused("RATE_LIMITED"):
@@ -80,7 +80,7 @@ async def test_tokens_may_be_asked_for_only_so_often_with_one_key(world: World) 
 
 @pytest.fixture
 async def shared(database_url: str, clock: FrozenClock) -> AsyncIterator[tuple[World, ValkeyServer]]:
-    # Left to itself it tries ports one by one, as its twin in another worker may do at this moment.
+    # An explicit port: by default it tries ports in turn, and workers could choose the same one.
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -99,14 +99,14 @@ async def shared(database_url: str, clock: FrozenClock) -> AsyncIterator[tuple[W
         server.stop()
 
 
-async def test_two_processes_share_one_allowance_through_valkey(shared: tuple[World, ValkeyServer]) -> None:
+async def test_two_processes_share_a_limit_through_valkey(shared: tuple[World, ValkeyServer]) -> None:
     world, _ = shared
-    elsewhere = world.analysis.at(await world.another_app())
-    counts = await asyncio.gather(accepted(world.analysis, 15), accepted(elsewhere, 15))
+    in_other_process = world.analysis.at(await world.another_app())
+    counts = await asyncio.gather(accepted(world.analysis, 15), accepted(in_other_process, 15))
     assert sum(counts) == 10
 
 
-async def test_each_process_limits_by_itself_while_valkey_is_away(shared: tuple[World, ValkeyServer]) -> None:
+async def test_each_process_limits_separately_while_valkey_is_unavailable(shared: tuple[World, ValkeyServer]) -> None:
     world, server = shared
     await world.analysis.list()
     server.stop()
@@ -123,7 +123,7 @@ def test_rates_can_be_overridden_by_class_or_switched_off(database_url: str) -> 
             Settings(rate_limits=wrong).rates()
 
 
-async def test_wrong_keys_from_the_same_address_lock_no_agent_out(database_url: str, clock: FrozenClock) -> None:
+async def test_wrong_keys_from_the_same_address_do_not_lock_out_an_agent(database_url: str, clock: FrozenClock) -> None:
     world = World(database_url, clock, Settings(database_url=database_url))
     await world.open()
     try:

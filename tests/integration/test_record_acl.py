@@ -18,20 +18,20 @@ EVERY_TYPE = ["context_item", "context_event", "context_envelope", "context_surf
 SECRET = "hush-4711"
 
 
-async def spoken_to(caller: Caller, **which: Any) -> str:
-    """Return all that a caller is told by every list it can ask for, as one text."""
+async def listed_text(caller: Caller, **which: Any) -> str:
+    """Return every record list a caller can read, as one text."""
     pages = [await all_records(caller, **which), await all_records(caller, **which, types=EVERY_TYPE)]
     return json.dumps(pages)
 
 
-async def expect_nothing(caller: Caller, *record_ids: str) -> None:
+async def expect_not_found(caller: Caller, *record_ids: str) -> None:
     for record_id in record_ids:
         with refused("RECORD_NOT_FOUND"):
             await caller.call("records.show", record_id=record_id, with_content=True)
         assert await ids(caller, session_id="s1", item_id=record_id) == []
 
 
-async def test_private_messages_are_there_for_those_they_are_meant_for(world: World) -> None:
+async def test_private_messages_are_listed_for_their_audience_only(world: World) -> None:
     own = await world.analysis.say(f"private {SECRET}", visibility="private")
     kin = await world.analysis.say(f"kin {SECRET}", visibility="agent_only")
     admins = await world.admin.say(f"admins {SECRET}", visibility="admin_only")
@@ -44,41 +44,41 @@ async def test_private_messages_are_there_for_those_they_are_meant_for(world: Wo
     ):
         shown = await ids(caller, session_id="s1", types=["context_item"])
         assert set(shown) == {names[number] for number in seen}
-        await expect_nothing(caller, *(names[number] for number in names.keys() - seen))
-        assert seen or SECRET not in await spoken_to(caller, session_id="s1")
+        await expect_not_found(caller, *(names[number] for number in names.keys() - seen))
+        assert seen or SECRET not in await listed_text(caller, session_id="s1")
 
 
-async def test_a_message_that_is_hidden_is_gone_from_the_records_of_others(world: World) -> None:
+async def test_a_hidden_message_is_removed_from_the_records_of_others(world: World) -> None:
     number = await world.analysis.say(SECRET)
     name = f"message:s1/{number}"
     assert await ids(world.review, session_id="s1", item_id=name) == [name]
     await world.admin.call("message.set_visibility", session_id="s1", message_id=number, visibility="private")
-    await expect_nothing(world.review, name)
-    assert name not in await spoken_to(world.review, session_id="s1")
-    assert '"subject": "1"' not in await spoken_to(world.review, session_id="s1")
+    await expect_not_found(world.review, name)
+    assert name not in await listed_text(world.review, session_id="s1")
+    assert '"subject": "1"' not in await listed_text(world.review, session_id="s1")
     assert name in await ids(world.analysis, session_id="s1")
 
 
-async def test_a_key_that_is_closed_is_closed_with_its_past(world: World) -> None:
+async def test_records_of_a_hidden_key_are_hidden_in_every_version(world: World) -> None:
     await world.planner.write("verdict", f"open {SECRET}")
     await world.planner.write("verdict", f"closed {SECRET}", readable_by=["orchestrator"])
     await world.planner.write("other", "open")
     await world.planner.delete("verdict")
     names = ["board:s1/verdict/1.1", "board:s1/verdict/1.2", "board:s1/verdict/1.2/removed"]
     for caller in (world.analysis, world.admin):
-        await expect_nothing(caller, *names)
-        told = await spoken_to(caller, session_id="s1")
-        assert SECRET not in told
-        assert "verdict" not in told
-        assert "board:s1/other/1.1" in told
+        await expect_not_found(caller, *names)
+        listed = await listed_text(caller, session_id="s1")
+        assert SECRET not in listed
+        assert "verdict" not in listed
+        assert "board:s1/other/1.1" in listed
     assert [name for name in await ids(world.planner, session_id="s1") if "/verdict/" in name] == names
 
 
-async def test_a_key_that_is_closed_on_a_branch_is_closed_there(world: World) -> None:
+async def test_records_of_a_key_hidden_on_a_branch_are_hidden(world: World) -> None:
     await world.planner.write("verdict", "open")
     await world.planner.call("history.branch", context_id="board:s1", branch="try")
     await world.planner.write("verdict", SECRET, branch="try", readable_by=["orchestrator"])
-    await expect_nothing(world.analysis, "board:s1@try/verdict/1.2")
+    await expect_not_found(world.analysis, "board:s1@try/verdict/1.2")
     assert await ids(world.analysis, session_id="s1", types=["context_item"]) == ["board:s1/verdict/1.1"]
 
 
@@ -91,7 +91,7 @@ async def test_a_private_session_does_not_exist_for_others(world: World) -> None
     assert len(await ids(insider, session_id="inner")) == 5
     outsider = await world.admin.create_agent("other", agent_type="other")
     for caller in (outsider, world.stranger):
-        assert "inner" not in await spoken_to(caller)
+        assert "inner" not in await listed_text(caller)
         for record_id in ("session:inner", "board:inner/goal/1.1", "message:inner/1", "c9", "big"):
             with refused("RECORD_NOT_FOUND"):
                 await caller.call("records.show", record_id=record_id, with_content=True)
@@ -109,13 +109,13 @@ async def test_memory_records_are_visible_to_the_owner_only_and_have_no_values(w
     await world.planner.remember("note", SECRET, session_id="s1")
     own = ["memory:planner/note/1.1", "memory:planner:s1/note/1.1"]
     assert await ids(world.planner, types=["context_item"]) == own
-    assert SECRET not in await spoken_to(world.planner)
+    assert SECRET not in await listed_text(world.planner)
     for record_id in own:
         shown = await world.planner.call("records.show", record_id=record_id, with_content=True)
         assert "content" not in shown
-    assert "memory:planner" not in await spoken_to(world.admin)
-    await expect_nothing(world.admin, *own)
-    await expect_nothing(world.analysis, *own)
+    assert "memory:planner" not in await listed_text(world.admin)
+    await expect_not_found(world.admin, *own)
+    await expect_not_found(world.analysis, *own)
 
 
 async def test_context_records_are_visible_to_the_agent_and_its_ancestors(world: World) -> None:
@@ -128,7 +128,7 @@ async def test_context_records_are_visible_to_the_agent_and_its_ancestors(world:
     with refused("RECORD_NOT_FOUND"):
         await world.review.call("records.show", record_id=name)
     for caller in (world.review, world.planner):
-        assert "analysis" not in (await spoken_to(caller, session_id="s1")).replace("subagent:analysis", "")
+        assert "analysis" not in (await listed_text(caller, session_id="s1")).replace("subagent:analysis", "")
 
 
 async def test_records_that_name_an_item_follow_the_acl_of_the_item(world: World) -> None:
@@ -143,7 +143,7 @@ async def test_records_that_name_an_item_follow_the_acl_of_the_item(world: World
     assert await ids(world.analysis, session_id="s1", item_id=goal) == [goal, "open"]
 
 
-async def test_content_is_not_to_be_had_by_naming_its_digest(world: World) -> None:
+async def test_knowing_a_digest_gives_no_access_to_its_content(world: World) -> None:
     await world.planner.call(
         "records.add", session_id="s1", records=[item("closed", SECRET * 500)], readable_by=["orchestrator"]
     )
@@ -157,18 +157,18 @@ async def test_content_is_not_to_be_had_by_naming_its_digest(world: World) -> No
     assert SECRET not in json.dumps(await world.analysis.call("records.show", record_id="plain", with_content=True))
 
 
-async def test_what_a_call_is_part_of_opens_nothing(world: World) -> None:
+async def test_correlation_filters_give_no_access(world: World) -> None:
     part = Correlation(turn_id="t1", task_id="a", tool_call_id="c")
     await correlated_call(
         part, world.planner, "board.write", session_id="s1", key="k", value=SECRET, readable_by=["orchestrator"]
     )
     for which in ({"turn_id": "t1"}, {"task_id": "a"}, {"tool_call_id": "c"}, {"agent": "orchestrator"}):
-        assert SECRET not in await spoken_to(world.analysis, session_id="s1", **which)
-        assert "board:s1/k/1.1" not in await spoken_to(world.analysis, session_id="s1", **which)
+        assert SECRET not in await listed_text(world.analysis, session_id="s1", **which)
+        assert "board:s1/k/1.1" not in await listed_text(world.analysis, session_id="s1", **which)
 
 
 @pytest.mark.parametrize("which", [{}, {"item_id": "board:s1/goal/1.1"}, {"task_id": "a"}, {"agent": "orchestrator"}])
-async def test_tenants_have_their_own_records(world: World, which: dict[str, str]) -> None:
+async def test_records_are_isolated_by_tenant(world: World, which: dict[str, str]) -> None:
     part = Correlation(task_id="a")
     await correlated_call(part, world.planner, "board.write", session_id="s1", key="goal", value=SECRET)
     await correlated_call(

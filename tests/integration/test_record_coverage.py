@@ -1,4 +1,4 @@
-"""Every operation that changes something leaves a record, or the documentation says why not."""
+"""Every writing operation publishes an event, or the documentation gives the reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "records.md"
 NAME = re.compile(r"`([a-z_]+\.[a-z_.]+)`")
-# What opens its own transactions and only reads, or only has others do something.
+# Operations that open their own transactions and only read, or only start other work.
 READS = frozenset(
     {
         "context.read",
@@ -47,10 +47,10 @@ def writing() -> set[str]:
 
 
 def rows(first: str) -> dict[str, list[str]]:
-    """Return what a table of the page says of each operation, by the heading of its second column."""
+    """Return the cells of each operation in a table of the page, found by its second heading."""
     table = PAGE.read_text("utf-8").partition(f"| operation | {first} |")[2].partition("\n\n")[0]
     cells = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| `")]
-    return {name: told for names, *told in cells for name in NAME.findall(names)}
+    return {name: values for names, *values in cells for name in NAME.findall(names)}
 
 
 @pytest.mark.req("AC-15", part="operations that exist")
@@ -58,15 +58,15 @@ def test_the_page_documents_the_records_of_every_operation() -> None:
     recorded, unrecorded = rows("event"), rows("why")
     assert recorded.keys() | unrecorded.keys() == writing()
     assert not recorded.keys() & unrecorded.keys()
-    assert {name for name, told in unrecorded.items() if not told[0].strip()} == set()
+    assert {name for name, cells in unrecorded.items() if not cells[0].strip()} == set()
 
 
-class Doings:
-    """Does everything there is to do, and notes what the log says of it."""
+class OperationLog:
+    """Calls operations and records the events each one publishes."""
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.left: dict[str, list[Event]] = {}
+        self.published: dict[str, list[Event]] = {}
 
     async def do(self, caller: Caller, operation: str, **raw: Any) -> Any:
         before = await self.world.last_event()
@@ -74,7 +74,7 @@ class Doings:
         log = await self.world.app.database.read(
             Scope(self.world.tenant), lambda tx: SqlEventStore(tx).after(before, None, 100)
         )
-        self.left.setdefault(operation, []).extend(recorded.event for recorded in log)
+        self.published.setdefault(operation, []).extend(recorded.event for recorded in log)
         return answer
 
 
@@ -145,17 +145,17 @@ async def on_records(do: Callable[..., Awaitable[Any]], world: World) -> None:
 
 
 @pytest.mark.req("AC-15", part="operations that exist")
-async def test_every_operation_leaves_the_events_that_the_page_names(world: World) -> None:
-    doings = Doings(world)
+async def test_every_operation_publishes_the_documented_events(world: World) -> None:
+    doings = OperationLog(world)
     for part in (on_boards, on_contexts, on_records, on_history):
         await part(doings.do, world)
     page = rows("event")
-    assert doings.left.keys() == page.keys()
+    assert doings.published.keys() == page.keys()
     for operation, (event, event_class, _) in page.items():
-        left = doings.left[operation]
-        assert left, operation
+        published = doings.published[operation]
+        assert published, operation
         named, classes = set(NAME.findall(event)), set(NAME.findall(event_class))
-        assert named <= {each.type for each in left}, operation
-        told = {event_class_of(each) for each in left if each.type in named}
-        assert told == (classes or told), operation
+        assert named <= {each.type for each in published}, operation
+        found_classes = {event_class_of(each) for each in published if each.type in named}
+        assert found_classes == (classes or found_classes), operation
         assert classes or "class" in event_class, operation

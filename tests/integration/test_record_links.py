@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 EVENTS = {"types": ["context_event"]}
 
 
-async def told(caller: Caller, **which: Any) -> list[dict[str, Any]]:
+async def event_records(caller: Caller, **which: Any) -> list[dict[str, Any]]:
     return [entry["record"] for entry in await all_records(caller, **EVENTS, **which)]
 
 
@@ -33,14 +33,14 @@ def pushed(events: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.req("AC-13")
-async def test_an_event_is_joined_to_the_records_it_is_about(world: World) -> None:
+async def test_an_event_references_its_records(world: World) -> None:
     await world.planner.write("goal", "ship")
     await world.planner.delete("goal")
     await world.planner.say("hello")
     await world.planner.snapshot("mark")
     joined = [
         (event["data"]["type"], event["subject"], event["data"].get("item_id"), event["data"].get("surface_id"))
-        for event in await told(world.planner, session_id=SESSION)
+        for event in await event_records(world.planner, session_id=SESSION)
     ]
     assert joined == [
         ("session.created", "s1", None, "session:s1"),
@@ -56,23 +56,23 @@ async def test_an_event_is_joined_to_the_records_it_is_about(world: World) -> No
 
 
 @pytest.mark.req("AC-13")
-async def test_an_event_of_a_record_names_it_as_records_of_its_type_do(world: World) -> None:
+async def test_an_event_references_its_record_by_the_field_of_its_type(world: World) -> None:
     gap = await world.planner.call("missing.report", session_id=SESSION, question="Who decides?")
     await world.planner.call("memory.set", key="k", value=1)
     await world.planner.call("context.push", knowledge=[{"key": "k", "value": 1}], if_version=0)
     await world.planner.call("context.pull", session_id=SESSION)
-    said: dict[str, Any] = {}
-    for event in await told(world.planner):
-        said |= event["data"]
-    assert said["missing_id"] == gap["missing_id"]
+    data: dict[str, Any] = {}
+    for event in await event_records(world.planner):
+        data |= event["data"]
+    assert data["missing_id"] == gap["missing_id"]
     for name in ("item_id", "assembly_id", "injection_id"):
-        assert await shown(world.planner, said[name])
-    assert said["item_id"] == "memory:planner/k/1.1"
-    assert said["injection_id"] == f"{said['assembly_id']}/injection"
+        assert await shown(world.planner, data[name])
+    assert data["item_id"] == "memory:planner/k/1.1"
+    assert data["injection_id"] == f"{data['assembly_id']}/injection"
 
 
 @pytest.mark.req("AC-13")
-async def test_a_push_is_of_the_class_of_what_it_did(world: World) -> None:
+async def test_the_event_class_of_a_push_depends_on_its_changes(world: World) -> None:
     async def push(version: int, knowledge: dict[str, int], *gone: str) -> None:
         given = [{"key": key, "value": value} for key, value in knowledge.items()]
         removed = [{"key": key} for key in gone]
@@ -84,15 +84,15 @@ async def test_a_push_is_of_the_class_of_what_it_did(world: World) -> None:
     await push(3, {}, "b", "c")
     await push(4, {"b": 1})
     await world.admin.call("context.copy", agent_id="analysis", from_agent_id="planner")
-    assert pushed(await told(world.planner)) == [
+    assert pushed(await event_records(world.planner)) == [
         ("context.item.added", 2, 0, 0),
         ("context.item.updated", 0, 1, 0),
         ("context.item.updated", 1, 0, 1),
         ("context.item.removed", 0, 0, 2),
         ("context.item.added", 1, 0, 0),
     ]
-    assert pushed(await told(world.analysis, session_id=SESSION)) == []
-    assert pushed(await told(world.admin)) == [("context.item.added", 1, 0, 0)]
+    assert pushed(await event_records(world.analysis, session_id=SESSION)) == []
+    assert pushed(await event_records(world.admin)) == [("context.item.added", 1, 0, 0)]
 
 
 @pytest.mark.req("AC-05")
@@ -129,7 +129,7 @@ async def test_the_sources_of_items_are_records(world: World) -> None:
 
 
 @pytest.mark.req("AC-05")
-async def test_an_address_is_resolved_as_it_is(world: World) -> None:
+async def test_a_uri_is_resolved_without_a_record(world: World) -> None:
     await world.planner.write("goal", "ship")
     await world.planner.say("hello")
 
@@ -150,13 +150,15 @@ async def test_an_address_is_resolved_as_it_is(world: World) -> None:
 
 
 @pytest.mark.req("AC-04")
-async def test_content_by_a_person_is_trusted_as_such_everywhere(world: World) -> None:
+async def test_content_of_a_human_has_trust_level_human(world: World) -> None:
     for caller in (world.admin, world.planner):
         await caller.write("goal", "ship")
         await caller.say("hello")
     found = await all_records(world.planner, session_id=SESSION, types=["context_item"])
-    told_by = [(entry["record"]["trust_level"], entry["record"]["metadata"]["weft"]["author"]) for entry in found]
-    assert told_by == [*[("human", "human:admin")] * 2, *[("agent", "orchestrator")] * 2]
+    trust_and_author = [
+        (entry["record"]["trust_level"], entry["record"]["metadata"]["weft"]["author"]) for entry in found
+    ]
+    assert trust_and_author == [*[("human", "human:admin")] * 2, *[("agent", "orchestrator")] * 2]
     prov = await exported(world.admin, format="prov")
     assert b'"weft:agent/human%3Aadmin"' in prov
     assert b'"weft:agent/admin"' not in prov
@@ -182,7 +184,7 @@ async def test_a_search_is_recorded_on_request(world: World) -> None:
     assert left == {f"message:{SESSION}/1": "budget", f"message:{SESSION}/5": "low_relevance"}
     budget = await shown(world.review, selection["budget_ref"])
     assert (budget["max_items"], budget["actual_items"]) == (3, 3)
-    events = (await told(world.review, session_id=SESSION))[-3:]
+    events = (await event_records(world.review, session_id=SESSION))[-3:]
     assert [event["event_type"] for event in events] == [
         "context.selection.started",
         "context.budget.applied",

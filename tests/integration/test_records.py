@@ -121,7 +121,7 @@ async def test_a_pull_is_an_assembly_of_versions_and_an_injection_of_their_hash(
     assert await ids(world.analysis, session_id="s1", types=["context_assembly", "context_injection"]) == []
 
 
-async def test_what_is_pushed_rolled_back_and_removed_is_named_by_version(world: World) -> None:
+async def test_pushes_rollbacks_and_removals_are_recorded_by_version(world: World) -> None:
     owner = await world.admin.create_agent("owner", agent_type="owner", clearance=4)
     part = "context:owner:learned_knowledge"
     await owner.call("context.push", knowledge=[{"key": "a", "value": 1}, {"key": "b", "value": 2}], if_version=0)
@@ -141,7 +141,7 @@ async def test_restored_values_are_recorded_like_writes(world: World) -> None:
     assert (await ids(world.planner, session_id="s1"))[-2:] == ["board:s1/a/1.3", "board:s1/b/1.1/removed"]
 
 
-async def test_what_is_done_on_a_branch_is_named_by_it_and_gone_with_it(world: World) -> None:
+async def test_records_of_a_branch_name_it_and_are_deleted_with_it(world: World) -> None:
     await world.planner.write("a", "1")
     for _ in range(2):
         await world.planner.call("history.branch", context_id="board:s1", branch="try")
@@ -169,7 +169,7 @@ async def keys(world: World, **which: Any) -> list[str]:
     return [name.split("/")[1] for name in await ids(world.planner, session_id="s1", types=["context_item"], **which)]
 
 
-async def test_records_are_found_by_who_did_it(world: World) -> None:
+async def test_records_are_found_by_author(world: World) -> None:
     await world.planner.write("a")
     await world.analysis.write("b")
     await world.review.write("c")
@@ -224,7 +224,7 @@ async def test_an_item_is_found_with_the_records_that_name_it(world: World) -> N
 
 
 @pytest.mark.req("AC-13")
-async def test_events_are_records_where_they_are_asked_for(world: World) -> None:
+async def test_events_are_listed_on_request(world: World) -> None:
     await world.planner.write("goal", "1")
     await world.planner.write("goal", "2")
     await world.planner.delete("goal")
@@ -251,7 +251,7 @@ async def test_a_message_is_recorded_again_when_its_visibility_changes(world: Wo
     assert {entry["record"]["content"] for entry in items} == {"psst"}
 
 
-async def test_pages_hold_as_many_as_asked_for_and_go_on_where_they_ended(world: World) -> None:
+async def test_pages_have_the_requested_size_and_continue(world: World) -> None:
     await world.planner.call("context.push", knowledge=[{"key": f"k{n}", "value": n} for n in range(7)], if_version=0)
     await world.planner.call("context.pull", session_id="s1")
     whole = await all_records(world.planner)
@@ -263,9 +263,7 @@ async def test_pages_hold_as_many_as_asked_for_and_go_on_where_they_ended(world:
     assert last == {"records": [], "count": 0, "has_more": False, "next_after": None}
 
 
-async def test_a_page_is_never_larger_than_what_an_answer_should_be(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_page_is_limited_in_bytes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(list_records, "_MAX_PAGE_BYTES", 3_000)
     records = [envelope(f"c{n}", metadata={"text": "x" * 1_400}) for n in range(6)]
     await world.planner.call("records.add", session_id="s1", records=records)
@@ -274,7 +272,7 @@ async def test_a_page_is_never_larger_than_what_an_answer_should_be(
     assert await ids(world.planner, session_id="s1", types=["context_envelope"]) == [f"c{n}" for n in range(6)]
 
 
-async def test_rare_records_come_in_several_short_pages(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rare_records_are_listed_in_short_pages(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(list_records, "_EVENT_BATCH", 2)
     monkeypatch.setattr(list_records, "_MAX_EVENT_BATCHES", 2)
     monkeypatch.setattr(list_records, "_SCAN_WINDOW", 2)
@@ -291,7 +289,7 @@ async def test_rare_records_come_in_several_short_pages(world: World, monkeypatc
     limit=st.integers(1, 5),
 )
 @settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-async def test_pages_of_any_size_hold_every_record_once(world: World, acts: list[str], limit: int) -> None:
+async def test_pages_of_any_size_list_every_record_once(world: World, acts: list[str], limit: int) -> None:
     session = f"p{await world.last_event()}"
     owner = await world.planner.create_session(session)
     for number, act in enumerate(acts):
@@ -320,7 +318,7 @@ async def test_pages_of_any_size_hold_every_record_once(world: World, acts: list
     assert len(set(places)) == len(places)
 
 
-async def test_a_sub_agent_names_the_session_it_works_in(world: World) -> None:
+async def test_a_sub_agent_must_name_a_session(world: World) -> None:
     with refused("PERMISSION_DENIED"):
         await record_page(world.analysis)
     assert await ids(world.analysis, session_id="s1") == ["session:s1"]
@@ -328,7 +326,7 @@ async def test_a_sub_agent_names_the_session_it_works_in(world: World) -> None:
         await record_page(world.planner, session_id="nowhere")
 
 
-async def test_what_is_not_there_is_not_shown(world: World) -> None:
+async def test_unknown_records_are_not_found(world: World) -> None:
     await world.planner.write("goal")
     for record_id in (
         "nothing",
@@ -368,7 +366,7 @@ async def test_pruned_values_are_recorded_without_content(world: World) -> None:
     assert first["content_ref"]["digest"] == f"sha256:{blob_hash('value 0').hex()}"
 
 
-async def test_records_are_there_after_a_restart_and_in_every_process(world: World) -> None:
+async def test_records_survive_a_restart_and_are_visible_in_every_process(world: World) -> None:
     await world.planner.write("goal", "ship")
     await world.planner.call("records.add", session_id="s1", records=[envelope("c1")])
     before = await all_records(world.planner, session_id="s1")
@@ -376,7 +374,7 @@ async def test_records_are_there_after_a_restart_and_in_every_process(world: Wor
     assert await all_records(world.planner.at(other), session_id="s1") == before
 
 
-async def test_imported_records_are_found_whatever_their_original_commit_numbers(world: World) -> None:
+async def test_imported_records_are_found_independent_of_their_original_commit_numbers(world: World) -> None:
     for value in SEVERAL[:2]:
         await world.planner.write("goal", value)
     for version, commit in ((1, 7), (2, 1)):
@@ -396,7 +394,7 @@ async def test_imported_records_are_found_whatever_their_original_commit_numbers
 
 
 async def test_events_without_an_incarnation_are_listed_as_events_only(world: World) -> None:
-    """As they were before lives were told."""
+    """Events of versions that did not record incarnations."""
     await world.planner.write("goal")
     await world.sql(
         "UPDATE events SET data = $1 WHERE tenant = $2 AND subject = $3", '{"version":1}', world.tenant, "goal"

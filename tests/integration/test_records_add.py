@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 BUDGET = {"schema_version": "0.1.0", "budget_id": "b1", "target": "m", "created_at": AT, "max_tokens": 8_000}
 
 
-async def add(caller: Caller, *records: dict[str, Any], **terms: Any) -> Any:
-    return (await caller.call("records.add", **{"session_id": SESSION, **terms}, records=list(records)))["records"]
+async def add(caller: Caller, *records: dict[str, Any], **options: Any) -> Any:
+    return (await caller.call("records.add", **{"session_id": SESSION, **options}, records=list(records)))["records"]
 
 
 async def shown(caller: Caller, record_id: str, **how: Any) -> Any:
@@ -28,8 +28,8 @@ async def shown(caller: Caller, record_id: str, **how: Any) -> Any:
 
 @pytest.mark.req("AC-02")
 @pytest.mark.req("AC-07", part="record types and their fields; the budget of a search")
-async def test_a_record_is_kept_unchanged(world: World) -> None:
-    said = [
+async def test_a_record_is_stored_unchanged(world: World) -> None:
+    records_to_add = [
         envelope("c1", actor_refs=["planner"], metadata={"any": [1, 1.0, None, "é"], "deep": {"a": [[{}]]}}),
         {
             **BUDGET,
@@ -37,13 +37,13 @@ async def test_a_record_is_kept_unchanged(world: World) -> None:
             "window_segments": [{"name": "system", "item_refs": ["i"]}],
         },
     ]
-    added = await add(world.planner, *said)
+    added = await add(world.planner, *records_to_add)
     assert [(each["type"], each["id"]) for each in added] == [("context_envelope", "c1"), ("context_budget", "b1")]
     entries = await all_records(world.analysis, session_id=SESSION)
-    assert [entry["record"] for entry in entries[1:]] == said
+    assert [entry["record"] for entry in entries[1:]] == records_to_add
     assert [entry["seq"] for entry in entries[1:]] == [each["seq"] for each in added]
     one = await shown(world.analysis, "c1")
-    assert (one["record"], one["recorded_by"], one["seq"]) == (said[0], "orchestrator", added[0]["seq"])
+    assert (one["record"], one["recorded_by"], one["seq"]) == (records_to_add[0], "orchestrator", added[0]["seq"])
 
 
 @pytest.mark.req("AC-06", part="selections of searches and of frameworks")
@@ -89,19 +89,19 @@ async def test_a_framework_records_its_own_selection_assembly_injection_and_comp
 
 @pytest.mark.req("AC-13")
 @pytest.mark.parametrize("event_class", sorted(EVENT_CLASSES))
-async def test_an_event_that_is_recorded_is_published_under_its_class(world: World, event_class: str) -> None:
-    said = {"schema_version": "0.1.0", "event_id": "e1", "event_type": event_class, "source": "urn:mine", "time": AT}
+async def test_an_added_event_is_published_under_its_class(world: World, event_class: str) -> None:
+    record = {"schema_version": "0.1.0", "event_id": "e1", "event_type": event_class, "source": "urn:mine", "time": AT}
     before = await world.last_event()
-    await add(world.planner, {**said, "data": {"step": 1}})
+    await add(world.planner, {**record, "data": {"step": 1}})
     (event,) = (await world.analysis.events(after=before, session_id=SESSION))["events"]
     assert (event["type"], event["subject"]) == (event_class, "e1")
     for types in ([], ["context_event"]):
         entries = await all_records(world.analysis, session_id=SESSION, types=types)
         recorded = [entry["record"] for entry in entries if entry["seq"] == event["seq"]]
-        assert recorded == [{**said, "data": {"step": 1}}]
+        assert recorded == [{**record, "data": {"step": 1}}]
 
 
-async def test_all_are_recorded_or_none(world: World) -> None:
+async def test_adding_records_is_atomic(world: World) -> None:
     await add(world.planner, envelope("taken"))
     before = await world.last_event()
     for last in (envelope("taken", scope="task"), {"schema_version": "0.1.0"}, envelope("c2", scope="never")):
@@ -110,7 +110,7 @@ async def test_all_are_recorded_or_none(world: World) -> None:
     assert await ids(world.planner, session_id=SESSION, types=["context_envelope"]) == ["taken"]
 
 
-async def test_saying_the_same_once_more_changes_nothing(world: World) -> None:
+async def test_adding_the_same_record_twice_is_idempotent(world: World) -> None:
     (first,) = await add(world.planner, envelope("c1"))
     before = await world.last_event()
     (second,) = await add(world.planner, envelope("c1"))
@@ -132,7 +132,7 @@ async def test_two_authors_with_the_same_record_id_are_distinguished(world: Worl
     assert outcomes[kept["record"]["metadata"]["n"]] == "ok"
 
 
-async def test_what_is_wrong_is_named_by_its_place(world: World) -> None:
+async def test_an_invalid_field_is_named_by_its_path(world: World) -> None:
     wrong = {
         "records[1].scope": envelope("c2", scope="never"),
         "records[1].created_at": envelope("c2", created_at="yesterday"),
@@ -168,14 +168,14 @@ async def test_what_is_wrong_is_named_by_its_place(world: World) -> None:
         ("event_id", "urn:weft:0123#4"),
     ],
 )
-async def test_ids_that_weft_gives_are_not_for_others_to_give(world: World, field: str, record_id: str) -> None:
+async def test_ids_reserved_by_weft_are_refused(world: World, field: str, record_id: str) -> None:
     with refused("INVALID_INPUT_FORMAT") as caught:
         await add(world.planner, {**FULL[field], field: record_id})
     assert (caught.value.context["field"], "Weft" in caught.value.message) == (f"records[0].{field}", True)
 
 
 FULL: dict[str, dict[str, Any]] = {
-    "item_id": item("x", "said"),
+    "item_id": item("x", "text"),
     "surface_id": {"schema_version": "0.1.0", "scope": "session", "created_at": AT},
     "assembly_id": {"schema_version": "0.1.0", "target": "m", "ordered_blocks": [], "created_at": AT},
     "event_id": {"schema_version": "0.1.0", "event_type": "context.exported", "source": "urn:x", "time": AT},
@@ -190,7 +190,7 @@ async def test_missing_context_has_its_own_operation(world: World) -> None:
 
 
 @pytest.mark.req("AC-04")
-async def test_large_content_is_kept_by_reference_and_shown_whole(world: World) -> None:
+async def test_large_content_is_stored_by_reference_and_shown_in_full(world: World) -> None:
     large, tree = "é" * 1_025, {"rows": list(range(1_000))}
     await add(world.planner, item("text", large), item("tree", tree), item("small", "x" * 2_048))
     for name, content, encoded in (
@@ -208,16 +208,16 @@ async def test_large_content_is_kept_by_reference_and_shown_whole(world: World) 
     assert again["known"] is True
 
 
-async def test_content_that_others_keep_is_named_as_they_name_it(world: World) -> None:
+async def test_external_content_is_referenced_unchanged(world: World) -> None:
     ref = {"kind": "file", "uri": "file:///report.pdf", "digest": f"sha256:{'1' * 64}"}
-    said = {**item("f", None, content_mode="resource_link", content_ref=ref)}
-    del said["content"]
-    await add(world.planner, said)
+    linked = {**item("f", None, content_mode="resource_link", content_ref=ref)}
+    del linked["content"]
+    await add(world.planner, linked)
     one = await shown(world.planner, "f", with_content=True)
-    assert (one["record"], one["digest"], "content" in one) == (said, ref["digest"], False)
+    assert (one["record"], one["digest"], "content" in one) == (linked, ref["digest"], False)
 
 
-async def test_a_record_has_its_limits(world: World) -> None:
+async def test_the_size_of_a_record_is_limited(world: World) -> None:
     with refused("CONTENT_TOO_LARGE") as caught:
         await add(world.planner, envelope("c1", metadata={"x": "y" * 262_144}))
     assert caught.value.context["limit_bytes"] == 262_144
@@ -241,7 +241,7 @@ async def test_a_record_is_visible_to_its_audience_and_its_author(world: World) 
             await add(other, envelope("ours"))
 
 
-async def test_without_a_session_a_record_is_for_its_author_alone(world: World) -> None:
+async def test_a_record_without_a_session_is_visible_to_its_author_only(world: World) -> None:
     await add(world.planner, envelope("mine"), session_id=None)
     assert await ids(world.planner, types=["context_envelope"]) == ["mine"]
     for other in (world.admin, world.stranger):
@@ -250,7 +250,7 @@ async def test_without_a_session_a_record_is_for_its_author_alone(world: World) 
         await shown(world.analysis, "mine")
 
 
-async def test_an_archived_session_takes_no_more_records_and_a_deleted_one_keeps_none(world: World) -> None:
+async def test_an_archived_session_accepts_no_records_and_a_deleted_one_keeps_none(world: World) -> None:
     await add(world.planner, envelope("c1"), item("text", "x" * 5_000))
     await world.planner.call("session.archive", session_id=SESSION)
     with refused("SESSION_ARCHIVED"):
@@ -283,7 +283,7 @@ async def set_lifecycle(caller: Caller, record_id: str, lifecycle: str) -> Any:
 
 
 @pytest.mark.req("AC-03")
-async def test_an_envelope_goes_forward_and_never_back(world: World) -> None:
+async def test_the_lifecycle_of_an_envelope_moves_forward_only(world: World) -> None:
     await add(world.planner, envelope("c1"))
     for before, state in (("draft", "selected"), ("selected", "injected"), ("injected", "archived")):
         answer = await set_lifecycle(world.planner, "c1", state)
@@ -319,7 +319,7 @@ async def test_only_the_author_and_admins_set_the_lifecycle_state(world: World) 
 @pytest.mark.req("AC-03")
 async def test_another_principal_with_the_same_name_is_not_the_author(world: World) -> None:
     namesake = await world.admin.create_agent("second", agent_type="planning")
-    await add(world.planner, envelope("c1"), item("n1", "said"))
+    await add(world.planner, envelope("c1"), item("n1", "text"))
     assert (await shown(namesake, "c1"))["recorded_by"] == "orchestrator"
     with refused("PERMISSION_DENIED"):
         await set_lifecycle(namesake, "c1", "available")
@@ -329,7 +329,7 @@ async def test_another_principal_with_the_same_name_is_not_the_author(world: Wor
 
 
 @pytest.mark.req("AC-03")
-async def test_of_two_who_say_the_same_state_at_once_one_is_first(world: World) -> None:
+async def test_one_of_concurrent_lifecycle_changes_wins(world: World) -> None:
     other = world.planner.at(await world.another_app())
     for number in range(5):
         await add(world.planner, envelope(f"c{number}"))
@@ -339,7 +339,7 @@ async def test_of_two_who_say_the_same_state_at_once_one_is_first(world: World) 
 
 
 @pytest.mark.req("AC-03")
-async def test_states_are_there_after_a_restart(world: World) -> None:
+async def test_lifecycle_states_survive_a_restart(world: World) -> None:
     await add(world.planner, envelope("c1"))
     await set_lifecycle(world.planner, "c1", "compacted")
     later = world.planner.at(await world.another_app())

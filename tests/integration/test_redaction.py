@@ -23,8 +23,8 @@ pytestmark = pytest.mark.req("AC-11")
 GOAL = f"board:{SESSION}/goal/1.1"
 SECRET = "ring bob@example.com, pin 4711-zulu"
 DIGEST = hashlib.sha256(SECRET.encode()).hexdigest()
-# What would tell how long it was, or let anyone try what it was.
-SIDEWAYS = ("byte_size", "token_estimate", "content", "content_ref")
+# Fields that reveal the length or allow guessing of the content.
+REVEALING_FIELDS = ("byte_size", "token_estimate", "content", "content_ref")
 
 
 async def redact(caller: Caller, item_id: str, state: str = "removed", **more: Any) -> Any:
@@ -35,8 +35,8 @@ async def shown(caller: Caller, item_id: str) -> Any:
     return await caller.call("records.show", record_id=item_id, with_content=True)
 
 
-async def all_told(caller: Caller, item_id: str) -> str:
-    """Return all that records and an export say of a session, as one text."""
+async def everything_shown(caller: Caller, item_id: str) -> str:
+    """Return all records and an export of a session, as one text."""
     lists = await all_records(caller, session_id=SESSION, types=["context_item", "context_event", "context_assembly"])
     one = await shown(caller, item_id)
     return json.dumps([lists, one]) + (await exported(caller)).decode()
@@ -51,10 +51,10 @@ async def test_a_removed_item_shows_only_its_id(world: World, state: str) -> Non
         assert (record["redaction_state"], record["redaction_method"]) == (state, "by hand")
         assert record["redacted_by"] == "orchestrator"
         assert record["content_mode"] == "opaque"
-        assert not any(name in record for name in SIDEWAYS)
+        assert not any(name in record for name in REVEALING_FIELDS)
         assert {"reason", "tokens"}.isdisjoint(record["metadata"]["weft"])
         assert record["title"] == "goal"
-    text = await all_told(world.admin, GOAL)
+    text = await everything_shown(world.admin, GOAL)
     assert not [word for word in ("bob@", "4711-zulu", DIGEST) if word in text]
     exported_events = records(await exported(world.admin), "context_event").values()
     writes = [event["data"] for event in exported_events if event["data"]["type"] == "board.written"]
@@ -62,19 +62,19 @@ async def test_a_removed_item_shows_only_its_id(world: World, state: str) -> Non
     assert all("value_size_tokens" not in data for data in writes)
 
 
-async def test_a_masked_item_shows_the_digest_and_size_of_what_it_shows(world: World) -> None:
+async def test_a_masked_item_has_the_digest_and_size_of_the_masked_text(world: World) -> None:
     await world.planner.write("goal", SECRET)
     number = await world.planner.say(SECRET, metadata={"cc": "al@example.com"}, visibility="private")
     message = f"message:{SESSION}/{number}"
     for item_id in (GOAL, message):
         await redact(world.planner, item_id, "masked")
     masked = "ring [email 1], pin 4711-zulu"
-    goal, said = await shown(world.planner, GOAL), await shown(world.planner, message)
-    assert goal["record"]["content"] == goal["content"] == said["content"] == masked
+    goal, message_item = await shown(world.planner, GOAL), await shown(world.planner, message)
+    assert goal["record"]["content"] == goal["content"] == message_item["content"] == masked
     digest = f"sha256:{hashlib.sha256(masked.encode()).hexdigest()}"
-    assert said["record"]["content_ref"]["digest"] == said["digest"] == goal["digest"] == digest
-    assert said["record"]["byte_size"] == goal["record"]["byte_size"] == len(masked)
-    assert said["record"]["metadata"]["weft"]["metadata"] == {"cc": "[email 2]"}
+    assert message_item["record"]["content_ref"]["digest"] == message_item["digest"] == goal["digest"] == digest
+    assert message_item["record"]["byte_size"] == goal["record"]["byte_size"] == len(masked)
+    assert message_item["record"]["metadata"]["weft"]["metadata"] == {"cc": "[email 2]"}
     bundle = await exported(world.planner)
     assert texts(bundle)[GOAL] == texts(bundle)[message] == masked
     assert b"example.com" not in bundle
@@ -90,12 +90,12 @@ async def test_a_summarized_item_shows_its_summary(world: World, clock: FrozenCl
     clock.advance(seconds=1)
     await redact(world.admin, GOAL, "summarized", replacement="call them")
     assert (await shown(world.review, GOAL))["content"] == "call them"
-    assert "4711-zulu" not in await all_told(world.review, GOAL)
+    assert "4711-zulu" not in await everything_shown(world.review, GOAL)
     for wrong in ({"state": "summarized"}, {"state": "removed", "replacement": "x"}):
         assert await outcome(redact(world.admin, GOAL, **wrong)) == "INVALID_INPUT_FORMAT"
 
 
-async def test_an_encrypted_reference_is_known_by_its_digest_only(world: World) -> None:
+async def test_an_encrypted_reference_shows_only_its_digest(world: World) -> None:
     await world.planner.write("goal", SECRET)
     await redact(world.planner, GOAL, "encrypted_ref")
     answer = await shown(world.planner, GOAL)
@@ -105,7 +105,7 @@ async def test_an_encrypted_reference_is_known_by_its_digest_only(world: World) 
     assert b"4711-zulu" not in await exported(world.planner)
 
 
-async def test_the_board_and_the_transcript_stay_as_they_are(world: World) -> None:
+async def test_a_redaction_does_not_change_board_and_transcript(world: World) -> None:
     await world.planner.write("goal", SECRET)
     number = await world.planner.say(SECRET)
     for item_id in (GOAL, f"message:{SESSION}/{number}"):
@@ -114,7 +114,7 @@ async def test_the_board_and_the_transcript_stay_as_they_are(world: World) -> No
     assert await world.review.message_texts() == [SECRET]
 
 
-async def test_a_recorded_item_keeps_nothing_of_what_came_with_it(world: World) -> None:
+async def test_a_redacted_record_keeps_no_title_source_or_metadata(world: World) -> None:
     quoted = {
         "schema_version": "0.1.0",
         "source_id": "s",
@@ -146,7 +146,7 @@ async def test_a_recorded_item_keeps_nothing_of_what_came_with_it(world: World) 
         "redacted_by",
     }
     assert (await shown(world.admin, "note-2"))["record"]["content"] == {"to": "[email 1]"}
-    text = await all_told(world.admin, "note-3")
+    text = await everything_shown(world.admin, "note-3")
     assert not [word for word in ("bob@", "4711-zulu", DIGEST) if word in text]
 
 
@@ -213,7 +213,7 @@ QUOTED = {
 
 @pytest.mark.parametrize("kind", QUOTED)
 @pytest.mark.parametrize("state", ["masked", "removed", "policy_blocked", "summarized", "encrypted_ref"])
-async def test_a_summary_or_an_assembly_is_redacted_as_items_are(world: World, kind: str, state: str) -> None:
+async def test_summaries_and_assemblies_are_redacted_like_items(world: World, kind: str, state: str) -> None:
     made = {"schema_version": "0.1.0", "created_at": AT, **QUOTED[kind]}
     await world.planner.call("records.add", session_id=SESSION, records=[made])
     with refused("PERMISSION_DENIED"):
@@ -237,7 +237,7 @@ async def test_a_summary_or_an_assembly_is_redacted_as_items_are(world: World, k
     assert (await world.review.call("records.show", record_id="q1"))["record"] == made
 
 
-async def test_what_shares_its_id_with_something_redacted_is_shown_as_before(world: World) -> None:
+async def test_another_record_with_the_same_id_is_not_redacted(world: World) -> None:
     made = {"schema_version": "0.1.0", "created_at": AT, **QUOTED["context_summary"]}
     kept = [made, item("q1", "an item of the same name")]
     await world.planner.call("records.add", session_id=SESSION, records=kept[:1])
@@ -246,7 +246,7 @@ async def test_what_shares_its_id_with_something_redacted_is_shown_as_before(wor
     assert (await world.review.call("records.show", record_id="q1", type="context_item"))["record"] == kept[1]
 
 
-async def test_why_something_was_redacted_is_for_admins(world: World) -> None:
+async def test_the_reason_of_a_redaction_is_visible_to_admins(world: World) -> None:
     await world.planner.write("goal", SECRET)
     await redact(world.planner, GOAL)
     assert (await shown(world.admin, GOAL))["redaction"]["reason"] == "names a person"
@@ -255,7 +255,7 @@ async def test_why_something_was_redacted_is_for_admins(world: World) -> None:
         assert redaction.keys() == {"state", "method", "redacted_by", "redacted_at"}
 
 
-async def test_what_was_redacted_has_no_other_name(world: World) -> None:
+async def test_a_redacted_item_is_not_found_by_alias_ids(world: World) -> None:
     await world.planner.write("goal", SECRET)
     await world.planner.call("history.branch", context_id=f"board:{SESSION}", branch="b")
     await redact(world.planner, GOAL)
@@ -272,7 +272,7 @@ async def test_what_was_redacted_has_no_other_name(world: World) -> None:
     assert b"4711-zulu" not in await exported(world.planner, scope="turn", turn_id="t1")
 
 
-async def test_what_was_written_on_a_branch_is_known_by_its_name_there(world: World) -> None:
+async def test_a_version_of_a_branch_is_redacted_by_its_branch_id(world: World) -> None:
     await world.planner.write("goal", "for all")
     await world.planner.call("history.branch", context_id=f"board:{SESSION}", branch="b")
     await world.planner.write("goal", SECRET, branch="b")
@@ -282,7 +282,7 @@ async def test_what_was_written_on_a_branch_is_known_by_its_name_there(world: Wo
     assert "4711-zulu" not in json.dumps(await shown(world.review, name))
 
 
-async def test_an_author_does_not_lift_what_an_admin_redacted(world: World) -> None:
+async def test_an_author_cannot_weaken_an_admin_s_redaction(world: World) -> None:
     await world.analysis.write("goal", SECRET)
     await redact(world.admin, GOAL)
     for state, more in (("masked", {}), ("summarized", {"replacement": SECRET}), ("encrypted_ref", {})):
@@ -297,9 +297,7 @@ async def test_an_author_does_not_lift_what_an_admin_redacted(world: World) -> N
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
-async def test_a_session_that_is_deleted_meanwhile_keeps_no_redaction(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_concurrently_deleted_session_keeps_no_redaction(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.planner.write("goal", SECRET)
     redacting, deleting = SqlRecordStore.redact, []
 
@@ -377,7 +375,7 @@ async def test_a_redaction_is_published_and_audited_without_content(world: World
     assert "somebody" not in json.dumps([event, row])
 
 
-async def test_only_an_admin_shows_again_what_was_redacted(world: World, clock: FrozenClock) -> None:
+async def test_only_an_admin_lifts_a_redaction(world: World, clock: FrozenClock) -> None:
     await world.planner.write("goal", SECRET)
     await redact(world.planner, GOAL)
     with refused("PERMISSION_DENIED"):
@@ -390,7 +388,7 @@ async def test_only_an_admin_shows_again_what_was_redacted(world: World, clock: 
     assert texts(await exported(world.admin, policy="full"))[GOAL] == SECRET
 
 
-async def test_redactions_are_of_one_tenant_and_go_with_their_session(world: World) -> None:
+async def test_redactions_are_per_tenant_and_deleted_with_their_session(world: World) -> None:
     await world.planner.write("goal", SECRET)
     await redact(world.planner, GOAL, "summarized", replacement="x")
     await world.stranger.create_session(SESSION)
@@ -402,7 +400,7 @@ async def test_redactions_are_of_one_tenant_and_go_with_their_session(world: Wor
     assert await world.rows(left, world.tenant, SESSION) == []
 
 
-async def test_a_redaction_holds_where_the_session_is_imported(world: World) -> None:
+async def test_a_redaction_is_kept_by_import(world: World) -> None:
     await world.planner.write("goal", SECRET)
     await world.planner.write("plan", "mail al@example.com")
     await redact(world.planner, GOAL, "summarized", replacement="call them")

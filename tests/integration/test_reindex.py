@@ -28,7 +28,9 @@ def embedder(monkeypatch: pytest.MonkeyPatch) -> QuickEmbedder:
 
 async def filled(world: World, documents: int) -> None:
     await domain(world.admin, chunking=SMALL)
-    given = [{"document_id": f"d{each:03}", "text": f"Document {each} says this. " * 8} for each in range(documents)]
+    given = [
+        {"document_id": f"d{each:03}", "text": f"Document {each} is about this. " * 8} for each in range(documents)
+    ]
     await world.admin.call("knowledge.add_documents", domain=HANDBOOK, documents=given)
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
 
@@ -41,7 +43,7 @@ async def shown(world: World) -> Any:
     return await world.admin.call("knowledge.show_domain", domain=HANDBOOK)
 
 
-async def numbers(world: World) -> set[int]:
+async def chunk_numbers(world: World) -> set[int]:
     rows = await world.rows("SELECT number FROM chunks WHERE tenant = $1", world.tenant)
     return {row[0] for row in rows}
 
@@ -50,23 +52,23 @@ async def test_every_document_of_a_domain_is_reindexed_and_nothing_is_embedded_t
     world: World, embedder: QuickEmbedder
 ) -> None:
     await filled(world, 30)
-    before, embedded = await numbers(world), len(embedder.embedded)
+    before, embedded = await chunk_numbers(world), len(embedder.embedded)
     begun = await reindex(world)
     assert (begun["reindexing"], begun["to_reindex"], begun["chunks"]) == (True, 30, len(before))
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     ended = await shown(world)
     assert (ended["reindexing"], ended["to_reindex"], ended["pending"]) == (False, 0, 0)
-    after = await numbers(world)
+    after = await chunk_numbers(world)
     assert (len(after), after & before) == (len(before), set())
     assert len(embedder.embedded) == embedded
     assert {(await document(world.admin, f"d{each:03}"))["version"] for each in range(30)} == {2}
-    told = [event["type"] for event in (await world.admin.events())["events"] if "reindex" in event["type"]]
-    assert told == ["domain.reindexing", "domain.reindexed"]
+    events = [event["type"] for event in (await world.admin.events())["events"] if "reindex" in event["type"]]
+    assert events == ["domain.reindexing", "domain.reindexed"]
     await check_index_complete(world)
 
 
 @pytest.mark.req("CE-F50")
-async def test_a_fresh_reindex_embeds_every_text_again(world: World, embedder: QuickEmbedder) -> None:
+async def test_a_reindex_can_embed_every_text_again(world: World, embedder: QuickEmbedder) -> None:
     await filled(world, 3)
     before = sorted(set(embedder.embedded))
     await reindex(world)
@@ -84,7 +86,7 @@ async def test_a_fresh_reindex_embeds_every_text_again(world: World, embedder: Q
     ]
 
 
-async def test_new_documents_overtake_a_reindex(world: World) -> None:
+async def test_new_documents_are_indexed_before_a_reindex(world: World) -> None:
     await filled(world, 100)
     await reindex(world)
     await world.app.scheduler.drain("knowledge.reindex")
@@ -106,7 +108,7 @@ async def test_reindexing_is_rate_limited(world: World) -> None:
         await app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
         left.append((await shown(world))["to_reindex"])
         world.clock.advance(seconds=5 * each)
-    # Twenty documents at a time, each of which takes half a second for each of its chunks.
+    # Twenty documents per batch, each with half a second of rest per chunk.
     assert left == [30, 30, 10, 10, 0, 0]
     assert not (await shown(world))["reindexing"]
 
@@ -124,7 +126,7 @@ async def test_only_an_admin_with_access_to_a_domain_reindexes_it(world: World) 
         await helper.call("knowledge.reindex_all")
 
 
-async def spoken(world: World) -> None:
+async def fill_session(world: World) -> None:
     for number in range(40):
         await world.planner.say(f"message {number}")
     await world.planner.write("goal", "ship it")
@@ -135,7 +137,7 @@ async def spoken(world: World) -> None:
 
 async def test_every_collection_is_reindexed(world: World, embedder: QuickEmbedder) -> None:
     await filled(world, 3)
-    await spoken(world)
+    await fill_session(world)
     before = {collection: await indexed_texts(world, collection) for collection in ("sessions", "memory")}
     old, embedded = await numbers_by_collection(world), len(embedder.embedded)
     begun = await world.admin.call("knowledge.reindex_all")
@@ -143,13 +145,13 @@ async def test_every_collection_is_reindexed(world: World, embedder: QuickEmbedd
     assert begun["events"] > 40
     pending = await world.planner.call("search.query", query="goal")
     assert pending["pending"] == {"documents": 0, "events": 0, "partial": False}
-    await world.planner.say("said meanwhile")
+    await world.planner.say("new message")
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     await world.index_sessions()
     now = await numbers_by_collection(world)
     assert all(not old[collection] & now[collection] for collection in old)
     assert await indexed_texts(world, "memory") == before["memory"]
-    assert await indexed_texts(world, "sessions") == {**before["sessions"], "s1:41": ["said meanwhile"]}
+    assert await indexed_texts(world, "sessions") == {**before["sessions"], "s1:41": ["new message"]}
     assert len(embedder.embedded) <= embedded + 2
     await check_index_complete(world)
     assert await world.admin.call("knowledge.show_reindexing") == {"domains": [], "events": None}
@@ -164,7 +166,7 @@ async def numbers_by_collection(world: World) -> dict[str, set[int]]:
 
 @pytest.mark.req("CE-F50")
 async def test_session_items_are_embedded_again_on_request(world: World, embedder: QuickEmbedder) -> None:
-    await spoken(world)
+    await fill_session(world)
     embedder.embedded.clear()
     await world.admin.call("knowledge.reindex_all", afresh=True)
     await world.index_sessions()
@@ -180,29 +182,29 @@ async def test_a_second_request_restarts_the_reindex(
     await world.admin.call("knowledge.reindex_all")
     written, rounds = world.app.session_indexing._written, []
 
-    async def slowly(*what: Any) -> Any:
+    async def write_slowly(*what: Any) -> Any:
         made = await written(*what)
         rounds.append(len(made))
         if sum(rounds) == 1:
             await world.admin.call("knowledge.reindex_all", afresh=True)
         return made
 
-    monkeypatch.setattr(world.app.session_indexing, "_written", slowly)
+    monkeypatch.setattr(world.app.session_indexing, "_written", write_slowly)
     await world.index_sessions()
     assert [text for text in embedder.embedded if "message" in text] == ["planner: message"]
     assert (await world.admin.call("knowledge.show_reindexing"))["events"] is None
     await check_index_complete(world)
 
 
-async def test_the_rate_limit_holds_for_session_items_too(world: World) -> None:
-    await spoken(world)
+async def test_the_rate_limit_applies_to_session_items(world: World) -> None:
+    await fill_session(world)
     app = await world.another_app(reindex_rate=1)
     app.lease_runner.rest = 0
     await world.admin.call("knowledge.reindex_all")
     await app.scheduler.drain("search.index_sessions")
     shown = await world.admin.call("knowledge.show_reindexing")
     assert shown["events"] > 0
-    # Somebody else may go on at once: it is this process that rests.
+    # Another process may continue at once: only this one rests.
     await world.index_sessions()
     assert (await world.admin.call("knowledge.show_reindexing"))["events"] is None
     await check_index_complete(world)
@@ -212,26 +214,26 @@ async def test_the_rate_limit_holds_for_session_items_too(world: World) -> None:
 async def test_concurrent_document_writes_do_not_block_a_reindex(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("first", "second"):
         await domain(world.admin, name)
-    publish, told, begun = Domains.publish, [], asyncio.Event()
+    publish, published, started = Domains.publish, [], asyncio.Event()
 
-    async def slowly(domains: Domains, event: NewEvent) -> None:
-        told.append(event.type)
+    async def publish_slowly(domains: Domains, event: NewEvent) -> None:
+        published.append(event.type)
         await publish(domains, event)
-        begun.set()
-        # Long enough for whoever does not wait.
+        started.set()
+        # Long enough for a writer that does not wait.
         await asyncio.sleep(0.2)
 
-    async def putting() -> Any:
-        await begun.wait()
-        await put(world.admin, "late", "Put while everything begins anew.", domain="second")
+    async def put_late() -> Any:
+        await started.wait()
+        await put(world.admin, "late", "Put during a reindex.", domain="second")
 
-    monkeypatch.setattr(Domains, "publish", slowly)
-    await asyncio.gather(world.admin.call("knowledge.reindex_all"), putting())
-    # Once each: whoever stands in another's way is begun again.
-    assert told == ["domain.reindexing", "domain.reindexing", "document.added"]
+    monkeypatch.setattr(Domains, "publish", publish_slowly)
+    await asyncio.gather(world.admin.call("knowledge.reindex_all"), put_late())
+    # One event per domain: a transaction in conflict is retried.
+    assert published == ["domain.reindexing", "domain.reindexing", "document.added"]
 
 
-async def test_a_document_that_cannot_be_read_any_more_stays_as_it_was(
+async def test_a_document_that_is_no_longer_readable_stays_indexed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await filled(world, 3)

@@ -18,7 +18,7 @@ pytestmark = [
 ]
 
 # Relevance alone.
-BARE = {"recency_weight": 0, "importance_weight": 0}
+RELEVANCE_ONLY = {"recency_weight": 0, "importance_weight": 0}
 HANDBOOK = """# Handbook
 
 ## Leave
@@ -35,15 +35,15 @@ A password has at least sixteen characters and is kept in the vault, never in a 
 """
 
 
-async def searched(caller: Caller, query: str, **how: Any) -> Any:
+async def search(caller: Caller, query: str, **how: Any) -> Any:
     return await caller.call("search.query", query=query, **how)
 
 
 async def texts(caller: Caller, query: str, **how: Any) -> list[str]:
-    return [result["text"] for result in (await searched(caller, query, **how))["results"]]
+    return [result["text"] for result in (await search(caller, query, **how))["results"]]
 
 
-async def gathered(caller: Caller, **what: Any) -> Any:
+async def get_context(caller: Caller, **what: Any) -> Any:
     return await caller.call("search.get_context", **what)
 
 
@@ -51,8 +51,8 @@ async def similar(caller: Caller, **what: Any) -> Any:
     return await caller.call("search.find_similar", **what)
 
 
-async def documented(world: World, text: str = HANDBOOK, domain: str = "handbook", **about: Any) -> None:
-    """Put a document into a domain of its own, and have it indexed."""
+async def add_domain_with_document(world: World, text: str = HANDBOOK, domain: str = "handbook", **about: Any) -> None:
+    """Index a document in a new domain."""
     await world.admin.call("knowledge.create_domain", domain=domain, chunking={"chunk_tokens": 32, "overlap_tokens": 8})
     await put(world, text, domain, **about)
 
@@ -62,13 +62,13 @@ async def put(world: World, text: str, domain: str = "handbook", document_id: st
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
 
 
-async def test_everything_that_a_caller_may_see_is_searched_at_once(world: World) -> None:
-    await documented(world)
+async def test_one_search_covers_all_readable_sources(world: World) -> None:
+    await add_domain_with_document(world)
     await world.planner.say("The password of the vault is rotated in May.")
     await world.planner.write("decision", "Passwords expire after ninety days.")
     await world.planner.remember("note", "Ask Dana which password manager is allowed.")
     await world.index_sessions()
-    found = await searched(world.planner, "password rules", min_score=0.1)
+    found = await search(world.planner, "password rules", min_score=0.1)
     assert {result["source"] for result in found["results"]} == {"document", "message", "board", "memory"}
     by_source = {result["source"]: result for result in found["results"]}
     assert by_source["document"]["document_id"] == "rules.md"
@@ -81,28 +81,28 @@ async def test_everything_that_a_caller_may_see_is_searched_at_once(world: World
 
 @pytest.mark.req("CE-F12", part="scores from similarity, recency and importance")
 async def test_every_result_explains_its_score(world: World) -> None:
-    await documented(world)
-    found = await searched(world.planner, "How many days of vacation do I have?")
+    await add_domain_with_document(world)
+    found = await search(world.planner, "How many days of vacation do I have?")
     best = found["results"][0]
     assert "thirty days of vacation" in best["text"]
     assert 0 < best["score"] <= 1
     assert {"lexical", "semantic", "recency", "importance"} <= best["signals"].keys()
     assert found["model"]
     assert found["searched"] > 1
-    bare = await searched(world.planner, "vacation", explain=False)
+    bare = await search(world.planner, "vacation", explain=False)
     assert "signals" not in bare["results"][0]
 
 
 async def test_a_query_matches_by_meaning_without_common_words(world: World) -> None:
-    await documented(world)
-    best = (await searched(world.planner, "holiday entitlement", min_score=0.0))["results"][0]
+    await add_domain_with_document(world)
+    best = (await search(world.planner, "holiday entitlement", min_score=0.0))["results"][0]
     assert "vacation" in best["text"]
     assert best["signals"]["semantic"] > 0
 
 
 async def test_a_result_refers_to_the_exact_passage(world: World) -> None:
-    await documented(world)
-    best = (await searched(world.planner, "thirty days of vacation"))["results"][0]
+    await add_domain_with_document(world)
+    best = (await search(world.planner, "thirty days of vacation"))["results"][0]
     place = best["ref"]["selector"]
     read = await world.planner.call(
         "knowledge.read_document", domain="handbook", document_id="rules.md", start=place["start"], end=place["end"]
@@ -113,12 +113,12 @@ async def test_a_result_refers_to_the_exact_passage(world: World) -> None:
 @pytest.mark.parametrize("source", ["document", "message", "board", "memory"])
 async def test_a_reference_resolves_to_the_found_text(world: World, source: str) -> None:
     text = "The vault is in Zurich; ask Dana before you open it."
-    await documented(world, text)
+    await add_domain_with_document(world, text)
     await world.planner.say(text)
     await world.planner.write("vault", text)
     await world.planner.remember("vault", text)
     await world.index_sessions()
-    best = (await searched(world.planner, "vault in Zurich", sources=[source]))["results"][0]
+    best = (await search(world.planner, "vault in Zurich", sources=[source]))["results"][0]
     resolved = await world.planner.call("records.resolve", source_ref=best["ref"])
     assert (resolved["outcome"], resolved["text"]) == ("exact", best["text"])
 
@@ -127,28 +127,28 @@ async def test_a_reference_resolves_to_the_found_text(world: World, source: str)
 async def test_a_search_without_relevant_results_returns_the_most_recent_and_is_logged(
     world: World, clock: FrozenClock
 ) -> None:
-    await world.planner.say("The first thing that was said.")
+    await world.planner.say("The first message.")
     clock.advance(seconds=60)
-    await world.planner.say("The latest thing that was said.")
+    await world.planner.say("The latest message.")
     await world.index_sessions()
-    found = await searched(world.planner, "xylophone quartz", recency_weight=0, importance_weight=0, min_score=1.0)
-    assert (found["fallback"], found["results"][0]["text"]) == ("recency", "The latest thing that was said.")
-    told = [event for event in (await world.planner.events())["events"] if event["type"] == "search.low_relevance"]
-    assert len(told) == 1
-    assert "xylophone" not in str(told[0])
+    found = await search(world.planner, "xylophone quartz", recency_weight=0, importance_weight=0, min_score=1.0)
+    assert (found["fallback"], found["results"][0]["text"]) == ("recency", "The latest message.")
+    events = [event for event in (await world.planner.events())["events"] if event["type"] == "search.low_relevance"]
+    assert len(events) == 1
+    assert "xylophone" not in str(events[0])
     other = await world.admin.create_agent("other", agent_type="planning")
     assert not [e for e in (await other.events())["events"] if e["type"] == "search.low_relevance"]
     assert [e for e in (await world.admin.events())["events"] if e["type"] == "search.low_relevance"]
 
 
-async def test_where_there_is_nothing_nothing_is_found(world: World) -> None:
-    found = await searched(world.planner, "anything at all")
+async def test_an_empty_index_returns_no_results(world: World) -> None:
+    found = await search(world.planner, "anything at all")
     assert (found["results"], found["searched"], found["fallback"]) == ([], 0, "recency")
 
 
 @pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
-async def test_what_is_pinned_is_found_whatever_is_asked(world: World) -> None:
-    await documented(world, "Never call customers after eight.", pinned=True)
+async def test_pinned_items_are_in_every_result(world: World) -> None:
+    await add_domain_with_document(world, "Never call customers after eight.", pinned=True)
     for number in range(5):
         await world.planner.say(f"The train number {number} leaves at noon.")
     await world.index_sessions()
@@ -156,41 +156,41 @@ async def test_what_is_pinned_is_found_whatever_is_asked(world: World) -> None:
 
 
 @pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
-async def test_what_is_pinned_in_a_session_comes_only_with_searches_of_that_session(world: World) -> None:
-    await documented(world, "Vacation is thirty days a year. Ask your lead two weeks before.")
+async def test_pinned_messages_are_only_in_searches_of_their_session(world: World) -> None:
+    await add_domain_with_document(world, "Vacation is thirty days a year. Ask your lead two weeks before.")
     low = await world.admin.create_agent("low", agent_type="x", clearance=1)
     lure = await low.create_session("lure")
     for number in range(20):
         await lure.say(f"Number {number}: " + "lorem ipsum dolor " * 60, metadata={"pinned": True})
     await world.index_sessions()
     for caller in (world.planner, world.admin):
-        found = await searched(caller, "how many vacation days", top_k=1)
+        found = await search(caller, "how many vacation days", top_k=1)
         assert not any(result["signals"]["pinned"] for result in found["results"])
-        told = await caller.call("search.get_context", query="how many vacation days", max_tokens=600)
-        assert told["context"].startswith("[1] handbook")
-    named = await searched(world.planner, "how many vacation days", session_id="lure")
+        context = await caller.call("search.get_context", query="how many vacation days", max_tokens=600)
+        assert context["context"].startswith("[1] handbook")
+    named = await search(world.planner, "how many vacation days", session_id="lure")
     assert [result["source"] for result in named["results"] if result["signals"]["pinned"]] == ["message"] * 20
 
 
 @pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
-async def test_what_is_pinned_takes_at_most_a_third_of_a_context(world: World) -> None:
-    await documented(world, "Vacation is thirty days a year. Ask your lead two weeks before.")
+async def test_pinned_items_take_at_most_a_third_of_a_context(world: World) -> None:
+    await add_domain_with_document(world, "Vacation is thirty days a year. Ask your lead two weeks before.")
     for number in range(20):
         await world.planner.say(f"Number {number}: " + "lorem ipsum dolor " * 20, metadata={"pinned": True})
     await world.index_sessions()
     asked = {"query": "how many vacation days", "session_id": SESSION, "max_tokens": 900}
-    told = await world.planner.call("search.get_context", **asked)
-    assert "Vacation is thirty days" in told["context"]
-    assert "lorem ipsum" in told["context"]
-    assert (told["tokens"] < 450, told["complete"]) == (True, False)
+    context = await world.planner.call("search.get_context", **asked)
+    assert "Vacation is thirty days" in context["context"]
+    assert "lorem ipsum" in context["context"]
+    assert (context["tokens"] < 450, context["complete"]) == (True, False)
 
 
 @pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
 @pytest.mark.req("CE-T", part="domains, bytes and search results")
-async def test_of_much_that_is_pinned_the_twenty_that_say_most_are_found_and_never_more_than_the_plan_allows(
+async def test_at_most_twenty_most_relevant_pinned_items_are_returned_within_the_plan(
     world: World,
 ) -> None:
-    await documented(world, "Where the canteen is.")
+    await add_domain_with_document(world, "Where the canteen is.")
     rules = [
         {"document_id": f"rule{each}", "text": f"Rule {each} is about falcon{each}.", "pinned": True}
         for each in range(30)
@@ -198,12 +198,12 @@ async def test_of_much_that_is_pinned_the_twenty_that_say_most_are_found_and_nev
     await world.admin.call("knowledge.add_documents", domain="handbook", documents=rules)
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     for asked in (1, 29):
-        found = (await searched(world.planner, f"falcon{asked}", top_k=1))["results"]
+        found = (await search(world.planner, f"falcon{asked}", top_k=1))["results"]
         pinned = [result["document_id"] for result in found if result["document_id"].startswith("rule")]
         assert f"rule{asked}" in pinned
         assert len(pinned) == 20
     await world.app.tenants.set_plan(world.tenant, "free")
-    found = (await searched(world.planner, "falcon1"))["results"]
+    found = (await search(world.planner, "falcon1"))["results"]
     assert len(found) == 5
     assert "rule1" in [result["document_id"] for result in found]
 
@@ -225,32 +225,32 @@ async def test_of_much_that_is_pinned_the_twenty_that_say_most_are_found_and_nev
         ({"until": "2000-01-01"}, set()),
     ],
 )
-async def test_filters_leave_what_they_name(world: World, filters: dict[str, Any], sources: set[str]) -> None:
-    await documented(world, metadata={"team": "blue"}, media_type="text/markdown")
-    await world.planner.say("A password is never said aloud.")
+async def test_filters_limit_the_sources(world: World, filters: dict[str, Any], sources: set[str]) -> None:
+    await add_domain_with_document(world, metadata={"team": "blue"}, media_type="text/markdown")
+    await world.planner.say("A password is never read aloud.")
     await world.planner.write("secrets", "Every password is in the vault.")
     await world.planner.remember("secrets", "My password hint is a song.")
     await world.index_sessions()
-    found = (await searched(world.planner, "password", min_score=0.0, **filters))["results"]
+    found = (await search(world.planner, "password", min_score=0.0, **filters))["results"]
     assert {result["source"] for result in found} == sources
 
 
-async def test_who_names_a_session_means_no_other_one(world: World) -> None:
-    there = await world.planner.create_session("elsewhere")
-    for where in (world.planner, there):
+async def test_a_session_filter_excludes_other_sessions(world: World) -> None:
+    other = await world.planner.create_session("other")
+    for where in (world.planner, other):
         await where.say(f"The falcon sits in {where.session}.")
         await where.write("falcon", f"The falcon is written down in {where.session}.")
         await where.remember("falcon", f"The falcon is remembered in {where.session}.", session_id=where.session)
     await world.planner.remember("falcon", "The falcon is remembered for good.")
     await world.index_sessions()
-    everything = await searched(world.planner, "falcon", min_score=0.0)
+    everything = await search(world.planner, "falcon", min_score=0.0)
     assert len(everything["results"]) == 7
-    here = await searched(world.planner, "falcon", min_score=0.0, session_id=SESSION)
-    assert len(here["results"]) == 4
-    assert "elsewhere" not in str(here)
-    hidden = next(result for result in everything["results"] if result.get("session_id") == "elsewhere")
+    in_session = await search(world.planner, "falcon", min_score=0.0, session_id=SESSION)
+    assert len(in_session["results"]) == 4
+    assert "other" not in str(in_session)
+    hidden = next(result for result in everything["results"] if result.get("session_id") == "other")
     with refused("CHUNK_NOT_FOUND"):
-        await gathered(world.planner, chunk_id=hidden["chunk_id"], session_id=SESSION)
+        await get_context(world.planner, chunk_id=hidden["chunk_id"], session_id=SESSION)
 
 
 async def test_a_time_range_limits_the_results(world: World, clock: FrozenClock) -> None:
@@ -265,7 +265,7 @@ async def test_a_time_range_limits_the_results(world: World, clock: FrozenClock)
 
 
 @pytest.mark.req("CE-F40")
-async def test_a_domain_needs_clearance_and_is_for_its_agents(world: World) -> None:
+async def test_a_domain_needs_clearance_and_membership(world: World) -> None:
     await world.admin.call("knowledge.create_domain", domain="board-room", clearance=3)
     await world.admin.call("knowledge.create_domain", domain="for-review", agents=["subagent:review:*"])
     await put(world, "The merger is called Falcon.", "board-room")
@@ -275,19 +275,19 @@ async def test_a_domain_needs_clearance_and_is_for_its_agents(world: World) -> N
     assert await texts(world.analysis, "merger", min_score=0.0) == []
     for domain in ("board-room", "no-such-domain"):
         with refused("DOMAIN_NOT_FOUND") as caught:
-            await searched(world.analysis, "merger", domain=domain)
+            await search(world.analysis, "merger", domain=domain)
         assert caught.value.message == f"There is no domain '{domain}'."
 
 
-async def test_a_revoked_right_acts_at_once(world: World) -> None:
-    await documented(world)
+async def test_revoked_access_takes_effect_at_once(world: World) -> None:
+    await add_domain_with_document(world)
     assert await texts(world.analysis, "vacation")
     await world.admin.call("knowledge.update_domain", domain="handbook", clearance=5)
     assert await texts(world.analysis, "vacation") == []
 
 
-async def test_deleted_and_overwritten_is_found_no_more_before_any_worker_looks(world: World) -> None:
-    await documented(world, "The old rule says tea.")
+async def test_deleted_and_overwritten_items_are_not_found_before_indexing(world: World) -> None:
+    await add_domain_with_document(world, "The old rule is tea.")
     await world.planner.write("drink", "We drink tea.")
     await world.planner.remember("drink", "I like tea.")
     await world.index_sessions()
@@ -300,7 +300,7 @@ async def test_deleted_and_overwritten_is_found_no_more_before_any_worker_looks(
     assert await texts(world.planner, "coffee", min_score=0.0) == ["We drink coffee."]
 
 
-async def test_the_next_best_takes_the_place_of_what_is_gone(world: World) -> None:
+async def test_deleted_results_are_replaced_by_the_next_best(world: World) -> None:
     for number in range(6):
         await world.planner.write(f"key{number}", f"Tea is served at {number} o'clock.")
     await world.index_sessions()
@@ -314,22 +314,22 @@ async def test_when_all_relevant_items_are_deleted_the_most_recent_are_returned(
     await world.planner.say("The train leaves at noon.")
     await world.index_sessions()
     await world.planner.delete("drink")
-    found = await searched(world.planner, "drink tea in the garden", min_score=1.0, top_k=1, **BARE)
+    found = await search(world.planner, "drink tea in the garden", min_score=1.0, top_k=1, **RELEVANCE_ONLY)
     assert (found["fallback"], [r["text"] for r in found["results"]]) == ("recency", ["The train leaves at noon."])
 
 
 @pytest.mark.req("CE-O", part="tunable similarity threshold")
-async def test_the_floor_of_a_call_goes_before_the_one_of_its_agent_and_that_before_the_default(world: World) -> None:
+async def test_min_score_of_a_call_overrides_that_of_its_agent_and_the_default(world: World) -> None:
     await world.planner.write("drink", "We drink tea in the garden.")
     await world.index_sessions()
 
     async def min_score(**how: Any) -> float:
-        found = await searched(world.planner, "Where do we drink tea?", **how)
+        found = await search(world.planner, "Where do we drink tea?", **how)
         return (2 if found["widened"] else 1) * found["min_score"]
 
     assert await min_score() == pytest.approx(0.7)
-    told = await world.admin.call("agent.update", agent_id="planner", min_score=0.0)
-    assert (told["min_score"], await min_score(), await min_score(min_score=0.2)) == (0.0, 0.0, 0.2)
+    updated = await world.admin.call("agent.update", agent_id="planner", min_score=0.0)
+    assert (updated["min_score"], await min_score(), await min_score(min_score=0.2)) == (0.0, 0.0, 0.2)
     kept = await world.admin.call("agent.update", agent_id="planner", clearance=2)
     assert kept["min_score"] == 0.0
     born = await world.admin.call("agent.create", agent_id="strict", min_score=1.0)
@@ -339,25 +339,25 @@ async def test_the_floor_of_a_call_goes_before_the_one_of_its_agent_and_that_bef
 
 
 @pytest.mark.req("CE-O", part="tunable similarity threshold")
-async def test_the_floor_of_an_agent_decides_what_it_finds_and_gathers(world: World) -> None:
+async def test_min_score_of_an_agent_applies_to_search_and_get_context(world: World) -> None:
     await world.planner.write("drink", "We drink tea in the garden.")
     await world.planner.say("The train leaves at noon.")
     await world.index_sessions()
     question = "We drink tea in the garden at noon, or not?"
-    found = await texts(world.planner, question, **BARE)
+    found = await texts(world.planner, question, **RELEVANCE_ONLY)
     await world.admin.call("agent.update", agent_id="planner", min_score=1.0)
-    strict = await searched(world.planner, question, **BARE)
+    strict = await search(world.planner, question, **RELEVANCE_ONLY)
     assert (found[0], strict["fallback"]) == ("We drink tea in the garden.", "recency")
-    assert (await gathered(world.planner, query=question, **BARE))["fallback"] == "recency"
+    assert (await get_context(world.planner, query=question, **RELEVANCE_ONLY))["fallback"] == "recency"
 
 
-async def test_until_a_new_version_is_indexed_filters_judge_the_old_one(world: World) -> None:
+async def test_filters_use_the_old_version_until_the_new_one_is_indexed(world: World) -> None:
     async def found(**filters: Any) -> list[tuple[str, str]]:
-        results = (await searched(world.planner, "gate", domain="handbook", min_score=0.0, **filters))["results"]
+        results = (await search(world.planner, "gate", domain="handbook", min_score=0.0, **filters))["results"]
         return [(result["title"], result["text"]) for result in results]
 
     old, new = ("First", "The gate is at the north."), ("Second", "<p>The gate is at the south.</p>")
-    await documented(world, old[1], title=old[0], metadata={"status": "internal"})
+    await add_domain_with_document(world, old[1], title=old[0], metadata={"status": "internal"})
     await world.admin.call(
         "knowledge.add_document",
         domain="handbook",
@@ -380,12 +380,12 @@ async def test_until_a_new_version_is_indexed_filters_judge_the_old_one(world: W
     assert await found(metadata={"status": "internal"}) == await found(types=["text/markdown"]) == []
 
 
-async def test_until_a_new_version_is_indexed_the_old_one_is_found(world: World) -> None:
-    await documented(world, "The gate is at the north.")
+async def test_the_old_version_is_found_until_the_new_one_is_indexed(world: World) -> None:
+    await add_domain_with_document(world, "The gate is at the north.")
     await world.admin.call(
         "knowledge.add_document", domain="handbook", document_id="rules.md", text="The gate is at the south."
     )
-    found = await searched(world.planner, "gate", min_score=0.0)
+    found = await search(world.planner, "gate", min_score=0.0)
     assert ([r["text"] for r in found["results"]], found["pending"]) == (
         ["The gate is at the north."],
         {"documents": 1, "events": 0, "partial": False},
@@ -394,7 +394,7 @@ async def test_until_a_new_version_is_indexed_the_old_one_is_found(world: World)
     assert await texts(world.planner, "gate", min_score=0.0) == ["The gate is at the south."]
 
 
-async def test_messages_are_found_by_those_they_are_for(world: World) -> None:
+async def test_messages_are_found_by_their_audience_only(world: World) -> None:
     await world.planner.say("Only I know that the falcon flies.", visibility="private")
     await world.review.say("Reviewers know that the falcon rests.", visibility="agent_only")
     await world.index_sessions()
@@ -413,10 +413,10 @@ async def test_sessions_boards_and_memories_of_others_are_not_searched(world: Wo
     await world.planner.remember("falcon", "The falcon is remembered.")
     await world.index_sessions()
     assert len(await texts(world.planner, "falcon", min_score=0.0)) == 3
-    found = await searched(world.analysis, "falcon", min_score=0.0)
+    found = await search(world.analysis, "falcon", min_score=0.0)
     assert (found["results"], found["searched"]) == ([], 0)
     with refused("SESSION_NOT_FOUND"):
-        await searched(world.analysis, "falcon", session_id="closed")
+        await search(world.analysis, "falcon", session_id="closed")
 
 
 async def test_redacted_items_are_not_found_by_their_text(world: World) -> None:
@@ -439,9 +439,9 @@ async def test_the_plan_limits_the_number_of_results(world: World) -> None:
     assert len(await texts(world.planner, "tea", min_score=0.0, top_k=12)) == 5
 
 
-async def test_context_is_one_text_with_citations_that_fits(world: World) -> None:
-    await documented(world)
-    answer = await gathered(world.planner, query="How many days of vacation do I have?", max_tokens=120)
+async def test_context_is_one_text_with_citations_within_the_token_limit(world: World) -> None:
+    await add_domain_with_document(world)
+    answer = await get_context(world.planner, query="How many days of vacation do I have?", max_tokens=120)
     assert "thirty days of vacation" in answer["context"]
     assert answer["tokens"] <= 120
     assert answer["context"].startswith("[1] handbook > Handbook")
@@ -450,58 +450,58 @@ async def test_context_is_one_text_with_citations_that_fits(world: World) -> Non
     assert first["chunk_ids"]
 
 
-async def test_a_message_is_shown_among_those_around_it(world: World) -> None:
+async def test_a_message_is_shown_with_its_neighbours(world: World) -> None:
     for text in ("Where do we meet?", "In the tower at noon.", "Who brings the falcon?", "Dana does.", "Good."):
         await world.planner.say(text)
     await world.review.say("Only for reviewers.", visibility="agent_only")
     await world.index_sessions()
-    answer = await gathered(world.planner, query="Who brings the falcon?", min_score=0.9)
+    answer = await get_context(world.planner, query="Who brings the falcon?", min_score=0.9)
     assert "planner: Who brings the falcon?\nplanner: Dana does." in answer["context"]
     assert "Only for reviewers" not in answer["context"]
     assert answer["citations"][0]["message_ids"] == [1, 2, 3, 4, 5]
 
 
 async def test_the_neighbours_of_a_chunk_can_be_requested(world: World) -> None:
-    await documented(world)
-    best = (await searched(world.planner, "flights need approval"))["results"][0]
-    around = await gathered(world.planner, chunk_id=best["chunk_id"], max_tokens=1000)
+    await add_domain_with_document(world)
+    best = (await search(world.planner, "flights need approval"))["results"][0]
+    around = await get_context(world.planner, chunk_id=best["chunk_id"], max_tokens=1000)
     assert "thirty days of vacation" in around["context"]
     assert "sixteen characters" in around["context"]
     assert around["complete"]
 
 
 @pytest.mark.parametrize("tokens", [16, 17, 20, 33, 64, 100, 333])
-async def test_context_is_never_longer_than_asked_for(world: World, tokens: int) -> None:
-    await documented(world, HANDBOOK + "word " * 500)
+async def test_context_never_exceeds_max_tokens(world: World, tokens: int) -> None:
+    await add_domain_with_document(world, HANDBOOK + "word " * 500)
     await world.planner.say("Vacation is for everyone. " * 50)
     await world.index_sessions()
     for what in ({"query": "vacation"}, {"query": "word"}):
-        answer = await gathered(world.planner, max_tokens=tokens, min_score=0.0, **what)
+        answer = await get_context(world.planner, max_tokens=tokens, min_score=0.0, **what)
         assert answer["tokens"] <= tokens
         assert answer["context"]
 
 
-async def test_what_is_alike_is_found_without_itself(world: World) -> None:
+async def test_similar_chunks_exclude_the_chunk_itself(world: World) -> None:
     await world.planner.write("cat", "A cat sleeps on the sofa.")
     await world.planner.write("kitten", "A kitten naps on the couch.")
     await world.planner.write("tax", "Income tax is due in April.")
     await world.index_sessions()
-    cat = next(r for r in (await searched(world.planner, "cat sofa", min_score=0.0))["results"] if r["key"] == "cat")
+    cat = next(r for r in (await search(world.planner, "cat sofa", min_score=0.0))["results"] if r["key"] == "cat")
     alike = await similar(world.planner, chunk_id=cat["chunk_id"])
     assert [result["key"] for result in alike["results"]] == ["kitten", "tax"]
     by_text = await similar(world.planner, text="A cat sleeps on the sofa.", top_k=1)
     assert by_text["results"][0]["key"] == "cat"
 
 
-async def test_a_chunk_that_is_not_for_the_caller_is_not_there(world: World) -> None:
+async def test_an_unreadable_chunk_is_not_found(world: World) -> None:
     await world.planner.remember("falcon", "The falcon is remembered.")
     await world.index_sessions()
-    mine = (await searched(world.planner, "falcon"))["results"][0]["chunk_id"]
+    mine = (await search(world.planner, "falcon"))["results"][0]["chunk_id"]
     for chunk_id in (mine, "memory/999999", "domain:none/1"):
         with refused("CHUNK_NOT_FOUND"):
             await similar(world.analysis, chunk_id=chunk_id)
         with refused("CHUNK_NOT_FOUND"):
-            await gathered(world.analysis, chunk_id=chunk_id)
+            await get_context(world.analysis, chunk_id=chunk_id)
     for chunk_id in ("nonsense", "memory/-1", "memory/\uff11"):
         with refused("INVALID_INPUT_FORMAT"):
             await similar(world.analysis, chunk_id=chunk_id)
@@ -510,7 +510,7 @@ async def test_a_chunk_that_is_not_for_the_caller_is_not_there(world: World) -> 
 async def test_a_search_can_be_recorded(world: World) -> None:
     await world.planner.write("goal", "Ship on Friday.")
     await world.index_sessions()
-    found = await searched(world.planner, "when do we ship", record=True, session_id=SESSION)
+    found = await search(world.planner, "when do we ship", record=True, session_id=SESSION)
     shown = await world.planner.call(
         "records.show", record_id=found["selection_id"], type="context_selection", session_id=SESSION
     )

@@ -1,4 +1,4 @@
-"""Deleted items take no place among the results."""
+"""Deleted and expired items do not displace search results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _quick_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.req("CE-F11", part="ranking by meaning, words and recency; widening at low confidence")
-async def test_what_has_expired_takes_no_place_of_what_answers(world: World) -> None:
+async def test_expired_items_do_not_displace_relevant_results(world: World) -> None:
     await world.admin.call("knowledge.create_domain", domain="handbook")
     await world.admin.call("knowledge.add_document", domain="handbook", document_id="a.md", text="vacation is paid")
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
@@ -37,5 +37,5 @@ async def test_what_has_expired_takes_no_place_of_what_answers(world: World) -> 
     assert (found["searched"], found["fallback"]) == (1, None)
     similar = await world.planner.call("search.find_similar", text="vacation vacation 3")
     assert [result["text"] for result in similar["results"]] == ["vacation is paid"]
-    gathered = await world.planner.call("search.get_context", query="vacation", min_score=0.0)
-    assert "vacation is paid" in gathered["context"]
+    context = await world.planner.call("search.get_context", query="vacation", min_score=0.0)
+    assert "vacation is paid" in context["context"]

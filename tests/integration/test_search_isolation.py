@@ -92,38 +92,38 @@ TOP = st.sampled_from([1, 3, 10, 100])
 
 @dataclass(slots=True)
 class Sides:
-    """The same agent twice: alone, and beside others. ``chunk_ids`` are all that can be named, of whomever."""
+    """The same agent in two tenants, one with hidden content of others; ``chunk_ids`` of every tenant."""
 
     alone: Caller
-    beside: Caller
+    with_hidden: Caller
     stranger: Caller
     chunk_ids: list[str] = field(default_factory=list)
 
 
-async def keep(caller: Caller, session: str, texts: tuple[str, ...], **terms: Any) -> None:
-    """Say, write and remember texts."""
-    there = caller.in_session(session)
+async def add_texts(caller: Caller, session: str, texts: tuple[str, ...], **options: Any) -> None:
+    """Add texts as messages, board entries and memory."""
+    in_session = caller.in_session(session)
     for number, text in enumerate(texts):
-        await there.say(text, **terms)
-        reader = {"readable_by": ["human:nobody", "principal:other"]} if terms else {}
-        await there.write(f"key_{secrets.token_hex(4) if terms else number}", text, **reader)
-        await there.remember(f"memory_{number}", text)
+        await in_session.say(text, **options)
+        reader = {"readable_by": ["human:nobody", "principal:other"]} if options else {}
+        await in_session.write(f"key_{secrets.token_hex(4) if options else number}", text, **reader)
+        await in_session.remember(f"memory_{number}", text)
 
 
 async def document(admin: Caller, domain: str, texts: tuple[str, ...], **about: Any) -> None:
-    """Put texts into a domain one by one, so that they are numbered alike wherever they are put."""
+    """Index texts one by one, so that their chunks get the same numbers in every tenant."""
     for number, text in enumerate(texts):
         await admin.call("knowledge.add_document", domain=domain, document_id=f"{number}.md", text=text, **about)
         await admin.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
 
 
-async def settle(world: World) -> None:
+async def index_all(world: World) -> None:
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     await world.index_sessions()
 
 
 async def tenant_with_agent(world: World, name: str) -> tuple[Caller, Caller]:
-    """Return the admin of a new tenant, and an agent of it that has the same as in every other one."""
+    """Return the admin and an agent of a new tenant with the standard content."""
     made = await world.app.tenants.create(f"{name}{secrets.token_hex(4)}")
     admin = Caller(world.app, made.admin_key)
     agent = await admin.create_agent("agent", agent_type="planning", clearance=2)
@@ -131,33 +131,33 @@ async def tenant_with_agent(world: World, name: str) -> tuple[Caller, Caller]:
     await agent.create_session("shared")
     await admin.call("knowledge.create_domain", domain="open")
     await document(admin, "open", OWN, metadata={"team": "blue"})
-    await settle(world)
-    await keep(agent, "shared", OWN)
-    await settle(world)
+    await index_all(world)
+    await add_texts(agent, "shared", OWN)
+    await index_all(world)
     return admin, agent
 
 
-async def hide(world: World, admin: Caller) -> None:
-    """Let another agent of the tenant keep nearly the same to itself."""
+async def add_hidden_content(world: World, admin: Caller) -> None:
+    """Add hidden, nearly equal content of another agent."""
     answer = await admin.call("key.create", agent_id="other")
     other = admin.with_credential(answer["api_key"])
     await other.create_session("closed", participants=["principal:other"])
     await admin.call("knowledge.create_domain", domain="vault", clearance=4)
     await document(admin, "vault", HIDDEN, metadata={"team": "hidden", "secret": True}, pinned=True)
-    await keep(other, "shared", HIDDEN, visibility="private")
-    await keep(other, "closed", HIDDEN)
-    await settle(world)
+    await add_texts(other, "shared", HIDDEN, visibility="private")
+    await add_texts(other, "closed", HIDDEN)
+    await index_all(world)
 
 
-async def be_a_stranger(world: World) -> None:
-    """Let another tenant have nearly the same, under the same names and under others."""
+async def fill_other_tenant(world: World) -> None:
+    """Add nearly equal content to another tenant, under the same and other names."""
     for domain in ("open", "theirs"):
         await world.stranger.call("knowledge.create_domain", domain=domain)
         await document(world.stranger, domain, HIDDEN, metadata={"team": "blue"}, pinned=True)
     for session in ("shared", "theirs"):
         await world.stranger.create_session(session)
-        await keep(world.stranger, session, HIDDEN)
-    await settle(world)
+        await add_texts(world.stranger, session, HIDDEN)
+    await index_all(world)
 
 
 async def all_chunk_ids(world: World, tenant_of: Caller) -> list[str]:
@@ -198,19 +198,19 @@ async def sides(searched_url: str, tmp_path_factory: pytest.TempPathFactory) -> 
 
 async def set_up(world: World) -> Sides:
     _, alone = await tenant_with_agent(world, "alone")
-    admin, beside = await tenant_with_agent(world, "beside")
-    await hide(world, admin)
-    await be_a_stranger(world)
+    admin, with_hidden = await tenant_with_agent(world, "shared")
+    await add_hidden_content(world, admin)
+    await fill_other_tenant(world)
     named = {
         *await all_chunk_ids(world, alone),
-        *await all_chunk_ids(world, beside),
+        *await all_chunk_ids(world, with_hidden),
         *await all_chunk_ids(world, world.stranger),
     }
-    return Sides(alone, beside, world.stranger, sorted(named))
+    return Sides(alone, with_hidden, world.stranger, sorted(named))
 
 
-async def told(caller: Caller, operation: str, **what: Any) -> tuple[bytes, Any]:
-    """Return all that a caller is told, as bytes, without the time it took."""
+async def answer_bytes(caller: Caller, operation: str, **what: Any) -> tuple[bytes, Any]:
+    """Return an answer or error as bytes, without its duration."""
     try:
         answer = await caller.call(operation, **what)
     except WeftError as error:
@@ -220,11 +220,11 @@ async def told(caller: Caller, operation: str, **what: Any) -> tuple[bytes, Any]
     return msgspec.json.encode(answer), answer
 
 
-async def asked_on_both_sides(sides: Sides, operation: str, **what: Any) -> Any:
-    alone, _ = await told(sides.alone, operation, **what)
-    beside, answer = await told(sides.beside, operation, **what)
-    assert beside == alone
-    # A question may say the word, and an error may repeat the name that was asked for.
+async def same_answer_on_both_sides(sides: Sides, operation: str, **what: Any) -> Any:
+    alone, _ = await answer_bytes(sides.alone, operation, **what)
+    with_hidden, answer = await answer_bytes(sides.with_hidden, operation, **what)
+    assert with_hidden == alone
+    # The request itself may contain the word, and an error may quote a requested name.
     assert MARK not in str(answer) or MARK in str(what)
     return answer
 
@@ -237,7 +237,7 @@ PROPERTY = settings(max_examples=examples(30), deadline=None)
 async def test_a_search_reveals_nothing_hidden(
     sides: Sides, query: str, filters: dict[str, Any], weights: dict[str, Any], top_k: int
 ) -> None:
-    answer = await asked_on_both_sides(sides, "search.query", query=query, top_k=top_k, **filters, **weights)
+    answer = await same_answer_on_both_sides(sides, "search.query", query=query, top_k=top_k, **filters, **weights)
     for result in answer.get("results", ()) if isinstance(answer, dict) else ():
         assert result["text"] in OWN
 
@@ -248,7 +248,7 @@ async def test_get_context_reveals_nothing_hidden(
     sides: Sides, query: str, filters: dict[str, Any], weights: dict[str, Any], tokens: int
 ) -> None:
     what = {"query": query, "max_tokens": tokens, **filters, **weights}
-    answer = await asked_on_both_sides(sides, "search.get_context", **what)
+    answer = await same_answer_on_both_sides(sides, "search.get_context", **what)
     if isinstance(answer, dict):
         assert MARK not in str(answer)
 
@@ -258,31 +258,33 @@ async def test_get_context_reveals_nothing_hidden(
 async def test_find_similar_reveals_nothing_hidden(
     sides: Sides, text: str, filters: dict[str, Any], top_k: int
 ) -> None:
-    answer = await asked_on_both_sides(sides, "search.find_similar", text=text, top_k=top_k, **filters)
+    answer = await same_answer_on_both_sides(sides, "search.find_similar", text=text, top_k=top_k, **filters)
     if isinstance(answer, dict):
         assert MARK not in str(answer)
 
 
 @PROPERTY
 @given(data=st.data(), filters=FILTERS)
-async def test_the_id_of_a_hidden_chunk_opens_nothing(sides: Sides, data: Any, filters: dict[str, Any]) -> None:
+async def test_the_id_of_a_hidden_chunk_gives_no_access(sides: Sides, data: Any, filters: dict[str, Any]) -> None:
     chunk_id = data.draw(st.sampled_from([*sides.chunk_ids, "sessions/0", "domain:/1", "memory/1e3", "a/b/c"]))
     for operation in ("search.find_similar", "search.get_context"):
-        await asked_on_both_sides(sides, operation, chunk_id=chunk_id, **filters)
+        await same_answer_on_both_sides(sides, operation, chunk_id=chunk_id, **filters)
 
 
-async def test_other_agents_find_what_this_one_may_not_see(sides: Sides) -> None:
-    """What is compared above is not the same for want of anything that could be found."""
-    own = await sides.beside.call("search.query", query=MARK, min_score=0.0, top_k=100)
+async def test_other_agents_find_the_hidden_content(sides: Sides) -> None:
+    """Shows that the comparisons above are not equal for lack of hidden content."""
+    own = await sides.with_hidden.call("search.query", query=MARK, min_score=0.0, top_k=100)
     theirs = await sides.stranger.call("search.query", query=MARK, min_score=0.0, top_k=100)
     assert MARK not in str(own["results"])
     assert len([result for result in theirs["results"] if MARK in result["text"]]) > len(OWN)
     assert len(sides.chunk_ids) > own["searched"]
 
 
-async def test_a_hidden_domain_and_one_that_is_not_there_are_refused_alike(sides: Sides) -> None:
+async def test_a_hidden_domain_and_an_unknown_one_give_the_same_error(sides: Sides) -> None:
     refusals = [
-        (await told(sides.beside, "search.query", query="falcon", domain=domain))[0].replace(domain.encode(), b"")
+        (await answer_bytes(sides.with_hidden, "search.query", query="falcon", domain=domain))[0].replace(
+            domain.encode(), b""
+        )
         for domain in ("vault", "nowhere")
     ]
     assert refusals[0] == refusals[1]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.req("CE-F42")
 
 SECRET = "The launch code of the falcon is zanzibar."
-DULL = ("Lunch is at noon.", "The printer is out of paper.", "Rain is expected.")
+OTHER_TEXTS = ("Lunch is at noon.", "The printer is out of paper.", "Rain is expected.")
 QUESTION = "What is the launch code of the falcon?"
 
 
@@ -29,8 +29,8 @@ async def search(caller: Caller, query: str = QUESTION, **how: Any) -> Any:
     return await caller.call("search.query", query=query, **how)
 
 
-def told(found: Any) -> dict[str, Any]:
-    """Return everything that an answer says, but how long it took."""
+def without_duration(found: Any) -> dict[str, Any]:
+    """Return an answer without its duration."""
     return {name: value for name, value in found.items() if name != "took_ms"}
 
 
@@ -38,8 +38,8 @@ def pending(found: Any) -> int:
     return int(found["pending"].get("events", 0))
 
 
-async def said(world: World, caller: Caller) -> None:
-    for text in DULL:
+async def add_messages(world: World, caller: Caller) -> None:
+    for text in OTHER_TEXTS:
         await caller.say(text)
     await world.index_sessions()
 
@@ -49,7 +49,7 @@ async def types(caller: Caller) -> list[str]:
 
 
 async def vectors_of(world: World, *texts: str) -> int:
-    """Return of how many texts the cache still keeps vectors, whatever the model."""
+    """Return how many of the texts have cached vectors."""
     digests = {hashlib.sha256(text.encode()).digest() for text in texts}
     kept = await world.rows("SELECT digest FROM embedding_cache WHERE tenant = $1", world.tenant)
     return len(digests & {bytes(row[0]) for row in kept})
@@ -73,7 +73,7 @@ async def redact_memory(world: World) -> str:
 async def test_a_redaction_leaves_no_statistics_of_the_text(
     world: World, write: Callable[[World], Awaitable[str]]
 ) -> None:
-    await said(world, world.planner)
+    await add_messages(world, world.planner)
     before = await search(world.planner)
     item_id = await write(world)
     await world.index_sessions()
@@ -85,7 +85,7 @@ async def test_a_redaction_leaves_no_statistics_of_the_text(
     }
 
 
-async def test_redacting_an_older_version_leaves_the_newer_one_to_be_found(world: World) -> None:
+async def test_redacting_an_older_version_keeps_the_newer_one_searchable(world: World) -> None:
     await world.planner.write("plan", "The old plan.")
     await world.planner.write("plan", SECRET)
     await world.index_sessions()
@@ -94,27 +94,27 @@ async def test_redacting_an_older_version_leaves_the_newer_one_to_be_found(world
 
 
 async def test_deleted_chunks_do_not_count_in_statistics(world: World) -> None:
-    await said(world, world.planner)
+    await add_messages(world, world.planner)
     before = await search(world.planner)
     await world.planner.write("plan", SECRET)
     await world.index_sessions()
     await world.planner.delete("plan")
     after = await search(world.planner)
     assert pending(after) == 1
-    assert told(after) | {"pending": None} == told(before) | {"pending": None}
+    assert without_duration(after) | {"pending": None} == without_duration(before) | {"pending": None}
 
 
-async def test_what_is_still_being_indexed_takes_no_place_and_counts_for_nothing(world: World) -> None:
-    await put(world, "one", DULL[0])
+async def test_partially_indexed_documents_do_not_affect_results_and_statistics(world: World) -> None:
+    await put(world, "one", OTHER_TEXTS[0])
     before = await search(world.planner, sources=["document"], top_k=1)
     many = "\n\n".join(f"## Part {number}\n\n{SECRET}" for number in range(500))
     await put(world, "one", many)
     await world.sql("UPDATE documents SET indexed_version = 0 WHERE tenant = $1 AND chunks > 1", world.tenant)
     after = await search(world.planner, sources=["document"], top_k=1)
-    assert told(after) == told(before)
+    assert without_duration(after) == without_duration(before)
 
 
-async def test_what_a_removed_text_was_is_forgotten(world: World) -> None:
+async def test_vectors_of_a_removed_text_are_deleted(world: World) -> None:
     number = await world.planner.say(SECRET)
     await world.planner.write("plan", SECRET)
     await world.planner.remember("plan", SECRET)
@@ -123,7 +123,7 @@ async def test_what_a_removed_text_was_is_forgotten(world: World) -> None:
     assert await vectors_of(world, *texts) == 2
     await world.planner.delete("plan")
     await world.index_sessions()
-    # The memory says the same.
+    # The memory has the same text.
     assert await vectors_of(world, texts[1]) == 1
     await world.planner.forget("plan")
     await world.index_sessions()
@@ -132,24 +132,24 @@ async def test_what_a_removed_text_was_is_forgotten(world: World) -> None:
     assert await vectors_of(world, *texts) == 0
 
 
-async def test_texts_of_a_deleted_session_are_forgotten(world: World) -> None:
+async def test_vectors_of_a_deleted_session_are_deleted(world: World) -> None:
     await world.planner.say(SECRET)
     await world.index_sessions()
     await world.planner.call("session.delete", session_id=SESSION)
     assert await vectors_of(world, f"planner: {SECRET}") == 0
 
 
-async def test_texts_of_a_deleted_domain_are_forgotten_unless_another_has_them(world: World) -> None:
-    for domain, text in (("one", SECRET), ("one", DULL[0]), ("other", DULL[0])):
+async def test_vectors_of_a_deleted_domain_are_deleted_unless_another_uses_them(world: World) -> None:
+    for domain, text in (("one", SECRET), ("one", OTHER_TEXTS[0]), ("other", OTHER_TEXTS[0])):
         await put(world, domain, text)
-    assert await vectors_of(world, SECRET, DULL[0]) == 2
+    assert await vectors_of(world, SECRET, OTHER_TEXTS[0]) == 2
     await world.admin.call("knowledge.delete_domain", domain="one")
-    assert (await vectors_of(world, SECRET), await vectors_of(world, DULL[0])) == (0, 1)
+    assert (await vectors_of(world, SECRET), await vectors_of(world, OTHER_TEXTS[0])) == (0, 1)
 
 
 async def put(world: World, domain: str, text: str, clearance: int = 1) -> None:
-    with_it = [each["domain"] for each in (await world.admin.call("knowledge.list_domains"))["domains"]]
-    if domain not in with_it:
+    existing = [each["domain"] for each in (await world.admin.call("knowledge.list_domains"))["domains"]]
+    if domain not in existing:
         await world.admin.call("knowledge.create_domain", domain=domain, clearance=clearance)
     name = hashlib.sha256(text.encode()).hexdigest()[:8]
     await world.admin.call("knowledge.add_document", domain=domain, document_id=f"{name}.txt", text=text)
@@ -157,26 +157,26 @@ async def put(world: World, domain: str, text: str, clearance: int = 1) -> None:
 
 
 async def test_a_replaced_document_keeps_the_vectors_of_unchanged_chunks(world: World) -> None:
-    await put(world, "one", DULL[0])
+    await put(world, "one", OTHER_TEXTS[0])
     await world.admin.call("knowledge.reindex", domain="one")
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
-    assert await vectors_of(world, DULL[0]) == 1
-    await world.planner.say(DULL[0])
+    assert await vectors_of(world, OTHER_TEXTS[0]) == 1
+    await world.planner.say(OTHER_TEXTS[0])
     await world.index_sessions()
     await world.admin.call("knowledge.reindex_all")
     await world.index_sessions()
-    assert await vectors_of(world, f"planner: {DULL[0]}") == 1
+    assert await vectors_of(world, f"planner: {OTHER_TEXTS[0]}") == 1
 
 
-async def test_after_a_month_vectors_go_that_nothing_is_made_of(world: World, clock: FrozenClock) -> None:
-    await put(world, "one", DULL[0])
+async def test_unreferenced_vectors_are_deleted_after_a_month(world: World, clock: FrozenClock) -> None:
+    await put(world, "one", OTHER_TEXTS[0])
     await world.planner.call("knowledge.embed", texts=["asked"])
-    await world.app.embeddings.of_passages(world.tenant, ["never put up"], world.app.embeddings.models()[0].name)
+    await world.app.embeddings.of_passages(world.tenant, ["never indexed"], world.app.embeddings.models()[0].name)
     await world.app.embeddings.sweep()
     assert await count(world) == 3
     clock.advance(days=31)
     await world.app.embeddings.sweep()
-    assert (await count(world), await vectors_of(world, DULL[0])) == (1, 1)
+    assert (await count(world), await vectors_of(world, OTHER_TEXTS[0])) == (1, 1)
 
 
 async def count(world: World) -> int:
@@ -196,7 +196,7 @@ async def test_events_of_others_are_not_pending(world: World) -> None:
     assert pending(await search(world.analysis)) == 0
 
 
-async def test_what_is_not_followed_is_not_pending(world: World) -> None:
+async def test_events_that_are_not_indexed_are_not_pending(world: World) -> None:
     await world.index_sessions()
     await world.planner.create_session("another")
     assert (await search(world.planner))["fallback"] == "recency"
@@ -204,9 +204,7 @@ async def test_what_is_not_followed_is_not_pending(world: World) -> None:
     assert pending(await search(world.planner)) == 0
 
 
-async def test_however_much_of_others_is_pending_it_does_not_show(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_many_pending_events_of_others_are_not_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.index_sessions()
     monkeypatch.setattr("weft.app.search.service._MAX_PENDING", 2)
     for _ in range(3):
@@ -215,14 +213,14 @@ async def test_however_much_of_others_is_pending_it_does_not_show(
 
 
 @pytest.fixture
-async def lesser(world: World) -> Caller:
-    """Return an admin who is cleared for less than everything."""
+async def limited_admin(world: World) -> Caller:
+    """Return an admin without the highest clearance."""
     return await world.admin.create_agent("lesser", permissions=["read", "write", "admin"], clearance=3)
 
 
-async def test_an_admin_learns_nothing_of_a_domain_above_its_clearance(world: World, lesser: Caller) -> None:
+async def test_an_admin_learns_nothing_of_a_domain_above_its_clearance(world: World, limited_admin: Caller) -> None:
     await put(world, "vault", SECRET, clearance=5)
-    await put(world, "open", DULL[0])
+    await put(world, "open", OTHER_TEXTS[0])
     for domain in ("vault", "open"):
         await world.admin.call("knowledge.add_source", domain=domain, kind="hook")
         await DamageAlarm(world.app.database, world.clock, world.app.metrics)(world.tenant, f"domain:{domain}")
@@ -230,18 +228,18 @@ async def test_an_admin_learns_nothing_of_a_domain_above_its_clearance(world: Wo
     with refused("DOMAIN_NOT_FOUND"):
         await search(world.planner, domain="vault")
     await world.admin.call("knowledge.update_domain", domain="vault", description="Where the launch codes are.")
-    for told_of in (await lesser.events(), await lesser.audit()):
+    for told_of in (await limited_admin.events(), await limited_admin.audit()):
         assert "vault" not in str(told_of)
         assert "launch" not in str(told_of)
         assert "open" in str(told_of)
     assert "vault" in str(await world.admin.events())
     assert {"knowledge_source.added", "index.damaged"} <= set(await types(world.admin))
-    assert {"knowledge_source.added", "index.damaged"} <= set(await types(lesser))
+    assert {"knowledge_source.added", "index.damaged"} <= set(await types(limited_admin))
     assert not {"knowledge_source.added", "index.damaged"} & set(await types(world.planner))
     await world.admin.call("knowledge.delete_domain", domain="vault")
-    assert "vault" not in str(await lesser.audit())
+    assert "vault" not in str(await limited_admin.audit())
     assert "vault" in str(await world.admin.audit())
-    done = [row["action"] for row in await lesser.audit(outcome="done")]
+    done = [row["action"] for row in await limited_admin.audit(outcome="done")]
     assert "knowledge.delete_domain" in done
 
 
@@ -255,7 +253,7 @@ async def test_low_relevance_events_are_published_once_a_minute(world: World, cl
     assert b"weft_low_relevance_total 4.0" in world.app.metrics.exposition()
 
 
-async def test_a_search_does_not_fail_when_its_event_cannot_be_published(
+async def test_a_search_succeeds_when_its_event_cannot_be_published(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: object) -> None:
@@ -263,16 +261,16 @@ async def test_a_search_does_not_fail_when_its_event_cannot_be_published(
 
     monkeypatch.setattr(world.app._search_stores, "write", fail)
     assert (await search(world.planner))["fallback"] == "recency"
-    monkeypatch.setattr(world.app._search_stores, "write", broken)
+    monkeypatch.setattr(world.app._search_stores, "write", fail_with_os_error)
     assert (await search(world.analysis))["fallback"] == "recency"
 
 
-async def broken(*_: object) -> None:
+async def fail_with_os_error(*_: object) -> None:
     raise OSError("disk full")
 
 
 @pytest.mark.parametrize("chunk_id", ["sessions\0/1", "sess\ud800ions/1", "domain:ä/1", "sessions/1\n", "a b/1", "//1"])
-async def test_a_chunk_id_of_odd_characters_is_no_chunk_id(world: World, chunk_id: str) -> None:
+async def test_a_chunk_id_with_invalid_characters_is_refused(world: World, chunk_id: str) -> None:
     for operation in ("search.find_similar", "search.get_context"):
         with refused("INVALID_INPUT_FORMAT"):
             await world.planner.call(operation, chunk_id=chunk_id)
@@ -280,23 +278,23 @@ async def test_a_chunk_id_of_odd_characters_is_no_chunk_id(world: World, chunk_i
         await world.planner.call("search.find_similar", text="x", types=[chunk_id.replace(" ", "\t") + "\0"])
 
 
-async def test_a_chunk_id_of_nothing_is_not_found(world: World) -> None:
+async def test_an_unknown_chunk_id_is_not_found(world: World) -> None:
     for chunk_id in ("nowhere/1", "sessions/0", "sessions/9007199254740993", "sessions/99999999999999999999"):
         with refused("CHUNK_NOT_FOUND"):
             await world.planner.call("search.find_similar", chunk_id=chunk_id)
 
 
-async def test_sessions_are_read_once_and_then_only_what_has_changed(
+async def test_the_session_cache_is_read_once_and_updated_incrementally(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
     audiences = SqlSessionStore.audiences
 
-    async def counted(self: SqlSessionStore, after: str, limit: int) -> Sequence[tuple[str, tuple[str, ...]]]:
+    async def count_and_read(self: SqlSessionStore, after: str, limit: int) -> Sequence[tuple[str, tuple[str, ...]]]:
         read.append(after)
         return await audiences(self, after, limit)
 
-    monkeypatch.setattr(SqlSessionStore, "audiences", counted)
+    monkeypatch.setattr(SqlSessionStore, "audiences", count_and_read)
     app = await world.another_app()
     planner, analysis = world.planner.at(app), world.analysis.at(app)
     await planner.say(SECRET)
@@ -332,9 +330,7 @@ async def test_the_session_cache_is_rebuilt_after_many_events_or_a_shorter_log(
     assert (await search(world.planner))["searched"] == 2
 
 
-async def test_sessions_of_tenants_that_are_not_searched_are_forgotten(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_session_caches_of_idle_tenants_are_evicted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.app.session_acl_cache._MAX_SESSIONS", 1)
     agent = await world.stranger.create_agent("agent")
     await agent.create_session("theirs")

@@ -62,7 +62,7 @@ async def pending(world: World) -> int:
     return await world.app.database.read(Scope(world.tenant), events_pending)
 
 
-async def test_messages_keys_and_memories_come_onto_their_collections(
+async def test_messages_keys_and_memories_are_indexed_in_their_collections(
     world: World, embeddings: ScriptedEmbeddings
 ) -> None:
     await world.planner.say("we ship on Friday")
@@ -90,7 +90,7 @@ async def test_a_chunk_has_author_timestamp_and_audience(world: World, embedding
     assert await columns(world, "key/plan") == ('["orchestrator","human:*"]', "orchestrator", "plan", 0, at, "board")
 
 
-async def test_a_value_that_is_written_over_is_found_no_more(world: World, embeddings: ScriptedEmbeddings) -> None:
+async def test_an_overwritten_value_is_not_indexed(world: World, embeddings: ScriptedEmbeddings) -> None:
     await world.planner.write("goal", "first")
     await world.index_sessions()
     await world.planner.write("goal", "second")
@@ -101,7 +101,7 @@ async def test_a_value_that_is_written_over_is_found_no_more(world: World, embed
     await check_index_complete(world)
 
 
-async def test_what_is_deleted_or_has_expired_goes_from_its_collection(
+async def test_deleted_and_expired_items_are_removed_from_the_index(
     world: World, embeddings: ScriptedEmbeddings
 ) -> None:
     await world.planner.write("goal", "kept")
@@ -143,7 +143,7 @@ async def test_a_restored_snapshot_is_indexed_again(world: World, embeddings: Sc
     assert await indexed_texts(world) == {"s1:key/goal": ["now"]}
 
 
-async def test_what_is_on_a_branch_is_found_once_it_is_merged(world: World, embeddings: ScriptedEmbeddings) -> None:
+async def test_values_of_a_branch_are_indexed_once_merged(world: World, embeddings: ScriptedEmbeddings) -> None:
     await world.planner.write("goal", "trunk")
     await world.planner.call("history.branch", context_id="board:s1", branch="draft")
     await world.planner.write("goal", "branch", branch="draft")
@@ -154,9 +154,7 @@ async def test_what_is_on_a_branch_is_found_once_it_is_merged(world: World, embe
     assert await indexed_texts(world) == {"s1:key/goal": ["branch"]}
 
 
-async def test_a_message_given_to_others_leaves_its_collection_at_once_and_comes_back_for_them(
-    world: World, embeddings: ScriptedEmbeddings
-) -> None:
+async def test_a_visibility_change_reindexes_a_message(world: World, embeddings: ScriptedEmbeddings) -> None:
     number = await world.planner.say("for all")
     await world.index_sessions()
     await world.admin.call("message.set_visibility", session_id=SESSION, message_id=number, visibility="admin_only")
@@ -171,14 +169,14 @@ async def test_a_deleted_session_leaves_the_index_in_the_same_transaction(
 ) -> None:
     other = await world.planner.create_session("s10")
     for place in (world.planner, other):
-        await place.say("said")
+        await place.say("hello")
         await place.write("goal", "written")
         await place.remember("tea", "green", session_id=place.session)
     await world.planner.remember("tea", "black")
     await world.index_sessions()
     await world.admin.call("session.archive", session_id=SESSION)
     await world.admin.call("session.delete", session_id=SESSION)
-    assert await indexed_texts(world) == {"s10:1": ["said"], "s10:key/goal": ["written"]}
+    assert await indexed_texts(world) == {"s10:1": ["hello"], "s10:key/goal": ["written"]}
     assert await indexed_texts(world, "memory") == {"planner:/tea": ["black"], "planner:s10/tea": ["green"]}
     await check_index_complete(world)
 
@@ -186,17 +184,17 @@ async def test_a_deleted_session_leaves_the_index_in_the_same_transaction(
 async def test_a_session_deleted_during_indexing_leaves_nothing_in_the_index(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await world.planner.say("said")
+    await world.planner.say("hello")
     await world.planner.remember("tea", "green", session_id=SESSION)
     embed = embeddings.of_passages
 
-    async def meanwhile(*what: Any, **how: Any) -> list[bytes]:
+    async def embed_during_change(*what: Any, **how: Any) -> list[bytes]:
         if await world.rows("SELECT 1 FROM sessions WHERE tenant = $1 AND archived_at IS NULL", world.tenant):
             await world.admin.call("session.archive", session_id=SESSION)
             await world.admin.call("session.delete", session_id=SESSION)
         return await embed(*what, **how)
 
-    monkeypatch.setattr(embeddings, "of_passages", meanwhile)
+    monkeypatch.setattr(embeddings, "of_passages", embed_during_change)
     await world.index_sessions()
     assert await indexed_texts(world) == {}
     assert await indexed_texts(world, "memory") == {}
@@ -209,18 +207,18 @@ async def test_an_item_changed_during_indexing_is_indexed_in_its_last_state(
     await world.planner.write("goal", "first")
     embed = embeddings.of_passages
 
-    async def meanwhile(*what: Any, **how: Any) -> list[bytes]:
+    async def embed_during_change(*what: Any, **how: Any) -> list[bytes]:
         if await world.planner.value("goal") == "first":
             await world.planner.write("goal", "second")
         return await embed(*what, **how)
 
-    monkeypatch.setattr(embeddings, "of_passages", meanwhile)
+    monkeypatch.setattr(embeddings, "of_passages", embed_during_change)
     await world.index_sessions()
     assert await indexed_texts(world) == {"s1:key/goal": ["second"]}
     await check_index_complete(world)
 
 
-async def test_an_imported_session_is_gone_through_as_a_whole(
+async def test_an_imported_session_is_indexed_completely(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(going_through, "TEXT_BATCH_SIZE", 3)
@@ -230,7 +228,7 @@ async def test_an_imported_session_is_gone_through_as_a_whole(
     bundle = await exported(world.admin)
     use_scripted_embeddings(world)
     await imported(world.stranger, bundle)
-    # As if the bundle had brought no events of its own.
+    # As if the bundle had contained no events.
     await world.app.database.write(
         Scope(world.other_tenant),
         lambda tx: tx.run("DELETE FROM events WHERE tenant = $1 AND type <> 'session.imported'", world.other_tenant),
@@ -245,32 +243,32 @@ async def test_an_imported_session_is_gone_through_as_a_whole(
     )
 
 
-async def test_a_board_that_came_as_a_whole_is_gone_through_in_steps(
+async def test_an_imported_board_is_indexed_in_batches(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(going_through, "TEXT_BATCH_SIZE", 3)
-    # The first vectors of a tenant may have to be put up twice, and the rounds are counted.
+    # The first vectors of a tenant may need a second batch, and the batches are counted.
     await world.planner.remember("tea", "green")
     await world.index_sessions()
     for number in range(10):
         await world.planner.write(f"key_{number}", "word " * (600 if number == 4 else 1))
-    await came_as_a_whole(world)
-    rounds: list[list[str]] = []
+    await replace_log_by_import_event(world)
+    batches: list[list[str]] = []
     put = going_through.Indexer.put
 
-    async def noted(self: Any, written: Any) -> None:
-        rounds.append([each.change.item.item for each in written])
+    async def record_call(self: Any, written: Any) -> None:
+        batches.append([each.change.item.item for each in written])
         await put(self, written)
 
-    monkeypatch.setattr(going_through.Indexer, "put", noted)
+    monkeypatch.setattr(going_through.Indexer, "put", record_call)
     await world.index_sessions()
-    # The fifth is as long as several texts.
-    sizes = [len(some) for some in rounds if some]
+    # The fifth text is as long as several others.
+    sizes = [len(some) for some in batches if some]
     assert sizes == [3, 2, 3, 2]
     assert len([item for item in await indexed_texts(world) if "key_" in item]) == 10
 
 
-async def test_a_session_that_came_instead_of_another_is_gone_through_from_its_beginning(
+async def test_an_imported_session_is_indexed_from_its_start_despite_an_outdated_cursor(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(going_through, "TEXT_BATCH_SIZE", 2)
@@ -278,10 +276,10 @@ async def test_a_session_that_came_instead_of_another_is_gone_through_from_its_b
     for number in range(4):
         await world.planner.say(f"first {number}")
         await other.say(f"second {number}")
-    await came_as_a_whole(world, "s2")
-    begun = (await world.rows("SELECT seq FROM events WHERE tenant = $1", world.tenant))[0][0] - 1
-    # Two messages of another session were gone through, which is gone by now.
-    halfway = IndexCursor(begun, Sweep(begun - 1, "", 2)).as_progress()
+    await replace_log_by_import_event(world, "s2")
+    first_seq = (await world.rows("SELECT seq FROM events WHERE tenant = $1", world.tenant))[0][0] - 1
+    # The cursor is after two messages of another session, which is deleted by now.
+    halfway = IndexCursor(first_seq, Sweep(first_seq - 1, "", 2)).as_progress()
     await world.app.session_indexing.run(world.tenant)
     await world.app.database.write(Scope(world.tenant), lambda tx: SqlJobStore(tx).save(INDEXING_JOB, halfway))
     await world.sql("DELETE FROM chunks WHERE tenant = $1", world.tenant)
@@ -290,8 +288,8 @@ async def test_a_session_that_came_instead_of_another_is_gone_through_from_its_b
     assert sorted(await indexed_texts(world)) == ["s2:1", "s2:2", "s2:3", "s2:4"]
 
 
-async def came_as_a_whole(world: World, session: str = SESSION) -> None:
-    """Leave one event of the log, as if a session had come with it, without events of its own."""
+async def replace_log_by_import_event(world: World, session: str = SESSION) -> None:
+    """Replace the log by one import event, as if the bundle had contained no events."""
     await world.sql(
         "DELETE FROM events WHERE tenant = $1 AND type <> 'message.added' AND type <> 'board.written'", world.tenant
     )
@@ -305,29 +303,29 @@ async def came_as_a_whole(world: World, session: str = SESSION) -> None:
 async def test_new_items_are_found_before_a_long_backlog_is_indexed(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    long_before(monkeypatch)
+    small_event_batches(monkeypatch)
     for number in range(12):
         await world.planner.say(f"message {number}")
     embed = embeddings.of_passages
 
-    async def meanwhile(*what: Any, **how: Any) -> list[bytes]:
+    async def embed_during_change(*what: Any, **how: Any) -> list[bytes]:
         if not embeddings.batches:
-            await world.planner.say("said now")
+            await world.planner.say("new message")
         return await embed(*what, **how)
 
-    monkeypatch.setattr(embeddings, "of_passages", meanwhile)
+    monkeypatch.setattr(embeddings, "of_passages", embed_during_change)
     await world.index_sessions()
-    said = [text.removeprefix("planner: ") for text in embeddings.texts]
+    embedded = [text.removeprefix("planner: ") for text in embeddings.texts]
     before = [f"message {number}" for number in reversed(range(12))]
-    assert said == [*before[:4], "said now", *before[4:]]
+    assert embedded == [*before[:4], "new message", *before[4:]]
     assert await pending(world) == 0
     await check_index_complete(world)
 
 
-async def test_a_long_log_that_was_not_gone_through_yet_is_pending(
+async def test_a_long_unread_log_is_pending(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    long_before(monkeypatch)
+    small_event_batches(monkeypatch)
     for number in range(12):
         await world.planner.say(f"message {number}")
     all_of_it = await pending(world)
@@ -340,7 +338,7 @@ async def test_a_long_log_that_was_not_gone_through_yet_is_pending(
 async def test_reindexed_items_stay_indexed_where_the_log_was_never_read(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    long_before(monkeypatch)
+    small_event_batches(monkeypatch)
     for number in range(12):
         await world.planner.say(f"message {number}")
     await world.admin.call("knowledge.reindex_all", afresh=True)
@@ -350,13 +348,13 @@ async def test_reindexed_items_stay_indexed_where_the_log_was_never_read(
     assert await world.admin.call("knowledge.show_reindexing") == {"domains": [], "events": None}
 
 
-def long_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every log be one that takes several steps."""
+def small_event_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read the log in batches of four events."""
     monkeypatch.setattr(going_through, "EVENT_BATCH_SIZE", 4)
     monkeypatch.setattr("weft.jobs.session_indexing.EVENT_BATCH_SIZE", 4)
 
 
-async def test_what_is_redacted_is_taken_off_and_comes_back_when_it_is_shown_again(
+async def test_redacted_items_are_removed_from_the_index_until_restored(
     world: World, embeddings: ScriptedEmbeddings
 ) -> None:
     await world.planner.say("my number is 555")
@@ -379,7 +377,7 @@ async def test_a_long_text_is_chunked_with_exact_offsets(world: World, embedding
         "SELECT start_at, end_at, text FROM chunks WHERE tenant = $1 ORDER BY ordinal", world.tenant
     )
     assert len(rows) > 3
-    assert all(text[start:end] == said for start, end, said in rows)
+    assert all(text[start:end] == chunk_text for start, end, chunk_text in rows)
 
 
 async def test_a_text_with_a_character_the_database_refuses_is_indexed(
@@ -390,7 +388,7 @@ async def test_a_text_with_a_character_the_database_refuses_is_indexed(
     assert await indexed_texts(world) == {"s1:1": ["before\ufffdafter"]}
 
 
-async def test_batches_are_small_and_work_is_followed_by_rest(
+async def test_batches_are_small_and_followed_by_rest(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(80):
@@ -398,12 +396,12 @@ async def test_batches_are_small_and_work_is_followed_by_rest(
     loop, rest = asyncio.get_running_loop(), SessionIndexing._rest
     rests: list[bool] = []
 
-    async def noted(self: SessionIndexing, lease: Any, started: float) -> None:
+    async def record_call(self: SessionIndexing, lease: Any, started: float) -> None:
         worked, since = loop.time() - started, loop.time()
         await rest(self, lease, started)
         rests.append(loop.time() - since >= worked)
 
-    monkeypatch.setattr(SessionIndexing, "_rest", noted)
+    monkeypatch.setattr(SessionIndexing, "_rest", record_call)
     world.app.lease_runner.rest = 1.0
     await world.app.scheduler.drain("search.index_sessions")
     assert max(embeddings.batches) <= 32
@@ -412,7 +410,7 @@ async def test_batches_are_small_and_work_is_followed_by_rest(
     assert len(await indexed_texts(world)) == 80
 
 
-async def test_every_tenant_is_followed_on_its_own_collections(world: World, embeddings: ScriptedEmbeddings) -> None:
+async def test_tenants_are_indexed_in_separate_collections(world: World, embeddings: ScriptedEmbeddings) -> None:
     await world.stranger.create_session("s1")
     await world.stranger.say("theirs")
     await world.planner.say("ours")
@@ -420,7 +418,7 @@ async def test_every_tenant_is_followed_on_its_own_collections(world: World, emb
     assert await indexed_texts(world) == {"s1:1": ["ours"]}
 
 
-async def test_one_process_at_a_time_follows_a_tenant(world: World, embeddings: ScriptedEmbeddings) -> None:
+async def test_one_process_at_a_time_indexes_a_tenant(world: World, embeddings: ScriptedEmbeddings) -> None:
     apps = [world.app, await world.another_app(), await world.another_app()]
     for app in apps:
         app.session_indexing._embeddings = embeddings
@@ -452,23 +450,23 @@ async def test_the_lag_is_reported(world: World, embeddings: ScriptedEmbeddings)
     assert b"weft_indexed_items_total 3.0" in world.app.metrics.exposition()
 
 
-async def test_an_embedder_that_is_away_delays_and_loses_nothing(
+async def test_indexing_is_retried_while_the_embedder_is_unavailable(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.planner.say("patience")
 
-    async def away(*_: Any, **__: Any) -> list[bytes]:
+    async def unavailable(*_: Any, **__: Any) -> list[bytes]:
         raise EmbedderUnavailable
 
     with monkeypatch.context() as patched:
-        patched.setattr(embeddings, "of_passages", away)
+        patched.setattr(embeddings, "of_passages", unavailable)
         await world.app.scheduler.drain("search.index_sessions")
     assert await indexed_texts(world) == {}
     await world.app.scheduler.drain("search.index_sessions")
     assert await indexed_texts(world) == {"s1:1": ["patience"]}
 
 
-async def test_a_text_that_is_refused_for_good_does_not_keep_the_others_waiting(
+async def test_a_text_the_embedder_refuses_does_not_block_others(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     await world.planner.write("goal", "fine at first")
@@ -497,31 +495,31 @@ async def test_a_text_that_is_refused_for_good_does_not_keep_the_others_waiting(
     await check_index_complete(world)
 
 
-async def test_what_fails_is_logged_once_until_that_changes(
+async def test_a_failing_job_is_logged_once_until_it_recovers(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "weft.jobs")
     await world.planner.say("patience")
 
-    async def away(*_: Any, **__: Any) -> list[bytes]:
+    async def unavailable(*_: Any, **__: Any) -> list[bytes]:
         raise EmbedderUnavailable
 
     with monkeypatch.context() as patched:
-        patched.setattr(embeddings, "of_passages", away)
+        patched.setattr(embeddings, "of_passages", unavailable)
         for _ in range(3):
             await world.app.scheduler.drain("search.index_sessions")
     for _ in range(2):
         await world.planner.say("and then it goes on")
         await world.app.scheduler.drain("search.index_sessions")
-    said = [(record.message, record.fields) for record in caplog.records if record.name == "weft.jobs"]
+    logged = [(record.message, record.fields) for record in caplog.records if record.name == "weft.jobs"]
     where = {"job": "search.index_sessions", "tenant": world.tenant}
-    assert said == [
+    assert logged == [
         ("job fails", {**where, "code": "EMBEDDER_UNAVAILABLE"}),
         ("job recovered", where),
     ]
 
 
-async def test_one_tenant_that_waits_for_its_embedder_does_not_keep_others_waiting(
+async def test_a_slow_embedder_of_one_tenant_does_not_block_others(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.stranger.create_session("s1")
@@ -543,7 +541,7 @@ async def test_one_tenant_that_waits_for_its_embedder_does_not_keep_others_waiti
     assert await indexed_texts(world) == {"s1:1": ["ours"]}
 
 
-async def test_who_embeds_for_long_shows_a_sign_of_life(
+async def test_the_lease_is_renewed_during_a_long_embedding(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("weft.jobs.runner._RENEW_EVERY_SECONDS", 0.01)
@@ -556,13 +554,13 @@ async def test_who_embeds_for_long_shows_a_sign_of_life(
         )
         return rows[0][0]
 
-    async def slowly(*what: Any, **how: Any) -> list[bytes]:
+    async def embed_slowly(*what: Any, **how: Any) -> list[bytes]:
         before = await lease()
         world.clock.advance(seconds=50)
         await wait_until(lambda: _is_later(lease, before))
         return await embed(*what, **how)
 
-    monkeypatch.setattr(embeddings, "of_passages", slowly)
+    monkeypatch.setattr(embeddings, "of_passages", embed_slowly)
     await world.index_sessions()
     assert await indexed_texts(world) == {"s1:1": ["slow"]}
 
@@ -571,11 +569,11 @@ async def _is_later(lease: Any, before: int) -> bool:
     return await lease() > before
 
 
-def cutting_no_poison(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(subject: Any, said: Any) -> Any:
-        if said.text.startswith("poison"):
+def fail_on_poison(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(subject: Any, text: Any) -> Any:
+        if text.text.startswith("poison"):
             raise RuntimeError("two at once")
-        return chunks_of(subject, said)
+        return chunks_of(subject, text)
 
     monkeypatch.setattr("weft.jobs.session_indexing.chunks_of", failing)
 
@@ -587,7 +585,7 @@ async def test_items_that_fail_for_external_reasons_are_retried(
     await world.planner.say("poison today, none tomorrow")
     await world.planner.say("fine")
     with monkeypatch.context() as patched:
-        cutting_no_poison(patched)
+        fail_on_poison(patched)
         await world.app.scheduler.drain("search.index_sessions")
     assert await indexed_texts(world) == {}
     assert await pending(world) == 2
@@ -600,10 +598,10 @@ async def test_items_that_fail_for_external_reasons_are_retried(
     assert not world.app.session_indexing._tries
 
 
-async def test_what_fails_again_and_again_does_not_keep_the_others_waiting_for_ever(
+async def test_items_that_fail_repeatedly_are_skipped(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cutting_no_poison(monkeypatch)
+    fail_on_poison(monkeypatch)
     for text in ("poison", "fine", "poison too"):
         await world.planner.say(text)
     for _ in range(2):
@@ -626,10 +624,12 @@ async def test_a_failing_reindex_does_not_block_new_items(
     await world.planner.say("poison")
     await world.index_sessions()
     last = await world.last_event()
-    anew = ReindexRange(sessions=2**40, memory=2**40)
-    await world.app.database.write(Scope(world.tenant), lambda tx: start_session_reindex(SqlJobStore(tx), last, anew))
+    everything = ReindexRange(sessions=2**40, memory=2**40)
+    await world.app.database.write(
+        Scope(world.tenant), lambda tx: start_session_reindex(SqlJobStore(tx), last, everything)
+    )
     await world.planner.say("new")
-    cutting_no_poison(monkeypatch)
+    fail_on_poison(monkeypatch)
     for _ in range(2):
         with pytest.raises(RuntimeError):
             await world.app.session_indexing.run(world.tenant)
@@ -640,7 +640,7 @@ async def test_a_failing_reindex_does_not_block_new_items(
     await check_index_complete(world)
 
 
-async def test_a_model_that_is_moved_to_gets_vectors_of_what_is_new(
+async def test_new_items_get_vectors_of_the_migration_s_target_model(
     world: World, embeddings: ScriptedEmbeddings
 ) -> None:
     other = msgspec.structs.replace(embeddings.models()[0], name="other")
@@ -653,7 +653,7 @@ async def test_a_model_that_is_moved_to_gets_vectors_of_what_is_new(
     assert [tuple(row) for row in rows] == [(model, vector_of("planner: in both")) for model in ("other", MODEL)]
 
 
-async def test_it_runs_by_itself_where_it_is_switched_on(
+async def test_indexing_runs_automatically_if_enabled(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("weft.jobs.scheduler._FIRST_POLL_SECONDS", 0.0)
@@ -670,8 +670,8 @@ async def test_nothing_is_embedded_without_new_items(world: World, embeddings: S
     assert embeddings.batches == []
 
 
-def test_the_switch_is_on_or_off() -> None:
+def test_the_setting_is_on_or_off() -> None:
     assert Settings().indexes_sessions
     assert not replace(Settings(), session_indexing="off").indexes_sessions
     with pytest.raises(InvalidSetting, match="neither on nor off"):
-        replace(Settings(), session_indexing="sometimes").indexes_sessions  # noqa: B018 - asking is what is refused
+        replace(Settings(), session_indexing="sometimes").indexes_sessions  # noqa: B018 - reading it raises the error

@@ -94,7 +94,7 @@ async def test_an_archived_session_can_be_read_but_not_changed(world: World) -> 
 
 @pytest.mark.req("SC-01")
 @pytest.mark.req("SC-09")
-async def test_a_deleted_session_is_gone_with_everything_in_it(world: World) -> None:
+async def test_deleting_a_session_deletes_its_contents(world: World) -> None:
     await world.planner.write("goal", "secret plan")
     await world.planner.snapshot("mark")
     await world.planner.call("session.delete", session_id="s1")
@@ -119,7 +119,7 @@ async def test_a_deleted_session_is_gone_with_everything_in_it(world: World) -> 
 
 @pytest.mark.req("SC-01")
 @pytest.mark.req("SC-08")
-async def test_a_session_outlives_the_process(world: World) -> None:
+async def test_a_session_survives_a_restart(world: World) -> None:
     await world.planner.write("goal", "ship")
     await world.planner.snapshot("mark")
     await world.close_app(world.app)
@@ -183,10 +183,10 @@ async def test_changes_are_logged_with_metadata_and_never_with_values(
     await world.planner.delete("goal")
     with refused("VALUE_TOO_LARGE"):
         await world.planner.write("goal", "a very private sentence" * 1000)
-    told = [record.fields for record in caplog.records if record.name == "weft.changes"]  # type: ignore[attr-defined]
+    logged = [record.fields for record in caplog.records if record.name == "weft.changes"]  # type: ignore[attr-defined]
     assert [
         {name: fields[name] for name in ("session_id", "key", "written_by", "version", "value_size_tokens")}
-        for fields in told
+        for fields in logged
     ] == [{"session_id": "s1", "key": "goal", "written_by": "orchestrator", "version": 1, "value_size_tokens": 6}] * 2
     assert "private" not in "".join(f"{record.__dict__}" for record in caplog.records)
     assert "private" not in f"{await world.admin.audit()}"

@@ -58,7 +58,7 @@ async def test_an_earlier_version_resolves_to_its_text(world: World) -> None:
     assert (await resolved(world.analysis, source("board://s1/plan", QUOTE)))[0] == "lost"
 
 
-async def test_a_branch_is_read_with_the_past_it_shares(world: World) -> None:
+async def test_a_branch_is_read_with_its_inherited_versions(world: World) -> None:
     await world.planner.write("plan", PLAN)
     await world.planner.call("history.branch", context_id="board:s1", branch="try")
     ref = source("board://s1/plan?branch=try", QUOTE)
@@ -69,7 +69,7 @@ async def test_a_branch_is_read_with_the_past_it_shares(world: World) -> None:
     assert (await resolved(world.analysis, source("board://s1/plan?branch=none", QUOTE)))[0] == "lost"
 
 
-async def test_what_has_expired_is_lost(world: World) -> None:
+async def test_an_expired_source_is_lost(world: World) -> None:
     await world.planner.write("plan", PLAN, ttl_seconds=60)
     ref = source("board://s1/plan", QUOTE)
     assert (await resolved(world.analysis, ref))[0] == "exact"
@@ -77,14 +77,14 @@ async def test_what_has_expired_is_lost(world: World) -> None:
     assert (await resolved(world.analysis, ref))[0] == "lost"
 
 
-async def test_a_message_is_found_by_its_address_and_by_its_id(world: World) -> None:
+async def test_a_message_is_found_by_uri_and_id(world: World) -> None:
     number = await world.analysis.say(PLAN)
     for uri in (f"session://s1#message-{number}", f"message:s1/{number}"):
         assert await resolved(world.planner, source(uri, QUOTE)) == ("exact", "ship on Friday")
     assert (await resolved(world.planner, source("session://s1#message-99", QUOTE)))[0] == "lost"
 
 
-async def test_what_a_caller_may_not_read_is_lost_like_what_is_not_there(world: World) -> None:
+async def test_an_unreadable_source_is_lost_like_a_missing_one(world: World) -> None:
     await world.planner.write("plan", PLAN, readable_by=["orchestrator"])
     number = await world.planner.say(PLAN, visibility="private")
     closed = await world.planner.create_session("closed", participants=["orchestrator"])
@@ -116,14 +116,14 @@ async def test_a_recorded_reference_is_resolved_by_id_for_its_audience(world: Wo
             await caller.call("records.resolve", source_id="limit")
 
 
-async def test_comparing_keeps_no_thread_that_others_wait_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_resolution_uses_separate_threads(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: set[str] = set()
 
-    def noting(*given: Any) -> Any:
+    def record_thread(*given: Any) -> Any:
         threads.add(threading.current_thread().name)
         return resolve(*given)
 
-    monkeypatch.setattr(sources, "resolve", noting)
+    monkeypatch.setattr(sources, "resolve", record_thread)
     ref = source("https://example.com/plan", QUOTE)
     answers = await asyncio.gather(*(resolved(world.analysis, ref, against=PLAN) for _ in range(8)))
     assert set(answers) == {("exact", "ship on Friday")}
@@ -131,7 +131,7 @@ async def test_comparing_keeps_no_thread_that_others_wait_for(world: World, monk
     assert all(name.startswith("weft-resolve") for name in threads)
 
 
-async def test_what_was_redacted_is_not_shown(world: World) -> None:
+async def test_redacted_sources_are_not_shown(world: World) -> None:
     await world.planner.write("plan", PLAN)
     await world.sql(
         "INSERT INTO redactions (tenant, type, record_id, session_id, state, method, reason, redacted_by, redacted_at)"
@@ -144,7 +144,7 @@ async def test_what_was_redacted_is_not_shown(world: World) -> None:
         assert "redacted" in answer["reason"]
 
 
-async def test_an_outside_source_is_resolved_against_what_the_caller_brings(world: World) -> None:
+async def test_an_external_source_is_resolved_against_the_caller_s_text(world: World) -> None:
     ref = source("https://example.com/plan", QUOTE)
     with refused("SOURCE_ELSEWHERE") as caught:
         await world.planner.call("records.resolve", source_ref=ref)
@@ -155,14 +155,14 @@ async def test_an_outside_source_is_resolved_against_what_the_caller_brings(worl
     assert await resolved(world.planner, css, against=page, media_type="text/html") == ("exact", "ship on Friday")
 
 
-async def test_every_way_of_telling_a_passage_is_taken(world: World) -> None:
+async def test_every_selector_type_is_accepted(world: World) -> None:
     from msgspec import to_builtins  # noqa: PLC0415 - as it looks on the wire
 
     selectors = [to_builtins(each) for each in selectors_for(PLAN, 18, 32)]
     assert {each["type"] for each in selectors} == {"text_quote", "text_position", "byte_range", "line_range"}
     for selector in selectors:
-        said = {"weft": {"passage_digest": passage_digest(PLAN[18:32])}} if selector["type"] != "line_range" else {}
-        ref = source("x:y", selector, metadata=said, digest=passage_digest(PLAN))
+        metadata = {"weft": {"passage_digest": passage_digest(PLAN[18:32])}} if selector["type"] != "line_range" else {}
+        ref = source("x:y", selector, metadata=metadata, digest=passage_digest(PLAN))
         assert (await resolved(world.planner, ref, against=PLAN))[0] == "exact", selector
 
 

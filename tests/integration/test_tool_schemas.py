@@ -28,13 +28,13 @@ def validator(tool: str) -> Draft202012Validator:
     return Draft202012Validator(tool_schema(TOOLS[tool]))
 
 
-def refusals(operation: Operation, request: dict[str, Any]) -> list[str]:
+def schema_errors(operation: Operation, request: dict[str, Any]) -> list[str]:
     """Return the errors of a request against the schema of the operation's tool."""
     action = {} if operation.action is None else {ACTION: operation.action}
     return [error.message for error in validator(operation.tool).iter_errors({**action, **request})]
 
 
-def edges(definition: dict[str, Any]) -> list[Any]:
+def boundary_values(definition: dict[str, Any]) -> list[Any]:
     """Return the boundary values of a field's own definition."""
     alternatives = definition.get("anyOf", [definition])
     numbers = [part[bound] for part in alternatives for bound in ("minimum", "maximum") if bound in part]
@@ -47,10 +47,10 @@ def edges(definition: dict[str, Any]) -> list[Any]:
 def test_a_tool_accepts_every_request_of_its_operations(subtests: pytest.Subtests) -> None:
     for operation in all_operations():
         with subtests.test(operation.name):
-            assert refusals(operation, VALID[operation.name]) == []
+            assert schema_errors(operation, VALID[operation.name]) == []
             for name, definition in standalone(operation.request)["properties"].items():
-                for value in edges(definition):
-                    assert refusals(operation, {**VALID[operation.name], name: value}) == [], (name, value)
+                for value in boundary_values(definition):
+                    assert schema_errors(operation, {**VALID[operation.name], name: value}) == [], (name, value)
 
 
 def test_every_tool_of_several_operations_has_a_description() -> None:
@@ -71,8 +71,8 @@ def expect_shared_fields_list_their_actions(operations: Sequence[Operation]) -> 
             description = schema["properties"][name]["description"]
             users = [o for o in operations if name in o.request.__struct_fields__]
             assert "(For " in description or users == operations, name
-            needed = "(Required" in description or name in schema["required"]
-            assert needed or name not in required, name
+            is_required = "(Required" in description or name in schema["required"]
+            assert is_required or name not in required, name
 
 
 def test_the_merged_schema_describes_differences_between_actions() -> None:
@@ -102,4 +102,4 @@ async def test_the_cursor_of_each_listing_fits_the_tool_that_gave_it(world: Worl
     for name in ("history.snapshots", "history.reviews", "history.prune_log", "session.list"):
         page = await world.admin.call(name, limit=1)
         assert page["next_cursor"], name
-        assert refusals(operations[name], {"cursor": page["next_cursor"], "limit": 1}) == []
+        assert schema_errors(operations[name], {"cursor": page["next_cursor"], "limit": 1}) == []

@@ -41,11 +41,11 @@ asyncio.run(main())
 
 
 def test_each_call_is_a_span_named_after_its_operation(tmp_path: Path) -> None:
-    # In a process of its own: a tracer provider can be installed only once.
-    told = subprocess.run(
+    # In a separate process: a tracer provider can be installed only once.
+    completed = subprocess.run(
         [forked_python.python(), "-c", _PROGRAM, str(tmp_path)], check=True, capture_output=True, text=True, timeout=60
     )
-    assert told.stdout.split() == ["board.write", "board.read"]
+    assert completed.stdout.split() == ["board.write", "board.read"]
 
 
 _TRACED = """
@@ -98,7 +98,7 @@ asyncio.run(main())
 
 @pytest.mark.req("AC-12")
 def test_a_span_continues_the_trace_of_its_call(tmp_path: Path) -> None:
-    told = subprocess.run(
+    completed = subprocess.run(
         [forked_python.python(), "-c", _TRACED, str(tmp_path), TRACE, SPAN, BAGGAGE],
         check=True,
         capture_output=True,
@@ -106,7 +106,7 @@ def test_a_span_continues_the_trace_of_its_call(tmp_path: Path) -> None:
         timeout=60,
     )
     nobody = ["0" * 32, "0" * 16, 0, False]
-    assert json.loads(told.stdout) == [
+    assert json.loads(completed.stdout) == [
         ["session.list", TRACE, SPAN, 1, True],
         ["session.list", TRACE, SPAN, 0, True],
         ["session.list", *nobody],

@@ -72,14 +72,14 @@ STEPS = st.lists(
 
 @pytest.fixture
 def other_url(request: pytest.FixtureRequest, database_url: str, tmp_path: Path) -> str:
-    """Return the address of a database of the other kind."""
+    """Return the URL of a database of the other kind."""
     on_sqlite = not database_url.startswith("postgres")
     return request.getfixturevalue("postgres_url") if on_sqlite else str(tmp_path / "elsewhere.db")
 
 
 @pytest.fixture
-async def elsewhere(other_url: str, clock: FrozenClock, tmp_path: Path) -> AsyncIterator[App]:
-    """Return Weft on that."""
+async def other_app(other_url: str, clock: FrozenClock, tmp_path: Path) -> AsyncIterator[App]:
+    """Return an App on the other database."""
     app = App(Settings(database_url=other_url, data_dir=str(tmp_path / "elsewhere"), rate_limits="off"), clock=clock)
     await app.open()
     try:
@@ -88,8 +88,8 @@ async def elsewhere(other_url: str, clock: FrozenClock, tmp_path: Path) -> Async
         await app.close()
 
 
-async def act(admin: Caller, planner: Caller, clock: FrozenClock, number: int, step: tuple[Any, ...]) -> None:  # noqa: C901, PLR0912
-    """Do one thing in a session; what is refused is no matter."""
+async def run_step(admin: Caller, planner: Caller, clock: FrozenClock, number: int, step: tuple[Any, ...]) -> None:  # noqa: C901, PLR0912
+    """Run one step in a session; refusals are ignored."""
     match step:
         case ("write", key, value, readers, ttl):
             await outcome(planner.write(key, value, readable_by=readers, ttl_seconds=ttl, reason=f"step {number}"))
@@ -102,10 +102,10 @@ async def act(admin: Caller, planner: Caller, clock: FrozenClock, number: int, s
         case ("answer", content):
             await outcome(planner.say(content, parent_message_id=1, recipient_id="admin", category="CONTEXT"))
         case ("hide", visibility):
-            # Only what the admin said: nobody else's may be closed to it.
-            said = [m["id"] for m in (await admin.messages())["messages"] if m["sender"] == "admin"]
-            if said:
-                where = {"session_id": admin.session, "message_id": said[-1]}
+            # Only the admin's own messages: others may be hidden from it.
+            own_messages = [m["id"] for m in (await admin.messages())["messages"] if m["sender"] == "admin"]
+            if own_messages:
+                where = {"session_id": admin.session, "message_id": own_messages[-1]}
                 await admin.call("message.set_visibility", **where, visibility=visibility)
         case ("snapshot",):
             await outcome(admin.snapshot(f"mark-{number}"))
@@ -144,8 +144,8 @@ async def act(admin: Caller, planner: Caller, clock: FrozenClock, number: int, s
             clock.advance(seconds=seconds)
 
 
-def without_the_export(bundle: bytes) -> dict[tuple[str, str], Any]:
-    """Return the records of a bundle but for those that tell of the export, or of the import before it."""
+def without_export_records(bundle: bytes) -> dict[tuple[str, str], Any]:
+    """Return the records of a bundle without those of its export and an earlier import."""
     own = entries(bundle)[0].bundle_id
     return {
         name: record
@@ -158,13 +158,13 @@ def others(bundle: bytes) -> list[Any]:
     return [entry for entry in entries(bundle) if isinstance(entry, BundleSession | BundleSnapshot)]
 
 
-async def assert_same_life(here: Caller, there: Caller) -> None:
-    """Check that where nothing was kept back a session goes on as it would have."""
-    line = f"board:{here.session}"
-    logs = [await caller.call("history.log", context_id=line, limit=100) for caller in (here, there)]
+async def assert_same_content(source: Caller, target: Caller) -> None:
+    """Check that history, messages and keys of both sessions are equal."""
+    line = f"board:{source.session}"
+    logs = [await caller.call("history.log", context_id=line, limit=100) for caller in (source, target)]
     assert logs[0] == logs[1]
-    assert await there.message_texts(limit=1_000) == await here.message_texts(limit=1_000)
-    assert sorted(await there.keys()) == sorted(await here.keys())
+    assert await target.message_texts(limit=1_000) == await source.message_texts(limit=1_000)
+    assert sorted(await target.keys()) == sorted(await source.keys())
 
 
 @pytest.mark.req("AC-14")
@@ -174,28 +174,28 @@ async def assert_same_life(here: Caller, there: Caller) -> None:
     deadline=None,
 )
 @given(steps=STEPS, policy=st.sampled_from(["full", "standard", "masked"]))
-async def test_a_session_that_was_moved_is_the_same_session(
-    world: World, elsewhere: App, clock: FrozenClock, steps: list[tuple[Any, ...]], policy: str
+async def test_a_transferred_session_is_unchanged(
+    world: World, other_app: App, clock: FrozenClock, steps: list[tuple[Any, ...]], policy: str
 ) -> None:
     session = f"s{secrets.token_hex(6)}"
     planner = await world.planner.create_session(session, max_value_tokens=5_000, max_total_tokens=100_000)
     admin = world.admin.in_session(session)
     for number, step in enumerate(steps):
-        await act(admin, planner, clock, number, step)
-    # What has run out by now is history, there as here.
+        await run_step(admin, planner, clock, number, step)
+    # Expired entries are history in both.
     await admin.write("last", "word")
     first = await exported(admin, policy=policy)
-    tenant = await elsewhere.tenants.create(f"there{secrets.token_hex(4)}")
-    there = Caller(elsewhere, tenant.admin_key, session)
-    await imported(there, first)
-    second = await exported(there, policy=policy)
-    before, after = without_the_export(first), without_the_export(second)
+    tenant = await other_app.tenants.create(f"there{secrets.token_hex(4)}")
+    target = Caller(other_app, tenant.admin_key, session)
+    await imported(target, first)
+    second = await exported(target, policy=policy)
+    before, after = without_export_records(first), without_export_records(second)
     envelope = entries(first)[0].bundle_id
-    told = {name: record for name, record in after.items() if envelope in {name[1], record.get("subject")}}
-    assert {name: record for name, record in after.items() if name not in told} == before
-    assert len(told) == 2
+    export_records = {name: record for name, record in after.items() if envelope in {name[1], record.get("subject")}}
+    assert {name: record for name, record in after.items() if name not in export_records} == before
+    assert len(export_records) == 2
     assert contents(second) == contents(first)
     assert others(second) == others(first)
-    assert (await there.call("history.verify", context_id=f"board:{session}", deep=True))["intact"]
+    assert (await target.call("history.verify", context_id=f"board:{session}", deep=True))["intact"]
     if policy == "full" and not any(step[0] == "redact" for step in steps):
-        await assert_same_life(admin, there)
+        await assert_same_content(admin, target)

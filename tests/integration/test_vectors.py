@@ -47,7 +47,7 @@ COUNT = 3_000
 
 @pytest.fixture
 async def vectors(world: World) -> np.ndarray:
-    """Put many chunks in a collection, and other ones with the same vectors on another, and have both indexed."""
+    """Fill two collections with chunks of the same vectors and build both indexes."""
     random = np.random.default_rng(5)
     given = [random_vector(random) for _ in range(COUNT)]
     chunks = [new_chunk(random_chunk(random, 0, ordinal=place)) for place in range(COUNT)]
@@ -64,22 +64,22 @@ async def vectors(world: World) -> np.ndarray:
     return np.array([np.frombuffer(vector, "<f2") for vector in given], np.float32)
 
 
-def question_of(random: np.random.Generator) -> Any:
-    question = random.standard_normal(DIMENSIONS).astype(np.float32)
-    return question / np.linalg.norm(question)
+def random_query(random: np.random.Generator) -> Any:
+    query_vector = random.standard_normal(DIMENSIONS).astype(np.float32)
+    return query_vector / np.linalg.norm(query_vector)
 
 
-async def test_an_index_leads_to_the_nearest(world: World, vectors: np.ndarray) -> None:
+async def test_an_index_scan_finds_the_nearest_vectors(world: World, vectors: np.ndarray) -> None:
     search = world.app.database.vector_search(world.tenant, COLLECTION, MODEL)
     assert search is not None
     random, hits = np.random.default_rng(8), 0
     for _ in range(30):
-        question = question_of(random)
-        near = await search.nearest(question.astype("<f2").tobytes(), 10)
-        exact = np.argsort(-(vectors @ question))[:10] + 1
+        query_vector = random_query(random)
+        near = await search.nearest(query_vector.astype("<f2").tobytes(), 10)
+        exact = np.argsort(-(vectors @ query_vector))[:10] + 1
         hits += len({chunk.number for chunk in near} & set(exact.tolist()))
         assert np.allclose(
-            [chunk.cosine for chunk in near], vectors[[c.number - 1 for c in near]] @ question, atol=2e-3
+            [chunk.cosine for chunk in near], vectors[[c.number - 1 for c in near]] @ query_vector, atol=2e-3
         )
     assert hits >= 0.98 * 300
 
@@ -104,28 +104,28 @@ async def test_the_index_of_a_collection_and_model_is_used_for_them(world: World
     assert name in "\n".join(row[0] for row in plan)
 
 
-async def test_views_of_many_leave_out_what_is_hidden(
+async def test_filtered_views_find_the_nearest_visible_vectors(
     world: World, vectors: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("weft.search_index.pgvector_view._EXACT_ROWS", 10)
     random = np.random.default_rng(9)
     async with open_indexes(world, None) as indexes:
-        for wish in (
+        for query in (
             CollectionQuery(COLLECTION),
             CollectionQuery(COLLECTION, places=frozenset({"place1"})),
             CollectionQuery(COLLECTION, since=990),
         ):
-            view = await indexes.open(world.tenant, wish, ANN, MODEL)
+            view = await indexes.open(world.tenant, query, ANN, MODEL)
             visible = np.array(view.numbers())
             assert 0 < len(visible) < COUNT
-            question = question_of(random)
-            exact = visible[np.argsort(-(vectors[visible - 1] @ question))[:10]]
-            near = await view.nearest(question, 10)
+            query_vector = random_query(random)
+            exact = visible[np.argsort(-(vectors[visible - 1] @ query_vector))[:10]]
+            near = await view.nearest(query_vector, 10)
             found = view.columns(near.rows).number
             assert len({*found.tolist()} & {*exact.tolist()}) >= min(9, len(visible))
 
 
-async def test_a_collection_with_many_is_indexed_by_itself(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_collection_is_indexed_automatically(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.app.search.replicas._MIN_ROWS_FOR_VECTOR_INDEX", 20)
     async with open_indexes(world, None) as indexes:
         collection = CollectionWriter(world, indexes)
@@ -205,7 +205,7 @@ async def indexes_of(world: World) -> list[str]:
 
 
 @pytest.mark.parametrize(("pause", "attempts"), [(60.0, 1), (0.0, 3)])
-async def test_an_index_that_could_not_be_made_is_tried_again_after_a_pause(
+async def test_a_failed_index_build_is_retried_after_a_pause(
     world: World, monkeypatch: pytest.MonkeyPatch, pause: float, attempts: int
 ) -> None:
     monkeypatch.setattr("weft.app.search.replicas._MIN_ROWS_FOR_VECTOR_INDEX", 20)
@@ -225,7 +225,7 @@ async def test_an_index_that_could_not_be_made_is_tried_again_after_a_pause(
         assert len(await indexes_of(world)) == (0 if pause else 1)
 
 
-async def test_an_index_that_another_process_is_making_is_not_counted_as_made(world: World) -> None:
+async def test_an_index_being_built_by_another_process_does_not_count_as_built(world: World) -> None:
     search = world.app.database.vector_search(world.tenant, COLLECTION, MODEL)
     assert search is not None
     async with open_indexes(world, None) as indexes:
@@ -240,7 +240,7 @@ async def test_an_index_that_another_process_is_making_is_not_counted_as_made(wo
     assert await search.prepare()
 
 
-async def test_the_index_of_a_collection_that_is_gone_goes_too(world: World, vectors: np.ndarray) -> None:
+async def test_the_index_of_a_deleted_collection_is_dropped(world: World, vectors: np.ndarray) -> None:
     other = world.app.database.vector_search(world.tenant, "domain:other", MODEL)
     assert other is not None
     await other.prepare()
@@ -255,7 +255,7 @@ async def test_the_index_of_a_collection_that_is_gone_goes_too(world: World, vec
     assert await indexes_of(world) == [_index_name(world.tenant, "domain:other", MODEL)]
 
 
-async def test_vectors_of_other_dimensions_count_as_none(world: World) -> None:
+async def test_vectors_of_other_dimensions_are_ignored(world: World) -> None:
     async with open_indexes(world, None) as indexes:
         collection = CollectionWriter(world, indexes)
         numbers = await collection.add(30)
@@ -268,8 +268,8 @@ async def test_vectors_of_other_dimensions_count_as_none(world: World) -> None:
         search = world.app.database.vector_search(world.tenant, COLLECTION, MODEL)
         assert search is not None
         assert await search.prepare()
-        question = question_of(collection.random).astype("<f2").tobytes()
-        near = await search.nearest(question, 100)
+        query_vector = random_query(collection.random).astype("<f2").tobytes()
+        near = await search.nearest(query_vector, 100)
         assert {chunk.number for chunk in near} == {*numbers} - {*odd}
 
 
@@ -279,11 +279,11 @@ async def test_many_vectors_are_fetched_by_one_statement(
     asked: list[str] = []
     run = PostgresTransaction.one
 
-    async def noted(self: PostgresTransaction, sql: str, *values: Any) -> Any:
+    async def record_statement(self: PostgresTransaction, sql: str, *values: Any) -> Any:
         asked.extend([sql] if "FROM chunk_vectors" in sql else [])
         return await run(self, sql, *values)
 
-    monkeypatch.setattr(PostgresTransaction, "one", noted)
+    monkeypatch.setattr(PostgresTransaction, "one", record_statement)
     search = world.app.database.vector_search(world.tenant, COLLECTION, MODEL)
     assert search is not None
     found = await search.find(range(COUNT + 1, 0, -1), vectors.shape[1])
@@ -292,15 +292,17 @@ async def test_many_vectors_are_fetched_by_one_statement(
     assert len(asked) == 1
 
 
-async def test_cosines_with_several_questions_are_worked_out_at_once(world: World, vectors: np.ndarray) -> None:
+async def test_cosines_of_several_queries_are_computed_in_one_call(world: World, vectors: np.ndarray) -> None:
     search = world.app.database.vector_search(world.tenant, COLLECTION, MODEL)
     assert search is not None
     random = np.random.default_rng(4)
-    questions = np.array([question_of(random) for _ in range(3)])
-    found = await search.cosines([question.astype("<f2").tobytes() for question in questions], [7, 3, 3, COUNT + 1])
+    query_vectors = np.array([random_query(random) for _ in range(3)])
+    found = await search.cosines(
+        [query_vector.astype("<f2").tobytes() for query_vector in query_vectors], [7, 3, 3, COUNT + 1]
+    )
     assert found.keys() == {3, 7}
     for number, cosines in found.items():
-        assert np.allclose(cosines, questions @ vectors[number - 1], atol=2e-3)
+        assert np.allclose(cosines, query_vectors @ vectors[number - 1], atol=2e-3)
 
 
 async def test_an_index_build_updates_planner_statistics(world: World, vectors: np.ndarray) -> None:
@@ -311,19 +313,19 @@ async def test_an_index_build_updates_planner_statistics(world: World, vectors: 
         await connection.close()
 
 
-async def test_where_few_of_many_are_visible_none_is_missed(
+async def test_a_search_with_few_visible_rows_is_exact(
     world: World, vectors: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The graph would have to go very far to find enough of them."""
+    """An HNSW scan would visit too many hidden rows, so the search is exact."""
     monkeypatch.setattr("weft.search_index.pgvector_view._EXACT_ROWS", 10)
     monkeypatch.setattr("weft.search_index.pgvector_view._MAX_SCAN", 50)
     monkeypatch.setattr("weft.storage.sql.vectors.PgVectors.nearest", AsyncMock(side_effect=AssertionError))
     async with open_indexes(world, None) as indexes:
-        wish = CollectionQuery(COLLECTION, since=900)
-        view = await indexes.open(world.tenant, wish, ANN, MODEL)
+        query = CollectionQuery(COLLECTION, since=900)
+        view = await indexes.open(world.tenant, query, ANN, MODEL)
         visible = np.array(view.numbers())
         assert 10 < len(visible) < COUNT / 4
-        question = question_of(np.random.default_rng(10))
-        exact = visible[np.argsort(-(vectors[visible - 1] @ question))[:10]]
-        near = await view.nearest(question, 10)
+        query_vector = random_query(np.random.default_rng(10))
+        exact = visible[np.argsort(-(vectors[visible - 1] @ query_vector))[:10]]
+        near = await view.nearest(query_vector, 10)
         assert set(view.columns(near.rows).number.tolist()) == set(exact.tolist())

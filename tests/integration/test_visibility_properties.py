@@ -36,7 +36,7 @@ MARK = re.compile(r"mark[0-9a-f]{12}")
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Someone in the session, and what the rules say of it."""
+    """A principal in the session."""
 
     name: str
     agent_type: str
@@ -45,8 +45,8 @@ class Member:
 
 
 @dataclass(slots=True)
-class Said:
-    """A message as the rules see it."""
+class Message:
+    """A message in the model."""
 
     number: int
     mark: str
@@ -55,14 +55,14 @@ class Said:
     seen_by: set[str] = field(default_factory=set)
 
 
-def may_see(member: Member, said: Said) -> bool:
-    """Say the rules once more, in other words than the product's own."""
-    if said.visibility == "public":
+def may_see(member: Member, message: Message) -> bool:
+    """Reference implementation of the visibility rules."""
+    if message.visibility == "public":
         return True
-    if said.visibility == "private":
-        return member.name == said.sender.name
-    if said.visibility == "agent_only":
-        return member.agent_type == said.sender.agent_type
+    if message.visibility == "private":
+        return member.name == message.sender.name
+    if message.visibility == "agent_only":
+        return member.agent_type == message.sender.agent_type
     return member.is_admin
 
 
@@ -72,7 +72,7 @@ def marks_in(answer: object) -> set[str]:
 
 @pytest.fixture
 async def members(world: World) -> list[Member]:
-    """Return everyone a team may be drawn from: of three types, sub-agents or not, admins or not, and narrow tokens."""
+    """Return all possible members: three types, sub-agents or not, admins or not, and narrowed tokens."""
     found = [Member("admin", "admin", is_admin=True, caller=world.admin)]
     for agent_type in ("claude", "gemini", "custom"):
         for parent in (None, "planner"):
@@ -89,19 +89,19 @@ async def members(world: World) -> list[Member]:
 
 @pytest.fixture
 def owners() -> dict[str, set[str]]:
-    """Return the marks that each member keeps, over all examples, as memory outlasts a session."""
+    """Return the marks each member has in memory, shared by all examples because memory outlives a session."""
     return {}
 
 
-async def ways_of_reading(member: Member, session: str) -> AsyncIterator[tuple[str, Any, bool]]:
-    """Yield the name of each way, its answer, and whether it should show all that the member may see."""
+async def read_paths(member: Member, session: str) -> AsyncIterator[tuple[str, Any, bool]]:
+    """Yield each read path, its answer, and whether it must show all visible messages."""
     caller = member.caller.in_session(session)
-    app, arrival = caller.app, CallContext(caller.credential)
+    app, context = caller.app, CallContext(caller.credential)
     yield "list", await caller.messages(limit=1000), True
     for visibility in VISIBILITIES:
         yield f"list {visibility}", await caller.messages(visibility_filter=visibility), False
     for scope in ("all", "public", "private"):
-        answer = await caller.search("telltale", limit=100, fuzzy_threshold=0, search_scope=scope)
+        answer = await caller.search("marker", limit=100, fuzzy_threshold=0, search_scope=scope)
         yield f"search {scope}", answer, scope == "all"
     yield "search metadata", await caller.search("mark", limit=100, fuzzy_threshold=0), False
     for name in {message["sender"] for message in (await caller.messages(limit=1000))["messages"]} | {"admin"}:
@@ -113,7 +113,7 @@ async def ways_of_reading(member: Member, session: str) -> AsyncIterator[tuple[s
     span = {"start_time": "2000-01-01", "end_time": "2100-01-01", "limit": 200}
     yield "by time", await caller.call("message.search_by_timerange", session_id=session, **span), True
     yield "overview", await caller.call("session.overview", session_id=session), True
-    content = await read_resource(app, parse_uri(f"session://{session}"), arrival)
+    content = await read_resource(app, parse_uri(f"session://{session}"), context)
     yield "resource", msgspec.json.decode(content), True
     yield "events", await caller.events(session_id=session), False
     yield "usage", await caller.call("agent.capabilities"), False
@@ -130,26 +130,26 @@ async def ways_of_reading(member: Member, session: str) -> AsyncIterator[tuple[s
             assert error.code == "PERMISSION_DENIED", operation  # noqa: PT017 - refusing is as good as hiding
 
 
-async def check_everything(members: list[Member], session: str, transcript: list[Said]) -> None:
+async def check_read_paths(members: list[Member], session: str, transcript: list[Message]) -> None:
     for member in members:
-        allowed = {said.mark for said in transcript if may_see(member, said)}
-        async for way, answer, complete in ways_of_reading(member, session):
+        allowed = {message.mark for message in transcript if may_see(member, message)}
+        async for path, answer, complete in read_paths(member, session):
             shown = marks_in(answer)
-            assert shown <= allowed, (way, member.name)
-            assert not complete or shown == allowed, (way, member.name)
+            assert shown <= allowed, (path, member.name)
+            assert not complete or shown == allowed, (path, member.name)
         await check_events(member, session, transcript)
 
 
-async def check_events(member: Member, session: str, transcript: list[Said]) -> None:
-    """Events name messages by number: of those that the member may see, or once could."""
-    for said in transcript:
-        if may_see(member, said):
-            said.seen_by.add(f"{member.name}/{member.is_admin}")
+async def check_events(member: Member, session: str, transcript: list[Message]) -> None:
+    """Events name only messages that the member may read now or could read before."""
+    for message in transcript:
+        if may_see(member, message):
+            message.seen_by.add(f"{member.name}/{member.is_admin}")
     answer = await member.caller.events(session_id=session, types=["message.*"])
-    told = {event["data"]["message_id"] for event in answer["events"]}
-    once = {said.number for said in transcript if f"{member.name}/{member.is_admin}" in said.seen_by}
-    now = {said.number for said in transcript if may_see(member, said)}
-    assert now <= told <= once, member.name
+    published = {event["data"]["message_id"] for event in answer["events"]}
+    once = {message.number for message in transcript if f"{member.name}/{member.is_admin}" in message.seen_by}
+    now = {message.number for message in transcript if may_see(member, message)}
+    assert now <= published <= once, member.name
 
 
 TEAM = st.lists(st.integers(0, 15), min_size=2, max_size=5, unique=True)
@@ -160,18 +160,18 @@ STEPS = st.lists(
 )
 
 
-class Follower:
-    """A live subscription of one member, begun before anything is said."""
+class Subscription:
+    """A live subscription of one member, started before the first message."""
 
     def __init__(self, member: Member, session: str, after: int) -> None:
         self.member = member
-        self.told: set[int] = set()
+        self.message_ids: set[int] = set()
         self._pages = member.caller.follow(EventFilter(session, types=("message.*",)), after)
 
     async def up_to(self, seq: int) -> None:
-        """Follow until an event that everyone is told of has come."""
+        """Follow until an event visible to everyone has arrived."""
         async for page in self._pages:
-            self.told |= {event.data["message_id"] for event in page.events if event.type.startswith("message.")}
+            self.message_ids |= {event.data["message_id"] for event in page.events if event.type.startswith("message.")}
             if page.reached >= seq:
                 return
 
@@ -190,8 +190,8 @@ async def test_no_reader_sees_a_message_outside_its_visibility(
     session = f"s{secrets.token_hex(6)}"
     await world.planner.create_session(session)
     chosen = [members[number % len(members)] for number in team]
-    followers = [Follower(member, session, await world.last_event()) for member in chosen]
-    transcript: list[Said] = []
+    subscriptions = [Subscription(member, session, await world.last_event()) for member in chosen]
+    transcript: list[Message] = []
     for act, who, visibility in steps:
         member = chosen[who % len(chosen)]
         if act == "say":
@@ -199,36 +199,38 @@ async def test_no_reader_sees_a_message_outside_its_visibility(
                 continue
             mark = f"mark{secrets.token_hex(6)}"
             number = await member.caller.in_session(session).say(
-                f"telltale {mark}", visibility=visibility, metadata={"also": mark}
+                f"marker {mark}", visibility=visibility, metadata={"also": mark}
             )
-            transcript.append(Said(number, mark, member, visibility))
+            transcript.append(Message(number, mark, member, visibility))
         elif transcript:
-            said = transcript[who % len(transcript)]
-            # Noted before it changes: what was once shown may have been told of.
-            await check_everything(chosen, session, transcript)
+            message = transcript[who % len(transcript)]
+            # Recorded before the change: a message visible before may have been published.
+            await check_read_paths(chosen, session, transcript)
             await world.admin.call(
-                "message.set_visibility", session_id=session, message_id=said.number, visibility=visibility
+                "message.set_visibility", session_id=session, message_id=message.number, visibility=visibility
             )
-            said.visibility = visibility
-    await check_everything(chosen, session, transcript)
+            message.visibility = visibility
+    await check_read_paths(chosen, session, transcript)
     await world.planner.in_session(session).say("the end")
-    for follower in followers:
-        await follower.up_to(await world.last_event())
+    for subscription in subscriptions:
+        await subscription.up_to(await world.last_event())
         seen = {
-            said.number for said in transcript if f"{follower.member.name}/{follower.member.is_admin}" in said.seen_by
+            message.number
+            for message in transcript
+            if f"{subscription.member.name}/{subscription.member.is_admin}" in message.seen_by
         }
-        assert follower.told - {len(transcript) + 1} <= seen, follower.member.name
+        assert subscription.message_ids - {len(transcript) + 1} <= seen, subscription.member.name
     await check_outsiders(world, session)
 
 
 async def check_outsiders(world: World, session: str) -> None:
-    """To those who take no part, a session says nothing, whatever they ask."""
+    """A session is not found by non-participants."""
     closed = f"{session}-closed"
     await world.planner.create_session(closed, participants=["orchestrator"])
-    await world.planner.in_session(closed).say(f"telltale mark{secrets.token_hex(6)}")
+    await world.planner.in_session(closed).say(f"marker mark{secrets.token_hex(6)}")
     for caller, name in ((world.review, closed), (world.stranger, closed), (world.stranger, session)):
         outside = caller.in_session(name)
-        for call in (outside.messages(), outside.search("telltale"), outside.say("hello")):
+        for call in (outside.messages(), outside.search("marker"), outside.say("hello")):
             assert await outcome(call) == "SESSION_NOT_FOUND"
         assert not marks_in(await caller.events(personal=True))
 
@@ -254,21 +256,23 @@ async def test_no_agent_sees_the_memory_of_another(
         )
         owners.setdefault(owner.name, set()).add(mark)
     for member in members[:6]:
-        for answer in [answer async for _, answer, _ in ways_of_reading(member, session)]:
+        for answer in [answer async for _, answer, _ in read_paths(member, session)]:
             assert marks_in(answer) <= owners.get(member.name, set()), member.name
-        await check_memory_doors(member, members, owners, session)
+        await check_memory_of_others(member, members, owners, session)
 
 
-async def check_memory_doors(member: Member, members: list[Member], owners: dict[str, set[str]], session: str) -> None:
-    arrival = CallContext(member.caller.credential)
+async def check_memory_of_others(
+    member: Member, members: list[Member], owners: dict[str, set[str]], session: str
+) -> None:
+    context = CallContext(member.caller.credential)
     for other in members:
         uri = parse_uri(f"agent://{other.name}/memory")
         if other.name == member.name:
-            own = msgspec.json.decode(await read_resource(member.caller.app, uri, arrival))
+            own = msgspec.json.decode(await read_resource(member.caller.app, uri, context))
             assert owners.get(member.name, set()) <= marks_in(own)
             continue
         with pytest.raises(WeftError) as refusal:
-            await read_resource(member.caller.app, uri, arrival)
+            await read_resource(member.caller.app, uri, context)
         assert refusal.value.code == "PERMISSION_DENIED"
         for mark in owners.get(other.name, set()):
             for scope in (None, session):

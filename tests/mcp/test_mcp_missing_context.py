@@ -36,8 +36,8 @@ async def test_a_question_is_reported_requested_and_resolved_over_mcp(connect: C
 
 
 async def test_a_connection_for_one_session_reaches_no_question_of_another(web: Connect, session: str) -> None:
-    elsewhere = web.team.new_session()
-    body = {"session_id": elsewhere, "question": "Which region?"}
+    other_session = web.team.new_session()
+    body = {"session_id": other_session, "question": "Which region?"}
     missing_id = web.team.ask("POST", "/v1/missing", json=body).json()["missing_id"]
     async with web("analysis", session) as client:
         for what in ({"action": "request", "form": "retrieval"}, {"action": "resolve", "resolution_refs": ["x"]}):
@@ -45,5 +45,5 @@ async def test_a_connection_for_one_session_reaches_no_question_of_another(web: 
         assert (await call(client, TOOL, action="list")).structured_content["missing"] == []
     answer = web.team.ask("POST", f"/v1/missing/{missing_id}/resolve", json={"answer": "Frankfurt only."})
     assert answer.status_code == 200, answer.text
-    listed = web.team.ask("GET", f"/v1/missing?session_id={elsewhere}&status=all").json()["missing"]
+    listed = web.team.ask("GET", f"/v1/missing?session_id={other_session}&status=all").json()["missing"]
     assert [gap["status"] for gap in listed] == ["resolved"]

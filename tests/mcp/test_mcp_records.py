@@ -55,7 +55,7 @@ async def test_a_connection_for_one_session_reaches_no_record_of_another(web: Co
     assert shown["content"] == TEXT
 
 
-async def test_a_connection_for_one_session_reaches_the_records_of_its_own(web: Connect, session: str) -> None:
+async def test_a_connection_for_one_session_reaches_the_records_of_its_session(web: Connect, session: str) -> None:
     async with web("planner", session) as client:
         await call(client, "shared_context", action="write", key="here", value=TEXT)
         item_id = f"board:{session}/here/1.1"
