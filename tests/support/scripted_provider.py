@@ -281,7 +281,7 @@ async def _head(reader: asyncio.StreamReader) -> str:
 async def scripted_provider(
     *script: Answer, now: Callable[[], float] = time.monotonic
 ) -> AsyncIterator[ScriptedProvider]:
-    """Run a provider on a port of its own."""
+    """Run a provider on a free port."""
     provider = ScriptedProvider(script=list(script), now=now)
     server = await asyncio.start_server(provider.serve, "127.0.0.1", 0)
     provider.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"

@@ -166,7 +166,7 @@ def check(plan: Plan, given: Materials, limit: int) -> None:
 
 
 @given(any_materials, st.integers(1, 4_000))
-def test_a_plan_is_within_the_limit_or_says_what_does_not_fit(given: Materials, limit: int) -> None:
+def test_a_plan_is_within_the_limit_or_refused_with_what_does_not_fit(given: Materials, limit: int) -> None:
     try:
         plan = make_plan(given, limit, COSTS)
     except ContextOverBudget as error:

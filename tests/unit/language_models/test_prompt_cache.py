@@ -115,8 +115,10 @@ def test_longer_lifetimes_come_first_and_only_for_what_is_stable() -> None:
 
 def test_thinking_is_never_marked() -> None:
     given_blocks = [{"type": "text", "text": words(600)}, {"type": "thinking", "thinking": "x", "signature": "s"}]
-    said = wire.parse("anthropic", [{"role": "user", "content": "a"}, {"role": "assistant", "content": given_blocks}])
-    body = rendered("claude-opus-5", PromptBlock("b", "conversation", tuple(said.messages), cache_point=True))
+    conversation = wire.parse(
+        "anthropic", [{"role": "user", "content": "a"}, {"role": "assistant", "content": given_blocks}]
+    )
+    body = rendered("claude-opus-5", PromptBlock("b", "conversation", tuple(conversation.messages), cache_point=True))
     assert [name for name, _ in marks(body)] == [words(600)]
 
 
