@@ -280,6 +280,6 @@ def test_a_missing_large_value_fails_the_backup_or_is_skipped(filled: CommandLin
     assert pointer.object in stderr
     assert "--skip-damaged" in stderr
     made = filled.json("db", "backup", str(path), "--skip-damaged")
-    assert (made["objects"], made["left_out"]) == (0, [pointer.object])
+    assert (made["objects"], made["omitted"]) == (0, [pointer.object])
     other = CommandLine(tmp_path / "other", dict(filled.env))
-    assert other.json("db", "restore", str(path))["left_out"] == [pointer.object]
+    assert other.json("db", "restore", str(path))["omitted"] == [pointer.object]

@@ -90,7 +90,7 @@ async def _call_knowledge_operations(weft: Any, client_name: str, note: Any) -> 
     await note("knowledge.read_document", weft.knowledge.read_document(d, "none", start=3))
     await note("knowledge.delete_document", weft.knowledge.delete_document(d, "b"))
     await note("knowledge.delete_document", weft.knowledge.delete_document(d, "b"))
-    await note("knowledge.reindex", weft.knowledge.reindex(d, afresh=True))
+    await note("knowledge.reindex", weft.knowledge.reindex(d, reembed=True))
     await note("knowledge.reindex", weft.knowledge.reindex(f"none-{client_name}"))
     await note("knowledge.show_domain", weft.knowledge.show_domain(d))
     await note("knowledge.list_domains", weft.knowledge.list_domains())

@@ -317,8 +317,8 @@ async def test_a_backup_that_skips_damaged_objects_contains_the_rest(
     lost, sound = await source.push(VALUE), await source.push(OTHER)
     (folder / lost.object).unlink()
     manifest = await source.back_up(file, skip_damaged=True)
-    assert (manifest.objects.count, manifest.objects.left_out) == (1, [lost.object])
-    assert (await target.restore(file)).objects.left_out == [lost.object]
+    assert (manifest.objects.count, manifest.objects.omitted) == (1, [lost.object])
+    assert (await target.restore(file)).objects.omitted == [lost.object]
     assert await target.objects.fetch("acme", sound) == OTHER
     with refused("OBJECT_MISSING"):
         await target.objects.fetch("acme", lost)

@@ -74,7 +74,7 @@ async def test_a_reindex_can_embed_every_text_again(world: World, embedder: Quic
     await reindex(world)
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     embedder.embedded.clear()
-    await reindex(world, afresh=True)
+    await reindex(world, reembed=True)
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert sorted(embedder.embedded) == before
     embedder.embedded.clear()
@@ -168,7 +168,7 @@ async def numbers_by_collection(world: World) -> dict[str, set[int]]:
 async def test_session_items_are_embedded_again_on_request(world: World, embedder: QuickEmbedder) -> None:
     await fill_session(world)
     embedder.embedded.clear()
-    await world.admin.call("knowledge.reindex_all", afresh=True)
+    await world.admin.call("knowledge.reindex_all", reembed=True)
     await world.index_sessions()
     assert len(embedder.embedded) == 42
 
@@ -186,7 +186,7 @@ async def test_a_second_request_restarts_the_reindex(
         made = await written(*what)
         rounds.append(len(made))
         if sum(rounds) == 1:
-            await world.admin.call("knowledge.reindex_all", afresh=True)
+            await world.admin.call("knowledge.reindex_all", reembed=True)
         return made
 
     monkeypatch.setattr(world.app.session_indexing, "_written", write_slowly)

@@ -56,8 +56,8 @@ async def test_every_candidate_is_accounted_for_once(world: World) -> None:
     await world.index_sessions()
     found = await retrieved(world, world.planner, "when is tea served", max_tokens=16)
     shown = [passage.chunk_id for passage in found.passages]
-    left_out = [each.chunk_id for each in found.omitted]
-    assert len({*shown, *left_out}) == len(shown) + len(left_out) == 13
+    omitted = [each.chunk_id for each in found.omitted]
+    assert len({*shown, *omitted}) == len(shown) + len(omitted) == 13
     assert reasons(found)["budget"]
     assert found.passages[0].score >= found.passages[-1].score
     assert found.searched == 13

@@ -341,7 +341,7 @@ async def test_reindexed_items_stay_indexed_where_the_log_was_never_read(
     small_event_batches(monkeypatch)
     for number in range(12):
         await world.planner.say(f"message {number}")
-    await world.admin.call("knowledge.reindex_all", afresh=True)
+    await world.admin.call("knowledge.reindex_all", reembed=True)
     await world.planner.say("between")
     await world.index_sessions()
     assert len(await indexed_texts(world)) == 13

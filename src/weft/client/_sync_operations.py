@@ -1037,12 +1037,12 @@ class SyncKnowledgeOperations:
         """Delete a domain permanently, with its documents and chunks."""
         return self._caller.call("knowledge.delete_domain", {"domain": domain})
 
-    def reindex(self, domain: str, *, afresh: bool = False) -> DomainInfo:
+    def reindex(self, domain: str, *, reembed: bool = False) -> DomainInfo:
         """Parse, chunk and index all documents of a domain again, in the background; searches continue to work.
 
-        show_domain shows the progress. Unchanged chunks are not embedded again, unless ``afresh`` is set.
+        show_domain shows the progress. Unchanged chunks are not embedded again, unless ``reembed`` is set.
         """
-        return self._caller.call("knowledge.reindex", {"domain": domain, "afresh": afresh})
+        return self._caller.call("knowledge.reindex", {"domain": domain, "reembed": reembed})
 
     def add_document(
         self,
@@ -1114,12 +1114,12 @@ class SyncKnowledgeOperations:
         """Delete a document. Searches no longer find it."""
         return self._caller.call("knowledge.delete_document", {"domain": domain, "document_id": document_id})
 
-    def reindex_all(self, *, afresh: bool = False) -> ReindexStatus:
+    def reindex_all(self, *, reembed: bool = False) -> ReindexStatus:
         """Reindex everything searchable: documents, messages, boards and memories.
 
         Runs in the background, in batches; show_reindexing returns the progress. Everything stays searchable meanwhile.
         """
-        return self._caller.call("knowledge.reindex_all", {"afresh": afresh})
+        return self._caller.call("knowledge.reindex_all", {"reembed": reembed})
 
     def show_reindexing(self) -> ReindexStatus:
         """Show what is being reindexed, and how much of it is left."""

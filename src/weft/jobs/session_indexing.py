@@ -216,7 +216,7 @@ class SessionIndexing:
     ) -> list[PreparedChange]:
         reindex = found.reached.reindex
         chunks = [chunk for item_chunks in chunked for chunk in item_chunks]
-        embed = partial(self._embedded, lease, chunks, afresh=reindex is not None and reindex.afresh)
+        embed = partial(self._embedded, lease, chunks, reembed=reindex is not None and reindex.reembed)
         vectors = {model: iter(made) for model, made in (await self._vectors.compute(models, embed)).items()}
         return [
             PreparedChange(
@@ -241,13 +241,13 @@ class SessionIndexing:
         for item in items:
             _log.warning(why, extra={"fields": {"tenant": tenant, "source": item.source, "place": item.place}})
 
-    async def _embedded(self, lease: Lease, chunks: Sequence[NewChunk], model: str, *, afresh: bool) -> list[bytes]:
+    async def _embedded(self, lease: Lease, chunks: Sequence[NewChunk], model: str, *, reembed: bool) -> list[bytes]:
         loop = asyncio.get_running_loop()
         vectors: list[bytes] = []
         for start in range(0, len(chunks), TEXT_BATCH_SIZE):
             started = loop.time()
             texts = [chunk.embedded for chunk in chunks[start : start + TEXT_BATCH_SIZE]]
-            vectors += await self._embeddings.of_passages(lease.tenant, texts, model, afresh=afresh)
+            vectors += await self._embeddings.of_passages(lease.tenant, texts, model, reembed=reembed)
             if len(chunks) > TEXT_BATCH_SIZE:
                 await self._rest(lease, started)
         return vectors

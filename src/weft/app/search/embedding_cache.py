@@ -86,11 +86,11 @@ class CachedEmbeddings:
         return cached
 
     async def of_passages(
-        self, tenant: str, texts: Sequence[str], model: str, *, platform: bool = False, afresh: bool = False
+        self, tenant: str, texts: Sequence[str], model: str, *, platform: bool = False, reembed: bool = False
     ) -> list[bytes]:
         digests = [_digest(text) for text in texts]
         scope = SYSTEM if platform else Scope(tenant)
-        if afresh:
+        if reembed:
             await self._database.write(scope, lambda tx: SqlVectorStore(tx).forget(model, digests))
         looked = await self._look_up(scope, self._embedder(model), dict(zip(digests, texts, strict=True)), "passage")
         return [looked.vectors[digest] for digest in digests]

@@ -1,4 +1,4 @@
-"""Critical updates: edits of an agent's definition or layers that it is told to pull. Content is never part of them."""
+"""Critical updates: edits of an agent's definition or layers that it must pull. Content is never part of them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class CriticalUpdate(Response):
 
     @property
     def note(self) -> str:
-        """Return what an agent is told about it."""
+        """Return the notice that an agent receives."""
         edits = "; ".join(
             f"{each.context_id} version {each.version} by {each.author} (yours: version {each.pinned_version})"
             for each in self.changes

@@ -146,7 +146,7 @@ class EmitMetrics(Request):
 
 
 class MetricsEmitted(Success, kw_only=True):
-    """The reported usage beside the estimate. Money is in US dollars, null where no price is known.
+    """The reported usage and the estimate. Money is in US dollars, null where no price is known.
 
     ``token_factor``: the learned factor of this model's estimate; null if tokens are counted exactly, or until enough
     calls were reported.

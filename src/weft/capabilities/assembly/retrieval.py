@@ -187,7 +187,7 @@ class _Selection(NamedTuple):
     """Hits that are kept, best first, and those that are left out with the reason."""
 
     kept: list[SearchHit]
-    left_out: dict[ChunkKey, OmissionReason]
+    omitted: dict[ChunkKey, OmissionReason]
 
 
 def _fused(results: Sequence[RetrievalResult]) -> _Found:
@@ -218,17 +218,17 @@ def _select(found: _Found, top_k: int) -> _Selection:
     ordered = sorted(found.hits.values(), key=_rank_key)
     kept = [hit for hit in ordered if _is_pinned(hit)]
     covered = _Coverage(kept)
-    left_out: dict[ChunkKey, OmissionReason] = {}
+    omitted: dict[ChunkKey, OmissionReason] = {}
     for hit in (hit for hit in ordered if not _is_pinned(hit)):
         if covered.includes(hit):
-            left_out[_key_of(hit.ranked)] = "duplicate_coverage"
+            omitted[_key_of(hit.ranked)] = "duplicate_coverage"
         elif limit > 0:
             kept.append(hit)
             covered.add(hit)
             limit -= 1
         else:
-            left_out[_key_of(hit.ranked)] = "budget"
-    return _Selection(sorted(kept, key=_rank_key), left_out)
+            omitted[_key_of(hit.ranked)] = "budget"
+    return _Selection(sorted(kept, key=_rank_key), omitted)
 
 
 class _Coverage:
@@ -311,7 +311,7 @@ def _omitted(
     """Return every candidate that was left out, best first; those that cannot be read any more last."""
     omitted = [
         OmittedPassage(chunk_id=_chunk_id(key), score=found.hits[key].ranked.score, reason=reason)
-        for key, reason in selection.left_out.items()
+        for key, reason in selection.omitted.items()
     ]
     omitted += [
         OmittedPassage(chunk_id=_chunk_id(key), score=each.score, reason=each.reason)

@@ -63,7 +63,7 @@ _EXPECTED_CALLS = 8
 # What the provider adds to every prompt.
 _REPLY_TOKENS = 3
 _MICROS = 1_000_000
-# Records that a receipt stands for, in the order in which they came about.
+# Records that a receipt represents, in the order in which they were created.
 _EVENTS: tuple[EventType, ...] = (
     "context.surface.created",
     "context.selection.completed",

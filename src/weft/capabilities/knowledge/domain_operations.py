@@ -227,7 +227,7 @@ async def update_domain(request: UpdateDomain, view: DomainView) -> DomainInfo:
     check_clearance(domains.actor, after.clearance, "A domain of this clearance")
     check_chunking(after.chunking)
     if (after.chunking, after.importance) != (before.chunking, before.importance):
-        after = structs.replace(after, reindex_after="", reindex_afresh=False)
+        after = structs.replace(after, reindex_after="", reembed=False)
     await domains.domains.update(after)
     if (after.agents, after.clearance) != (before.agents, before.clearance):
         await domains.readdress(after)
@@ -249,14 +249,14 @@ async def delete_domain(request: DeleteDomain, view: DomainView) -> DomainDelete
     return DomainDeleted(domain=domain.domain, documents=domain.documents)
 
 
-Afresh = Annotated[bool, msgspec.Meta(description="Embed all texts again, instead of using cached vectors.")]
+Reembed = Annotated[bool, msgspec.Meta(description="Embed all texts again, instead of using cached vectors.")]
 
 
 class ReindexDomain(Request):
     """A domain to reindex."""
 
     domain: DomainName
-    afresh: Afresh = False
+    reembed: Reembed = False
 
 
 @admin_operation(
@@ -269,15 +269,15 @@ class ReindexDomain(Request):
 async def reindex(request: ReindexDomain, view: DomainView) -> DomainInfo:
     """Parse, chunk and index all documents of a domain again, in the background; searches continue to work.
 
-    show_domain shows the progress. Unchanged chunks are not embedded again, unless ``afresh`` is set.
+    show_domain shows the progress. Unchanged chunks are not embedded again, unless ``reembed`` is set.
     """
     domain = await view.domains.lock(request.domain)
-    return await view.info(await start_reindex(domain, view, afresh=request.afresh))
+    return await view.info(await start_reindex(domain, view, reembed=request.reembed))
 
 
-async def start_reindex(domain: Domain, view: DomainView, *, afresh: bool) -> Domain:
+async def start_reindex(domain: Domain, view: DomainView, *, reembed: bool) -> Domain:
     """Start the reindexing of a domain; one that is running starts over."""
-    started = structs.replace(domain, reindex_after="", reindex_afresh=afresh)
+    started = structs.replace(domain, reindex_after="", reembed=reembed)
     await view.domains.domains.update(started)
     await view.domains.publish(domain_event("domain.reindexing", domain, view.domains.actor.participant))
     return started

@@ -53,9 +53,9 @@ class ClaimedDocument(NamedTuple):
     models: tuple[str, ...]
 
     @property
-    def afresh(self) -> bool:
+    def reembed(self) -> bool:
         """Whether cached vectors must not be used."""
-        return self.domain.reindex_afresh and self.document.is_reindexed
+        return self.domain.reembed and self.document.is_reindexed
 
 
 class EmbeddedBatch(NamedTuple):

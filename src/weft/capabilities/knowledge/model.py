@@ -114,7 +114,7 @@ class Domain(msgspec.Struct, frozen=True, kw_only=True):
     """A set of documents with common access rules, chunking and importance.
 
     ``reindex_after`` is the cursor of a running reindex: the last document queued, None if none is running.
-    ``reindex_afresh`` makes it embed all texts again.
+    ``reembed`` makes it embed all texts again.
     """
 
     domain: str
@@ -130,7 +130,7 @@ class Domain(msgspec.Struct, frozen=True, kw_only=True):
     documents: int = 0
     bytes: int = 0
     reindex_after: str | None = None
-    reindex_afresh: bool = False
+    reembed: bool = False
 
     @property
     def cleared(self) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ class Media(NamedTuple):
 
     @property
     def note(self) -> str:
-        """Return the text that stands for it where it cannot be sent."""
+        """Return the placeholder text where it cannot be sent."""
         return f"[{self.kind} not included{': ' + self.name if self.name else ''}]"
 
 

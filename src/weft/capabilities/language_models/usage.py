@@ -76,7 +76,7 @@ def _chat(reported: dict[str, Any]) -> Usage:
     return Usage(
         input_tokens=_number(reported, "prompt_tokens"),
         output_tokens=_number(reported, "completion_tokens"),
-        # DeepSeek reports hits beside the details.
+        # DeepSeek reports hits outside the details.
         cache_read_tokens=_number(read, "cached_tokens") or _number(reported, "prompt_cache_hit_tokens"),
         cache_write_tokens=_number(read, "cache_write_tokens"),
         reasoning_tokens=_number(written, "reasoning_tokens"),

@@ -1,7 +1,7 @@
 """Budgets by category, and which events of a conversation fit into a limit. Pure functions.
 
-Nothing is trimmed while everything fits, and budgets are computed anew each time: room that a category borrowed returns
-as soon as its owner needs it.
+Nothing is trimmed while everything fits, and budgets are computed each time: room that a category borrowed returns as
+soon as its owner needs it.
 """
 
 from __future__ import annotations

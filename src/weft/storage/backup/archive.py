@@ -70,7 +70,7 @@ class ObjectsContent(msgspec.Struct, frozen=True):
 
     count: int = 0
     bytes: int = 0
-    left_out: list[str] = []
+    omitted: list[str] = []
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -88,11 +88,11 @@ class _BackupWriter:
     async def write_objects(self, store: ObjectStore) -> ObjectsContent:
         """Write each intact object, then the index of exactly these."""
         table = next(table for table in self._tables if table.name == OBJECTS)
-        written, size, left_out = [], 0, []
+        written, size, omitted = [], 0, []
         for row in object_rows(table, self._index):
             content = await _intact_content(store, row)
             if content is None:
-                left_out.append(row.path)
+                omitted.append(row.path)
             else:
                 self._archive.writestr(object_member(row.path), content)
                 written.append(row.line)
@@ -100,7 +100,7 @@ class _BackupWriter:
             self._counter.add(1)
         with self._stream(table) as stream:
             stream.write(written)
-        return ObjectsContent(len(written), size, left_out)
+        return ObjectsContent(len(written), size, omitted)
 
     def write_manifest(self, now: datetime, objects: ObjectsContent) -> Manifest:
         manifest = Manifest(
@@ -162,8 +162,8 @@ async def back_up(
             now = clock.now()
             await database.read(SYSTEM, writer.write_tables)
             objects = await writer.write_objects(store)
-        if objects.left_out and not skip_damaged:
-            raise _incomplete(objects.left_out)
+        if objects.omitted and not skip_damaged:
+            raise _incomplete(objects.omitted)
         return writer.write_manifest(now, objects)
 
 

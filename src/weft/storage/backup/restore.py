@@ -94,7 +94,7 @@ class _Backup:
         for table in self._all_tables:
             _verify(self._archive, table, self._manifest.tables[table.name])
         sizes = [len(self._content(row)) for row in self._objects]
-        found = ObjectsContent(len(sizes), sum(sizes), self._manifest.objects.left_out)
+        found = ObjectsContent(len(sizes), sum(sizes), self._manifest.objects.omitted)
         if found != self._manifest.objects:
             raise BackupUnusable("The objects of the backup do not match its manifest.")
 

@@ -95,7 +95,7 @@ class SqlDomainStore(SqlStore):
             domain.documents,
             domain.bytes,
             domain.reindex_after,
-            int(domain.reindex_afresh),
+            int(domain.reembed),
         )
         # Documents left of a deleted domain would reappear with it.
         deleted = PendingDeletion(domain_collection(domain.domain))
@@ -123,7 +123,7 @@ class SqlDomainStore(SqlStore):
             *_definition(domain),
             domain.updated_at,
             domain.reindex_after,
-            int(domain.reindex_afresh),
+            int(domain.reembed),
             self._tenant,
             domain.domain,
         )
@@ -484,7 +484,7 @@ def _domain(row: Row) -> Domain:
             "agents": decode_patterns(values["agents"]),
             "writers": decode_patterns(values["writers"]),
             "chunking": _decode_chunking.decode(values["chunking"]),
-            "reindex_afresh": bool(values["reindex_afresh"]),
+            "reembed": bool(values["reembed"]),
         }
     )
 

@@ -72,7 +72,7 @@ class DomainStoreContract:
                 writers=("*",),
                 chunking=ChunkingOptions(),
                 updated_at=9,
-                reindex_afresh=True,
+                reembed=True,
             )
         )
         found = await stores.domains.find("handbook")
@@ -85,7 +85,7 @@ class DomainStoreContract:
             updated_at=9,
             documents=1,
             bytes=20,
-            reindex_afresh=True,
+            reembed=True,
         )
 
     async def test_reindexing_is_recorded(self, stores: ContractStores) -> None:

@@ -57,7 +57,7 @@ class BackupSummary(Response):
     objects: int
     object_bytes: int
     bytes: int
-    left_out: tuple[str, ...] = ()
+    omitted: tuple[str, ...] = ()
 
 
 @click.group(cls=OrderedGroup, no_args_is_help=True)
@@ -172,5 +172,5 @@ def _summary(file: Path, manifest: Manifest) -> BackupSummary:
         objects=manifest.objects.count,
         object_bytes=manifest.objects.bytes,
         bytes=file.stat().st_size,
-        left_out=tuple(manifest.objects.left_out),
+        omitted=tuple(manifest.objects.omitted),
     )

@@ -92,9 +92,9 @@ class Embeddings(Protocol):
         ...
 
     async def of_passages(
-        self, tenant: str, texts: Sequence[str], model: str, *, platform: bool = False, afresh: bool = False
+        self, tenant: str, texts: Sequence[str], model: str, *, platform: bool = False, reembed: bool = False
     ) -> list[bytes]:
-        """Return half-precision vectors, from the cache unless ``afresh``.
+        """Return half-precision vectors, from the cache unless ``reembed``.
 
         ``platform`` texts belong to no tenant and are embedded once for all.
         """

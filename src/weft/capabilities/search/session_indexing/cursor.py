@@ -54,11 +54,11 @@ class Sweep(msgspec.Struct, frozen=True):
 
 
 class ReindexRange(msgspec.Struct, frozen=True):
-    """Chunks up to these numbers are to be replaced; ``afresh``: also embedded again."""
+    """Chunks up to these numbers are to be replaced; ``reembed``: also embedded again."""
 
     sessions: int
     memory: int
-    afresh: bool = False
+    reembed: bool = False
 
     def replaces(self, collection: str, number: int) -> bool:
         return number <= (self.memory if collection == MEMORY else self.sessions)

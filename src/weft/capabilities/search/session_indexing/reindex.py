@@ -7,7 +7,7 @@ import msgspec
 from weft.capabilities.access.grants import check_highest_clearance
 from weft.capabilities.events.model import EventStore
 from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS
-from weft.capabilities.knowledge.domain_operations import Afresh, DomainView, start_reindex
+from weft.capabilities.knowledge.domain_operations import DomainView, Reembed, start_reindex
 from weft.capabilities.search.session_indexing.cursor import (
     REINDEXING_JOB,
     ReindexRange,
@@ -22,7 +22,7 @@ from weft.kernel.ports import JobStore
 class ReindexAll(Request):
     """Reindex everything searchable."""
 
-    afresh: Afresh = False
+    reembed: Reembed = False
 
 
 class ShowReindexing(Request):
@@ -53,14 +53,14 @@ class ReindexService(msgspec.Struct, frozen=True):
     jobs: JobStore
     events: EventStore
 
-    async def begin(self, *, afresh: bool) -> None:
+    async def begin(self, *, reembed: bool) -> None:
         domains, collections = self.view.domains, self.view.collections
         # All domains are locked before any event is published: the same order as when a document is added.
         locked = [await domains.domains.find_locked(each.domain) for each in await domains.domains.all()]
         for domain in filter(None, locked):
-            await start_reindex(domain, self.view, afresh=afresh)
+            await start_reindex(domain, self.view, reembed=reembed)
         sessions, memory = [(await collections.state(collection)).number for collection in (SESSIONS, MEMORY)]
-        await start_session_reindex(self.jobs, await self.events.last_seq(), ReindexRange(sessions, memory, afresh))
+        await start_session_reindex(self.jobs, await self.events.last_seq(), ReindexRange(sessions, memory, reembed))
 
     async def status(self) -> ReindexStatus:
         found = [await self.view.info(domain) for domain in await self.view.domains.visible()]
@@ -91,7 +91,7 @@ async def reindex_all(request: ReindexAll, service: ReindexService) -> ReindexSt
     Runs in the background, in batches; show_reindexing returns the progress. Everything stays searchable meanwhile.
     """
     check_highest_clearance(service.view.domains.actor)
-    await service.begin(afresh=request.afresh)
+    await service.begin(reembed=request.reembed)
     return await service.status()
 
 
