@@ -127,3 +127,27 @@ def test_the_number_of_cached_lookups_is_bounded() -> None:
     for number in range(5_000):
         catalog.find(f"model-{number}")
     assert len(catalog._found) <= 1_000
+
+
+def documented() -> list[list[str]]:
+    page = Path(__file__).parents[3] / "docs" / "concepts" / "language-models.md"
+    rows = [line.strip("| ").split(" | ") for line in page.read_text("utf-8").splitlines() if line.startswith("| `")]
+    return [[cell.strip("`").replace(",", "") for cell in row] for row in rows]
+
+
+@pytest.mark.parametrize("row", documented(), ids=lambda row: row[0])
+def test_the_documented_limits_are_those_of_the_catalog(row: list[str]) -> None:
+    info = load_catalog().find(row[0])
+    assert [info.context_window, info.max_output_tokens] == [int(row[1]), int(row[2])]
+    assert info.tokenizer == (row[3] if row[3].endswith("_base") else None)
+    assert info.cache.min_tokens == int(row[4])
+    assert info.known
+
+
+def test_the_documented_example_of_an_own_file_is_valid(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "concepts" / "language-models.md").read_text("utf-8")
+    own = tmp_path / "models.json"
+    own.write_text(page.split("```json\n")[1].split("```")[0])
+    catalog = load_catalog(str(own))
+    assert catalog.find("gpt-6.1-sol").context_window == 272_000
+    assert catalog.find("in-house-7").cache.min_tokens == 256
