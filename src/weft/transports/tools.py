@@ -145,6 +145,10 @@ GROUPED_HELP = {
         "Export policies: what an export may contain, in which form, and who may use it. List, set and delete "
         "policies; an export records the policy it used."
     ),
+    "receipts": (
+        "Receipts of assembled prompts: list them, show one with its blocks, omissions and budget (show), get the same "
+        "prompt again (replay), and add up what assembly saved (savings)."
+    ),
     "webhooks": (
         "Webhooks: signed delivery of events to URLs as CloudEvents 1.0. Create, list, update (enable, disable), "
         "delete and test them, list failed deliveries, and replay them."
