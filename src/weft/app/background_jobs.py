@@ -37,53 +37,65 @@ _DOCUMENT_DELAY_SECONDS = 0.25
 
 def background_jobs(app: App) -> list[Job]:
     """Return every job of this process, with the scope process, tenant or item."""
-    runner, reindexing, sessions, sources = app.lease_runner, app.reindexing, app.session_indexing, app.source_sync
+    return [*_process_jobs(app), *_cleanup_jobs(app), *_queue_jobs(app)]
 
-    def tenants(find: Callable[[Transaction], Awaitable[Iterable[str]]]) -> DueSource:
-        return _each(lambda: app.database.read(SYSTEM, find))
 
+def _process_jobs(app: App) -> list[Job]:
+    """Return the jobs that each process runs for itself."""
     return [
         Job(name=FLUSH_READ_COUNTS, every=5.0, run=lambda _: app.flush_read_counts()),
         Job(name=SAMPLE_METRICS, every=COLLECTION_INTERVAL, run=lambda _: app.metrics_snapshot.collect()),
         Job(name=SWEEP_INDEXES, every=_HOUR, run=lambda _: app.collections.sweep()),
         Job(name=SWEEP_EMBEDDINGS, every=_HOUR, run=lambda _: app.embeddings.sweep()),
+    ]
+
+
+def _cleanup_jobs(app: App) -> list[Job]:
+    """Return the jobs that remove, by tenant, what is no longer needed, and backfill vectors."""
+    return [
         Job(
             name=EXPIRE,
             every=lambda: EXPIRE_SOON_SECONDS if app.feed.is_followed else EXPIRE_EVERY_SECONDS,
-            due=tenants(lambda tx: tenants_to_expire(tx, runner.now)),
+            due=_tenants(app, lambda tx: tenants_to_expire(tx, app.lease_runner.now)),
             run=lambda work: app.expiry.expire(work.tenant),
             concurrency=2,
         ),
         Job(
             name=SWEEP_VALUES,
             every=EXPIRE_EVERY_SECONDS,
-            due=tenants(tenants_to_sweep),
+            due=_tenants(app, tenants_to_sweep),
             run=lambda work: app.expiry.sweep(work.tenant),
         ),
         Job(
             name=SWEEP_OBJECTS,
             every=EXPIRE_EVERY_SECONDS,
-            due=tenants(lambda tx: tenants_to_clear(tx, runner.now)),
+            due=_tenants(app, lambda tx: tenants_to_clear(tx, app.lease_runner.now)),
             run=lambda work: app.objects.sweep(work.tenant),
         ),
         Job(
             name=PRUNE,
             every=_MINUTE,
-            due=_each(lambda: runner.tenants_due(PRUNE)),
+            due=_each(lambda: app.lease_runner.tenants_due(PRUNE)),
             run=lambda work: app.pruner.run(work.tenant),
         ),
         Job(
             name=BACKFILL,
             every=_MINUTE,
-            due=_each(lambda: runner.tenants_due(BACKFILL)),
+            due=_each(lambda: app.lease_runner.tenants_due(BACKFILL)),
             run=lambda work: app.vector_backfill.run(work.tenant),
         ),
         Job(
             name=DELETE,
             every=5.0,
-            due=tenants(tenants_with_deletions),
+            due=_tenants(app, tenants_with_deletions),
             run=lambda work: app.deferred_deletion.run(work.tenant),
         ),
+    ]
+
+
+def _queue_jobs(app: App) -> list[Job]:
+    """Return the jobs that work through queues: migrations, documents, sources, deliveries, sessions."""
+    return [
         Job(
             name=MIGRATE,
             every=5.0,
@@ -93,10 +105,10 @@ def background_jobs(app: App) -> list[Job]:
         ),
         Job(
             name=REINDEX,
-            every=lambda: reindexing.poll_seconds,
+            every=lambda: app.reindexing.poll_seconds,
             on_events=lambda _: _DOCUMENT_DELAY_SECONDS,
-            due=reindexing.due,
-            run=lambda work: reindexing.run(work.tenant),
+            due=app.reindexing.due,
+            run=lambda work: app.reindexing.run(work.tenant),
         ),
         Job(
             name=ingestion.INGEST,
@@ -109,9 +121,9 @@ def background_jobs(app: App) -> list[Job]:
         ),
         Job(
             name=source_sync.SYNC,
-            every=lambda: sources.poll_seconds,
-            due=sources.due,
-            run=sources.run,
+            every=lambda: app.source_sync.poll_seconds,
+            due=app.source_sync.due,
+            run=app.source_sync.run,
             concurrency=source_sync.CONCURRENCY,
             per_tenant=source_sync.PER_TENANT,
         ),
@@ -127,13 +139,18 @@ def background_jobs(app: App) -> list[Job]:
         ),
         Job(
             name=session_indexing.INDEX,
-            every=lambda: sessions.poll_seconds,
+            every=lambda: app.session_indexing.poll_seconds,
             on_events=lambda _: session_indexing.EVENT_DELAY_SECONDS,
-            due=sessions.due,
-            run=lambda work: sessions.run(work.tenant),
+            due=app.session_indexing.due,
+            run=lambda work: app.session_indexing.run(work.tenant),
             concurrency=session_indexing.CONCURRENCY,
         ),
     ]
+
+
+def _tenants(app: App, find: Callable[[Transaction], Awaitable[Iterable[str]]]) -> DueSource:
+    """Return a due source of the tenants that a query finds."""
+    return _each(lambda: app.database.read(SYSTEM, find))
 
 
 def _each(find: Callable[[], Awaitable[Iterable[str]]]) -> DueSource:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
@@ -29,6 +30,10 @@ from weft.capabilities.indexing.model_migration.model import (
 from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+
+_admin_operation = partial(
+    operation, tool="knowledge", permission=Permission.ADMIN, rate=RateClass.ADMIN, audience=Audience.NOT_SUBAGENTS
+)
 
 
 class ListModels(Request):
@@ -124,15 +129,11 @@ async def list_models(_: ListModels, models: TenantModelStore, embeddings: Embed
     )
 
 
-@operation(
+@_admin_operation(
     "knowledge.allow_models",
-    tool="knowledge",
     action="allow_models",
     http="PUT /v1/models/allowed",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
     effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
     errors=(EmbeddingModelUnknown,),
     audited=True,
 )
@@ -146,15 +147,11 @@ async def allow(
     return listed
 
 
-@operation(
+@_admin_operation(
     "knowledge.start_model_migration",
-    tool="knowledge",
     action="start_model_migration",
     http="POST /v1/models/migration",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
     effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
     errors=(EmbeddingModelUnknown, ModelInUse, ModelMigrationInProgress),
     audited=True,
     status=202,
@@ -171,15 +168,11 @@ async def start_model_migration(
     return await _info(await migrations.start(model, embeddings.models()), migrations)
 
 
-@operation(
+@_admin_operation(
     "knowledge.show_model_migration",
-    tool="knowledge",
     action="show_model_migration",
     http="GET /v1/models/migration",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
     effect=Effect.READ,
-    audience=Audience.NOT_SUBAGENTS,
     errors=(ModelMigrationNotFound,),
 )
 async def show_model_migration(_: ShowModelMigration, actor: Actor, migrations: MigrationSteps) -> ModelMigrationInfo:
@@ -191,15 +184,11 @@ async def show_model_migration(_: ShowModelMigration, actor: Actor, migrations: 
     return await _info(migration, migrations)
 
 
-@operation(
+@_admin_operation(
     "knowledge.cancel_model_migration",
-    tool="knowledge",
     action="cancel_model_migration",
     http="DELETE /v1/models/migration",
-    permission=Permission.ADMIN,
-    rate=RateClass.ADMIN,
     effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
     errors=(ModelMigrationNotFound,),
     audited=True,
 )
