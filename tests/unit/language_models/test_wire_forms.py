@@ -276,6 +276,16 @@ def test_an_image_that_cannot_be_sent_leaves_a_note() -> None:
     assert {"type": "text", "text": "[audio not included]"} in body["messages"][0]["content"]
 
 
+def test_a_summary_by_the_provider_travels_as_text() -> None:
+    given = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": [{"type": "compaction", "content": "so far"}]},
+    ]
+    messages = wire.parse("anthropic", given).messages
+    body = wire.render("openai_chat", prompt_of(messages), CATALOG.find("gpt-4o"))
+    assert body["messages"][1] == {"role": "assistant", "content": "so far"}
+
+
 def test_system_notes_in_the_middle_become_text_of_the_user() -> None:
     messages = [
         ConversationMessage(role="system", content="first"),
@@ -404,6 +414,15 @@ def test_any_input_is_parsed_or_refused(form: Any, value: Any) -> None:
     messages = [*found.messages, ConversationMessage(role="user", content="hi")]
     for target in FORMS:
         wire.encode_body(wire.render(target, prompt_of(messages, found.tools), CATALOG.find(MODELS[target])))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("content", [5, True, {"a": 1}, ["text", 7], [{"type": "text", "text": 5}]])
+def test_opaque_items_may_hold_anything(content: Any) -> None:
+    [message] = wire.parse("openai_responses", [{"type": "reasoning", "content": content}]).messages
+    for target in FORMS:
+        said = [ConversationMessage(role="user", content="hi"), message]
+        body = wire.render(target, prompt_of(said), CATALOG.find(MODELS[target]))  # type: ignore[arg-type]
+        assert wire.encode_body(body)
 
 
 def test_tools_named_twice_are_refused() -> None:

@@ -8,7 +8,9 @@ from weft.kernel.errors import InvalidInput
 
 MediaKind = Literal["image", "audio", "file"]
 
+# The field of the text. A summary by the provider's compaction is text if the provider shows it.
 _TEXT_TYPES = {
+    "compaction": "content",
     "text": "text",
     "input_text": "text",
     "output_text": "text",
@@ -95,8 +97,8 @@ def parts(content: Any) -> list[Part]:  # noqa: ANN401 - content of any form
     if isinstance(content, str):
         return [content] if content else []
     found: list[Part] = []
-    for block in content or ():
-        part = _part(block)
+    for block in content if isinstance(content, list) else ():
+        part = _part(block) if isinstance(block, dict) else None
         if part:
             found.append(part)
     return found
