@@ -1876,7 +1876,7 @@ class SearchOperations:
         domain: str | None = None,
         domains: Sequence[str] | None = None,
         session_id: str | None = None,
-        sources: Sequence[Literal["document", "message", "board", "memory"]] | None = None,
+        sources: Sequence[Literal["document", "message", "board", "memory", "event"]] | None = None,
         since: str | None = None,
         until: str | None = None,
         metadata: Mapping[str, str | int | float | bool | None] | None = None,
@@ -1889,7 +1889,7 @@ class SearchOperations:
         explain: bool = True,
         record: bool = False,
     ) -> SearchResponse:
-        """Search everything you may see by keywords and meaning: documents, messages, boards and your memory.
+        """Search everything you may see by keywords and meaning: documents, messages, boards, your memory and windows.
 
         Each result has a score, its signals and a ref to the exact passage. If nothing is relevant, the most recent
         items are returned and fallback is set.
@@ -1924,7 +1924,7 @@ class SearchOperations:
         domain: str | None = None,
         domains: Sequence[str] | None = None,
         session_id: str | None = None,
-        sources: Sequence[Literal["document", "message", "board", "memory"]] | None = None,
+        sources: Sequence[Literal["document", "message", "board", "memory", "event"]] | None = None,
         since: str | None = None,
         until: str | None = None,
         metadata: Mapping[str, str | int | float | bool | None] | None = None,
@@ -1961,7 +1961,7 @@ class SearchOperations:
         domain: str | None = None,
         domains: Sequence[str] | None = None,
         session_id: str | None = None,
-        sources: Sequence[Literal["document", "message", "board", "memory"]] | None = None,
+        sources: Sequence[Literal["document", "message", "board", "memory", "event"]] | None = None,
         since: str | None = None,
         until: str | None = None,
         metadata: Mapping[str, str | int | float | bool | None] | None = None,

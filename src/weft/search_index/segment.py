@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from weft.capabilities.indexing.collections.model import SOURCES
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -130,8 +132,8 @@ class Segment:
 
     @cached_property
     def is_message(self) -> NDArray[np.bool_]:
-        """Return which groups are messages."""
-        return np.array([group.source == "message" for group in self.groups], np.bool_)
+        """Return which groups are turns of a conversation."""
+        return np.array([SOURCES[group.source].is_spoken for group in self.groups], np.bool_)
 
     @cached_property
     def groups_of_place(self) -> dict[str, list[int]]:
@@ -182,8 +184,8 @@ def term_hash(term: str) -> int:
 
 
 def line_position_of(chunk: IndexedChunk) -> LinePosition:
-    """Return the line of a chunk: a session for messages, the item's version for all others."""
-    if chunk.source == "message" and chunk.item.isdecimal():
+    """Return the line of a chunk: a session or window for turns of a conversation, else the item's version."""
+    if SOURCES[chunk.source].is_spoken and chunk.item.isdecimal():
         position = int(chunk.item) << _PART_BITS | min(chunk.ordinal, _MAX_PARTS - 1)
         return LinePosition(name_hash(chunk.source, chunk.place), min(position, _MAX_POSITION))
     line = line_hash(chunk.source, chunk.place, chunk.item, chunk.version)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
+from weft.capabilities.indexing.collections.model import SOURCES
 from weft.capabilities.search.passages import ChunkPassage
 from weft.kernel.clock import from_micros
 
@@ -127,8 +128,8 @@ def _line_sections(refs: Sequence[PassageRef]) -> list[Section]:
 
 
 def _follows(one: PassageRef, other: PassageRef) -> bool:
-    if one.passage.chunk.source == "message" and one.position[0] != other.position[0]:
-        # Missing numbers belong to messages that the caller may not read, or that are not included.
+    if SOURCES[one.passage.chunk.source].is_spoken and one.position[0] != other.position[0]:
+        # Missing numbers belong to turns that the caller may not read, or that are not included.
         return other.position[0] == one.position[0] + 1
     return one.passage.chunk.end >= other.passage.chunk.start
 
@@ -147,7 +148,7 @@ def _joined_text(passages: Sequence[ChunkPassage]) -> str:
 
 
 def _with_speaker(passage: ChunkPassage) -> str:
-    if passage.chunk.source != "message":
+    if not SOURCES[passage.chunk.source].is_spoken:
         return passage.text
     return f"{passage.chunk.speaker}: {passage.text}"
 
@@ -171,6 +172,8 @@ def heading_of(section: Section) -> str:
             return f"{chunk.place} > {chunk.heading or passage.title}"
         case "message":
             return f"session {chunk.place}, {day}"
+        case "event":
+            return f"your conversation, session {passage.session_id}, {day}"
         case "board":
             return f"session {chunk.place}, key {passage.key}, {day}"
         case _:

@@ -43,14 +43,16 @@ class RetrievalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to retrieve for a task.
 
     ``task`` may have any length, see task_queries. ``max_tokens`` is the room for passages; it bounds their number.
-    ``asked_at`` is the time, in microseconds, that recency is measured against: the clock plays no part.
-    ``surroundings``: places before and after each passage to return with it.
+    ``asked_at`` is the time, in microseconds, that recency is measured against: the clock plays no part. ``window`` is
+    the place of the window to search, SESSION:AGENT, which the caller may open; by default its own. ``surroundings``:
+    places before and after each passage to return with it.
     """
 
     task: str
     asked_at: int
     max_tokens: int
     session_id: str | None = None
+    window: str | None = None
     domains: tuple[str, ...] = ()
     sources: frozenset[Source] | None = None
     weights: RankingWeights = RankingWeights()
@@ -164,7 +166,9 @@ def results_within(max_tokens: int) -> int:
 
 
 def _scope_of(request: RetrievalRequest) -> RequestedScope:
-    return RequestedScope(domains=request.domains, session_id=request.session_id, sources=request.sources)
+    return RequestedScope(
+        domains=request.domains, session_id=request.session_id, window=request.window, sources=request.sources
+    )
 
 
 class _Found(NamedTuple):

@@ -13,6 +13,7 @@ import msgspec
 from weft.capabilities.board.model import intersect_acls
 from weft.capabilities.board.read_acl import later_acls
 from weft.capabilities.history.line_kinds import AGENT, SESSION, has_acls, name_in
+from weft.capabilities.history.store import LineStore
 from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.record_log.lookup import RecordFinder
 from weft.capabilities.record_log.model import OfSession, RecordId, write_operation
@@ -21,8 +22,10 @@ from weft.capabilities.records.model import decode_item
 from weft.capabilities.records.record_ids import MessageItemId, RecordRef, VersionId, parse_item_id
 from weft.capabilities.records.recorder import RecordNotFound, no_record
 from weft.capabilities.records.store import RecordStore, Redaction
-from weft.capabilities.search.session_indexing.cursor import indexed_version_of
+from weft.capabilities.search.items import is_window, version_of, window_place
+from weft.capabilities.search.session_indexing.cursor import IndexedVersion, IndexItem, indexed_version_of
 from weft.capabilities.sessions.model import SessionNotFound, lock_session
+from weft.capabilities.windows.model import decode_event
 from weft.kernel.clock import Clock, from_micros, to_micros
 from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.events import NewEvent, Outbox
@@ -95,6 +98,7 @@ class Redactions(msgspec.Struct, frozen=True):
     finder: RecordFinder
     records: RecordStore
     collections: CollectionStore
+    lines: LineStore
     outbox: Outbox
     clock: Clock
 
@@ -150,7 +154,7 @@ class Redactions(msgspec.Struct, frozen=True):
 
     async def unindex(self, item_id: str) -> None:
         """Remove an item from the search index at once, so that no result depends on its content."""
-        location = indexed_version_of(item_id)
+        location = indexed_version_of(item_id) or await self._indexed_event(item_id)
         if location is None:
             return
         collection, place, item = location.item.collection, location.item.place, location.item.item
@@ -158,6 +162,17 @@ class Redactions(msgspec.Struct, frozen=True):
         await self.collections.remove(
             collection, await self.collections.numbers_of(collection, place, item, location.version)
         )
+
+    async def _indexed_event(self, item_id: str) -> IndexedVersion | None:
+        """Return the indexed version of a window event, which is indexed by its number."""
+        name = VersionId.parse(item_id)
+        if name is None or not is_window(name.line_id):
+            return None
+        found = await self.lines.changes_of_version(name.line_id, name.key, name.incarnation, name.version)
+        if not found or found[-1].value is None:
+            return None
+        number = decode_event(name.line_id, found[-1], None).number
+        return IndexedVersion(IndexItem("event", window_place(name.line_id), str(number)), version_of(name))
 
     async def publish(self, redaction: Redaction, target: _Redactable) -> None:
         event = NewEvent(

@@ -32,7 +32,7 @@ from weft.capabilities.records.store import MarkupReader
 from weft.capabilities.records.validation import check_record
 from weft.capabilities.records.validation_errors import InvalidRecord
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
-from weft.capabilities.search.passages import is_document_uri, text_at
+from weft.capabilities.search.passages import is_document_uri, is_event_uri, text_at
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.sessions.model import SessionNotFound, line_of
 from weft.kernel.errors import InvalidInput, NotFound, Rejected
@@ -123,7 +123,7 @@ async def resolve_source(
     given = _request_ref(request)
     ref, source = await lookups.read(actor, lambda finder: _resolution_input(request, given, finder))
     if source.text is None and request.against is None:
-        # Documents and memories are not records; they are read through search.
+        # Documents, memories and the texts of window events are not records; they are read through search.
         source = source._replace(text=await retriever.stores.read(actor, lambda library: text_at(ref.uri, library)))
     if source.text is None:
         return _resolved(ref, lost(source.missing_reason))
@@ -199,7 +199,7 @@ async def _current_text(uri: str, look: RecordLookup) -> _SourceText:
     """Return the current text of a source that Weft stores and the caller may read."""
     if EngineSourceId.parse(uri) is not None:
         return _SourceText(None, missing_reason=_NO_TEXT)
-    if is_document_uri(uri):
+    if is_document_uri(uri) or is_event_uri(uri):
         return _SourceText(None)
     entry, message = _ENTRY.match(uri), _MESSAGE.match(uri)
     if entry is not None:

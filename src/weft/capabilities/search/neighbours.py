@@ -1,24 +1,27 @@
-"""Surroundings of a passage: neighbouring chunks of its document, or messages of its session."""
+"""Surroundings of a passage: neighbouring chunks of its document, or turns of its conversation."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.capabilities.indexing.collections.model import SESSIONS, Chunk
+from weft.capabilities.indexing.collections.model import SOURCES, Chunk
 from weft.capabilities.records.record_ids import MessageItemId
-from weft.capabilities.search.items import text_of_message
-from weft.capabilities.search.passages import ChunkPassage, not_redacted, read_chunks, visible_messages
+from weft.capabilities.search.items import speaker_of_event, text_of_event, text_of_message
+from weft.capabilities.search.passages import ChunkPassage, not_redacted, of_event, read_chunks, visible_messages
+from weft.capabilities.search.window_events import event_numbered, is_searchable, live_events
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
+    from weft.capabilities.indexing.collections.model import Source
     from weft.capabilities.messages.model import Message
     from weft.capabilities.search.stores import SearchStores
 
 # Number of passages that are not search results.
 _NO_NUMBER = 0
+_MAX_EVENT_TOKENS = 1_000
 
 
 class TextLine(NamedTuple):
@@ -49,7 +52,7 @@ class _Proximity(NamedTuple):
 def passage_ref(passage: ChunkPassage, rank: int, distance: int = 0) -> PassageRef:
     """Return a passage with its position in its line."""
     chunk = passage.chunk
-    if chunk.source == "message":
+    if SOURCES[chunk.source].is_spoken:
         return PassageRef(
             TextLine(chunk.collection, chunk.place, ""), (int(chunk.item), chunk.ordinal), passage, rank, distance
         )
@@ -95,58 +98,85 @@ async def _in_transcripts(
     results: Sequence[ChunkPassage], reach: int, alone: int, stores: SearchStores
 ) -> list[PassageRef]:
     refs = []
-    for session_id, of_session in _nearby_messages(results, reach, alone).items():
-        messages = await visible_messages(session_id, of_session, stores)
-        passages = await not_redacted([_message_passage(session_id, message) for message in messages], stores)
-        for passage in passages:
-            distance, rank = of_session[int(passage.chunk.item)]
+    for (source, place), nearby in _nearby_turns(results, reach, alone).items():
+        passages = await _TURNS[source](place, nearby, stores)
+        for passage in await not_redacted(passages, stores):
+            distance, rank = nearby[int(passage.chunk.item)]
             refs.append(passage_ref(passage, rank, distance))
     return refs
 
 
-def _nearby_messages(results: Iterable[ChunkPassage], reach: int, alone: int) -> dict[str, dict[int, _Proximity]]:
-    """Return, for each session, the messages near results that are not results themselves."""
-    nearby: defaultdict[str, dict[int, _Proximity]] = defaultdict(dict)
-    own: defaultdict[str, set[int]] = defaultdict(set)
+def _nearby_turns(
+    results: Iterable[ChunkPassage], reach: int, alone: int
+) -> dict[tuple[Source, str], dict[int, _Proximity]]:
+    """Return, for each source and place, the turns near results that are not results themselves."""
+    nearby: defaultdict[tuple[Source, str], dict[int, _Proximity]] = defaultdict(dict)
+    own: defaultdict[tuple[Source, str], set[int]] = defaultdict(set)
     for rank, passage in enumerate(results):
-        number = passage.message_id
-        if number is None:
+        if not SOURCES[passage.chunk.source].is_spoken:
             continue
-        own[passage.chunk.place].add(number)
+        line, number = (passage.chunk.source, passage.chunk.place), int(passage.chunk.item)
+        own[line].add(number)
         if rank < alone:
             continue
-        of_session = nearby[passage.chunk.place]
         for neighbour in range(max(1, number - reach), number + reach + 1):
-            of_session[neighbour] = min(
-                of_session.get(neighbour, _Proximity(reach, rank)), _Proximity(abs(neighbour - number), rank)
+            nearby[line][neighbour] = min(
+                nearby[line].get(neighbour, _Proximity(reach, rank)), _Proximity(abs(neighbour - number), rank)
             )
     return {
-        session_id: {number: each for number, each in of_session.items() if number not in own[session_id]}
-        for session_id, of_session in nearby.items()
+        line: {number: each for number, each in turns.items() if number not in own[line]}
+        for line, turns in nearby.items()
     }
 
 
-def _message_passage(session_id: str, message: Message) -> ChunkPassage:
-    """Return a whole message as a passage."""
-    text = text_of_message(message)
-    chunk = Chunk(
-        collection=SESSIONS,
+async def _messages(session_id: str, numbers: Collection[int], stores: SearchStores) -> list[ChunkPassage]:
+    return [_message_passage(session_id, each) for each in await visible_messages(session_id, numbers, stores)]
+
+
+async def _events(place: str, numbers: Collection[int], stores: SearchStores) -> list[ChunkPassage]:
+    events = await live_events(place, stores)
+    found = [event for number in sorted(numbers) if (event := event_numbered(events, number)) is not None]
+    return [
+        of_event(
+            place, event, _turn("event", place, event.number, text_of_event(event), event.at, speaker_of_event(event))
+        )
+        for event in found
+        # Long tool outputs would crowd out the results.
+        if is_searchable(event) and event.tokens <= _MAX_EVENT_TOKENS
+    ]
+
+
+_TURNS: dict[str, Callable[[str, Collection[int], SearchStores], Awaitable[list[ChunkPassage]]]] = {
+    "message": _messages,
+    "event": _events,
+}
+
+
+def _turn(source: Source, place: str, number: int, text: str, timestamp: int, speaker: str) -> Chunk:
+    """Return a whole turn of a conversation as a chunk."""
+    return Chunk(
+        collection=SOURCES[source].collection or "",
         number=_NO_NUMBER,
-        source="message",
-        place=session_id,
-        item=str(message.message_id),
+        source=source,
+        place=place,
+        item=str(number),
         ordinal=0,
         start=0,
         end=len(text),
         terms="",
         digest=b"",
         tokens=approximate_tokens(text),
-        timestamp=message.sent_at,
-        speaker=message.sender,
+        timestamp=timestamp,
+        speaker=speaker,
         text=text,
     )
+
+
+def _message_passage(session_id: str, message: Message) -> ChunkPassage:
+    """Return a whole message as a passage."""
+    text = text_of_message(message)
     return ChunkPassage(
-        chunk=chunk,
+        chunk=_turn("message", session_id, message.message_id, text, message.sent_at, message.sender),
         text=text,
         title="",
         uri=str(MessageItemId(session_id, message.message_id)),

@@ -98,7 +98,7 @@ class SimilarResponse(Response, kw_only=True, omit_defaults=False):
     errors=(DomainNotFound, SessionNotFound, SessionArchived, PermissionDenied),
 )
 async def search_query(request: SearchQuery, actor: Actor, retriever: Retriever) -> SearchResponse:
-    """Search everything you may see by keywords and meaning: documents, messages, boards and your memory.
+    """Search everything you may see by keywords and meaning: documents, messages, boards, your memory and windows.
 
     Each result has a score, its signals and a ref to the exact passage. If nothing is relevant, the most recent items
     are returned and fallback is set.

@@ -24,13 +24,19 @@ from weft.capabilities.records.selectors import passage_digest
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 from weft.capabilities.search.items import (
     MemoryKey,
+    WindowPlace,
+    is_window,
     key_of_item,
     text_of_entry,
+    text_of_event,
     text_of_memory,
     text_of_message,
     version_of,
+    version_of_event,
+    window_place,
 )
 from weft.capabilities.search.scope import visible_domain
+from weft.capabilities.search.window_events import event_numbered, is_searchable, live_events
 from weft.capabilities.sessions.model import line_of
 
 if TYPE_CHECKING:
@@ -38,6 +44,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.messages.model import Message
     from weft.capabilities.search.stores import SearchStores
+    from weft.capabilities.windows.model import WindowEvent
 
 _DOCUMENT_URI = re.compile(r"knowledge://([^/?#]+)/([^?#]+)(?:\?version=[0-9]+)?\Z")
 _SOURCE_KINDS = {
@@ -45,6 +52,7 @@ _SOURCE_KINDS = {
     "message": "weft_transcript",
     "board": "weft_board",
     "memory": "weft_memory",
+    "event": "weft_window",
 }
 
 
@@ -58,6 +66,8 @@ class ChunkPassage(msgspec.Struct, frozen=True, kw_only=True):
     message_id: int | None = None
     key: str | None = None
     session_id: str | None = None
+    agent_id: str | None = None
+    event_id: str | None = None
 
     @property
     def chunk_id(self) -> str:
@@ -151,12 +161,20 @@ def is_document_uri(uri: str) -> bool:
     return _DOCUMENT_URI.match(uri) is not None
 
 
+def is_event_uri(uri: str) -> bool:
+    """Return whether a URI is the item id of a window event."""
+    version = VersionId.parse(uri)
+    return version is not None and is_window(version.line_id)
+
+
 async def text_at(uri: str, stores: SearchStores) -> str | None:
-    """Return the current text of a document or of a key in the caller's memory; None if it is not readable."""
+    """Return the current text of a document, memory key or window event; None if it is not readable."""
     document = _DOCUMENT_URI.match(uri)
     if document is not None:
         return await _text_of_document(document[1], unquote(document[2]), stores)
     version = VersionId.parse(uri)
+    if version is not None and is_window(version.line_id):
+        return await _text_of_event(version, stores)
     scope = None if version is None else scope_of(version.line_id)
     if version is None or scope is None or scope.owner != stores.actor.principal_id:
         return None
@@ -166,6 +184,12 @@ async def text_at(uri: str, stores: SearchStores) -> str | None:
     if found is None or not found.entry.is_live(stores.now) or await stores.records.redactions([uri]):
         return None
     return text_of_memory(found)
+
+
+async def _text_of_event(version: VersionId, stores: SearchStores) -> str | None:
+    events = await live_events(window_place(version.line_id), stores)
+    found = (event for event in events if event.event_id == version.key and is_searchable(event))
+    return next(map(text_of_event, found), None)
 
 
 async def _text_of_document(domain: str, document_id: str, stores: SearchStores) -> str | None:
@@ -254,9 +278,34 @@ async def _memory(owner: str, chunk: Chunk, stores: SearchStores) -> ChunkPassag
     )
 
 
+async def _events(place: str, chunks: Sequence[Chunk], stores: SearchStores) -> list[ChunkPassage]:
+    events = await live_events(place, stores)
+    passages = []
+    for chunk in chunks:
+        event = event_numbered(events, int(chunk.item))
+        if event is not None and is_searchable(event) and version_of_event(event) == chunk.version:
+            passages.append(of_event(place, event, chunk))
+    return passages
+
+
+def of_event(place: str, event: WindowEvent, chunk: Chunk) -> ChunkPassage:
+    """Return a part of a window event as a passage."""
+    session_id, agent_id = WindowPlace.parse(place)
+    return ChunkPassage(
+        chunk=chunk,
+        text=text_of_event(event)[chunk.start : chunk.end],
+        title="",
+        uri=event.item_id,
+        session_id=session_id,
+        agent_id=agent_id,
+        event_id=event.event_id,
+    )
+
+
 _READERS: dict[str, Callable[[str, Sequence[Chunk], SearchStores], Awaitable[list[ChunkPassage]]]] = {
     "document": _documents,
     "message": _messages,
     "board": _entries,
     "memory": _memories,
+    "event": _events,
 }

@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 
 
 class PassageSource(Response, kw_only=True):
-    """Source of a passage: a document, a message or board key of a session, or a key of your memory."""
+    """Source of a passage: a document, a message or board key of a session, a key of your memory, or a window event."""
 
     source: Source
     domain: str | None = None
     document_id: str | None = None
     session_id: str | None = None
     message_id: int | None = None
+    agent_id: str | None = None
+    event_id: str | None = None
     key: str | None = None
     title: str = ""
     heading: str = ""
@@ -47,7 +49,7 @@ class PassageInfo(PassageSource, kw_only=True):
 
 
 class PendingItems(Response, omit_defaults=False):
-    """Items in scope that are not indexed yet: documents, and events of sessions and memories.
+    """Items in scope that are not indexed yet: documents, and events of sessions, memories and windows.
 
     ``partial``: an index is being rebuilt, so not everything was searched and confidence is lower.
     """
@@ -78,6 +80,8 @@ def source_fields(passage: ChunkPassage) -> dict[str, Any]:
         "document_id": chunk.item if is_document else None,
         "session_id": passage.session_id,
         "message_id": passage.message_id,
+        "agent_id": passage.agent_id,
+        "event_id": passage.event_id,
         "key": passage.key,
         "title": passage.title,
         "heading": chunk.heading if is_document else "",

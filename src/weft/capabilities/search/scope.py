@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS, SOURCES, Source, domain_collection
+from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS, SOURCES, WINDOWS, Source, domain_collection
 from weft.capabilities.knowledge.model import can_see
 from weft.capabilities.memory.model import KeyRange, MemoryScope
 from weft.capabilities.search.index_view import CollectionQuery, IncompleteItem
 from weft.capabilities.search.items import MemoryKey
+from weft.capabilities.search.window_events import own_places
 from weft.capabilities.sessions.model import find_session
 
 if TYPE_CHECKING:
@@ -29,11 +30,14 @@ class RequestedScope(msgspec.Struct, frozen=True, kw_only=True):
     """Filters of a search; without filters, everything readable.
 
     ``domains``, ``metadata`` or ``types`` without ``sources`` restrict the search to documents. ``session_id`` excludes
-    other sessions but neither documents nor global memory. Times are in microseconds, ``until`` exclusive.
+    other sessions but neither documents nor global memory. ``window`` is the place of the window to search, by default
+    the caller's own windows; whoever sets it has checked that the caller may open it. Times are in microseconds,
+    ``until`` exclusive.
     """
 
     domains: tuple[str, ...] = ()
     session_id: str | None = None
+    window: str | None = None
     sources: frozenset[Source] | None = None
     metadata: dict[str, Any] = {}
     types: tuple[str, ...] = ()
@@ -83,6 +87,8 @@ async def resolve_scope(filters: RequestedScope, stores: SearchStores) -> Visibl
         queries.append(await _sessions_query(filters, stores))
     if "memory" in sources:
         queries.append(await _memory_query(filters, stores))
+    if "event" in sources:
+        queries += await _window_queries(filters, stores)
     return VisibleScope(queries, pending)
 
 
@@ -126,6 +132,16 @@ async def _sessions(filters: RequestedScope, stores: SearchStores) -> frozenset[
     if stores.actor.is_admin:
         return None
     return await stores.known_sessions.admitting(stores.actor)
+
+
+async def _window_queries(filters: RequestedScope, stores: SearchStores) -> list[CollectionQuery]:
+    """Return the query of the caller's windows; none if there are no windows."""
+    places = await own_places(filters.session_id, stores) if filters.window is None else frozenset({filters.window})
+    if not places:
+        return []
+    # As with messages, pins count in searches of one session.
+    pins = filters.session_id is not None
+    return [CollectionQuery(WINDOWS, places=places, since=filters.since, until=filters.until, pins=pins)]
 
 
 async def _memory_query(filters: RequestedScope, stores: SearchStores) -> CollectionQuery:

@@ -16,6 +16,7 @@ from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.records.recorder import Recorder
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.windows.service import Windows
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
@@ -51,6 +52,7 @@ class SearchStores(msgspec.Struct, frozen=True):
     domains: Domains
     documents: DocumentStore
     sessions: SessionStore
+    windows: Windows
     messages: MessageStore
     entries: EntryStore
     memories: MemoryStore

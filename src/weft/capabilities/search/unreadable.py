@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from weft.capabilities.search.items import MemoryKey, key_of_item, version_of
 from weft.capabilities.search.passages import admits, read_with_redacted
 from weft.capabilities.search.scope import visible_domain
+from weft.capabilities.search.window_events import event_numbered, live_events, open_place
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -35,7 +36,7 @@ async def unreadable_reasons(
 async def _reason(chunk: Chunk, stores: SearchStores) -> OmissionReason:
     if not await _place_is_readable(chunk, stores):
         return "missing_permission"
-    if await read_with_redacted([chunk], stores):
+    if await read_with_redacted([chunk], stores) or await _is_redacted_event(chunk, stores):
         return "policy_block"
     return "missing_permission" if await _is_current(chunk, stores) else "stale_source"
 
@@ -47,8 +48,17 @@ async def _place_is_readable(chunk: Chunk, stores: SearchStores) -> bool:
         case "memory":
             session_id = MemoryKey.parse(chunk.item).session_id
             return session_id is None or await admits(session_id, stores)
+        case "event":
+            return await open_place(chunk.place, stores) is not None
         case _:
             return await admits(chunk.place, stores)
+
+
+async def _is_redacted_event(chunk: Chunk, stores: SearchStores) -> bool:
+    if chunk.source != "event":
+        return False
+    event = event_numbered(await live_events(chunk.place, stores), int(chunk.item))
+    return event is not None and event.redacted
 
 
 async def _is_current(chunk: Chunk, stores: SearchStores) -> bool:

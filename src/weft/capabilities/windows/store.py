@@ -50,6 +50,10 @@ class WindowStore(Protocol):
         """Return windows of a session by agent id, after ``after``."""
         ...
 
+    async def owners_of(self, agent_id: str) -> Sequence[tuple[str, str]]:
+        """Return the sessions in which an agent has a window, each with the agent whose events it shows."""
+        ...
+
     async def sharing(self, session_id: str, agent_id: str) -> Sequence[WindowSettings]:
         """Return the window of an agent and those that share it, by agent id."""
         ...

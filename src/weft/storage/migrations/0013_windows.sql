@@ -21,6 +21,9 @@ CREATE TABLE windows (
     PRIMARY KEY (tenant, session_id, agent_id)
 ) {table};
 
+-- A search of all sessions reads the windows of its caller.
+CREATE INDEX windows_by_agent ON windows (tenant, agent_id);
+
 -- Windows that nothing was added to are not in this index, so looking for unsaved ones costs nothing for them.
 CREATE INDEX windows_unsaved ON windows (tenant, unsaved_since) WHERE unsaved_since IS NOT NULL;
 

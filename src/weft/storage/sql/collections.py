@@ -190,6 +190,18 @@ class SqlCollectionStore:
         )
         return [_chunk(collection, row) for row in rows]
 
+    async def items_of(self, collection: str, place: str) -> dict[str, set[int]]:
+        rows = await self._tx.all(
+            "SELECT DISTINCT item, version FROM chunks WHERE tenant = $1 AND collection = $2 AND place = $3",
+            self._tenant,
+            collection,
+            place,
+        )
+        items: dict[str, set[int]] = {}
+        for item, version in rows:
+            items.setdefault(item, set()).add(version)
+        return items
+
     async def numbers_of(self, collection: str, place: str, item: str, version: int) -> Sequence[int]:
         rows = await self._tx.all(
             """

@@ -44,6 +44,17 @@ class SqlDeferredDeletions:
         )
         return row is not None
 
+    async def any_pending(self, collection: str, prefix: str) -> bool:
+        """Return whether rows may remain of a place that begins with ``prefix``."""
+        row = await self._tx.one(
+            "SELECT 1 FROM deferred_deletions WHERE tenant = $1 AND collection = $2 AND SUBSTR(place, 1, $3) = $4",
+            self._tenant,
+            collection,
+            len(prefix),
+            prefix,
+        )
+        return row is not None
+
     async def next(self) -> PendingDeletion | None:
         row = await self._tx.one(
             "SELECT collection, place FROM deferred_deletions WHERE tenant = $1 ORDER BY collection, place LIMIT 1",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS
-from weft.capabilities.search.items import MemoryKey
+from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS, WINDOWS
+from weft.capabilities.search.items import MemoryKey, WindowPlace
 from weft.capabilities.search.session_indexing.cursor import INDEXING_JOB, REINDEXING_JOB, IndexCursor, pending_events
 from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.events import SqlEventStore
@@ -61,12 +61,33 @@ async def largest_backlog(transaction: Transaction) -> int:
 
 
 async def remove_session_from_index(transaction: Transaction, session_id: str, owners: Sequence[str]) -> None:
-    """Remove a session from the collections: its messages and board, and these agents' memories of it."""
+    """Remove a session from the collections: messages, board, windows, and these agents' memories of it."""
     collections = SqlCollectionStore(transaction)
     await collections.lock(SESSIONS)
     await collections.remove_place(SESSIONS, session_id)
-    if not owners:
-        return
+    if owners:
+        await _remove_memories(transaction, session_id, owners)
+    await _remove_windows(transaction, session_id)
+
+
+async def _remove_windows(transaction: Transaction, session_id: str) -> None:
+    rows = await transaction.all(
+        "SELECT agent_id FROM windows WHERE tenant = $1 AND session_id = $2 ORDER BY agent_id",
+        transaction.tenant,
+        session_id,
+    )
+    for (agent_id,) in rows:
+        await remove_window_from_index(transaction, session_id, agent_id)
+
+
+async def remove_window_from_index(transaction: Transaction, session_id: str, agent_id: str) -> None:
+    collections = SqlCollectionStore(transaction)
+    await collections.lock(WINDOWS)
+    await collections.remove_place(WINDOWS, str(WindowPlace(session_id, agent_id)))
+
+
+async def _remove_memories(transaction: Transaction, session_id: str, owners: Sequence[str]) -> None:
+    collections = SqlCollectionStore(transaction)
     await collections.lock(MEMORY)
     for owner in owners:
         rows = await transaction.all(

@@ -8,7 +8,8 @@ import msgspec
 
 from weft.capabilities.history.line_kinds import SESSION
 from weft.capabilities.history.model import Head, branch_of
-from weft.capabilities.indexing.collections.model import SESSIONS
+from weft.capabilities.indexing.collections.model import SESSIONS, WINDOWS
+from weft.capabilities.search.items import WindowPlace
 from weft.capabilities.sessions.model import Session, SessionConfig, audience_of, line_of
 from weft.storage.sql.agent_context import erase_snapshots
 from weft.storage.sql.database import SqlStore
@@ -111,8 +112,11 @@ class SqlSessionStore(SqlStore):
             session.updated_at,
         )
         # Rows left of a deleted session with this id would become visible again.
-        return added > 0 and not await SqlDeferredDeletions(self._tx).is_pending(
-            PendingDeletion(SESSIONS, session.session_id)
+        deletions = SqlDeferredDeletions(self._tx)
+        return (
+            added > 0
+            and not await deletions.is_pending(PendingDeletion(SESSIONS, session.session_id))
+            and not await deletions.any_pending(WINDOWS, str(WindowPlace(session.session_id, "")))
         )
 
     async def find(self, session_id: str) -> Session | None:

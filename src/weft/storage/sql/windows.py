@@ -10,6 +10,7 @@ from msgspec import structs
 from weft.capabilities.windows.model import Category, Route, WindowSettings
 from weft.capabilities.windows.store import IndexedCheckpoint
 from weft.storage.sql.database import SqlStore
+from weft.storage.sql.session_index import remove_window_from_index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,6 +89,14 @@ class SqlWindowStore(SqlStore):
         )
         return [_window(row) for row in rows]
 
+    async def owners_of(self, agent_id: str) -> Sequence[tuple[str, str]]:
+        rows = await self._tx.all(
+            "SELECT session_id, COALESCE(shares_with, agent_id) FROM windows WHERE tenant = $1 AND agent_id = $2",
+            self._tenant,
+            agent_id,
+        )
+        return [(row[0], row[1]) for row in rows]
+
     async def sharing(self, session_id: str, agent_id: str) -> Sequence[WindowSettings]:
         return await self._of_session(session_id, "(agent_id = $3 OR shares_with = $3)", agent_id)
 
@@ -127,6 +136,7 @@ class SqlWindowStore(SqlStore):
         )
 
     async def delete(self, session_id: str, agent_id: str) -> None:
+        await remove_window_from_index(self._tx, session_id, agent_id)
         for statement in (
             "DELETE FROM window_routes WHERE tenant = $1 AND session_id = $2 AND (agent_id = $3 OR to_agent = $3)",
             "DELETE FROM windows WHERE tenant = $1 AND session_id = $2 AND agent_id = $3",

@@ -104,6 +104,7 @@ class CollectionStoreContract:
         await stores.collections.add(COLLECTION, parts(5)[::-1], {})
         found = await stores.collections.of_item(COLLECTION, "a", "guide.md", 2)
         assert [chunk.ordinal for chunk in found] == [0, 1, 2, 3, 4]
+        assert (await stores.collections.items_of(COLLECTION, "a"))["guide.md"] >= {2}
         chunk_range = await stores.collections.chunk_range(COLLECTION, "a", "guide.md", 2, 1, 3)
         assert [chunk.ordinal for chunk in chunk_range] == [1, 2, 3]
         assert list(await stores.collections.of_item(COLLECTION, "a", "guide.md", 1)) == []

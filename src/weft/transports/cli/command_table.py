@@ -82,7 +82,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "savings": "Add up tokens and money of prompts against the naive baseline, by agent, session, model or tenant.",
     },
     "search": {
-        "query": "Search everything you may see by keywords and meaning: documents, messages, boards and your memory.",
+        "query": "Search everything you may see by keywords and meaning: documents, messages, boards, your memory and windows.",
         "find-similar": "Find passages similar in meaning to a search result or a text; the result itself is excluded.",
         "get-context": "Build one text for a prompt: the best passages for a question with their surroundings, within a token budget.",
     },

@@ -12,23 +12,29 @@ from weft.kernel.identity import ANYONE, PERMISSION, Permission
 
 SESSIONS = "sessions"
 MEMORY = "memory"
+WINDOWS = "windows"
 _DOMAIN = "domain:"
 
 
 class SourceKind(NamedTuple):
-    """A kind of searchable source. ``collection`` is None where each domain has its own."""
+    """A kind of searchable source. ``collection`` is None where each domain has its own.
+
+    ``is_spoken``: items are numbered turns of a conversation, each with a speaker.
+    """
 
     collection: str | None
     base_importance: float
+    is_spoken: bool = False
 
 
 # Every kind of searchable source: a new kind needs one entry here. Text written on purpose (board, memory) is more
 # important than a message.
 SOURCES = {
     "document": SourceKind(None, 0.5),
-    "message": SourceKind(SESSIONS, 0.35),
+    "message": SourceKind(SESSIONS, 0.35, is_spoken=True),
     "board": SourceKind(SESSIONS, 0.6),
     "memory": SourceKind(MEMORY, 0.6),
+    "event": SourceKind(WINDOWS, 0.35, is_spoken=True),
 }
 if TYPE_CHECKING:
     Source = str
@@ -67,7 +73,7 @@ def digest_of(embedded: str) -> bytes:
 class NewChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A part of an item: its characters from ``start`` to ``end``.
 
-    ``place`` is the domain, session or agent that the item belongs to; ``scope`` is the ACL within the place:
+    ``place`` is the domain, session, agent or window that the item belongs to; ``scope`` is the ACL within the place:
     participant patterns in JSON, empty for all. ``terms`` are the index terms, separated by spaces. ``digest`` is the
     SHA-256 of the embedded text. ``timestamp`` is in microseconds. Importance is from 0 to 1; pinned chunks are always
     returned.
@@ -96,7 +102,7 @@ class NewChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def embedded(self) -> str:
         """Return the text to embed."""
-        return embedded_text(self.heading, self.text, self.speaker if self.source == "message" else "")
+        return embedded_text(self.heading, self.text, self.speaker if SOURCES[self.source].is_spoken else "")
 
 
 class Chunk(NewChunk, frozen=True, kw_only=True, gc=False):

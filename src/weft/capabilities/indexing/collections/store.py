@@ -70,6 +70,10 @@ class CollectionStore(Protocol):
         """Return the chunks of an item, in order: of one version, or of all."""
         ...
 
+    async def items_of(self, collection: str, place: str) -> dict[str, set[int]]:
+        """Return the items of a place, with the versions that they are indexed in."""
+        ...
+
     async def numbers_of(self, collection: str, place: str, item: str, version: int) -> Sequence[int]:
         """Return the numbers of the chunks of one version of an item."""
         ...

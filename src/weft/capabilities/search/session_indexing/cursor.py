@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from weft.capabilities.events.model import EventFilter
-from weft.capabilities.indexing.collections.model import MEMORY, SOURCES, Source, domain_collection
+from weft.capabilities.indexing.collections.model import MEMORY, SOURCES, WINDOWS, Source, domain_collection
 from weft.capabilities.memory.model import scope_of
 from weft.capabilities.records.record_ids import MessageItemId, VersionId
-from weft.capabilities.search.items import MESSAGE_VERSION, MemoryKey, item_of_key, version_of
+from weft.capabilities.search.items import MESSAGE_VERSION, MemoryKey, WindowPlace, is_window, item_of_key, version_of
 from weft.capabilities.sessions.model import line_of, session_of
 from weft.kernel.identity import PRINCIPAL
 from weft.kernel.ports import Progress
@@ -30,7 +30,10 @@ _ANY_TIME = 2**62
 _MESSAGE_EVENTS = frozenset({"message.added", "message.visibility_changed"})
 _BOARD_EVENTS = frozenset({"board.written", "board.deleted", "board.expired"})
 _MEMORY_EVENTS = frozenset({"memory.written", "memory.deleted", "memory.expired"})
-_REDACTED = "context.redaction.applied"
+_INGESTED = "window.ingested"
+# Any event of a window may have changed.
+_WINDOW_EVENTS = frozenset({"window.created", "window.changed", "window.refreshed", "window.deleted"})
+REDACTED = "context.redaction.applied"
 
 
 class IndexItem(NamedTuple):
@@ -46,11 +49,15 @@ class IndexItem(NamedTuple):
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """Progress within an imported session, which has no events of its items: board keys first, then messages."""
+    """Progress within an event of many items: an imported session, board keys first, then messages; or a window.
+
+    ``imported`` is the number of that event.
+    """
 
     imported: int
     after_key: str = ""
     after_message: int | None = None
+    after_event: int = 0
 
 
 class ReindexRange(msgspec.Struct, frozen=True):
@@ -59,13 +66,15 @@ class ReindexRange(msgspec.Struct, frozen=True):
     sessions: int
     memory: int
     reembed: bool = False
+    windows: int = 0
 
     def replaces(self, collection: str, number: int) -> bool:
-        return number <= (self.memory if collection == MEMORY else self.sessions)
+        last = {MEMORY: self.memory, WINDOWS: self.windows}.get(collection, self.sessions)
+        return number <= last
 
 
 class IndexCursor(NamedTuple):
-    """The last event that was processed; ``sweep`` is the progress within the next one, an imported session.
+    """The last event that was processed; ``sweep`` is the progress within the next one.
 
     Current items are left unchanged, except those within ``reindex``.
     """
@@ -101,8 +110,29 @@ def changed_item(stored: StoredEvent) -> IndexItem | None:
     if event.type in _MEMORY_EVENTS:
         owner = next((reader.removeprefix(PRINCIPAL) for reader in stored.readable_by), "")
         return IndexItem("memory", owner, str(MemoryKey(event.session_id, event.subject)))
-    indexed = indexed_version_of(event.subject) if event.type == _REDACTED else None
+    indexed = indexed_version_of(event.subject) if event.type == REDACTED else None
     return None if indexed is None else indexed.item
+
+
+class ChangedWindow(NamedTuple):
+    """A window that an event changes: the events from ``first`` to ``last``, or any of them if None."""
+
+    place: str
+    first: int | None = None
+    last: int | None = None
+
+
+def changed_window(stored: StoredEvent) -> ChangedWindow | None:
+    """Return the window that an event changes; None if it changes none."""
+    event = stored.event
+    if event.session_id is None or event.type not in (*_WINDOW_EVENTS, _INGESTED):
+        return None
+    # Events of a shared window are its owner's, who is the last reader.
+    readers = [each.removeprefix(PRINCIPAL) for each in stored.readable_by if each.startswith(PRINCIPAL)]
+    place = str(WindowPlace(event.session_id, readers[-1] if readers else event.subject))
+    if event.type in _WINDOW_EVENTS:
+        return ChangedWindow(place)
+    return ChangedWindow(place, event.data.get("first", 0), event.data.get("last", 0))
 
 
 class IndexedVersion(NamedTuple):
@@ -113,12 +143,12 @@ class IndexedVersion(NamedTuple):
 
 
 def indexed_version_of(item_id: str) -> IndexedVersion | None:
-    """Return the indexed version for an item id of records; None if it is not searchable."""
+    """Return the indexed version for an item id of records; None if it is not searchable, or a window event."""
     message = MessageItemId.parse(item_id)
     if message is not None:
         return IndexedVersion(IndexItem("message", message.session_id, str(message.message_id)), MESSAGE_VERSION)
     version = VersionId.parse(item_id)
-    if version is None:
+    if version is None or is_window(version.line_id):
         return None
     memory = scope_of(version.line_id)
     if memory is not None:
@@ -161,8 +191,11 @@ def remaining_events(progress: Progress) -> int:
 
 def is_pending_for(stored: StoredEvent, actor: Actor, filters: RequestedScope) -> bool:
     """Return whether a caller may see an unindexed event of its search scope, so that its search may miss the item."""
-    item = changed_item(stored)
-    if item is None:
+    item, window = changed_item(stored), changed_window(stored)
+    if window is not None:
+        # Admins may see that others' windows change, but do not find what is in them.
+        is_searched = "event" in filters.searched_sources and f"{PRINCIPAL}{actor.principal_id}" in stored.readable_by
+    elif item is None:
         is_searched = stored.event.type == IMPORTED and bool(filters.in_sessions)
     else:
         is_searched = item.source in filters.searched_sources

@@ -96,7 +96,7 @@ def importance_of(text: str, source: Source) -> float:
     signs = sum(weight for weight, pattern in _RULES if pattern.search(analysed))
     if _is_small_talk(analysed):
         signs += _SMALL_TALK_WEIGHT
-    elif source == "message" and len(analysed.split()) < _BRIEF_WORDS:
+    elif SOURCES[source].is_spoken and len(analysed.split()) < _BRIEF_WORDS:
         signs += _BRIEF_WEIGHT
     if analysed.rstrip().endswith("?"):
         signs += _BRIEF_WEIGHT

@@ -9,17 +9,21 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.events.model import EventStore
-from weft.capabilities.indexing.collections.model import LOCK_ORDER, NewChunk
+from weft.capabilities.indexing.collections.model import LOCK_ORDER, WINDOWS, NewChunk
 from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.messages.model import TranscriptRange
-from weft.capabilities.search.items import item_of_key
+from weft.capabilities.records.record_ids import VersionId
+from weft.capabilities.search.items import is_window, item_of_key, window_place
 from weft.capabilities.search.session_indexing.cursor import (
     IMPORTED,
+    REDACTED,
+    ChangedWindow,
     IndexCursor,
     IndexItem,
     ReindexRange,
     Sweep,
     changed_item,
+    changed_window,
 )
 from weft.capabilities.search.session_indexing.item_text import ItemText, ItemTexts
 
@@ -119,13 +123,49 @@ class Indexer(msgspec.Struct, frozen=True):
         for each in events:
             if each.event.type == IMPORTED or texts >= TEXT_BATCH_SIZE:
                 return IndexingRound(_needed(changes), position.at(seq), more=True)
-            item = changed_item(each)
-            if item is not None and item not in changes:
-                changes[item] = change = await self._change(item, position.reindex)
-                texts += change.texts if change else 0
+            for item in await self._changed_items(each, position):
+                if texts >= TEXT_BATCH_SIZE and item.source == "event":
+                    # The others follow in the next round.
+                    progress = Sweep(each.event.seq, after_event=int(item.item) - 1)
+                    return IndexingRound(_needed(changes), position.at(seq, progress), more=True)
+                if item not in changes:
+                    changes[item] = change = await self._change(item, position.reindex)
+                    texts += change.texts if change else 0
             seq = each.event.seq
         more = len(events) == EVENT_BATCH_SIZE
         return IndexingRound(_needed(changes), position.at(seq if more else end), more=more)
+
+    async def _changed_items(self, stored: StoredEvent, position: IndexCursor) -> Sequence[IndexItem]:
+        """Return the items that an event changes; of a window, those after the progress within it."""
+        window = changed_window(stored)
+        if window is not None:
+            sweep = position.sweep
+            after = sweep.after_event if sweep is not None and sweep.imported == stored.event.seq else 0
+            numbers = await self._changed_numbers(window, position.reindex)
+            return [IndexItem("event", window.place, str(number)) for number in numbers if number > after]
+        item = changed_item(stored)
+        if item is None and stored.event.type == REDACTED:
+            item = await self._redacted_event(stored.event.subject)
+        return [] if item is None else [item]
+
+    async def _changed_numbers(self, window: ChangedWindow, reindex: ReindexRange | None) -> Sequence[int]:
+        """Return the numbers of the events whose chunks may be outdated, in order."""
+        if window.first is not None and window.last is not None:
+            return range(window.first, window.last + 1)
+        live = await self.contents.live_versions(window.place)
+        indexed = await self.collections.items_of(WINDOWS, window.place)
+        if reindex is not None:
+            return sorted({*live, *map(int, indexed)})
+        outdated = (number for number, version in live.items() if indexed.get(str(number)) != {version})
+        return sorted({*outdated, *(int(item) for item in indexed if int(item) not in live)})
+
+    async def _redacted_event(self, item_id: str) -> IndexItem | None:
+        version = VersionId.parse(item_id)
+        if version is None or not is_window(version.line_id):
+            return None
+        place = window_place(version.line_id)
+        number = await self.contents.number_of_event(place, version.key)
+        return None if number is None else IndexItem("event", place, str(number))
 
     async def _sweep(self, position: IndexCursor, imported: StoredEvent) -> IndexingRound:
         """Process an imported session, which has no events of its items."""

@@ -1,4 +1,4 @@
-"""Current text and ACL of an item of a session or memory, and its chunks."""
+"""Current text and ACL of an item of a session, memory or window, and its chunks."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import msgspec
 
 from weft.capabilities.board.store import EntryStore
 from weft.capabilities.history.model import ValueDamaged
+from weft.capabilities.history.store import LineStore
 from weft.capabilities.indexing.chunking.chunker import split_into_chunks
 from weft.capabilities.indexing.chunking.model import ChunkingOptions, ParsedDocument
-from weft.capabilities.indexing.collections.model import WHOLE_PLACE, NewChunk, digest_of, embedded_text
+from weft.capabilities.indexing.collections.model import SOURCES, WHOLE_PLACE, NewChunk, digest_of, embedded_text
 from weft.capabilities.indexing.text_analysis import index_terms
 from weft.capabilities.knowledge.document_content import storable_text
 from weft.capabilities.memory.model import MemoryScope
@@ -21,20 +22,32 @@ from weft.capabilities.records.store import RecordStore
 from weft.capabilities.search.items import (
     MESSAGE_VERSION,
     MemoryKey,
+    WindowPlace,
     key_of_item,
+    speaker_of_event,
     text_of_entry,
+    text_of_event,
     text_of_memory,
     text_of_message,
     version_of,
+    version_of_event,
 )
 from weft.capabilities.search.session_indexing.importance import importance_of, is_pinned
+from weft.capabilities.search.window_events import event_numbered, is_searchable
 from weft.capabilities.sessions.model import line_of
+from weft.capabilities.windows.line_events import events_of_line
+from weft.capabilities.windows.model import window_line
+from weft.capabilities.windows.redacted_events import apply_redactions
+from weft.capabilities.windows.store import EventCache
 from weft.kernel.clock import Clock, to_micros
-from weft.kernel.identity import ANYONE
+from weft.kernel.identity import ANYONE, Actor
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
     from weft.capabilities.search.session_indexing.cursor import IndexItem
+    from weft.capabilities.windows.model import WindowEvent
 
 # Messages are short; chunks of long ones should fit into an embedder's input.
 _CHUNKING = ChunkingOptions(chunk_tokens=256, overlap_tokens=32)
@@ -42,7 +55,7 @@ _MEDIA_TYPE = "text/plain"
 
 
 class ItemText(msgspec.Struct, frozen=True, kw_only=True):
-    """Text of an item. ``scope`` is its ACL as stored in chunks."""
+    """Text of an item. ``scope`` is its ACL as stored in chunks; ``importance`` is what its author said."""
 
     text: str
     version: int
@@ -51,15 +64,19 @@ class ItemText(msgspec.Struct, frozen=True, kw_only=True):
     heading: str = ""
     speaker: str = ""
     pinned: bool = False
+    importance: float | None = None
 
 
 class ItemTexts(msgspec.Struct, frozen=True):
     """Reads the current text of items."""
 
+    actor: Actor
     messages: MessageStore
     entries: EntryStore
     memories: MemoryStore
     records: RecordStore
+    lines: LineStore
+    window_cache: EventCache
     clock: Clock
 
     async def read(self, item: IndexItem) -> ItemText | None:
@@ -76,6 +93,8 @@ class ItemTexts(msgspec.Struct, frozen=True):
                 return await self._message(item)
             case "board":
                 return await self._entry(item)
+            case "event":
+                return await self._event(item)
             case _:
                 return await self._memory(item)
 
@@ -123,6 +142,57 @@ class ItemTexts(msgspec.Struct, frozen=True):
             text=text_of_memory(found), version=version_of(entry), timestamp=entry.updated_at, heading=entry.key
         )
 
+    async def _event(self, item: IndexItem) -> ItemText | None:
+        if not is_number(item.item):
+            return None
+        event = await self._live_event(item.place, int(item.item))
+        if event is None:
+            return None
+        redactions = await self.records.redactions_in(WindowPlace.parse(item.place).session_id)
+        (event,) = apply_redactions([event], redactions)
+        text = text_of_event(event)
+        if not is_searchable(event) or not text:
+            return None
+        return ItemText(
+            text=text,
+            version=version_of_event(event),
+            timestamp=event.at,
+            speaker=speaker_of_event(event),
+            pinned=event.pinned,
+            importance=event.importance,
+        )
+
+    async def live_versions(self, place: str) -> dict[int, int]:
+        """Return the numbers of the events of a window that are on any of its branches, with their versions."""
+        found: dict[int, int] = {}
+        async for events in self._branches(place):
+            for event in events:
+                found.setdefault(event.number, version_of_event(event))
+        return found
+
+    async def number_of_event(self, place: str, event_id: str) -> int | None:
+        async for events in self._branches(place):
+            for event in events:
+                if event.event_id == event_id:
+                    return event.number
+        return None
+
+    async def _live_event(self, place: str, number: int) -> WindowEvent | None:
+        async for events in self._branches(place):
+            if (event := event_numbered(events, number)) is not None:
+                return event
+        return None
+
+    async def _branches(self, place: str) -> AsyncIterator[Sequence[WindowEvent]]:
+        """Yield the events of a window's main line, then of its branches."""
+        trunk = window_line(*WindowPlace.parse(place))
+        line = await self.lines.find(trunk)
+        if line is None:
+            return
+        yield (await events_of_line(self.lines, self.window_cache, self.actor.tenant, line.head)).events
+        for branch in await self.lines.branches(trunk):
+            yield (await events_of_line(self.lines, self.window_cache, self.actor.tenant, branch.head)).events
+
     async def _is_redacted(self, name: MessageItemId | VersionId) -> bool:
         return bool(await self.records.redactions([str(name)]))
 
@@ -144,14 +214,16 @@ def chunks_of(item: IndexItem, content: ItemText) -> list[NewChunk]:
             start=piece.start,
             end=piece.end,
             terms=index_terms(text, content.heading),
-            digest=digest_of(embedded_text(content.heading, text, content.speaker if item.source == "message" else "")),
+            digest=digest_of(
+                embedded_text(content.heading, text, content.speaker if SOURCES[item.source].is_spoken else "")
+            ),
             tokens=piece.tokens,
             timestamp=content.timestamp,
             version=content.version,
             scope=content.scope,
             heading=content.heading,
             speaker=content.speaker,
-            importance=importance_of(text, item.source),
+            importance=importance_of(text, item.source) if content.importance is None else content.importance,
             pinned=content.pinned,
             text=text,
         )

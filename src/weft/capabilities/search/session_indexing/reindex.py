@@ -6,7 +6,7 @@ import msgspec
 
 from weft.capabilities.access.grants import check_highest_clearance
 from weft.capabilities.events.model import EventStore
-from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS
+from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS, WINDOWS
 from weft.capabilities.knowledge.domain_operations import DomainView, Reembed, start_reindex
 from weft.capabilities.search.session_indexing.cursor import (
     REINDEXING_JOB,
@@ -59,8 +59,11 @@ class ReindexService(msgspec.Struct, frozen=True):
         locked = [await domains.domains.find_locked(each.domain) for each in await domains.domains.all()]
         for domain in filter(None, locked):
             await start_reindex(domain, self.view, reembed=reembed)
-        sessions, memory = [(await collections.state(collection)).number for collection in (SESSIONS, MEMORY)]
-        await start_session_reindex(self.jobs, await self.events.last_seq(), ReindexRange(sessions, memory, reembed))
+        sessions, memory, windows = [
+            (await collections.state(collection)).number for collection in (SESSIONS, MEMORY, WINDOWS)
+        ]
+        reindex = ReindexRange(sessions, memory, reembed, windows)
+        await start_session_reindex(self.jobs, await self.events.last_seq(), reindex)
 
     async def status(self) -> ReindexStatus:
         found = [await self.view.info(domain) for domain in await self.view.domains.visible()]

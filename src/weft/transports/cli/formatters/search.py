@@ -62,6 +62,8 @@ def _source(found: PassageSource) -> str:
             return escape_controls(" > ".join(filter(None, [found.domain, found.document_id, found.heading])))
         case "message":
             return escape_controls(f"{found.session_id}, message {found.message_id} of {found.speaker}")
+        case "event":
+            return escape_controls(f"{found.session_id}, event {found.event_id} of {found.agent_id}")
         case "board":
             return escape_controls(f"{found.session_id}, key {found.key}")
         case _:
