@@ -1,4 +1,4 @@
-"""Assembly of prompts: what is in them, what is left out, and what the receipt says."""
+"""Assembly of prompts: what is in them, what is left out, and what the receipt contains."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ async def test_a_conversation_given_inline_is_stored_once_and_recognised(world: 
 
 
 @pytest.mark.req("MW-01")
-async def test_receipts_are_open_to_the_agent_its_ancestors_and_admins_only(world: World) -> None:
+async def test_receipts_are_readable_by_the_agent_its_ancestors_and_admins_only(world: World) -> None:
     await ingest(world.analysis, {"content": "private"})
     answer = await assemble(world.analysis)
     for caller, expected in [
@@ -189,7 +189,7 @@ async def test_the_factor_of_a_model_is_learned_from_reported_usage(world: World
     assert last["factor"] == pytest.approx(1.5, rel=0.01)
 
 
-async def test_a_prompt_can_be_assembled_for_an_agent_below_but_not_for_others(world: World) -> None:
+async def test_a_prompt_can_be_assembled_for_descendants_only(world: World) -> None:
     await ingest(world.analysis, {"content": "What happened?"})
     answer = await assemble(world.planner, agent_id="analysis")
     assert "What happened?" in texts(answer)

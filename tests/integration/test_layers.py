@@ -114,7 +114,7 @@ async def test_only_humans_with_the_clearance_define_layers(world: World) -> Non
 
 
 @pytest.mark.both_databases
-async def test_a_layer_has_versions_that_log_diff_and_rollback_know(world: World) -> None:
+async def test_log_diff_and_rollback_work_on_layers(world: World) -> None:
     first = await define(world.admin, reason="founded")
     assert (first["previous_version"], first["version"], first["changed"]) == (0, 1, True)
     assert (await define(world.admin))["changed"] is False
@@ -143,7 +143,7 @@ async def test_a_layer_has_versions_that_log_diff_and_rollback_know(world: World
 
 
 @pytest.mark.both_databases
-async def test_of_two_defines_for_one_version_one_is_refused(world: World) -> None:
+async def test_one_of_two_edits_of_the_same_version_is_refused(world: World) -> None:
     second = await world.another_app()
     callers = [world.admin, world.admin.at(second)] * 2
     calls = [define(by, "team:a", f"text {n}", if_version=0) for n, by in enumerate(callers)]
@@ -175,7 +175,7 @@ async def test_layers_are_listed_without_texts_for_those_who_may_read_them(team:
     assert (await team.stranger.call("layer.list"))["layers"] == []
 
 
-async def test_layers_are_shown_to_the_agent_those_above_it_and_admins(team: World) -> None:
+async def test_layers_are_readable_by_the_agent_its_ancestors_and_admins(team: World) -> None:
     for by in (team.planner, team.admin):
         assert await texts(by, agent_id="analysis") == [POLICY, GUIDE, f"Role: {ROLE}"]
     for by in (team.review, team.stranger):
@@ -283,7 +283,7 @@ async def test_pruning_keeps_the_pinned_versions(team: World) -> None:
 
 @pytest.mark.req("CE-P")
 @pytest.mark.both_databases
-async def test_a_critical_edit_is_told_until_it_is_pulled(team: World) -> None:
+async def test_a_critical_update_is_reported_until_pulled(team: World) -> None:
     await use(team, team.analysis)
     await define(team.admin, text="Ordinary.")
     assert (await team.analysis.call("context.status", session_id=SESSION))["critical_update"] is None
@@ -291,8 +291,10 @@ async def test_a_critical_edit_is_told_until_it_is_pulled(team: World) -> None:
     await describe(team.planner, role="Reviews", critical=True)
     await define(team.admin, text="Ordinary again.")
     update = (await team.analysis.call("context.status", session_id=SESSION))["critical_update"]
-    told = [(each["context_id"], each["pinned_version"], each["version"], each["author"]) for each in update["changes"]]
-    assert told == [("layer:tenant", 1, 3, "human:admin"), ("agent:analysis", 1, 2, "orchestrator")]
+    changes = [
+        (each["context_id"], each["pinned_version"], each["version"], each["author"]) for each in update["changes"]
+    ]
+    assert changes == [("layer:tenant", 1, 3, "human:admin"), ("agent:analysis", 1, 2, "orchestrator")]
     assert "Urgent" not in str(update)
     assert (await show(team.analysis, session_id=SESSION))["critical_update"] == update
     assert (await team.review.call("context.status", session_id=SESSION))["critical_update"] is None

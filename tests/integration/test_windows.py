@@ -83,7 +83,7 @@ async def test_a_large_content_is_stored_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "\x00", "naïve 漢 🙂", "x" * 1_048_576])
-async def test_contents_come_back_unchanged(world: World, content: str) -> None:
+async def test_content_round_trips_unchanged(world: World, content: str) -> None:
     await ingest(world.analysis, message("a", content))
     assert (await ingest(world.analysis, message("a", content)))["events"][0]["added"] is False
 
@@ -122,7 +122,7 @@ async def test_a_window_is_reached_by_its_agent_its_ancestors_and_admins_only(wo
         await ingest(world.admin, message("nobody"), agent_id="no-such-agent")
 
 
-async def test_another_tenant_and_a_stranger_find_no_session(world: World) -> None:
+async def test_other_tenants_and_non_participants_get_session_not_found(world: World) -> None:
     await ingest(world.analysis, message("own"))
     with refused("SESSION_NOT_FOUND"):
         await ingest(world.stranger, message("a"), agent_id="analysis")
@@ -133,7 +133,7 @@ async def test_another_tenant_and_a_stranger_find_no_session(world: World) -> No
         await ingest(closed, message("a"), agent_id="analysis")
 
 
-async def test_an_archived_session_takes_no_events(world: World) -> None:
+async def test_an_archived_session_accepts_no_events(world: World) -> None:
     await ingest(world.analysis, message("a"))
     await world.planner.call("session.archive", session_id=SESSION)
     with refused("SESSION_ARCHIVED"):
