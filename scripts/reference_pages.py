@@ -32,6 +32,7 @@ _NOTE = "<!-- Written by scripts/generate.py; run it again rather than editing t
 _AUDIENCES = {
     Audience.EVERYONE: "every principal with the permission",
     Audience.NOT_SUBAGENTS: "orchestrators and humans; sub-agents are refused",
+    Audience.HUMANS: "humans; agents are refused",
     Audience.ANONYMOUS: "anyone: the request itself carries the credential",
 }
 _ANY_CALL = (InvalidInput, AuthenticationError, PermissionDenied, RateLimited, SystemUnavailable, InternalError)

@@ -21,6 +21,7 @@ from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.jobs import SqlJobStore
 from weft.storage.sql.knowledge import SqlDocumentStore, SqlDomainStore, SqlPlanStore
 from weft.storage.sql.knowledge_sources import SqlSourceStore
+from weft.storage.sql.layers import SqlCriticalEditStore, SqlLayerStore
 from weft.storage.sql.memory import SqlMemoryStore
 from weft.storage.sql.messages import SqlMessageStore
 from weft.storage.sql.model_migrations import SqlModelMigrationStore
@@ -65,11 +66,13 @@ class SqlStores:
             "access": SqlAccessStore,
             "audit": SqlAuditStore,
             "conventions": SqlConventionStore,
+            "critical_edits": SqlCriticalEditStore,
             "documents": SqlDocumentStore,
             "domains": SqlDomainStore,
             "entries": SqlEntryStore,
             "events": SqlEventStore,
             "jobs": SqlJobStore,
+            "layers": SqlLayerStore,
             "lines": SqlLineStore,
             "memory": SqlMemoryStore,
             "messages": SqlMessageStore,

@@ -65,6 +65,14 @@ class TestSnapshotStore(contracts.SnapshotStoreContract):
     """Context versions that agents pulled into sessions, in SQL."""
 
 
+class TestLayerStore(contracts.LayerStoreContract):
+    """Layers in SQL."""
+
+
+class TestCriticalEditStore(contracts.CriticalEditStoreContract):
+    """Critical edits in SQL."""
+
+
 class TestJobStore(contracts.JobStoreContract):
     """Jobs in SQL."""
 

@@ -60,6 +60,9 @@ async def test_listed_tools_are_those_the_caller_may_call(connect: Connect) -> N
     assert {"get_session", "list_sessions"} <= reader.keys()
     assert "create_session" not in reader
     assert admin.keys() > planner.keys()
+    # Agents cannot change layers, so they are not told how.
+    layers = [actions_of(shown["context_layers"]) for shown in (admin, planner, analysis)]
+    assert layers == [["define", "show", "list"], ["show", "list"], ["show"]]
     assert not any("authenticate_agent" in shown for shown in (planner, analysis, reader, admin))
 
 

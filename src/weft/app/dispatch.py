@@ -22,6 +22,7 @@ from weft.capabilities.sessions.model import ALL_SESSIONS
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.errors import AuthenticationError, InternalError, InvalidApiKey, PermissionDenied, WeftError
 from weft.kernel.guards import GuardedCall
+from weft.kernel.identity import PrincipalKind
 from weft.kernel.operation import Audience, Effect, RateClass
 from weft.storage.sql.access import SqlAccessStore
 from weft.storage.sql.database import AccessChanged, Scope
@@ -283,6 +284,12 @@ def authorise(operation: Operation, actor: Actor) -> None:
         raise PermissionDenied(
             f"`{operation.name}` is for orchestrators and humans, not for sub-agents.",
             hint="Leave this to the orchestrator that started you, and continue in the session you were given.",
+            related=("get_usage_guidance",),
+        )
+    if operation.audience is Audience.HUMANS and actor.kind is not PrincipalKind.HUMAN:
+        raise PermissionDenied(
+            f"`{operation.name}` is for humans, not for agents.",
+            hint="Ask a human of your tenant to do it.",
             related=("get_usage_guidance",),
         )
 

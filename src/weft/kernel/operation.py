@@ -70,6 +70,7 @@ class Audience(Enum):
 
     EVERYONE = "everyone"
     NOT_SUBAGENTS = "not_subagents"
+    HUMANS = "humans"
     ANONYMOUS = "anonymous"
 
 

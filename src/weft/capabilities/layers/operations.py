@@ -10,7 +10,6 @@ import msgspec
 
 from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.agent_context.critical import CriticalEdit, CriticalEditStore, CriticalUpdate
-from weft.capabilities.agent_context.model import SelfModification
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import VersionConflict
 from weft.capabilities.layers.history_backend import LayerLines, may_read_layers
@@ -136,10 +135,10 @@ class LayerList(Response, omit_defaults=False):
     permission=Permission.WRITE,
     rate=RateClass.ADMIN,
     effect=Effect.WRITE,
-    audience=Audience.NOT_SUBAGENTS,
+    audience=Audience.HUMANS,
     audited=True,
     off_record=("text",),
-    errors=(PermissionDenied, SelfModification, VersionConflict, ContentTooLarge),
+    errors=(PermissionDenied, VersionConflict, ContentTooLarge),
 )
 async def define_layer(request: DefineLayer, lines: LayerLines, critical: CriticalEditStore) -> LayerDefined:
     """Set the policies of the tenant or the guidelines of a team, which begin the prompts of all their agents.

@@ -22,6 +22,7 @@ from weft.testing.contracts.history_operations import (
 from weft.testing.contracts.history_pruning import PruningContract
 from weft.testing.contracts.knowledge import DocumentStoreContract, DomainStoreContract
 from weft.testing.contracts.knowledge_sources import SourceStoreContract
+from weft.testing.contracts.layers import CriticalEditStoreContract, LayerStoreContract
 from weft.testing.contracts.memory import MemoryStoreContract
 from weft.testing.contracts.messages import MessageStoreContract
 from weft.testing.contracts.model_migration import ModelMigrationStoreContract
@@ -41,12 +42,14 @@ __all__ = [
     "CollectionStoreContract",
     "ContractStores",
     "ConventionStoreContract",
+    "CriticalEditStoreContract",
     "DocumentStoreContract",
     "DomainStoreContract",
     "EmbedderContract",
     "EntryStoreContract",
     "EventStoreContract",
     "JobStoreContract",
+    "LayerStoreContract",
     "LineStoreContract",
     "MemoryStoreContract",
     "MessageStoreContract",

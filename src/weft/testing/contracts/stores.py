@@ -6,6 +6,7 @@ from typing import Protocol
 
 from weft.capabilities.access.audit import AuditStore
 from weft.capabilities.access.store import AccessStore
+from weft.capabilities.agent_context.critical import CriticalEditStore
 from weft.capabilities.agent_context.store import SnapshotStore
 from weft.capabilities.board.store import ConventionStore, EntryStore
 from weft.capabilities.events.model import EventImport, EventStore
@@ -24,6 +25,7 @@ from weft.capabilities.indexing.model_migration.model import ModelMigrationStore
 from weft.capabilities.knowledge.sources.store import SourceStore
 from weft.capabilities.knowledge.store import DocumentStore, DomainStore, PlanStore
 from weft.capabilities.language_models.factors import TokenFactorStore
+from weft.capabilities.layers.store import LayerStore
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.object_storage.store import ObjectIndex
@@ -40,11 +42,13 @@ class ContractStores(Protocol):
     access: AccessStore
     audit: AuditStore
     conventions: ConventionStore
+    critical_edits: CriticalEditStore
     documents: DocumentStore
     domains: DomainStore
     entries: EntryStore
     events: EventStore
     jobs: JobStore
+    layers: LayerStore
     lines: LineStore
     memory: MemoryStore
     messages: MessageStore

@@ -1,0 +1,110 @@
+"""The contracts of LayerStore and CriticalEditStore."""
+# ruff: noqa: S101 - tests that others run
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from weft.capabilities.agent_context.critical import CriticalEdit
+from weft.capabilities.history.composite_lines import PartVersion
+from weft.capabilities.history.model import SYSTEM, Change, ChangeKind, ChangeMeta, Commit, Head, blob_hash
+from weft.capabilities.history.store import Pin
+from weft.capabilities.layers.store import LayerPin
+from weft.testing.contracts.stores import ContractStores
+
+TENANT, TEAM, DEFINITION = "layer:tenant", "layer:team:a", "agent:planner"
+HASH = "ab" * 32
+PINNED = LayerPin(
+    "s1", "planner", (PartVersion(TENANT, 2, HASH), PartVersion(TEAM, 1, HASH), PartVersion(DEFINITION, 0, HASH)), 5
+)
+HOLDER = "session:s1:planner:layers"
+
+
+async def _define(stores: ContractStores, name: str, *sizes: int) -> Head:
+    line_id = f"layer:{name}"
+    await stores.lines.create(line_id)
+    await stores.layers.add(name)
+    head = Head.of_new_line(line_id)
+    for seq, size in enumerate(sizes, 1):
+        change = Change("text", 1, seq, ChangeKind.WRITE, blob_hash("x"), ChangeMeta(size=size))
+        commit = Commit(line_id, seq, SYSTEM, committed_at=seq, reason="define", step=None, changes=(change,))
+        head = await stores.lines.append(head, commit, weight=size, next_expiry_at=None)
+    return head
+
+
+class LayerStoreContract:
+    """Defined layers are listed; an agent has one set of pinned versions in a session, or none."""
+
+    async def test_layers_are_listed_by_name_with_their_last_commit(self, stores: ContractStores) -> None:
+        heads = {name: await _define(stores, name, 3, 7) for name in ("tenant", "team:b", "team:a")}
+        await stores.layers.add("team:a")
+        await _define(stores, "team:empty")
+        first = await stores.layers.page("", 2)
+        assert [each.name for each in first] == ["team:a", "team:b"]
+        (last,) = await stores.layers.page("team:b", 10)
+        assert last == ("tenant", 2, heads["tenant"].hash, 7, "system", 2)
+        assert await stores.layers.page("tenant", 10) == []
+
+    async def test_pinned_versions_are_returned_unchanged(self, stores: ContractStores) -> None:
+        assert await stores.layers.find_pin("s1", "planner") is None
+        await stores.layers.put_pin(PINNED)
+        assert await stores.layers.find_pin("s1", "planner") == PINNED
+        assert await stores.layers.find_pin("s1", "other") is None
+        assert await stores.layers.find_pin("s2", "planner") is None
+
+    async def test_versions_are_kept_from_pruning_until_others_are_pinned(self, stores: ContractStores) -> None:
+        await stores.layers.put_pin(PINNED)
+        assert await stores.lines.pinned(TENANT) == [Pin(2, HOLDER)]
+        assert await stores.lines.pinned(TEAM) == [Pin(1, HOLDER)]
+        # Nothing is to be kept of a line without versions.
+        assert await stores.lines.pinned(DEFINITION) == []
+        later = structs.replace(PINNED, versions=(PartVersion(TENANT, 3, HASH),), pinned_at=9)
+        await stores.layers.put_pin(later)
+        assert await stores.layers.find_pin("s1", "planner") == later
+        assert await stores.lines.pinned(TENANT) == [Pin(3, HOLDER)]
+        assert await stores.lines.pinned(TEAM) == []
+
+    async def test_pins_are_deleted_with_their_session(self, stores: ContractStores, elsewhere: ContractStores) -> None:
+        for each in (stores, elsewhere):
+            for session_id in ("s1", "s2"):
+                await each.layers.put_pin(structs.replace(PINNED, session_id=session_id))
+        await stores.sessions.erase("s1")
+        assert await stores.layers.find_pin("s1", "planner") is None
+        assert await stores.lines.pinned(TENANT) == [Pin(2, HOLDER.replace("s1", "s2"))]
+        assert await stores.layers.find_pin("s2", "planner") is not None
+        assert await elsewhere.layers.find_pin("s1", "planner") == PINNED
+
+    async def test_tenants_have_their_own_layers(self, stores: ContractStores, elsewhere: ContractStores) -> None:
+        await _define(stores, "tenant", 3)
+        await stores.layers.put_pin(PINNED)
+        assert await elsewhere.layers.page("", 10) == []
+        assert await elsewhere.layers.find_pin("s1", "planner") is None
+
+
+class CriticalEditStoreContract:
+    """The newest critical edit of a line is found by those with an older version."""
+
+    async def test_the_newest_edit_after_a_version_is_found(self, stores: ContractStores) -> None:
+        for version in (2, 5, 4):
+            await stores.critical_edits.mark(CriticalEdit(TENANT, version, "human:admin", version * 10))
+        await stores.critical_edits.mark(CriticalEdit(DEFINITION, 1, "orchestrator", 7))
+        newest = CriticalEdit(TENANT, 5, "human:admin", 50)
+        for versions, expected in [
+            ([], []),
+            ([PartVersion(TENANT, 5, "")], []),
+            ([PartVersion(TENANT, 4, "")], [newest]),
+            ([PartVersion(TENANT, 0, ""), PartVersion(TEAM, 0, "")], [newest]),
+            ([PartVersion(TENANT, 5, ""), PartVersion(TEAM, 0, ""), PartVersion(DEFINITION, 1, "")], []),
+            (
+                [PartVersion(TENANT, 1, ""), PartVersion(TEAM, 0, ""), PartVersion(DEFINITION, 0, "")],
+                [newest, CriticalEdit(DEFINITION, 1, "orchestrator", 7)],
+            ),
+        ]:
+            assert await stores.critical_edits.newer_than(versions) == expected
+
+    async def test_the_first_mark_of_a_version_stays(self, stores: ContractStores, elsewhere: ContractStores) -> None:
+        await stores.critical_edits.mark(CriticalEdit(TENANT, 2, "human:admin", 1))
+        await stores.critical_edits.mark(CriticalEdit(TENANT, 2, "human:other", 2))
+        pinned = [PartVersion(TENANT, 1, "")]
+        assert await stores.critical_edits.newer_than(pinned) == [CriticalEdit(TENANT, 2, "human:admin", 1)]
+        assert await elsewhere.critical_edits.newer_than(pinned) == []
