@@ -362,6 +362,12 @@ async def call_every_operation(weft: Any, client_name: str, admin_key: str) -> d
     await note("agent.define", weft.agent.define("admin", role="Itself"))
     await note("agent.read_definition", weft.agent.read_definition(agent))
     await note("agent.read_definition", weft.agent.read_definition(agent, version="never"))
+    layer = f"team:{agent}"
+    await note("layer.define", weft.layer.define(layer, "Cite sources é.", critical=True))
+    await note("layer.define", weft.layer.define(layer, "Late", if_version=0))
+    await note("layer.show", weft.layer.show(agent_id=agent))
+    await note("layer.show", weft.layer.show(agent_id="nobody"))
+    await note("layer.list", weft.layer.list(cursor=layer[:-1], limit=1))
     await note("context.copy", weft.context.copy(agent, "nobody"))
     await note("context.copy", weft.context.copy(agent, agent))
     await note("agent.list", weft.agent.list(after=agent[:-1], limit=1))

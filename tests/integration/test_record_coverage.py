@@ -131,6 +131,7 @@ async def on_contexts(do: Callable[..., Awaitable[Any]], world: World) -> None:
     await do(admin, "context.copy", agent_id="analysis", from_agent_id="planner")
     for role in ("Plans", "Plans more"):
         await do(admin, "agent.define", agent_id="planner", role=role)
+    await do(admin, "layer.define", layer="tenant", text="Answer in English.")
 
 
 async def on_records(do: Callable[..., Awaitable[Any]], world: World) -> None:

@@ -29,6 +29,7 @@ _CLASSES: dict[str, EventClass] = {
     "board.restored": "context.surface.updated",
     "branch.snapshot": "context.surface.updated",
     "branch.restored": "context.surface.updated",
+    "layer.defined": "context.surface.updated",
     "message.added": "context.item.added",
     "message.visibility_changed": "context.item.updated",
     "context.pulled": "context.injection.applied",
