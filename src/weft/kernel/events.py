@@ -11,8 +11,30 @@ import msgspec
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.identity import ANYONE
 
+# Event classes of Agent Context.
+EventClass = Literal[
+    "context.surface.created",
+    "context.surface.updated",
+    "context.item.added",
+    "context.item.updated",
+    "context.item.removed",
+    "context.selection.started",
+    "context.selection.completed",
+    "context.budget.applied",
+    "context.assembly.created",
+    "context.injection.applied",
+    "context.compaction.started",
+    "context.compaction.completed",
+    "context.summary.created",
+    "context.missing.detected",
+    "context.missing.requested",
+    "context.missing.resolved",
+    "context.redaction.applied",
+    "context.exported",
+]
 # Every type of event that Weft publishes; the page on events documents each.
 EventType = Literal[
+    EventClass,
     "session.created",
     "session.archived",
     "session.deleted",
@@ -80,24 +102,6 @@ EventType = Literal[
     "webhook.replayed",
     "webhook.stopped",
     "index.damaged",
-    "context.surface.created",
-    "context.surface.updated",
-    "context.item.added",
-    "context.item.updated",
-    "context.item.removed",
-    "context.selection.started",
-    "context.selection.completed",
-    "context.budget.applied",
-    "context.assembly.created",
-    "context.injection.applied",
-    "context.compaction.started",
-    "context.compaction.completed",
-    "context.summary.created",
-    "context.missing.detected",
-    "context.missing.requested",
-    "context.missing.resolved",
-    "context.redaction.applied",
-    "context.exported",
 ]
 
 

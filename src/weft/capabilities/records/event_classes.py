@@ -10,14 +10,14 @@ from msgspec import UNSET, Struct, structs
 from weft.capabilities.records.model import ContextEvent
 from weft.capabilities.records.record_ids import SurfaceId, record_ids_of_event
 from weft.capabilities.records.refs import Link, Maybe, McpMapping, OpenTelemetryMapping
-from weft.capabilities.records.vocabulary import EVENT_CLASSES, SCHEMA_VERSION, EventClass
+from weft.capabilities.records.vocabulary import EVENT_CLASSES, SCHEMA_VERSION
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from weft.capabilities.records.refs import Mapping as NativeIds
-    from weft.kernel.events import Event, StoredEvent
+    from weft.kernel.events import Event, EventClass, StoredEvent
 
 # Event classes of the event types that are not event classes themselves.
 _CLASSES: dict[str, EventClass] = {

@@ -30,7 +30,6 @@ from weft.capabilities.records.refs import (
 from weft.capabilities.records.vocabulary import (
     CompactionMethod,
     ContentMode,
-    EventClass,
     InjectionPoint,
     Lifecycle,
     MissingStatus,
@@ -41,6 +40,7 @@ from weft.capabilities.records.vocabulary import (
     Scope,
     Severity,
 )
+from weft.kernel.events import EventClass
 
 Visibility = tuple[Id, ...]
 Policy = Text | dict[str, Any]

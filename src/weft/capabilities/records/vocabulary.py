@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal, get_args
 
 from weft.kernel.errors import Conflict
+from weft.kernel.events import EventClass
 
 SCHEMA_VERSION: Final = "0.1.0"
 
@@ -78,26 +79,6 @@ CompactionMethod = Literal[
 Severity = Literal["info", "low", "medium", "high", "blocking"]
 MissingStatus = Literal["detected", "requested", "resolved"]
 RedactionState = Literal["none", "masked", "removed", "summarized", "encrypted_ref", "policy_blocked", "unknown"]
-EventClass = Literal[
-    "context.surface.created",
-    "context.surface.updated",
-    "context.item.added",
-    "context.item.updated",
-    "context.item.removed",
-    "context.selection.started",
-    "context.selection.completed",
-    "context.budget.applied",
-    "context.assembly.created",
-    "context.injection.applied",
-    "context.compaction.started",
-    "context.compaction.completed",
-    "context.summary.created",
-    "context.missing.detected",
-    "context.missing.requested",
-    "context.missing.resolved",
-    "context.redaction.applied",
-    "context.exported",
-]
 EVENT_CLASSES: frozenset[str] = frozenset(get_args(EventClass))
 
 # States in order; a record moves forward only.

@@ -14,9 +14,10 @@ from weft.capabilities.records.model import ContextEvent
 from weft.capabilities.records.refs import CloudEventsMapping, OpenTelemetryMapping
 from weft.capabilities.records.validation import parse_record
 from weft.capabilities.records.validation_errors import InvalidRecord
-from weft.capabilities.records.vocabulary import EVENT_CLASSES, SCHEMA_VERSION, EventClass
+from weft.capabilities.records.vocabulary import EVENT_CLASSES, SCHEMA_VERSION
 from weft.kernel.correlation import is_traceparent
 from weft.kernel.errors import InvalidInput
+from weft.kernel.events import EventClass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping as Object
