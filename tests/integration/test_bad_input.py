@@ -78,6 +78,12 @@ VALID: dict[str, dict[str, Any]] = {
     "knowledge.get_document": DOCUMENT,
     "knowledge.read_document": DOCUMENT,
     "knowledge.delete_document": DOCUMENT,
+    "context.assemble": {**IN_SESSION, "task_description": "Summarise."},
+    "context.emit_metrics": {**IN_SESSION, "receipt_id": "r1", "usage": {"input_tokens": 1}},
+    "receipt.show": {"receipt_id": "r1"},
+    "receipt.list": {},
+    "receipt.replay": {"receipt_id": "r1"},
+    "receipt.savings": {},
     "context.ingest": {**IN_SESSION, "events": [{"event_id": "e1", "content": "hello"}]},
     "memory.set": {"key": "goal", "value": 1},
     "memory.get": {"key": "goal"},
@@ -179,7 +185,7 @@ FREE_TEXT |= {"question", "needed_for"}
 FREE_TEXT |= {"role", "system_prompt", "item_id", "turn_id", "task_id", "tool_call_id"}
 FREE_TEXT |= {"description", "against", "method"}
 FREE_TEXT |= {"bundle", "recipient"}
-FREE_TEXT |= {"text"}
+FREE_TEXT |= {"text", "task_description", "model", "system"}
 ODD = (True, -1, 2**63, 10**400, 1e308, [], [[]], {"x": []}, {}, "", b"x")
 
 
@@ -300,13 +306,13 @@ CURSORS = [
 ]
 
 
-async def test_every_cursor_is_validated_with_the_same_error(lived_in: World, subtests: pytest.Subtests) -> None:
-    await lived_in.admin.call("knowledge.create_domain", **IN_DOMAIN)
+async def test_every_cursor_is_validated_with_the_same_error(filled: World, subtests: pytest.Subtests) -> None:
+    await filled.admin.call("knowledge.create_domain", **IN_DOMAIN)
     assert {("knowledge.list_documents", "cursor"), ("records.list", "after"), ("agent.list", "after")} <= set(CURSORS)
     for name, field in CURSORS:
         for value in ("../x", "\0", "x" * 5_000):
             with subtests.test(f"{name} {value[:5]!r}"), refused("INVALID_INPUT_FORMAT") as caught:
-                await lived_in.admin.call(name, **{**VALID[name], field: value})
+                await filled.admin.call(name, **{**VALID[name], field: value})
             assert caught.value.context["field"] == field
             if name != "agent.list":  # Its cursor is an agent_id, which callers may choose.
                 assert caught.value.message == f"{field}: not a next_{field} of this operation"

@@ -121,6 +121,10 @@ GROUPED_HELP = {
         "The layers that begin every prompt: platform rules, tenant policies, team guidelines, persona. show returns "
         "those of an agent. Humans with the clearance list and define them; agents cannot change layers."
     ),
+    "receipts": (
+        "Receipts of assembled prompts: show what was included and left out and why, list them, replay a prompt byte "
+        "for byte, and add up savings in tokens and money."
+    ),
     "context_records": (
         "Portable Agent Context records of what happened to context: list them by session, turn, task, item or time, "
         "show one with its content, add those of your own framework (selections, budgets, assemblies, compactions), "
@@ -144,10 +148,6 @@ GROUPED_HELP = {
     "export_policies": (
         "Export policies: what an export may contain, in which form, and who may use it. List, set and delete "
         "policies; an export records the policy it used."
-    ),
-    "receipts": (
-        "Receipts of assembled prompts: list them, show one with its blocks, omissions and budget (show), get the same "
-        "prompt again (replay), and add up what assembly saved (savings)."
     ),
     "webhooks": (
         "Webhooks: signed delivery of events to URLs as CloudEvents 1.0. Create, list, update (enable, disable), "

@@ -446,5 +446,5 @@ def test_a_prompt_of_system_messages_alone_is_refused_by_anthropic() -> None:
 
 def test_an_unknown_lifetime_is_refused() -> None:
     messages = [ConversationMessage(role="user", content="x")]
-    with pytest.raises(InvalidInput, match="ttl: must be one of 5m, 1h"):
+    with pytest.raises(InvalidInput, match="cache_ttl: must be one of 5m, 1h"):
         wire.render("anthropic", prompt_of(messages), CATALOG.find("claude-opus-5"), RenderOptions(ttl="2h"))

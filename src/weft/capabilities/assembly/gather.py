@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.agent_context.critical import CriticalUpdate
     from weft.capabilities.assembly.model import PlannedBlock
+    from weft.capabilities.assembly.receipts import ReceiptBlock
     from weft.capabilities.board.model import EntryWithValue
     from weft.capabilities.layers.model import Layer
     from weft.capabilities.missing_context.model import Gap
@@ -78,6 +79,11 @@ class Gathered(NamedTuple):
     previous: PreviousPrompt | None
     token_factor: float | None
     compaction_threshold: float
+
+    @property
+    def sent_blocks(self) -> tuple[ReceiptBlock, ...]:
+        """Return the blocks of the previous prompt."""
+        return () if self.previous is None else self.previous.receipt.blocks
 
 
 class GatherRequest(NamedTuple):

@@ -215,6 +215,8 @@ def _assembly_request(request: AssembleContext) -> AssemblyRequest:
         raise InvalidInput("task_description: is empty", field="task_description")
     if request.system is not None and request.messages is None:
         raise InvalidInput("system: goes with messages; ingest system messages as events otherwise", field="system")
+    if request.cache_ttl is not None and request.model is None:
+        raise InvalidInput("cache_ttl: needs model, which decides the lifetimes that there are", field="cache_ttl")
     given = None
     if request.messages is not None or request.tools is not None:
         given = parse(request.form, request.messages or [], system=request.system, tools=request.tools)

@@ -17,10 +17,14 @@ _STABLE = ("layer", "pins")
 
 
 def prompt_of(
-    plan: Plan, tools: tuple[ToolDefinition, ...], model: str | None, max_output_tokens: int
+    plan: Plan, sent: frozenset[int], tools: tuple[ToolDefinition, ...], model: str | None, max_output_tokens: int
 ) -> tuple[Prompt, frozenset[int]]:
-    """Return the prompt, and the places of the blocks after which a cache should end."""
-    points = cache_points(plan.blocks, plan.reused)
+    """Return the prompt, and the places of the blocks after which a cache should end.
+
+    ``sent`` are those places in the previous prompt: some providers find a cache only at the marks it was written with.
+    """
+    kept = frozenset(place for place in sent if place < plan.reused)
+    points = kept | cache_points(plan.blocks)
     return prompt_with(plan.blocks, points, tools, model, max_output_tokens), points
 
 
@@ -38,14 +42,14 @@ def prompt_with(
     return Prompt(model=model, tools=tools, blocks=rendered, max_output_tokens=max_output_tokens)
 
 
-def cache_points(blocks: Sequence[PlannedBlock], reused: int) -> frozenset[int]:
-    """Return where caches should end: after the layers, after the pins, after what was sent before, and at the end.
+def cache_points(blocks: Sequence[PlannedBlock]) -> frozenset[int]:
+    """Return where caches should end: after the layers, after the pins, and at the end.
 
     Prompts of other sessions and agents share the first; the next call reads up to the last.
     """
     kinds = [block.kind for block in blocks]
     front = next((place for place, kind in enumerate(kinds) if kind not in _STABLE), len(kinds))
-    points = {kinds[:front].count("layer") - 1, front - 1, reused - 1, len(kinds) - 1}
+    points = {kinds[:front].count("layer") - 1, front - 1, len(kinds) - 1}
     return frozenset(point for point in points if point >= 0)
 
 

@@ -30,7 +30,7 @@ from weft.capabilities.language_models.catalog import Catalog
 from weft.capabilities.language_models.wire import PromptForm, render
 from weft.capabilities.messages.search.by_sender_and_time import TimestampText, parse_timestamp
 from weft.capabilities.records.store import RecordStore
-from weft.capabilities.sessions.model import SessionId, SessionNotFound
+from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session
 from weft.capabilities.windows.service import Windows
 from weft.kernel.clock import from_micros, to_micros
 from weft.kernel.errors import NotFound, PermissionDenied
@@ -196,6 +196,7 @@ async def show_receipt(request: ShowReceipt, receipts: ReceiptStore, windows: Wi
 async def list_receipts(request: ListReceipts, receipts: ReceiptStore, windows: Windows) -> ReceiptList:
     """List receipts of your prompts, newest first; those of agents below you with agent_id."""
     agent_id = await _agent_filter(request.agent_id, windows)
+    await _check_session(request.session_id, windows)
     before = None
     if request.cursor is not None:
         at, _, receipt_id = request.cursor.partition(".")
@@ -243,7 +244,7 @@ async def replay_receipt(
     "receipt.savings",
     action="savings",
     http="GET /v1/savings",
-    errors=(PermissionDenied,),
+    errors=(SessionNotFound, PermissionDenied),
     heavy=True,
 )
 async def report_savings(request: ReportSavings, receipts: ReceiptStore, windows: Windows) -> SavingsReport:
@@ -251,6 +252,7 @@ async def report_savings(request: ReportSavings, receipts: ReceiptStore, windows
     agent_id = request.agent_id
     if agent_id is not None or not windows.actor.is_admin:
         agent_id = await _agent_filter(agent_id, windows)
+    await _check_session(request.session_id, windows)
     since = 0 if request.since is None else to_micros(parse_timestamp("since", request.since, of_day=time.min))
     until = (
         _LATEST if request.until is None else to_micros(parse_timestamp("until", request.until, of_day=time.max)) + 1
@@ -271,6 +273,11 @@ async def _find(receipt_id: str, receipts: ReceiptStore, windows: Windows) -> St
         error.denial = True
         raise error from None
     return found
+
+
+async def _check_session(session_id: str | None, windows: Windows) -> None:
+    if session_id is not None:
+        await find_session(session_id, windows.actor, windows.sessions)
 
 
 async def _agent_filter(agent_id: str | None, windows: Windows) -> str | None:

@@ -17,7 +17,7 @@ from weft.capabilities.assembly.materials import board_packer, layer_blocks, mis
 from weft.capabilities.assembly.model import CacheCosts, Candidate, digest_of
 from weft.capabilities.assembly.passage_packer import PassagePacker, candidate_of, pins_packer
 from weft.capabilities.assembly.plan import Materials, make_plan
-from weft.capabilities.assembly.prompt import prompt_of
+from weft.capabilities.assembly.prompt import cache_points_of, prompt_of
 from weft.capabilities.assembly.receipts import (
     Confidence,
     CountingMethod,
@@ -33,6 +33,7 @@ from weft.capabilities.assembly.validity import ValidityStores, invalid_items, t
 from weft.capabilities.language_models.catalog import Catalog, ModelInfo
 from weft.capabilities.language_models.counting import CountCache, PromptCounter
 from weft.capabilities.language_models.prices import Prices
+from weft.capabilities.language_models.prompt_cache import check_ttl
 from weft.capabilities.language_models.rendering import Conversation, RenderOptions
 from weft.capabilities.language_models.wire import PromptForm, render
 from weft.capabilities.layers.prefix import check_prefix
@@ -136,6 +137,8 @@ class Assembler(msgspec.Struct, frozen=True):
     async def assemble(self, actor: Actor, request: AssemblyRequest) -> Assembled:
         """Assemble a prompt, store its receipt, and return both."""
         timing = Timing()
+        if request.cache_ttl is not None:
+            check_ttl(self.catalog.find(request.model).cache, request.cache_ttl)
         gathered = await self._gather(actor, request)
         timing.mark("gather")
         model = request.model or gathered.window.settings.model
@@ -148,7 +151,8 @@ class Assembler(msgspec.Struct, frozen=True):
         previous = await self._previous(actor, call)
         plan = make_plan(call.materials, limits.limit - _REPLY_TOKENS, self._costs(call), previous)
         timing.mark("plan")
-        prompt, points = prompt_of(plan, call.tools, model, limits.reserved_output_tokens)
+        sent = cache_points_of(gathered.sent_blocks)
+        prompt, points = prompt_of(plan, sent, call.tools, model, limits.reserved_output_tokens)
         _check(prompt, call)
         body = render(request.form, prompt, info, RenderOptions(ttl=request.cache_ttl))
         timing.mark("render")

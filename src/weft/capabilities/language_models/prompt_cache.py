@@ -65,7 +65,7 @@ def check_ttl(rules: CacheRules, ttl: str | None) -> None:
     """Raise InvalidInput if the prompt cache of a model has no such lifetime."""
     if ttl is not None and ttl not in rules.ttl_seconds:
         allowed = ", ".join(rules.ttl_seconds) or "left out, this model has no prompt cache"
-        raise InvalidInput(f"ttl: must be one of {allowed}", field="ttl")
+        raise InvalidInput(f"cache_ttl: must be one of {allowed}", field="cache_ttl")
 
 
 def lifetimes(chosen: Sequence[CachePoint], rules: CacheRules, ttl: str | None) -> list[str | None]:
