@@ -357,6 +357,13 @@ async def test_no_operation_lets_an_agent_change_its_layers(team: World) -> None
     for key in ("layers", "layer:tenant", "tenant_policies", "team-guidelines", "lay%65rs", "a/layers", "persona"):
         assert await outcome(push(chief, {"key": key, "value": "Free."}, if_version=0)) == "SELF_MODIFICATION", key
     assert await outcome(chief.call("agent.define", agent_id="chief", config={"team": "x"})) == "SELF_MODIFICATION"
+    await team.admin.call("agent.define", agent_id="chief", role="Leads", config={"team": "research"})
+    before = await texts(chief)
+    for line in ("agent:chief", "context:chief"):
+        rollback = chief.call("history.rollback", context_id=line, target_version="1")
+        assert await outcome(rollback) == "SELF_MODIFICATION", line
+    copy = chief.call("context.copy", agent_id="chief", from_agent_id="analysis")
+    assert await outcome(copy) != "ok" or await texts(chief) == before
     for line in ("layer:platform", "layer:persona", "layer:team", "layer:tenant:x", "layer:tenant@mine", "layer:"):
         for caller in (chief, team.admin):
             assert await outcome(caller.call("history.log", context_id=line)) == "CONTEXT_NOT_FOUND", line
