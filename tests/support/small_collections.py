@@ -76,12 +76,23 @@ async def _no_vectors(texts: Sequence[str]) -> None:
     del texts
 
 
+def document_chunks(*texts: str) -> list[IndexedChunk]:
+    """Return documents of one chunk each."""
+    return _indexed_chunks([text_row(text) for text in texts], "document")
+
+
+def view_of(snapshot: IndexSnapshot, collection: str = "domain:d") -> CollectionView:
+    return CollectionView(collection, snapshot, CollectionQuery(collection), NamedCaller())
+
+
 def _collection(collection: str, rows: Sequence[Row], source: str) -> CollectionView:
+    indexed = _indexed_chunks(rows, source)
+    return view_of(IndexSnapshot().advanced_to(len(indexed), indexed, []), collection)
+
+
+def _indexed_chunks(rows: Sequence[Row], source: str) -> list[IndexedChunk]:
     vectors = asyncio.run(_EMBEDDER.embed([row.text for row in rows], "passage"))
-    indexed = [_indexed_chunk(number, row, source, vectors[number - 1]) for number, row in enumerate(rows, start=1)]
-    return CollectionView(
-        collection, IndexSnapshot().advanced_to(len(indexed), indexed, []), CollectionQuery(collection), NamedCaller()
-    )
+    return [_indexed_chunk(number, row, source, vectors[number - 1]) for number, row in enumerate(rows, start=1)]
 
 
 def _indexed_chunk(number: int, row: Row, source: str, vector: Floats) -> IndexedChunk:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numkong
 import numpy as np
 
+from weft.capabilities.search.top_k import largest
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -75,11 +77,10 @@ class Vectors:
             return _NONE_NEAR
         slots, scores = self._candidates(vector, visible)
         if len(slots) > limit * _RESCORED_FACTOR:
-            best = np.argpartition(scores, -limit * _RESCORED_FACTOR)[-limit * _RESCORED_FACTOR :]
-            slots = slots[best]
+            slots = slots[largest(scores, limit * _RESCORED_FACTOR, self.rows[slots])]
         slots = np.sort(slots)
         cosines = _dots(vector[None, :].astype(np.float16), self.halves[slots])[0]
-        first = np.argsort(-cosines, kind="stable")[:limit]
+        first = np.lexsort((self.rows[slots], -cosines))[:limit]
         return NearestVectors(self.rows[slots[first]].astype(np.int64), cosines[first])
 
     def _candidates(self, vector: Floats, visible: VisibleVectors | None) -> tuple[NDArray[np.intp], Floats]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from weft.capabilities.search.index_view import Columns, NearestRows
+from weft.capabilities.search.top_k import largest
 from weft.kernel.thread_pools import SEARCH_THREADS
 from weft.search_index.segment import POSITION_BITS, term_hash
 
@@ -113,6 +114,9 @@ class CollectionView:
             pinned=column("pinned", np.bool_) & self._pins,
         )
 
+    def numbers_of(self, rows: Rows) -> Rows:
+        return self._column(rows, np.int64, lambda part, local: part.segment.columns.number[local])
+
     def numbers(self) -> list[int]:
         """Return the numbers of all visible chunks."""
         found: list[int] = []
@@ -185,7 +189,7 @@ class CollectionView:
         ]
         rows = np.concatenate([np.empty(0, np.int64), *(near.rows + offset for near, offset in found)])
         cosines = np.concatenate([np.empty(0, np.float32), *(near.cosines for near, _ in found)])
-        best = np.argsort(-cosines, kind="stable")[:limit]
+        best = np.lexsort((self.numbers_of(rows), -cosines))[:limit]
         return NearestRows(rows[best], cosines[best])
 
     def cosines_now(self, rows: Rows, queries: Floats) -> Floats:
@@ -284,14 +288,14 @@ class CollectionView:
         found = [np.empty(0, np.int64)]
         for part, rows, offset in chosen:
             if len(rows) > limit:
-                rows = rows[np.argpartition(-part.segment.columns.timestamp[rows], limit)[:limit]]  # noqa: PLW2901 - fewer
+                columns = part.segment.columns
+                rows = rows[largest(columns.timestamp[rows], limit, -columns.number[rows])]  # noqa: PLW2901 - fewer
             found.append(rows + offset)
         return self._newest_first(np.concatenate(found))[:limit]
 
     def _newest_first(self, rows: Rows) -> Rows:
         timestamps = self._column(rows, np.int64, lambda part, local: part.segment.columns.timestamp[local])
-        numbers = self._column(rows, np.int64, lambda part, local: part.segment.columns.number[local])
-        return rows[np.lexsort((-numbers, -timestamps))]
+        return rows[np.lexsort((-self.numbers_of(rows), -timestamps))]
 
 
 def _adjacent(

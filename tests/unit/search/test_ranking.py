@@ -7,10 +7,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.full_run import examples
-from support.small_collections import NOW, document_collection, message_collection, numbers, ranked, scored, text_row
+from support.small_collections import (
+    NOW,
+    document_chunks,
+    document_collection,
+    message_collection,
+    numbers,
+    ranked,
+    scored,
+    text_row,
+    view_of,
+)
 from weft.capabilities.search.model import Query, RankingWeights
 from weft.capabilities.search.selection import select_results
 from weft.kernel.clock import DAY_MICROS
+from weft.search_index.snapshot import IndexSnapshot
 
 FRUIT = (
     "apples grow on trees in the orchard",
@@ -50,6 +61,22 @@ def test_without_vectors_ranking_is_lexical() -> None:
     assert numbers(ranking)[0] == 3
     assert not ranking.by_meaning
     assert "semantic" not in ranking.ranked[0].signals
+
+
+def test_the_same_chunks_rank_alike_in_any_layout_of_the_index() -> None:
+    rows = [
+        ("apples in the orchard", "pears are harvested", "apples in the orchard")[number % 3] for number in range(600)
+    ]
+    chunks = document_chunks(*rows)
+    whole = view_of(IndexSnapshot().advanced_to(600, chunks, []))
+    pieces = IndexSnapshot()
+    for start in (400, 0, 200):
+        pieces = pieces.advanced_to(600, chunks[start : start + 200], [])
+    # Replacing a chunk moves its row to the end.
+    pieces = pieces.advanced_to(601, chunks[:50], [])
+    for query in ("apples in the orchard", "pears", "quux"):
+        for options in ({}, {"complete": True}):
+            assert ranked(query, whole, **options) == ranked(query, view_of(pieces), **options)
 
 
 @pytest.mark.req("CE-F12", part="scores from similarity, recency and importance")

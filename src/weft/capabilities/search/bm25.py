@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.capabilities.indexing.text_analysis import query_terms
+from weft.capabilities.search.top_k import largest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,8 +53,9 @@ class Lexicon:
         for rows, counts, weight in postings:
             sums[rows] += weight * _saturated(counts, self._views[view].lengths(rows) / self.mean_length)
         matching = np.flatnonzero(sums > 0)
-        best = _largest(matching, sums[matching], limit)
-        return best, sums[best]
+        if len(matching) > limit:
+            matching = matching[largest(sums[matching], limit, self._views[view].numbers_of(matching))]
+        return matching, sums[matching]
 
     def _rarest_terms(self, view: int, weights: Weights) -> list[tuple[str, float]]:
         """Return the indexed terms with their weights, rarest first, up to the maximum number of postings."""
@@ -83,10 +85,6 @@ def bm25_scores(weights: Weights, counts: Floats, relative_lengths: Floats) -> F
     for weight, frequency in zip(weights.values(), counts, strict=True):
         scores += weight * _saturated(frequency, relative_lengths)
     return scores
-
-
-def _largest(rows: Rows, values: Floats, limit: int) -> Rows:
-    return rows if len(rows) <= limit else rows[np.argpartition(-values, limit - 1)[:limit]]
 
 
 def _saturated(counts: Floats, relative_lengths: Floats) -> NDArray[np.float32]:

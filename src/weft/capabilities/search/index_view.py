@@ -98,6 +98,10 @@ class View(Protocol):
         """Return the speakers of visible rows."""
         ...
 
+    def numbers_of(self, rows: Rows) -> Rows:
+        """Return the chunk number of each row; unlike rows, the same in every replica."""
+        ...
+
     def neighbours(self, rows: Rows, offsets: Sequence[int]) -> Rows:
         """Return for each row the visible rows at these offsets; -1 for none."""
         ...

@@ -16,6 +16,7 @@ import numpy as np
 from weft.capabilities.search.bm25 import bm25_scores
 from weft.capabilities.search.index_view import Columns, NearestRows
 from weft.capabilities.search.neighbour_windows import windows_around, with_neighbours
+from weft.capabilities.search.top_k import largest
 from weft.kernel.clock import DAY_MICROS
 from weft.kernel.thread_pools import SEARCH_THREADS
 
@@ -148,9 +149,9 @@ def _candidate_windows(view: View, max_pinned: int, *found: Sequence[NearestRows
     for rows, strength in chain(*found):
         for row, value in zip(rows.tolist(), strength.tolist(), strict=True):
             strengths[row] = max(strengths.get(row, 0.0), value)
-    best = sorted(strengths, key=lambda row: (-strengths[row], row))[:_EXPANDED]
-    neighbours = with_neighbours(view, np.array(best, np.int64))
-    rows = np.concatenate([np.array(list(strengths), np.int64), neighbours, view.pinned(max_pinned)])
+    matches = np.array(list(strengths), np.int64)
+    best = largest(np.array(list(strengths.values())), _EXPANDED, view.numbers_of(matches))
+    rows = np.concatenate([matches, with_neighbours(view, matches[best]), view.pinned(max_pinned)])
     return windows_around(view, np.unique(rows))
 
 
@@ -175,7 +176,7 @@ def _prefilter(
         found.append(signals)
     total = np.sum(list(_best_parts(found).values()), axis=0)
     columns = view.columns(windows.rows[windows.centres])
-    best = np.argsort(-total, kind="stable")
+    best = np.lexsort((columns.number, -total))
     chosen = np.sort(best[(np.arange(len(best)) < _MAX_RESCORED) | columns.pinned[best]])
     return _Rescoring(
         windows.only(chosen),
@@ -228,7 +229,7 @@ def _best_parts(found: Sequence[dict[str, Floats]]) -> dict[str, Floats]:
 
 def penalise_duplicates(scores: Scores) -> None:
     """Penalise candidates that duplicate a better one or belong to the same short document."""
-    order = np.argsort(-scores.total, kind="stable")
+    order = np.lexsort((scores.columns.number, -scores.total))
     penalty = np.zeros(len(order), np.float32)
     if not scores.view.is_conversation:
         in_short = scores.window_sizes[order] <= _SHORT_DOCUMENT_CHUNKS

@@ -147,13 +147,15 @@ def _non_lexical(best: _Best, candidates: ScoredCandidates) -> float:
 
 
 def _pins(by_view: Sequence[Scores]) -> list[Ranked]:
-    """Return pinned candidates, best first; ties: newest first."""
-    pinned = [
-        (-scores.total[index], -scores.columns.timestamp[index], view, index)
-        for view, scores in enumerate(by_view)
-        for index in np.flatnonzero(scores.columns.pinned).tolist()
-    ]
-    return [_ranked(by_view[view], index) for *_, view, index in sorted(pinned)]
+    """Return pinned candidates, best first; ties: newest first, then by collection and number."""
+    pinned = [(scores, index) for scores in by_view for index in np.flatnonzero(scores.columns.pinned).tolist()]
+
+    def key(pin: tuple[Scores, int]) -> tuple[float, int, str, int]:
+        scores, index = pin
+        columns = scores.columns
+        return -scores.total[index], -columns.timestamp[index], scores.view.collection, columns.number[index]
+
+    return [_ranked(*pin) for pin in sorted(pinned, key=key)]
 
 
 def _with_pins(results: list[Ranked], pins: list[Ranked], max_results: int | None) -> list[Ranked]:
