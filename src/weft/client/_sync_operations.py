@@ -826,7 +826,8 @@ class SyncHistoryOperations:
     ) -> RolledBack:
         """Return a context to an earlier version. History is not rewritten: the rollback is a new version.
 
-        Needs clearance 3 for a board or an agent definition, clearance 4 for persistent memory.
+        Needs clearance 3 for a board, a definition or a team's layer, 4 for persistent memory, 5 for the tenant's
+        layer.
         """
         return self._caller.call(
             "history.rollback",

@@ -60,7 +60,7 @@ class RolledBack(Response, kw_only=True, omit_defaults=False):
 async def roll_back(request: RollBack, history: History) -> RolledBack:
     """Return a context to an earlier version. History is not rewritten: the rollback is a new version.
 
-    Needs clearance 3 for a board or an agent definition, clearance 4 for persistent memory.
+    Needs clearance 3 for a board, a definition or a team's layer, 4 for persistent memory, 5 for the tenant's layer.
     """
     needed = history.backends.of(request.context_id).rollback_clearance(request.context_id)
     check_clearance(history.actor, needed, "A rollback")
