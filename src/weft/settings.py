@@ -81,6 +81,9 @@ class Settings:
     )
     memory_limit_mb: int = setting(100, "WEFT_MEMORY_LIMIT_MB", "Quota for one agent's private memory, in MiB.")
     context_limit_mb: int = setting(1_024, "WEFT_CONTEXT_LIMIT_MB", "Quota for one agent's persistent memory, in MiB.")
+    receipt_days: int = setting(
+        90, "WEFT_RECEIPT_DAYS", "Days for which receipts of assembled prompts and their texts are kept; 0: forever."
+    )
     import_limit_mb: int = setting(
         256, "WEFT_IMPORT_LIMIT_MB", "Maximum size of a bundle imported as a stream, in MiB."
     )

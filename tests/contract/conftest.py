@@ -27,6 +27,7 @@ from weft.storage.sql.messages import SqlMessageStore
 from weft.storage.sql.model_migrations import SqlModelMigrationStore
 from weft.storage.sql.object_storage import SqlObjectIndex
 from weft.storage.sql.policies import SqlPolicyStore
+from weft.storage.sql.receipts import SqlReceiptStore
 from weft.storage.sql.records import SqlRecordStore
 from weft.storage.sql.retention import SqlPruningLog, SqlRetentionRules
 from weft.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
@@ -82,6 +83,7 @@ class SqlStores:
             "past": lambda transaction: SqlOutbox(transaction, clock),
             "plans": SqlPlanStore,
             "policies": SqlPolicyStore,
+            "receipts": SqlReceiptStore,
             "prunings": SqlPruningLog,
             "records": SqlRecordStore,
             "retention": SqlRetentionRules,

@@ -101,6 +101,10 @@ class TestRecordStore(contracts.RecordStoreContract):
     """Records in SQL."""
 
 
+class TestReceiptStore(contracts.ReceiptStoreContract):
+    """Receipts in SQL."""
+
+
 class TestPolicyStore(contracts.PolicyStoreContract):
     """Export policies in SQL."""
 

@@ -204,3 +204,13 @@ async def test_passages_with_secrets_can_be_left_out(world: World) -> None:
     kept = await assemble(world.analysis, "incident report deployment key", omit_secrets=True)
     assert not any("AKIA" in text for text in texts(kept))
     assert kept["omitted"]["privacy_risk"] == 1
+
+
+async def test_receipts_past_retention_are_deleted_with_their_texts(world: World) -> None:
+    await ingest(world.analysis, {"content": "What happened?"})
+    old = await assemble(world.analysis)
+    world.clock.advance(days=91)
+    kept = await assemble(world.analysis, "Another task.")
+    await world.app.scheduler.drain("receipts.prune")
+    assert await outcome(receipt(world.analysis, old)) == "RECEIPT_NOT_FOUND"
+    assert (await replay(world.analysis, kept))["prompt_hash"] == kept["prompt_hash"]

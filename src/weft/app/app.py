@@ -40,7 +40,7 @@ from weft.capabilities.messages.transcript import Transcripts
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.stores import SearchStores
 from weft.jobs.backfill_vectors import VectorBackfill
-from weft.jobs.cleanup import EXPIRE, EXPIRE_EVERY_SECONDS, DeferredDeletion, Expiry
+from weft.jobs.cleanup import EXPIRE, EXPIRE_EVERY_SECONDS, DeferredDeletion, Expiry, ReceiptPruning
 from weft.jobs.history_pruning import HistoryPruner
 from weft.jobs.ingestion import INGEST, Ingestion
 from weft.jobs.model_migration import ModelMigrations
@@ -127,6 +127,7 @@ class App:
         self.lease_runner = LeaseRunner(self.database, self.clock, self.scheduler.stopping)
         self.pruner = HistoryPruner(self.lease_runner, self._container)
         self.expiry = Expiry(self.database, self.clock, self._container)
+        self.receipt_pruning = ReceiptPruning(self.database, self.clock, settings.receipt_days)
         self.webhooks = WebhookDelivery(
             self.database, self.clock, self._container, settings.webhook_private_hosts.split(), self.metrics
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from weft.capabilities.metrics.operations import COLLECTION_INTERVAL
 from weft.jobs import ingestion, session_indexing, source_sync, webhook_delivery
 from weft.jobs.backfill_vectors import BACKFILL
-from weft.jobs.cleanup import DELETE, EXPIRE, EXPIRE_EVERY_SECONDS, EXPIRE_SOON_SECONDS
+from weft.jobs.cleanup import DELETE, EXPIRE, EXPIRE_EVERY_SECONDS, EXPIRE_SOON_SECONDS, PRUNE_RECEIPTS
 from weft.jobs.history_pruning import PRUNE
 from weft.jobs.model_migration import MIGRATE
 from weft.jobs.reindex import REINDEX
@@ -66,6 +66,7 @@ def _cleanup_jobs(app: App) -> list[Job]:
             due=_tenants(app, tenants_to_sweep),
             run=lambda work: app.expiry.sweep(work.tenant),
         ),
+        Job(name=PRUNE_RECEIPTS, every=_HOUR, due=app.receipt_pruning.due, run=app.receipt_pruning.run),
         Job(
             name=SWEEP_OBJECTS,
             every=EXPIRE_EVERY_SECONDS,

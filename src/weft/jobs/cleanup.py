@@ -1,4 +1,4 @@
-"""Cleanup: expiry of board keys and memories, and deferred deletion of collections.
+"""Cleanup: expiry of board keys and memories, retention of receipts, and deferred deletion of collections.
 
 Expiry writes tombstones, so that subscribers get an event; reads hide a key from the time it expires. Deferred deletion
 removes rows in small batches, so that writers never wait for long.
@@ -17,13 +17,15 @@ from weft.capabilities.memory.model import scope_of
 from weft.capabilities.memory.service import Memories
 from weft.capabilities.sessions.model import session_of
 from weft.jobs.runner import attempt
-from weft.kernel.clock import to_micros
+from weft.jobs.scheduler import Work
+from weft.kernel.clock import DAY_MICROS, to_micros
 from weft.kernel.identity import system_actor
 from weft.storage.sql.collections import SqlCollectionStore
-from weft.storage.sql.database import Scope
+from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.deferred_deletions import SqlDeferredDeletions
 from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.knowledge import SqlDomainStore
+from weft.storage.sql.receipts import SqlReceiptStore, tenants_to_prune
 from weft.storage.sql.tenants import lines_to_expire
 from weft.storage.sql.unit_of_work import logged_write
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.jobs.runner import Lease, LeaseRunner
+    from weft.jobs.scheduler import JobQueue
     from weft.kernel.clock import Clock
     from weft.kernel.events import NewEvent
     from weft.storage.sql.database import Database, Transaction
@@ -39,11 +42,13 @@ if TYPE_CHECKING:
 
 DELETE = "collections.delete"
 EXPIRE = "keys.expire"
+PRUNE_RECEIPTS = "receipts.prune"
 # While a subscriber waits for events.
 EXPIRE_SOON_SECONDS = 0.5
 # Otherwise, so that expired values do not stay in the database for long.
 EXPIRE_EVERY_SECONDS = 30
 _BATCH = 200
+_RECEIPT_BATCH = 100
 
 
 class Expiry:
@@ -82,6 +87,32 @@ class Expiry:
         else:
             await self._injector.build(Memories, actor, transaction).expire_entries(memory)
         return transaction.published
+
+
+class ReceiptPruning:
+    """Deletes receipts that are past retention, with the texts that only they have."""
+
+    def __init__(self, database: Database, clock: Clock, days: int) -> None:
+        self._database = database
+        self._clock = clock
+        self._days = days
+
+    async def due(self, _queue: JobQueue) -> list[Work]:
+        """Return the tenants that have such receipts."""
+        if not self._days:
+            return []
+        return [Work(tenant) for tenant in await self._database.read(SYSTEM, partial(tenants_to_prune, self._before()))]
+
+    async def run(self, work: Work) -> bool:
+        """Delete a batch; return whether there may be more."""
+        before = self._before()
+        pruned = await self._database.write(
+            Scope(work.tenant), lambda tx: SqlReceiptStore(tx).prune(before, _RECEIPT_BATCH)
+        )
+        return pruned == _RECEIPT_BATCH
+
+    def _before(self) -> int:
+        return to_micros(self._clock.now()) - self._days * DAY_MICROS
 
 
 class DeferredDeletion:

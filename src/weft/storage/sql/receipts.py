@@ -13,7 +13,7 @@ from weft.storage.sql.database import SqlStore, batches, placeholders
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from weft.storage.sql.database import Row
+    from weft.storage.sql.database import Row, Transaction
 
 _RECEIPT = "SELECT body, usage FROM receipts WHERE tenant = $1 "
 _ADD = """
@@ -195,6 +195,16 @@ class SqlReceiptStore(SqlStore):
                 last = receipt_id
             if len(rows) < _BODIES_PAGE:
                 return used
+
+
+async def tenants_to_prune(before: int, transaction: Transaction) -> list[str]:
+    """Return the tenants with receipts created before a time."""
+    rows = await transaction.all(
+        "SELECT tenant FROM tenants t WHERE EXISTS ("
+        "SELECT 1 FROM receipts r WHERE r.tenant = t.tenant AND r.created_at < $1) ORDER BY tenant",
+        before,
+    )
+    return [row[0] for row in rows]
 
 
 def _stored(row: Row) -> StoredReceipt:

@@ -28,6 +28,7 @@ from weft.testing.contracts.messages import MessageStoreContract
 from weft.testing.contracts.model_migration import ModelMigrationStoreContract
 from weft.testing.contracts.object_storage import ObjectIndexContract
 from weft.testing.contracts.policies import PolicyStoreContract
+from weft.testing.contracts.receipts import ReceiptStoreContract
 from weft.testing.contracts.records import RecordStoreContract
 from weft.testing.contracts.sessions import SessionStoreContract
 from weft.testing.contracts.stores import ContractStores
@@ -58,6 +59,7 @@ __all__ = [
     "PolicyStoreContract",
     "PruningContract",
     "PruningLogContract",
+    "ReceiptStoreContract",
     "RecordStoreContract",
     "RetentionRulesContract",
     "ReviewStoreContract",

@@ -8,6 +8,7 @@ from weft.capabilities.access.audit import AuditStore
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.agent_context.critical import CriticalEditStore
 from weft.capabilities.agent_context.store import SnapshotStore
+from weft.capabilities.assembly.receipts import ReceiptStore
 from weft.capabilities.board.store import ConventionStore, EntryStore
 from weft.capabilities.events.model import EventImport, EventStore
 from weft.capabilities.events.webhooks.store import WebhookStore
@@ -58,6 +59,7 @@ class ContractStores(Protocol):
     past: EventImport
     plans: PlanStore
     policies: PolicyStore
+    receipts: ReceiptStore
     prunings: PruningLog
     records: RecordStore
     retention: RetentionRules
