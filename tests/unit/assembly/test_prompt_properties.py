@@ -1,0 +1,167 @@
+"""Properties of prompts made of real windows, layers, pins, tools and token counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.capabilities.assembly.conversation import WindowConversation
+from weft.capabilities.assembly.materials import layer_blocks, task_block
+from weft.capabilities.assembly.model import CacheCosts, ContextOverBudget, Plan
+from weft.capabilities.assembly.packers import Text, TextPacker
+from weft.capabilities.assembly.plan import Materials, Previous, make_plan
+from weft.capabilities.assembly.prompt import prompt_of
+from weft.capabilities.language_models.catalog import load_catalog
+from weft.capabilities.language_models.counting import PromptCounter
+from weft.capabilities.language_models.model import ConversationMessage, Prompt, ToolCall, ToolDefinition
+from weft.capabilities.language_models.wire import render
+from weft.capabilities.layers.model import Layer
+from weft.capabilities.windows.model import Category, WindowEvent
+from weft.providers.tokenizers import TokenizerRegistry
+
+COSTS = CacheCosts(write=1.25, read=0.1, warm=True, expected_calls=5)
+INFO = load_catalog().find("claude-sonnet-5")
+COUNTER = PromptCounter(INFO, TokenizerRegistry())
+words = st.lists(st.sampled_from(["retry", "the", "königlich", "部署", "error", "x" * 30]), min_size=1, max_size=60)
+text = words.map(" ".join)
+
+
+def count(messages: tuple[ConversationMessage, ...]) -> int:
+    return sum(map(COUNTER.message, messages))
+
+
+def event(number: int, message: ConversationMessage, category: Category, *, pinned: bool = False) -> WindowEvent:
+    return WindowEvent(
+        event_id=f"e{number}",
+        number=number,
+        category=category,
+        message=message,
+        kind="message",
+        at=number,
+        author="subagent:a",
+        agent_id="a",
+        tokens=1,
+        pinned=pinned,
+    )
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[WindowEvent]:
+    """Return events of every role; each tool call is followed by its result, sometimes after other events."""
+    events: list[WindowEvent] = []
+    for turn in range(draw(st.integers(0, 8))):
+        match draw(st.sampled_from(["user", "system", "tool", "error"])):
+            case "user":
+                pair = [("user", Category.DIALOG), ("assistant", Category.DIALOG)]
+            case "system":
+                pair = [("system", Category.SYSTEM)]
+            case "error":
+                pair = [("assistant", Category.ERROR)]
+            case _:
+                call = ToolCall(f"call{turn}", "find", '{"q": 1}')
+                asked = ConversationMessage(role="assistant", tool_calls=(call,))
+                answered = ConversationMessage(role="tool", content=draw(text) * 3, tool_call_id=call.call_id)
+                events.append(event(len(events), asked, Category.DIALOG))
+                events.append(event(len(events), answered, Category.SYSTEM_OUTPUT))
+                continue
+        for role, category in pair:
+            message = ConversationMessage(role=role, content=draw(text))  # type: ignore[arg-type]
+            events.append(event(len(events), message, category, pinned=draw(st.booleans()) and turn == 0))
+    return events
+
+
+@st.composite
+def inputs(draw: st.DrawFn) -> tuple[Materials, tuple[ToolDefinition, ...], int]:
+    limit = draw(st.integers(50, 3_000))
+    layers = [Layer.of(1, "platform", draw(text), 1), Layer.of(4, "persona", draw(text), 2)]
+    tools = tuple(ToolDefinition(f"t{n}", draw(text), {"type": "object"}) for n in range(draw(st.integers(0, 3))))
+    texts = {
+        kind: [Text(f"{kind}:{n}", "1", draw(text)) for n in range(draw(st.integers(0, 4)))]
+        for kind in ("pins", "board", "missing", "retrieved")
+    }
+    packers: dict[str, Any] = {
+        kind: TextPacker(kind, "board", "user", kind, given, count)
+        for kind, given in texts.items()  # type: ignore[arg-type]
+    }
+    conversation = WindowConversation(
+        "window:s:a", "s", draw(conversations()), limit, None, frozenset(INFO.input), count
+    )
+    materials = Materials(
+        layers=layer_blocks(layers, count),
+        pins=packers["pins"],
+        conversation=conversation,
+        passages=packers["retrieved"],
+        board=packers["board"],
+        missing=packers["missing"],
+        task=task_block(draw(text), count),
+        tools_tokens=COUNTER.tools(tools),
+        tools_digest=str(len(tools)),
+    )
+    return materials, tools, limit
+
+
+def check(plan: Plan, prompt: Prompt, materials: Materials, limit: int) -> None:
+    assert COUNTER.prompt(prompt).total <= limit + 3  # what the provider adds to every prompt
+    included = plan.included
+    assert {ref for block in materials.layers for ref in block.items} <= included.keys()
+    assert {pin.ref for pin in materials.pins.candidates} <= included.keys()
+    assert materials.task is not None
+    assert materials.task.items.keys() <= included.keys()
+    omitted = [each.ref for each in plan.omitted]
+    assert sorted(omitted) == sorted(set(omitted))
+    assert not included.keys() & set(omitted)
+    candidates = {each.ref for part in (materials.conversation, *materials.packers) for each in part.candidates}
+    assert candidates <= included.keys() | set(omitted)
+
+
+def check_pairing(prompt: Prompt) -> None:
+    """Check that a tool call is never parted from its result."""
+    messages = [message for block in prompt.blocks for message in block.messages]
+    calls = {call.call_id for message in messages for call in message.tool_calls}
+    results = {message.tool_call_id for message in messages if message.role == "tool"}
+    assert calls == results
+
+
+@given(inputs())
+def test_a_prompt_is_within_the_limit_and_complete_or_the_parts_that_do_not_fit_are_named(
+    given: tuple[Materials, tuple[ToolDefinition, ...], int],
+) -> None:
+    materials, tools, limit = given
+    try:
+        plan = make_plan(materials, limit, COSTS)
+    except ContextOverBudget as error:
+        parts, needed = error.context["parts"], error.context["needed_tokens"]
+    else:
+        prompt, points = prompt_of(plan, frozenset(), tools, INFO.model, 100)
+        check(plan, prompt, materials, limit)
+        check_pairing(prompt)
+        assert all(point < len(plan.blocks) for point in points)
+        assert render("anthropic", prompt, INFO)["messages"]
+        return
+    assert sum(parts.values()) == needed > limit
+    assert parts.keys() <= {"layers", "tools", "pins", "task", "conversation"}
+
+
+@given(inputs(), st.integers(0, 20))
+def test_the_beginning_of_a_prompt_stays_the_same_while_a_conversation_grows(
+    given: tuple[Materials, tuple[ToolDefinition, ...], int], seen: int
+) -> None:
+    materials, tools, limit = given
+    whole = materials.conversation
+    assert isinstance(whole, WindowConversation)
+    # A result arrives with or after its call, never before it.
+    first = [each for each in whole.events[:seen] if not each.message.tool_calls and each.message.role != "tool"]
+    earlier = WindowConversation("window:s:a", "s", first, limit, None, frozenset(INFO.input), count)
+    try:
+        sent = make_plan(materials._replace(conversation=earlier), limit, COSTS)
+        omitted = frozenset(each.ref for each in sent.omitted)
+        plan = make_plan(materials, limit, COSTS, Previous(sent.blocks, materials.tools_digest, omitted))
+    except ContextOverBudget:
+        return
+    prompt, _ = prompt_of(plan, frozenset(), tools, INFO.model, 100)
+    assert COUNTER.prompt(prompt).total <= limit + 3
+    if plan.mode == "extended":
+        assert plan.blocks[: len(sent.blocks)] == sent.blocks
+    check_pairing(prompt)
