@@ -35,10 +35,12 @@ IRREVERSIBLE = frozenset(
 )
 # Module with the formatters of a group's answers.
 _FORMATTERS = {
+    "context": "formatters.receipts",
     "history": "formatters.history",
     "knowledge": "formatters.knowledge",
     "missing": "formatters.missing_context",
     "policy": "formatters.transfer",
+    "receipt": "formatters.receipts",
     "records": "formatters.records",
     "search": "formatters.search",
 }

@@ -1,0 +1,146 @@
+"""``weft context assemble`` and ``weft receipt``: prompts and receipts as text."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+import pytest
+
+from weft.capabilities.assembly.operations import PromptAssembled
+from weft.capabilities.assembly.receipt_operations import ReceiptShown
+from weft.transports.cli.formatters.receipts import FORMATTERS
+
+if TYPE_CHECKING:
+    from cli_support import CommandLine
+
+MODEL = "claude-sonnet-4-5"
+SYSTEM = {"event_id": "rules", "role": "system", "content": "You find out why orders are slow. " * 120}
+QUESTION = {"event_id": "q1", "content": "Why are orders slow?"}
+
+
+def ingest(line: CommandLine, *events: dict[str, Any]) -> None:
+    line.run("context", "ingest", msgspec.json.encode(events).decode())
+
+
+def assemble(line: CommandLine, *options: str, task: str = "Name the cause.") -> str:
+    answer = line.json("context", "assemble", task, "--model", MODEL, *options)
+    return str(answer["receipt_id"])
+
+
+@pytest.fixture
+def receipt(launch: CommandLine) -> str:
+    """Return the receipt of the second prompt of a window."""
+    launch.run("board", "write", "goal", "Find the cause of slow orders")
+    ingest(launch, SYSTEM, QUESTION)
+    assemble(launch)
+    ingest(launch, {"event_id": "a1", "role": "assistant", "content": "I look at the price cache."})
+    return assemble(launch, task="What did you find?")
+
+
+@pytest.mark.req("CE-F54")
+def test_a_receipt_is_shown_with_blocks_omissions_budget_and_savings(launch: CommandLine, receipt: str) -> None:
+    output = launch.run("receipt", "show", receipt).stdout
+    assert output.startswith(f"Receipt {receipt}  ")
+    assert f"admin in session launch · {MODEL} · extended" in output
+    assert re.search(r"▕[█▏▎▍▌▋▊▉ ]{40}▏ [\d,]+ of [\d,]+ tokens \([\d.]+%\)  estimated", output)
+    assert re.search(r"[\d,]+ ◆ \S+ +layer +1 layer: layer:platform", output)
+    assert re.search(r"conversation +1 event of window:launch:admin: rules", output)
+    before, new = output.split("expected from the cache up to here, new below")
+    assert "board:launch: goal" in before
+    assert "1 event of window:launch:admin: a1" in new
+    assert re.search(r"Omitted: 0 of \d candidates\n  nothing", output)
+    assert re.search(r"naive baseline +[\d,]+ +[\d,]+ +\$0\.\d{5}\n +this prompt ", output)
+    assert re.search(r"timing: +gather [\d.]+ · retrieve [\d.]+ · plan [\d.]+ · render [\d.]+ = [\d.]+ ms", output)
+    assert f"weft receipt replay {receipt}" in output
+
+
+def test_omitted_candidates_are_shown_by_reason(launch: CommandLine) -> None:
+    events = [{"event_id": f"e{number}", "content": f"Line {number} of the log. " * 40} for number in range(12)]
+    ingest(launch, *events)
+    receipt = assemble(launch, "--token-budget", "2000")
+    output = launch.run("receipt", "show", receipt).stdout
+    assert re.search(r"Omitted: \d+ of 1\d candidates", output)
+    assert re.search(r"[\d,]+   budget +\d+ events of window:launch:admin: e0, e1, e2 and \d+ more", output)
+    assert "budget of the call 2,000" in output
+    brief = launch.run("receipt", "show", receipt, "--no-candidates").stdout
+    assert "Omitted" not in brief
+    assert "Savings" in brief
+
+
+def test_reported_usage_is_shown_next_to_the_count(launch: CommandLine, receipt: str) -> None:
+    usage = msgspec.json.encode({"input_tokens": 900, "output_tokens": 12, "cache_read_input_tokens": 600}).decode()
+    launch.run("context", "emit-metrics", receipt, usage, "--latency-ms", "830", "--quality-score", "0.9")
+    output = launch.run("receipt", "show", receipt).stdout
+    assert re.search(r"1,500 input tokens \([+-][\d.]+% against our count\) · 600 from cache · 12 output", output)
+    assert "830 ms · quality 0.9" in output
+    totals = launch.run("receipt", "savings").stdout
+    assert totals.splitlines()[0].split()[:3] == ["agent", "calls", "naive"]
+    assert re.search(r"admin +2 .* 1 +\$0\.\d{5}", totals)
+
+
+def test_an_assembled_prompt_is_shown_before_its_figures(launch: CommandLine) -> None:
+    ingest(launch, SYSTEM, QUESTION)
+    output = launch.run("context", "assemble", "Name the cause.", "--model", MODEL).stdout
+    assert output.startswith('system\n  <weft:layer level="1" name="platform">')
+    assert output.index("user\n  Why are orders slow?") < output.index("user\n  Name the cause.")
+    assert "mode:    first: There is no earlier call in this window." in output
+    assert "of:      1 layer, " in output
+    assert re.search(r"saved: +-?[\d.]+% of [\d,]+ tokens, \$0\.\d{5} instead of \$0\.\d{5}", output)
+    assert re.search(r"receipt: weft receipt show receipt_\w+\n$", output)
+
+
+def test_a_replayed_prompt_is_text_or_the_body_of_a_provider(launch: CommandLine, receipt: str) -> None:
+    text = launch.run("receipt", "replay", receipt).stdout
+    assert "assistant\n  I look at the price cache." in text
+    assert text.rstrip().endswith("the same bytes as then")
+    body = launch.run("receipt", "replay", receipt, "--form", "anthropic").stdout.rpartition("\n\n")[0]
+    assert msgspec.json.decode(body)["model"] == MODEL
+
+
+def test_receipts_are_listed_newest_first_with_a_cursor(launch: CommandLine, receipt: str) -> None:
+    assert launch.run("receipt", "savings").stdout.count("\n") == 2
+    lines = launch.run("receipt", "list", "--limit", "1").stdout.splitlines()
+    assert " ".join(lines[0].split()) == "receipt created agent session model mode tokens naive saved from cache"
+    assert lines[1].startswith(receipt)
+    cursor = lines[-1].removeprefix("More: --cursor ")
+    assert receipt not in launch.run("receipt", "list", "--cursor", cursor).stdout
+
+
+def test_without_receipts_lists_say_so(launch: CommandLine) -> None:
+    assert launch.run("receipt", "list").stdout == "No receipts.\n"
+    assert launch.run("receipt", "savings").stdout == "No receipts.\n"
+
+
+def test_control_characters_of_events_do_not_reach_the_terminal(launch: CommandLine) -> None:
+    ingest(launch, {"event_id": "e1", "content": "red \x1b[31m alert"})
+    receipt = assemble(launch)
+    for command in (["context", "assemble", "Go on."], ["receipt", "replay", receipt], ["receipt", "show", receipt]):
+        assert "\x1b" not in launch.run(*command).stdout
+
+
+def test_notes_of_an_answer_are_shown(launch: CommandLine) -> None:
+    ingest(launch, QUESTION)
+    answer = msgspec.convert(
+        launch.json("context", "assemble", "Go on.")
+        | {"widened": True, "fallback": "recency", "compaction_due": True, "critical_update": {"agent": 2}},
+        PromptAssembled,
+    )
+    text = FORMATTERS["context.assemble"](answer)
+    for note in ("more passages", "most recent items", "compaction threshold", "pull your context"):
+        assert note in text
+
+
+def test_facts_that_are_rare_have_their_line(launch: CommandLine, receipt: str) -> None:
+    shown = launch.json("receipt", "show", receipt)
+    shown["shortened"] = [{"ref": "window:launch:admin/t1", "original_tokens": 9_000, "kept_tokens": 800}]
+    shown["confidence"] |= {"widened": True, "fallback": "recency", "pending_documents": 1}
+    shown["counting"]["exact"] = True
+    shown["tools_tokens"] = 90
+    text = click.unstyle(FORMATTERS["receipt.show"](msgspec.convert(shown, ReceiptShown)))
+    assert "Shortened in the middle\n       800   of 9,000: window:launch:admin/t1" in text
+    assert "widened because it was low, nothing relevant was found: the most recent items instead, 1 document" in text
+    assert "counted exactly" in text
+    assert re.search(r" 90   \S+ +tools\n", text)
