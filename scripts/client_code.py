@@ -8,6 +8,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 from itertools import groupby
 from keyword import iskeyword
 from pathlib import Path
@@ -232,6 +233,8 @@ def _plain(hint: Any, names: _Names) -> str:  # noqa: ANN401 - likewise
         return "None"
     if hint in {str, int, float, bool}:
         return hint.__name__
+    if issubclass(hint, Enum):
+        return f"{names.use_typing('Literal')}[{', '.join(repr(member.value) for member in hint)}]"
     if issubclass(hint, msgspec.Struct):
         return f"{names.use(hint)} | {names.use(Mapping, 'Mapping')}[str, {names.use_typing('Any')}]"
     if hint is datetime:

@@ -171,7 +171,9 @@ MISSING = {
     "AC-08": "prompts that Weft assembles",
     "AC-09": "compaction by Weft itself: methods, validation and refresh of summaries",
     "AC-15": "windows, assembly and compaction",
-    "CE-A": "AssembleContext, IngestEvent, Compact, ValidatePrompt, EmitMetrics",
+    "CE-F6": "the compaction that the event starts",
+    "CE-F7": "compaction by the chosen strategy, settings of teams",
+    "CE-A": "AssembleContext, Compact, ValidatePrompt, EmitMetrics",
     "CE-E": "a compaction model that fails, a summary that loses a fact, context beyond the model's limit; "
     "ending the session of an agent that tries to change itself",
     "CE-F11": "assembly before each model call",
@@ -184,5 +186,4 @@ MISSING = {
     "CE-O": "summaries next to originals, the compaction model, layers counted as overhead",
     "CE-T": "limits on versions, snapshots, rollback, dashboards, compaction strategies and guardrails",
     "MS-14": "latency targets, and 1,000 agents",
-    "MW-11": "checkpoints of windows",
 }

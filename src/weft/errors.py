@@ -66,10 +66,17 @@ from weft.capabilities.record_log.resolve_source import SourceElsewhere
 from weft.capabilities.records.recorder import RecordExists, RecordNotFound
 from weft.capabilities.records.vocabulary import IllegalTransition
 from weft.capabilities.search.similar import ChunkNotFound
-from weft.capabilities.sessions.model import SessionArchived, SessionExists, SessionNotFound
+from weft.capabilities.sessions.model import SessionArchived, SessionExists, SessionInUse, SessionNotFound
 from weft.capabilities.transfer.bundle_format import BundleDamaged
 from weft.capabilities.transfer.policies import PolicyBuiltIn, PolicyForbidden, PolicyNotFound
-from weft.capabilities.windows.model import EventExists, NotParticipant, WindowExists, WindowNotFound, WindowTooSmall
+from weft.capabilities.windows.model import (
+    EventExists,
+    NotParticipant,
+    WindowExists,
+    WindowInUse,
+    WindowNotFound,
+    WindowTooSmall,
+)
 from weft.kernel.errors import (
     AuthenticationError,
     Conflict,
@@ -174,6 +181,7 @@ __all__ = [
     "SelfModification",
     "SessionArchived",
     "SessionExists",
+    "SessionInUse",
     "SessionNotFound",
     "SnapshotExists",
     "SnapshotNotFound",
@@ -199,6 +207,7 @@ __all__ = [
     "WebhookNotFound",
     "WeftError",
     "WindowExists",
+    "WindowInUse",
     "WindowNotFound",
     "WindowTooSmall",
 ]

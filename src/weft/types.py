@@ -132,6 +132,7 @@ from weft.capabilities.knowledge.sources.operations import (
     SourceRemoved,
     SyncRequested,
 )
+from weft.capabilities.language_models.model import ToolCall
 from weft.capabilities.layers.operations import LayerDefined, LayerInfo, LayerList, LayerListed, LayersShown
 from weft.capabilities.memory.admin_view import (
     InspectedMemory,
@@ -217,7 +218,18 @@ from weft.capabilities.transfer.export import ContextExported
 from weft.capabilities.transfer.importer import ContextImported
 from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
 from weft.capabilities.transfer.policy_filter import PolicyDefinition
+from weft.capabilities.windows.checkpoints import (
+    Checkpoint,
+    CheckpointBranched,
+    CheckpointRestored,
+    Checkpoints,
+    RestoredWindow,
+    WindowVersion,
+)
 from weft.capabilities.windows.ingest import Ingested, IngestedEvent, NewToolCall, NewWindowEvent
+from weft.capabilities.windows.operations import WindowDeleted, WindowEvents, WindowList
+from weft.capabilities.windows.sharing import WindowRefreshed, WindowRoutes
+from weft.capabilities.windows.views import CategoryUse, Clamp, RouteView, WindowEventView, WindowSummary, WindowView
 from weft.kernel.events import Event
 from weft.kernel.operation import Success
 
@@ -249,10 +261,16 @@ __all__ = [
     "CacheStats",
     "Candidate",
     "CandidateSource",
+    "CategoryUse",
     "ChangeInfo",
     "ChangedEntry",
+    "Checkpoint",
+    "CheckpointBranched",
+    "CheckpointRestored",
+    "Checkpoints",
     "ChunkingOptions",
     "Citation",
+    "Clamp",
     "CloudEvent",
     "CloudEventsMapping",
     "CommitInfo",
@@ -410,6 +428,7 @@ __all__ = [
     "RemovedKey",
     "ReportedUsage",
     "ResourceInfo",
+    "RestoredWindow",
     "RetentionCleared",
     "RetentionRule",
     "RetentionRuleList",
@@ -418,6 +437,7 @@ __all__ = [
     "ReviewResolved",
     "Reviews",
     "RolledBack",
+    "RouteView",
     "Savings",
     "SavingsReport",
     "SavingsTotal",
@@ -460,6 +480,7 @@ __all__ = [
     "TimeRange",
     "TokenIssued",
     "TokenLimits",
+    "ToolCall",
     "UsageGuidance",
     "Verified",
     "VisibilityChanged",
@@ -470,5 +491,14 @@ __all__ = [
     "WebhookList",
     "WebhookReplayed",
     "WebhookTested",
+    "WindowDeleted",
+    "WindowEventView",
+    "WindowEvents",
+    "WindowList",
+    "WindowRefreshed",
+    "WindowRoutes",
+    "WindowSummary",
+    "WindowVersion",
+    "WindowView",
     "XPath",
 ]

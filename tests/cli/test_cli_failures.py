@@ -71,6 +71,34 @@ def test_irreversible_commands_ask_for_confirmation(launch: CommandLine) -> None
     launch.run("session", "get", "launch", code=1)
 
 
+@pytest.fixture
+def shared(launch: CommandLine) -> CommandLine:
+    """Return a command line on a session in which two agents have windows."""
+    for agent in ("planner", "critic"):
+        launch.run("agent", "create", agent)
+        launch.run("window", "create", "-s", "launch", "--agent-id", agent)
+    return launch
+
+
+@pytest.mark.req("MW-12")
+@pytest.mark.usefixtures("_interactive")
+def test_deleting_a_session_that_others_use_asks_and_names_them(shared: CommandLine) -> None:
+    asked = shared.run("session", "delete", "launch", code=1, stdin="y\nn\n").stderr
+    assert "critic, planner" in asked
+    shared.run("session", "get", "launch")
+    shared.run("session", "delete", "launch", stdin="y\ny\n")
+    shared.run("session", "get", "launch", code=1)
+
+
+@pytest.mark.req("MW-12")
+def test_without_a_terminal_deleting_a_session_that_others_use_needs_force(shared: CommandLine) -> None:
+    refused = shared.run("session", "delete", "launch", code=1).stderr
+    assert "SESSION_IN_USE" in refused
+    assert "critic, planner" in refused
+    shared.run("session", "delete", "launch", "--force")
+    shared.run("session", "get", "launch", code=1)
+
+
 @pytest.mark.usefixtures("_interactive")
 @pytest.mark.parametrize("command", [["session", "delete", "launch"], ["signing-key", "rotate"]])
 def test_yes_skips_the_confirmation(command: list[str], launch: CommandLine) -> None:

@@ -34,6 +34,7 @@ from weft.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
 from weft.storage.sql.sessions import SqlSessionStore
 from weft.storage.sql.token_factors import SqlTokenFactorStore
 from weft.storage.sql.webhooks import SqlWebhookStore
+from weft.storage.sql.windows import SqlWindowStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -98,6 +99,7 @@ class SqlStores:
             "token_factors": SqlTokenFactorStore,
             "vectors": SqlVectorStore,
             "webhooks": SqlWebhookStore,
+            "windows": SqlWindowStore,
         }
         for name, make in kinds.items():
             setattr(self, name, StorePerCall(database, tenant, make))

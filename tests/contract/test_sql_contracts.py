@@ -139,3 +139,7 @@ class TestTokenFactorStore(contracts.TokenFactorStoreContract):
 
 class TestModelMigrationStore(contracts.ModelMigrationStoreContract):
     """Model migrations in SQL."""
+
+
+class TestWindowStore(contracts.WindowStoreContract):
+    """Windows in SQL."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.world import SESSION, Caller, World, outcome, refused
+from support.windows import contents, ingest, message, window_events
+from support.world import SESSION, World, outcome, refused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,15 +16,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.both_databases
 
 
-def message(event_id: str, content: str = "text", **what: Any) -> dict[str, Any]:
-    return {"event_id": event_id, "content": content, **what}
-
-
-async def ingest(caller: Caller, *events: dict[str, Any], **where: Any) -> Any:
-    return await caller.call("context.ingest", session_id=caller.session, events=list(events), **where)
-
-
-@pytest.mark.req("MW-01")
+@pytest.mark.req("MW-01", "CE-F1")
+@pytest.mark.req("CE-A", part="IngestEvent")
 async def test_events_are_added_in_order_and_only_once(world: World) -> None:
     first = await ingest(world.analysis, message("a", "one"), message("b", "two", role="assistant"))
     assert [(event["number"], event["added"]) for event in first["events"]] == [(1, True), (2, True)]
@@ -41,6 +35,7 @@ async def test_an_event_id_with_other_content_is_refused_and_nothing_is_added(wo
     assert (await ingest(world.analysis, message("new")))["events"][0]["number"] == 2
 
 
+@pytest.mark.req("CE-F1")
 @pytest.mark.parametrize(
     ("event", "category"),
     [
@@ -86,6 +81,7 @@ async def test_a_large_content_is_stored_once(world: World) -> None:
 async def test_content_round_trips_unchanged(world: World, content: str) -> None:
     await ingest(world.analysis, message("a", content))
     assert (await ingest(world.analysis, message("a", content)))["events"][0]["added"] is False
+    assert await contents(world.analysis) == [content]
 
 
 async def test_a_content_above_one_mebibyte_is_refused(world: World) -> None:
@@ -122,6 +118,18 @@ async def test_a_window_is_reached_by_its_agent_its_ancestors_and_admins_only(wo
         await ingest(world.admin, message("nobody"), agent_id="no-such-agent")
 
 
+@pytest.mark.req("MW-01", "CE-F2")
+async def test_nobody_else_reads_a_window(world: World) -> None:
+    await ingest(world.analysis, message("own", "secret words"))
+    for caller in (world.review, world.stranger):
+        assert await outcome(window_events(caller, agent_id="analysis")) in {"PERMISSION_DENIED", "SESSION_NOT_FOUND"}
+        assert await outcome(caller.call("history.log", context_id=f"window:{SESSION}:analysis")) == "CONTEXT_NOT_FOUND"
+    assert (await world.review.call("window.list", session_id=SESSION))["windows"] == []
+    seen = await world.review.events(session_id=SESSION)
+    assert not [event for event in seen["events"] if event["type"].startswith("window.")]
+    assert await contents(world.planner, agent_id="analysis") == ["secret words"]
+
+
 async def test_other_tenants_and_non_participants_get_session_not_found(world: World) -> None:
     await ingest(world.analysis, message("own"))
     with refused("SESSION_NOT_FOUND"):
@@ -140,3 +148,91 @@ async def test_an_archived_session_accepts_no_events(world: World) -> None:
         await ingest(world.analysis, message("b"))
     with refused("SESSION_ARCHIVED"):
         await ingest(world.review, message("b"))
+
+
+@pytest.mark.req("MW-08")
+async def test_every_event_is_tagged_with_its_agent_and_addressee(world: World) -> None:
+    await ingest(
+        world.planner,
+        message("a", "please review", recipient_id="review-2", message_type="request", references=["b"]),
+        agent_id="analysis",
+    )
+    (event,) = (await window_events(world.analysis))["events"]
+    assert (event["agent_id"], event["recipient_id"], event["message_type"]) == ("analysis", "review-2", "request")
+    assert (event["author"], event["references"]) == ("orchestrator", ["b"])
+    published = [
+        each
+        for each in (await world.analysis.events(session_id=SESSION))["events"]
+        if each["type"] == "window.ingested"
+    ]
+    assert published[-1]["subject"] == published[-1]["data"]["agent_id"] == "analysis"
+    assert published[-1]["data"] == {
+        "agent_id": "analysis", "first": 1, "last": 1, "categories": {"DIALOG": 1}, "tokens": 4, "commit": 1
+    }  # fmt: skip
+
+
+async def test_a_second_process_and_a_restart_read_what_was_added(world: World) -> None:
+    await ingest(world.analysis, message("a", "one"))
+    other = await world.another_app()
+    assert await contents(world.analysis.at(other)) == ["one"]
+    await ingest(world.analysis, message("b", "two"))
+    assert await contents(world.analysis.at(other)) == ["one", "two"]
+    await ingest(world.analysis.at(other), message("c", "three " * 2_000))
+    assert await contents(world.analysis) == ["one", "two", "three " * 2_000]
+
+
+async def test_a_deleted_session_takes_its_windows_along(world: World) -> None:
+    await ingest(world.analysis, message("a", "secret " * 1_000), message("b", "small secret"))
+    await world.planner.call("history.branch", context_id=f"window:{SESSION}:analysis", branch="try")
+    await world.planner.call("window.route", session_id=SESSION, categories=["DIALOG"], to_types=["review"])
+    await world.planner.call("session.delete", session_id=SESSION, force=True)
+    for table in ("windows", "window_routes", "lines WHERE line_id LIKE 'window:%'", "changes WHERE line_id LIKE 'w%'"):
+        assert (await world.rows(f"SELECT COUNT(*) FROM {table}"))[0][0] == 0
+    await world.planner.create_session(SESSION)
+    with refused("WINDOW_NOT_FOUND"):
+        await window_events(world.analysis)
+    await ingest(world.analysis, message("a", "new"))
+    assert await contents(world.analysis) == ["new"]
+
+
+@pytest.mark.req("MW-07")
+@pytest.mark.parametrize(
+    ("operation", "given"),
+    [
+        ("window.show", {}), ("window.events", {}), ("window.update", {"autosave": False}),
+        ("window.checkpoint", {"label": "one"}), ("window.checkpoints", {}), ("window.leave", {}),
+        ("window.route", {"categories": ["DIALOG"], "to_types": ["review"]}), ("window.delete", {}),
+        ("context.ingest", {"events": [message("more")]}),
+    ],
+)  # fmt: skip
+async def test_every_entry_point_reaches_the_window_of_the_agent_it_names(
+    world: World, operation: str, given: dict[str, Any]
+) -> None:
+    await ingest(world.planner, message("p", "of the planner"))
+    await ingest(world.analysis, message("a", "of the analysis"))
+    answer = await world.planner.call(operation, session_id=SESSION, agent_id="analysis", **given)
+    assert "planner" not in {answer.get("agent_id"), *(each["agent_id"] for each in answer.get("windows", ()))}
+    with refused("PERMISSION_DENIED"):
+        await world.review.call(operation, session_id=SESSION, agent_id="analysis", **given)
+
+
+async def test_a_redacted_event_is_not_read_any_more(world: World) -> None:
+    await ingest(world.analysis, message("a", "the password is hunter2"), message("b", "long secret " * 1_000))
+    items = [event["item_id"] for event in (await window_events(world.analysis))["events"]]
+    for item in items:
+        await world.analysis.call("records.redact", item_id=item, state="removed", reason="secret")
+    assert await contents(world.analysis) == ["[content removed]", "[content removed]"]
+    # Neither a rollback nor a branch shows it again.
+    line = f"window:{SESSION}:analysis"
+    await world.planner.call("history.rollback", context_id=line, target_version=0)
+    await world.planner.call("history.rollback", context_id=line, target_version=1)
+    assert await contents(world.analysis) == ["[content removed]", "[content removed]"]
+
+
+async def test_a_masked_event_keeps_its_words_without_the_secret(world: World) -> None:
+    await ingest(world.analysis, message("a", "mail bob@example.com about it"))
+    (event,) = (await window_events(world.analysis))["events"]
+    await world.analysis.call("records.redact", item_id=event["item_id"], state="masked", reason="privacy")
+    (text,) = await contents(world.analysis)
+    assert text.startswith("mail ")
+    assert "bob@example.com" not in text

@@ -50,6 +50,7 @@ from weft.jobs.scheduler import Scheduler
 from weft.jobs.session_indexing import INDEX, SessionIndexing
 from weft.jobs.source_sync import SYNC, SourceSyncJob
 from weft.jobs.webhook_delivery import WebhookDelivery
+from weft.jobs.window_autosave import WindowAutosave
 from weft.kernel.clock import SystemClock
 from weft.kernel.errors import WeftError
 from weft.kernel.guards import GuardedCall, Guards
@@ -128,6 +129,7 @@ class App:
         self.pruner = HistoryPruner(self.lease_runner, self._container)
         self.expiry = Expiry(self.database, self.clock, self._container)
         self.receipt_pruning = ReceiptPruning(self.database, self.clock, settings.receipt_days)
+        self.autosave = WindowAutosave(self.database, self.clock, self._container)
         self.webhooks = WebhookDelivery(
             self.database, self.clock, self._container, settings.webhook_private_hosts.split(), self.metrics
         )

@@ -12,10 +12,12 @@ from weft.jobs.history_pruning import PRUNE
 from weft.jobs.model_migration import MIGRATE
 from weft.jobs.reindex import REINDEX
 from weft.jobs.scheduler import DueSource, Job, Work
+from weft.jobs.window_autosave import AUTOSAVE
 from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.deferred_deletions import tenants_with_deletions
 from weft.storage.sql.object_storage import tenants_to_clear
 from weft.storage.sql.tenants import tenants_to_expire, tenants_to_sweep
+from weft.storage.sql.windows import tenants_with_unsaved_windows
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -72,6 +74,12 @@ def _cleanup_jobs(app: App) -> list[Job]:
             every=EXPIRE_EVERY_SECONDS,
             due=_tenants(app, lambda tx: tenants_to_clear(tx, app.lease_runner.now)),
             run=lambda work: app.objects.sweep(work.tenant),
+        ),
+        Job(
+            name=AUTOSAVE,
+            every=_MINUTE,
+            due=tenants(lambda tx: tenants_with_unsaved_windows(tx, app.autosave.due_before)),
+            run=lambda work: app.autosave.run(work.tenant),
         ),
         Job(
             name=PRUNE,

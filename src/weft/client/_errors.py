@@ -80,6 +80,7 @@ ERROR_MODULES: dict[str, str] = {
     "SELF_MODIFICATION": "weft.capabilities.agent_context.model",
     "SESSION_ARCHIVED": "weft.capabilities.sessions.model",
     "SESSION_EXISTS": "weft.capabilities.sessions.model",
+    "SESSION_IN_USE": "weft.capabilities.sessions.model",
     "SESSION_NOT_FOUND": "weft.capabilities.sessions.model",
     "SNAPSHOT_EXISTS": "weft.capabilities.history.model",
     "SNAPSHOT_NOT_FOUND": "weft.capabilities.history.model",
@@ -103,6 +104,7 @@ ERROR_MODULES: dict[str, str] = {
     "WEBHOOK_CANNOT_RUN": "weft.capabilities.events.webhooks.model",
     "WEBHOOK_NOT_FOUND": "weft.capabilities.events.webhooks.model",
     "WINDOW_EXISTS": "weft.capabilities.windows.model",
+    "WINDOW_IN_USE": "weft.capabilities.windows.model",
     "WINDOW_NOT_FOUND": "weft.capabilities.windows.model",
     "WINDOW_TOO_SMALL": "weft.capabilities.windows.model",
 }

@@ -125,6 +125,11 @@ GROUPED_HELP = {
         "Receipts of assembled prompts: show what was included and left out and why, list them, replay a prompt byte "
         "for byte, and add up savings in tokens and money."
     ),
+    "context_window": (
+        "Windows: each agent's conversation in a session, with a token limit and budgets by category. Show yours and "
+        "how full it is, read its events, set its model, refresh what it inherited, share one, route categories to "
+        "other agents, and checkpoint, restore or branch several windows at once. Add events with ingest_event."
+    ),
     "context_records": (
         "Portable Agent Context records of what happened to context: list them by session, turn, task, item or time, "
         "show one with its content, add those of your own framework (selections, budgets, assemblies, compactions), "

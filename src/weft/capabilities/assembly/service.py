@@ -424,15 +424,14 @@ async def _store(receipt: Receipt, texts: dict[str, bytes], gathered: Gathered, 
 
 
 def _limits(request: AssemblyRequest, gathered: Gathered, info: ModelInfo) -> TokenLimits:
-    settings = gathered.window.settings
-    reserved = min(settings.reserved, info.context_window // 2)
+    reserved = min(gathered.window.reserved, info.context_window // 2)
     window = gathered.window.limit
     limit = min(request.token_budget or window, window, info.context_window - reserved if request.model else window)
     return TokenLimits(
         limit=limit,
         token_budget=request.token_budget,
         window_tokens=window,
-        model_tokens=info.context_window if request.model else settings.model_limit,
+        model_tokens=info.context_window if request.model else gathered.window.model_tokens,
         reserved_output_tokens=reserved,
     )
 

@@ -141,19 +141,24 @@ class BranchDeleted(Response, kw_only=True, omit_defaults=False):
 )
 async def make_branch(request: MakeBranch, history: History) -> BranchInfo:
     """Start a branch from any version of a context, to try something without changing the context itself."""
-    if request.branch in {MAIN, HEAD}:
-        raise InvalidInput(f"branch: '{request.branch}' is reserved; choose another name", field="branch")
-    line = await history.to_write(request.context_id)
-    base = await history.resolve(line, request.from_version)
-    name = line_name(trunk_of(request.context_id), request.branch)
+    return await start_branch(history, request.context_id, request.branch, request.from_version)
+
+
+async def start_branch(history: History, context_id: str, branch: str, from_version: str | int) -> BranchInfo:
+    """Start a branch of a line from one of its versions."""
+    if branch in {MAIN, HEAD}:
+        raise InvalidInput(f"branch: '{branch}' is reserved; choose another name", field="branch")
+    line = await history.to_write(context_id)
+    base = await history.resolve(line, from_version)
+    name = line_name(trunk_of(context_id), branch)
     # Which entries have a time to live at this version is found out by the first expiry check.
     next_expiry_at = history.now if kind_of(name).ttl else None
     weight = await _weight(history, line.head, base)
     if not await history.lines.branch(name, base, weight=weight, next_expiry_at=next_expiry_at):
-        raise BranchExists(f"The context already has a branch '{request.branch}'.", resource_id=request.branch)
+        raise BranchExists(f"The context already has a branch '{branch}'.", resource_id=branch)
     await line.note_branches(1)
-    await line.announce("history.branched", request.branch, {"context_id": name, "version": base.seq})
-    return _branch_info(await _found(history, name, request.branch))
+    await line.announce("history.branched", branch, {"context_id": name, "version": base.seq})
+    return _branch_info(await _found(history, name, branch))
 
 
 @read_operation(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from weft.capabilities.history.store import LineStore
 
 _VERSION_NAME = re.compile(r"(?:head|latest|v?[0-9]+)\Z")
-_AUTOMATIC_LABEL = re.compile(r"(?:before|after)-.+-v[0-9]+(?:-[0-9]+)?\Z")
+_AUTOMATIC_LABEL = re.compile(r"(?:(?:before|after)-.+|autosave)-v[0-9]+(?:-[0-9]+)?\Z")
 
 
 async def record(
@@ -53,7 +53,8 @@ def check_label(label: str) -> None:
         raise InvalidInput(f"label: '{label}' already names a version; choose another", field="label")
     if _AUTOMATIC_LABEL.match(label):
         raise InvalidInput(
-            "label: before-...-vN and after-...-vN are reserved for automatic snapshots; choose another", field="label"
+            "label: before-...-vN, after-...-vN and autosave-vN are reserved for automatic snapshots; choose another",
+            field="label",
         )
 
 

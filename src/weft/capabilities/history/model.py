@@ -45,7 +45,7 @@ class LineNotFound(NotFound):
 
     code = "CONTEXT_NOT_FOUND"
     hint = (
-        "A context_id is board:SESSION, context:AGENT, context:AGENT:MEMORY_TYPE or agent:AGENT; "
+        "A context_id is board:SESSION, window:SESSION:AGENT, context:AGENT, context:AGENT:MEMORY_TYPE or agent:AGENT; "
         "append @BRANCH for a branch."
     )
     related = ("context_history",)

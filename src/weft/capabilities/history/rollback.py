@@ -9,7 +9,7 @@ from weft.capabilities.history.commits import tag_automatically
 from weft.capabilities.history.fields import ContextId, audited_write
 from weft.capabilities.history.line_backend import CommitMeta, RestorePoint
 from weft.capabilities.history.line_kinds import is_composite, size_errors, write_errors
-from weft.capabilities.history.model import VersionNotFound, VersionPruned
+from weft.capabilities.history.model import VersionNotFound, VersionPruned, trunk_of
 from weft.capabilities.history.revisions import VersionName
 from weft.capabilities.history.service import History, SnapshotPoint, head_point, visible_state
 from weft.capabilities.history.three_way import same_content
@@ -18,6 +18,8 @@ from weft.kernel.fields import Reason, Step
 from weft.kernel.operation import Request, Response
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from weft.capabilities.history.line_backend import LockedLine
     from weft.capabilities.history.model import Head, Point
 
@@ -93,14 +95,24 @@ class Restored(NamedTuple):
 
 
 async def restore(
-    history: History, line: LockedLine, target: Point, meta: CommitMeta, *, occasion: str, renew_ttl: bool = False
+    history: History,
+    line: LockedLine,
+    target: Point,
+    meta: CommitMeta,
+    *,
+    occasion: str,
+    renew_ttl: bool = False,
+    without: Collection[str] = (),
 ) -> Restored:
     """Return a line to an earlier point as one new commit; the state before it is tagged with the occasion.
 
     Restored entries get the time to live they had left at the target. ``renew_ttl``: unchanged entries do too.
+    Keys ``without`` are not restored. The target may be a point of another line of the same kind.
     """
     head = line.head
-    now, then = await history.states(head_point(head), target, values=True, whole=renew_ttl)
+    whole = renew_ttl or trunk_of(target.line_id) != trunk_of(head.line_id)
+    now, then = await history.states(head_point(head), target, values=True, whole=whole)
+    then = {key: version for key, version in then.items() if key not in without}
     known = await visible_state(line, {**now, **then})
     changed = {
         key: then.get(key)

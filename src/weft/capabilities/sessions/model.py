@@ -61,6 +61,14 @@ class SessionExists(Conflict):
     related = ("get_session", "create_session")
 
 
+class SessionInUse(Conflict):
+    """Other agents have windows in this session."""
+
+    code = "SESSION_IN_USE"
+    hint = "Nothing was deleted. context.agents lists who depends on the session; pass force to delete it all the same."
+    related = ("delete_session", "archive_session")
+
+
 class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits and options of one session's board."""
 

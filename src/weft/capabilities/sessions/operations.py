@@ -17,6 +17,7 @@ from weft.capabilities.sessions.model import (
     SessionConfig,
     SessionExists,
     SessionId,
+    SessionInUse,
     SessionNotFound,
     line_of,
     lock_active_session,
@@ -33,6 +34,7 @@ from weft.kernel.operation import Audience, Effect, RateClass, Request, Response
 
 # Creation time and id of the last session of a page.
 _CURSOR = r"^[0-9]{1,18}\.[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z"
+_MAX_NAMED = 10
 
 
 class CreateSession(Request):
@@ -113,6 +115,7 @@ class DeleteSession(Request):
     """The session to delete."""
 
     session_id: SessionId
+    force: Annotated[bool, msgspec.Meta(description="Delete it even if other agents have windows in it.")] = False
 
 
 class SessionDeleted(Response, kw_only=True, omit_defaults=False):
@@ -215,13 +218,18 @@ async def archive_session(
     tool="delete_session",
     http="DELETE /v1/sessions/{session_id}",
     audited=True,
-    errors=(SessionNotFound,),
+    errors=(SessionNotFound, SessionInUse),
 )
 async def delete_session(
     request: DeleteSession, actor: Actor, sessions: SessionStore, lines: LineStore, outbox: Outbox
 ) -> SessionDeleted:
-    """Delete a session permanently, with its board, messages and session memory. The audit log keeps an entry."""
+    """Delete a session permanently, with its board, messages, session memory and windows.
+
+    Refused while other agents have windows in it, unless forced. The audit log keeps an entry.
+    """
     session, _ = await lock_session(request.session_id, actor, sessions)
+    if not request.force:
+        await _check_unused(session, actor, sessions)
     belonging = await sessions.lines(session.session_id, line_kinds().values())
     await sessions.erase(session.session_id)
     # Values last: a transaction that locks values waits for no lock that a writer may hold, so there is no deadlock.
@@ -229,6 +237,18 @@ async def delete_session(
         await lines.erase(line_id)
     await outbox.publish(_event("session.deleted", session, actor))
     return SessionDeleted(session_id=session.session_id)
+
+
+async def _check_unused(session: Session, actor: Actor, sessions: SessionStore) -> None:
+    others = [each for each in await sessions.agents_with_windows(session.session_id) if each != actor.principal_id]
+    if others:
+        shown = ", ".join(others[:_MAX_NAMED]) + (", ..." if len(others) > _MAX_NAMED else "")
+        raise SessionInUse(
+            f"{len(others)} other agents have windows in the session '{session.session_id}': {shown}.",
+            resource_type="session",
+            resource_id=session.session_id,
+            agents=others,
+        )
 
 
 async def session_info(session: Session, sessions: SessionStore) -> SessionInfo:

@@ -62,6 +62,8 @@ class SessionStore(Protocol):
         """Return the lines of a session: its board, session memories, lines of these kinds, and their branches."""
         ...
 
+    async def agents_with_windows(self, session_id: str) -> Sequence[str]: ...
+
     async def erase(self, session_id: str) -> None:
-        """Delete a session with its board, events and session memories."""
+        """Delete a session with its board, events, session memories and windows."""
         ...

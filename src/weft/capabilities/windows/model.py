@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from weft.capabilities.history.model import Version
+    from weft.capabilities.language_models.catalog import Catalog
 
 PREFIX = "window"
 DEFAULT_MODEL_TOKENS = 128_000
@@ -83,16 +84,16 @@ class WindowNotFound(NotFound):
     """The agent has no window in this session, or it is not yours to read."""
 
     code = "WINDOW_NOT_FOUND"
-    hint = "Add its first event with `context.ingest`."
-    related = ("ingest_event",)
+    hint = "Create it with `window.create`, or add its first event with `context.ingest`."
+    related = ("context_window", "ingest_event")
 
 
 class WindowExists(Conflict):
     """The agent already has a window in this session."""
 
     code = "WINDOW_EXISTS"
-    hint = "Add events to it with `context.ingest`."
-    related = ("ingest_event",)
+    hint = "Read it with `window.show`, or change its settings with `window.update`."
+    related = ("context_window",)
 
 
 class EventExists(Conflict):
@@ -116,7 +117,15 @@ class WindowTooSmall(Conflict):
 
     code = "WINDOW_TOO_SMALL"
     hint = "Shorten the events in context.events, unpin some, or give the agent a model with a larger context."
-    related = ("ingest_event",)
+    related = ("context_window",)
+
+
+class WindowInUse(Conflict):
+    """Other agents share this window."""
+
+    code = "WINDOW_IN_USE"
+    hint = "Let the agents in context.agents leave it first, with `window.leave`."
+    related = ("context_window",)
 
 
 class EventDraft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -210,35 +219,43 @@ class WindowSettings(msgspec.Struct, frozen=True, kw_only=True):
     def line_id(self) -> str:
         return window_line(self.session_id, self.agent_id)
 
-    @property
-    def model_limit(self) -> int:
-        """Return the context of the model, clamped to what was given."""
-        given = [each for each in (self.model_max_tokens, self.shared_cw_max_tokens) if each is not None]
-        return min(given, default=DEFAULT_MODEL_TOKENS)
+
+class WindowLimit(NamedTuple):
+    """Context of a window's model, the tokens kept free for its answer, and what is left for a prompt."""
+
+    model_tokens: int
+    reserved: int
 
     @property
-    def reserved(self) -> int:
-        """Return the tokens kept free for the model's answer, at most half of its context."""
-        if self.reserved_tokens is not None:
-            return min(self.reserved_tokens, self.model_limit // 2)
-        return min(DEFAULT_RESERVED_TOKENS, self.model_limit // _RESERVED_PART)
+    def tokens(self) -> int:
+        return self.model_tokens - self.reserved
 
-    @property
-    def limit(self) -> int:
-        """Return the tokens that a prompt may have."""
-        return self.model_limit - self.reserved
+
+def limit_of(settings: WindowSettings, catalog: Catalog) -> WindowLimit:
+    """Return the limit of a window: the context of its model, or the tokens given, less the reserved output."""
+    model = catalog.find(settings.model) if settings.model is not None else None
+    known = model.context_window if model is not None else DEFAULT_MODEL_TOKENS
+    given = settings.model_max_tokens or known
+    tokens = max(min(given, settings.shared_cw_max_tokens or given), 1)
+    if settings.reserved_tokens is not None:
+        return WindowLimit(tokens, min(settings.reserved_tokens, tokens // 2))
+    output = DEFAULT_RESERVED_TOKENS if model is None else min(model.max_output_tokens, DEFAULT_RESERVED_TOKENS)
+    return WindowLimit(tokens, min(output, tokens // _RESERVED_PART))
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
     """An agent's window, opened for one caller.
 
     ``events_of`` is the agent whose events it shows: another one while the agent shares that one's window. ``limit`` is
-    then the minimum over all agents that share it. ``branch`` is the branch that the agent switched to.
+    ``model_tokens`` less ``reserved``, and the minimum over all agents that share the window. ``branch`` is the branch
+    that the agent switched to.
     """
 
     settings: WindowSettings
     agent_type: str
     events_of: str
+    model_tokens: int
+    reserved: int
     limit: int
     budgets: dict[Category, int]
     branch: str | None = None

@@ -10,12 +10,12 @@ from weft.capabilities.history.model import blob_hash, trunk_of
 from weft.capabilities.language_models.model import ConversationMessage, ToolCall
 from weft.capabilities.records.record_ids import VersionId
 from weft.capabilities.redaction.masker import Masker
-from weft.capabilities.windows.model import message_tokens
+from weft.capabilities.windows.model import ORIGIN_MARK, content_key, message_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weft.capabilities.records.store import Redaction
+    from weft.capabilities.records.store import RecordStore, Redaction
     from weft.capabilities.windows.model import WindowEvent
 
 _REMOVED = "[content removed]"
@@ -26,19 +26,26 @@ def apply_redactions(events: Sequence[WindowEvent], redactions: Mapping[str, Red
     """Return events redacted where they, or the events they were copied from, are."""
     if not redactions:
         return events
-    known = {_any_branch(item_id): redaction for item_id, redaction in redactions.items()}
+    known = {_event_name(item_id): redaction for item_id, redaction in redactions.items()}
 
     def redaction_of(event: WindowEvent) -> Redaction | None:
-        return known.get(_any_branch(event.item_id)) or known.get(event.origin or "")
+        return known.get(_event_name(event.item_id)) or known.get(_event_name(event.origin or ""))
 
     found = ((event, redaction_of(event)) for event in events)
     return [event if redaction is None else _redacted(event, redaction) for event, redaction in found]
 
 
-def _any_branch(item_id: str) -> str:
-    """Return the id of an item without its branch: a line and its branches share events."""
+async def redacted_keys(records: RecordStore, session_id: str, line_id: str) -> frozenset[str]:
+    """Return the keys of a line whose events are redacted."""
+    names = (VersionId.parse(item_id) for item_id in await records.redactions_in(session_id))
+    keys = {name.key for name in names if name is not None and trunk_of(name.line_id) == trunk_of(line_id)}
+    return frozenset(keys | {content_key(key) for key in keys})
+
+
+def _event_name(item_id: str) -> str:
+    """Return the id of an item without branch and version: a rollback or a branch must not show an event again."""
     name = VersionId.parse(item_id)
-    return item_id if name is None else str(name._replace(line_id=trunk_of(name.line_id)))
+    return item_id if name is None else f"{trunk_of(name.line_id)}{ORIGIN_MARK}{name.key}"
 
 
 def _redacted(event: WindowEvent, redaction: Redaction) -> WindowEvent:

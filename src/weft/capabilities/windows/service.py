@@ -17,6 +17,7 @@ from weft.capabilities.access.store import AccessStore
 from weft.capabilities.agent_context.permissions import unknown_agent
 from weft.capabilities.history.model import BranchNotFound, Head
 from weft.capabilities.history.store import CheckoutStore, LineStore
+from weft.capabilities.language_models.catalog import Catalog
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.model import Session, find_session, lock_active_session
 from weft.capabilities.sessions.store import SessionStore
@@ -25,11 +26,14 @@ from weft.capabilities.windows.budget import budgets_for
 from weft.capabilities.windows.creation import WindowOptions, create_window
 from weft.capabilities.windows.line_events import events_of_line
 from weft.capabilities.windows.model import (
+    DEFAULT_MODEL_TOKENS,
     DEFAULT_THRESHOLD,
     Category,
     NotParticipant,
     Window,
+    WindowLimit,
     WindowNotFound,
+    limit_of,
     window_line,
 )
 from weft.capabilities.windows.redacted_events import apply_redactions
@@ -62,6 +66,7 @@ class Windows(msgspec.Struct, frozen=True):
     outbox: Outbox
     clock: Clock
     cache: EventCache
+    catalog: Catalog
 
     @property
     def now(self) -> int:
@@ -88,12 +93,15 @@ class Windows(msgspec.Struct, frozen=True):
         settings = await self.store.find(session_id, agent.principal_id)
         if settings is None:
             raise no_window(agent.principal_id)
+        limit = self.limit(settings)
         return Window(
             settings=settings,
             agent_type=agent.agent_type,
             events_of=agent.principal_id,
-            limit=settings.limit,
-            budgets=budgets_for(settings.limit, settings.shares),
+            model_tokens=limit.model_tokens,
+            reserved=limit.reserved,
+            limit=limit.tokens,
+            budgets=budgets_for(limit.tokens, settings.shares),
         )
 
     async def events(self, window: Window) -> Sequence[WindowEvent]:
@@ -139,7 +147,7 @@ class Windows(msgspec.Struct, frozen=True):
             raise PermissionDenied(
                 "A window is open to its agent, the agent's ancestors and admins only.",
                 hint="Omit agent_id to use your own window, or name an agent below you.",
-                related=("ingest_event",),
+                related=("context_window",),
             )
         if not self.admits(session, agent):
             raise NotParticipant(f"'{wanted}' does not participate in the session.", resource_id=wanted)
@@ -158,7 +166,7 @@ class Windows(msgspec.Struct, frozen=True):
     async def view(self, settings: WindowSettings, agent: Principal) -> Window:
         """Return a window with its limit, which is the minimum over those that share it."""
         owner = settings.shares_with or settings.agent_id
-        limit = min([each.limit for each in await self.store.sharing(settings.session_id, owner)] or [settings.limit])
+        limit, own = await self.shared_limit(settings.session_id, owner), self.limit(settings)
         trunk = window_line(settings.session_id, owner)
         checkout = await self.checkouts.of(trunk, agent.principal_id)
         if checkout is not None and checkout.gone:
@@ -171,10 +179,21 @@ class Windows(msgspec.Struct, frozen=True):
             settings=settings,
             agent_type=agent.agent_type,
             events_of=owner,
+            model_tokens=own.model_tokens,
+            reserved=own.reserved,
             limit=limit,
             budgets=budgets_for(limit, settings.shares),
             branch=None if checkout is None else checkout.branch,
         )
+
+    def limit(self, settings: WindowSettings) -> WindowLimit:
+        """Return the limit of a window by itself."""
+        return limit_of(settings, self.catalog)
+
+    async def shared_limit(self, session_id: str, owner: str) -> int:
+        """Return the limit of a window that agents may share: the minimum over them."""
+        sharing = await self.store.sharing(session_id, owner)
+        return min((self.limit(each).tokens for each in sharing), default=DEFAULT_MODEL_TOKENS)
 
     async def tokens(self, window: Window) -> int:
         """Return the approximate tokens of all events of a window."""

@@ -27,9 +27,10 @@ class EventCache(Protocol):
 
 
 class IndexedCheckpoint(NamedTuple):
-    """A label on the line of a window."""
+    """A label on the line of a window, or on a branch of it."""
 
     agent_id: str
+    line_id: str
     label: str
     seq: int
     created_by: str

@@ -200,15 +200,24 @@ class WindowWriter:
             merged=meta.merged,
         )
         self.head = await record(self.service.lines, self.head, commit, weight=before + growth)
-        await self.check_threshold(before)
+        await self._check_threshold(before / self.window.limit)
 
-    async def check_threshold(self, before: int) -> None:
-        """Publish an event if the window has just reached its compaction threshold."""
-        if self.head.weight <= before:
+    async def limit_changed(self, before: int) -> None:
+        """Tell all that share the window that its settings changed, and whether its threshold is reached now."""
+        sharing = await self.service.store.sharing(self.window.session_id, self.window.events_of)
+        readers = [each.agent_id for each in sharing]
+        data = {"limit": self.window.limit, "previous_limit": before, "shared_by": len(readers)}
+        self._events.append(self.service.event("window.changed", self.session, self.window.agent_id, readers, data))
+        await self._check_threshold(self.head.weight / before)
+        await self.publish()
+
+    async def _check_threshold(self, before: float) -> None:
+        """Collect an event if the window has just reached its compaction threshold; ``before`` is its earlier use."""
+        used = self.head.weight / self.window.limit
+        if used <= before:
             return
         threshold = await self.service.threshold(self.window)
-        reached = threshold * self.window.limit
-        if before < reached <= self.head.weight:
+        if before < threshold <= used:
             data = {"tokens": self.head.weight, "limit": self.window.limit, "threshold": threshold}
             self._events.append(self._about("window.threshold_reached", data))
 

@@ -18,7 +18,7 @@ from weft.storage.sql.layers import erase_layer_pins
 from weft.storage.sql.memory import erase_memories, memories_of
 from weft.storage.sql.records import erase_record_items
 from weft.storage.sql.session_index import remove_session_from_index
-from weft.storage.sql.windows import window_lines_of
+from weft.storage.sql.windows import agents_with_windows, window_lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -187,6 +187,9 @@ class SqlSessionStore(SqlStore):
             if kind.has_name(SESSION) and kind.prefix not in _INDEXED_BY_SESSION:
                 found += await self._lines_of_kind(kind, session_id)
         return found
+
+    async def agents_with_windows(self, session_id: str) -> Sequence[str]:
+        return await agents_with_windows(self._tx, session_id)
 
     async def erase(self, session_id: str) -> None:
         owners = [memory.owner for memory in await memories_of(self._tx, session_id)]

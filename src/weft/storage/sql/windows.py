@@ -29,7 +29,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) O
 _UPDATE = """
 UPDATE windows SET model = $1, model_max_tokens = $2, shared_cw_max_tokens = $3, reserved_tokens = $4, shares = $5,
     parent_id = $6, shares_with = $7, compaction_threshold = $8, autosave = $9,
-    unsaved_since = CASE WHEN $9 = 1 THEN unsaved_since END, updated_at = $10
+    unsaved_since = CASE WHEN CAST($9 AS {bigint}) = 1 THEN unsaved_since END, updated_at = $10
 WHERE tenant = $11 AND session_id = $12 AND agent_id = $13
 """
 _ADVANCE = """
@@ -39,20 +39,20 @@ WHERE tenant = $3 AND session_id = $4 AND agent_id = $5
 """
 _UNSAVED = f"{_WINDOW} AND unsaved_since IS NOT NULL AND unsaved_since <= $2 ORDER BY unsaved_since LIMIT $3"
 _TENANTS_UNSAVED = "SELECT DISTINCT tenant FROM windows WHERE unsaved_since IS NOT NULL AND unsaved_since <= $1"
-_CHECKPOINTS = """
-SELECT w.agent_id, t.label, t.seq, t.created_by, t.created_at, t.automatic FROM windows w
-JOIN tags t ON t.tenant = w.tenant AND t.line_id = 'window:' || w.session_id || ':' || w.agent_id
-WHERE w.tenant = $1 AND w.session_id = $2 ORDER BY t.created_at DESC, t.label, w.agent_id
-"""
-_LINES = """
-SELECT l.line_id FROM windows w
+# The lines of a session's windows, with their branches.
+_WINDOW_LINES = """
+SELECT w.tenant, w.agent_id, l.line_id FROM windows w
 JOIN lines l ON l.tenant = w.tenant AND l.line_id = 'window:' || w.session_id || ':' || w.agent_id
 WHERE w.tenant = $1 AND w.session_id = $2
 UNION ALL
-SELECT l.line_id FROM windows w
+SELECT w.tenant, w.agent_id, l.line_id FROM windows w
 JOIN lines l ON l.tenant = w.tenant AND l.trunk = 'window:' || w.session_id || ':' || w.agent_id
 WHERE w.tenant = $1 AND w.session_id = $2
 """
+_CHECKPOINTS = f"""
+SELECT w.agent_id, w.line_id, t.label, t.seq, t.created_by, t.created_at, t.automatic FROM ({_WINDOW_LINES}) w
+JOIN tags t ON t.tenant = w.tenant AND t.line_id = w.line_id ORDER BY t.created_at DESC, t.label, w.line_id
+"""  # noqa: S608 - a fixed statement
 _ROUTE = "SELECT session_id, agent_id, category, to_agent, to_type FROM window_routes WHERE tenant = $1 "
 _ADD_ROUTE = """
 INSERT INTO window_routes (tenant, session_id, agent_id, category, to_agent, to_type) VALUES ($1, $2, $3, $4, $5, $6)
@@ -168,7 +168,7 @@ class SqlWindowStore(SqlStore):
 
 async def window_lines_of(transaction: Transaction, session_id: str) -> list[str]:
     """Return the lines of all windows of a session, with their branches."""
-    return [line_id for (line_id,) in await transaction.all(_LINES, transaction.tenant, session_id)]
+    return [line_id for *_, line_id in await transaction.all(_WINDOW_LINES, transaction.tenant, session_id)]
 
 
 async def agents_with_windows(transaction: Transaction, session_id: str) -> list[str]:

@@ -34,6 +34,7 @@ from weft.testing.contracts.sessions import SessionStoreContract
 from weft.testing.contracts.stores import ContractStores
 from weft.testing.contracts.token_factors import TokenFactorStoreContract
 from weft.testing.contracts.webhooks import WebhookStoreContract
+from weft.testing.contracts.windows import WindowStoreContract
 
 __all__ = [
     "AccessStoreContract",
@@ -71,4 +72,5 @@ __all__ = [
     "TokenFactorStoreContract",
     "VectorStoreContract",
     "WebhookStoreContract",
+    "WindowStoreContract",
 ]

@@ -33,6 +33,7 @@ from weft.capabilities.object_storage.store import ObjectIndex
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.transfer.policies import PolicyStore
+from weft.capabilities.windows.store import WindowStore
 from weft.kernel.events import Outbox
 from weft.kernel.ports import JobStore
 
@@ -74,3 +75,4 @@ class ContractStores(Protocol):
     token_factors: TokenFactorStore
     vectors: VectorStore
     webhooks: WebhookStore
+    windows: WindowStore

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 IRREVERSIBLE = frozenset(
     {
         "session.delete",
+        "window.delete",
         "history.delete_branch",
         "history.prune",
         "key.revoke",
@@ -33,6 +34,8 @@ IRREVERSIBLE = frozenset(
         "knowledge.delete_domain",
     }
 )
+# Refusals that ``force`` overrides: in a terminal, the command asks and tries again.
+_OVERRIDABLE = {"session.delete": "SESSION_IN_USE"}
 # Module with the formatters of a group's answers.
 _FORMATTERS = {
     "context": "formatters.receipts",
@@ -175,12 +178,25 @@ def _callback(operation: Operation) -> Any:  # noqa: ANN401 - click wraps it
         if events.is_export(operation, options):
             events.export(target, given(ctx, operation))
             return
-        answer = target.call(operation, given(ctx, operation))
+        answer = _answer(target, operation, given(ctx, operation), ask=interactive() and not options.get("yes"))
         show(answer, as_json=options["as_json"], formatter=_formatter(operation))
         if operation.name in _UNSUCCESSFUL and _UNSUCCESSFUL[operation.name](answer):
             ctx.exit(FAILED)
 
     return call
+
+
+def _answer(target: Target, operation: Operation, raw: dict[str, Any], *, ask: bool) -> Any:  # noqa: ANN401 - a response
+    """Call an operation; if it is refused and ``force`` would override that, ask whether to."""
+    from weft.kernel.errors import Conflict  # noqa: PLC0415 - only to run the command
+
+    try:
+        return target.call(operation, raw)
+    except Conflict as refusal:
+        if not ask or _OVERRIDABLE.get(operation.name) != refusal.code:
+            raise
+        click.confirm(f"{refusal.message} Delete it all the same?", abort=True, err=True)
+        return target.call(operation, {**raw, "force": True})
 
 
 def _formatter(operation: Operation) -> Callable[[Any], str] | None:

@@ -1,0 +1,286 @@
+"""Checkpoints: one label on the windows of several agents; to list, restore and branch them together.
+
+A checkpoint is a snapshot of history under the same label on each window. Restoring one is a rollback: a new version.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from weft.capabilities.access.model import AgentId, AgentNotFound
+from weft.capabilities.history.branches import BranchExists, start_branch
+from weft.capabilities.history.commits import add_snapshot, check_label
+from weft.capabilities.history.fields import BranchName
+from weft.capabilities.history.line_backend import CommitMeta
+from weft.capabilities.history.model import SnapshotExists, SnapshotNotFound, VersionPruned, no_snapshot, trunk_of
+from weft.capabilities.history.rollback import restore
+from weft.capabilities.history.service import History
+from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session, lock_active_session
+from weft.capabilities.windows.model import NotParticipant
+from weft.capabilities.windows.operations import WRITE_ERRORS, read_operation, write_operation
+from weft.capabilities.windows.redacted_events import redacted_keys
+from weft.capabilities.windows.service import Windows, no_window
+from weft.kernel.clock import from_micros
+from weft.kernel.errors import PermissionDenied
+from weft.kernel.fields import Name
+from weft.kernel.operation import Request, Response
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.windows.model import Window
+    from weft.capabilities.windows.store import IndexedCheckpoint
+
+_PAGE = 200
+
+Label = Annotated[Name, msgspec.Meta(description="Label of the checkpoint, such as before_migration.")]
+OneAgent = Annotated[AgentId | None, msgspec.Meta(description="Only this agent's window; all you may open by default.")]
+
+
+class MakeCheckpoint(Request):
+    """The label, and the windows to name."""
+
+    session_id: SessionId
+    label: Label
+    agent_id: OneAgent = None
+
+
+class ListCheckpoints(Request):
+    """The session whose checkpoints to list."""
+
+    session_id: SessionId
+    agent_id: OneAgent = None
+    include_automatic: Annotated[bool, msgspec.Meta(description="Include those that Weft made.")] = True
+
+
+class RestoreCheckpoint(Request):
+    """The checkpoint, and the windows to return to it."""
+
+    session_id: SessionId
+    label: Label
+    agent_id: OneAgent = None
+    from_agent_id: Annotated[
+        AgentId | None,
+        msgspec.Meta(description="Restore this agent's checkpoint into the window of agent_id, or into yours."),
+    ] = None
+
+
+class BranchCheckpoint(Request):
+    """The checkpoint to continue from, and the name of the branch."""
+
+    session_id: SessionId
+    label: Label
+    branch: BranchName
+    agent_id: OneAgent = None
+    switch: Annotated[bool, msgspec.Meta(description="Let the agents work on the branch from now on.")] = False
+
+
+class WindowVersion(Response, omit_defaults=False):
+    """A version of a window."""
+
+    agent_id: str
+    context_id: str
+    version: int
+
+
+class Checkpoint(Response, omit_defaults=False):
+    """A label and the windows that have it."""
+
+    label: str
+    created_by: str
+    created_at: datetime
+    automatic: bool
+    windows: list[WindowVersion]
+
+
+class Checkpoints(Response, omit_defaults=False):
+    """Checkpoints, newest first."""
+
+    session_id: str
+    checkpoints: list[Checkpoint]
+
+
+class RestoredWindow(Response, omit_defaults=False):
+    """A window that was restored; ``snapshot_before`` names its state before, null if nothing changed."""
+
+    agent_id: str
+    version: int
+    restored: int
+    removed: int
+    snapshot_before: str | None
+
+
+class CheckpointRestored(Response, omit_defaults=False):
+    """The windows that have the content of the checkpoint again."""
+
+    session_id: str
+    label: str
+    windows: list[RestoredWindow]
+
+
+class CheckpointBranched(Response, omit_defaults=False):
+    """The branches that start from the checkpoint."""
+
+    session_id: str
+    label: str
+    branch: str
+    windows: list[WindowVersion]
+
+
+@write_operation(
+    "window.checkpoint",
+    action="checkpoint",
+    http="POST /v1/sessions/{session_id}/checkpoints",
+    status=201,
+    errors=(*WRITE_ERRORS, SnapshotExists),
+)
+async def make_checkpoint(request: MakeCheckpoint, windows: Windows) -> Checkpoint:
+    """Name the current state of all windows that you may open, or of one, to return to it later."""
+    check_label(request.label)
+    await lock_active_session(request.session_id, windows.actor, windows.sessions)
+    tagged: list[WindowVersion] = []
+    for window in await _windows(windows, request.session_id, request.agent_id):
+        head = await windows.lines.lock(window.line_id)
+        if head is not None:
+            await add_snapshot(windows.lines, head, request.label, windows.actor.participant, windows.now)
+            tagged.append(WindowVersion(agent_id=window.agent_id, context_id=window.line_id, version=head.seq))
+    return Checkpoint(
+        label=request.label,
+        created_by=windows.actor.participant,
+        created_at=from_micros(windows.now),
+        automatic=False,
+        windows=tagged,
+    )
+
+
+@read_operation(
+    "window.checkpoints",
+    action="checkpoints",
+    http="GET /v1/sessions/{session_id}/checkpoints",
+    errors=(SessionNotFound, AgentNotFound, PermissionDenied, NotParticipant),
+)
+async def list_checkpoints(request: ListCheckpoints, windows: Windows) -> Checkpoints:
+    """List the checkpoints of all windows that you may open, by label."""
+    session = await find_session(request.session_id, windows.actor, windows.sessions)
+    if request.agent_id is not None:
+        await windows.agent(session, request.agent_id)
+    found: dict[str, list[IndexedCheckpoint]] = {}
+    known: dict[str, bool] = {}
+    for each in await windows.store.checkpoints(request.session_id):
+        if each.agent_id not in known:
+            agent = await windows.access.principal(each.agent_id)
+            known[each.agent_id] = agent is not None and await windows.may_open(agent)
+        wanted = request.agent_id in {None, each.agent_id} and (request.include_automatic or not each.automatic)
+        if wanted and known[each.agent_id]:
+            found.setdefault(each.label, []).append(each)
+    return Checkpoints(
+        session_id=request.session_id, checkpoints=[_checkpoint(label, each) for label, each in found.items()]
+    )
+
+
+@write_operation(
+    "window.restore",
+    action="restore",
+    http="POST /v1/sessions/{session_id}/checkpoints/{label}/restore",
+    errors=(*WRITE_ERRORS, SnapshotNotFound, VersionPruned),
+)
+async def restore_checkpoint(request: RestoreCheckpoint, windows: Windows, history: History) -> CheckpointRestored:
+    """Return windows to a checkpoint: all that have it and that you may open, or one.
+
+    History is not rewritten: the restored state is a new version. With from_agent_id, another agent's checkpoint is
+    restored into a window; its redacted events are left out.
+    """
+    source = request.from_agent_id
+    if source is not None:
+        into = await windows.open(request.session_id, request.agent_id, create=True)
+        origin = await windows.open_own(request.session_id, (await _known(windows, request.session_id, source)))
+        done = [await _restore(windows, history, into, origin.line_id, request.label)]
+    else:
+        labelled = await _labelled(windows, request.session_id, request.label, request.agent_id)
+        done = [await _restore(windows, history, window, window.line_id, request.label) for window in labelled]
+    return CheckpointRestored(session_id=request.session_id, label=request.label, windows=done)
+
+
+@write_operation(
+    "window.branch",
+    action="branch",
+    http="POST /v1/sessions/{session_id}/checkpoints/{label}/branch",
+    status=201,
+    errors=(*WRITE_ERRORS, SnapshotNotFound, BranchExists),
+)
+async def branch_checkpoint(request: BranchCheckpoint, windows: Windows, history: History) -> CheckpointBranched:
+    """Start a branch from a checkpoint in all windows that have it and that you may open, or in one."""
+    made: list[WindowVersion] = []
+    for window in await _labelled(windows, request.session_id, request.label, request.agent_id):
+        branch = await start_branch(history, window.line_id, request.branch, request.label)
+        if request.switch:
+            await windows.checkouts.switch(trunk_of(window.line_id), window.agent_id, request.branch)
+        made.append(WindowVersion(agent_id=window.agent_id, context_id=branch.context_id, version=branch.version))
+    return CheckpointBranched(session_id=request.session_id, label=request.label, branch=request.branch, windows=made)
+
+
+async def _windows(windows: Windows, session_id: str, agent_id: str | None) -> list[Window]:
+    """Return one window, or all that the caller may open."""
+    if agent_id is not None:
+        return [await windows.open(session_id, agent_id)]
+    session = await find_session(session_id, windows.actor, windows.sessions)
+    found: list[Window] = []
+    after = ""
+    while page := await windows.store.of_session(session.session_id, after, _PAGE):
+        for settings in page:
+            agent = await windows.access.principal(settings.agent_id)
+            # A window that is shared is that of its owner.
+            if agent is not None and settings.shares_with is None and await windows.may_open(agent):
+                found.append(await windows.view(settings, agent))
+        after = page[-1].agent_id
+    if not found:
+        raise no_window(windows.actor.principal_id)
+    return found
+
+
+async def _labelled(windows: Windows, session_id: str, label: str, agent_id: str | None) -> list[Window]:
+    """Return the windows that have a checkpoint; SnapshotNotFound if none has."""
+    found = await _windows(windows, session_id, agent_id)
+    labelled = {each.agent_id for each in await windows.store.checkpoints(session_id) if each.label == label}
+    chosen = [window for window in found if window.events_of in labelled]
+    if not chosen:
+        raise no_snapshot(label)
+    return chosen
+
+
+async def _known(windows: Windows, session_id: str, agent_id: str) -> str:
+    """Return the agent whose events a window shows."""
+    return (await windows.open(session_id, agent_id)).events_of
+
+
+async def _restore(windows: Windows, history: History, window: Window, source: str, label: str) -> RestoredWindow:
+    line = await history.to_write(window.line_id)
+    target = await history.snapshot(source, label)
+    meta = CommitMeta(f"restore {label}" if source == window.line_id else f"restore {label} of {source}")
+    hidden = (
+        await redacted_keys(windows.records, window.session_id, source) if source != window.line_id else frozenset()
+    )
+    done = await restore(history, line, target, meta, occasion="before-restore", without=hidden)
+    return RestoredWindow(
+        agent_id=window.agent_id,
+        version=done.head.seq,
+        restored=len(done.written),
+        removed=len(done.removed),
+        snapshot_before=done.snapshot_before,
+    )
+
+
+def _checkpoint(label: str, found: Sequence[IndexedCheckpoint]) -> Checkpoint:
+    return Checkpoint(
+        label=label,
+        created_by=found[0].created_by,
+        created_at=from_micros(found[0].created_at),
+        automatic=found[0].automatic,
+        windows=[
+            WindowVersion(agent_id=each.agent_id, context_id=each.line_id, version=each.seq)
+            for each in sorted(found, key=lambda each: each.line_id)
+        ],
+    )

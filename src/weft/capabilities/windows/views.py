@@ -1,0 +1,209 @@
+"""Responses that show windows and their events."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from weft.capabilities.language_models.model import ToolCall
+from weft.capabilities.windows.creation import parent_window
+from weft.capabilities.windows.model import Category, EventKind
+from weft.kernel.clock import from_micros
+from weft.kernel.operation import Response
+
+if TYPE_CHECKING:
+    from weft.capabilities.windows.model import Route, Window, WindowEvent, WindowSettings
+    from weft.capabilities.windows.service import Windows
+
+
+class CategoryUse(Response, omit_defaults=False):
+    """Budget of a category, and the tokens and number of its events. Room that others leave is lent to it."""
+
+    budget: int
+    tokens: int
+    events: int
+
+
+class Clamp(Response, omit_defaults=False):
+    """A sub-agent's window that is smaller than its parent's."""
+
+    agent_id: str
+    limit: int
+    parent_id: str
+    parent_limit: int
+
+
+class RouteView(Response):
+    """A route: events of these categories are shown to an agent, or to all agents of a type."""
+
+    agent_id: str
+    category: Category
+    to_agent: str | None = None
+    to_type: str | None = None
+
+
+class WindowView(Response, omit_defaults=False):
+    """A window: ``limit`` is the model's context less the reserved output, and the minimum over its sharers.
+
+    ``context_id`` names its history. ``clamps`` lists where it, or a sub-agent's window, is smaller than its parent's.
+    """
+
+    session_id: str
+    agent_id: str
+    context_id: str
+    model: str | None
+    model_tokens: int
+    reserved_tokens: int
+    limit: int
+    tokens: int
+    usage: dict[Category, CategoryUse]
+    last_number: int
+    compaction_threshold: float
+    threshold_reached: bool
+    parent_id: str | None
+    shares_with: str | None
+    shared_by: list[str]
+    clamps: list[Clamp]
+    routes: list[RouteView]
+    autosave: bool
+    created_at: datetime
+    updated_at: datetime
+
+
+class WindowSummary(Response, omit_defaults=False):
+    """A window in a list."""
+
+    agent_id: str
+    context_id: str
+    limit: int
+    tokens: int
+    last_number: int
+    parent_id: str | None
+    shares_with: str | None
+    updated_at: datetime
+
+
+class WindowEventView(Response, kw_only=True):
+    """An event of a window. ``routed``: it is in the window of ``agent_id``; ``redacted``: its content is hidden."""
+
+    event_id: str
+    number: int
+    category: Category
+    kind: EventKind
+    role: str
+    content: str
+    agent_id: str
+    author: str
+    at: datetime
+    tokens: int
+    item_id: str
+    name: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    native: Any = None
+    importance: float | None = None
+    pinned: bool = False
+    recipient_id: str | None = None
+    message_type: str = "message"
+    references: tuple[str, ...] = ()
+    source_refs: tuple[str, ...] = ()
+    routed: bool = False
+    redacted: bool = False
+
+
+async def window_view(windows: Windows, window: Window) -> WindowView:
+    settings = window.settings
+    events = await windows.own_events(window)
+    tokens, counts = Counter[Category](), Counter[Category]()
+    for event in events:
+        tokens[event.category] += event.tokens
+        counts[event.category] += 1
+    threshold = await windows.threshold(window)
+    sharing = await windows.store.sharing(window.session_id, window.events_of)
+    return WindowView(
+        session_id=window.session_id,
+        agent_id=window.agent_id,
+        context_id=window.line_id,
+        model=settings.model,
+        model_tokens=window.model_tokens,
+        reserved_tokens=window.reserved,
+        limit=window.limit,
+        tokens=tokens.total(),
+        usage={
+            each: CategoryUse(budget=window.budgets[each], tokens=tokens[each], events=counts[each])
+            for each in Category
+        },
+        last_number=settings.last_number,
+        compaction_threshold=threshold,
+        threshold_reached=tokens.total() >= threshold * window.limit,
+        parent_id=settings.parent_id,
+        shares_with=settings.shares_with,
+        shared_by=[each.agent_id for each in sharing if each.agent_id != window.events_of],
+        clamps=await _clamps(windows, window),
+        routes=[route_view(route) for route in await windows.store.routes_from(window.session_id, window.agent_id)],
+        autosave=settings.autosave,
+        created_at=from_micros(settings.created_at),
+        updated_at=from_micros(settings.updated_at),
+    )
+
+
+async def window_summary(windows: Windows, settings: WindowSettings) -> WindowSummary:
+    line = await windows.lines.find(settings.line_id)
+    return WindowSummary(
+        agent_id=settings.agent_id,
+        context_id=settings.line_id,
+        limit=await windows.shared_limit(settings.session_id, settings.shares_with or settings.agent_id),
+        tokens=line.head.weight if line else 0,
+        last_number=settings.last_number,
+        parent_id=settings.parent_id,
+        shares_with=settings.shares_with,
+        updated_at=from_micros(settings.updated_at),
+    )
+
+
+def event_view(event: WindowEvent) -> WindowEventView:
+    message = event.message
+    return WindowEventView(
+        event_id=event.event_id,
+        number=event.number,
+        category=event.category,
+        kind=event.kind,
+        role=message.role,
+        content=message.content,
+        agent_id=event.agent_id,
+        author=event.author,
+        at=from_micros(event.at),
+        tokens=event.tokens,
+        item_id=event.item_id,
+        name=message.name,
+        tool_calls=message.tool_calls,
+        tool_call_id=message.tool_call_id,
+        native=message.native,
+        importance=event.importance,
+        pinned=event.pinned,
+        recipient_id=event.recipient_id,
+        message_type=event.message_type,
+        references=event.references,
+        source_refs=event.source_refs,
+        routed=event.routed,
+        redacted=event.redacted,
+    )
+
+
+def route_view(route: Route) -> RouteView:
+    return RouteView(agent_id=route.agent_id, category=route.category, to_agent=route.to_agent, to_type=route.to_type)
+
+
+async def _clamps(windows: Windows, window: Window) -> list[Clamp]:
+    """Return the clamps that concern a window: its own, then those of its sub-agents."""
+    parent = await parent_window(windows, window)
+    clamps = [] if parent is None else [_clamp(window.agent_id, window.limit, parent.agent_id, parent.limit)]
+    for child in await windows.store.children(window.session_id, window.agent_id):
+        limit = await windows.shared_limit(child.session_id, child.shares_with or child.agent_id)
+        clamps.append(_clamp(child.agent_id, limit, window.agent_id, window.limit))
+    return [clamp for clamp in clamps if clamp.limit < clamp.parent_limit]
+
+
+def _clamp(agent_id: str, limit: int, parent_id: str, parent_limit: int) -> Clamp:
+    return Clamp(agent_id=agent_id, limit=limit, parent_id=parent_id, parent_limit=parent_limit)
