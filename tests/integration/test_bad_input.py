@@ -85,7 +85,7 @@ VALID: dict[str, dict[str, Any]] = {
     "receipt.replay": {"receipt_id": "r1"},
     "receipt.savings": {},
     "context.ingest": {**IN_SESSION, "events": [{"event_id": "e1", "content": "hello"}]},
-    "window.create": {**IN_SESSION, "agent_id": "analysis", "model_max_tokens": 8_000, "budgets": {"DIALOG": 0.5}},
+    "window.create": {**IN_SESSION, "model_max_tokens": 8_000, "budgets": {"DIALOG": 0.5}},
     "window.show": IN_SESSION,
     "window.list": IN_SESSION,
     "window.events": IN_SESSION,

@@ -134,6 +134,29 @@ async def on_contexts(do: Callable[..., Awaitable[Any]], world: World) -> None:
     await do(admin, "layer.define", layer="tenant", text="Answer in English.")
 
 
+async def on_windows(do: Callable[..., Awaitable[Any]], world: World) -> None:
+    planner, of_analysis = world.planner, {"session_id": "s1", "agent_id": "analysis"}
+    rules = {"event_id": "rules", "content": "be brief", "role": "system"}
+    await do(planner, "context.ingest", session_id="s1", events=[rules])
+    await do(planner, "window.create", **of_analysis)
+    await do(planner, "window.update", **of_analysis, autosave=False)
+    await do(planner, "window.checkpoint", session_id="s1", label="start")
+    await planner.call("context.ingest", session_id="s1", events=[{**rules, "event_id": "more"}])
+    await do(planner, "window.refresh", **of_analysis)
+    await planner.call("history.rollback", context_id="window:s1:planner", target_version=0)
+    await planner.call("context.ingest", session_id="s1", events=[{**rules, "content": "be kind"}])
+    await do(planner, "window.refresh", **of_analysis)
+    await do(planner, "window.restore", **of_analysis, label="start")
+    await planner.call("context.ingest", **of_analysis, events=[{"event_id": "own"}])
+    await do(planner, "window.restore", **of_analysis, label="start")
+    await do(planner, "window.branch", session_id="s1", label="start", branch="again")
+    await do(planner, "window.join", **of_analysis, with_agent_id="planner")
+    await do(planner, "window.leave", **of_analysis)
+    for operation in ("window.route", "window.unroute"):
+        await do(planner, operation, session_id="s1", categories=["CONTEXT"], to_types=["review"])
+    await do(planner, "window.delete", **of_analysis)
+
+
 async def on_records(do: Callable[..., Awaitable[Any]], world: World) -> None:
     planner = world.planner
     await do(planner, "records.add", session_id="s1", records=[envelope("c1")])
@@ -148,7 +171,7 @@ async def on_records(do: Callable[..., Awaitable[Any]], world: World) -> None:
 @pytest.mark.req("AC-15", part="operations that exist")
 async def test_every_operation_publishes_the_documented_events(world: World) -> None:
     doings = OperationLog(world)
-    for part in (on_boards, on_contexts, on_records, on_history):
+    for part in (on_boards, on_contexts, on_windows, on_records, on_history):
         await part(doings.do, world)
     page = rows("event")
     assert doings.published.keys() == page.keys()

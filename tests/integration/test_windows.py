@@ -167,7 +167,8 @@ async def test_every_event_is_tagged_with_its_agent_and_addressee(world: World) 
     ]
     assert published[-1]["subject"] == published[-1]["data"]["agent_id"] == "analysis"
     assert published[-1]["data"] == {
-        "agent_id": "analysis", "first": 1, "last": 1, "categories": {"DIALOG": 1}, "tokens": 4, "commit": 1
+        "agent_id": "analysis", "first": 1, "last": 1, "categories": {"DIALOG": 1}, "tokens": 4,
+        "context_id": f"window:{SESSION}:analysis", "version": 1,
     }  # fmt: skip
 
 
@@ -236,3 +237,15 @@ async def test_a_masked_event_keeps_its_words_without_the_secret(world: World) -
     (text,) = await contents(world.analysis)
     assert text.startswith("mail ")
     assert "bob@example.com" not in text
+
+
+@pytest.mark.req("AC-15", part="events of windows are items")
+async def test_events_are_record_items_of_their_agent_only(world: World) -> None:
+    await ingest(world.analysis, message("a", "one"), message("long", "x" * 5_000))
+    listed = await world.analysis.call("records.list", session_id=SESSION, types=["context_item"])
+    assert [each["id"] for each in listed["records"]] == [
+        f"window:{SESSION}:analysis/a/1.1", f"window:{SESSION}:analysis/long/1.1"
+    ]  # fmt: skip
+    assert (await world.review.call("records.list", session_id=SESSION, types=["context_item"]))["records"] == []
+    with refused("RECORD_NOT_FOUND"):
+        await world.review.call("records.show", type="context_item", record_id=f"window:{SESSION}:analysis/a/1.1")

@@ -53,7 +53,7 @@ def _process_jobs(app: App) -> list[Job]:
 
 
 def _cleanup_jobs(app: App) -> list[Job]:
-    """Return the jobs that remove, by tenant, what is no longer needed, and backfill vectors."""
+    """Return the jobs that remove, by tenant, what is no longer needed, save windows and backfill vectors."""
     return [
         Job(
             name=EXPIRE,
@@ -78,7 +78,7 @@ def _cleanup_jobs(app: App) -> list[Job]:
         Job(
             name=AUTOSAVE,
             every=_MINUTE,
-            due=tenants(lambda tx: tenants_with_unsaved_windows(tx, app.autosave.due_before)),
+            due=_tenants(app, lambda tx: tenants_with_unsaved_windows(tx, app.autosave.due_before)),
             run=lambda work: app.autosave.run(work.tenant),
         ),
         Job(

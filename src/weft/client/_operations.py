@@ -120,7 +120,11 @@ if TYPE_CHECKING:
     from weft.capabilities.transfer.importer import ContextImported
     from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
     from weft.capabilities.transfer.policy_filter import PolicyDefinition
+    from weft.capabilities.windows.checkpoints import Checkpoint, CheckpointBranched, CheckpointRestored, Checkpoints
     from weft.capabilities.windows.ingest import Ingested, NewWindowEvent
+    from weft.capabilities.windows.operations import WindowDeleted, WindowEvents, WindowList
+    from weft.capabilities.windows.sharing import WindowRefreshed, WindowRoutes
+    from weft.capabilities.windows.views import WindowView
     from weft.kernel.operation import Success
 
 
@@ -2039,9 +2043,12 @@ class SessionOperations:
         """Make a session read-only and keep it for reading and audit."""
         return await self._caller.call("session.archive", {"session_id": session_id})
 
-    async def delete(self, session_id: str) -> SessionDeleted:
-        """Delete a session permanently, with its board, messages and session memory. The audit log keeps an entry."""
-        return await self._caller.call("session.delete", {"session_id": session_id})
+    async def delete(self, session_id: str, *, force: bool = False) -> SessionDeleted:
+        """Delete a session permanently, with its board, messages, session memory and windows.
+
+        Refused while other agents have windows in it, unless forced. The audit log keeps an entry.
+        """
+        return await self._caller.call("session.delete", {"session_id": session_id, "force": force})
 
     async def get(self, session_id: str) -> SessionFound:
         """Get a session: purpose, state, settings and latest messages."""
@@ -2180,6 +2187,204 @@ class WebhookOperations:
         )
 
 
+class WindowOperations:
+    """The window operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def create(
+        self,
+        session_id: str,
+        *,
+        agent_id: str | None = None,
+        model: str | None = None,
+        model_max_tokens: int | None = None,
+        shared_cw_max_tokens: int | None = None,
+        reserved_tokens: int | None = None,
+        budgets: Mapping[Literal["SYSTEM", "CONTEXT", "DIALOG", "SYSTEM_OUTPUT", "ERROR", "INTERNAL"], float]
+        | None = None,
+        compaction_threshold: float | None = None,
+        autosave: bool | None = None,
+    ) -> WindowView:
+        """Create an agent's window in a session. A sub-agent's starts with a copy of its parent's SYSTEM and CONTEXT.
+
+        Its limit is that of its own model; if that is smaller than the parent's, the parent gets a note.
+        """
+        return await self._caller.call(
+            "window.create",
+            {
+                "session_id": session_id,
+                **given(
+                    agent_id=agent_id,
+                    model=model,
+                    model_max_tokens=model_max_tokens,
+                    shared_cw_max_tokens=shared_cw_max_tokens,
+                    reserved_tokens=reserved_tokens,
+                    budgets=budgets,
+                    compaction_threshold=compaction_threshold,
+                    autosave=autosave,
+                ),
+            },
+        )
+
+    async def show(self, session_id: str, *, agent_id: str | None = None) -> WindowView:
+        """Show a window: limit, budgets and use by category, sharing, routes and clamps."""
+        return await self._caller.call("window.show", {"session_id": session_id, **given(agent_id=agent_id)})
+
+    async def list(self, session_id: str, *, limit: int = 50, cursor: str | None = None) -> WindowList:
+        """List the windows of a session that you may open: your own, those of agents below you, as an admin all."""
+        return await self._caller.call(
+            "window.list", {"session_id": session_id, "limit": limit, **given(cursor=cursor)}
+        )
+
+    async def events(
+        self, session_id: str, *, agent_id: str | None = None, limit: int = 50, offset: int = 0
+    ) -> WindowEvents:
+        """Read the events of a window, oldest first, with those that other agents route to it."""
+        return await self._caller.call(
+            "window.events", {"session_id": session_id, "limit": limit, "offset": offset, **given(agent_id=agent_id)}
+        )
+
+    async def update(
+        self,
+        session_id: str,
+        *,
+        agent_id: str | None = None,
+        model: str | None = None,
+        model_max_tokens: int | None = None,
+        shared_cw_max_tokens: int | None = None,
+        reserved_tokens: int | None = None,
+        budgets: Mapping[Literal["SYSTEM", "CONTEXT", "DIALOG", "SYSTEM_OUTPUT", "ERROR", "INTERNAL"], float]
+        | None = None,
+        compaction_threshold: float | None = None,
+        autosave: bool | None = None,
+    ) -> WindowView:
+        """Change the settings of a window, such as its model. Budgets follow the new limit."""
+        return await self._caller.call(
+            "window.update",
+            {
+                "session_id": session_id,
+                **given(
+                    agent_id=agent_id,
+                    model=model,
+                    model_max_tokens=model_max_tokens,
+                    shared_cw_max_tokens=shared_cw_max_tokens,
+                    reserved_tokens=reserved_tokens,
+                    budgets=budgets,
+                    compaction_threshold=compaction_threshold,
+                    autosave=autosave,
+                ),
+            },
+        )
+
+    async def delete(self, session_id: str, *, agent_id: str | None = None) -> WindowDeleted:
+        """Delete a window with its events and their history. Copies in other windows stay."""
+        return await self._caller.call("window.delete", {"session_id": session_id, **given(agent_id=agent_id)})
+
+    async def refresh(self, session_id: str, *, agent_id: str | None = None) -> WindowRefreshed:
+        """Copy what changed in the parent's SYSTEM and CONTEXT since a sub-agent's window was made or refreshed."""
+        return await self._caller.call("window.refresh", {"session_id": session_id, **given(agent_id=agent_id)})
+
+    async def join(self, session_id: str, with_agent_id: str, *, agent_id: str | None = None) -> WindowView:
+        """Let an agent use another agent's window. Its limit becomes the minimum over all that share it.
+
+        You need access to both windows: as an ancestor of both, or as one of them and ancestor of the other, or as an
+        admin. The agent's own window is kept until it leaves.
+        """
+        return await self._caller.call(
+            "window.join", {"session_id": session_id, "with_agent_id": with_agent_id, **given(agent_id=agent_id)}
+        )
+
+    async def leave(self, session_id: str, *, agent_id: str | None = None) -> WindowView:
+        """Let an agent leave the window it shares and use its own again. The others' limit is computed again."""
+        return await self._caller.call("window.leave", {"session_id": session_id, **given(agent_id=agent_id)})
+
+    async def route(
+        self,
+        session_id: str,
+        categories: Sequence[Literal["SYSTEM", "CONTEXT", "DIALOG", "SYSTEM_OUTPUT", "ERROR", "INTERNAL"]],
+        *,
+        to_agents: Sequence[str] = (),
+        to_types: Sequence[str] = (),
+        agent_id: str | None = None,
+    ) -> WindowRoutes:
+        """Show categories of a window to other agents or roles. Nothing is copied: they see them when they read theirs.
+
+        SYSTEM events of an agent that is no ancestor of the reader appear there as CONTEXT.
+        """
+        return await self._caller.call(
+            "window.route",
+            {
+                "session_id": session_id,
+                "categories": categories,
+                "to_agents": to_agents,
+                "to_types": to_types,
+                **given(agent_id=agent_id),
+            },
+        )
+
+    async def unroute(
+        self,
+        session_id: str,
+        categories: Sequence[Literal["SYSTEM", "CONTEXT", "DIALOG", "SYSTEM_OUTPUT", "ERROR", "INTERNAL"]],
+        *,
+        to_agents: Sequence[str] = (),
+        to_types: Sequence[str] = (),
+        agent_id: str | None = None,
+    ) -> WindowRoutes:
+        """Stop showing categories of a window to other agents or roles."""
+        return await self._caller.call(
+            "window.unroute",
+            {
+                "session_id": session_id,
+                "categories": categories,
+                "to_agents": to_agents,
+                "to_types": to_types,
+                **given(agent_id=agent_id),
+            },
+        )
+
+    async def checkpoint(self, session_id: str, label: str, *, agent_id: str | None = None) -> Checkpoint:
+        """Name the current state of all windows that you may open, or of one, to return to it later."""
+        return await self._caller.call(
+            "window.checkpoint", {"session_id": session_id, "label": label, **given(agent_id=agent_id)}
+        )
+
+    async def checkpoints(
+        self, session_id: str, *, agent_id: str | None = None, include_automatic: bool = True
+    ) -> Checkpoints:
+        """List the checkpoints of all windows that you may open, by label."""
+        return await self._caller.call(
+            "window.checkpoints",
+            {"session_id": session_id, "include_automatic": include_automatic, **given(agent_id=agent_id)},
+        )
+
+    async def restore(
+        self, session_id: str, label: str, *, agent_id: str | None = None, from_agent_id: str | None = None
+    ) -> CheckpointRestored:
+        """Return windows to a checkpoint: all that have it and that you may open, or one.
+
+        History is not rewritten: the restored state is a new version. With from_agent_id, another agent's checkpoint is
+        restored into a window; its redacted events are left out.
+        """
+        return await self._caller.call(
+            "window.restore",
+            {"session_id": session_id, "label": label, **given(agent_id=agent_id, from_agent_id=from_agent_id)},
+        )
+
+    async def branch(
+        self, session_id: str, label: str, branch: str, *, agent_id: str | None = None, switch: bool = False
+    ) -> CheckpointBranched:
+        """Start a branch from a checkpoint in all windows that have it and that you may open, or in one."""
+        return await self._caller.call(
+            "window.branch",
+            {"session_id": session_id, "label": label, "branch": branch, "switch": switch, **given(agent_id=agent_id)},
+        )
+
+
 class Operations:
     """All operations, by group."""
 
@@ -2208,3 +2413,4 @@ class Operations:
         self.signing_key = SigningKeyOperations(caller)
         self.token = TokenOperations(caller)
         self.webhook = WebhookOperations(caller)
+        self.window = WindowOperations(caller)

@@ -56,6 +56,7 @@ EventType = Literal[
     "window.ingested",
     "window.threshold_reached",
     "window.clamped",
+    "window.deleted",
     "layer.defined",
     "memory.written",
     "memory.deleted",

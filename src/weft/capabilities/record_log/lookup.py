@@ -55,6 +55,7 @@ from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 from weft.capabilities.redaction.masker import Masker
 from weft.capabilities.sessions.model import find_session
 from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.windows.model import is_content
 from weft.kernel.clock import from_micros, to_micros
 from weft.kernel.errors import NotFound
 from weft.kernel.fields import is_name
@@ -319,7 +320,7 @@ class RecordLookup:
                 (_version_name(commit.line_id, version), commit.seq)
                 for commit in commits
                 for version in changed.get(commit, ())
-                if not is_metadata(version.change.key)
+                if not is_metadata(version.change.key) and not is_content(version.change.key)
             ]
             for push, commits in parts.items()
         }

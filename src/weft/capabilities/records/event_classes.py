@@ -33,6 +33,10 @@ _CLASSES: dict[str, EventClass] = {
     "message.added": "context.item.added",
     "message.visibility_changed": "context.item.updated",
     "context.pulled": "context.injection.applied",
+    "window.created": "context.surface.updated",
+    "window.changed": "context.surface.updated",
+    "window.deleted": "context.surface.updated",
+    "window.ingested": "context.item.added",
     **dict.fromkeys(("board.deleted", "branch.deleted", "memory.deleted"), "context.item.removed"),
     **dict.fromkeys(("board.expired", "branch.expired", "memory.expired"), "context.item.removed"),
 }
@@ -74,7 +78,7 @@ def event_class_of(event: Event) -> EventClass | None:
         return cast("EventClass", event.type)
     if event.type in _WRITES:
         return "context.item.added" if event.data.get("version") == 1 else "context.item.updated"
-    if event.type in _BATCH_TYPES:
+    if event.type in _BATCH_TYPES or (event.type == "window.changed" and "context_id" in event.data):
         return _batch_class(event.data)
     if event.type.startswith("history."):
         return "context.surface.updated"

@@ -40,6 +40,7 @@ _SESSION_TYPES = frozenset({"session.created", "session.imported", "session.arch
 _REMOVALS = frozenset({"deleted", "expired"})
 # Change many entries of a line with one event.
 _BULK_CHANGES = frozenset({"history.rolled_back", "history.merged"})
+_WINDOW_CHANGES = frozenset({"window.ingested", "window.changed"})
 _DIGITS = len(str(MAX_INT))
 
 
@@ -290,16 +291,17 @@ def item_of_event(recorded: StoredEvent) -> VersionOrigin | MessageItemId | None
 
 
 def bulk_commit_of(event: Event) -> BulkCommit | None:
-    """Return the commit that has to be read to find the items that an event of an agent context refers to."""
+    """Return the commit that has to be read to find the items of an event of an agent context or a window."""
     version, context_id = _number_in(event, "version"), event.data.get("context_id")
     if version is None:
         return None
     if event.type == "agent.defined":
         return BulkCommit(f"agent:{event.subject}", version)
-    is_context = isinstance(context_id, str) and context_id.startswith("context:")
-    if is_context and (event.type == "context.pushed" or event.type in _BULK_CHANGES):
-        return BulkCommit(str(context_id), version)
-    return None
+    if not isinstance(context_id, str):
+        return None
+    if context_id.startswith("context:") and (event.type == "context.pushed" or event.type in _BULK_CHANGES):
+        return BulkCommit(context_id, version)
+    return BulkCommit(context_id, version) if event.type in _WINDOW_CHANGES else None
 
 
 def parse_item_id(item_id: str) -> RecordRef:

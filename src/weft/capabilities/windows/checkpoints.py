@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
+from msgspec import structs
 
 from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.history.branches import BranchExists, start_branch
@@ -31,8 +32,10 @@ from weft.kernel.operation import Request, Response
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from weft.capabilities.sessions.model import Session
     from weft.capabilities.windows.model import Window
     from weft.capabilities.windows.store import IndexedCheckpoint
+    from weft.kernel.events import NewEvent
 
 _PAGE = 200
 
@@ -140,13 +143,14 @@ class CheckpointBranched(Response, omit_defaults=False):
 async def make_checkpoint(request: MakeCheckpoint, windows: Windows) -> Checkpoint:
     """Name the current state of all windows that you may open, or of one, to return to it later."""
     check_label(request.label)
-    await lock_active_session(request.session_id, windows.actor, windows.sessions)
+    session, _ = await lock_active_session(request.session_id, windows.actor, windows.sessions)
     tagged: list[WindowVersion] = []
     for window in await _windows(windows, request.session_id, request.agent_id):
         head = await windows.lines.lock(window.line_id)
         if head is not None:
             await add_snapshot(windows.lines, head, request.label, windows.actor.participant, windows.now)
             tagged.append(WindowVersion(agent_id=window.agent_id, context_id=window.line_id, version=head.seq))
+    await windows.outbox.publish(*(_snapshot_event(windows, session, each, request.label) for each in tagged))
     return Checkpoint(
         label=request.label,
         created_by=windows.actor.participant,
@@ -271,6 +275,12 @@ async def _restore(windows: Windows, history: History, window: Window, source: s
         removed=len(done.removed),
         snapshot_before=done.snapshot_before,
     )
+
+
+def _snapshot_event(windows: Windows, session: Session, window: WindowVersion, label: str) -> NewEvent:
+    data = {"context_id": window.context_id, "version": window.version}
+    event = windows.event("history.snapshot", session, window.agent_id, [window.agent_id], data)
+    return structs.replace(event, subject=label)
 
 
 def _checkpoint(label: str, found: Sequence[IndexedCheckpoint]) -> Checkpoint:

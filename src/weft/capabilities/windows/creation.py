@@ -90,6 +90,7 @@ async def inherit(service: Windows, session: Session, window: Window, parent: Wi
     numbered = [structs.replace(event, number=first + place, at=writer.now) for place, event in enumerate(added)]
     if numbered or updated or gone:
         await writer.add([*numbered, *updated], f"inherit from {parent.agent_id}", gone)
+        writer.content_changed(added=len(added), updated=len(updated), removed=len(removed))
     await writer.publish()
     return Refreshed([event.event_id for event in added], [event.event_id for event in updated], removed)
 

@@ -93,10 +93,13 @@ class WindowWriter:
     async def apply(self, state: Mapping[str, Version | None], commit_meta: CommitMeta) -> Head:
         """Set keys to the content of versions, of this line or of another; None deletes a key."""
         changes: list[Change] = []
+        counts: Counter[str] = Counter()
         growth = newest = 0
         for key, version in state.items():
             current = await self.service.lines.latest(self.head.line_id, key, self.head.seq)
             growth -= current.change.meta.tokens if current else 0
+            if not is_content(key):
+                counts["removed" if version is None else "updated" if current else "added"] += 1
             if version is None:
                 changes += [_removal(current)] if current else []
                 continue
@@ -109,8 +112,7 @@ class WindowWriter:
         if changes or commit_meta.merged is not None:
             await self._commit(changes, commit_meta, growth)
             await self._advance(newest)
-            data = {"version": self.head.seq, "changed": len(changes)}
-            self._events.append(self._about("window.changed", data))
+            self.content_changed(**counts)
         await self.publish()
         return self.head
 
@@ -233,9 +235,17 @@ class WindowWriter:
             "last": events[-1].number,
             "categories": dict(categories),
             "tokens": sum(event.tokens for event in events),
-            "commit": self.head.seq,
+            **self._version,
         }
         self._events.append(self._about("window.ingested", data))
+
+    def content_changed(self, **counts: int) -> None:
+        """Collect an event about events that were added, updated or removed otherwise than by ingestion."""
+        self._events.append(self._about("window.changed", {**self._version, **counts}))
+
+    @property
+    def _version(self) -> dict[str, object]:
+        return {"context_id": self.head.line_id, "version": self.head.seq}
 
     def _about(self, event_type: EventType, data: Mapping[str, object]) -> NewEvent:
         readers = [self.window.agent_id, self.window.events_of]
