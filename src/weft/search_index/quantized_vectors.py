@@ -77,7 +77,7 @@ class Vectors:
             return _NONE_NEAR
         slots, scores = self._candidates(vector, visible)
         if len(slots) > limit * _RESCORED_FACTOR:
-            slots = slots[largest(scores, limit * _RESCORED_FACTOR, self.rows[slots])]
+            slots = slots[largest(scores, limit * _RESCORED_FACTOR, lambda equal: self.rows[slots[equal]])]
         slots = np.sort(slots)
         cosines = _dots(vector[None, :].astype(np.float16), self.halves[slots])[0]
         first = np.lexsort((self.rows[slots], -cosines))[:limit]

@@ -288,14 +288,19 @@ class CollectionView:
         found = [np.empty(0, np.int64)]
         for part, rows, offset in chosen:
             if len(rows) > limit:
-                columns = part.segment.columns
-                rows = rows[largest(columns.timestamp[rows], limit, -columns.number[rows])]  # noqa: PLW2901 - fewer
+                rows = _newest_rows(part, rows, limit)  # noqa: PLW2901 - fewer
             found.append(rows + offset)
         return self._newest_first(np.concatenate(found))[:limit]
 
     def _newest_first(self, rows: Rows) -> Rows:
         timestamps = self._column(rows, np.int64, lambda part, local: part.segment.columns.timestamp[local])
         return rows[np.lexsort((-self.numbers_of(rows), -timestamps))]
+
+
+def _newest_rows(part: SegmentView, rows: NDArray[np.intp], limit: int) -> NDArray[np.intp]:
+    """Return the newest of a part's rows, unordered; of equally new ones those with the highest numbers."""
+    columns = part.segment.columns
+    return rows[largest(columns.timestamp[rows], limit, lambda equal: -columns.number[rows[equal]])]
 
 
 def _adjacent(

@@ -13,6 +13,6 @@ from weft.capabilities.search.top_k import largest
 def test_the_largest_are_the_same_in_any_layout(values: list[int], limit: int, random: object) -> None:
     names = list(range(len(values)))
     random.shuffle(names)  # type: ignore[attr-defined]
-    chosen = largest(np.array([values[name] for name in names]), limit, np.array(names, np.int64))
+    chosen = largest(np.array([values[name] for name in names]), limit, np.array(names, np.int64).__getitem__)
     expected = sorted(range(len(values)), key=lambda name: (-values[name], name))[:limit]
     assert {names[index] for index in chosen.tolist()} == set(expected)

@@ -54,7 +54,8 @@ class Lexicon:
             sums[rows] += weight * _saturated(counts, self._views[view].lengths(rows) / self.mean_length)
         matching = np.flatnonzero(sums > 0)
         if len(matching) > limit:
-            matching = matching[largest(sums[matching], limit, self._views[view].numbers_of(matching))]
+            numbers_of = self._views[view].numbers_of
+            matching = matching[largest(sums[matching], limit, lambda equal: numbers_of(matching[equal]))]
         return matching, sums[matching]
 
     def _rarest_terms(self, view: int, weights: Weights) -> list[tuple[str, float]]:

@@ -150,7 +150,7 @@ def _candidate_windows(view: View, max_pinned: int, *found: Sequence[NearestRows
         for row, value in zip(rows.tolist(), strength.tolist(), strict=True):
             strengths[row] = max(strengths.get(row, 0.0), value)
     matches = np.array(list(strengths), np.int64)
-    best = largest(np.array(list(strengths.values())), _EXPANDED, view.numbers_of(matches))
+    best = largest(np.array(list(strengths.values())), _EXPANDED, lambda equal: view.numbers_of(matches[equal]))
     rows = np.concatenate([matches, with_neighbours(view, matches[best]), view.pinned(max_pinned)])
     return windows_around(view, np.unique(rows))
 
