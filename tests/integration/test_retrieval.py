@@ -81,6 +81,12 @@ async def test_a_text_that_repeats_a_better_one_is_omitted_as_duplicate(world: W
     assert any("2031" in text for text in texts(found))
 
 
+async def test_texts_with_the_same_words_in_another_order_are_both_kept(world: World) -> None:
+    await add_documents(world, "Dana checks the work of Bob.", "Bob checks the work of Dana.")
+    found = await retrieved(world, world.planner, "Who checks whose work?")
+    assert len(texts(found)) == 2
+
+
 @pytest.mark.req("CE-F12", part="all pins in retrieval for prompts")
 async def test_all_pins_come_back_beyond_the_maximum_of_the_plan(world: World) -> None:
     await add_documents(world, *(f"Rule {number} is about falcon{number}." for number in range(70)), pinned=True)

@@ -55,3 +55,8 @@ def test_a_long_query_is_split_into_sentences() -> None:
 
 def test_data_in_a_query_is_truncated() -> None:
     assert parse_query("what is " + "f" * 5_000, ()).parts == ["what is " + "f" * 64]
+
+
+def test_a_repeated_sentence_of_a_long_query_is_one_part() -> None:
+    query = "Follow the rules of the team. " * 20 + "Which turbine has failed?"
+    assert parse_query(query, ()).parts == ["Follow the rules of the team.", "Which turbine has failed?"]

@@ -238,12 +238,12 @@ def _select(found: _Found, top_k: int) -> _Selection:
 class _Coverage:
     """Terms of the passages that are kept, to detect those that only repeat them.
 
-    A passage repeats one of another document or session if it has the same terms, or if ranking found it to be a
-    near-duplicate and it has no other terms: two versions of a text that differ in a number are both kept.
+    A passage repeats one of another document or session if it has the same terms in the same order, or if ranking found
+    it to be a near-duplicate and its terms are part of the other's: texts that differ in a number are both kept.
     """
 
     def __init__(self, hits: Iterable[SearchHit]) -> None:
-        self._lines_by_terms: dict[frozenset[str], set[TextLine]] = {}
+        self._lines_by_terms: dict[str, set[TextLine]] = {}
         for hit in hits:
             self.add(hit)
 
@@ -252,17 +252,18 @@ class _Coverage:
 
     def includes(self, hit: SearchHit) -> bool:
         terms, line = _terms_of(hit), {_line_of(hit)}
-        if len(terms) < _MIN_DUPLICATE_TERMS:
+        if len(terms.split()) < _MIN_DUPLICATE_TERMS:
             return False
         if self._lines_by_terms.get(terms, set()) - line:
             return True
         return is_near_duplicate(hit.ranked) and any(
-            terms <= others and lines - line for others, lines in self._lines_by_terms.items()
+            terms in others and lines - line for others, lines in self._lines_by_terms.items()
         )
 
 
-def _terms_of(hit: SearchHit) -> frozenset[str]:
-    return frozenset(hit.passage.chunk.terms.split())
+def _terms_of(hit: SearchHit) -> str:
+    """Return the terms of a passage, between spaces, so that only whole terms are found in it."""
+    return f" {hit.passage.chunk.terms} "
 
 
 def _line_of(hit: SearchHit) -> TextLine:

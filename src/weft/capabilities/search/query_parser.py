@@ -41,7 +41,7 @@ def _parts(text: str) -> list[str]:
     if len(text.split()) <= _MAX_SINGLE_PART_WORDS:
         return [text]
     sentences = [sentence.strip(" *#-\t") for sentence in _SENTENCE_END.split(text) if sentence]
-    return [each for each in sentences if len(each.split()) >= _MIN_SENTENCE_WORDS] or [text]
+    return list(dict.fromkeys(each for each in sentences if len(each.split()) >= _MIN_SENTENCE_WORDS)) or [text]
 
 
 def _shortened(text: str) -> str:

@@ -120,7 +120,9 @@ class Retriever:
         for query, collection_query in product(queries, scope.queries):
             self.record_query(actor.tenant, collection_query.collection, query.text)
         embed = partial(self._embed_queries, actor, scope.model)
-        results = [await self._ranked(actor, _capped(query, scope), scope, views, embed) for query in queries]
+        results = await asyncio.gather(
+            *(self._ranked(actor, _capped(query, scope), scope, views, embed) for query in queries)
+        )
         if not scope.partial and all(result.ranking.fallback is not None for result in results):
             await self.reporter.report(actor, _low_relevance(actor, queries[0], filters, results[0].ranking))
         return results
