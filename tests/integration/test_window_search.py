@@ -151,7 +151,7 @@ async def test_a_redacted_event_is_not_found(world: World) -> None:
 async def test_events_are_deleted_with_their_session(world: World) -> None:
     await ingest(world.analysis, "The canary release is on Tuesday.")
     await world.index_sessions()
-    await world.admin.call("session.delete", session_id=SESSION)
+    await world.admin.call("session.delete", session_id=SESSION, force=True)
     assert await texts(world.analysis, "canary release") == []
     assert await world.rows("SELECT number FROM chunks WHERE collection = 'windows'") == []
 
@@ -163,6 +163,37 @@ async def test_windows_of_other_sessions_are_found_unless_a_session_is_named(wor
     await world.index_sessions()
     assert len(await texts(world.analysis, "canary release")) == 2
     assert await texts(world.analysis, "canary release", session_id="s2") == ["The canary release was on Monday."]
+
+
+async def test_who_joins_a_window_finds_its_events_until_it_leaves(world: World) -> None:
+    await ingest(world.analysis, "The canary release is on Tuesday.")
+    await ingest(world.review, "The falcon release is on Friday.")
+    here = {"session_id": SESSION, "agent_id": "review-2"}
+    await world.planner.call("window.join", with_agent_id="analysis", **here)
+    await ingest(world.review, "The heron release is on Monday.", first=2)
+    await world.index_sessions()
+    for agent in (world.analysis, world.review):
+        assert sorted(await texts(agent, "release")) == [
+            "The canary release is on Tuesday.",
+            "The heron release is on Monday.",
+        ]
+    await world.planner.call("window.leave", **here)
+    assert await texts(world.review, "release") == ["The falcon release is on Friday."]
+
+
+async def test_events_of_a_deleted_window_are_not_found(world: World) -> None:
+    await ingest(world.analysis, "The canary release is on Tuesday.")
+    await world.index_sessions()
+    await world.planner.call("window.delete", session_id=SESSION, agent_id="analysis")
+    assert await texts(world.analysis, "canary release") == []
+    assert await world.rows("SELECT number FROM chunks WHERE collection = 'windows'") == []
+
+
+async def test_inherited_events_of_a_new_window_are_found(world: World) -> None:
+    await ingest(world.planner, "The canary release is on Tuesday.", category="CONTEXT")
+    await ingest(world.analysis, "Understood.", first=9)
+    await world.index_sessions()
+    assert (await texts(world.analysis, "canary release"))[0] == "The canary release is on Tuesday."
 
 
 async def test_a_source_ref_of_an_event_resolves_to_its_text(world: World) -> None:

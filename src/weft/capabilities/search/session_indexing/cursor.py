@@ -10,7 +10,7 @@ from weft.capabilities.events.model import EventFilter
 from weft.capabilities.indexing.collections.model import MEMORY, SOURCES, WINDOWS, Source, domain_collection
 from weft.capabilities.memory.model import scope_of
 from weft.capabilities.records.record_ids import MessageItemId, VersionId
-from weft.capabilities.search.items import MESSAGE_VERSION, MemoryKey, WindowPlace, is_window, item_of_key, version_of
+from weft.capabilities.search.items import MESSAGE_VERSION, MemoryKey, is_window, item_of_key, version_of, window_place
 from weft.capabilities.sessions.model import line_of, session_of
 from weft.kernel.identity import PRINCIPAL
 from weft.kernel.ports import Progress
@@ -31,8 +31,7 @@ _MESSAGE_EVENTS = frozenset({"message.added", "message.visibility_changed"})
 _BOARD_EVENTS = frozenset({"board.written", "board.deleted", "board.expired"})
 _MEMORY_EVENTS = frozenset({"memory.written", "memory.deleted", "memory.expired"})
 _INGESTED = "window.ingested"
-# Any event of a window may have changed.
-_WINDOW_EVENTS = frozenset({"window.created", "window.changed", "window.refreshed", "window.deleted"})
+_WINDOW_EVENTS = frozenset({_INGESTED, "window.changed"})
 REDACTED = "context.redaction.applied"
 
 
@@ -125,14 +124,13 @@ class ChangedWindow(NamedTuple):
 def changed_window(stored: StoredEvent) -> ChangedWindow | None:
     """Return the window that an event changes; None if it changes none."""
     event = stored.event
-    if event.session_id is None or event.type not in (*_WINDOW_EVENTS, _INGESTED):
+    # Without it, only settings of the window changed.
+    line_id = event.data.get("context_id") if event.type in _WINDOW_EVENTS else None
+    if not isinstance(line_id, str):
         return None
-    # Events of a shared window are its owner's, who is the last reader.
-    readers = [each.removeprefix(PRINCIPAL) for each in stored.readable_by if each.startswith(PRINCIPAL)]
-    place = str(WindowPlace(event.session_id, readers[-1] if readers else event.subject))
-    if event.type in _WINDOW_EVENTS:
-        return ChangedWindow(place)
-    return ChangedWindow(place, event.data.get("first", 0), event.data.get("last", 0))
+    if event.type != _INGESTED:
+        return ChangedWindow(window_place(line_id))
+    return ChangedWindow(window_place(line_id), event.data["first"], event.data["last"])
 
 
 class IndexedVersion(NamedTuple):
