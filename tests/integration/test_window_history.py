@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -67,6 +68,28 @@ async def test_a_branch_continues_separately_and_is_merged(world: World) -> None
     await ingest(world.analysis, message("c", "on main"))
     await world.planner.call("history.merge", context_id=LINE, from_context_id=f"{LINE}@try")
     assert sorted(await contents(world.analysis)) == ["on main", "on the branch", "one"]
+
+
+async def test_every_process_reads_each_version_as_it_was_whatever_it_has_cached(world: World) -> None:
+    chance = random.Random(4)
+    callers = [world.analysis, world.analysis.at(await world.another_app())]
+    expected: list[list[str]] = [[]]
+    for number in range(40):
+        caller = chance.choice(callers)
+        if chance.random() < 0.7 or len(expected) < 3:
+            texts = [f"{number} {'x' * chance.choice([1, 5_000])}" for _ in range(chance.randint(1, 3))]
+            await ingest(caller, *(message(f"e{number}-{place}", text) for place, text in enumerate(texts)))
+            expected.append([*expected[-1], *texts])
+        else:
+            target = chance.randrange(len(expected) - 1)
+            await world.planner.call("history.rollback", context_id=LINE, target_version=target)
+            if expected[target] != expected[-1]:
+                expected.append(expected[target])
+        if chance.random() < 0.5:
+            assert await contents(chance.choice(callers), limit=200) == expected[-1]
+    for caller in callers:
+        assert await contents(caller, limit=200) == expected[-1]
+    assert (await world.planner.call("history.verify", context_id=LINE))["intact"] is True
 
 
 @pytest.mark.req("MW-11")

@@ -142,8 +142,8 @@ class CheckpointBranched(Response, omit_defaults=False):
 )
 async def make_checkpoint(request: MakeCheckpoint, windows: Windows) -> Checkpoint:
     """Name the current state of all windows that you may open, or of one, to return to it later."""
-    check_label(request.label)
     session, _ = await lock_active_session(request.session_id, windows.actor, windows.sessions)
+    check_label(request.label)
     tagged: list[WindowVersion] = []
     for window in await _windows(windows, request.session_id, request.agent_id):
         head = await windows.lines.lock(window.line_id)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 class CategoryUse(Response, omit_defaults=False):
     """Budget of a category, and the tokens and number of its events. Room that others leave is lent to it."""
 
+    category: Category
     budget: int
     tokens: int
     events: int
@@ -57,7 +58,7 @@ class WindowView(Response, omit_defaults=False):
     reserved_tokens: int
     limit: int
     tokens: int
-    usage: dict[Category, CategoryUse]
+    usage: list[CategoryUse]
     last_number: int
     compaction_threshold: float
     threshold_reached: bool
@@ -130,10 +131,10 @@ async def window_view(windows: Windows, window: Window) -> WindowView:
         reserved_tokens=window.reserved,
         limit=window.limit,
         tokens=tokens.total(),
-        usage={
-            each: CategoryUse(budget=window.budgets[each], tokens=tokens[each], events=counts[each])
+        usage=[
+            CategoryUse(category=each, budget=window.budgets[each], tokens=tokens[each], events=counts[each])
             for each in Category
-        },
+        ],
         last_number=settings.last_number,
         compaction_threshold=threshold,
         threshold_reached=tokens.total() >= threshold * window.limit,

@@ -46,6 +46,7 @@ _FORMATTERS = {
     "receipt": "formatters.receipts",
     "records": "formatters.records",
     "search": "formatters.search",
+    "window": "formatters.windows",
 }
 # Module with the hand-written commands of a group.
 _HAND_WRITTEN = {"records": "records", "knowledge": "knowledge_add"}
