@@ -214,3 +214,15 @@ async def test_receipts_past_retention_are_deleted_with_their_texts(world: World
     await world.app.scheduler.drain("receipts.prune")
     assert await outcome(receipt(world.analysis, old)) == "RECEIPT_NOT_FOUND"
     assert (await replay(world.analysis, kept))["prompt_hash"] == kept["prompt_hash"]
+
+
+@pytest.mark.parametrize("caller", ["analysis", "planner"])
+async def test_older_events_come_back_by_relevance_when_the_conversation_is_trimmed(world: World, caller: str) -> None:
+    noise = [{"content": f"Note {number} on lunch, weather and parking for the week. " * 8} for number in range(30)]
+    await ingest(world.analysis, {"content": "The rollback password ceremony is on Tuesday at nine in Oslo."}, *noise)
+    await world.index_sessions()
+    by = getattr(world, caller)
+    answer = await assemble(by, "When is the rollback password ceremony?", agent_id="analysis", token_budget=1_500)
+    assert answer["omitted"]["budget"] > 0
+    assert any("Tuesday at nine in Oslo" in text for text in texts(answer))
+    assert answer["tokens"] <= 1_500

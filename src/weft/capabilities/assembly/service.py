@@ -182,6 +182,7 @@ class Assembler(msgspec.Struct, frozen=True):
                 asked_at=asked_at,
                 max_tokens=room,
                 session_id=window.session_id,
+                window=f"{window.session_id}:{window.events_of}",
                 domains=request.domains or (),
                 sources=_sources(actor, request, gathered),
                 weights=RankingWeights(min_score=min_score),

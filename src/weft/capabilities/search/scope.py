@@ -31,7 +31,7 @@ class RequestedScope(msgspec.Struct, frozen=True, kw_only=True):
 
     ``domains``, ``metadata`` or ``types`` without ``sources`` restrict the search to documents. ``session_id`` excludes
     other sessions but neither documents nor global memory. ``window`` is the place of the window to search, by default
-    the caller's own windows; whoever sets it has checked that the caller may open it. Times are in microseconds,
+    the caller's own windows; it must be one that the caller may open. Times are in microseconds,
     ``until`` exclusive.
     """
 
