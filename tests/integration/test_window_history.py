@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import Any
 
 import pytest
 
 from support.windows import contents, create, ingest, message, window_events
-from support.world import SESSION, Caller, World, refused
+from support.world import SESSION, Caller, World, outcome, refused
 from weft.jobs.window_autosave import AUTOSAVE, AUTOSAVE_SECONDS
 
 pytestmark = pytest.mark.both_databases
@@ -68,6 +69,15 @@ async def test_a_branch_continues_separately_and_is_merged(world: World) -> None
     await ingest(world.analysis, message("c", "on main"))
     await world.planner.call("history.merge", context_id=LINE, from_context_id=f"{LINE}@try")
     assert sorted(await contents(world.analysis)) == ["on main", "on the branch", "one"]
+
+
+async def test_a_new_window_begins_on_its_main_line(world: World) -> None:
+    await ingest(world.analysis, message("a", "one"))
+    await world.analysis.call("history.branch", context_id=LINE, branch="try")
+    await world.analysis.call("history.switch", context_id=LINE, branch="try")
+    await world.analysis.call("window.delete", session_id=SESSION)
+    await ingest(world.analysis, message("b", "two"))
+    assert await contents(world.analysis) == ["two"]
 
 
 async def test_every_process_reads_each_version_as_it_was_whatever_it_has_cached(world: World) -> None:
@@ -203,6 +213,20 @@ async def test_idle_windows_are_not_in_the_index_of_autosave(world: World) -> No
     world.clock.advance(seconds=AUTOSAVE_SECONDS)
     await autosave(world)
     assert await world.rows("SELECT agent_id FROM windows WHERE unsaved_since IS NOT NULL") == []
+
+
+async def test_ingestion_autosave_and_deletion_do_not_disturb_each_other(world: World) -> None:
+    other = await world.another_app()
+    callers = [each.at(app) for each in (world.planner, world.analysis, world.review) for app in (world.app, other)]
+    await asyncio.gather(*(ingest(caller, message(f"first-{number}")) for number, caller in enumerate(callers)))
+    world.clock.advance(seconds=AUTOSAVE_SECONDS)
+    calls = [outcome(ingest(caller, message(f"e{number}"))) for number in range(5) for caller in callers]
+    deletion = outcome(world.planner.call("session.delete", session_id=SESSION, force=True))
+    done = await asyncio.gather(autosave(world), *calls[:15], deletion, *calls[15:])
+    assert set(done[1:]) <= {"ok", "SESSION_NOT_FOUND"}
+    assert done[16] == "ok"
+    for table in ("windows", "lines WHERE line_id LIKE 'window:%'", "tags WHERE line_id LIKE 'window:%'"):
+        assert (await world.rows(f"SELECT COUNT(*) FROM {table}"))[0][0] == 0
 
 
 async def test_an_archived_session_is_read_and_not_changed(world: World) -> None:

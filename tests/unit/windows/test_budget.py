@@ -90,6 +90,11 @@ def test_budgets_scale_with_the_window(limit: int, times: int) -> None:
     assert all(abs(large[each] - small[each] * times) <= times for each in Category)
 
 
+@pytest.mark.parametrize("share", [0.0, 5e-324, 1.0])
+def test_equal_shares_of_all_categories_divide_the_whole_limit(share: float) -> None:
+    assert sum(budgets_for(1_000, dict.fromkeys(Category, share)).values()) == 1_000
+
+
 def test_a_share_that_is_set_is_kept_and_the_others_divide_the_rest() -> None:
     budgets = budgets_for(1_000, {Category.DIALOG: 0.7})
     assert budgets[Category.DIALOG] == 700

@@ -9,6 +9,7 @@ import msgspec
 from weft.capabilities.history.commits import tag_automatically
 from weft.capabilities.history.model import SYSTEM, line_name
 from weft.capabilities.history.store import CheckoutStore, LineStore
+from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.windows.store import WindowStore
 from weft.kernel.clock import Clock, to_micros
 
@@ -23,6 +24,7 @@ KEPT_AUTOSAVES = 10
 class Autosaves(msgspec.Struct, frozen=True):
     """What an autosave needs."""
 
+    sessions: SessionStore
     store: WindowStore
     lines: LineStore
     checkouts: CheckoutStore
@@ -30,6 +32,9 @@ class Autosaves(msgspec.Struct, frozen=True):
 
     async def save(self, window: WindowSettings) -> None:
         """Tag the line that the window's agent works on, and mark the window as saved."""
+        # Lock order, the same as in session deletion: session, line, window.
+        if await self.sessions.find_locked(window.session_id) is None:
+            return
         checkout = await self.checkouts.of(window.line_id, window.agent_id)
         branch = None if checkout is None or checkout.gone else checkout.branch
         head = await self.lines.lock(line_name(window.line_id, branch))

@@ -141,16 +141,13 @@ class _Unit(msgspec.Struct, frozen=True):
 
 def _normalised(shares: Mapping[Category, float]) -> dict[Category, float]:
     """Return shares of all categories that add up to 1."""
-    given = sum(shares.values())
-    others = sum(part for category, part in DEFAULT_SHARES.items() if category not in shares)
-    left = max(1.0 - given, 0.0)
-    scale = 1.0 if others else (1.0 / given if given else 0.0)
-    parts = {
-        category: shares[category] * scale if category in shares else left * DEFAULT_SHARES[category] / others
-        for category in Category
-    }
+    others = {category: part for category, part in DEFAULT_SHARES.items() if category not in shares}
+    left = max(1.0 - sum(shares.values()), 0.0) / (sum(others.values()) or 1.0)
+    parts = {**shares, **{category: part * left for category, part in others.items()}}
     whole = sum(parts.values())
-    return {category: part / whole for category, part in parts.items()}
+    if not whole:
+        return dict(DEFAULT_SHARES)
+    return {category: parts[category] / whole for category in Category}
 
 
 def _shortened(events: Iterable[SizedEvent], most: int) -> dict[str, int]:

@@ -62,6 +62,8 @@ async def create_window(service: Windows, session: Session, agent: Principal, op
     if not await service.store.add(settings):
         raise WindowExists(f"'{agent.principal_id}' has a window in this session.", resource_id=agent.principal_id)
     await service.lines.create(settings.line_id)
+    # An earlier window under this name may have left the agent on a branch.
+    await service.checkouts.switch(settings.line_id, agent.principal_id, None)
     window = await service.view(settings, agent)
     readers = [agent.principal_id]
     created = service.event("window.created", session, agent.principal_id, readers, {"limit": window.limit})
