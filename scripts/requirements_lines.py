@@ -184,6 +184,7 @@ MISSING = {
     "CE-N": "assembly, search over 1M entries, 10M vectors, 1,000 concurrent assemblies, compaction, fact retention, "
     "token reduction",
     "CE-O": "summaries next to originals, the compaction model, layers counted as overhead",
+    "CE-U1": "quality of the model's answers",
     "CE-T": "limits on versions, snapshots, rollback, dashboards, compaction strategies and guardrails",
     "MS-14": "latency targets, and 1,000 agents",
 }

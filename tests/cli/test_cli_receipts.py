@@ -47,10 +47,10 @@ def test_a_receipt_is_shown_with_blocks_omissions_budget_and_savings(launch: Com
     assert f"admin in session launch · {MODEL} · extended" in output
     assert re.search(r"▕[█▏▎▍▌▋▊▉ ]{40}▏ [\d,]+ of [\d,]+ tokens \([\d.]+%\)  estimated", output)
     assert re.search(r"[\d,]+ ◆ \S+ +layer +1 layer: layer:platform", output)
-    assert re.search(r"conversation +1 event of window:launch:admin: rules", output)
+    assert re.search(r"conversation +1 event: rules", output)
     before, new = output.split("expected from the cache up to here, new below")
-    assert "board:launch: goal" in before
-    assert "1 event of window:launch:admin: a1" in new
+    assert "1 board entry: goal" in before
+    assert "1 event: a1" in new
     assert re.search(r"Omitted: 0 of \d candidates\n  nothing", output)
     assert re.search(r"naive baseline +[\d,]+ +[\d,]+ +\$0\.\d{5}\n +this prompt ", output)
     assert re.search(r"timing: +gather [\d.]+ · retrieve [\d.]+ · plan [\d.]+ · render [\d.]+ = [\d.]+ ms", output)
@@ -63,7 +63,7 @@ def test_omitted_candidates_are_shown_by_reason(launch: CommandLine) -> None:
     receipt = assemble(launch, "--token-budget", "2000")
     output = launch.run("receipt", "show", receipt).stdout
     assert re.search(r"Omitted: \d+ of 1\d candidates", output)
-    assert re.search(r"[\d,]+   budget +\d+ events of window:launch:admin: e0, e1, e2 and \d+ more", output)
+    assert re.search(r"[\d,]+   budget +\d+ events: e0, e1, e2 and \d+ more", output)
     assert "budget of the call 2,000" in output
     brief = launch.run("receipt", "show", receipt, "--no-candidates").stdout
     assert "Omitted" not in brief

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import socket
@@ -32,6 +33,12 @@ def _weft(*arguments: str) -> str:
     ).stdout
 
 
+@pytest.fixture(scope="module")
+def output() -> str:
+    """Return the output of the demo."""
+    return _weft("demo", "--port", _free_port())
+
+
 @contextmanager
 def _staying_demo(folder: Path, *options: str, **environment: str) -> Iterator[list[str]]:
     """Run the demo with ``--stay`` in a folder; yield its output while it serves."""
@@ -55,15 +62,29 @@ def _staying_demo(folder: Path, *options: str, **environment: str) -> Iterator[l
 
 
 @pytest.mark.req("SC-21")
-def test_the_demo_plays_the_whole_cycle_with_separate_agents() -> None:
-    output = _weft("demo", "--port", _free_port())
-
-    assert "findings_summary     1        24      subagent:analysis" in output
-    assert "deliverables_status  1        12      subagent:remediation" in output
-    assert "decisions_made       1        18      orchestrator" in output
+def test_the_demo_plays_the_whole_cycle_with_separate_agents(output: str) -> None:
+    assert "findings_summary           1      24  subagent:analysis" in output
+    assert "deliverables_status        1      12  subagent:remediation" in output
+    assert "decisions_made             1      18  orchestrator" in output
     assert "open_questions has changed" in output
     assert "gone; it was at version 1" in output
     assert "PERMISSION_DENIED" in output
+
+
+@pytest.mark.req("CE-U1", part="the evidence for each step in fewer tokens than the naive baseline")
+def test_the_demo_assembles_prompts_that_are_smaller_and_have_the_evidence(output: str) -> None:
+    assert output.count("20 messages, calls and results") == 3
+    assert output.count("→ has “") == 9
+    assert "→ lacks" not in output
+    comparison = re.search(r"    all +9 +([\d,]+) +([\d,]+) +(\d+)%  +\$([\d.]+) +\$([\d.]+) +(\d+)%\n", output)
+    assert comparison is not None
+    naive, assembled, saved, naive_money, money, _ = (float(each.replace(",", "")) for each in comparison.groups())
+    assert saved == round(100 * (1 - assembled / naive))
+    assert saved >= 60
+    assert money < naive_money
+    receipt = output.partition("10 · The receipt of a prompt")[2]
+    assert re.search(r"\$ weft receipt show (receipt_\w+)\s+Receipt \1 ", receipt)
+    assert "Omitted: " in receipt
 
 
 @pytest.mark.req("SC-21")

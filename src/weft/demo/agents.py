@@ -12,13 +12,13 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.subscriptions import ResourceUpdated
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from weft.demo.narration import Narrator
 
-# Messages are indexed shortly after they are written.
-_MAX_POLLS = 100
-_POLL_SECONDS = 0.1
+# Messages and documents are indexed shortly after they are written.
+_MAX_POLLS = 60
+_POLL_SECONDS = 0.25
 
 
 class Agent:
@@ -46,10 +46,24 @@ class Agent:
         answer: dict[str, Any] = {}
         for _ in range(_MAX_POLLS):
             answer = (await self._client.call_tool("search", arguments)).structured_content or {}
-            if not answer.get("pending", {}).get("events"):
+            pending = answer.get("pending", {})
+            if not pending.get("events") and not pending.get("documents"):
                 break
             await asyncio.sleep(_POLL_SECONDS)
         self._narrator.does(self.name, "search", {"query": query}, _gist(answer))
+
+    async def ingest(self, events: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Add events to this agent's window, without narration."""
+        result = await self._client.call_tool("ingest_event", {"events": events})
+        return result.structured_content or {}
+
+    async def assemble(self, question: str, *, model: str, token_budget: int) -> dict[str, Any]:
+        """Assemble the prompt for a question that is the newest event of this agent's window."""
+        arguments = {"task_description": question, "token_budget": token_budget, "model": model, "form": "anthropic"}
+        result = await self._client.call_tool("assemble_context", arguments)
+        answer: dict[str, Any] = result.structured_content or {}
+        self._narrator.does(self.name, "assemble_context", {"task_description": question}, _gist(answer))
+        return answer
 
     async def next_change(self, uri: str, cause: Any) -> str:  # noqa: ANN401 - an awaitable of any result
         """Subscribe to a resource, await ``cause``, and return the URI of the notification."""
@@ -74,9 +88,13 @@ async def connected(name: str, url: str, key: str, narrator: Narrator) -> AsyncI
         yield Agent(name, client, narrator)
 
 
+_BLOCKS = {"conversation": "events", "retrieved": "passages", "board": "board entries"}
 # One-line summary of an answer, by a field that only this kind of answer has.
 _GISTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "code": lambda a: f"{a['code']}: {a['error']}",
+    "prompt_hash": lambda a: (
+        f"{a['tokens']:,} tokens instead of {a['savings']['naive_baseline_tokens']:,} ({a['mode']}): {_parts(a)}"
+    ),
     "entries": lambda a: " · ".join(f"{entry['key']}: “{entry['value']}”" for entry in a["entries"]),
     "confidence": lambda a: f"{_place(a['results'][0])}: “{a['results'][0]['text']}”",
     "results": lambda a: " · ".join(f"{hit['message']['sender']}: “{hit['match_preview']}”" for hit in a["results"]),
@@ -96,6 +114,11 @@ _GISTS: dict[str, Callable[[dict[str, Any]], str]] = {
 
 def _place(found: dict[str, Any]) -> str:
     return f"{found['source']} {found.get('key') or found.get('message_id')}, score {found['score']:.2f}"
+
+
+def _parts(assembled: dict[str, Any]) -> str:
+    blocks = [each for each in assembled["blocks"] if each["kind"] in _BLOCKS]
+    return ", ".join(f"{each['items']} {_BLOCKS[each['kind']]}" for each in blocks)
 
 
 def _gist(answer: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 _COLOURS = {"bold": "1", "dim": "2", "planner": "36", "analysis": "33", "remediation": "35", "user": "32"}
 _WIDTH = 96
 _ARGUMENT = 58
+_NUMERIC = frozenset("0123456789.,-$%")
 
 
 class Narrator:
@@ -34,12 +35,19 @@ class Narrator:
     def does(self, who: str, action: str, arguments: Mapping[str, Any], result: str) -> None:
         given = ", ".join(f"{name}={_short(value)}" for name, value in arguments.items() if name != "session_id")
         self._print(f"{self._paint(who, who.rjust(12))}  {action}({given})")
-        self._print(f"{'':>12}  {self._paint('dim', '→ ' + result)}")
+        self.result(result)
+
+    def result(self, text: str) -> None:
+        self._print(f"{'':>12}  {self._paint('dim', '→ ' + text)}")
 
     def table(self, rows: Sequence[Sequence[str]]) -> None:
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        """Print rows below their headings; columns of numbers are right-aligned."""
+        columns = list(zip(*rows, strict=True))
+        widths = [max(map(len, column)) for column in columns]
+        sides = [">" if _NUMERIC.issuperset("".join(column[1:])) else "<" for column in columns]
         for place, row in enumerate(rows):
-            line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            cells = [f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)]
+            line = "  ".join(cells).rstrip()
             self._print(f"{'':>4}{self._paint('bold', line) if not place else line}")
 
     def commands(self, lines: Sequence[str]) -> None:

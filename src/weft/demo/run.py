@@ -23,8 +23,10 @@ from weft.app.authentication import Local
 from weft.app.dispatch import CallContext
 from weft.app.tenants import ADMIN
 from weft.capabilities.access.model import DEFAULT_TENANT, AgentExists
+from weft.capabilities.knowledge.model import DomainExists
 from weft.demo.narration import Narrator
-from weft.demo.story import FINDER, FIXER, ORCHESTRATOR, Cast, play
+from weft.demo.project import DOMAIN, FINDER, FIXER, ORCHESTRATOR, documents
+from weft.demo.story import Cast, Played, play
 from weft.kernel.errors import SystemUnavailable
 from weft.settings import Settings
 
@@ -46,14 +48,15 @@ def run(settings: Settings, *, stay: bool) -> None:
 
 def _play(settings: Settings, *, stay: bool) -> None:
     narrator = Narrator()
-    narrator.chapter("Weft: a board that agents share")
+    narrator.chapter("Weft: a board that agents share, and prompts made of what matters")
     narrator.aside(
         "A real server on your machine, three real MCP clients with keys of their own. No model, no network."
     )
     keys = asyncio.run(_cast_agents(settings))
     with _serving(settings) as url:
-        session_id = asyncio.run(play(Cast(url, keys), narrator))
-        _show_next_steps(narrator, settings, url, session_id, stay=stay)
+        played = asyncio.run(play(Cast(url, keys), narrator))
+        _show_receipt(narrator, url, keys[played.agent], played.receipt_id)
+        _show_next_steps(narrator, settings, url, played, stay=stay)
         if stay:
             _wait_for_interrupt()
 
@@ -86,8 +89,20 @@ def _wait_until_ready(url: str, server: subprocess.Popen[bytes]) -> None:
     raise SystemUnavailable(f"The demo's server did not start at {url}.")
 
 
+def _show_receipt(narrator: Narrator, url: str, key: str, receipt_id: str) -> None:
+    """Run ``weft receipt show``."""
+    narrator.chapter("10 · The receipt of a prompt: what it has, what was left out and why")
+    narrator.commands([f"$ weft receipt show {receipt_id}", ""])
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
+    subprocess.run(  # noqa: S603 - ourselves
+        [sys.executable, "-m", "weft", "receipt", "show", receipt_id],
+        env={**environment, "WEFT_URL": url, "WEFT_API_KEY": key},
+        check=True,
+    )
+
+
 async def _cast_agents(settings: Settings) -> dict[str, str]:
-    """Create the agents unless they exist, and an API key for each that expires after a day."""
+    """Create agents and documents unless they exist, and an API key for each agent that expires after a day."""
     app = App(settings)
     await app.open()
     try:
@@ -96,6 +111,11 @@ async def _cast_agents(settings: Settings) -> dict[str, str]:
         for name, parent in ((ORCHESTRATOR, None), (FINDER, ORCHESTRATOR), (FIXER, ORCHESTRATOR)):
             with contextlib.suppress(AgentExists):
                 await app.call(app.registry["agent.create"], {"agent_id": name, "parent_id": parent}, admin)
+        with contextlib.suppress(DomainExists):
+            await app.call(app.registry["knowledge.create_domain"], {"domain": DOMAIN}, admin)
+        for name, text in documents().items():
+            document = {"domain": DOMAIN, "document_id": name, "text": text}
+            await app.call(app.registry["knowledge.add_document"], document, admin)
         return {name: await _new_key(app, admin, name) for name in (ORCHESTRATOR, FINDER, FIXER)}
     finally:
         await app.close()
@@ -106,12 +126,12 @@ async def _new_key(app: App, admin: CallContext, name: str) -> str:
     return str(getattr(made, "api_key"))  # noqa: B009 - the response of key.create
 
 
-def _show_next_steps(narrator: Narrator, settings: Settings, url: str, session_id: str, *, stay: bool) -> None:
+def _show_next_steps(narrator: Narrator, settings: Settings, url: str, played: Played, *, stay: bool) -> None:
     if not stay:
         narrator.aside("Play it again with `weft demo --stay` to keep the server and look around.")
         return
     narrator.chapter(f"Weft is running at {url} and keeps this session. In another terminal:")
-    weft = f"{_command()} {_database_option(settings)}"
+    weft, session_id = f"{_command()} {_database_option(settings)}", played.session_id
     narrator.commands(
         [
             f"{weft} session list",
@@ -119,6 +139,9 @@ def _show_next_steps(narrator: Narrator, settings: Settings, url: str, session_i
             f"{weft} message list --session {session_id}",
             f"{weft} board read-history findings_summary --session {session_id}",
             f"{weft} events read --session {session_id} --after 0",
+            f"{weft} receipt list --session {session_id}",
+            f"{weft} receipt replay {played.receipt_id}",
+            f"{weft} receipt savings --by agent",
             f"{weft} audit list --outcome denied",
             f"{weft} key create admin    # a key for REST and MCP clients",
         ]

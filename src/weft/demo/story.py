@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.demo.agents import connected
+from weft.demo.project import FINDER, FIXER, MODEL, ORCHESTRATOR, STEPS, TOKEN_BUDGET, conversation, documents
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from weft.demo.agents import Agent
     from weft.demo.narration import Narrator
-
-ORCHESTRATOR = "planner"
-FINDER = "analysis"
-FIXER = "remediation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +24,16 @@ class Cast:
     keys: Mapping[str, str]
 
 
-async def play(cast: Cast, narrator: Narrator) -> str:
-    """Play all scenes and return the session id."""
+class Played(NamedTuple):
+    """The session of the demo, and the receipt of a prompt with the agent it is of."""
+
+    session_id: str
+    receipt_id: str
+    agent: str
+
+
+async def play(cast: Cast, narrator: Narrator) -> Played:
+    """Play all scenes."""
     async with AsyncExitStack() as stack:
         founder = await stack.enter_async_context(
             connected(ORCHESTRATOR, f"{cast.url}/mcp", cast.keys[ORCHESTRATOR], narrator)
@@ -47,7 +52,10 @@ async def play(cast: Cast, narrator: Narrator) -> str:
         await _decide(planner, narrator)
         await _remedy(remediation, narrator)
         await _conclude(planner, narrator)
-        return session_id
+        agents = (planner, analysis, remediation)
+        await _work_on(agents, narrator)
+        receipt_id = await _assemble(agents, narrator)
+        return Played(session_id, receipt_id, FINDER)
 
 
 async def _frame(planner: Agent) -> None:
@@ -121,3 +129,45 @@ async def _conclude(planner: Agent, narrator: Narrator) -> None:
     narrator.table(rows)
     narrator.chapter("6 · Search finds it again, in other words, for those who may read it")
     await planner.search("what made ordering so sluggish?")
+
+
+async def _work_on(agents: Sequence[Agent], narrator: Narrator) -> None:
+    narrator.chapter("7 · The project goes on: every agent's conversation is ingested, event by event")
+    for agent in agents:
+        window = await agent.ingest(conversation(agent.name))
+        summary = f"{len(window['events'])} messages, calls and results: {window['tokens']:,} tokens"
+        narrator.does(agent.name, "ingest_event", {"events": "…"}, summary)
+    narrator.aside(f"And there are {len(documents())} documents: {', '.join(documents())}.")
+
+
+async def _assemble(agents: Sequence[Agent], narrator: Narrator) -> str:
+    """Assemble three prompts for each agent, compare them with naive ones, and return a receipt's id."""
+    narrator.chapter(f"8 · Before each model call: a prompt of at most {TOKEN_BUDGET:,} tokens that has what matters")
+    answers: dict[str, list[dict[str, Any]]] = {agent.name: [] for agent in agents}
+    for agent in agents:
+        for number, step in enumerate(STEPS[agent.name]):
+            await agent.ingest([{"event_id": f"question-{number}", "content": step.question}])
+            answer = await agent.assemble(step.question, model=MODEL, token_budget=TOKEN_BUDGET)
+            narrator.result(f"{'has' if step.evidence in str(answer['body']) else 'lacks'} “{step.evidence}”")
+            await agent.ingest([{"event_id": f"answer-{number}", "role": "assistant", "content": step.answer}])
+            answers[agent.name].append(answer)
+    narrator.chapter("9 · Before and after: tokens and money")
+    narrator.table(_comparison(answers))
+    narrator.aside(
+        f"Naive: the whole conversation and the whole of every document that a passage came from. Money: input tokens "
+        f"of {MODEL}, with the provider's prompt cache on both sides. No model was called."
+    )
+    return str(answers[FINDER][-1]["receipt_id"])
+
+
+def _comparison(answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[list[str]]:
+    """Return the table of tokens and money before and after, by agent and in all."""
+    rows = [["agent", "calls", "naive tokens", "with Weft", "saved", "naive money", "with Weft", "saved"]]
+    savings = {name: [answer["savings"] for answer in given] for name, given in answers.items()}
+    savings["all"] = [each for given in savings.values() for each in given]
+    for name, given in savings.items():
+        naive, used = (sum(each[f] for each in given) for f in ("naive_baseline_tokens", "engine_assembled_tokens"))
+        before, after = (sum(each[field] or 0 for each in given) for field in ("naive_cost", "cost"))
+        tokens = [f"{naive:,}", f"{used:,}", f"{1 - used / naive:.0%}"]
+        rows.append([name, str(len(given)), *tokens, f"${before:.4f}", f"${after:.4f}", f"{1 - after / before:.0%}"])
+    return rows

@@ -14,7 +14,7 @@ from weft.transports.cli.render import block, cell, counted, escape_controls, in
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from weft.capabilities.assembly.model import Candidate, Omission
+    from weft.capabilities.assembly.model import Omission
     from weft.capabilities.assembly.operations import PromptAssembled
     from weft.capabilities.assembly.receipt_operations import (
         PromptReplayed,
@@ -59,7 +59,7 @@ def render_receipt(receipt: ReceiptShown) -> str:
         _title(receipt),
         _budget(receipt),
         _prompt(receipt),
-        _omitted(receipt.omitted, receipt.candidates),
+        _omitted(receipt),
         _shortened(receipt),
         _savings(receipt.savings),
         _facts(receipt),
@@ -159,18 +159,17 @@ def _rows(blocks: Iterable[ReceiptBlock]) -> list[_Row]:
 
 def _block_line(row: _Row, receipt: ReceiptShown) -> str:
     share = _filled(row.tokens / receipt.tokens if receipt.tokens else 0, _SHARE_WIDTH)
-    what = "" if row.kind in {"task", "tools"} else _named(_nouns(row.kind, len(row.refs)), row.refs)
+    what = "" if row.kind in {"task", "tools"} else _named(_nouns(row.kind, len(row.refs)), row.refs, receipt)
     mark = click.style(_CACHE_POINT, fg="cyan") if row.cache_point else " "
     return f"{row.tokens:>8,} {mark} {click.style(share, fg='cyan')}  {row.kind:<12}  {what}".rstrip()
 
 
-def _named(what: str, refs: Sequence[str]) -> str:
-    """Return what there is with the first few refs; what all refs begin with is shown once."""
-    places = {ref.rpartition("/")[0] for ref in refs}
-    common = places.pop() if len(places) == 1 else ""
-    names = [ref.removeprefix(f"{common}/") for ref in refs[:_MAX_REFS]] if common else refs[:_MAX_REFS]
+def _named(what: str, refs: Sequence[str], receipt: ReceiptShown) -> str:
+    """Return what there is with the first few refs, without the names of the receipt's own window and board."""
+    own = (f"window:{receipt.session_id}:{receipt.agent_id}/", f"board:{receipt.session_id}/")
+    names = [ref.removeprefix(own[0]).removeprefix(own[1]) for ref in refs[:_MAX_REFS]]
     more = f" and {len(refs) - _MAX_REFS} more" if len(refs) > _MAX_REFS else ""
-    return escape_controls(f"{what}{f' of {common}' if common else ''}: {', '.join(names)}{more}")
+    return escape_controls(f"{what}: {', '.join(names)}{more}")
 
 
 def _nouns(kind: str, number: int) -> str:
@@ -178,25 +177,25 @@ def _nouns(kind: str, number: int) -> str:
     return f"{number} {_PLURALS[noun]}" if noun in _PLURALS and number != 1 else counted(number, noun)
 
 
-def _omitted(omitted: Sequence[Omission], candidates: Sequence[Candidate]) -> str:
-    if not candidates:
+def _omitted(receipt: ReceiptShown) -> str:
+    if not receipt.candidates:
         return ""
-    by_ref = {each.ref: each for each in candidates}
-    ordered = sorted(omitted, key=lambda each: each.reason)
+    ordered = sorted(receipt.omitted, key=lambda each: each.reason)
     groups = {reason: list(group) for reason, group in groupby(ordered, key=lambda each: each.reason)}
     lines = [
-        _omission_line(reason, group, by_ref)
+        _omission_line(reason, group, receipt)
         for reason, group in sorted(groups.items(), key=lambda pair: -len(pair[1]))
     ]
-    title = f"Omitted: {len(omitted)} of {counted(len(candidates), 'candidate')}"
+    title = f"Omitted: {len(receipt.omitted)} of {counted(len(receipt.candidates), 'candidate')}"
     return _section(title, lines or [click.style("nothing", dim=True)])
 
 
-def _omission_line(reason: str, group: Sequence[Omission], by_ref: Mapping[str, Candidate]) -> str:
+def _omission_line(reason: str, group: Sequence[Omission], receipt: ReceiptShown) -> str:
+    by_ref = {each.ref: each for each in receipt.candidates}
     found = [by_ref[each.ref] for each in group if each.ref in by_ref]
     kinds = ", ".join(_nouns(kind, number) for kind, number in Counter(each.kind for each in found).items())
     tokens = sum(each.tokens for each in found)
-    what = _named(kinds or counted(len(group), "item"), [each.ref for each in group])
+    what = _named(kinds or counted(len(group), "item"), [each.ref for each in group], receipt)
     return f"{f'{tokens:,}' if tokens else '':>8}   {click.style(f'{reason:<18}', fg='yellow')}  {what}"
 
 
