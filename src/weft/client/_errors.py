@@ -103,6 +103,7 @@ ERROR_MODULES: dict[str, str] = {
     "VERSION_PRUNED": "weft.capabilities.history.model",
     "WEBHOOK_CANNOT_RUN": "weft.capabilities.events.webhooks.model",
     "WEBHOOK_NOT_FOUND": "weft.capabilities.events.webhooks.model",
+    "WINDOW_CHANGED": "weft.capabilities.windows.model",
     "WINDOW_EXISTS": "weft.capabilities.windows.model",
     "WINDOW_IN_USE": "weft.capabilities.windows.model",
     "WINDOW_NOT_FOUND": "weft.capabilities.windows.model",

@@ -160,53 +160,52 @@ def test_calls_of_tools_are_counted_once() -> None:
 
 class Factors:
     def __init__(self) -> None:
-        self.held: dict[str, TokenFactor] = {}
+        self.held: dict[tuple[str, str], TokenFactor] = {}
 
-    async def find(self, model: str) -> TokenFactor | None:
-        return self.held.get(model)
+    async def find(self, agent_id: str, model: str) -> TokenFactor | None:
+        return self.held.get((agent_id, model))
 
     async def put(self, factor: TokenFactor) -> None:
-        self.held[factor.model] = factor
+        self.held[factor.agent_id, factor.model] = factor
 
-    async def count(self) -> int:
-        return len(self.held)
+    async def count(self, agent_id: str) -> int:
+        return sum(owner == agent_id for owner, _ in self.held)
 
 
 async def test_a_factor_is_used_after_enough_reports() -> None:
     learning = UsageFactor(Factors(), FrozenClock())
     for _ in range(MIN_SAMPLES - 1):
-        await learning.learn("Claude-X", 1_000, 1_300)
-        assert await learning.factor("claude-x") is None
-    await learning.learn("claude-x", 1_000, 1_300)
-    assert await learning.factor("claude-x") == pytest.approx(1.3)
-    assert await learning.factor(None) is None
+        await learning.learn("me", "Claude-X", 1_000, 1_300)
+        assert await learning.factor("me", "claude-x") is None
+    await learning.learn("me", "claude-x", 1_000, 1_300)
+    assert await learning.factor("me", "claude-x") == pytest.approx(1.3)
+    assert await learning.factor("me", None) is None
 
 
 async def test_little_prompts_and_too_many_models_teach_nothing() -> None:
     factors = Factors()
     learning = UsageFactor(factors, FrozenClock())
-    assert await learning.learn("m", 10, 20) is None
-    assert await learning.learn("m", 1_000, 0) is None
-    for number in range(1_000):
-        await learning.learn(f"m{number}", 1_000, 1_000)
-    assert await learning.learn("one-more", 1_000, 1_000) is None
-    assert await learning.learn("m1", 1_000, 1_000) is not None
-    assert len(factors.held) == 1_000
+    assert await learning.learn("me", "m", 10, 20) is None
+    assert await learning.learn("me", "m", 1_000, 0) is None
+    for number in range(100):
+        await learning.learn("me", f"m{number}", 1_000, 1_000)
+    assert await learning.learn("me", "one-more", 1_000, 1_000) is None
+    assert await learning.learn("me", "m1", 1_000, 1_000) is not None
+    assert await learning.learn("you", "one-more", 1_000, 1_000) is not None
+    assert await factors.count("me") == 100
 
 
 @given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=50))
 def test_a_factor_stays_within_its_bounds(ratios: list[float]) -> None:
-    factor = None
+    factor = TokenFactor("me", "m", 1.0, 0, 0)
     for ratio in ratios:
-        factor = updated(factor, "m", ratio, 1)
-    assert factor is not None
+        factor = updated(factor, ratio, 1)
     assert 0.5 <= factor.factor <= 2.0
     assert factor.samples == len(ratios)
 
 
 def test_a_factor_follows_a_change() -> None:
-    factor = None
+    factor = TokenFactor("me", "m", 1.0, 0, 0)
     for ratio in [1.0] * 20 + [1.5] * 20:
-        factor = updated(factor, "m", ratio, 1)
-    assert factor is not None
+        factor = updated(factor, ratio, 1)
     assert factor.factor == pytest.approx(1.5, abs=0.01)

@@ -11,8 +11,9 @@ from msgspec import structs
 from weft.capabilities.assembly.model import Candidate, Omission, PlannedBlock, Shortening
 from weft.capabilities.assembly.plan import FittedConversation
 from weft.capabilities.language_models.content import Media
-from weft.capabilities.language_models.rendering import message_parts
-from weft.capabilities.layers.prefix import sanitise
+from weft.capabilities.language_models.model import ConversationMessage
+from weft.capabilities.language_models.rendering import message_parts, plain_text
+from weft.capabilities.layers.prefix import sanitise_message
 from weft.capabilities.windows.budget import SizedEvent, budgets_for, fit, required_tokens, shorten
 from weft.capabilities.windows.model import Category, window_line
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 # An event above this part of the limit is shortened in the middle, so that it does not evict all others.
 _LARGEST_PART = 4
-_VERSION = "1.1"
 _REDACTED = "redacted"
 
 
@@ -98,7 +98,7 @@ class WindowConversation:
     @property
     def newest_question(self) -> str | None:
         """Return the text of the newest event, if it is a message of the user."""
-        if not self.events or self.events[-1].message.role != "user":
+        if not self.events or self.events[-1].routed or self.events[-1].message.role != "user":
             return None
         return self.events[-1].message.content
 
@@ -119,12 +119,12 @@ class WindowConversation:
     def _sized(self) -> list[SizedEvent]:
         # Ids are unique in a window only; events of other windows may be routed to it.
         return [
-            structs.replace(SizedEvent.of(event, block.tokens), event_id=str(place))
+            _sized(event, block.tokens, str(place))
             for place, (event, block) in enumerate(zip(self._shown, self.blocks, strict=True))
         ]
 
     def _shortened(self, event: WindowEvent) -> WindowEvent:
-        message = structs.replace(event.message, content=sanitise(event.message.content))
+        message = sanitise_message(_attributed(event) if event.routed else event.message)
         if self._may_shorten(event) and self.count((message,)) > self._longest:
             message = structs.replace(message, content=shorten(message.content, self._longest, self._count_text))
         return structs.replace(event, message=message)
@@ -144,5 +144,26 @@ class WindowConversation:
             kind="conversation",
             messages=(event.message,),
             tokens=self.count((event.message,)),
-            items={ref: _REDACTED if event.redacted else _VERSION},
+            items={ref: _REDACTED if event.redacted else _version_of(event)},
         )
+
+
+def _sized(event: WindowEvent, tokens: int, event_id: str) -> SizedEvent:
+    """Return an event with its size; the newest message of the user is never one that another agent routed here."""
+    sized = SizedEvent.of(event, tokens)
+    return structs.replace(sized, event_id=event_id, is_user=sized.is_user and not event.routed)
+
+
+def _attributed(event: WindowEvent) -> ConversationMessage:
+    """Return an event of another agent as a quotation: neither the user nor this agent said it, or called its tools."""
+    message = event.message
+    if message.role == "system":
+        return message
+    calls = (f"{call.name}({call.arguments})" for call in message.tool_calls)
+    text = "\n".join(filter(None, (plain_text(message), *calls)))
+    return ConversationMessage(role="user", content=f"[From {event.agent_id}]\n{text}")
+
+
+def _version_of(event: WindowEvent) -> str:
+    """Return incarnation and version: an event that was rolled back may be added again with other content."""
+    return event.item_id.rpartition("/")[2]

@@ -138,7 +138,7 @@ async def gather(request: GatherRequest, stores: AssemblyStores) -> Gathered:
         board=await board.readable(),
         gaps=await stores.gaps.query(_open_gaps(session_id), _MAX_GAPS),
         previous=None if last is None else await _previous(stores, last),
-        token_factor=await stores.factors.factor(request.model or window.settings.model),
+        token_factor=await stores.factors.factor(window.agent_id, request.model or window.settings.model),
         compaction_threshold=await stores.windows.threshold(window),
     )
 

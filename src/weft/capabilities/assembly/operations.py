@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import UNSET
 
-from weft.capabilities.access.model import AgentId
+from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.assembly.model import ContextOverBudget, PlanMode
 from weft.capabilities.assembly.receipt_operations import ReceiptId
 from weft.capabilities.assembly.receipts import ReceiptNotFound, Savings
 from weft.capabilities.assembly.service import Assembled, Assembler, AssemblyRequest
 from weft.capabilities.assembly.usage_report import UsageConflict, UsageReport, UsageReports
+from weft.capabilities.history.model import BranchNotFound
 from weft.capabilities.knowledge.model import DomainName, DomainNotFound
 from weft.capabilities.language_models.wire import PromptForm, parse
 from weft.capabilities.layers.model import LayerViolation
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
-from weft.capabilities.windows.model import NotParticipant, WindowTooSmall
-from weft.kernel.errors import InvalidInput, PermissionDenied
+from weft.capabilities.windows.model import EventExists, NotParticipant, WindowChanged, WindowTooSmall
+from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
 from weft.kernel.fields import Fraction
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.json_input import encode_json_field
@@ -181,6 +182,11 @@ class MetricsEmitted(Success, kw_only=True):
         NotParticipant,
         ContextOverBudget,
         WindowTooSmall,
+        WindowChanged,
+        EventExists,
+        ContentTooLarge,
+        AgentNotFound,
+        BranchNotFound,
         LayerViolation,
     ),
 )

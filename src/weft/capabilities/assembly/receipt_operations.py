@@ -31,6 +31,7 @@ from weft.capabilities.language_models.wire import PromptForm, render
 from weft.capabilities.messages.search.by_sender_and_time import TimestampText, parse_timestamp
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session
+from weft.capabilities.windows.redacted_events import redacted_items
 from weft.capabilities.windows.service import Windows
 from weft.kernel.clock import from_micros, to_micros
 from weft.kernel.errors import NotFound, PermissionDenied
@@ -262,17 +263,29 @@ async def report_savings(request: ReportSavings, receipts: ReceiptStore, windows
 
 
 async def _find(receipt_id: str, receipts: ReceiptStore, windows: Windows) -> StoredReceipt:
-    """Return a receipt of an agent whose window the caller may open."""
+    """Return a receipt of an agent whose window the caller may open, as may be that of who asked for the prompt.
+
+    A prompt contains what its requester may read. For an agent, its ancestor may have asked, who may read more.
+    """
     found = await receipts.find(receipt_id)
     error = no_receipt(receipt_id)
     if found is None:
         raise error
     try:
         await windows.open(found.receipt.session_id, found.receipt.agent_id)
+        await _check_requester(found.receipt, windows)
     except (NotFound, PermissionDenied):
         error.denial = True
         raise error from None
     return found
+
+
+async def _check_requester(receipt: Receipt, windows: Windows) -> None:
+    if windows.actor.principal_id == receipt.requested_by or windows.actor.is_admin:
+        return
+    requester = await windows.access.principal(receipt.requested_by)
+    if requester is None or not await windows.may_open(requester):
+        raise PermissionDenied("A receipt is open to who asked for the prompt, its ancestors and admins only.")
 
 
 async def _check_session(session_id: str | None, windows: Windows) -> None:
@@ -294,9 +307,10 @@ async def _agent_filter(agent_id: str | None, windows: Windows) -> str | None:
 async def _check_redactions(receipt: Receipt, records: RecordStore) -> None:
     """Refuse to show content that was redacted since."""
     ids = sorted({item_id(*item) for block in receipt.blocks for item in block.items.items()})
-    redacted = await records.redactions(ids)
+    elsewhere, here = await records.redactions(ids), await records.redactions_in(receipt.session_id)
+    redacted = redacted_items(ids, {**elsewhere, **here})
     if redacted:
-        raise ReceiptPruned(f"{len(redacted)} items of this prompt were redacted.", items=sorted(redacted))
+        raise ReceiptPruned(f"{len(redacted)} items of this prompt were redacted.", items=redacted)
 
 
 def _summary(receipt: Receipt) -> ReceiptSummary:

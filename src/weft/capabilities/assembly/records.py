@@ -32,8 +32,8 @@ class ReceiptRecordReader(msgspec.Struct, frozen=True):
         found = await self.receipts.find(receipt_id)
         if found is None or session_id not in (None, found.receipt.session_id):
             return {}
-        # The derived records name private items, so they are for the agent itself, and for admins.
-        if self.actor.principal_id != found.receipt.agent_id and not self.actor.is_admin:
+        # The derived records name private items, so they are for who asked for the prompt, and for admins.
+        if self.actor.principal_id != found.receipt.requested_by and not self.actor.is_admin:
             return {}
         return {record.type: record for record in records_of(found.receipt)}
 
@@ -53,7 +53,7 @@ def records_of(receipt: Receipt) -> tuple[Record, ...]:
 
 def item_id(ref: str, version: str) -> str:
     """Return the item id of a candidate in a version."""
-    return f"{ref}/{version}" if version and not ref.endswith(version) else ref
+    return f"{ref}/{version}" if version else ref
 
 
 def _id(receipt: Receipt, part: str) -> str:

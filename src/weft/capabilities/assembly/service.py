@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from weft.capabilities.assembly.conversation import WindowConversation
 from weft.capabilities.assembly.document_sizes import document_tokens
@@ -36,9 +38,12 @@ from weft.capabilities.language_models.prices import Prices
 from weft.capabilities.language_models.prompt_cache import check_ttl
 from weft.capabilities.language_models.rendering import Conversation, RenderOptions
 from weft.capabilities.language_models.wire import PromptForm, render
-from weft.capabilities.layers.prefix import check_prefix
+from weft.capabilities.layers.prefix import check_prefix, sanitise_tool
+from weft.capabilities.search.items import WindowPlace
 from weft.capabilities.search.model import DEFAULT_MIN_SCORE, RankingWeights
 from weft.capabilities.search.retriever import Retriever
+from weft.capabilities.sessions.model import find_session
+from weft.capabilities.windows.model import WindowChanged
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import EventType, NewEvent
 from weft.kernel.identity import PERMISSION, PRINCIPAL, Actor, Permission
@@ -55,15 +60,19 @@ if TYPE_CHECKING:
     from weft.capabilities.language_models.counting import PromptCount
     from weft.capabilities.language_models.model import ConversationMessage, Prompt
     from weft.capabilities.language_models.prices import Rates
+    from weft.capabilities.windows.model import EventDraft
 
 _ADMINS = f"{PERMISSION}{Permission.ADMIN}"
 _RECEIPT_PREFIX = "receipt_"
 _ID_BYTES = 12
+# A rollback may remove what was just prepared.
+_PREPARE_ATTEMPTS = 3
 # Calls that are expected to follow with the same prefix: the mean of an agent's loop.
 _EXPECTED_CALLS = 8
 # What the provider adds to every prompt.
 _REPLY_TOKENS = 3
 _MICROS = 1_000_000
+_encode = msgspec.json.Encoder().encode
 # Records that a receipt represents, in the order in which they were created.
 _EVENTS: tuple[EventType, ...] = (
     "context.surface.created",
@@ -166,8 +175,14 @@ class Assembler(msgspec.Struct, frozen=True):
         try:
             return await self.transactions.read(actor, partial(gather, wanted))
         except NotPrepared:
+            return await self._prepare_and_gather(actor, wanted, drafts)
+
+    async def _prepare_and_gather(self, actor: Actor, wanted: GatherRequest, drafts: Sequence[EventDraft]) -> Gathered:
+        for _ in range(_PREPARE_ATTEMPTS):
             await self.transactions.write(actor, partial(prepare, wanted, drafts))
-            return await self.transactions.read(actor, partial(gather, wanted))
+            with contextlib.suppress(NotPrepared):
+                return await self.transactions.read(actor, partial(gather, wanted))
+        raise WindowChanged("The window is rolled back or deleted again and again while its prompt is assembled.")
 
     async def _retrieve(self, actor: Actor, request: AssemblyRequest, gathered: Gathered, room: int) -> Retrieved:
         window = gathered.window
@@ -182,7 +197,7 @@ class Assembler(msgspec.Struct, frozen=True):
                 asked_at=asked_at,
                 max_tokens=room,
                 session_id=window.session_id,
-                window=f"{window.session_id}:{window.events_of}",
+                window=str(WindowPlace(window.session_id, window.events_of)),
                 domains=request.domains or (),
                 sources=_sources(actor, request, gathered),
                 weights=RankingWeights(min_score=min_score),
@@ -197,7 +212,7 @@ class Assembler(msgspec.Struct, frozen=True):
         current = dict(candidate_of(each.passage) for each in call.retrieved.passages)
         items = to_check(sent.blocks, current)
         invalid = await self.validity.read(actor, partial(invalid_items, items)) if items else frozenset[str]()
-        return sent.as_previous(invalid | call.withdrawn(sent.blocks))
+        return call.counted_again(sent.as_previous(invalid | call.withdrawn(sent.blocks)))
 
     def _rates(self, call: _Call) -> Rates | None:
         return self.prices.rates(call.info, self.clock.now(), call.limits.limit)
@@ -290,7 +305,7 @@ class _Call:
         self.limits = limits
         self.retrieved = retrieved
         given = request.given.tools if request.given is not None else []
-        self.tools = tuple(sorted(given, key=lambda tool: tool.name))
+        self.tools = tuple(sorted(map(sanitise_tool, given), key=lambda tool: tool.name))
         self.tools_digest = digest_of(self.tools).hex()
         window = gathered.window
         self.conversation = WindowConversation(
@@ -376,6 +391,11 @@ class _Call:
         age = to_micros(clock.now()) - self.gathered.previous.receipt.created_at
         return self.gathered.previous.receipt.model == self.info.model and age < lifetime * _MICROS
 
+    def counted_again(self, previous: Previous) -> Previous:
+        """Return the previous prompt with its tokens for this model: its counts may be those of another one."""
+        blocks = [structs.replace(block, tokens=self._count(block.messages)) for block in previous.blocks]
+        return previous._replace(blocks=tuple(blocks))
+
     def withdrawn(self, blocks: Sequence[PlannedBlock]) -> frozenset[str]:
         """Return board keys and questions of an earlier prompt that are no longer there."""
         packers = {"board": self.materials.board, "missing": self.materials.missing}
@@ -408,6 +428,8 @@ class _Call:
 
 
 async def _store(receipt: Receipt, texts: dict[str, bytes], gathered: Gathered, stores: AssemblyStores) -> None:
+    # The session may have been deleted since: nothing of it may be stored again.
+    await find_session(receipt.session_id, stores.actor, stores.sessions)
     await stores.receipts.add(receipt, texts)
     events = [
         NewEvent(
@@ -455,5 +477,8 @@ def _board_scores(retrieved: Retrieved) -> dict[str, float]:
 
 def _check(prompt: Prompt, call: _Call) -> None:
     """Check that the layers are in the prompt unaltered, and nothing else imitates them."""
-    text = "\n".join(message.content for block in prompt.blocks for message in block.messages)
-    check_prefix(text, call.gathered.layers)
+    messages = [message for block in prompt.blocks for message in block.messages]
+    fields = [(each.name, each.tool_calls, each.native) for each in messages]
+    others = [found for found in fields if any(found)]
+    text = "\n".join(message.content for message in messages)
+    check_prefix(f"{text}\n{_encode((others, prompt.tools)).decode()}", call.gathered.layers)

@@ -84,11 +84,10 @@ class UsageReports(msgspec.Struct, frozen=True):
             quality_score=report.quality_score,
             reported_at=to_micros(self.clock.now()),
         )
-        if found.usage is None:
-            await self.receipts.report(receipt_id, reported)
+        if found.usage is None and await self.receipts.report(receipt_id, reported):
             if model and not receipt.counting.exact:
-                await self.factors.learn(model, receipt.counting.raw_tokens, usage.input_tokens)
-        elif not _same(found.usage, reported):
+                await self.factors.learn(receipt.agent_id, model, receipt.counting.raw_tokens, usage.input_tokens)
+        elif found.usage is None or not _same(found.usage, reported):
             raise UsageConflict(f"Other usage was reported for '{receipt_id}'.", resource_id=receipt_id)
         return Reconciled(
             receipt_id=receipt_id,
@@ -102,7 +101,7 @@ class UsageReports(msgspec.Struct, frozen=True):
             cost=reported.cost,
             naive_cost=receipt.savings.naive_cost,
             savings_ratio=receipt.savings.savings_ratio,
-            token_factor=None if receipt.counting.exact else await self.factors.factor(model),
+            token_factor=None if receipt.counting.exact else await self.factors.factor(receipt.agent_id, model),
         )
 
     async def _may_open(self, agent_id: str) -> bool:

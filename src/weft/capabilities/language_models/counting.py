@@ -12,6 +12,7 @@ import msgspec
 from weft.capabilities.language_models.catalog import ModelInfo
 from weft.capabilities.language_models.content import CACHE_MARKS, Media, parts
 from weft.capabilities.language_models.model import ConversationMessage, Prompt, PromptBlock, ToolDefinition
+from weft.capabilities.language_models.native_size import native_characters
 from weft.capabilities.language_models.rendering import message_parts
 from weft.kernel.errors import Unavailable
 from weft.kernel.tokens import TokenCounter, TokenCounters, approximate_tokens
@@ -28,6 +29,8 @@ _REPLY_TOKENS = 3
 _CHARS_PER_TOKEN = {"image": 0, "file": 20, "audio": 1_000}
 _MIN_FILE_TOKENS = 3_000
 _MIN_AUDIO_TOKENS = 100
+# Of fields that only the provider knows: an upper bound for ordinary text.
+_CHARS_PER_FIELD_TOKEN = 2
 _encode = msgspec.json.Encoder().encode
 
 
@@ -153,8 +156,9 @@ class PromptCounter:
         if message.name is not None:
             tokens += self._raw(message.name) + 1
         opaque = _opaque(message)
-        tokens += sum(map(self._raw, opaque)) + sum(map(self._media, media))
-        return tokens, not media and not opaque
+        other = _other_characters(message, [*texts, *opaque], media)
+        tokens += sum(map(self._raw, opaque)) + sum(map(self._media, media)) + other // _CHARS_PER_FIELD_TOKEN
+        return tokens, not (media or opaque or other)
 
     def _media(self, media: Media) -> int:
         if media.kind == "image":
@@ -180,6 +184,15 @@ def _counter(info: ModelInfo, counters: TokenCounters) -> tuple[TokenCounter, st
 def _split(message: ConversationMessage) -> tuple[list[str], list[Media]]:
     found = message_parts(message)
     return [part for part in found if isinstance(part, str)], [part for part in found if isinstance(part, Media)]
+
+
+def _other_characters(message: ConversationMessage, counted: Sequence[str], media: Sequence[Media]) -> int:
+    """Return the characters of native content that are neither counted as text nor part of a medium."""
+    if message.native is None:
+        return 0
+    known = sum(map(len, counted)) + sum(len(each.data or each.url or "") for each in media)
+    calls = sum(len(call.name) + len(call.arguments) for call in message.tool_calls)
+    return max(0, native_characters(message.native) - known - calls)
 
 
 def _opaque(message: ConversationMessage) -> list[str]:

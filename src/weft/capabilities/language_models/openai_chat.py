@@ -117,7 +117,7 @@ def _parsed(given: object, path: str) -> ConversationMessage:
 
 
 def _parsed_call(call: dict[str, Any], path: str) -> ToolCall:
-    kind = call.get("type", "function")
+    kind = text_at(call.get("type", "function"), f"{path}.type")
     details = object_at(call.get(kind), f"{path}.{kind}")
     written = details.get("arguments" if kind == "function" else "input")
     return ToolCall(

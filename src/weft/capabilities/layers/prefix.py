@@ -9,8 +9,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
+from weft.capabilities.language_models.model import ConversationMessage, ToolCall, ToolDefinition
 from weft.capabilities.layers.model import PLATFORM, Layer, LayerViolation, text_hash
 
 if TYPE_CHECKING:
@@ -65,6 +68,43 @@ def render_layers(layers: Sequence[Layer]) -> str:
 def sanitise(text: str) -> str:
     """Neutralise everything in a text that opens or closes a layer, also in other scripts, encodings or spacing."""
     return _imitation().sub(_NEUTRAL, text)
+
+
+def sanitise_json(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Neutralise layer tags in all texts of a JSON value, names of fields included."""
+    if isinstance(value, str):
+        return sanitise(value)
+    if isinstance(value, dict):
+        return {sanitise(name): sanitise_json(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [sanitise_json(each) for each in value]
+    return value
+
+
+def sanitise_message(message: ConversationMessage) -> ConversationMessage:
+    """Neutralise layer tags in a message, its tool calls and its native content."""
+    if message.name is None and not message.tool_calls and message.native is None:
+        return structs.replace(message, content=sanitise(message.content))
+    return structs.replace(
+        message,
+        content=sanitise(message.content),
+        name=None if message.name is None else sanitise(message.name),
+        tool_calls=tuple(
+            ToolCall(call.call_id, sanitise(call.name), sanitise(call.arguments)) for call in message.tool_calls
+        ),
+        native=sanitise_json(message.native),
+    )
+
+
+def sanitise_tool(tool: ToolDefinition) -> ToolDefinition:
+    """Neutralise layer tags in the definition of a tool."""
+    return structs.replace(
+        tool,
+        name=sanitise(tool.name),
+        description=sanitise(tool.description),
+        input_schema=sanitise_json(tool.input_schema),
+        native=sanitise_json(tool.native),
+    )
 
 
 def check_prefix(prompt_text: str, layers: Sequence[Layer]) -> None:

@@ -9,6 +9,7 @@ import msgspec
 from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.history.model import BranchNotFound
 from weft.capabilities.language_models.model import ConversationMessage, Role, ToolCall, WireForm
+from weft.capabilities.language_models.wire import check_native
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
 from weft.capabilities.windows.model import (
     MAX_CONTENT_BYTES,
@@ -76,17 +77,18 @@ class NewWindowEvent(Request):
     ] = ()
 
     def draft(self) -> EventDraft:
+        message = ConversationMessage(
+            role=self.role,
+            content=self.content,
+            name=self.name,
+            tool_calls=tuple(ToolCall(call.call_id, call.name, call.arguments) for call in self.tool_calls),
+            tool_call_id=self.tool_call_id,
+            form=self.form,
+            native=self.native,
+        )
         return EventDraft(
             event_id=self.event_id,
-            message=ConversationMessage(
-                role=self.role,
-                content=self.content,
-                name=self.name,
-                tool_calls=tuple(ToolCall(call.call_id, call.name, call.arguments) for call in self.tool_calls),
-                tool_call_id=self.tool_call_id,
-                form=self.form,
-                native=self.native,
-            ),
+            message=check_native(message, "native"),
             kind=self.kind,
             category=self.category,
             importance=self.importance,

@@ -112,6 +112,14 @@ class NotParticipant(Conflict):
     related = ("create_session",)
 
 
+class WindowChanged(Conflict):
+    """The window changed while a prompt was assembled from it."""
+
+    code = "WINDOW_CHANGED"
+    hint = "Try again."
+    related = ("assemble_context",)
+
+
 class WindowTooSmall(Conflict):
     """What must stay in the window exceeds its limit."""
 

@@ -10,16 +10,17 @@ from weft.capabilities.history.model import blob_hash, trunk_of
 from weft.capabilities.language_models.model import ConversationMessage, ToolCall
 from weft.capabilities.records.record_ids import VersionId
 from weft.capabilities.redaction.masker import Masker
-from weft.capabilities.windows.model import ORIGIN_MARK, content_key, message_tokens
+from weft.capabilities.windows.model import ORIGIN_MARK, PREFIX, content_key, message_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from weft.capabilities.records.store import RecordStore, Redaction
     from weft.capabilities.windows.model import WindowEvent
 
 _REMOVED = "[content removed]"
 _NO_ARGUMENTS = "{}"
+_WINDOW = f"{PREFIX}:"
 
 
 def apply_redactions(events: Sequence[WindowEvent], redactions: Mapping[str, Redaction]) -> Sequence[WindowEvent]:
@@ -40,6 +41,21 @@ async def redacted_keys(records: RecordStore, session_id: str, line_id: str) -> 
     names = (VersionId.parse(item_id) for item_id in await records.redactions_in(session_id))
     keys = {name.key for name in names if name is not None and trunk_of(name.line_id) == trunk_of(line_id)}
     return frozenset(keys | {content_key(key) for key in keys})
+
+
+def redacted_items(item_ids: Iterable[str], redactions: Mapping[str, Redaction]) -> list[str]:
+    """Return the items that are redacted. An event counts in any version, and so does one copied from it."""
+    events = {_event_name(item_id) for item_id in redactions if item_id.startswith(_WINDOW)}
+    return [each for each in item_ids if each in redactions or not events.isdisjoint(_event_names(each))]
+
+
+def _event_names(item_id: str) -> set[str]:
+    """Return the name of an event and of the one it was copied from; none if the item is not an event."""
+    if not item_id.startswith(_WINDOW):
+        return set()
+    line_id, _, key = _event_name(item_id).partition(ORIGIN_MARK)
+    *_, agent_id, event_id = (*line_id.rsplit(":", 1), *key.split(ORIGIN_MARK))
+    return {f"{line_id}{ORIGIN_MARK}{key}", f"{line_id.rpartition(':')[0]}:{agent_id}{ORIGIN_MARK}{event_id}"}
 
 
 def _event_name(item_id: str) -> str:

@@ -241,12 +241,15 @@ class Windows(msgspec.Struct, frozen=True):
 
 
 def _as_routed(event: WindowEvent, *, keep_system: bool) -> WindowEvent:
-    """Mark an event as routed. Only an ancestor gives system instructions; those of others are context."""
-    if keep_system or (event.category is not Category.SYSTEM and event.message.role != "system"):
+    """Mark an event as routed. Only an ancestor pins and gives system instructions; those of others are context."""
+    if keep_system:
         return structs.replace(event, routed=True)
+    event = structs.replace(event, routed=True, pinned=False)
+    if event.category is not Category.SYSTEM and event.message.role != "system":
+        return event
     category = Category.CONTEXT if event.category is Category.SYSTEM else event.category
     message = structs.replace(event.message, role="user", form=None, native=None)
-    return structs.replace(event, routed=True, category=category, message=message)
+    return structs.replace(event, category=category, message=message)
 
 
 def no_window(agent_id: str) -> WindowNotFound:
