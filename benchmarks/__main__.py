@@ -28,6 +28,8 @@ NAMES = (
     "ingestion",
     "search_scale",
     "search_pgvector",
+    "assembly",
+    "assembly_postgres",
     "postgres_write",
     "peer",
 )

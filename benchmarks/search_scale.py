@@ -207,7 +207,7 @@ async def measured(benchmark: str, url: str, data: Path, size: int, tenants: int
     await app.open()
     try:
         before = resident_bytes(os.getpid())
-        installation = await _grow(app, size, tenants)
+        installation = await grow(app, size, tenants)
         seconds = await installation.build()
         rows = [Row(f"{name}.build", round(seconds, 2), "s")]
         rows += await _times(name, installation, searches)
@@ -221,7 +221,8 @@ async def measured(benchmark: str, url: str, data: Path, size: int, tenants: int
         await app.close()
 
 
-async def _grow(app: App, size: int, tenants: int) -> Installation:
+async def grow(app: App, size: int, tenants: int) -> Installation:
+    """Fill an installation with this many chunks in all tenants together."""
     data_source = SyntheticData()
     model = app.embeddings.models()[0].name
     names = [f"tenant{number}" for number in range(tenants)]
@@ -251,10 +252,10 @@ async def _put(chunks: list[NewChunk], vectors: dict[str, list[bytes]], transact
 
 async def _times(name: str, installation: Installation, searches: int) -> list[Row]:
     rows = []
-    await _load(installation.search, len(installation.tenants) * 2, 1)
+    await load(installation.search, len(installation.tenants) * 2, 1)
     for callers in _CALLERS:
         began = time.process_time()
-        milliseconds = await _load(installation.search, searches, callers)
+        milliseconds = await load(installation.search, searches, callers)
         cpu = (time.process_time() - began) * 1_000 / searches
         p50, p95 = map(float, np.percentile(milliseconds, [50, 95]))
         rows.append(Row(f"{name}.{callers}_callers.p50", round(p50, 2), "ms"))
@@ -268,7 +269,8 @@ async def _times(name: str, installation: Installation, searches: int) -> list[R
     return rows
 
 
-async def _load(search: Callable[[int], Awaitable[float]], searches: int, callers: int) -> list[float]:
+async def load(search: Callable[[int], Awaitable[float]], searches: int, callers: int) -> list[float]:
+    """Return the milliseconds of searches that several callers make, each one after the other."""
     numbers = iter(range(searches))
 
     async def caller() -> list[float]:
