@@ -294,6 +294,8 @@ class App:
             retriever=self.retriever,
             known_sessions=SessionAclCache(),
             window_events=self._cache("window_events", 1, megabytes=64, seconds=3600),
+            prepared_events=self._cache("prepared_events", 1, megabytes=64, seconds=3600),
+            prompts=self._cache("prompts", 1, megabytes=64, seconds=3600),
             markup=self._markup,
             pruner=self.pruner,
             allowed_operations=RegisteredOperations(self.registry, settings.rates(), self.database),

@@ -21,6 +21,8 @@ from weft.capabilities.access.store import AccessStore, TokenCodec
 from weft.capabilities.agent_context.critical import CriticalEditStore, SessionLayers
 from weft.capabilities.agent_context.model import ContextLimits
 from weft.capabilities.agent_context.store import SnapshotStore
+from weft.capabilities.assembly.conversation import PreparedEventCache
+from weft.capabilities.assembly.gather import PromptCache
 from weft.capabilities.assembly.receipts import ReceiptStore
 from weft.capabilities.assembly.records import ReceiptRecordReader
 from weft.capabilities.board.store import ConventionStore, EntryObserver, EntryStore, ReadTally
@@ -170,6 +172,8 @@ class Singletons:
     retriever: Retriever
     known_sessions: SessionAclCache
     window_events: EventCache
+    prepared_events: PreparedEventCache
+    prompts: PromptCache
 
 
 # Stores, created for the transaction of each call.

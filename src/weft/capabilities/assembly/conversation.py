@@ -4,67 +4,132 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import structs
 
 from weft.capabilities.assembly.model import Candidate, Omission, PlannedBlock, Shortening
 from weft.capabilities.assembly.plan import FittedConversation
 from weft.capabilities.language_models.content import Media
+from weft.capabilities.language_models.counting import PromptCounter
 from weft.capabilities.language_models.model import ConversationMessage
 from weft.capabilities.language_models.rendering import message_parts, plain_text
 from weft.capabilities.layers.prefix import sanitise_message
 from weft.capabilities.windows.budget import SizedEvent, budgets_for, fit, required_tokens, shorten
-from weft.capabilities.windows.model import Category, window_line
+from weft.capabilities.windows.model import Category, WindowEvent, window_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from weft.capabilities.assembly.packers import CountMessages
-    from weft.capabilities.windows.model import WindowEvent
+    from collections.abc import Hashable, Mapping, Sequence
 
 # An event above this part of the limit is shortened in the middle, so that it does not evict all others.
 _LARGEST_PART = 4
 _REDACTED = "redacted"
+# Memory of a prepared event besides its content.
+_EVENT_BYTES = 2_000
 
 
-@dataclass(frozen=True)
-class WindowConversation:
-    """A conversation for a prompt of at most ``limit`` tokens.
+class PreparedEvent(NamedTuple):
+    """An event as prompts have it. ``original_tokens`` is its size before it was shortened."""
 
-    ``shares`` are those of the window's categories. Sizes and shortened texts depend on the event and the limit alone,
-    so they are the same in every call.
+    event: WindowEvent
+    block: PlannedBlock
+    candidate: Candidate
+    sized: SizedEvent
+    original_tokens: int
+
+
+class PreparedEventCache(Protocol):
+    """Prepared events by tenant and EventPreparer.key."""
+
+    def get(self, key: Hashable) -> Sequence[PreparedEvent] | None: ...
+
+    def put(self, key: Hashable, value: Sequence[PreparedEvent], weight: int = 1) -> None: ...
+
+
+class EventPreparer(NamedTuple):
+    """Prepares the events of a window for prompts of at most ``limit`` tokens.
+
+    The result depends on the event, the limit and the counter alone, so it is the same in every call.
     """
 
     line_id: str
     session_id: str
-    events: Sequence[WindowEvent]
     limit: int
+    counter: PromptCounter
+
+    @property
+    def key(self) -> Hashable:
+        return self.line_id, self.session_id, self.limit, self.counter.method
+
+    def prepare(self, events: Sequence[WindowEvent], tenant: str, cache: PreparedEventCache) -> list[PreparedEvent]:
+        """Return the events of a window as prompts have them; those that were prepared before come from the cache."""
+        key = (tenant, self.key)
+        # A prepared event refers to its event, so no other event can have the same id.
+        known = {id(each.event): each for each in cache.get(key) or ()}
+        prepared = [known.get(id(event)) or self._prepared(event) for event in events]
+        cache.put(key, prepared, sum(_EVENT_BYTES + len(each.event.message.content) for each in prepared))
+        return prepared
+
+    @property
+    def longest(self) -> int:
+        return self.limit // _LARGEST_PART
+
+    def ref_of(self, event: WindowEvent) -> str:
+        """Return the ref of an event: its key in the line of the window that it is in."""
+        line_id = window_line(self.session_id, event.agent_id) if event.routed else self.line_id
+        return f"{line_id}/{event.event_id}"
+
+    def _prepared(self, event: WindowEvent) -> PreparedEvent:
+        ref, message = self.ref_of(event), self._shown(event)
+        version = _REDACTED if event.redacted else _version_of(event)
+        tokens = self.counter.message(message)
+        block = PlannedBlock(
+            block_id=f"event:{ref}", kind="conversation", messages=(message,), tokens=tokens, items={ref: version}
+        )
+        return PreparedEvent(
+            event=event,
+            block=block,
+            candidate=Candidate(ref=ref, kind="event", tokens=tokens, version=version),
+            sized=_sized(event, tokens, ref),
+            original_tokens=self.counter.message(event.message),
+        )
+
+    def _shown(self, event: WindowEvent) -> ConversationMessage:
+        message = sanitise_message(_attributed(event) if event.routed else event.message)
+        if not may_shorten(event) or self.counter.message(message) <= self.longest:
+            return message
+        return structs.replace(message, content=shorten(message.content, self.longest, self._count_content))
+
+    def _count_content(self, text: str) -> int:
+        return self.counter.message(ConversationMessage(role="user", content=text))
+
+
+@dataclass(frozen=True)
+class WindowConversation:
+    """A conversation for a prompt. ``shares`` are those of the window's categories."""
+
+    prepared: Sequence[PreparedEvent]
+    longest: int
     shares: Mapping[Category, float] | None
     modalities: frozenset[str]
-    count: CountMessages
 
     @cached_property
     def blocks(self) -> list[PlannedBlock]:
-        return [self._block(event) for event in self._shown]
+        return [each.block for each in self.prepared]
 
-    @property
+    @cached_property
     def candidates(self) -> list[Candidate]:
-        events = [
-            Candidate(ref=ref, kind="event", tokens=block.tokens, version=version)
-            for block in self.blocks
-            for ref, version in block.items.items()
-        ]
+        events = [each.candidate for each in self.prepared]
         return [*events, *(Candidate(ref=each.ref, kind="event", tokens=0) for each in self.omissions)]
 
     @cached_property
     def omissions(self) -> list[Omission]:
         """Return the images, audio and files that the model cannot read; a note takes their place."""
         return [
-            Omission(f"{self.ref_of(event)}#{place}", "unsupported_media", part.kind)
-            for event in self.events
-            if event.message.native is not None
-            for place, part in enumerate(message_parts(event.message))
+            Omission(f"{each.candidate.ref}#{place}", "unsupported_media", part.kind)
+            for each in self.prepared
+            if each.event.message.native is not None
+            for place, part in enumerate(message_parts(each.event.message))
             if isinstance(part, Media) and part.kind not in self.modalities
         ]
 
@@ -75,21 +140,17 @@ class WindowConversation:
     @cached_property
     def shortened(self) -> list[Shortening]:
         return [
-            Shortening(self.ref_of(event), size, block.tokens)
-            for event, block in zip(self.events, self.blocks, strict=True)
-            if self._may_shorten(event) and (size := self.count((event.message,))) > self._longest
+            Shortening(each.candidate.ref, each.original_tokens, each.block.tokens)
+            for each in self.prepared
+            if each.original_tokens > self.longest and may_shorten(each.event)
         ]
 
     def fit(self, room: int) -> FittedConversation:
-        budgets = budgets_for(room, self.shares)
-        found = fit(self._sized, room, budgets, low_water=1.0, longest=self._longest)
+        found = fit(self._sized, room, budgets_for(room, self.shares), low_water=1.0, longest=self.longest)
         kept = frozenset(found.kept)
-        by_id = zip(self._sized, self.blocks, strict=True)
-        blocks = [block for event, block in by_id if event.event_id in kept]
-        refs = {ref for block in blocks for ref in block.items}
-        gone = [ref for block in self.blocks for ref in block.items if ref not in refs]
-        omitted = [Omission(ref, "budget", "trimmed, oldest first") for ref in gone]
-        return FittedConversation(blocks, omitted, [each for each in self.shortened if each.ref in refs])
+        blocks = [each.block for each in self.prepared if each.sized.event_id in kept]
+        omitted = [Omission(ref, "budget", "trimmed, oldest first") for ref in found.trimmed]
+        return FittedConversation(blocks, omitted, [each for each in self.shortened if each.ref in kept])
 
     def is_question(self, block: PlannedBlock) -> bool:
         message = block.messages[-1]
@@ -98,60 +159,37 @@ class WindowConversation:
     @property
     def newest_question(self) -> str | None:
         """Return the text of the newest event, if it is a message of the user."""
-        if not self.events or self.events[-1].routed or self.events[-1].message.role != "user":
-            return None
-        return self.events[-1].message.content
-
-    def ref_of(self, event: WindowEvent) -> str:
-        """Return the ref of an event: its key in the line of the window that it is in."""
-        line_id = window_line(self.session_id, event.agent_id) if event.routed else self.line_id
-        return f"{line_id}/{event.event_id}"
-
-    @property
-    def _longest(self) -> int:
-        return self.limit // _LARGEST_PART
+        newest = self.prepared[-1].event if self.prepared else None
+        return newest.message.content if newest and not newest.routed and newest.message.role == "user" else None
 
     @cached_property
-    def _shown(self) -> list[WindowEvent]:
-        return [self._shortened(event) for event in self.events]
+    def tokens_by_category(self) -> dict[str, int]:
+        used: dict[str, int] = {}
+        for each in self.prepared:
+            category = each.event.category.value
+            used[category] = used.get(category, 0) + each.block.tokens
+        return used
+
+    @property
+    def original_tokens(self) -> int:
+        """Return the tokens of all events before any was shortened."""
+        return sum(each.original_tokens for each in self.prepared)
 
     @cached_property
     def _sized(self) -> list[SizedEvent]:
-        # Ids are unique in a window only; events of other windows may be routed to it.
-        return [
-            _sized(event, block.tokens, str(place))
-            for place, (event, block) in enumerate(zip(self._shown, self.blocks, strict=True))
-        ]
-
-    def _shortened(self, event: WindowEvent) -> WindowEvent:
-        message = sanitise_message(_attributed(event) if event.routed else event.message)
-        if self._may_shorten(event) and self.count((message,)) > self._longest:
-            message = structs.replace(message, content=shorten(message.content, self._longest, self._count_text))
-        return structs.replace(event, message=message)
-
-    @staticmethod
-    def _may_shorten(event: WindowEvent) -> bool:
-        """Tell whether the middle of an event may be cut out: not of system messages, pins and native content."""
-        return event.category is not Category.SYSTEM and not event.pinned and event.message.native is None
-
-    def _count_text(self, text: str) -> int:
-        return self.count((structs.replace(self.events[0].message, content=text, tool_calls=()),))
-
-    def _block(self, event: WindowEvent) -> PlannedBlock:
-        ref = self.ref_of(event)
-        return PlannedBlock(
-            block_id=f"event:{ref}",
-            kind="conversation",
-            messages=(event.message,),
-            tokens=self.count((event.message,)),
-            items={ref: _REDACTED if event.redacted else _version_of(event)},
-        )
+        return [each.sized for each in self.prepared]
 
 
-def _sized(event: WindowEvent, tokens: int, event_id: str) -> SizedEvent:
+def may_shorten(event: WindowEvent) -> bool:
+    """Tell whether the middle of an event may be cut out: not of system messages, pins and native content."""
+    return event.category is not Category.SYSTEM and not event.pinned and event.message.native is None
+
+
+def _sized(event: WindowEvent, tokens: int, ref: str) -> SizedEvent:
     """Return an event with its size; the newest message of the user is never one that another agent routed here."""
     sized = SizedEvent.of(event, tokens)
-    return structs.replace(sized, event_id=event_id, is_user=sized.is_user and not event.routed)
+    # Event ids are unique in a window only.
+    return structs.replace(sized, event_id=ref, is_user=sized.is_user and not event.routed)
 
 
 def _attributed(event: WindowEvent) -> ConversationMessage:

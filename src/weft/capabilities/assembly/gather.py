@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -24,7 +24,7 @@ from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from weft.capabilities.agent_context.critical import CriticalUpdate
     from weft.capabilities.assembly.model import PlannedBlock
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from weft.capabilities.windows.model import EventDraft, Window, WindowEvent
 
 _MAX_GAPS = 20
+# Memory of a block, candidate or omission of a receipt, and of a token of its texts.
+_PART_BYTES, _TOKEN_BYTES = 400, 4
 _OPEN = frozenset({"detected", "requested"})
 
 
@@ -53,6 +55,7 @@ class AssemblyStores(msgspec.Struct, frozen=True):
     factors: UsageFactor
     documents: DocumentStore
     outbox: Outbox
+    prompts: PromptCache
 
 
 class PreviousPrompt(NamedTuple):
@@ -64,6 +67,21 @@ class PreviousPrompt(NamedTuple):
     def as_previous(self, invalid: frozenset[str]) -> Previous:
         omitted = frozenset(each.ref for each in self.receipt.omitted)
         return Previous(self.blocks, self.receipt.tools_digest, omitted, invalid)
+
+    def keep(self, tenant: str, cache: PromptCache) -> None:
+        """Keep a prompt that was sent for the next call of its window."""
+        receipt = self.receipt
+        parts = len(receipt.blocks) + len(receipt.candidates) + len(receipt.omitted)
+        key = (tenant, receipt.session_id, receipt.agent_id)
+        cache.put(key, self, _PART_BYTES * parts + _TOKEN_BYTES * receipt.tokens)
+
+
+class PromptCache(Protocol):
+    """The last prompts of windows, by tenant, session and agent."""
+
+    def get(self, key: Hashable) -> PreviousPrompt | None: ...
+
+    def put(self, key: Hashable, value: PreviousPrompt, weight: int = 1) -> None: ...
 
 
 class Gathered(NamedTuple):
@@ -128,7 +146,6 @@ async def gather(request: GatherRequest, stores: AssemblyStores) -> Gathered:
     if layers is None or events is None:
         raise NotPrepared
     board = await stores.boards.to_read(session_id)
-    last = None if request.fresh else await stores.receipts.last(session_id, window.agent_id)
     return Gathered(
         session=session,
         window=window,
@@ -137,7 +154,7 @@ async def gather(request: GatherRequest, stores: AssemblyStores) -> Gathered:
         critical_update=await stores.layers.critical_update(session_id, window.agent_id),
         board=await board.readable(),
         gaps=await stores.gaps.query(_open_gaps(session_id), _MAX_GAPS),
-        previous=None if last is None else await _previous(stores, last),
+        previous=None if request.fresh else await _previous(stores, session_id, window.agent_id),
         token_factor=await stores.factors.factor(window.agent_id, request.model or window.settings.model),
         compaction_threshold=await stores.windows.threshold(window),
     )
@@ -151,8 +168,19 @@ def _conversation(events: Sequence[WindowEvent], inline: Sequence[str] | None) -
     return [by_id[event_id] for event_id in inline] if by_id.keys() >= set(inline) else None
 
 
-async def _previous(stores: AssemblyStores, receipt: Receipt) -> PreviousPrompt | None:
-    """Return the previous prompt; None if content of it was removed."""
+async def _previous(stores: AssemblyStores, session_id: str, agent_id: str) -> PreviousPrompt | None:
+    """Return the previous prompt of a window; None if there is none, or content of it was removed."""
+    receipt_id = await stores.receipts.last_id(session_id, agent_id)
+    if receipt_id is None:
+        return None
+    cached = stores.prompts.get((stores.actor.tenant, session_id, agent_id))
+    if cached is not None and cached.receipt.receipt_id == receipt_id:
+        return cached
+    stored = await stores.receipts.find(receipt_id)
+    return None if stored is None else await _stored_prompt(stores, stored.receipt)
+
+
+async def _stored_prompt(stores: AssemblyStores, receipt: Receipt) -> PreviousPrompt | None:
     digests = [receipt.tools_digest, *(block.digest for block in receipt.blocks)]
     try:
         blocks, _ = blocks_with_texts(receipt, await stores.receipts.texts(receipt.session_id, digests))

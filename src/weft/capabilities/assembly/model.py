@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
@@ -57,7 +58,7 @@ class Shortening(msgspec.Struct, frozen=True):
     kept_tokens: int
 
 
-class PlannedBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PlannedBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     """A block of a plan: messages, and the versions of the candidates they contain, by ref."""
 
     block_id: str
@@ -66,7 +67,7 @@ class PlannedBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     tokens: int
     items: dict[str, str] = msgspec.field(default_factory=dict)
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
         return digest_of(self.messages)
 

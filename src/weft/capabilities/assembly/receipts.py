@@ -186,8 +186,8 @@ class ReceiptStore(Protocol):
 
     async def find(self, receipt_id: str) -> StoredReceipt | None: ...
 
-    async def last(self, session_id: str, agent_id: str) -> Receipt | None:
-        """Return the latest receipt of a window."""
+    async def last_id(self, session_id: str, agent_id: str) -> str | None:
+        """Return the id of the latest receipt of a window."""
         ...
 
     async def texts(self, session_id: str, digests: Iterable[str]) -> dict[str, bytes]:

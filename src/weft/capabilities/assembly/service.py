@@ -11,9 +11,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.assembly.conversation import WindowConversation
+from weft.capabilities.assembly.conversation import EventPreparer, PreparedEventCache, WindowConversation
 from weft.capabilities.assembly.document_sizes import document_tokens
-from weft.capabilities.assembly.gather import AssemblyStores, Gathered, GatherRequest, NotPrepared, gather, prepare
+from weft.capabilities.assembly.gather import (
+    AssemblyStores,
+    Gathered,
+    GatherRequest,
+    NotPrepared,
+    PreviousPrompt,
+    PromptCache,
+    gather,
+    prepare,
+)
 from weft.capabilities.assembly.inline import drafts_of
 from weft.capabilities.assembly.materials import board_packer, layer_blocks, missing_packer, task_block
 from weft.capabilities.assembly.model import CacheCosts, Candidate, digest_of
@@ -140,6 +149,8 @@ class Assembler(msgspec.Struct, frozen=True):
     catalog: Catalog
     counters: TokenCounters
     counts: CountCache
+    prepared_events: PreparedEventCache
+    prompts: PromptCache
     prices: Prices
     clock: Clock
 
@@ -156,7 +167,8 @@ class Assembler(msgspec.Struct, frozen=True):
         limits = _limits(request, gathered, info)
         retrieved = await self._retrieve(actor, request, gathered, limits.limit)
         timing.mark("retrieve")
-        call = _Call(request, gathered, info, counter, limits, retrieved)
+        conversation = self._conversation(actor, gathered, counter, limits.limit)
+        call = _Call(request, gathered, info, counter, limits, retrieved, conversation)
         previous = await self._previous(actor, call)
         plan = make_plan(call.materials, limits.limit - _REPLY_TOKENS, self._costs(call), previous)
         timing.mark("plan")
@@ -167,6 +179,16 @@ class Assembler(msgspec.Struct, frozen=True):
         timing.mark("render")
         receipt = await self._receipt(actor, call, plan, prompt, points, timing)
         return Assembled(receipt, body, gathered.critical_update, call.compaction_due, timing.total)
+
+    def _conversation(self, actor: Actor, gathered: Gathered, counter: PromptCounter, limit: int) -> WindowConversation:
+        window = gathered.window
+        preparer = EventPreparer(window.line_id, window.session_id, limit, counter)
+        return WindowConversation(
+            preparer.prepare(gathered.events, actor.tenant, self.prepared_events),
+            preparer.longest,
+            window.settings.shares,
+            frozenset(counter.info.input),
+        )
 
     async def _gather(self, actor: Actor, request: AssemblyRequest) -> Gathered:
         drafts = drafts_of(request.given.messages) if request.given is not None and request.inline else []
@@ -265,7 +287,7 @@ class Assembler(msgspec.Struct, frozen=True):
             omitted=plan.omitted,
             shortened=plan.shortened,
             versions=call.versions,
-            window_tokens=call.window_tokens,
+            window_tokens=call.conversation.tokens_by_category,
             window_budgets={category.value: budget for category, budget in gathered.window.budgets.items()},
             confidence=call.confidence,
             savings=savings_of(
@@ -282,6 +304,7 @@ class Assembler(msgspec.Struct, frozen=True):
         )
         new = plan.blocks[plan.reused :] if gathered.previous is not None else plan.blocks
         await self.transactions.write(actor, partial(_store, receipt, texts_of(new, call.tools), gathered))
+        PreviousPrompt(receipt, plan.blocks).keep(actor.tenant, self.prompts)
         timing.mark("store")
         return receipt
 
@@ -297,6 +320,7 @@ class _Call:
         counter: PromptCounter,
         limits: TokenLimits,
         retrieved: Retrieved,
+        conversation: WindowConversation,
     ) -> None:
         self.request = request
         self.gathered = gathered
@@ -307,16 +331,7 @@ class _Call:
         given = request.given.tools if request.given is not None else []
         self.tools = tuple(sorted(map(sanitise_tool, given), key=lambda tool: tool.name))
         self.tools_digest = digest_of(self.tools).hex()
-        window = gathered.window
-        self.conversation = WindowConversation(
-            window.line_id,
-            window.session_id,
-            gathered.events,
-            limits.limit,
-            window.settings.shares,
-            frozenset(info.input),
-            self._count,
-        )
+        self.conversation = conversation
         self.materials = self._materials()
 
     @property
@@ -338,23 +353,14 @@ class _Call:
     def naive_tokens(self) -> int:
         """Return the tokens of the naive baseline without documents."""
         layers = sum(block.tokens for block in self.materials.layers)
-        events = sum(self.counter.message(event.message) for event in self.gathered.events)
         task = self.counter.text(self.request.task)
-        return layers + events + task + self.counter.tools(self.tools)
+        return layers + self.conversation.original_tokens + task + self.counter.tools(self.tools)
 
     @property
     def versions(self) -> dict[str, str]:
         """Return the versions of the sources that were read."""
         layers = {layer.line_id or "layer:platform": str(layer.version) for layer in self.gathered.layers}
         return {**layers, "search_model": self.retrieved.model or "keywords only"}
-
-    @property
-    def window_tokens(self) -> dict[str, int]:
-        """Return the tokens of the window's events by category."""
-        used: dict[str, int] = {}
-        for event, block in zip(self.gathered.events, self.conversation.blocks, strict=True):
-            used[event.category.value] = used.get(event.category.value, 0) + block.tokens
-        return used
 
     @property
     def confidence(self) -> Confidence:
@@ -369,7 +375,7 @@ class _Call:
 
     @property
     def compaction_due(self) -> bool:
-        used = sum(self.window_tokens.values())
+        used = sum(self.conversation.tokens_by_category.values())
         return used >= self.gathered.compaction_threshold * self.gathered.window.limit
 
     def counting(self, counted: PromptCount) -> CountingMethod:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import msgspec
@@ -99,6 +99,11 @@ class PromptCounter:
         self.factor = 1.0 if self.exact else info.estimate_factor if factor is None else factor
         self.margin = 1.0 if self.exact else SAFETY_MARGIN
 
+    @property
+    def method(self) -> Hashable:
+        """Return what the counts of messages depend on: counters with the same value count alike."""
+        return self._name, self.factor, self.margin, self.info.message_tokens, self.info.image_tokens
+
     def text(self, text: str) -> int:
         """Return the tokens of a text, with factor and margin."""
         return self._scaled(self._raw(text))
@@ -146,16 +151,21 @@ class PromptCounter:
         return math.ceil(tokens * self.factor * self.margin)
 
     def _raw(self, text: str) -> int:
-        return self._cache.count(text, self._counter, self._name)
+        # An estimate takes less time than the hash of the text.
+        return self._cache.count(text, self._counter, self._name) if self.exact else self._counter(text)
 
     def _message(self, message: ConversationMessage) -> tuple[int, bool]:
         """Return the unscaled tokens of a message, and whether all of it is text."""
-        texts, media = _split(message)
-        tokens = self.info.message_tokens + sum(map(self._raw, texts))
-        tokens += sum(_CALL_TOKENS + self._raw(call.name) + self._raw(call.arguments) for call in message.tool_calls)
+        tokens = self.info.message_tokens
+        for call in message.tool_calls:
+            tokens += _CALL_TOKENS + self._raw(call.name) + self._raw(call.arguments)
         if message.name is not None:
             tokens += self._raw(message.name) + 1
+        if message.native is None:
+            return tokens + self._raw(message.content), True
+        texts, media = _split(message)
         opaque = _opaque(message)
+        tokens += sum(map(self._raw, texts))
         other = _other_characters(message, [*texts, *opaque], media)
         tokens += sum(map(self._raw, opaque)) + sum(map(self._media, media)) + other // _CHARS_PER_FIELD_TOKEN
         return tokens, not (media or opaque or other)

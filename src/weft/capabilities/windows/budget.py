@@ -171,7 +171,8 @@ def _units(events: Sequence[SizedEvent], shortened: Mapping[str, int]) -> list[_
             newest.append(place)
         groups[known].append(event)
         newest[known] = place
-        group_of_call |= dict.fromkeys(event.calls, known)
+        for call_id in event.calls:
+            group_of_call[call_id] = known
     order = sorted(range(len(groups)), key=newest.__getitem__)
     return [_unit(groups[at], shortened) for at in order]
 

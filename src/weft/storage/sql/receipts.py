@@ -27,7 +27,10 @@ INSERT INTO receipt_texts (tenant, session_id, digest, content) VALUES ($1, $2, 
 _TEXTS = f"""
 SELECT digest, content FROM receipt_texts WHERE tenant = $1 AND session_id = $2 AND digest IN ({placeholders(3)})
 """  # noqa: S608 - placeholders
-_LAST = _RECEIPT + "AND session_id = $2 AND agent_id = $3 ORDER BY created_at DESC, receipt_id DESC LIMIT 1"
+_LAST_ID = """
+SELECT receipt_id FROM receipts WHERE tenant = $1 AND session_id = $2 AND agent_id = $3
+ORDER BY created_at DESC, receipt_id DESC LIMIT 1
+"""
 _REPORT = """
 UPDATE receipts SET reported_at = $1, input_tokens = $2, output_tokens = $3, cache_read_tokens = $4,
     cache_write_tokens = $5, reported_cost = $6, usage = $7
@@ -89,9 +92,9 @@ class SqlReceiptStore(SqlStore):
         row = await self._tx.one(_RECEIPT + "AND receipt_id = $2", self._tenant, receipt_id)
         return None if row is None else _stored(row)
 
-    async def last(self, session_id: str, agent_id: str) -> Receipt | None:
-        row = await self._tx.one(_LAST, self._tenant, session_id, agent_id)
-        return None if row is None else _stored(row).receipt
+    async def last_id(self, session_id: str, agent_id: str) -> str | None:
+        row = await self._tx.one(_LAST_ID, self._tenant, session_id, agent_id)
+        return None if row is None else str(row[0])
 
     async def texts(self, session_id: str, digests: Iterable[str]) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
