@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.assembly.conversation import WindowConversation
+from weft.capabilities.assembly.conversation import EventPreparer, WindowConversation
 from weft.capabilities.assembly.materials import layer_blocks, task_block
 from weft.capabilities.assembly.model import CacheCosts, ContextOverBudget, Plan
 from weft.capabilities.assembly.packers import Text, TextPacker
@@ -85,9 +85,9 @@ def inputs(draw: st.DrawFn) -> tuple[Materials, tuple[ToolDefinition, ...], int]
         kind: TextPacker(kind, "board", "user", kind, given, count)
         for kind, given in texts.items()  # type: ignore[arg-type]
     }
-    conversation = WindowConversation(
-        "window:s:a", "s", draw(conversations()), limit, None, frozenset(INFO.input), count
-    )
+    preparer = EventPreparer("window:s:a", "s", limit, COUNTER)
+    events = preparer.prepare(draw(conversations()))
+    conversation = WindowConversation(events, preparer.longest, None, frozenset(INFO.input))
     materials = Materials(
         layers=layer_blocks(layers, count),
         pins=packers["pins"],
@@ -152,8 +152,9 @@ def test_the_beginning_of_a_prompt_stays_the_same_while_a_conversation_grows(
     whole = materials.conversation
     assert isinstance(whole, WindowConversation)
     # A result arrives with or after its call, never before it.
-    first = [each for each in whole.events[:seen] if not each.message.tool_calls and each.message.role != "tool"]
-    earlier = WindowConversation("window:s:a", "s", first, limit, None, frozenset(INFO.input), count)
+    messages = [(each, each.event.message) for each in whole.prepared[:seen]]
+    first = [each for each, message in messages if not message.tool_calls and message.role != "tool"]
+    earlier = WindowConversation(first, whole.longest, None, frozenset(INFO.input))
     try:
         sent = make_plan(materials._replace(conversation=earlier), limit, COSTS)
         omitted = frozenset(each.ref for each in sent.omitted)

@@ -37,6 +37,11 @@ class PreparedEvent(NamedTuple):
     sized: SizedEvent
     original_tokens: int
 
+    @property
+    def weight(self) -> int:
+        """Return about how much memory it takes, in bytes."""
+        return _EVENT_BYTES + len(self.event.message.content)
+
 
 class PreparedEventCache(Protocol):
     """Prepared events by tenant and EventPreparer.key."""
@@ -61,14 +66,11 @@ class EventPreparer(NamedTuple):
     def key(self) -> Hashable:
         return self.line_id, self.session_id, self.limit, self.counter.method
 
-    def prepare(self, events: Sequence[WindowEvent], tenant: str, cache: PreparedEventCache) -> list[PreparedEvent]:
-        """Return the events of a window as prompts have them; those that were prepared before come from the cache."""
-        key = (tenant, self.key)
+    def prepare(self, events: Sequence[WindowEvent], before: Sequence[PreparedEvent] = ()) -> list[PreparedEvent]:
+        """Return the events of a window as prompts have them, using those that were prepared ``before``."""
         # A prepared event refers to its event, so no other event can have the same id.
-        known = {id(each.event): each for each in cache.get(key) or ()}
-        prepared = [known.get(id(event)) or self._prepared(event) for event in events]
-        cache.put(key, prepared, sum(_EVENT_BYTES + len(each.event.message.content) for each in prepared))
-        return prepared
+        known = {id(each.event): each for each in before}
+        return [known.get(id(event)) or self._prepared(event) for event in events]
 
     @property
     def longest(self) -> int:

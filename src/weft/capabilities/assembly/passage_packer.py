@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.assembly.model import Candidate, Omission, PlannedBlock, digest_of
 from weft.capabilities.assembly.packers import Text, TextPacker
@@ -47,6 +47,25 @@ def candidate_of(passage: ChunkPassage) -> tuple[str, str]:
     return f"{name.line_id}/{name.key}", f"{name.incarnation}.{name.version}"
 
 
+class _Found(NamedTuple):
+    """A passage with ref and version of its candidate.
+
+    ``places`` are refs, versions and positions of the passage and its surroundings.
+    """
+
+    ref: str
+    version: str
+    passage: RetrievedPassage
+    places: list[tuple[str, str, PassageRef]]
+
+    @classmethod
+    def of(cls, found: RetrievedPassage, rank: int) -> _Found:
+        around = [each if each.rank == rank else each._replace(rank=rank) for each in found.surroundings]
+        places = [(*candidate_of(each.passage), each) for each in (passage_ref(found.passage, rank), *around)]
+        ref, version, _ = places[0]
+        return cls(ref, version, found, places)
+
+
 @dataclass(frozen=True)
 class PassagePacker:
     """Passages that are not pinned, best first. Board entries are left to the board's own packer.
@@ -60,40 +79,53 @@ class PassagePacker:
     count: CountMessages
 
     @cached_property
-    def found(self) -> list[RetrievedPassage]:
-        found = [each for each in self.retrieved.passages if not each.pinned]
-        return [each for each in found if candidate_of(each.passage)[0] not in self.board]
+    def found(self) -> list[_Found]:
+        found = [_Found.of(each, rank) for rank, each in enumerate(self.retrieved.passages) if not each.pinned]
+        return [each for each in found if each.ref not in self.board]
 
     @cached_property
-    def passages(self) -> list[RetrievedPassage]:
-        return [each for each in self.found if not (self.omit_secrets and has_secret(each.text))]
+    def passages(self) -> list[_Found]:
+        return [each for each in self.found if not self._is_private(each)]
 
     @cached_property
     def candidates(self) -> list[Candidate]:
         found = [
-            Candidate(ref=ref, kind="passage", tokens=each.tokens, version=version, score=each.score)
+            Candidate(
+                ref=each.ref,
+                kind="passage",
+                tokens=each.passage.tokens,
+                version=each.version,
+                score=each.passage.score,
+            )
             for each in self.found
-            for ref, version in [candidate_of(each.passage)]
         ]
         named = (each for each in self.retrieved.omitted if each.chunk_id is not None)
         return [*found, *(Candidate(ref=str(o.chunk_id), kind="passage", tokens=0, score=o.score) for o in named)]
 
     @property
     def tokens(self) -> int:
-        return sum(each.tokens + _PASSAGE_OVERHEAD for each in self.passages)
+        return sum(each.passage.tokens + _PASSAGE_OVERHEAD for each in self.passages)
 
     def pack(self, room: int, known: Mapping[str, str]) -> Packed:
-        wanted = [each for each in self.passages if not _is_known(each.passage, known)]
-        left = [Omission(each.chunk_id, each.reason) for each in self.retrieved.omitted if each.chunk_id is not None]
-        private = [candidate_of(each.passage)[0] for each in self.found if each not in self.passages]
-        left += [Omission(ref, "privacy_risk", "seems to contain a secret") for ref in private]
+        wanted = [each for each in self.passages if known.get(each.ref) != each.version]
+        left = self._left
         heading = self.count(_messages(""))
         if not wanted or room - heading < _MIN_ROOM:
             return Packed(None, [*left, *_over_budget(wanted)])
-        refs = [ref for rank, each in enumerate(wanted) for ref in _refs(each, rank, known)]
+        refs = [place for each in wanted for ref, version, place in each.places if known.get(ref) != version]
         block = self._block(render_context(refs, room - heading, self._count_text), room)
         items = {} if block is None else block.items
-        return Packed(block, [*left, *_over_budget(e for e in wanted if candidate_of(e.passage)[0] not in items)])
+        return Packed(block, [*left, *_over_budget(each for each in wanted if each.ref not in items)])
+
+    @cached_property
+    def _left(self) -> list[Omission]:
+        """Return the omissions that do not depend on the room."""
+        left = [Omission(each.chunk_id, each.reason) for each in self.retrieved.omitted if each.chunk_id is not None]
+        private = [each.ref for each in self.found if self._is_private(each)]
+        return left + [Omission(ref, "privacy_risk", "seems to contain a secret") for ref in private]
+
+    def _is_private(self, each: _Found) -> bool:
+        return self.omit_secrets and has_secret(each.passage.text)
 
     def _block(self, rendered: RenderedContext, room: int) -> PlannedBlock | None:
         messages = _messages(sanitise(rendered.text))
@@ -109,9 +141,20 @@ class PassagePacker:
         )
 
     def _count_text(self, text: str) -> int:
-        return self.count((ConversationMessage(role="user", content=text),)) - self.count(
-            (ConversationMessage(role="user"),)
-        )
+        found = self._counted.get(text)
+        if found is None:
+            message = ConversationMessage(role="user", content=text)
+            found = self._counted[text] = self.count((message,)) - self._empty_tokens
+        return found
+
+    @cached_property
+    def _counted(self) -> dict[str, int]:
+        """Return the texts that were counted: passages are packed several times with different room."""
+        return {}
+
+    @cached_property
+    def _empty_tokens(self) -> int:
+        return self.count((ConversationMessage(role="user"),))
 
 
 def pins_packer(retrieved: Retrieved, count: CountMessages) -> TextPacker:
@@ -134,20 +177,9 @@ def has_secret(text: str) -> bool:
     return bool(_secrets().spans(text))
 
 
-def _is_known(passage: ChunkPassage, known: Mapping[str, str]) -> bool:
-    ref, version = candidate_of(passage)
-    return known.get(ref) == version
-
-
-def _refs(each: RetrievedPassage, rank: int, known: Mapping[str, str]) -> list[PassageRef]:
-    """Return a passage and its surroundings, without what the prompt has already."""
-    around = [ref._replace(rank=rank) for ref in each.surroundings if not _is_known(ref.passage, known)]
-    return [passage_ref(each.passage, rank), *around]
-
-
 def _messages(text: str) -> tuple[ConversationMessage, ...]:
     return (ConversationMessage(role="user", content=f"{HEADING}\n\n{text}"),)
 
 
-def _over_budget(passages: Iterable[RetrievedPassage]) -> list[Omission]:
-    return [Omission(candidate_of(each.passage)[0], "budget") for each in passages]
+def _over_budget(passages: Iterable[_Found]) -> list[Omission]:
+    return [Omission(each.ref, "budget") for each in passages]

@@ -183,12 +183,11 @@ class Assembler(msgspec.Struct, frozen=True):
     def _conversation(self, actor: Actor, gathered: Gathered, counter: PromptCounter, limit: int) -> WindowConversation:
         window = gathered.window
         preparer = EventPreparer(window.line_id, window.session_id, limit, counter)
-        return WindowConversation(
-            preparer.prepare(gathered.events, actor.tenant, self.prepared_events),
-            preparer.longest,
-            window.settings.shares,
-            frozenset(counter.info.input),
-        )
+        key = (actor.tenant, preparer.key)
+        events = preparer.prepare(gathered.events, self.prepared_events.get(key) or ())
+        self.prepared_events.put(key, events, sum(each.weight for each in events))
+        modalities = frozenset(counter.info.input)
+        return WindowConversation(events, preparer.longest, window.settings.shares, modalities)
 
     async def _gather(self, actor: Actor, request: AssemblyRequest) -> Gathered:
         drafts = drafts_of(request.given.messages) if request.given is not None and request.inline else []

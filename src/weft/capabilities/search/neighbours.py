@@ -42,6 +42,16 @@ class PassageRef(NamedTuple):
     distance: int = 0
 
 
+class _Position(NamedTuple):
+    """The place of a chunk in a version of its item."""
+
+    collection: str
+    place: str
+    item: str
+    version: int
+    ordinal: int
+
+
 class _Proximity(NamedTuple):
     """Distance of a message to the best-ranked result near it."""
 
@@ -76,22 +86,36 @@ async def with_surroundings(
 async def _in_documents(
     results: Sequence[ChunkPassage], reach: int, alone: int, stores: SearchStores
 ) -> list[PassageRef]:
-    nearby: list[tuple[int, int, Chunk]] = []
+    nearby: list[tuple[_Position, int, int]] = []
     for rank, passage in enumerate(results):
         chunk = passage.chunk
         if chunk.source != "document" or rank < alone:
             continue
-        first, last = max(0, chunk.ordinal - reach), chunk.ordinal + reach
-        found = await stores.collections.chunk_range(
-            chunk.collection, chunk.place, chunk.item, chunk.version, first, last
-        )
-        nearby += [(rank, abs(each.ordinal - chunk.ordinal), each) for each in found if each.ordinal != chunk.ordinal]
-    passages = await read_chunks(list({each.chunk_id: each for *_, each in nearby}.values()), stores)
+        for ordinal in range(max(0, chunk.ordinal - reach), chunk.ordinal + reach + 1):
+            if ordinal != chunk.ordinal:
+                position = _position(chunk)._replace(ordinal=ordinal)
+                nearby.append((position, rank, abs(ordinal - chunk.ordinal)))
+    passages = await _passages_at({position for position, *_ in nearby}, stores)
     return [
-        passage_ref(passages[each.chunk_id], rank, distance)
-        for rank, distance, each in nearby
-        if each.chunk_id in passages
+        passage_ref(passages[position], rank, distance) for position, rank, distance in nearby if position in passages
     ]
+
+
+async def _passages_at(positions: Iterable[_Position], stores: SearchStores) -> dict[_Position, ChunkPassage]:
+    """Return the readable passages at positions of documents."""
+    by_place: defaultdict[tuple[str, str], list[tuple[str, int, int]]] = defaultdict(list)
+    for position in sorted(positions):
+        by_place[position[:2]].append(position[2:])
+    chunks = [
+        chunk
+        for (collection, place), batch in by_place.items()
+        for chunk in await stores.collections.chunks_at(collection, place, batch)
+    ]
+    return {_position(each.chunk): each for each in (await read_chunks(chunks, stores)).values()}
+
+
+def _position(chunk: Chunk) -> _Position:
+    return _Position(chunk.collection, chunk.place, chunk.item, chunk.version, chunk.ordinal)
 
 
 async def _in_transcripts(

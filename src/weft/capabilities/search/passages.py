@@ -141,14 +141,14 @@ async def _documents(domain: str, chunks: Sequence[Chunk], stores: SearchStores)
     if await visible_domain(domain, stores) is None:
         return []
     passages = []
-    documents = await stores.documents.find_all(domain, (chunk.item for chunk in chunks))
+    documents = await stores.documents.find_all(domain, {chunk.item for chunk in chunks})
+    uris = {item: document_uri(domain, item, document.indexed_version) for item, document in documents.items()}
     for chunk in chunks:
         document = documents.get(chunk.item)
         if document is None or chunk.version != document.indexed_version:
             continue
-        uri = document_uri(domain, document.document_id, document.indexed_version)
         title = document.indexed_title or document.document_id
-        passages.append(ChunkPassage(chunk=chunk, text=chunk.text, title=title, uri=uri))
+        passages.append(ChunkPassage(chunk=chunk, text=chunk.text, title=title, uri=uris[chunk.item]))
     return passages
 
 

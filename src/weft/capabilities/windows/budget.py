@@ -178,6 +178,9 @@ def _units(events: Sequence[SizedEvent], shortened: Mapping[str, int]) -> list[_
 
 
 def _unit(events: Sequence[SizedEvent], shortened: Mapping[str, int]) -> _Unit:
+    if len(events) == 1:
+        event = events[0]
+        return _Unit((event,), shortened.get(event.event_id, event.tokens), event.category)
     tokens = sum(shortened.get(event.event_id, event.tokens) for event in events)
     # The result of a tool is most of its call.
     return _Unit(tuple(events), tokens, events[-1].category)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from weft.capabilities.indexing.collections.model import Chunk, CollectionState, IndexedChunk, Removal, VectorUpdate
+from weft.storage.sql.database import BATCH_SIZE, flat_batches
 from weft.storage.sql.deferred_deletions import DELETE_BATCH_SIZE, PendingDeletion, SqlDeferredDeletions
 from weft.storage.sql.embeddings import SqlVectorStore
 
@@ -19,10 +20,17 @@ if TYPE_CHECKING:
 
 NumberOrText = TypeVar("NumberOrText", int, str)
 
+_POSITIONS = ", ".join(
+    f"(CAST(${at} AS TEXT), CAST(${at + 1} AS BIGINT), CAST(${at + 2} AS BIGINT))"
+    for at in range(4, 4 + 3 * BATCH_SIZE, 3)
+)
 _CHUNK = """
 SELECT number, source, place, scope, item, version, ordinal, start_at, end_at, kind, heading, speaker, timestamp,
        tokens, importance, pinned, metadata, terms, text, digest
 FROM chunks
+"""
+_CHUNKS_AT = f"""
+{_CHUNK} WHERE tenant = $1 AND collection = $2 AND place = $3 AND (item, version, ordinal) IN (VALUES {_POSITIONS})
 """
 _INDEXED_COLUMNS = """
 SELECT chunks.number, source, place, scope, item, version, ordinal, speaker, timestamp, tokens, importance, pinned,
@@ -216,25 +224,14 @@ class SqlCollectionStore:
         )
         return [row[0] for row in rows]
 
-    async def chunk_range(
-        self, collection: str, place: str, item: str, version: int, first: int, last: int
+    async def chunks_at(
+        self, collection: str, place: str, positions: Sequence[tuple[str, int, int]]
     ) -> Sequence[Chunk]:
-        rows = await self._tx.all(
-            _CHUNK
-            + """
-            WHERE tenant = $1 AND collection = $2 AND place = $3 AND item = $4 AND version = $5
-                AND ordinal BETWEEN $6 AND $7
-            ORDER BY ordinal
-            """,
-            self._tenant,
-            collection,
-            place,
-            item,
-            version,
-            first,
-            last,
-        )
-        return [_chunk(collection, row) for row in rows]
+        found: dict[int, Chunk] = {}
+        for batch in flat_batches(positions):
+            rows = await self._tx.all(_CHUNKS_AT, self._tenant, collection, place, *batch)
+            found |= {row[0]: _chunk(collection, row) for row in rows}
+        return list(found.values())
 
     async def newest(self, collection: str, places: Sequence[str], limit: int) -> Sequence[Chunk]:
         wanted = set(places)

@@ -105,8 +105,10 @@ class CollectionStoreContract:
         found = await stores.collections.of_item(COLLECTION, "a", "guide.md", 2)
         assert [chunk.ordinal for chunk in found] == [0, 1, 2, 3, 4]
         assert (await stores.collections.items_of(COLLECTION, "a"))["guide.md"] >= {2}
-        chunk_range = await stores.collections.chunk_range(COLLECTION, "a", "guide.md", 2, 1, 3)
-        assert [chunk.ordinal for chunk in chunk_range] == [1, 2, 3]
+        positions = [("guide.md", 2, ordinal) for ordinal in (1, 2, 3, 9)] + [("guide.md", 1, 0), ("other.md", 2, 0)]
+        chunks = await stores.collections.chunks_at(COLLECTION, "a", positions)
+        assert sorted(chunk.ordinal for chunk in chunks) == [1, 2, 3]
+        assert list(await stores.collections.chunks_at(COLLECTION, "b", positions)) == []
         assert list(await stores.collections.of_item(COLLECTION, "a", "guide.md", 1)) == []
         assert list(await stores.collections.numbers_of(COLLECTION, "a", "guide.md", 2)) == [5, 4, 3, 2, 1]
         assert list(await stores.collections.numbers_of(COLLECTION, "a", "guide.md", 1)) == []

@@ -78,10 +78,10 @@ class CollectionStore(Protocol):
         """Return the numbers of the chunks of one version of an item."""
         ...
 
-    async def chunk_range(
-        self, collection: str, place: str, item: str, version: int, first: int, last: int
+    async def chunks_at(
+        self, collection: str, place: str, positions: Sequence[tuple[str, int, int]]
     ) -> Sequence[Chunk]:
-        """Return the chunks of one version of an item in a range of ordinals."""
+        """Return the chunks at positions of a place: item, version and ordinal."""
         ...
 
     async def newest(self, collection: str, places: Sequence[str], limit: int) -> Sequence[Chunk]:
