@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import time as timing
-from typing import Annotated, Any, Literal
+from functools import partial
+from hashlib import sha256
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from weft.capabilities.assembly.packer import BuiltContext, build_context, build_surroundings
 from weft.capabilities.assembly.passages import Section, heading_of
 from weft.capabilities.knowledge.model import DomainNotFound
-from weft.capabilities.records.model import ContextSourceRef
+from weft.capabilities.records.model import Block, ContextAssembly, ContextSourceRef
+from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 from weft.capabilities.search.model import DEFAULT_TOP_K
 from weft.capabilities.search.passages import ref_to
 from weft.capabilities.search.requests import ChunkId, QueryText, RankingOptions, requested_scope, search_request
 from weft.capabilities.search.results import PassageSource, PendingItems, pending_items, source_fields
 from weft.capabilities.search.retriever import Retriever
+from weft.capabilities.search.search_records import (
+    RecordOption,
+    Searched,
+    check_may_record,
+    record_search,
+    search_budget,
+)
 from weft.capabilities.search.similar import ChunkNotFound, SimilarSearch
-from weft.capabilities.sessions.model import SessionNotFound
-from weft.kernel.errors import InvalidInput
+from weft.capabilities.search.stores import SearchStores
+from weft.capabilities.sessions.model import SessionArchived, SessionNotFound
+from weft.kernel.errors import InvalidInput, PermissionDenied
+from weft.kernel.fields import new_id
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Response, operation
 from weft.kernel.tokens import TokenCounters
@@ -40,6 +53,7 @@ class GetContext(RankingOptions, kw_only=True):
         Literal["approximate", "o200k_base", "cl100k_base"],
         msgspec.Meta(description="How tokens are counted; exact tokenizers need the weft[tokenizers] extra."),
     ] = "approximate"
+    record: RecordOption = False
 
 
 class Citation(PassageSource, kw_only=True):
@@ -56,7 +70,8 @@ class Citation(PassageSource, kw_only=True):
 class ContextResponse(Response, kw_only=True, omit_defaults=False):
     """Passages numbered [1], [2] and so on, most relevant first, each with its surroundings.
 
-    ``complete``: every result fitted into the token budget. The other fields are those of a search.
+    ``complete``: every result fitted into the token budget. ``assembly_id``: the record of the text, if recorded. The
+    other fields are those of a search.
     """
 
     success: Literal[True] = True
@@ -72,6 +87,8 @@ class ContextResponse(Response, kw_only=True, omit_defaults=False):
     pending: PendingItems
     model: str | None
     took_ms: float
+    selection_id: str | msgspec.UnsetType = UNSET
+    assembly_id: str | msgspec.UnsetType = UNSET
 
 
 @operation(
@@ -81,7 +98,7 @@ class ContextResponse(Response, kw_only=True, omit_defaults=False):
     permission=Permission.READ,
     rate=RateClass.SEARCH,
     effect=Effect.OWN_TRANSACTIONS,
-    errors=(DomainNotFound, SessionNotFound, ChunkNotFound),
+    errors=(DomainNotFound, SessionNotFound, SessionArchived, ChunkNotFound, PermissionDenied),
 )
 async def get_context(
     request: GetContext, actor: Actor, retriever: Retriever, counters: TokenCounters
@@ -91,6 +108,8 @@ async def get_context(
     Passages are numbered and have citations. With a chunk_id instead of a query: the surroundings of that chunk.
     """
     started = timing.perf_counter()
+    if request.record:
+        check_may_record(actor)
     count = counters.named(request.tokenizer)
     if (request.query is None) == (request.chunk_id is None):
         raise InvalidInput("query: give either query or chunk_id", field="query")
@@ -100,10 +119,46 @@ async def get_context(
     else:
         similar_search = SimilarSearch(retriever, actor, requested_scope(request))
         built = await build_surroundings(similar_search, request.chunk_id or "", request.max_tokens, count)
-    return _context_response(request, built, started)
+    records = await retriever.stores.write(actor, partial(_record, request, built)) if request.record else None
+    return _context_response(request, built, records, started)
 
 
-def _context_response(request: GetContext, built: BuiltContext, started: float) -> ContextResponse:
+class _Records(NamedTuple):
+    """Ids of the records of a text."""
+
+    selection_id: str
+    assembly_id: str
+
+
+async def _record(request: GetContext, built: BuiltContext, stores: SearchStores) -> _Records:
+    """Record the search, its token budget and the text that was built."""
+    rendered, hits = built.rendered, [] if built.found is None else built.found.hits
+    sections = [tuple(dict.fromkeys(passage.uri for passage in each.passages)) for each in rendered.sections]
+    selected = tuple(dict.fromkeys(uri for uris in sections for uri in uris))
+    candidates = tuple(dict.fromkeys([*(hit.passage.uri for hit in hits), *selected]))
+    budget = search_budget(
+        stores, max_tokens=request.max_tokens, actual_tokens=rendered.tokens, actual_items=len(selected)
+    )
+    assembly = ContextAssembly(
+        schema_version=SCHEMA_VERSION,
+        assembly_id=new_id("assembly"),
+        target=stores.actor.participant,
+        ordered_blocks=tuple(
+            Block(block_id=str(number), kind="retrieved", item_refs=uris) for number, uris in enumerate(sections, 1)
+        ),
+        created_at=stores.clock.now(),
+        budget_ref=budget.budget_id,
+        source_item_refs=selected,
+        metadata={"weft": {"text_hash": f"sha256:{sha256(rendered.text.encode()).hexdigest()}"}},
+    )
+    searched = Searched(request.query, built.found, candidates, selected)
+    selection = await record_search(stores, request.session_id, searched, budget, assembly)
+    return _Records(selection.selection_id, assembly.assembly_id)
+
+
+def _context_response(
+    request: GetContext, built: BuiltContext, records: _Records | None, started: float
+) -> ContextResponse:
     rendered, found = built.rendered, built.found
     ranking = None if found is None else found.ranking
     return ContextResponse(
@@ -118,6 +173,8 @@ def _context_response(request: GetContext, built: BuiltContext, started: float) 
         searched=0 if ranking is None else ranking.searched,
         pending=pending_items(built.scope),
         model=None if found is None else found.model,
+        selection_id=UNSET if records is None else records.selection_id,
+        assembly_id=UNSET if records is None else records.assembly_id,
         took_ms=_milliseconds(started),
     )
 

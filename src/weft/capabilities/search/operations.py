@@ -10,7 +10,6 @@ from msgspec import UNSET
 
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
 from weft.capabilities.knowledge.model import DomainNotFound
-from weft.capabilities.messages.search.selection_records import record_selection
 from weft.capabilities.search.model import DEFAULT_TOP_K
 from weft.capabilities.search.requests import (
     ChunkId,
@@ -24,12 +23,19 @@ from weft.capabilities.search.requests import (
 )
 from weft.capabilities.search.results import PassageInfo, PendingItems, passage_info, pending_items
 from weft.capabilities.search.retriever import RetrievalResult, Retriever
+from weft.capabilities.search.search_records import (
+    RecordOption,
+    Searched,
+    check_may_record,
+    record_search,
+    search_budget,
+)
 from weft.capabilities.search.similar import ChunkNotFound, SimilarSearch
 from weft.capabilities.search.stores import SearchStores
-from weft.capabilities.sessions.model import SessionArchived, SessionNotFound, lock_active_session
+from weft.capabilities.sessions.model import SessionArchived, SessionNotFound
 from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.fields import Fraction
-from weft.kernel.identity import PRINCIPAL, Actor, Permission
+from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Response, operation
 
 
@@ -39,9 +45,7 @@ class SearchQuery(RankingOptions, kw_only=True):
     query: QueryText
     top_k: TopK = DEFAULT_TOP_K
     explain: Annotated[bool, msgspec.Meta(description="Return the signals that make up each score.")] = True
-    record: Annotated[
-        bool, msgspec.Meta(description="Also record the results as a selection, in session_id if given.")
-    ] = False
+    record: RecordOption = False
 
 
 class SearchResponse(Response, kw_only=True, omit_defaults=False):
@@ -104,7 +108,8 @@ async def search_query(request: SearchQuery, actor: Actor, retriever: Retriever)
     are returned and fallback is set.
     """
     started = timing.perf_counter()
-    _check_record(request, actor)
+    if request.record:
+        check_may_record(actor)
     found = await retriever.find(actor, search_request(request, actor, request.query, request.top_k, retriever))
     return SearchResponse(
         results=[passage_info(hit, explain=request.explain) for hit in found.hits],
@@ -147,11 +152,6 @@ async def find_similar(request: FindSimilar, actor: Actor, retriever: Retriever)
     )
 
 
-def _check_record(request: SearchQuery, actor: Actor) -> None:
-    if request.record and Permission.WRITE not in actor.permissions:
-        raise PermissionDenied("Recording a search needs the permission 'write'.")
-
-
 async def _record(
     request: SearchQuery, actor: Actor, found: RetrievalResult, retriever: Retriever
 ) -> str | msgspec.UnsetType:
@@ -159,25 +159,10 @@ async def _record(
         return UNSET
 
     async def record(stores: SearchStores) -> str:
-        session = None
-        if request.session_id is not None:
-            session, _ = await lock_active_session(request.session_id, actor, stores.sessions)
         uris = tuple(dict.fromkeys(hit.passage.uri for hit in found.hits))
-        selection = await record_selection(
-            stores.recorder,
-            session,
-            # Other participants may not be allowed to read what the caller found.
-            readable_by=(f"{PRINCIPAL}{actor.principal_id}",),
-            query=request.query,
-            candidate_item_refs=uris,
-            selected_item_refs=uris,
-            ranking_signals={
-                "score": {hit.passage.uri: hit.ranked.score for hit in reversed(found.hits)},
-                "confidence": found.ranking.confidence,
-            },
-            selection_policy={"min_score": found.ranking.min_score, "widened": found.ranking.widened},
-            rationale=f"Best of {found.ranking.searched} chunks.",
-        )
+        budget = search_budget(stores, max_items=request.top_k, actual_items=len(uris))
+        searched = Searched(request.query, found, uris, uris)
+        selection = await record_search(stores, request.session_id, searched, budget)
         return selection.selection_id
 
     return await retriever.stores.write(actor, record)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
-from weft.capabilities.records.model import ContextBudget, ContextSelection, Omission
+from weft.capabilities.records.model import ContextAssembly, ContextBudget, ContextSelection, Omission
 from weft.capabilities.records.record_ids import MessageItemId, SurfaceId
 from weft.capabilities.records.recorder import Recorder
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
@@ -80,9 +80,13 @@ async def record_selection(
     *,
     readable_by: tuple[str, ...] | None,
     budget: ContextBudget | None = None,
+    assembly: ContextAssembly | None = None,
     **fields: Any,  # noqa: ANN401 - fields of a selection
 ) -> ContextSelection:
-    """Record a selection, and its budget if there is one; without a session its surface is the agent."""
+    """Record a selection, with its budget and the assembly of what was selected if there are any.
+
+    Without a session its surface is the agent.
+    """
     selection = ContextSelection(
         schema_version=SCHEMA_VERSION,
         selection_id=new_id("selection"),
@@ -92,7 +96,7 @@ async def record_selection(
         **fields,
     )
     await recorder.begin(selection, session, readable_by=readable_by)
-    await recorder.add_all([*filter(None, (budget, selection))], session, readable_by=readable_by)
+    await recorder.add_all([*filter(None, (budget, selection, assembly))], session, readable_by=readable_by)
     return selection
 
 
