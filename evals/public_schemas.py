@@ -46,7 +46,7 @@ def public_schemas(folder: Path | None) -> Iterator[Row]:
     if place is None:
         print("No public schemas of Agent Context found next to the evaluation data.")
         return
-    table = runpy.run_path(str(_TESTS / "unit" / "records" / "public_schemas.py"))
+    table = runpy.run_path(str(_TESTS / "support" / "public_schemas.py"))
     schemas = {name: _public_schema(place, name) for name in table["PUBLIC"]}
     same = [name for name, schema in schemas.items() if _normalised(schema) == table["public_schema"](name)]
     yield _row("table", len(same), len(list(place.glob("*.schema.json"))), "schemas equal to the table of the tests")

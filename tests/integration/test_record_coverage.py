@@ -155,6 +155,9 @@ async def on_windows(do: Callable[..., Awaitable[Any]], world: World) -> None:
     for operation in ("window.route", "window.unroute"):
         await do(planner, operation, session_id="s1", categories=["CONTEXT"], to_types=["review"])
     await do(planner, "window.delete", **of_analysis)
+    answer = await do(planner, "context.assemble", session_id="s1", task_description="Plan.")
+    usage = {"input_tokens": 100, "cache_read_input_tokens": 0, "output_tokens": 1}
+    await do(planner, "context.emit_metrics", session_id="s1", receipt_id=answer["receipt_id"], usage=usage)
 
 
 async def on_records(do: Callable[..., Awaitable[Any]], world: World) -> None:

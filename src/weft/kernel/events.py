@@ -57,6 +57,7 @@ EventType = Literal[
     "window.threshold_reached",
     "window.clamped",
     "window.deleted",
+    "model_call.metered",
     "layer.defined",
     "memory.written",
     "memory.deleted",

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import msgspec
 import pytest
-from public_schemas import PUBLIC, public_validator
 from record_files import FOLDER, INVALID, VALID, decoded, raw_records, schema_validator, type_of
 
+from support.public_schemas import PUBLIC, public_validator
 from weft.capabilities.records.model import RECORD_TYPES
 from weft.capabilities.records.refs import Mapping, Selector
 from weft.capabilities.records.validation import Problem, check_document, check_record

@@ -16,6 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 CandidateKind = Literal["layer", "tool", "pin", "event", "passage", "board", "missing", "task"]
+# The kind of the candidates in a block.
+_KINDS: dict[BlockKind, CandidateKind] = {
+    "layer": "layer",
+    "pins": "pin",
+    "conversation": "event",
+    "retrieved": "passage",
+    "board": "board",
+    "missing": "missing",
+    "task": "task",
+}
 # How a plan relates to the prompt of the previous call.
 PlanMode = Literal["first", "extended", "rebuilt"]
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -123,6 +133,16 @@ def items_of(blocks: Iterable[PlannedBlock]) -> dict[str, str]:
     for block in blocks:
         found |= block.items
     return found
+
+
+def with_included(candidates: Iterable[Candidate], blocks: Iterable[PlannedBlock]) -> tuple[Candidate, ...]:
+    """Return the candidates and what else is in a prompt: its task, surroundings, and what earlier calls chose."""
+    found = {each.ref: each for each in candidates}
+    for block in blocks:
+        tokens = block.tokens if len(block.items) == 1 else 0
+        for ref, version in block.items.items():
+            found.setdefault(ref, Candidate(ref=ref, kind=_KINDS[block.kind], tokens=tokens, version=version))
+    return tuple(found.values())
 
 
 def digest_of(value: object) -> bytes:

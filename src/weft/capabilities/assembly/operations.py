@@ -149,8 +149,8 @@ class EmitMetrics(Request):
 class MetricsEmitted(Success, kw_only=True):
     """The reported usage and the estimate. Money is in US dollars, null where no price is known.
 
-    ``token_factor``: the learned factor of this model's estimate; null if tokens are counted exactly, or until enough
-    calls were reported.
+    ``context_engine_savings``: tokens of the naive baseline that were not sent. ``token_factor``: the learned factor of
+    this model's estimate; null if tokens are counted exactly, or until enough calls were reported.
     """
 
     receipt_id: str
@@ -163,8 +163,13 @@ class MetricsEmitted(Success, kw_only=True):
     deviation: float
     cost: float | None
     naive_cost: float | None
+    naive_baseline_tokens: int
+    engine_assembled_tokens: int
+    context_engine_savings: int
     savings_ratio: float
     token_factor: float | None
+    latency_ms: float | None
+    quality_score: float | None
 
 
 @operation(

@@ -64,8 +64,9 @@ def _visibility(receipt: Receipt) -> tuple[str, ...]:
     return (f"{PRINCIPAL}{receipt.agent_id}",)
 
 
-def _versions(receipt: Receipt) -> dict[str, str]:
-    return {each.ref: each.version for each in receipt.candidates}
+def _item_ids(receipt: Receipt) -> dict[str, str]:
+    """Return the item ids of the candidates, by ref."""
+    return {each.ref: item_id(each.ref, each.version) for each in receipt.candidates}
 
 
 def _surface(receipt: Receipt, at: datetime) -> records.ContextSurface:
@@ -74,31 +75,31 @@ def _surface(receipt: Receipt, at: datetime) -> records.ContextSurface:
         surface_id=_id(receipt, "surface"),
         scope="turn",
         surface_kind="weft_assembly",
-        available_item_refs=tuple(item_id(each.ref, each.version) for each in receipt.candidates),
+        available_item_refs=tuple(_item_ids(receipt).values()),
         visibility=_visibility(receipt),
         created_at=at,
     )
 
 
 def _selection(receipt: Receipt, at: datetime) -> records.ContextSelection:
-    versions = _versions(receipt)
+    item_ids = _item_ids(receipt)
     included = {ref: version for block in receipt.blocks for ref, version in block.items.items()}
     return records.ContextSelection(
         schema_version=SCHEMA_VERSION,
         selection_id=_id(receipt, "selection"),
         surface_id=_id(receipt, "surface"),
-        candidate_item_refs=tuple(item_id(each.ref, each.version) for each in receipt.candidates),
+        candidate_item_refs=tuple(item_ids.values()),
         selected_item_refs=tuple(item_id(ref, version) for ref, version in included.items()),
         omitted_item_refs=tuple(
             records.Omission(
-                item_ref=item_id(each.ref, versions.get(each.ref, "")),
+                item_ref=item_ids.get(each.ref, each.ref),
                 reason=each.reason,
                 detail=msgspec.UNSET if each.detail is None else each.detail,
             )
             for each in receipt.omitted
         ),
         ranking_signals={
-            "score": {each.ref: each.score for each in receipt.candidates if each.score is not None},
+            "score": {item_ids[each.ref]: each.score for each in receipt.candidates if each.score is not None},
             "confidence": receipt.confidence.confidence,
         },
         selection_policy={"widened": receipt.confidence.widened, "fallback": receipt.confidence.fallback},
@@ -127,7 +128,7 @@ def _segments(receipt: Receipt) -> tuple[records.WindowSegment, ...]:
 
 
 def _budget(receipt: Receipt, at: datetime) -> records.ContextBudget:
-    limits = receipt.limits
+    limits, item_ids = receipt.limits, _item_ids(receipt)
     return records.ContextBudget(
         schema_version=SCHEMA_VERSION,
         budget_id=_id(receipt, "budget"),
@@ -139,7 +140,7 @@ def _budget(receipt: Receipt, at: datetime) -> records.ContextBudget:
         overflow_strategy="defer_to_retrieval",
         truncation_records=tuple(
             records.Truncation(
-                item_ref=each.ref,
+                item_ref=item_ids.get(each.ref, each.ref),
                 strategy="truncate_middle",
                 original_tokens=each.original_tokens,
                 kept_tokens=each.kept_tokens,

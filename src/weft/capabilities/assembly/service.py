@@ -25,7 +25,7 @@ from weft.capabilities.assembly.gather import (
 )
 from weft.capabilities.assembly.inline import drafts_of
 from weft.capabilities.assembly.materials import board_packer, layer_blocks, missing_packer, task_block
-from weft.capabilities.assembly.model import CacheCosts, Candidate, digest_of
+from weft.capabilities.assembly.model import CacheCosts, Candidate, digest_of, with_included
 from weft.capabilities.assembly.passage_packer import PassagePacker, candidate_of, pins_packer
 from weft.capabilities.assembly.plan import Materials, make_plan
 from weft.capabilities.assembly.prompt import cache_points_of, prompt_of
@@ -85,6 +85,7 @@ _encode = msgspec.json.Encoder().encode
 # Records that a receipt represents, in the order in which they were created.
 _EVENTS: tuple[EventType, ...] = (
     "context.surface.created",
+    "context.selection.started",
     "context.selection.completed",
     "context.budget.applied",
     "context.assembly.created",
@@ -282,7 +283,7 @@ class Assembler(msgspec.Struct, frozen=True):
                 )
                 for place, block in enumerate(plan.blocks)
             ),
-            candidates=call.candidates,
+            candidates=with_included(call.candidates, plan.blocks),
             omitted=plan.omitted,
             shortened=plan.shortened,
             versions=call.versions,

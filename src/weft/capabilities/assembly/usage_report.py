@@ -37,7 +37,10 @@ class UsageReport(NamedTuple):
 
 
 class Reconciled(msgspec.Struct, frozen=True, kw_only=True):
-    """Reported usage next to the estimate of the receipt."""
+    """Reported usage next to the estimate of the receipt.
+
+    ``context_engine_savings``: tokens of the naive baseline that were not sent.
+    """
 
     receipt_id: str
     model: str
@@ -49,8 +52,13 @@ class Reconciled(msgspec.Struct, frozen=True, kw_only=True):
     deviation: float
     cost: float | None
     naive_cost: float | None
+    naive_baseline_tokens: int
+    engine_assembled_tokens: int
+    context_engine_savings: int
     savings_ratio: float
     token_factor: float | None
+    latency_ms: float | None
+    quality_score: float | None
 
 
 class UsageReports(msgspec.Struct, frozen=True):
@@ -65,7 +73,7 @@ class UsageReports(msgspec.Struct, frozen=True):
 
     async def add(self, session_id: str, receipt_id: str, report: UsageReport) -> Reconciled:
         """Store a report; the same one again changes nothing."""
-        await find_session(session_id, self.windows.actor, self.windows.sessions)
+        session = await find_session(session_id, self.windows.actor, self.windows.sessions)
         found = await self.receipts.find(receipt_id)
         if found is None or found.receipt.session_id != session_id or not await self._may_open(found.receipt.agent_id):
             raise no_receipt(receipt_id)
@@ -89,7 +97,8 @@ class UsageReports(msgspec.Struct, frozen=True):
                 await self.factors.learn(receipt.agent_id, model, receipt.counting.raw_tokens, usage.input_tokens)
         elif found.usage is None or not _same(found.usage, reported):
             raise UsageConflict(f"Other usage was reported for '{receipt_id}'.", resource_id=receipt_id)
-        return Reconciled(
+        savings = receipt.savings
+        reconciled = Reconciled(
             receipt_id=receipt_id,
             model=model,
             input_tokens=usage.input_tokens,
@@ -99,10 +108,20 @@ class UsageReports(msgspec.Struct, frozen=True):
             estimated_tokens=receipt.tokens,
             deviation=round(usage.input_tokens / receipt.tokens - 1, _DIGITS) if receipt.tokens else 0.0,
             cost=reported.cost,
-            naive_cost=receipt.savings.naive_cost,
-            savings_ratio=receipt.savings.savings_ratio,
+            naive_cost=savings.naive_cost,
+            naive_baseline_tokens=savings.naive_baseline_tokens,
+            engine_assembled_tokens=savings.engine_assembled_tokens,
+            context_engine_savings=savings.naive_baseline_tokens - savings.engine_assembled_tokens,
+            savings_ratio=savings.savings_ratio,
             token_factor=None if receipt.counting.exact else await self.factors.factor(receipt.agent_id, model),
+            latency_ms=report.latency_ms,
+            quality_score=report.quality_score,
         )
+        if found.usage is None:
+            data = msgspec.structs.asdict(reconciled)
+            event = self.windows.event("model_call.metered", session, receipt.agent_id, [receipt.agent_id], data)
+            await self.windows.outbox.publish(event)
+        return reconciled
 
     async def _may_open(self, agent_id: str) -> bool:
         agent = await self.windows.access.principal(agent_id)

@@ -12,7 +12,7 @@ from msgspec import UNSET
 from weft.capabilities.history.model import ChangeKind, Version
 from weft.capabilities.messages.model import Message
 from weft.capabilities.records.model import ContextEvent, ContextItem
-from weft.capabilities.records.record_ids import MessageItemId, VersionId
+from weft.capabilities.records.record_ids import MessageItemId, ReceiptOrigin, VersionId
 from weft.capabilities.records.validation import Problem, ValidationReport, check_record
 from weft.capabilities.records.validation_errors import InvalidRecord
 from weft.capabilities.sessions.model import ALL_SESSIONS, line_of
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO
 
+    from weft.capabilities.records.model import Record
     from weft.capabilities.transfer.bundle_format import AnyBundleEntry, BundleLine
 
 Restorable = Version | Message | StoredEvent | BundleSnapshot
@@ -254,7 +255,7 @@ class _OrderCheck:
         entry, record = piece.entry, piece.line.record
         if not isinstance(entry, BundleRecord) or record is None:
             return
-        if entry.stored is UNSET and record.type in {"context_surface", "context_source_ref"}:
+        if entry.stored is UNSET and _is_made_by_import(record):
             return
         self.report.record_lines[piece.line.number] = None
         self.named.setdefault((record.type, record.id), piece.line.number)
@@ -274,3 +275,9 @@ class _OrderCheck:
                 return
             self.unrestorable.add(item_id)
             self.report.last_message = max(message.message_id, self.report.last_message)
+
+
+def _is_made_by_import(record: Record) -> bool:
+    """Tell whether an imported session brings this record along: its surface, and the sources of its items."""
+    is_surface = record.type == "context_surface" and ReceiptOrigin.parse(record.id) is None
+    return is_surface or record.type == "context_source_ref"
