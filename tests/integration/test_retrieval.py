@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from support.assemblies import add_documents
 from support.world import SESSION
 from weft.app.dispatch import CallContext
 from weft.capabilities.assembly.retrieval import RetrievalRequest, retrieve
@@ -38,14 +39,6 @@ def texts(found: Retrieved) -> list[str]:
 
 def reasons(found: Retrieved) -> Counter[str]:
     return Counter(each.reason for each in found.omitted)
-
-
-async def add_documents(world: World, *texts: str, domain: str = "handbook", **fields: Any) -> None:
-    if domain not in {each["domain"] for each in (await world.admin.call("knowledge.list_domains"))["domains"]}:
-        await world.admin.call("knowledge.create_domain", domain=domain)
-    documents = [{"document_id": f"d{number}", "text": text, **fields} for number, text in enumerate(texts)]
-    await world.admin.call("knowledge.add_documents", domain=domain, documents=documents)
-    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
 
 
 @pytest.mark.req("AC-06", part="the reason of every omitted candidate of a retrieval")

@@ -1979,6 +1979,7 @@ class SearchOperations:
         chunk_id: str | None = None,
         max_tokens: int = 2000,
         tokenizer: Literal["approximate", "o200k_base", "cl100k_base"] = "approximate",
+        record: bool = False,
     ) -> ContextResponse:
         """Build one text for a prompt: the best passages for a question with their surroundings, within a token budget.
 
@@ -1992,6 +1993,7 @@ class SearchOperations:
                 "importance_weight": importance_weight,
                 "max_tokens": max_tokens,
                 "tokenizer": tokenizer,
+                "record": record,
                 **given(
                     domain=domain,
                     domains=domains,

@@ -1961,6 +1961,7 @@ class SyncSearchOperations:
         chunk_id: str | None = None,
         max_tokens: int = 2000,
         tokenizer: Literal["approximate", "o200k_base", "cl100k_base"] = "approximate",
+        record: bool = False,
     ) -> ContextResponse:
         """Build one text for a prompt: the best passages for a question with their surroundings, within a token budget.
 
@@ -1974,6 +1975,7 @@ class SyncSearchOperations:
                 "importance_weight": importance_weight,
                 "max_tokens": max_tokens,
                 "tokenizer": tokenizer,
+                "record": record,
                 **given(
                     domain=domain,
                     domains=domains,

@@ -99,6 +99,13 @@ class Gathered(NamedTuple):
     compaction_threshold: float
 
     @property
+    def latest(self) -> int:
+        """Return the time of the newest content, which recency is measured against: the clock plays no part."""
+        session = self.session
+        written = [event.at for event in self.events] + [found.entry.written_at for found in self.board]
+        return max([session.created_at, session.last_message_at or 0, *written])
+
+    @property
     def sent_blocks(self) -> tuple[ReceiptBlock, ...]:
         """Return the blocks of the previous prompt."""
         return () if self.previous is None else self.previous.receipt.blocks

@@ -208,7 +208,6 @@ class Assembler(msgspec.Struct, frozen=True):
 
     async def _retrieve(self, actor: Actor, request: AssemblyRequest, gathered: Gathered, room: int) -> Retrieved:
         window = gathered.window
-        asked_at = max([event.at for event in gathered.events], default=gathered.session.created_at)
         candidates = (request.min_score, actor.min_score, DEFAULT_MIN_SCORE)
         min_score = next(score for score in candidates if score is not None)
         return await retrieve(
@@ -216,7 +215,7 @@ class Assembler(msgspec.Struct, frozen=True):
             actor,
             RetrievalRequest(
                 task=request.task,
-                asked_at=asked_at,
+                asked_at=gathered.latest,
                 max_tokens=room,
                 session_id=window.session_id,
                 window=str(WindowPlace(window.session_id, window.events_of)),
