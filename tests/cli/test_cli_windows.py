@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from cli_support import CommandLine
 
 TIMESTAMP = r"20\d\d-\S+ \S+Z"
+EVENTS = [
+    {"event_id": "rules", "role": "system", "content": "Be brief. " * 20},
+    {"event_id": "q1", "content": "Why are orders slow?"},
+]
 CALL = {"call_id": "c1", "name": "look", "arguments": "{}"}
 
 
@@ -42,4 +46,36 @@ def test_a_clamp_is_shown_with_the_window(launch: CommandLine) -> None:
         launch.run("window", "create", "-s", "launch", "--agent-id", agent, "--model-max-tokens", tokens)
     for agent in ("planner", "critic"):
         shown = launch.run("window", "show", "-s", "launch", "--agent-id", agent).stdout
-        assert re.search(r"critic +1750 +planner +7000", shown)
+        assert re.search(r"clamped: +critic to 1,750 of planner's 7,000\n", shown)
+
+
+@pytest.fixture
+def team(launch: CommandLine) -> CommandLine:
+    """Return a command line in a session where a planner and its sub-agent have windows."""
+    for name, parent in (("planner", ()), ("analysis", ("--parent-id", "planner"))):
+        launch.run("agent", "create", name, *parent)
+    launch.run("--as", "planner", "context", "ingest", msgspec.json.encode(EVENTS).decode())
+    launch.run("window", "create", "--agent-id", "analysis", "--model-max-tokens", "2000")
+    return launch
+
+
+def test_a_window_is_shown_with_its_use_by_category(team: CommandLine) -> None:
+    output = team.run("window", "show", "--agent-id", "planner").stdout
+    assert output.startswith("Window of planner in session launch · no model named\n")
+    assert re.search(r"▕[█▏▎▍▌▋▊▉ ]{40}▏ \d+ of 123,904 tokens \(\d\.\d%\)", output)
+    assert re.search(r"\n  category +tokens +budget +used +events\n  SYSTEM +\d+ +18,58\d +\d\.\d% +\d\n", output)
+    assert re.search(r"\n  DIALOG +5 +49,56\d +0\.0% +1\n", output)
+    assert "compaction: at 80% of the limit, not reached" in output
+    assert re.search(r"clamped: +analysis to 1,750 of planner's 123,904", output)
+    assert "window:launch:planner, " in output
+
+
+def test_sharing_and_routes_are_shown(team: CommandLine) -> None:
+    team.run("window", "route", "DIALOG", "--agent-id", "planner", "--to-agents", "analysis")
+    team.run("window", "join", "planner", "--agent-id", "analysis")
+    planner = team.run("window", "show", "--agent-id", "planner").stdout
+    assert re.search(r"shared by: +analysis\n", planner)
+    assert re.search(r"routes: +DIALOG to analysis\n", planner)
+    analysis = team.run("window", "show", "--agent-id", "analysis").stdout
+    assert re.search(r"uses: +the window of planner\n", analysis)
+    assert re.search(r"parent: +planner\n", analysis)

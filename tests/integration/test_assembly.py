@@ -44,6 +44,16 @@ async def test_a_second_call_appends_to_the_bytes_already_sent(world: World) -> 
     assert again["prompt_hash"] == second["prompt_hash"]
 
 
+async def test_a_task_that_is_the_open_question_is_not_repeated_after_tool_results(world: World) -> None:
+    question = {"content": "What happened?"}
+    call = {"role": "assistant", "content": "I look.", "tool_calls": [{"call_id": "c1", "name": "logs"}]}
+    result = {"role": "tool", "tool_call_id": "c1", "content": "disk full"}
+    await ingest(world.analysis, question, call, result)
+    assert texts(await assemble(world.analysis, "What happened?"))[-1] == "disk full"
+    await ingest(world.analysis, question, call, result, {"role": "assistant", "content": "The disk is full."})
+    assert texts(await assemble(world.analysis, "What happened?"))[-1] == "What happened?"
+
+
 async def test_a_receipt_shows_the_same_prompt_again_in_any_form(world: World) -> None:
     await ingest(world.analysis, {"content": "What happened?"})
     answer = await assemble(world.analysis, model="claude-sonnet-5", form="anthropic")

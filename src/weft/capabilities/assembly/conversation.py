@@ -160,9 +160,11 @@ class WindowConversation:
 
     @property
     def newest_question(self) -> str | None:
-        """Return the text of the newest event, if it is a message of the user."""
-        newest = self.prepared[-1].event if self.prepared else None
-        return newest.message.content if newest and not newest.routed and newest.message.role == "user" else None
+        """Return the text of the newest message of the user, unless the model has answered it: tools may run first."""
+        own = [each.event for each in self.prepared if not each.event.routed]
+        if not own or own[-1].message.role not in {"user", "tool"}:
+            return None
+        return next((event.message.content for event in reversed(own) if event.message.role == "user"), None)
 
     @cached_property
     def tokens_by_category(self) -> dict[str, int]:

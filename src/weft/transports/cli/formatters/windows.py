@@ -1,4 +1,4 @@
-"""Events of windows, as a conversation."""
+"""Windows: how full they are by category, with whom they are shared, and their events as a conversation."""
 
 from __future__ import annotations
 
@@ -6,13 +6,67 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.transports.cli.render import cell, escape_controls, indent
+from weft.transports.cli.formatters.receipts import aligned, usage_bar
+from weft.transports.cli.render import block, cell, counted, escape_controls, indent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from weft.capabilities.windows.operations import WindowEvents
-    from weft.capabilities.windows.views import WindowEventView
+    from weft.capabilities.windows.views import RouteView, WindowEventView, WindowView
+
+
+def _render_window(window: WindowView) -> str:
+    title = click.style(f"Window of {escape_controls(window.agent_id)}", bold=True)
+    where = f"session {escape_controls(window.session_id)} · {escape_controls(window.model or 'no model named')}"
+    limits = f"model {window.model_tokens:,} · reserved for the answer {window.reserved_tokens:,}"
+    parts = [
+        f"{title} in {where}",
+        indent(f"{usage_bar(window.tokens, window.limit)}\n{click.style(limits, dim=True)}"),
+        indent(_categories(window)),
+        block({name: text for name, text in _facts(window).items() if text}),
+    ]
+    return "\n\n".join(parts)
+
+
+def _categories(window: WindowView) -> str:
+    return aligned(
+        [
+            {
+                "category": use.category.value,
+                "tokens": f"{use.tokens:,}",
+                "budget": f"{use.budget:,}",
+                "used": f"{use.tokens / use.budget:.1%}" if use.budget else "",
+                "events": f"{use.events:,}",
+            }
+            for use in window.usage
+        ]
+    )
+
+
+def _facts(window: WindowView) -> dict[str, str]:
+    reached = "reached" if window.threshold_reached else "not reached"
+    return {
+        "compaction": f"at {window.compaction_threshold:.0%} of the limit, {reached}",
+        "parent": escape_controls(window.parent_id or ""),
+        "uses": f"the window of {escape_controls(window.shares_with)}" if window.shares_with else "",
+        "shared by": escape_controls(", ".join(window.shared_by)),
+        "clamped": escape_controls(
+            ", ".join(
+                f"{each.agent_id} to {each.limit:,} of {each.parent_id}'s {each.parent_limit:,}"
+                for each in window.clamps
+            )
+        ),
+        "routes": ", ".join(map(_route, window.routes)),
+        "autosave": "on" if window.autosave else "off",
+        "history": f"{escape_controls(window.context_id)}, {counted(window.last_number, 'event')}",
+        "updated": cell(window.updated_at),
+    }
+
+
+def _route(route: RouteView) -> str:
+    reader = route.to_agent or f"all agents of the type {route.to_type}"
+    return escape_controls(f"{route.category.value} to {reader}")
 
 
 def _render_events(found: WindowEvents) -> str:
@@ -26,10 +80,10 @@ def _render_event(event: WindowEventView) -> str:
     lines = [escape_controls(event.content)] if event.content else []
     lines += [f"calls {escape_controls(call.name)} {escape_controls(call.arguments)}" for call in event.tool_calls]
     head = click.style(f"{event.number} {event.role}", bold=True)
-    return "\n".join([f"{head}  {' · '.join(_facts(event))}", *(indent(line) for line in lines)])
+    return "\n".join([f"{head}  {' · '.join(_event_facts(event))}", *(indent(line) for line in lines)])
 
 
-def _facts(event: WindowEventView) -> Iterator[str]:
+def _event_facts(event: WindowEventView) -> Iterator[str]:
     yield event.category
     yield escape_controls(event.event_id)
     yield f"{event.tokens} tokens"
@@ -40,4 +94,4 @@ def _facts(event: WindowEventView) -> Iterator[str]:
     yield cell(event.at)
 
 
-FORMATTERS: dict[str, Callable[[Any], str]] = {"window.events": _render_events}
+FORMATTERS: dict[str, Callable[[Any], str]] = {"window.show": _render_window, "window.events": _render_events}
