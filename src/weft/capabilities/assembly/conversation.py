@@ -168,11 +168,10 @@ class WindowConversation:
 
     @cached_property
     def tokens_by_category(self) -> dict[str, int]:
-        used: dict[str, int] = {}
+        used: dict[Category, int] = {}
         for each in self.prepared:
-            category = each.event.category.value
-            used[category] = used.get(category, 0) + each.block.tokens
-        return used
+            used[each.sized.category] = used.get(each.sized.category, 0) + each.sized.tokens
+        return {category.value: tokens for category, tokens in used.items()}
 
     @property
     def original_tokens(self) -> int:

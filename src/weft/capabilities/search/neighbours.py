@@ -93,7 +93,7 @@ async def _in_documents(
             continue
         for ordinal in range(max(0, chunk.ordinal - reach), chunk.ordinal + reach + 1):
             if ordinal != chunk.ordinal:
-                position = _position(chunk)._replace(ordinal=ordinal)
+                position = _Position(chunk.collection, chunk.place, chunk.item, chunk.version, ordinal)
                 nearby.append((position, rank, abs(ordinal - chunk.ordinal)))
     passages = await _passages_at({position for position, *_ in nearby}, stores)
     return [
@@ -111,11 +111,11 @@ async def _passages_at(positions: Iterable[_Position], stores: SearchStores) -> 
         for (collection, place), batch in by_place.items()
         for chunk in await stores.collections.chunks_at(collection, place, batch)
     ]
-    return {_position(each.chunk): each for each in (await read_chunks(chunks, stores)).values()}
-
-
-def _position(chunk: Chunk) -> _Position:
-    return _Position(chunk.collection, chunk.place, chunk.item, chunk.version, chunk.ordinal)
+    found = ((each.chunk, each) for each in (await read_chunks(chunks, stores)).values())
+    return {
+        _Position(chunk.collection, chunk.place, chunk.item, chunk.version, chunk.ordinal): passage
+        for chunk, passage in found
+    }
 
 
 async def _in_transcripts(

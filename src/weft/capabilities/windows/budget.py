@@ -188,14 +188,10 @@ def _unit(events: Sequence[SizedEvent], shortened: Mapping[str, int]) -> _Unit:
 
 def _required(units: Sequence[_Unit], events: Sequence[SizedEvent]) -> set[int]:
     """Return the units that must stay."""
-    newest_user = next((event.event_id for event in reversed(events) if event.is_user), None)
-    return {
-        at
-        for at, unit in enumerate(units)
-        if any(
-            event.category is Category.SYSTEM or event.pinned or event.event_id == newest_user for event in unit.events
-        )
-    }
+    required = [event.event_id for event in events if event.category is Category.SYSTEM or event.pinned]
+    required += [event.event_id for event in reversed(events) if event.is_user][:1]
+    unit_of = {event.event_id: at for at, unit in enumerate(units) for event in unit.events}
+    return {unit_of[event_id] for event_id in required}
 
 
 def _chosen(units: Sequence[_Unit], required: set[int], room: int, budgets: Mapping[Category, int]) -> set[int]:
