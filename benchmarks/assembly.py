@@ -57,7 +57,7 @@ class Effort:
     long_window: int
 
 
-FULL = Effort(calls=200, agents=64, at_once=1_000, long_window=_LONG)
+FULL = Effort(calls=100, agents=64, at_once=1_000, long_window=_LONG)
 QUICK = Effort(calls=8, agents=4, at_once=16, long_window=100)
 
 
@@ -212,13 +212,13 @@ def _stage_rows(name: str, agent: Agent) -> list[Row]:
 
 
 async def _peak(name: str, agents: Sequence[Agent], effort: Effort) -> list[Row]:
-    """Assemble many prompts at the same time, twice; the second time takes no more memory."""
+    """Assemble many prompts at the same time; further calls take no more memory than these."""
     alone = mean([await agents[0].turn() for _ in range(5)])
-    await _at_once(agents, effort.at_once)
-    before = resident_bytes(os.getpid())
     started = time.perf_counter()
     milliseconds = await _at_once(agents, effort.at_once)
     seconds = time.perf_counter() - started
+    before = resident_bytes(os.getpid())
+    await load(_turns(agents), 2 * effort.calls, 16)
     growth = max(0, resident_bytes(os.getpid()) - before) / 2**20
     p50, p95 = map(float, np.percentile(milliseconds, [50, 95]))
     where = f"{name}.{effort.at_once}_at_once"

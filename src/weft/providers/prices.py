@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from weft.capabilities.language_models.prices import Rates
+from weft.kernel.thread_pools import DOCUMENT_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +22,10 @@ _PROVIDERS = {"anthropic", "deepseek", "google", "mistral", "openai", "x-ai"}
 
 class PriceTable:
     """Prices of genai-prices; prices of a prompt cache that it lacks come from the multipliers of the catalog."""
+
+    async def load(self) -> None:
+        if not _hosts.cache_info().currsize:
+            await DOCUMENT_THREADS.run(_hosts)
 
     def rates(self, info: ModelInfo, at: datetime, input_tokens: int = 0) -> Rates | None:
         priced = _priced_model(info.model, info.provider)

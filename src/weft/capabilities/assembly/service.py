@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import secrets
 from functools import partial
@@ -166,7 +167,8 @@ class Assembler(msgspec.Struct, frozen=True):
         info = self.catalog.find(model)
         counter = PromptCounter(info, self.counters, gathered.token_factor, self.counts)
         limits = _limits(request, gathered, info)
-        retrieved = await self._retrieve(actor, request, gathered, limits.limit)
+        retrieving = self._retrieve(actor, request, gathered, limits.limit)
+        retrieved, _ = await asyncio.gather(retrieving, self.prices.load())
         timing.mark("retrieve")
         conversation = self._conversation(actor, gathered, counter, limits.limit)
         call = _Call(request, gathered, info, counter, limits, retrieved, conversation)

@@ -39,6 +39,10 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
 class Prices(Protocol):
     """The price table."""
 
+    async def load(self) -> None:
+        """Read the table if that was not done yet, without blocking other calls."""
+        ...
+
     def rates(self, info: ModelInfo, at: datetime, input_tokens: int = 0) -> Rates | None:
         """Return the rates of a model for a request of this size; None if the table has no price for it."""
         ...
