@@ -31,7 +31,7 @@ CLIENT_NAMES = ("async", "blocking", "inprocess")
 VOLATILE = re.compile(
     r"(_at|^at|^hash|^snapshot|^parent|^review_id|^pruning_id|^token|^api_key|^key_id|^audit_id|^seq|^next_after|^next_cursor|^last_updated|^timestamp|^last_activity"
     r"|_ms|^measured_since|^database_performance|^system_(info|performance)|^performance_trends|^operations"
-    r"|^bundle|^bundle_id|^digest|^bytes"
+    r"|^bundle|^bundle_id|^digest|^tools_digest|^prompt_hash|^block_id|^bytes"
     r"|^source_id|^hook|^webhook_id|^secret|^behind|^id|^time|^sequence|^event_id|^pending|^events|^vectors|^available_alternatives)$"
 )
 
@@ -58,13 +58,15 @@ class AnswerLog:
 
     def _stable(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: "…" if VOLATILE.search(name) else self._stable(part) for name, part in value.items()}
+            return {
+                self._stable(name): "…" if VOLATILE.search(name) else self._stable(part) for name, part in value.items()
+            }
         if isinstance(value, list | tuple):
             return [self._stable(part) for part in value]
         if not isinstance(value, str):
             return value
         return re.sub(
-            r"((key|review|selection|source|webhook)_|urn:weft:)[0-9a-f]{16,28}",
+            r"((key|receipt|review|selection|session|source|webhook)_|urn:weft:)[0-9a-f]{16,28}",
             "…",
             value.replace(self.client_name, "CLIENT"),
         )
@@ -306,6 +308,22 @@ async def call_every_operation(weft: Any, client_name: str, admin_key: str) -> d
     await note("webhook.delete", weft.webhook.delete(hook.webhook_id))
     await note("context.ingest", weft.context.ingest(s, [{"event_id": "e1", "content": "hello é"}]))
     await note("context.ingest", weft.context.ingest(s, [{"event_id": "e1", "content": "other"}]))
+    # A session of its own: names of clients have several lengths, and tokens are counted. Workflow events are not
+    # indexed, so that the answers do not depend on how far indexing is.
+    own = (await weft.session.create(purpose="Assemble")).session_id
+    await weft.context.ingest(own, [{"event_id": "e1", "content": "hello é", "kind": "workflow"}])
+    made = await note(
+        "context.assemble", weft.context.assemble(own, "Greet them.", model="claude-sonnet-5", domains=[])
+    )
+    await note("context.assemble", weft.context.assemble(own, "Greet them.", token_budget=5, domains=[]))
+    usage = {"input_tokens": 900, "output_tokens": 5}
+    await note("context.emit_metrics", weft.context.emit_metrics(own, made.receipt_id, usage))
+    await note("context.emit_metrics", weft.context.emit_metrics(own, "receipt_unknown", usage))
+    await note("receipt.show", weft.receipt.show(made.receipt_id))
+    await note("receipt.show", weft.receipt.show("receipt_unknown"))
+    await note("receipt.list", weft.receipt.list(session_id=own))
+    await note("receipt.replay", weft.receipt.replay(made.receipt_id, form="anthropic"))
+    await note("receipt.savings", weft.receipt.savings(by="model", session_id=own))
     await note("window.create", weft.window.create(s, agent_id=agent, model_max_tokens=9_000, budgets={"DIALOG": 0.5}))
     await note("window.create", weft.window.create(s, agent_id=agent))
     await note("window.show", weft.window.show(s))

@@ -220,3 +220,13 @@ async def test_older_events_come_back_by_relevance_when_the_conversation_is_trim
     assert answer["omitted"]["budget"] > 0
     assert any("Tuesday at nine in Oslo" in text for text in texts(answer))
     assert answer["tokens"] <= 1_500
+
+
+async def test_the_limit_follows_the_model_of_the_call_unless_the_window_has_its_own(world: World) -> None:
+    large = await assemble(world.analysis, model="claude-sonnet-5")
+    assert large["limit"] > 900_000
+    await world.analysis.call("window.update", session_id=SESSION, model_max_tokens=10_000)
+    clamped = await assemble(world.analysis, model="claude-sonnet-5")
+    assert clamped["limit"] < 10_000
+    small = await assemble(world.analysis, model="claude-sonnet-5", token_budget=2_000)
+    assert small["limit"] == 2_000

@@ -454,14 +454,18 @@ async def _store(receipt: Receipt, texts: dict[str, bytes], gathered: Gathered, 
 
 
 def _limits(request: AssemblyRequest, gathered: Gathered, info: ModelInfo) -> TokenLimits:
-    reserved = min(gathered.window.reserved, info.context_window // 2)
-    window = gathered.window.limit
-    limit = min(request.token_budget or window, window, info.context_window - reserved if request.model else window)
+    """Return the limit of a prompt. A window that was given neither model nor limit follows the model of the call."""
+    window, settings = gathered.window, gathered.window.settings
+    reserved = min(window.reserved, info.context_window // 2)
+    of_model = info.context_window - reserved if request.model else window.limit
+    given = (settings.model, settings.model_max_tokens, settings.shared_cw_max_tokens)
+    alone = window.events_of == window.agent_id and window.limit == window.model_tokens - window.reserved
+    of_window = of_model if request.model and alone and not any(given) else window.limit
     return TokenLimits(
-        limit=limit,
+        limit=min(request.token_budget or of_window, of_window, of_model),
         token_budget=request.token_budget,
-        window_tokens=window,
-        model_tokens=info.context_window if request.model else gathered.window.model_tokens,
+        window_tokens=of_window,
+        model_tokens=info.context_window if request.model else window.model_tokens,
         reserved_output_tokens=reserved,
     )
 
