@@ -27,7 +27,7 @@ from weft.capabilities.agent_context.push import ChangedEntry, ContextPushed, Kn
 from weft.capabilities.agent_context.views import AgentDefinition, ContextEntry
 from weft.capabilities.assembly.get_context import Citation, ContextResponse
 from weft.capabilities.assembly.model import Candidate, Modelled, Omission, Shortening
-from weft.capabilities.assembly.operations import BlockSummary, MetricsEmitted, PromptAssembled
+from weft.capabilities.assembly.operations import BlockSummary, PromptAssembled
 from weft.capabilities.assembly.receipt_operations import (
     PromptReplayed,
     ReceiptList,
@@ -44,6 +44,7 @@ from weft.capabilities.assembly.receipts import (
     SavingsTotal,
     TokenLimits,
 )
+from weft.capabilities.assembly.usage_report import MetricsEmitted
 from weft.capabilities.board.admin_view import InspectedEntry, Inspection
 from weft.capabilities.board.check import BoardCheck, BoardFinding
 from weft.capabilities.board.guidance import (

@@ -208,7 +208,7 @@ RESPONSES: dict[str, tuple[str, str]] = {
     "window.restore": ("weft.capabilities.windows.checkpoints", "CheckpointRestored"),
     "window.branch": ("weft.capabilities.windows.checkpoints", "CheckpointBranched"),
     "context.assemble": ("weft.capabilities.assembly.operations", "PromptAssembled"),
-    "context.emit_metrics": ("weft.capabilities.assembly.operations", "MetricsEmitted"),
+    "context.emit_metrics": ("weft.capabilities.assembly.usage_report", "MetricsEmitted"),
     "receipt.show": ("weft.capabilities.assembly.receipt_operations", "ReceiptShown"),
     "receipt.list": ("weft.capabilities.assembly.receipt_operations", "ReceiptList"),
     "receipt.replay": ("weft.capabilities.assembly.receipt_operations", "PromptReplayed"),

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from weft.capabilities.agent_context.pull import ContextPulled, ContextRead, ContextStatus
     from weft.capabilities.agent_context.push import ContextPushed, Knowledge, RemovedKey
     from weft.capabilities.assembly.get_context import ContextResponse
-    from weft.capabilities.assembly.operations import MetricsEmitted, PromptAssembled
+    from weft.capabilities.assembly.operations import PromptAssembled
     from weft.capabilities.assembly.receipt_operations import PromptReplayed, ReceiptList, ReceiptShown, SavingsReport
+    from weft.capabilities.assembly.usage_report import MetricsEmitted
     from weft.capabilities.board.admin_view import Inspection
     from weft.capabilities.board.check import BoardCheck
     from weft.capabilities.board.guidance import ConventionGroup, ConventionNames, ConventionsDefined, Guidance

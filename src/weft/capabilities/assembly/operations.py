@@ -13,7 +13,7 @@ from weft.capabilities.assembly.model import ContextOverBudget, PlanMode
 from weft.capabilities.assembly.receipt_operations import ReceiptId
 from weft.capabilities.assembly.receipts import ReceiptNotFound, Savings
 from weft.capabilities.assembly.service import Assembled, Assembler, AssemblyRequest
-from weft.capabilities.assembly.usage_report import UsageConflict, UsageReport, UsageReports
+from weft.capabilities.assembly.usage_report import MetricsEmitted, UsageConflict, UsageReport, UsageReports
 from weft.capabilities.history.model import BranchNotFound
 from weft.capabilities.knowledge.model import DomainName, DomainNotFound
 from weft.capabilities.language_models.wire import PromptForm, parse
@@ -146,32 +146,6 @@ class EmitMetrics(Request):
     quality_score: Annotated[Fraction | None, msgspec.Meta(description="Your rating of the answer, 0 to 1.")] = None
 
 
-class MetricsEmitted(Success, kw_only=True):
-    """The reported usage and the estimate. Money is in US dollars, null where no price is known.
-
-    ``context_engine_savings``: tokens of the naive baseline that were not sent. ``token_factor``: the learned factor of
-    this model's estimate; null if tokens are counted exactly, or until enough calls were reported.
-    """
-
-    receipt_id: str
-    model: str
-    input_tokens: int
-    output_tokens: int
-    cache_read_tokens: int
-    cache_write_tokens: int
-    estimated_tokens: int
-    deviation: float
-    cost: float | None
-    naive_cost: float | None
-    naive_baseline_tokens: int
-    engine_assembled_tokens: int
-    context_engine_savings: int
-    savings_ratio: float
-    token_factor: float | None
-    latency_ms: float | None
-    quality_score: float | None
-
-
 @operation(
     "context.assemble",
     tool="assemble_context",
@@ -216,8 +190,7 @@ async def assemble_context(request: AssembleContext, actor: Actor, assembler: As
 async def emit_metrics(request: EmitMetrics, reports: UsageReports) -> MetricsEmitted:
     """Report the provider's usage of a model call, to compare it with the estimate and learn from it."""
     report = UsageReport(request.usage, request.model, request.latency_ms, request.quality_score)
-    reconciled = await reports.add(request.session_id, request.receipt_id, report)
-    return MetricsEmitted(**msgspec.structs.asdict(reconciled))
+    return await reports.add(request.session_id, request.receipt_id, report)
 
 
 def _assembly_request(request: AssembleContext) -> AssemblyRequest:

@@ -15,6 +15,7 @@ from weft.capabilities.sessions.model import find_session
 from weft.capabilities.windows.service import Windows
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import Conflict
+from weft.kernel.operation import Success
 
 _DIGITS = 4
 
@@ -36,10 +37,11 @@ class UsageReport(NamedTuple):
     quality_score: float | None
 
 
-class Reconciled(msgspec.Struct, frozen=True, kw_only=True):
-    """Reported usage next to the estimate of the receipt.
+class MetricsEmitted(Success, kw_only=True):
+    """The reported usage and the estimate. Money is in US dollars, null where no price is known.
 
-    ``context_engine_savings``: tokens of the naive baseline that were not sent.
+    ``context_engine_savings``: tokens of the naive baseline that were not sent. ``token_factor``: the learned factor of
+    this model's estimate; null if tokens are counted exactly, or until enough calls were reported.
     """
 
     receipt_id: str
@@ -71,7 +73,7 @@ class UsageReports(msgspec.Struct, frozen=True):
     prices: Prices
     clock: Clock
 
-    async def add(self, session_id: str, receipt_id: str, report: UsageReport) -> Reconciled:
+    async def add(self, session_id: str, receipt_id: str, report: UsageReport) -> MetricsEmitted:
         """Store a report; the same one again changes nothing."""
         session = await find_session(session_id, self.windows.actor, self.windows.sessions)
         found = await self.receipts.find(receipt_id)
@@ -98,7 +100,7 @@ class UsageReports(msgspec.Struct, frozen=True):
         elif found.usage is None or not _same(found.usage, reported):
             raise UsageConflict(f"Other usage was reported for '{receipt_id}'.", resource_id=receipt_id)
         savings = receipt.savings
-        reconciled = Reconciled(
+        metrics = MetricsEmitted(
             receipt_id=receipt_id,
             model=model,
             input_tokens=usage.input_tokens,
@@ -118,10 +120,10 @@ class UsageReports(msgspec.Struct, frozen=True):
             quality_score=report.quality_score,
         )
         if found.usage is None:
-            data = msgspec.structs.asdict(reconciled)
+            data = {name: value for name, value in msgspec.structs.asdict(metrics).items() if name != "success"}
             event = self.windows.event("model_call.metered", session, receipt.agent_id, [receipt.agent_id], data)
             await self.windows.outbox.publish(event)
-        return reconciled
+        return metrics
 
     async def _may_open(self, agent_id: str) -> bool:
         agent = await self.windows.access.principal(agent_id)

@@ -44,7 +44,6 @@ from weft.capabilities.language_models.rendering import (
     RenderOptions,
     accepts,
     block_ends,
-    check_tool_names,
     cumulative_tokens,
     input_schema,
     json_arguments,
@@ -52,8 +51,10 @@ from weft.capabilities.language_models.rendering import (
     message_parts,
     ordered_tools,
     own_native,
+    parsed_tools,
     placed_messages,
     plain_text,
+    with_native,
     with_notes,
 )
 from weft.kernel.errors import InvalidInput
@@ -91,8 +92,7 @@ def parse(messages: object, *, system: object = None, tools: object = None) -> C
 
 
 def parse_tools(tools: object) -> list[ToolDefinition]:
-    given = [] if tools is None else list_at(tools, "tools")
-    return check_tool_names([_parsed_tool(object_at(tool, f"tools[{at}]"), at) for at, tool in enumerate(given)])
+    return parsed_tools(tools, _parsed_tool)
 
 
 def render(prompt: Prompt, info: ModelInfo, options: RenderOptions = DEFAULT_OPTIONS) -> dict[str, Any]:
@@ -193,9 +193,7 @@ def _parsed_tool(given: dict[str, Any], at: int) -> ToolDefinition:
         description=text_at(given.get("description"), f"tools[{at}].description", required=False),
         input_schema=object_at(given.get("input_schema"), f"tools[{at}].input_schema"),
     )
-    if given == _expressed_tool(tool):
-        return tool
-    return ToolDefinition(tool.name, tool.description, tool.input_schema, FORM, given)
+    return with_native(tool, given, _expressed_tool(tool), FORM)
 
 
 def _expressed_tool(tool: ToolDefinition) -> dict[str, Any]:

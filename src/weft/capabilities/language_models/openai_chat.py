@@ -27,16 +27,18 @@ from weft.capabilities.language_models.rendering import (
     PlacedMessage,
     RenderOptions,
     accepts,
-    check_tool_names,
+    function_tool,
     input_schema,
     keep_native,
     message_parts,
     openai_breakpoints,
     ordered_tools,
     own_native,
+    parsed_tools,
     placed_messages,
     plain_text,
     routing_key,
+    with_native,
     with_notes,
 )
 from weft.kernel.json_input import encode_json_field
@@ -62,8 +64,7 @@ def parse(messages: object, *, system: object = None, tools: object = None) -> C
 
 
 def parse_tools(tools: object) -> list[ToolDefinition]:
-    given = [] if tools is None else list_at(tools, "tools")
-    return check_tool_names([_parsed_tool(object_at(tool, f"tools[{at}]"), at) for at, tool in enumerate(given)])
+    return parsed_tools(tools, _parsed_tool)
 
 
 def render(prompt: Prompt, info: ModelInfo, options: RenderOptions = DEFAULT_OPTIONS) -> dict[str, Any]:
@@ -134,17 +135,8 @@ def _parsed_tool(given: dict[str, Any], at: int) -> ToolDefinition:
         name = inner.get("name") if isinstance(inner, dict) else None
         return ToolDefinition(name=str(name or kind), form=FORM, native=given)
     details = object_at(given.get("function"), f"tools[{at}].function")
-    schema = details.get("parameters")
-    tool = ToolDefinition(
-        name=text_at(details.get("name"), f"tools[{at}].function.name"),
-        description=text_at(details.get("description"), f"tools[{at}].function.description", required=False),
-        input_schema={"type": "object", "properties": {}}
-        if schema is None
-        else object_at(schema, f"tools[{at}].function.parameters"),
-    )
-    if given == _expressed_tool(tool):
-        return tool
-    return ToolDefinition(tool.name, tool.description, tool.input_schema, FORM, given)
+    tool = function_tool(details, f"tools[{at}].function")
+    return with_native(tool, given, _expressed_tool(tool), FORM)
 
 
 def _expressed_tool(tool: ToolDefinition) -> dict[str, Any]:

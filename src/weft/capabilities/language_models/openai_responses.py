@@ -27,16 +27,18 @@ from weft.capabilities.language_models.rendering import (
     Conversation,
     RenderOptions,
     accepts,
-    check_tool_names,
+    function_tool,
     input_schema,
     keep_native,
     message_parts,
     openai_breakpoints,
     ordered_tools,
     own_native,
+    parsed_tools,
     placed_messages,
     plain_text,
     routing_key,
+    with_native,
     with_notes,
 )
 from weft.kernel.json_input import encode_json_field
@@ -60,8 +62,7 @@ def parse(messages: object, *, system: object = None, tools: object = None) -> C
 
 
 def parse_tools(tools: object) -> list[ToolDefinition]:
-    given = [] if tools is None else list_at(tools, "tools")
-    return check_tool_names([_parsed_tool(object_at(tool, f"tools[{at}]"), at) for at, tool in enumerate(given)])
+    return parsed_tools(tools, _parsed_tool)
 
 
 def render(prompt: Prompt, info: ModelInfo, options: RenderOptions = DEFAULT_OPTIONS) -> dict[str, Any]:
@@ -138,17 +139,8 @@ def _parsed_tool(given: dict[str, Any], at: int) -> ToolDefinition:
     if kind != "function":
         label = given.get("name") or given.get("server_label")
         return ToolDefinition(name=f"{kind}:{label}" if label else kind, form=FORM, native=given)
-    schema = given.get("parameters")
-    tool = ToolDefinition(
-        name=text_at(given.get("name"), f"tools[{at}].name"),
-        description=text_at(given.get("description"), f"tools[{at}].description", required=False),
-        input_schema={"type": "object", "properties": {}}
-        if schema is None
-        else object_at(schema, f"tools[{at}].parameters"),
-    )
-    if given == _expressed_tool(tool):
-        return tool
-    return ToolDefinition(tool.name, tool.description, tool.input_schema, FORM, given)
+    tool = function_tool(given, f"tools[{at}]")
+    return with_native(tool, given, _expressed_tool(tool), FORM)
 
 
 def _expressed_tool(tool: ToolDefinition) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.language_models.catalog import ModelInfo
-from weft.capabilities.language_models.content import Media, Part, parts
+from weft.capabilities.language_models.content import Media, Part, list_at, object_at, parts, text_at
 from weft.capabilities.language_models.model import ConversationMessage, Prompt, ToolCall, ToolDefinition, WireForm
 from weft.capabilities.language_models.prompt_cache import CachePoint, choose_breakpoints
 from weft.kernel.errors import InvalidInput
@@ -169,6 +169,33 @@ def check_tool_names(tools: Sequence[ToolDefinition]) -> list[ToolDefinition]:
             raise InvalidInput(f"tools[{position}].name: '{tool.name}' is defined twice", field="tools")
         seen.add(tool.name)
     return list(tools)
+
+
+def parsed_tools(tools: object, parse: Callable[[dict[str, Any], int], ToolDefinition]) -> list[ToolDefinition]:
+    """Return the tools of a request; ``parse`` reads one, given its position."""
+    given = [] if tools is None else list_at(tools, "tools")
+    return check_tool_names([parse(object_at(tool, f"tools[{at}]"), at) for at, tool in enumerate(given)])
+
+
+def function_tool(details: dict[str, Any], path: str) -> ToolDefinition:
+    """Return a function as OpenAI's forms describe it."""
+    schema = details.get("parameters")
+    return ToolDefinition(
+        name=text_at(details.get("name"), f"{path}.name"),
+        description=text_at(details.get("description"), f"{path}.description", required=False),
+        input_schema={"type": "object", "properties": {}}
+        if schema is None
+        else object_at(schema, f"{path}.parameters"),
+    )
+
+
+def with_native(
+    tool: ToolDefinition, given: dict[str, Any], expressed: dict[str, Any], form: WireForm
+) -> ToolDefinition:
+    """Return the tool with what the caller gave, if rendering it again would give something else."""
+    if given == expressed:
+        return tool
+    return ToolDefinition(tool.name, tool.description, tool.input_schema, form, given)
 
 
 def json_arguments(call: ToolCall) -> dict[str, Any]:

@@ -182,7 +182,7 @@ def _unit(events: Sequence[SizedEvent], shortened: Mapping[str, int]) -> _Unit:
         event = events[0]
         return _Unit((event,), shortened.get(event.event_id, event.tokens), event.category)
     tokens = sum(shortened.get(event.event_id, event.tokens) for event in events)
-    # The result of a tool is most of its call.
+    # A call and its results count as the category of the newest result, which is usually the largest.
     return _Unit(tuple(events), tokens, events[-1].category)
 
 

@@ -89,18 +89,8 @@ class CreateWindow(Request):
     autosave: Autosave = None
 
 
-class UpdateWindow(Request):
+class UpdateWindow(CreateWindow):
     """Settings to change; omitted ones stay."""
-
-    session_id: SessionId
-    agent_id: WindowAgent = None
-    model: ModelName = None
-    model_max_tokens: ModelTokens = None
-    shared_cw_max_tokens: SharedTokens = None
-    reserved_tokens: ReservedTokens = None
-    budgets: Budgets = None
-    compaction_threshold: CompactionThreshold = None
-    autosave: Autosave = None
 
 
 class ShowWindow(Request):
@@ -283,7 +273,7 @@ def check_not_shared(window: Window, agents: Sequence[str]) -> None:
         raise WindowInUse(f"{len(others)} agents share the window of '{window.agent_id}'.", agents=others)
 
 
-def _options(request: CreateWindow | UpdateWindow) -> WindowOptions:
+def _options(request: CreateWindow) -> WindowOptions:
     return WindowOptions(
         model=request.model,
         model_max_tokens=request.model_max_tokens,

@@ -66,7 +66,7 @@ _LIVE_KEYS = """
 SELECT COUNT(*) FROM changes c WHERE c.tenant = $1 AND c.line_id = $2 AND c.act = 'write' AND NOT EXISTS (
     SELECT 1 FROM changes f WHERE f.tenant = $1 AND f.line_id = $2 AND f.key = c.key AND f.seq > c.seq)
 """
-_NOBODYS_TEXT = "there is text that nobody wrote"
+_UNREADABLE_TEXT = "a stored text cannot be decoded"
 _KEY, _VERSION, _HASH, _PRUNED, _CONTENT, _WEIGHT = 11, 13, 15, 17, 18, 19
 
 
@@ -94,7 +94,7 @@ async def find_damage(transaction: Transaction, line_id: str) -> Damage | None:
     except _Damaged as damage:
         return Damage(str(damage), damage.kind)
     except (UnicodeDecodeError, msgspec.DecodeError):
-        return Damage(_NOBODYS_TEXT, _NOBODYS_TEXT)
+        return Damage(_UNREADABLE_TEXT, _UNREADABLE_TEXT)
     return None
 
 
@@ -104,15 +104,15 @@ async def _check(transaction: Transaction, line_id: str) -> None:
         return
     seq, head, weight, step, trunk, base_line, base_seq = line
     if trunk != (None if base_line is None else trunk_of(line_id)):
-        raise _Damaged("the branch is noted at another line")
+        raise _Damaged("the line is recorded as a branch of another line")
     begin = await _base(transaction, base_line, base_seq)
     last = await _follow(transaction, line_id, begin, seq)
     if (last.seq, last.hash) != (seq, head):
         raise _Damaged("the head is not the last commit")
     if last.weight not in {None, weight}:
-        raise _Damaged("the weight is not what the last commit noted")
+        raise _Damaged("the weight differs from that of the last commit")
     if last.step != step:
-        raise _Damaged("the step is not what the last commit noted")
+        raise _Damaged("the step differs from that of the last commit")
     await _check_current_state(transaction, line_id)
     await _check_tags(transaction, line_id)
 
@@ -152,8 +152,8 @@ async def _check_current_state(transaction: Transaction, line_id: str) -> None:
     row = await transaction.one(_CURRENT_BUT_PRUNED, transaction.tenant, line_id)
     if row is not None:
         raise _Damaged(
-            f"the value of '{row[0]}' is gone without having been replaced",
-            f"a value of version {row[1]} is gone without having been replaced",
+            f"the value of '{row[0]}' was pruned though it is current",
+            f"a value of version {row[1]} was pruned though it is current",
         )
     if is_main_board(line_id):
         await _check_entries(transaction, line_id)
@@ -168,7 +168,7 @@ async def _check_entries(transaction: Transaction, line_id: str) -> None:
             raise _Damaged(f"the entry '{key}' differs from its history", "an entry differs from its history")
     live = await transaction.one(_LIVE_KEYS, transaction.tenant, line_id)
     if live is not None and live[0] != len(rows):
-        raise _Damaged("an entry that history has is missing")
+        raise _Damaged("an entry is missing that history has")
 
 
 def _patterns(text: str | None) -> tuple[str, ...] | None:
@@ -181,16 +181,17 @@ async def _check_tags(transaction: Transaction, line_id: str) -> None:
     ):
         named = await _commit_at(transaction, line_id, seq)
         tag = Tag(label, seq, created_by, created_at, automatic=bool(automatic))
-        # Old tags have no seal.
+        # Tags of earlier versions of Weft have no seal: a hash of all their fields.
         if seal is not None and tag.seal(EMPTY if named is None else named.hash) != seal:
             raise _Damaged(
-                f"the snapshot '{label}' is not what was set", f"a snapshot of version {seq} is not what was set"
+                f"the snapshot '{label}' differs from what was recorded",
+                f"a snapshot of version {seq} differs from what was recorded",
             )
         gone = await transaction.one(_TAGGED_BUT_PRUNED, transaction.tenant, line_id, seq)
         if gone is not None:
             raise _Damaged(
-                f"the value of '{gone[0]}' is gone although the snapshot '{label}' names it",
-                f"a value is gone although a snapshot of version {seq} names it",
+                f"the value of '{gone[0]}' was pruned though the snapshot '{label}' has it",
+                f"a value was pruned though a snapshot of version {seq} has it",
             )
 
 

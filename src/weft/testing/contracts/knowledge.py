@@ -206,7 +206,7 @@ class DocumentStoreContract:
 
         await stores.documents.put(DOCUMENT, b"x", 5)
         assert [await starts("me", 10), await starts("you", 11)] == [0, 1]
-        # A holder that claims it again has not failed at it.
+        # A claim by the same holder is not counted as a failed attempt.
         assert [await starts("you", 12), await starts("me", 13)] == [2, 2]
         assert list(await stores.documents.queued(14, 9)) == [QueuedDocument(*NAMES, 3)]
         await stores.documents.advance(*NAMES, done=2, total=5, layout_hash="c1")
