@@ -200,6 +200,17 @@ async def test_passages_with_secrets_can_be_left_out(world: World) -> None:
     assert kept["omitted"]["privacy_risk"] == 1
 
 
+async def test_secrets_beside_a_passage_can_be_left_out(world: World) -> None:
+    await world.planner.say("The incident report goes to the board of directors on Monday.")
+    await world.planner.say("AKIAIOSFODNN7EXAMPLE")
+    await world.index_sessions()
+    task = "To whom does the incident report go?"
+    assert any("AKIA" in text for text in texts(await assemble(world.analysis, task)))
+    kept = await assemble(world.analysis, task, omit_secrets=True, fresh=True)
+    assert any("board of directors" in text for text in texts(kept))
+    assert not any("AKIA" in text for text in texts(kept))
+
+
 async def test_receipts_past_retention_are_deleted_with_their_texts(world: World) -> None:
     await ingest(world.analysis, {"content": "What happened?"})
     old = await assemble(world.analysis)

@@ -121,7 +121,7 @@ class PassagePacker:
         heading = self.count(_messages(""))
         if not wanted or room - heading < _MIN_ROOM:
             return Packed(None, [*left, *_over_budget(wanted)])
-        refs = [place for each in wanted for ref, version, place in each.places if known.get(ref) != version]
+        refs = [place for each in wanted for ref, version, place in self._places(each) if known.get(ref) != version]
         block = self._block(render_context(refs, room - heading, self._count_text), room)
         items = {} if block is None else block.items
         return Packed(block, [*left, *_over_budget(each for each in wanted if each.ref not in items)])
@@ -134,6 +134,11 @@ class PassagePacker:
 
     def _is_private(self, each: _Found) -> bool:
         return self.omit_secrets and has_secret(each.passage.text)
+
+    def _places(self, each: _Found) -> list[tuple[str, str, PassageRef]]:
+        if not self.omit_secrets:
+            return each.places
+        return [place for place in each.places if not has_secret(place[2].passage.text)]
 
     def _block(self, rendered: RenderedContext, room: int) -> PlannedBlock | None:
         messages = _messages(sanitise(rendered.text))

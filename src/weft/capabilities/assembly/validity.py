@@ -9,7 +9,7 @@ import msgspec
 from weft.capabilities.assembly.records import item_id
 from weft.capabilities.record_log.lookup import RecordFinder
 from weft.capabilities.records.record_ids import StoredRecordId, parse_item_id
-from weft.capabilities.search.passages import read_numbers
+from weft.capabilities.search.passages import readable_chunks
 from weft.capabilities.search.stores import SearchStores
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ def to_check(blocks: Iterable[PlannedBlock], current: Mapping[str, str]) -> dict
 async def invalid_items(items: Mapping[str, str], stores: ValidityStores) -> frozenset[str]:
     """Return the items that were removed, changed or redacted, or that the caller may not read any more."""
     chunks = {ref: key for ref in items if (key := _chunk_key(ref)) is not None}
-    readable = await read_numbers(chunks.values(), stores.search) if chunks else {}
+    readable = await readable_chunks(chunks.values(), stores.search) if chunks else set[tuple[str, int]]()
     others = {ref: parse_item_id(item_id(ref, version)) for ref, version in items.items() if ref not in chunks}
     named = {ref: each for ref, each in others.items() if not isinstance(each.origin, StoredRecordId)}
     found = await (await stores.finder.look(None)).records(list(named.values())) if named else []
-    valid = {ref for ref in chunks if ref in readable}
+    valid = {ref for ref, key in chunks.items() if key in readable}
     valid |= {ref for ref, record in zip(named, found, strict=True) if record is not None and record.redaction is None}
     return frozenset(ref for ref in items if ref not in valid)
 

@@ -53,7 +53,7 @@ class _Position(NamedTuple):
 
 
 class _Proximity(NamedTuple):
-    """Distance of a message to the best-ranked result near it."""
+    """Distance of a message or chunk to the nearest result, of several the best-ranked."""
 
     distance: int
     rank: int
@@ -86,19 +86,34 @@ async def with_surroundings(
 async def _in_documents(
     results: Sequence[ChunkPassage], reach: int, alone: int, stores: SearchStores
 ) -> list[PassageRef]:
-    nearby: list[tuple[_Position, int, int]] = []
+    nearby = _nearby_chunks(results, reach, alone)
+    passages = await _passages_at(nearby, stores)
+    return [
+        passage_ref(passages[position], rank, distance)
+        for position, (distance, rank) in nearby.items()
+        if position in passages
+    ]
+
+
+def _nearby_chunks(results: Iterable[ChunkPassage], reach: int, alone: int) -> dict[_Position, _Proximity]:
+    """Return the positions near results in documents that are not results themselves."""
+    nearby: dict[_Position, _Proximity] = {}
+    own: set[_Position] = set()
     for rank, passage in enumerate(results):
         chunk = passage.chunk
-        if chunk.source != "document" or rank < alone:
+        if chunk.source != "document":
+            continue
+        own.add(_position(chunk, chunk.ordinal))
+        if rank < alone:
             continue
         for ordinal in range(max(0, chunk.ordinal - reach), chunk.ordinal + reach + 1):
-            if ordinal != chunk.ordinal:
-                position = _Position(chunk.collection, chunk.place, chunk.item, chunk.version, ordinal)
-                nearby.append((position, rank, abs(ordinal - chunk.ordinal)))
-    passages = await _passages_at({position for position, *_ in nearby}, stores)
-    return [
-        passage_ref(passages[position], rank, distance) for position, rank, distance in nearby if position in passages
-    ]
+            position, near = _position(chunk, ordinal), _Proximity(abs(ordinal - chunk.ordinal), rank)
+            nearby[position] = min(nearby.get(position, near), near)
+    return {position: near for position, near in nearby.items() if position not in own}
+
+
+def _position(chunk: Chunk, ordinal: int) -> _Position:
+    return _Position(chunk.collection, chunk.place, chunk.item, chunk.version, ordinal)
 
 
 async def _passages_at(positions: Iterable[_Position], stores: SearchStores) -> dict[_Position, ChunkPassage]:
@@ -111,11 +126,8 @@ async def _passages_at(positions: Iterable[_Position], stores: SearchStores) -> 
         for (collection, place), batch in by_place.items()
         for chunk in await stores.collections.chunks_at(collection, place, batch)
     ]
-    found = ((each.chunk, each) for each in (await read_chunks(chunks, stores)).values())
-    return {
-        _Position(chunk.collection, chunk.place, chunk.item, chunk.version, chunk.ordinal): passage
-        for chunk, passage in found
-    }
+    found = (await read_chunks(chunks, stores)).values()
+    return {_position(each.chunk, each.chunk.ordinal): each for each in found}
 
 
 async def _in_transcripts(

@@ -96,6 +96,25 @@ async def read_numbers(passages: Iterable[tuple[str, int]], stores: SearchStores
     return await read_chunks(chunks, stores)
 
 
+async def readable_chunks(chunks: Iterable[tuple[str, int]], stores: SearchStores) -> set[tuple[str, int]]:
+    """Return those chunks of documents that the caller may read, without reading their texts."""
+    readable: set[tuple[str, int]] = set()
+    for collection, numbers in _by_collection(chunks).items():
+        versions = await stores.collections.versions_of(collection, numbers)
+        current: dict[str, dict[str, int]] = {}
+        for domain in {place for place, *_ in versions.values()}:
+            if await visible_domain(domain, stores) is not None:
+                items = {item for place, item, _ in versions.values() if place == domain}
+                documents = await stores.documents.find_all(domain, items)
+                current[domain] = {item: document.indexed_version for item, document in documents.items()}
+        readable |= {
+            (collection, number)
+            for number, (place, item, version) in versions.items()
+            if current.get(place, {}).get(item) == version
+        }
+    return readable
+
+
 async def read_siblings(passages: Iterable[tuple[str, int]], stores: SearchStores) -> set[tuple[str, int]]:
     """Return all chunks of the same versions: if one of them is unreadable, so are the others."""
     numbers = _by_collection(passages)

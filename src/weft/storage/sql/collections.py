@@ -183,6 +183,18 @@ class SqlCollectionStore:
         )
         return [_chunk(collection, row) for row in rows]
 
+    async def versions_of(self, collection: str, numbers: Sequence[int]) -> dict[int, tuple[str, str, int]]:
+        rows = await self._tx.all(
+            """
+            SELECT number, place, item, version FROM chunks
+            WHERE tenant = $1 AND collection = $2 AND number {among}$3{end_among}
+            """,
+            self._tenant,
+            collection,
+            in_json(numbers),
+        )
+        return {number: (place, item, version) for number, place, item, version in rows}
+
     async def of_item(self, collection: str, place: str, item: str, version: int | None = None) -> Sequence[Chunk]:
         rows = await self._tx.all(
             _CHUNK

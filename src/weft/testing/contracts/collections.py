@@ -105,6 +105,8 @@ class CollectionStoreContract:
         found = await stores.collections.of_item(COLLECTION, "a", "guide.md", 2)
         assert [chunk.ordinal for chunk in found] == [0, 1, 2, 3, 4]
         assert (await stores.collections.items_of(COLLECTION, "a"))["guide.md"] >= {2}
+        located = await stores.collections.versions_of(COLLECTION, [1, 5, 99])
+        assert located == {1: ("a", "guide.md", 2), 5: ("a", "guide.md", 2)}
         positions = [("guide.md", 2, ordinal) for ordinal in (1, 2, 3, 9)] + [("guide.md", 1, 0), ("other.md", 2, 0)]
         chunks = await stores.collections.chunks_at(COLLECTION, "a", positions)
         assert sorted(chunk.ordinal for chunk in chunks) == [1, 2, 3]

@@ -78,6 +78,10 @@ class CollectionStore(Protocol):
         """Return the numbers of the chunks of one version of an item."""
         ...
 
+    async def versions_of(self, collection: str, numbers: Sequence[int]) -> Mapping[int, tuple[str, str, int]]:
+        """Return place, item and version of chunks, by number."""
+        ...
+
     async def chunks_at(
         self, collection: str, place: str, positions: Sequence[tuple[str, int, int]]
     ) -> Sequence[Chunk]:
