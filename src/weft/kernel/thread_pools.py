@@ -29,5 +29,7 @@ class ThreadPool:
 
 
 SEARCH_THREADS = ThreadPool("searching", (os.cpu_count() or 1) + 4)
+# Long prompts queue here rather than take the threads of searches.
+ASSEMBLY_THREADS = ThreadPool("assembly", 2)
 # Two threads wait for the worker processes that parse documents; two are for quicker work.
 DOCUMENT_THREADS = ThreadPool("documents", 4)

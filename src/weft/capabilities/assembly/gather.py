@@ -125,7 +125,11 @@ class GatherRequest(NamedTuple):
 
 
 class NotPrepared(Exception):
-    """The window, its pinned layers or events given inline are not stored yet."""
+    """The window, its pinned layers or events given inline are not stored yet; ``stored`` are ids of those that are."""
+
+    def __init__(self, stored: frozenset[str] = frozenset()) -> None:
+        super().__init__()
+        self.stored = stored
 
 
 async def prepare(request: GatherRequest, drafts: Sequence[EventDraft], stores: AssemblyStores) -> None:
@@ -150,8 +154,8 @@ async def gather(request: GatherRequest, stores: AssemblyStores) -> Gathered:
         raise NotPrepared from None
     layers = await stores.layers.pinned(session_id, window.agent_id)
     events = _conversation(await stores.windows.events(window), request.inline)
-    if layers is None or events is None:
-        raise NotPrepared
+    if layers is None:
+        raise NotPrepared(frozenset(event.event_id for event in events))
     board = await stores.boards.to_read(session_id)
     return Gathered(
         session=session,
@@ -167,12 +171,14 @@ async def gather(request: GatherRequest, stores: AssemblyStores) -> Gathered:
     )
 
 
-def _conversation(events: Sequence[WindowEvent], inline: Sequence[str] | None) -> Sequence[WindowEvent] | None:
-    """Return the events of the conversation; None if some of those given inline are not stored."""
+def _conversation(events: Sequence[WindowEvent], inline: Sequence[str] | None) -> Sequence[WindowEvent]:
+    """Return the events of the conversation; NotPrepared if some of those given inline are not stored."""
     if inline is None:
         return events
     by_id = {event.event_id: event for event in events if not event.routed}
-    return [by_id[event_id] for event_id in inline] if by_id.keys() >= set(inline) else None
+    if not by_id.keys() >= set(inline):
+        raise NotPrepared(frozenset(by_id))
+    return [by_id[event_id] for event_id in inline]
 
 
 async def _previous(stores: AssemblyStores, session_id: str, agent_id: str) -> PreviousPrompt | None:

@@ -7,7 +7,7 @@ import contextlib
 import secrets
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import msgspec
 from msgspec import structs
@@ -58,10 +58,11 @@ from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import EventType, NewEvent
 from weft.kernel.identity import PERMISSION, PRINCIPAL, Actor, Permission
 from weft.kernel.ports import Transactions
+from weft.kernel.thread_pools import ASSEMBLY_THREADS, SEARCH_THREADS
 from weft.kernel.tokens import TokenCounters
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from weft.capabilities.agent_context.critical import CriticalUpdate
     from weft.capabilities.assembly.model import Plan, PlannedBlock
@@ -77,12 +78,19 @@ _RECEIPT_PREFIX = "receipt_"
 _ID_BYTES = 12
 # A rollback may remove what was just prepared.
 _PREPARE_ATTEMPTS = 3
+# Events given inline that one transaction stores.
+_BATCH = 100
+# Longer conversations are counted and planned in a thread, so that other calls go on meanwhile.
+_MAX_CHARACTERS_IN_LOOP = 200_000
+_CHARACTERS_PER_TOOL = 1_000
 # Calls that are expected to follow with the same prefix: the mean of an agent's loop.
 _EXPECTED_CALLS = 8
 # What the provider adds to every prompt.
 _REPLY_TOKENS = 3
 _MICROS = 1_000_000
 _encode = msgspec.json.Encoder().encode
+P = ParamSpec("P")
+T = TypeVar("T")
 # Records that a receipt represents, in the order in which they were created.
 _EVENTS: tuple[EventType, ...] = (
     "context.surface.created",
@@ -165,29 +173,30 @@ class Assembler(msgspec.Struct, frozen=True):
         timing.mark("gather")
         model = request.model or gathered.window.settings.model
         info = self.catalog.find(model)
-        counter = PromptCounter(info, self.counters, gathered.token_factor, self.counts)
+        # The first use of a tokenizer loads its vocabulary, which takes seconds.
+        counter = await SEARCH_THREADS.run(PromptCounter, info, self.counters, gathered.token_factor, self.counts)
         limits = _limits(request, gathered, info)
         retrieving = self._retrieve(actor, request, gathered, limits.limit)
         retrieved, _ = await asyncio.gather(retrieving, self.prices.load())
         timing.mark("retrieve")
-        conversation = self._conversation(actor, gathered, counter, limits.limit)
-        call = _Call(request, gathered, info, counter, limits, retrieved, conversation)
-        previous = await self._previous(actor, call)
-        plan = make_plan(call.materials, limits.limit - _REPLY_TOKENS, self._costs(call), previous)
+        run = _runner(request, gathered)
+        conversation = await self._conversation(actor, gathered, counter, limits.limit, run)
+        call = await run(_Call, request, gathered, info, counter, limits, retrieved, conversation)
+        previous = await self._previous(actor, call, run)
+        plan = await run(make_plan, call.materials, limits.limit - _REPLY_TOKENS, self._costs(call), previous)
         timing.mark("plan")
-        sent = cache_points_of(gathered.sent_blocks)
-        prompt, points = prompt_of(plan, sent, call.tools, model, limits.reserved_output_tokens)
-        _check(prompt, call)
-        body = render(request.form, prompt, info, RenderOptions(ttl=request.cache_ttl))
+        prompt, points, body = await run(_rendered, call, plan, model)
         timing.mark("render")
         receipt = await self._receipt(actor, call, plan, prompt, points, timing)
         return Assembled(receipt, body, gathered.critical_update, call.compaction_due, timing.total)
 
-    def _conversation(self, actor: Actor, gathered: Gathered, counter: PromptCounter, limit: int) -> WindowConversation:
+    async def _conversation(
+        self, actor: Actor, gathered: Gathered, counter: PromptCounter, limit: int, run: Run
+    ) -> WindowConversation:
         window = gathered.window
         preparer = EventPreparer(window.line_id, window.session_id, limit, counter)
         key = (actor.tenant, preparer.key)
-        events = preparer.prepare(gathered.events, self.prepared_events.get(key) or ())
+        events = await run(preparer.prepare, gathered.events, self.prepared_events.get(key) or ())
         self.prepared_events.put(key, events, sum(each.weight for each in events))
         modalities = frozenset(counter.info.input)
         return WindowConversation(events, preparer.longest, window.settings.shares, modalities)
@@ -198,12 +207,15 @@ class Assembler(msgspec.Struct, frozen=True):
         wanted = GatherRequest(request.session_id, request.agent_id, request.model, inline, request.fresh)
         try:
             return await self.transactions.read(actor, partial(gather, wanted))
-        except NotPrepared:
-            return await self._prepare_and_gather(actor, wanted, drafts)
+        except NotPrepared as error:
+            missing = [draft for draft in drafts if draft.event_id not in error.stored]
+            return await self._prepare_and_gather(actor, wanted, missing)
 
     async def _prepare_and_gather(self, actor: Actor, wanted: GatherRequest, drafts: Sequence[EventDraft]) -> Gathered:
         for _ in range(_PREPARE_ATTEMPTS):
-            await self.transactions.write(actor, partial(prepare, wanted, drafts))
+            # In batches, so that other writers do not wait for a long conversation.
+            for start in range(0, len(drafts) or 1, _BATCH):
+                await self.transactions.write(actor, partial(prepare, wanted, drafts[start : start + _BATCH]))
             with contextlib.suppress(NotPrepared):
                 return await self.transactions.read(actor, partial(gather, wanted))
         raise WindowChanged("The window is rolled back or deleted again and again while its prompt is assembled.")
@@ -227,7 +239,7 @@ class Assembler(msgspec.Struct, frozen=True):
             ),
         )
 
-    async def _previous(self, actor: Actor, call: _Call) -> Previous | None:
+    async def _previous(self, actor: Actor, call: _Call, run: Run) -> Previous | None:
         """Return the previous prompt, with what of it may not be sent again."""
         sent = call.gathered.previous
         if sent is None:
@@ -235,7 +247,7 @@ class Assembler(msgspec.Struct, frozen=True):
         current = dict(candidate_of(each.passage) for each in call.retrieved.passages)
         items = to_check(sent.blocks, current)
         invalid = await self.validity.read(actor, partial(invalid_items, items)) if items else frozenset[str]()
-        return call.counted_again(sent.as_previous(invalid | call.withdrawn(sent.blocks)))
+        return await run(call.counted_again, sent.as_previous(invalid | call.withdrawn(sent.blocks)))
 
     def _rates(self, call: _Call) -> Rates | None:
         return self.prices.rates(call.info, self.clock.now(), call.limits.limit)
@@ -432,6 +444,32 @@ class _Call:
 
     def _count(self, messages: tuple[ConversationMessage, ...]) -> int:
         return sum(map(self.counter.message, messages))
+
+
+class Run(Protocol):
+    """Runs CPU-bound work, in a thread if there is much of it."""
+
+    async def __call__(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
+
+
+async def _run_here(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    return work(*args, **kwargs)
+
+
+def _runner(request: AssemblyRequest, gathered: Gathered) -> Run:
+    """Return where to count and plan a prompt of these materials."""
+    tools = len(request.given.tools) if request.given is not None else 0
+    size = len(request.task) + tools * _CHARACTERS_PER_TOOL + sum(len(entry.value) for entry in gathered.board)
+    size += sum(len(event.message.content) for event in gathered.events)
+    return _run_here if size <= _MAX_CHARACTERS_IN_LOOP else ASSEMBLY_THREADS.run
+
+
+def _rendered(call: _Call, plan: Plan, model: str | None) -> tuple[Prompt, frozenset[int], dict[str, Any]]:
+    """Return the prompt of a plan, its cache points, and the body of the request."""
+    sent = cache_points_of(call.gathered.sent_blocks)
+    prompt, points = prompt_of(plan, sent, call.tools, model, call.limits.reserved_output_tokens)
+    _check(prompt, call)
+    return prompt, points, render(call.request.form, prompt, call.info, RenderOptions(ttl=call.request.cache_ttl))
 
 
 async def _store(receipt: Receipt, texts: dict[str, bytes], gathered: Gathered, stores: AssemblyStores) -> None:

@@ -24,6 +24,8 @@ LOW_WATER = 0.7
 _LARGEST_PART = 4
 _OMITTED = "\n[... {} characters omitted ...]\n"
 _MAX_NAMED = 20
+# Longer tokens are rare: white space, mostly. It bounds how much of a long text is counted.
+_MAX_TOKEN_CHARACTERS = 16
 
 
 class SizedEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +122,7 @@ def shorten(text: str, max_tokens: int, count: TokenCounter = approximate_tokens
     """Cut the middle out of a text until it has at most ``max_tokens``; begin and end stay."""
     if count(text) <= max_tokens:
         return text
-    low, high = 0, len(text)
+    low, high = 0, min(len(text), max_tokens * _MAX_TOKEN_CHARACTERS)
     while low < high:
         middle = (low + high + 1) // 2
         if count(_without_middle(text, middle)) <= max_tokens:

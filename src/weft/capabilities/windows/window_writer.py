@@ -73,17 +73,20 @@ class WindowWriter:
                     f"The window has an event '{draft.event_id}' with other content.", resource_id=draft.event_id
                 )
             found[draft.event_id] = known
-        await self.add(new, "ingest")
+        await self.add(new, "ingest", are_new=True)
         if new:
             self._announce(new)
         return [found[draft.event_id] for draft in drafts]
 
-    async def add(self, events: Sequence[WindowEvent], reason: str, removed: Sequence[Version] = ()) -> None:
-        """Write events, and delete keys, as one commit."""
+    async def add(
+        self, events: Sequence[WindowEvent], reason: str, removed: Sequence[Version] = (), *, are_new: bool = False
+    ) -> None:
+        """Write events, and delete keys, as one commit. ``are_new``: the line has none of the events."""
         replaced = [*removed]
         changes = [_removal(version) for version in removed]
         for event in events:
-            written, before = await self._writes(event)
+            present = [] if are_new else await self.current([event.event_id, content_key(event.event_id)])
+            written, before = await self._writes(event, present)
             changes += written
             replaced += before
         growth = sum(event.tokens for event in events) - sum(version.change.meta.tokens for version in replaced)
@@ -163,12 +166,12 @@ class WindowWriter:
             content_hash=content_hash(draft.message),
         )
 
-    async def _writes(self, event: WindowEvent) -> tuple[list[Change], list[Version]]:
+    async def _writes(self, event: WindowEvent, present: Sequence[Version]) -> tuple[list[Change], list[Version]]:
         """Store the values of an event; return its changes and the versions they replace."""
         envelope, content = encode_event(event)
         values = {event.event_id: envelope} | ({} if content is None else {content_key(event.event_id): content})
         await self.service.lines.put_blobs({blob_hash(value): value for value in values.values()})
-        current = {each.change.key: each for each in await self.current([event.event_id, content_key(event.event_id)])}
+        current = {each.change.key: each for each in present}
         changes = [_removal(version) for key, version in current.items() if key not in values]
         for key, value in values.items():
             meta = ChangeMeta(tokens=0 if is_content(key) else event.tokens, size=len(value.encode()))
