@@ -11,7 +11,7 @@ import asyncio
 import os
 import time
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from statistics import mean, median
 from typing import TYPE_CHECKING, Any
@@ -49,7 +49,7 @@ _STAGES = ("gather", "retrieve", "plan", "render", "store")
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """Numbers of calls and agents; events of the long window."""
+    """Numbers of calls and agents; events of the long window. ``at_once``: calls of the load peak, 0 for none."""
 
     calls: int
     agents: int
@@ -57,13 +57,20 @@ class Effort:
     long_window: int
 
 
-FULL = Effort(calls=100, agents=64, at_once=1_000, long_window=_LONG)
-QUICK = Effort(calls=8, agents=4, at_once=16, long_window=100)
+_FULL = Effort(calls=60, agents=64, at_once=1_000, long_window=_LONG)
+_QUICK = Effort(calls=8, agents=4, at_once=16, long_window=100)
 
 
 def run(*, quick: bool) -> list[Row]:
+    return run_sizes(_in_files, quick=quick)
+
+
+def run_sizes(measure: Callable[[int, Effort], list[Row]], *, quick: bool) -> list[Row]:
+    """Measure every size in a subprocess; the load peak only at the largest."""
     sizes = sizes_asked("WEFT_BENCH_ITEMS", "200" if quick else "1000,100000")
-    return [row for size in sizes for row in in_subprocess(_in_files, size, QUICK if quick else FULL)]
+    effort = _QUICK if quick else _FULL
+    efforts = [effort if size == max(sizes) else replace(effort, at_once=0) for size in sizes]
+    return [row for size, each in zip(sizes, efforts, strict=True) for row in in_subprocess(measure, size, each)]
 
 
 def _in_files(size: int, effort: Effort) -> list[Row]:
@@ -83,7 +90,7 @@ async def measured(name: str, url: str, data: Path, size: int, effort: Effort) -
         rows = await _latency(name, installation, agents, effort, size)
         long = await _agent(installation, "long", effort.long_window)
         rows += await _long_window(f"{name}.{_LONG}_events", installation, long, effort)
-        return rows + await _peak(name, agents, effort)
+        return rows + (await _peak(name, agents, effort) if effort.at_once else [])
     finally:
         await app.close()
 

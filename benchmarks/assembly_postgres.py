@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.assembly import FULL, QUICK, measured
-from benchmarks.harness import in_subprocess
+from benchmarks.assembly import measured, run_sizes
 from benchmarks.postgres import postgres_database, postgres_server
-from benchmarks.search_scale import sizes_asked
 from benchmarks.servers import folder
 from benchmarks.wire import run_async
 
@@ -19,8 +17,7 @@ if TYPE_CHECKING:
 
 
 def run(*, quick: bool) -> list[Row]:
-    sizes = sizes_asked("WEFT_BENCH_ITEMS", "200" if quick else "1000,100000")
-    return [row for size in sizes for row in in_subprocess(_in_postgres, size, QUICK if quick else FULL)]
+    return run_sizes(_in_postgres, quick=quick)
 
 
 def _in_postgres(size: int, effort: Effort) -> list[Row]:
