@@ -10,8 +10,10 @@ ORCHESTRATOR = "planner"
 FINDER = "analysis"
 FIXER = "remediation"
 DOMAIN = "operations"
+# The documents are short; their sections should be found separately.
+CHUNKING = {"chunk_tokens": 128, "overlap_tokens": 0}
 MODEL = "claude-sonnet-5-5"
-TOKEN_BUDGET = 4_000
+TOKEN_BUDGET = 3_000
 
 
 class Step(NamedTuple):

@@ -25,7 +25,7 @@ from weft.app.tenants import ADMIN
 from weft.capabilities.access.model import DEFAULT_TENANT, AgentExists
 from weft.capabilities.knowledge.model import DomainExists
 from weft.demo.narration import Narrator
-from weft.demo.project import DOMAIN, FINDER, FIXER, ORCHESTRATOR, documents
+from weft.demo.project import CHUNKING, DOMAIN, FINDER, FIXER, ORCHESTRATOR, documents
 from weft.demo.story import Cast, Played, play
 from weft.kernel.errors import SystemUnavailable
 from weft.settings import Settings
@@ -112,7 +112,8 @@ async def _cast_agents(settings: Settings) -> dict[str, str]:
             with contextlib.suppress(AgentExists):
                 await app.call(app.registry["agent.create"], {"agent_id": name, "parent_id": parent}, admin)
         with contextlib.suppress(DomainExists):
-            await app.call(app.registry["knowledge.create_domain"], {"domain": DOMAIN}, admin)
+            domain = {"domain": DOMAIN, "chunking": CHUNKING}
+            await app.call(app.registry["knowledge.create_domain"], domain, admin)
         for name, text in documents().items():
             document = {"domain": DOMAIN, "document_id": name, "text": text}
             await app.call(app.registry["knowledge.add_document"], document, admin)

@@ -157,7 +157,7 @@ async def _assemble(agents: Sequence[Agent], narrator: Narrator) -> str:
         f"Naive: the whole conversation and the whole of every document that a passage came from. Money: input tokens "
         f"of {MODEL}, with the provider's prompt cache on both sides. No model was called."
     )
-    return str(answers[FINDER][-1]["receipt_id"])
+    return str(answers[FINDER][1]["receipt_id"])
 
 
 def _comparison(answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[list[str]]:
