@@ -7,6 +7,8 @@ import os
 import sys
 from pathlib import Path
 
+from evals.assembly import assembly
+from evals.cache_replay import cache_replay
 from evals.calibration import calibration
 from evals.chunking import chunking
 from evals.message_search import message_search
@@ -16,6 +18,8 @@ from evals.retrieval import retrieval
 from evals.token_estimate import token_estimate
 
 EVALUATIONS = {
+    "assembly": assembly,
+    "cache_replay": cache_replay,
     "calibration": calibration,
     "chunking": chunking,
     "message_search": message_search,

@@ -69,9 +69,10 @@ from weft.storage.sql.events import SqlEventStore
 from weft.storage.sql.unit_of_work import CallerTransactions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from weft.capabilities.events.model import EventFilter
+    from weft.capabilities.indexing.embeddings.model import Embedder
     from weft.capabilities.knowledge.sources.hooks import HookResponse
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
@@ -90,8 +91,11 @@ logging.getLogger("weft").addHandler(logging.NullHandler())
 class App:
     """A running Weft. Interfaces use ``call``, ``follow``, ``transfers``, ``uploads`` and ``receive_hook``."""
 
-    def __init__(self, settings: Settings, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, settings: Settings, *, clock: Clock | None = None, embedders: Sequence[Embedder] | None = None
+    ) -> None:
         self.settings = settings
+        self._embedders = configured_embedders(settings) if embedders is None else embedders
         self.clock = clock or SystemClock()
         self.registry = all_operations()
         self.metrics = Metrics(self.clock)
@@ -141,7 +145,7 @@ class App:
         """Create embeddings, indexing, knowledge and search."""
         self.embeddings = CachedEmbeddings(
             self.database,
-            configured_embedders(settings),
+            self._embedders,
             self.clock,
             self.metrics,
             self._cache("query_vectors", 1, megabytes=8, seconds=3600),

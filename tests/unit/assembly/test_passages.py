@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.assembly.passages import render_context
+from weft.capabilities.assembly.passages import compact, numbered, render_context
 from weft.capabilities.indexing.collections.model import Chunk
 from weft.capabilities.search.neighbours import passage_ref
 from weft.capabilities.search.passages import ChunkPassage
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
+    from weft.capabilities.assembly.passages import Layout
     from weft.capabilities.search.neighbours import PassageRef
 
 pytestmark = pytest.mark.req("CE-F41")
@@ -88,6 +89,24 @@ def test_matches_come_before_their_neighbours() -> None:
     assert all(f"found {number}" in rendered.text for number in (1, 2))
 
 
+def test_chunks_with_white_space_between_them_are_one_section() -> None:
+    parts = [("Half a sentence,", 0), ("and the other half.", 17)]
+    refs = [
+        passage_ref(passage("message", "1", text, ordinal=place, start=start), place)
+        for place, (text, start) in enumerate(parts)
+    ]
+    rendered = render_context(refs, 1000, approximate_tokens)
+    assert [section.text for section in rendered.sections] == ["dana: Half a sentence,\nand the other half."]
+
+
+def test_a_compact_text_repeats_no_heading() -> None:
+    refs = [chunk_ref(1), chunk_ref(9), chunk_ref(0, item="b.md", rank=1), message_ref(3, "At noon.", rank=2)]
+    rendered = render_context(refs, 1000, approximate_tokens, compact)
+    first, ninth = TEXT[STEP:][:CHUNK_SIZE], TEXT[9 * STEP :][:CHUNK_SIZE]
+    document = f"[d > a.md]\n{first}\n…\n{ninth}\n\n[b.md]\n{TEXT[:CHUNK_SIZE]}"
+    assert rendered.text == f"{document}\n\n[session s1, 1970-01-01]\ndana: At noon."
+
+
 def test_a_passage_above_the_budget_is_truncated() -> None:
     rendered = render_context([chunk_ref(0)], 16, approximate_tokens)
     assert rendered.tokens <= 16
@@ -123,9 +142,9 @@ PASSAGES = st.lists(
 )
 
 
-@given(refs=PASSAGES, budget=st.integers(0, 400))
-def test_rendered_context_never_exceeds_the_budget(refs: list[PassageRef], budget: int) -> None:
-    rendered = render_context(refs, budget, approximate_tokens)
+@given(refs=PASSAGES, budget=st.integers(0, 400), layout=st.sampled_from([compact, numbered]))
+def test_rendered_context_never_exceeds_the_budget(refs: list[PassageRef], budget: int, layout: Layout) -> None:
+    rendered = render_context(refs, budget, approximate_tokens, layout)
     assert rendered.tokens == approximate_tokens(rendered.text) <= budget
     if rendered.complete:
         positions = {(ref.line, ref.position) for ref in refs}

@@ -241,6 +241,15 @@ def test_a_prompt_that_would_exceed_the_limit_is_rebuilt_with_room_to_grow() -> 
     assert plan.tokens <= 0.8 * 330
 
 
+def test_passages_for_another_question_leave_half_of_the_room_to_events() -> None:
+    first = materials(events=[10, 10, 10], passages=[20], task=None)
+    sent = make_plan(first, 200, COSTS)
+    then = materials(events=[10, 10, 10, 10, 10], passages=[20, 40, 40, 40], task=None)
+    plan = make_plan(then, 200, COSTS, next_call(sent, first))
+    assert plan.mode == "extended"
+    assert [each.tokens for each in plan.blocks if each.kind == "retrieved"] == [20, 40]
+
+
 def test_events_trimmed_earlier_do_not_come_back_in_the_middle() -> None:
     first = materials(events=[30] * 12, task=None)
     sent = make_plan(first, 200, COSTS, Previous((), ""))

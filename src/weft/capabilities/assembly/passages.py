@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
@@ -13,12 +14,13 @@ from weft.capabilities.search.passages import ChunkPassage
 from weft.kernel.clock import from_micros
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from weft.capabilities.search.neighbours import PassageRef, TextLine
     from weft.kernel.tokens import TokenCounter
 
 _GAP = "\n\n"
+# Takes the place of what lies between two passages of one source.
+_ELLIPSIS = "…"
+_HEADING_TOKENS = 3
 
 
 class Section(NamedTuple):
@@ -27,6 +29,9 @@ class Section(NamedTuple):
     passages: list[ChunkPassage]
     text: str
     rank: int
+
+
+Layout = Callable[[Sequence[Section]], str]
 
 
 class RenderedContext(NamedTuple):
@@ -38,14 +43,44 @@ class RenderedContext(NamedTuple):
     complete: bool
 
 
-def render_context(refs: Sequence[PassageRef], max_tokens: int, count: TokenCounter) -> RenderedContext:
+def numbered(sections: Sequence[Section]) -> str:
+    """Return sections with numbers, which citations refer to."""
+    headings = ["", *map(heading_of, sections)]
+    return _GAP.join(
+        # A heading equal to the previous one is omitted, to save tokens.
+        f"[{number}]{'' if heading == headings[number - 1] else f' {heading}'}\n{each.text}"
+        for number, (heading, each) in enumerate(zip(headings[1:], sections, strict=True), start=1)
+    )
+
+
+def compact(sections: Sequence[Section]) -> str:
+    """Return sections with few tokens besides their texts: what equals the heading before is not repeated."""
+    lines: list[str] = []
+    before = _Heading("", "", "")
+    for section in sections:
+        heading = _heading(section)
+        if heading == before:
+            lines.append(_ELLIPSIS)
+        else:
+            lines.append(f"\n[{heading.detail if heading.source == before.source else heading}]")
+        lines.append(section.text)
+        before = heading
+    return "\n".join(lines).removeprefix("\n")
+
+
+def render_context(
+    refs: Sequence[PassageRef],
+    max_tokens: int,
+    count: TokenCounter,
+    layout: Layout = numbered,
+) -> RenderedContext:
     """Return as many passages as fit: results first, best first, then their surroundings, nearest first."""
     ordered = _by_priority(_deduplicated(refs))
-    taken = _fitting(ordered, max_tokens, count)
+    taken = _fitting(ordered, max_tokens, count, layout)
     if not taken and ordered:
-        return _truncated(ordered[0], max_tokens, count)
+        return _truncated(ordered[0], max_tokens, count, layout)
     sections = _sections(taken)
-    text = _text_of(sections)
+    text = layout(sections)
     return RenderedContext(text, count(text), sections, complete=len(taken) == len(ordered))
 
 
@@ -67,22 +102,32 @@ def _by_priority(refs: Sequence[PassageRef]) -> list[PassageRef]:
     return [*results, *surroundings]
 
 
-def _fitting(ordered: Sequence[PassageRef], max_tokens: int, count: TokenCounter) -> list[PassageRef]:
+def _fitting(ordered: Sequence[PassageRef], max_tokens: int, count: TokenCounter, layout: Layout) -> list[PassageRef]:
     """Return the passages that fit; one that is too long does not exclude shorter ones."""
     taken: list[PassageRef] = []
+    headings: set[str] = set()
     used = 0
     for ref in ordered:
-        tokens = count(ref.passage.text)
+        heading = _heading_of_passage(ref.passage).detail
+        tokens = count(_with_speaker(ref.passage))
+        if heading not in headings:
+            tokens += count(heading) + _HEADING_TOKENS
         if used + tokens <= max_tokens:
             taken.append(ref)
+            headings.add(heading)
             used += tokens
-    # Headings count as well, and the tokens of a text may be more than the sum of its parts'.
-    while taken and count(_text_of(_sections(taken))) > max_tokens:
-        taken.pop()
-    return taken
+
+    def is_too_long(number: int) -> bool:
+        return count(layout(_sections(taken[:number]))) > max_tokens
+
+    # The tokens of a text may be more than the sum of its parts'.
+    fitting = len(taken)
+    if taken and is_too_long(fitting):
+        fitting = bisect_left(range(1, len(taken) + 1), True, key=is_too_long)  # noqa: FBT003 - the sought value
+    return taken[:fitting]
 
 
-def _truncated(ref: PassageRef, max_tokens: int, count: TokenCounter) -> RenderedContext:
+def _truncated(ref: PassageRef, max_tokens: int, count: TokenCounter, layout: Layout) -> RenderedContext:
     """Return the beginning of a passage that does not fit; empty if not even that fits."""
     passage = ref.passage
 
@@ -91,13 +136,13 @@ def _truncated(ref: PassageRef, max_tokens: int, count: TokenCounter) -> Rendere
         return ref._replace(passage=structs.replace(passage, chunk=chunk, text=passage.text[:characters]))
 
     def is_too_long(characters: int) -> bool:
-        return count(_text_of(_sections([truncate(characters)]))) > max_tokens
+        return count(layout(_sections([truncate(characters)]))) > max_tokens
 
     fitting = bisect_left(range(1, len(passage.text) + 1), True, key=is_too_long)  # noqa: FBT003 - the sought value
     if fitting == 0:
         return RenderedContext("", 0, [], complete=False)
     sections = _sections([truncate(fitting)])
-    text = _text_of(sections)
+    text = layout(sections)
     return RenderedContext(text, count(text), sections, complete=False)
 
 
@@ -131,7 +176,8 @@ def _follows(one: PassageRef, other: PassageRef) -> bool:
     if SOURCES[one.passage.chunk.source].is_spoken and one.position[0] != other.position[0]:
         # Missing numbers belong to turns that the caller may not read, or that are not included.
         return other.position[0] == one.position[0] + 1
-    return one.passage.chunk.end >= other.passage.chunk.start
+    # Between consecutive chunks there is only white space.
+    return other.passage.chunk.ordinal <= one.passage.chunk.ordinal + 1
 
 
 def _joined_text(passages: Sequence[ChunkPassage]) -> str:
@@ -142,7 +188,8 @@ def _joined_text(passages: Sequence[ChunkPassage]) -> str:
         if before is None or before.chunk.item != passage.chunk.item:
             parts.append(("\n" if parts else "") + _with_speaker(passage))
         else:
-            parts.append(passage.text[max(0, before.chunk.end - passage.chunk.start) :])
+            overlap = before.chunk.end - passage.chunk.start
+            parts.append("\n" + passage.text if overlap < 0 else passage.text[overlap:])
         before = passage
     return "".join(parts)
 
@@ -153,28 +200,37 @@ def _with_speaker(passage: ChunkPassage) -> str:
     return f"{passage.chunk.speaker}: {passage.text}"
 
 
-def _text_of(sections: Sequence[Section]) -> str:
-    headings = ["", *map(heading_of, sections)]
-    return _GAP.join(
-        # A heading equal to the previous one is omitted, to save tokens.
-        f"[{number}]{'' if heading == headings[number - 1] else f' {heading}'}\n{each.text}"
-        for number, (heading, each) in enumerate(zip(headings[1:], sections, strict=True), start=1)
-    )
+class _Heading(NamedTuple):
+    """The label of a section: its source, and what of it."""
+
+    source: str
+    separator: str
+    detail: str
+
+    def __str__(self) -> str:
+        return "".join(self)
 
 
 def heading_of(section: Section) -> str:
     """Return a short label of a section's source."""
-    passage = section.passages[0]
+    return str(_heading(section))
+
+
+def _heading(section: Section) -> _Heading:
+    return _heading_of_passage(section.passages[0])
+
+
+def _heading_of_passage(passage: ChunkPassage) -> _Heading:
     chunk = passage.chunk
     day = from_micros(chunk.timestamp).date().isoformat()
     match chunk.source:
         case "document":
-            return f"{chunk.place} > {chunk.heading or passage.title}"
+            return _Heading(chunk.place, " > ", chunk.heading or passage.title)
         case "message":
-            return f"session {chunk.place}, {day}"
+            return _Heading(f"session {chunk.place}", ", ", day)
         case "event":
-            return f"your conversation, session {passage.session_id}, {day}"
+            return _Heading(f"your conversation, session {passage.session_id}", ", ", day)
         case "board":
-            return f"session {chunk.place}, key {passage.key}, {day}"
+            return _Heading(f"session {chunk.place}, key {passage.key}", ", ", day)
         case _:
-            return f"memory {passage.key}, {day}"
+            return _Heading("memory", " ", f"{passage.key}, {day}")

@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from weft.capabilities.assembly.model import CacheCosts, Candidate, PlanMode, Shortening
 
 # Shares of the room that layers, pins and task leave. What one part does not use goes to the next.
-_CONVERSATION_FLOOR = 0.25
+_CONVERSATION_FLOOR = 0.2
 _BOARD_SHARE = 0.15
 _MISSING_SHARE = 0.05
-# A conversation that has to be trimmed leaves this share of its room free, so that the prefix then stays the same for
-# many calls.
-_LOW_WATER = 0.75
+# A prompt that is rebuilt must leave room, so that the next calls can append and the prefix stays the same for many: if
+# it would fill more than the first share, the conversation is trimmed to the second share of its room.
+_HIGH_WATER, _LOW_WATER = 0.75, 0.5
+# Passages for another question that are appended use at most this share of the room left: events follow.
+_APPENDED_SHARE = 0.5
 # A rebuilt prompt must be cheaper by this factor: the model of costs is an estimate.
 _MIN_GAIN = 1.1
 
@@ -215,14 +217,14 @@ def _share_room(materials: Materials, room: int, *, keep_free: bool) -> _Chosen:
     missing = materials.missing.pack(min(spare - board.tokens, int(room * _MISSING_SHARE)), {})
     rest = room - board.tokens - missing.tokens
     whole = _total(conversation.blocks)
-    if whole + passages.tokens <= rest:
+    if whole + passages.tokens <= rest * (_HIGH_WATER if keep_free else 1):
         kept = FittedConversation(conversation.blocks, (), conversation.shortened)
     else:
         floor = min(whole, max(conversation.required_tokens, int(rest * _CONVERSATION_FLOOR)))
         kept = conversation.fit(floor)
         wanted = passages.pack(rest - kept.tokens, _known(kept.blocks, board))
         grown = rest - wanted.tokens
-        if whole > grown and keep_free:
+        if keep_free:
             grown = max(floor, int(grown * _LOW_WATER))
         kept = conversation.fit(grown) if grown > floor else kept
     # Events that are in the conversation after all need not be quoted from it as well.
@@ -253,7 +255,8 @@ def _extend(materials: Materials, limit: int, previous: Previous) -> tuple[_Draf
     extras, omitted = list[PlannedBlock](), list[Omission]()
     for packer in (materials.pins, materials.missing, materials.board, materials.passages):
         skipped = {each.ref: each.version for each in packer.candidates if same and each.ref in previous.omitted}
-        packed = packer.pack(max(0, room), {**known, **items_of(events), **items_of(extras), **skipped})
+        share = _APPENDED_SHARE if packer is materials.passages else 1
+        packed = packer.pack(max(0, int(room * share)), {**known, **items_of(events), **items_of(extras), **skipped})
         extras += _present(packed)
         omitted += packed.omitted
         room -= packed.tokens

@@ -32,7 +32,7 @@ ChunkKey = tuple[str, int]
 
 # Minimum tokens of a typical message: bounds the number of results that can be used.
 _MIN_PASSAGE_TOKENS = 20
-_MIN_RESULTS, _MAX_RESULTS = 5, 100
+_MIN_RESULTS, _MAX_RESULTS = 5, 200
 # Neighbours further away are mostly about something else.
 SURROUNDING_PLACES = 2
 # Fewer equal terms may be a coincidence.
