@@ -76,7 +76,7 @@ def operations_page(operations: Sequence[Operation]) -> str:
         "method, with the same fields, the same answer and the same errors. `Client`, `SyncClient` and `Weft.open`",
         "share the method names; fields that are not required are keyword arguments.",
         "",
-        f"Beside the errors named below, any call can end with {_codes(_ANY_CALL)}.",
+        f"Besides the errors named below, any call can end with {_codes(_ANY_CALL)}.",
         "",
         *_index(operations),
     ]

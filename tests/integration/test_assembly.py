@@ -54,6 +54,16 @@ async def test_a_task_that_is_the_open_question_is_not_repeated_after_tool_resul
     assert texts(await assemble(world.analysis, "What happened?"))[-1] == "What happened?"
 
 
+async def test_a_task_that_comes_back_ends_the_prompt_again(world: World) -> None:
+    await ingest(world.analysis, {"role": "system", "content": "Answer briefly. " * 200}, {"content": "What happened?"})
+    for task in ("Name the cause.", "Name the time.", "Name the cause."):
+        answer = await assemble(world.analysis, task)
+        assert texts(answer)[-1] == task
+        world.clock.advance(seconds=1)
+    assert answer["mode"] == "extended"
+    assert (await assemble(world.analysis, "Name the cause."))["prompt_hash"] == answer["prompt_hash"]
+
+
 async def test_a_receipt_shows_the_same_prompt_again_in_any_form(world: World) -> None:
     await ingest(world.analysis, {"content": "What happened?"})
     answer = await assemble(world.analysis, model="claude-sonnet-5", form="anthropic")

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from support.assemblies import PARTS, add_documents, assemble, derived_records, ingest, receipt
+from support.assemblies import PARTS, TASK, add_documents, assemble, derived_records, ingest, receipt
 from support.bundles import exported, imported, records
 from support.crash_injection import dies
 from support.public_schemas import PUBLIC, public_validator
@@ -49,6 +49,7 @@ async def test_the_records_of_a_prompt_agree_with_its_receipt(world: World) -> N
     assert omitted
     assert selected
     assert sorted([*selected, *omitted]) == sorted(selection["candidate_item_refs"])
+    assert selection["query"] == TASK
     assert found["surface"]["available_item_refs"] == selection["candidate_item_refs"]
     assert (budget["max_tokens"], budget["actual_tokens"]) == (1_500, answer["tokens"])
     assert budget["actual_items"] == len(selected)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
+from weft.capabilities.assembly.model import digest_of
 from weft.capabilities.assembly.plan import Previous
 from weft.capabilities.assembly.receipts import Receipt, ReceiptPruned, ReceiptStore, blocks_with_texts
 from weft.capabilities.board.service import Boards
@@ -64,9 +65,11 @@ class PreviousPrompt(NamedTuple):
     receipt: Receipt
     blocks: tuple[PlannedBlock, ...]
 
-    def as_previous(self, invalid: frozenset[str]) -> Previous:
-        omitted = frozenset(each.ref for each in self.receipt.omitted)
-        return Previous(self.blocks, self.receipt.tools_digest, omitted, invalid)
+    def as_previous(self, invalid: frozenset[str], task: str) -> Previous:
+        receipt = self.receipt
+        omitted = frozenset(each.ref for each in receipt.omitted)
+        same_task = receipt.task_digest == digest_of(task).hex()
+        return Previous(self.blocks, receipt.tools_digest, omitted, invalid, same_task)
 
     def keep(self, tenant: str, cache: PromptCache) -> None:
         """Keep a prompt that was sent for the next call of its window."""

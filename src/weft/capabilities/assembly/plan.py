@@ -130,13 +130,15 @@ class Materials(NamedTuple):
 class Previous(NamedTuple):
     """The prompt of the previous call of this window, and what that call omitted.
 
-    ``invalid``: refs in the prompt whose content was removed, or may no longer be read.
+    ``invalid``: refs in the prompt whose content was removed, or may no longer be read. ``same_task``: its task was the
+    same, so that it need not be sent again.
     """
 
     blocks: Sequence[PlannedBlock]
     tools_digest: str
     omitted: frozenset[str] = frozenset()
     invalid: frozenset[str] = frozenset()
+    same_task: bool = True
 
 
 def make_plan(materials: Materials, limit: int, costs: CacheCosts, previous: Previous | None = None) -> Plan:
@@ -248,7 +250,8 @@ def _extend(materials: Materials, limit: int, previous: Previous) -> tuple[_Draf
     seen = known.keys() | previous.omitted
     events = [block for block in materials.conversation.blocks if not block.items.keys() <= seen]
     task = materials.task
-    new_task = [task] if task and not any(block.items == task.items for block in sent if block.kind == "task") else []
+    sent_tasks = [block.items for block in sent if block.kind == "task"] if previous.same_task else []
+    new_task = [task] if task and task.items not in sent_tasks else []
     room = limit - materials.tools_tokens - _total([*sent, *events, *new_task])
     # What the previous call omitted stays omitted until there is another question.
     same = not new_task and not any(map(materials.conversation.is_question, events))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _encode = msgspec.json.Encoder(order="sorted").encode
-_messages = msgspec.json.Decoder(tuple[ConversationMessage, ...]).decode
+decode_messages = msgspec.json.Decoder(tuple[ConversationMessage, ...]).decode
 _tools = msgspec.json.Decoder(tuple[ToolDefinition, ...]).decode
 
 
@@ -227,7 +227,7 @@ def blocks_with_texts(
         PlannedBlock(
             block_id=block.block_id,
             kind=block.kind,
-            messages=_messages(texts[block.digest]),
+            messages=decode_messages(texts[block.digest]),
             tokens=block.tokens,
             items=block.items,
         )

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.assembly.receipts import ReceiptStore
+from weft.capabilities.assembly.model import digest_of
+from weft.capabilities.assembly.receipts import ReceiptStore, decode_messages
 from weft.capabilities.records import model as records
 from weft.capabilities.records.record_ids import ReceiptOrigin
 from weft.capabilities.records.refs import Link
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
     from weft.capabilities.assembly.receipts import Receipt
     from weft.capabilities.records.model import Record
+
+# Maximum length of a text in a record.
+_MAX_TEXT = 100_000
 
 
 class ReceiptRecordReader(msgspec.Struct, frozen=True):
@@ -35,15 +39,22 @@ class ReceiptRecordReader(msgspec.Struct, frozen=True):
         # The derived records name private items, so they are for who asked for the prompt, and for admins.
         if self.actor.principal_id != found.receipt.requested_by and not self.actor.is_admin:
             return {}
-        return {record.type: record for record in records_of(found.receipt)}
+        return {record.type: record for record in records_of(found.receipt, await self._task(found.receipt))}
+
+    async def _task(self, receipt: Receipt) -> str | None:
+        """Return the task of a prompt; None if it is an event of the conversation, too long, or was removed."""
+        digests = [block.digest for block in receipt.blocks if block.kind == "task"]
+        texts = await self.receipts.texts(receipt.session_id, digests) if digests else {}
+        tasks = [message.content for text in texts.values() for message in decode_messages(text)]
+        return next((task for task in tasks if _is_task(task, receipt)), None)
 
 
-def records_of(receipt: Receipt) -> tuple[Record, ...]:
-    """Return the records of a receipt."""
+def records_of(receipt: Receipt, task: str | None = None) -> tuple[Record, ...]:
+    """Return the records of a receipt; ``task`` is its text if known."""
     at = from_micros(receipt.created_at)
     return (
         _surface(receipt, at),
-        _selection(receipt, at),
+        _selection(receipt, at, task),
         _budget(receipt, at),
         _window(receipt, at),
         _assembly(receipt, at),
@@ -81,13 +92,18 @@ def _surface(receipt: Receipt, at: datetime) -> records.ContextSurface:
     )
 
 
-def _selection(receipt: Receipt, at: datetime) -> records.ContextSelection:
+def _is_task(text: str, receipt: Receipt) -> bool:
+    return len(text) <= _MAX_TEXT and digest_of(text).hex() == receipt.task_digest
+
+
+def _selection(receipt: Receipt, at: datetime, task: str | None) -> records.ContextSelection:
     item_ids = _item_ids(receipt)
     included = {ref: version for block in receipt.blocks for ref, version in block.items.items()}
     return records.ContextSelection(
         schema_version=SCHEMA_VERSION,
         selection_id=_id(receipt, "selection"),
         surface_id=_id(receipt, "surface"),
+        query=task or msgspec.UNSET,
         candidate_item_refs=tuple(item_ids.values()),
         selected_item_refs=tuple(item_id(ref, version) for ref, version in included.items()),
         omitted_item_refs=tuple(
@@ -194,6 +210,8 @@ def _assembly(receipt: Receipt, at: datetime) -> records.ContextAssembly:
             )
             for block in receipt.blocks
         ),
+        wrapping_policy="Layers are in weft:layer tags; pins, passages, board and questions below a heading.",
+        separator_policy="Each block is one or more messages.",
         visibility=_visibility(receipt),
         budget_ref=_id(receipt, "budget"),
         source_item_refs=tuple(item_id(*item) for block in receipt.blocks for item in block.items.items()),

@@ -247,7 +247,8 @@ class Assembler(msgspec.Struct, frozen=True):
         current = dict(candidate_of(each.passage) for each in call.retrieved.passages)
         items = to_check(sent.blocks, current)
         invalid = await self.validity.read(actor, partial(invalid_items, items)) if items else frozenset[str]()
-        return await run(call.counted_again, sent.as_previous(invalid | call.withdrawn(sent.blocks)))
+        previous = sent.as_previous(invalid | call.withdrawn(sent.blocks), call.request.task)
+        return await run(call.counted_again, previous)
 
     def _rates(self, call: _Call) -> Rates | None:
         return self.prices.rates(call.info, self.clock.now(), call.limits.limit)

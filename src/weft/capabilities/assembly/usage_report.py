@@ -24,7 +24,7 @@ class UsageConflict(Conflict):
     """Other usage was reported for this receipt before."""
 
     code = "USAGE_CONFLICT"
-    hint = "Report each call once. A call that was repeated needs a prompt and a receipt of its own."
+    hint = "Report each call once. To report a repeated call, assemble its prompt again."
     related = ("emit_metrics", "assemble_context")
 
 

@@ -28,7 +28,7 @@ DEFAULT_RESERVED_TOKENS = 4_096
 _RESERVED_PART = 8
 DEFAULT_THRESHOLD = 0.8
 MAX_CONTENT_BYTES = 1_048_576
-# A longer content is a value of its own in history, so that equal ones are stored once.
+# Longer contents are stored as separate values in history, so that equal ones are stored once.
 INLINE_BYTES = 4_096
 # Between agent and event in the id of a copied event; the ids that callers choose cannot contain it.
 ORIGIN_MARK = "/"

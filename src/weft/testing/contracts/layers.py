@@ -56,7 +56,7 @@ class LayerStoreContract:
         await stores.layers.put_pin(PINNED)
         assert await stores.lines.pinned(TENANT) == [Pin(2, HOLDER)]
         assert await stores.lines.pinned(TEAM) == [Pin(1, HOLDER)]
-        # Nothing is to be kept of a line without versions.
+        # A line without versions has nothing that pruning could remove.
         assert await stores.lines.pinned(DEFINITION) == []
         later = structs.replace(PINNED, versions=(PartVersion(TENANT, 3, HASH),), pinned_at=9)
         await stores.layers.put_pin(later)
