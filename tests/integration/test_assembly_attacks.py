@@ -196,6 +196,12 @@ async def test_a_prompt_with_a_longer_cache_is_replayed_byte_for_byte(world: Wor
     assert again["body"] == answer["body"]
 
 
+@pytest.mark.parametrize("form", ["neutral", "openai_chat", "openai_responses", "anthropic"])
+async def test_instructions_that_are_not_valid_text_are_refused(world: World, form: str) -> None:
+    with refused("INVALID_INPUT_FORMAT"):
+        await assemble(world.analysis, form=form, messages=[], system="\ud800")
+
+
 async def test_an_inline_message_that_is_too_large_is_refused(world: World) -> None:
     with refused("CONTENT_TOO_LARGE"):
         await assemble(world.analysis, messages=[{"role": "user", "content": "x" * 1_100_000}])

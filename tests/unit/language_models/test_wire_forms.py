@@ -20,7 +20,7 @@ from weft.capabilities.language_models.model import (
     ToolCall,
     ToolDefinition,
 )
-from weft.capabilities.language_models.rendering import RenderOptions
+from weft.capabilities.language_models.rendering import RenderOptions, placed_messages
 from weft.kernel.errors import InvalidInput
 
 CATALOG = load_catalog()
@@ -448,3 +448,21 @@ def test_an_unknown_lifetime_is_refused() -> None:
     messages = [ConversationMessage(role="user", content="x")]
     with pytest.raises(InvalidInput, match="cache_ttl: must be one of 5m, 1h"):
         wire.render("anthropic", prompt_of(messages), CATALOG.find("claude-opus-5"), RenderOptions(ttl="2h"))
+
+
+def test_results_of_equal_call_ids_go_to_the_calls_in_order() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    asked = {"role": "assistant", "tool_calls": [call]}
+    sent = [asked, {"role": "user", "content": "wait"}, asked]
+    sent += [{"role": "tool", "tool_call_id": "c", "content": text} for text in ("one", "two", "three")]
+    block = PromptBlock("all", "conversation", tuple(wire.parse("openai_chat", sent).messages))
+    placed = placed_messages(Prompt(model=None, tools=(), blocks=(block,), max_output_tokens=1))
+    found = [(each.message.role, each.message.content) for each in placed]
+    assert found == [
+        ("assistant", ""),
+        ("tool", "one"),
+        ("user", "wait"),
+        ("assistant", ""),
+        ("tool", "two"),
+        ("user", "[Result of an earlier tool call]\nthree"),
+    ]

@@ -83,6 +83,7 @@ _BATCH = 100
 # Longer conversations are counted and planned in a thread, so that other calls go on meanwhile.
 _MAX_CHARACTERS_IN_LOOP = 200_000
 _CHARACTERS_PER_TOOL = 1_000
+_CHARACTERS_PER_EVENT = 100
 # Calls that are expected to follow with the same prefix: the mean of an agent's loop.
 _EXPECTED_CALLS = 8
 # What the provider adds to every prompt.
@@ -461,7 +462,7 @@ def _runner(request: AssemblyRequest, gathered: Gathered) -> Run:
     """Return where to count and plan a prompt of these materials."""
     tools = len(request.given.tools) if request.given is not None else 0
     size = len(request.task) + tools * _CHARACTERS_PER_TOOL + sum(len(entry.value) for entry in gathered.board)
-    size += sum(len(event.message.content) for event in gathered.events)
+    size += sum(_CHARACTERS_PER_EVENT + len(event.message.content) for event in gathered.events)
     return _run_here if size <= _MAX_CHARACTERS_IN_LOOP else ASSEMBLY_THREADS.run
 
 

@@ -15,8 +15,8 @@ from weft.kernel.json_input import encode_json_field
 
 def parse(messages: object, *, system: object = None, tools: object = None) -> Conversation:
     """Read messages and tools in neutral form."""
-    encode_json_field("messages", messages)
-    encode_json_field("tools", tools)
+    for name, value in (("messages", messages), ("system", system), ("tools", tools)):
+        encode_json_field(name, value)
     found = [
         _converted(given, ConversationMessage, f"messages[{at}]")
         for at, given in enumerate(list_at(messages, "messages"))

@@ -55,8 +55,8 @@ _ROLES: dict[str, Role] = {
 
 def parse(messages: object, *, system: object = None, tools: object = None) -> Conversation:
     """Read the messages and tools of a request. ``system`` is text that precedes the messages."""
-    encode_json_field("messages", messages)
-    encode_json_field("tools", tools)
+    for name, value in (("messages", messages), ("system", system), ("tools", tools)):
+        encode_json_field(name, value)
     found = [_parsed(given, f"messages[{at}]") for at, given in enumerate(list_at(messages, "messages"))]
     if system is not None:
         found.insert(0, ConversationMessage(role="system", content=text_at(system, "system", required=False)))

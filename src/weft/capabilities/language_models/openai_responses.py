@@ -50,8 +50,8 @@ _CALLS = ("arguments", "input", "action", "operation")
 
 def parse(messages: object, *, system: object = None, tools: object = None) -> Conversation:
     """Read the ``input`` and ``instructions`` (system) of a request, and its tools."""
-    encode_json_field("input", messages)
-    encode_json_field("tools", tools)
+    for name, value in (("input", messages), ("instructions", system), ("tools", tools)):
+        encode_json_field(name, value)
     if isinstance(messages, str):
         found = [ConversationMessage(role="user", content=messages)]
     else:

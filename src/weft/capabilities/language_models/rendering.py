@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -61,6 +62,7 @@ def paired(flat: Sequence[PlacedMessage]) -> list[PlacedMessage]:
     if not any(placed.message.tool_calls or placed.message.role == "tool" for placed in flat):
         return list(flat)
     ordered: list[PlacedMessage] = []
+    results = _places_of_results(flat)
     taken: set[int] = set()
     position = 0
     while position < len(flat):
@@ -68,7 +70,7 @@ def paired(flat: Sequence[PlacedMessage]) -> list[PlacedMessage]:
         if placed.message.role == "assistant":
             end = _end_of_run(flat, position)
             ordered.extend(flat[position:end])
-            ordered.extend(_results(flat, position, end, taken))
+            ordered.extend(_results(flat, position, end, results, taken))
             position = end
             continue
         if placed.message.role != "tool":
@@ -86,21 +88,32 @@ def _end_of_run(flat: Sequence[PlacedMessage], start: int) -> int:
     return end
 
 
-def _results(flat: Sequence[PlacedMessage], start: int, end: int, taken: set[int]) -> Iterable[PlacedMessage]:
+def _places_of_results(flat: Sequence[PlacedMessage]) -> dict[str, list[int]]:
+    """Return the positions of the results of each call, in order."""
+    places: dict[str, list[int]] = {}
+    for position, placed in enumerate(flat):
+        if placed.message.role == "tool" and placed.message.tool_call_id is not None:
+            places.setdefault(placed.message.tool_call_id, []).append(position)
+    return places
+
+
+def _results(
+    flat: Sequence[PlacedMessage], start: int, end: int, results: dict[str, list[int]], taken: set[int]
+) -> Iterable[PlacedMessage]:
     """Yield the results of the calls in a run, in their order; then a note for each call without one."""
     missing = {call.call_id: placed.block for placed in flat[start:end] for call in placed.message.tool_calls}
-    if not missing:
-        return
-    for position in range(end, len(flat)):
-        placed = flat[position]
-        if placed.message.role == "tool" and placed.message.tool_call_id in missing and position not in taken:
-            taken.add(position)
-            del missing[placed.message.tool_call_id]
-            yield placed
-            if not missing:
-                return
+    found = {call_id: position for call_id in missing if (position := _take(results.get(call_id, []), end)) is not None}
+    taken.update(found.values())
+    yield from (flat[position] for position in sorted(found.values()))
     for call_id, block in missing.items():
-        yield PlacedMessage(block, ConversationMessage(role="tool", content=NO_RESULT, tool_call_id=call_id))
+        if call_id not in found:
+            yield PlacedMessage(block, ConversationMessage(role="tool", content=NO_RESULT, tool_call_id=call_id))
+
+
+def _take(places: list[int], start: int) -> int | None:
+    """Remove and return the first position that is not before ``start``."""
+    at = bisect_left(places, start)
+    return places.pop(at) if at < len(places) else None
 
 
 def _orphan(message: ConversationMessage) -> ConversationMessage:
