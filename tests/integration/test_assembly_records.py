@@ -11,11 +11,13 @@ from support.assemblies import PARTS, TASK, add_documents, assemble, derived_rec
 from support.bundles import exported, imported, records
 from support.crash_injection import dies
 from support.public_schemas import PUBLIC, public_validator
+from support.records import correlated_call
 from support.world import SESSION, Caller, World, outcome
 from weft.capabilities.records.event_classes import to_cloud_event
 from weft.capabilities.records.model import decode_record
 from weft.capabilities.records.store import Redaction
 from weft.capabilities.records.vocabulary import OmissionReason
+from weft.kernel.correlation import Correlation
 from weft.storage.sql.database import Scope
 from weft.storage.sql.events import SqlEventStore
 from weft.storage.sql.records import SqlRecordStore
@@ -86,6 +88,31 @@ async def test_an_export_has_the_records_of_prompts_for_their_agent_only(world: 
         if kind in PUBLIC:
             public_validator(kind).validate(record)
     assert not ids & records(await exported(world.review)).keys()
+
+
+@pytest.mark.req("AC-14")
+async def test_the_export_of_a_turn_has_the_records_of_its_prompt(world: World) -> None:
+    await world.planner.write("status", "down")
+    request = {"session_id": SESSION, "task_description": TASK}
+    await correlated_call(Correlation(turn_id="t0"), world.analysis, "context.assemble", **request)
+    await correlated_call(Correlation(turn_id="t1"), world.analysis, "context.assemble", **request)
+    first, second = [set(records(await exported(world.analysis, scope="turn", turn_id=turn))) for turn in ("t0", "t1")]
+    for part in PARTS:
+        (name,) = [each for kind, each in first if kind == f"context_{part}" and each.startswith("receipt:")]
+        assert (f"context_{part}", name) not in second
+
+
+@pytest.mark.req("AC-06")
+async def test_every_selected_item_of_an_extended_prompt_is_a_candidate(world: World) -> None:
+    await add_documents(world, "The falcon report is due on Friday.", "The tower is closed on Sundays.")
+    await ingest(world.analysis, {"role": "system", "content": "Answer briefly. " * 200}, {"content": "Hello."})
+    for task in ("When is the falcon report due?", "When is the tower closed?"):
+        answer = await assemble(world.analysis, task)
+        world.clock.advance(seconds=1)
+        selection = (await derived_records(world.analysis, answer))["selection"]
+        omitted = [each["item_ref"] for each in selection.get("omitted_item_refs", ())]
+        assert sorted([*selection["selected_item_refs"], *omitted]) == sorted(selection["candidate_item_refs"])
+    assert answer["mode"] == "extended"
 
 
 @pytest.mark.req("AC-14")
