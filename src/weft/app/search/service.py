@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from datetime import timedelta
 from functools import partial
 from importlib import import_module
@@ -44,6 +43,7 @@ _MIN_PRUNED = 1_000
 _REPORT_INTERVAL = timedelta(minutes=1)
 # Imported by the first search, because it is slow to import.
 _RANKING = "weft.capabilities.search.ranking"
+_loaded: dict[str, Any] = {}
 
 
 class SearchIndexes:
@@ -155,6 +155,13 @@ async def _publish(event: NewEvent, stores: SearchStores) -> None:
 
 async def rank(query: Query, views: Sequence[View], embed: Embed) -> Ranking:
     """Rank the passages visible to the caller."""
-    ranking: Any = sys.modules.get(_RANKING) or await SEARCH_THREADS.run(import_module, _RANKING)
-    ranked: Ranking = await ranking.rank(query, views, embed)
+    ranked: Ranking = await (await _ranking()).rank(query, views, embed)
     return ranked
+
+
+async def _ranking() -> Any:  # noqa: ANN401 - a module
+    """Return the module that ranks, loaded in a thread. ``sys.modules`` has it already while another call loads it."""
+    found = _loaded.get(_RANKING)
+    if found is None:
+        found = _loaded[_RANKING] = await SEARCH_THREADS.run(import_module, _RANKING)
+    return found
