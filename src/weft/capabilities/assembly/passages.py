@@ -59,10 +59,11 @@ def compact(sections: Sequence[Section]) -> str:
     before = _Heading("", "", "")
     for section in sections:
         heading = _heading(section)
-        if heading == before:
-            lines.append(_ELLIPSIS)
-        else:
+        if heading != before:
             lines.append(f"\n[{heading.detail if heading.source == before.source else heading}]")
+        elif not SOURCES[section.passages[0].chunk.source].is_spoken:
+            # Turns have a line each.
+            lines.append(_ELLIPSIS)
         lines.append(section.text)
         before = heading
     return "\n".join(lines).removeprefix("\n")
