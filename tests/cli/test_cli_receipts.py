@@ -70,6 +70,7 @@ def test_omitted_candidates_are_shown_by_reason(launch: CommandLine) -> None:
     assert "Savings" in brief
 
 
+@pytest.mark.req("CE-A", part="AssembleContext, IngestEvent, EmitMetrics")
 def test_reported_usage_is_shown_next_to_the_count(launch: CommandLine, receipt: str) -> None:
     usage = msgspec.json.encode({"input_tokens": 900, "output_tokens": 12, "cache_read_input_tokens": 600}).decode()
     launch.run("context", "emit-metrics", receipt, usage, "--latency-ms", "830", "--quality-score", "0.9")
@@ -82,14 +83,21 @@ def test_reported_usage_is_shown_next_to_the_count(launch: CommandLine, receipt:
 
 
 def test_an_assembled_prompt_is_shown_before_its_figures(launch: CommandLine) -> None:
-    ingest(launch, SYSTEM, QUESTION)
-    output = launch.run("context", "assemble", "Name the cause.", "--model", MODEL).stdout
+    ingest(launch, {"event_id": "log", "content": "A line of the log. " * 900}, QUESTION)
+    output = launch.run("context", "assemble", "Name the cause.", "--model", MODEL, "--token-budget", "2000").stdout
     assert output.startswith('system\n  <weft:layer level="1" name="platform">')
     assert output.index("user\n  Why are orders slow?") < output.index("user\n  Name the cause.")
     assert "mode:    first: There is no earlier call in this window." in output
     assert "of:      1 layer, " in output
-    assert re.search(r"saved: +-?[\d.]+% of [\d,]+ tokens, \$0\.\d{5} instead of \$0\.\d{5}", output)
+    assert re.search(r"saved: +[\d.]+% of [\d,]+ tokens, \$0\.\d{5} instead of \$0\.\d{5}", output)
     assert re.search(r"receipt: weft receipt show receipt_\w+\n$", output)
+
+
+def test_a_prompt_that_is_larger_than_the_baseline_saves_nothing(launch: CommandLine) -> None:
+    launch.run("board", "write", "goal", "Find the cause of slow orders")
+    ingest(launch, QUESTION)
+    output = launch.run("context", "assemble", "Why are orders slow?").stdout
+    assert re.search(r"saved: +nothing: \d+ tokens more than the naive baseline of \d+\n", output)
 
 
 def test_a_replayed_prompt_is_text_or_the_body_of_a_provider(launch: CommandLine, receipt: str) -> None:

@@ -315,6 +315,9 @@ def _notes(answer: PromptAssembled) -> Iterator[str]:
 
 def _saved(savings: Savings) -> str:
     money = f", {_money(savings.cost)} instead of {_money(savings.naive_cost)}" if savings.cost is not None else ""
+    more = savings.engine_assembled_tokens - savings.naive_baseline_tokens
+    if more > 0:
+        return f"nothing: {more:,} tokens more than the naive baseline of {savings.naive_baseline_tokens:,}{money}"
     return f"{savings.savings_ratio:.1%} of {savings.naive_baseline_tokens:,} tokens{money}"
 
 
