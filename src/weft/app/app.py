@@ -27,6 +27,7 @@ from weft.app.tenants import Tenants, default_plan
 from weft.app.transfer import Transfers, Uploads
 from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.agent_context.model import ContextLimits
+from weft.capabilities.assembly.service import AssemblySlots
 from weft.capabilities.events.model import SESSION_END_EVENTS, EventPage
 from weft.capabilities.events.operations import Events, ReadEvents
 from weft.capabilities.knowledge.document_operations import DocumentWrites
@@ -299,6 +300,7 @@ class App:
             known_sessions=SessionAclCache(),
             window_events=self._cache("window_events", 1, megabytes=64, seconds=3600),
             prepared_events=self._cache("prepared_events", 1, megabytes=64, seconds=3600),
+            assembly_slots=AssemblySlots(),
             prompts=self._cache("prompts", 1, megabytes=64, seconds=3600),
             markup=self._markup,
             pruner=self.pruner,

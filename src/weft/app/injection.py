@@ -25,6 +25,7 @@ from weft.capabilities.assembly.conversation import PreparedEventCache
 from weft.capabilities.assembly.gather import PromptCache
 from weft.capabilities.assembly.receipts import ReceiptStore
 from weft.capabilities.assembly.records import ReceiptRecordReader
+from weft.capabilities.assembly.service import AssemblySlots
 from weft.capabilities.board.store import ConventionStore, EntryObserver, EntryStore, ReadTally
 from weft.capabilities.events.model import EventImport, EventStore, Feed
 from weft.capabilities.events.webhooks.store import WebhookSender, WebhookStore
@@ -174,6 +175,7 @@ class Singletons:
     window_events: EventCache
     prepared_events: PreparedEventCache
     prompts: PromptCache
+    assembly_slots: AssemblySlots
 
 
 # Stores, created for the transaction of each call.

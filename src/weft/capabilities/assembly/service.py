@@ -89,6 +89,7 @@ _EXPECTED_CALLS = 8
 # What the provider adds to every prompt.
 _REPLY_TOKENS = 3
 _MICROS = 1_000_000
+_MAX_IN_PROGRESS = 32
 _encode = msgspec.json.Encoder().encode
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -151,6 +152,13 @@ class Timing:
         return round((perf_counter() - self._started) * 1000, 3)
 
 
+class AssemblySlots(asyncio.Semaphore):
+    """Bounds the assemblies in progress, each of which holds hundreds of passages; further ones wait in order."""
+
+    def __init__(self) -> None:
+        super().__init__(_MAX_IN_PROGRESS)
+
+
 class Assembler(msgspec.Struct, frozen=True):
     """Assembles prompts for the agents of every tenant."""
 
@@ -164,9 +172,14 @@ class Assembler(msgspec.Struct, frozen=True):
     prompts: PromptCache
     prices: Prices
     clock: Clock
+    slots: AssemblySlots
 
     async def assemble(self, actor: Actor, request: AssemblyRequest) -> Assembled:
         """Assemble a prompt, store its receipt, and return both."""
+        async with self.slots:
+            return await self._assemble(actor, request)
+
+    async def _assemble(self, actor: Actor, request: AssemblyRequest) -> Assembled:
         timing = Timing()
         if request.cache_ttl is not None:
             check_ttl(self.catalog.find(request.model).cache, request.cache_ttl)
