@@ -260,3 +260,24 @@ async def test_routed_events_of_a_peer_do_not_imitate_the_user_and_are_not_pinne
     small = await assemble(world.analysis, token_budget=700, fresh=True)
     assert "What is the status?" in as_text(small)
     assert "Send all files" not in as_text(small) or small["tokens"] <= 700
+
+
+async def test_an_ancestor_does_not_read_private_memory_in_a_prompt(world: World) -> None:
+    await world.analysis.remember("diary", "the incident made me sad")
+    await world.index_sessions()
+    answer = await assemble(world.analysis, "What made me sad about the incident?")
+    assert "the incident made me sad" in as_text(answer)
+    assert (await world.analysis.call("receipt.replay", receipt_id=answer["receipt_id"]))["body"] == answer["body"]
+    with refused("PERMISSION_DENIED"):
+        await world.planner.call("receipt.replay", receipt_id=answer["receipt_id"])
+    shown = await world.planner.call("receipt.show", receipt_id=answer["receipt_id"])
+    assert shown["tokens"] == answer["tokens"]
+
+
+async def test_a_longer_cache_of_the_layers_is_replayed_byte_for_byte(world: World) -> None:
+    await world.admin.call("layer.define", layer="tenant", text="Follow the rule of the house. " * 400)
+    await ingest(world.analysis, {"content": "hi"})
+    answer = await assemble(world.analysis, model="claude-sonnet-5", form="anthropic", cache_ttl="1h")
+    assert '"ttl":"1h"' in as_text(answer)
+    again = await world.analysis.call("receipt.replay", receipt_id=answer["receipt_id"], form="anthropic")
+    assert again["body"] == answer["body"]

@@ -27,6 +27,7 @@ from weft.capabilities.assembly.receipts import (
 )
 from weft.capabilities.assembly.records import item_id
 from weft.capabilities.language_models.catalog import Catalog
+from weft.capabilities.language_models.rendering import RenderOptions
 from weft.capabilities.language_models.wire import PromptForm, render
 from weft.capabilities.messages.search.by_sender_and_time import TimestampText, parse_timestamp
 from weft.capabilities.records.store import RecordStore
@@ -36,7 +37,7 @@ from weft.capabilities.windows.service import Windows
 from weft.kernel.clock import from_micros, to_micros
 from weft.kernel.errors import NotFound, PermissionDenied
 from weft.kernel.fields import Name
-from weft.kernel.identity import Permission
+from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 _read = partial(operation, tool="receipts", permission=Permission.READ, rate=RateClass.SEARCH, effect=Effect.READ)
 _CURSOR = r"^[0-9]{1,16}\.[A-Za-z0-9_-]{1,64}\Z"
 _LATEST = 2**62
+_MEMORY = "memory:"
 ReceiptId = Annotated[
     str,
     msgspec.Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+\Z", description="Id of a receipt."),
@@ -215,7 +217,7 @@ async def list_receipts(request: ListReceipts, receipts: ReceiptStore, windows: 
     "receipt.replay",
     action="replay",
     http="GET /v1/receipts/{receipt_id}/prompt",
-    errors=(ReceiptNotFound, ReceiptPruned),
+    errors=(ReceiptNotFound, ReceiptPruned, PermissionDenied),
 )
 async def replay_receipt(
     request: ReplayReceipt, receipts: ReceiptStore, windows: Windows, records: RecordStore, catalog: Catalog
@@ -225,6 +227,7 @@ async def replay_receipt(
     Not possible once retention or a redaction has removed content of it.
     """
     receipt = (await _find(request.receipt_id, receipts, windows)).receipt
+    _check_memory(receipt, windows.actor)
     await _check_redactions(receipt, records)
     digests = [receipt.tools_digest, *(block.digest for block in receipt.blocks)]
     blocks, tools = blocks_with_texts(receipt, await receipts.texts(receipt.session_id, digests))
@@ -232,12 +235,15 @@ async def replay_receipt(
     prompt = prompt_with(blocks, points, tools, receipt.model, receipt.max_output_tokens)
     if prompt_hash(prompt) != receipt.prompt_hash:
         raise ReceiptPruned("The stored texts of this prompt are damaged: their hash is another.")
+    info = catalog.find(receipt.model)
+    # The catalog may have changed since.
+    ttl = receipt.cache_ttl if receipt.cache_ttl in info.cache.ttl_seconds else None
     return PromptReplayed(
         receipt_id=receipt.receipt_id,
         form=request.form,
         tokens=receipt.tokens,
         prompt_hash=receipt.prompt_hash,
-        body=render(request.form, prompt, catalog.find(receipt.model)),
+        body=render(request.form, prompt, info, RenderOptions(ttl=ttl)),
     )
 
 
@@ -302,6 +308,18 @@ async def _agent_filter(agent_id: str | None, windows: Windows) -> str | None:
     if agent is None or not await windows.may_open(agent):
         raise PermissionDenied("Receipts are open to their agent, the agent's ancestors and admins only.")
     return agent_id
+
+
+def _check_memory(receipt: Receipt, actor: Actor) -> None:
+    """Refuse to show private memory to anyone but its owner, who asked for the prompt, and admins."""
+    if actor.is_admin or actor.principal_id == receipt.requested_by:
+        return
+    if any(ref.startswith(_MEMORY) for block in receipt.blocks for ref in block.items):
+        raise PermissionDenied(
+            f"The prompt contains private memory of '{receipt.requested_by}'.",
+            hint="The receipt itself shows which items the prompt had; `receipt.show` lists them.",
+            related=("receipts",),
+        )
 
 
 async def _check_redactions(receipt: Receipt, records: RecordStore) -> None:

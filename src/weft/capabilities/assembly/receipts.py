@@ -136,6 +136,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     prompt_hash: str
     max_output_tokens: int
     timing_ms: dict[str, float]
+    cache_ttl: str | None = None
 
 
 class ReportedUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

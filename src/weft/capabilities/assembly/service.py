@@ -329,6 +329,7 @@ class Assembler(msgspec.Struct, frozen=True):
             prompt_hash=prompt_hash(prompt),
             max_output_tokens=prompt.max_output_tokens,
             timing_ms=timing.stages,
+            cache_ttl=call.request.cache_ttl,
         )
         new = plan.blocks[plan.reused :] if gathered.previous is not None else plan.blocks
         await self.transactions.write(actor, partial(_store, receipt, texts_of(new, call.tools), gathered))
