@@ -1,7 +1,7 @@
 """An agent that knows Weft only as an MCP server: it ingests, assembles and reports with three tools.
 
-It needs a running server (`weft serve`), the key of an agent (`weft agent create analysis`) and an OpenAI-compatible
-provider:
+It needs a running server (`weft serve`), the key of an orchestrator, because it creates a session (`weft agent create
+lead`, or after the demo `weft key create planner`), and an OpenAI-compatible provider:
 
     export WEFT_URL=http://127.0.0.1:8787 WEFT_API_KEY=...
     export OPENAI_API_KEY=...       # and OPENAI_BASE_URL, OPENAI_MODEL for another provider or model

@@ -29,6 +29,11 @@ def test_an_error_names_the_commands_that_help(launch: CommandLine) -> None:
     assert "See: weft session list, weft session create" in stderr
 
 
+def test_forgotten_quotes_are_explained(launch: CommandLine) -> None:
+    stderr = launch.run("context", "assemble", "Who", "owns", "it?", code=2).stderr
+    assert "Put quotes around text with spaces" in stderr
+
+
 def test_json_output_prints_the_error_body_on_standard_output(launch: CommandLine) -> None:
     result = launch.run("board", "read", "gaol", "--json", code=1)
     assert result.stderr == ""

@@ -103,7 +103,7 @@ def test_a_prompt_that_is_larger_than_the_baseline_saves_nothing(launch: Command
 def test_a_replayed_prompt_is_text_or_the_body_of_a_provider(launch: CommandLine, receipt: str) -> None:
     text = launch.run("receipt", "replay", receipt).stdout
     assert "assistant\n  I look at the price cache." in text
-    assert text.rstrip().endswith("the same bytes as then")
+    assert text.rstrip().endswith("the same prompt as then")
     body = launch.run("receipt", "replay", receipt, "--form", "anthropic").stdout.rpartition("\n\n")[0]
     assert msgspec.json.decode(body)["model"] == MODEL
 

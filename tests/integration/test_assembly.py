@@ -97,7 +97,7 @@ async def test_parts_that_do_not_fit_are_named(world: World) -> None:
     with refused("CONTEXT_OVER_BUDGET") as caught:
         await assemble(world.analysis, token_budget=500)
     assert caught.value.context["parts"]["conversation"] > 500
-    assert caught.value.context["limit_tokens"] < 500
+    assert caught.value.context["limit_tokens"] == 500
 
 
 async def test_a_conversation_given_inline_is_stored_once_and_recognised(world: World) -> None:

@@ -340,6 +340,14 @@ async def test_the_message_names_the_field_and_what_is_accepted(world: World) ->
     with refused("INVALID_INPUT_FORMAT") as caught:
         await world.planner.write("goal", surprise=1)
     assert "ttl_seconds" in caught.value.context["accepted_fields"]
+    event = {"event_id": "e1", "role": "assistant", "tool_calls": [{"id": "c1"}]}
+    with refused("INVALID_INPUT_FORMAT") as caught:
+        await world.planner.call("context.ingest", **IN_SESSION, events=[event])
+    assert caught.value.context["accepted_fields"] == ["call_id", "name", "arguments"]
+    assert caught.value.hint == "events[0].tool_calls[0]: use only call_id, name, arguments."
+    with refused("INVALID_INPUT_FORMAT") as caught:
+        await world.planner.call("context.ingest", **IN_SESSION, events=[{"content": "Hello"}])
+    assert caught.value.hint.startswith("events[0].event_id: ")
     for definition in ({"content": "nope"}, {"mask": ["nope"]}):
         with refused("INVALID_INPUT_FORMAT") as caught:
             await world.admin.call("policy.set", name="own", definition=definition)

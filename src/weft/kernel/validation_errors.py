@@ -26,7 +26,9 @@ def invalid_input(request: type, tool: str, problem: str, raw: Mapping[str, Any]
     path = where.strip("`").removeprefix("$").removeprefix(".")
     named = _NAMED.search(what)
     name = path or (named[1][:100] if named else "")
-    hint = _hint_of(request, name)
+    # Of a field that is missing in an object, the hint describes the field.
+    missing = f"{path}.{named[1]}" if path and named and "missing" in what else name
+    hint = _hint_of(request, missing)
     described = next(_descriptions(hint), None)
     if described is not None and described.startswith(f"next_{name} of") and what.startswith("Expected `str` "):
         return invalid_cursor(name)
@@ -37,12 +39,19 @@ def invalid_input(request: type, tool: str, problem: str, raw: Mapping[str, Any]
         what += f"; use one of {', '.join(choices)}"
         context["accepted_values"] = choices
     if "unknown field" in what:
-        context["accepted_fields"] = list(request.__struct_fields__)  # type: ignore[attr-defined]
+        context["accepted_fields"] = accepted = _fields_at(request, path)
+        described = f"use only {', '.join(accepted)}."
         if "written_by" in raw:
             what += ". Weft sets written_by from your credential"
     return InvalidInput(
-        f"{path}: {what}" if path else what, hint=f"{name}: {described}" if described else None, **context
+        f"{path}: {what}" if path else what, hint=f"{missing}: {described}" if described else None, **context
     )
+
+
+def _fields_at(request: type, path: str) -> list[str]:
+    """Return the names of the fields that the object at a path may have."""
+    hint = _hint_of(request, path) if path else request
+    return [name for kind in _structs(hint) for name in kind.__struct_fields__]
 
 
 def _with_form(what: str, hint: Any) -> str:  # noqa: ANN401 - any annotation

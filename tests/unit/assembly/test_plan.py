@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -260,6 +261,25 @@ def test_events_trimmed_earlier_do_not_come_back_in_the_middle() -> None:
     assert plan.mode == "extended"
     assert numbers == sorted(numbers)
     assert numbers[-1] == 12
+
+
+def test_a_limit_that_has_grown_brings_back_what_had_no_room() -> None:
+    given = materials(events=[30] * 12, task=None)
+    sent = make_plan(given, 200, COSTS)
+    assert sent.omitted
+    previous = next_call(sent, given)._replace(limit=200)
+    assert make_plan(given, 240, COSTS, previous).mode == "extended"
+    plan = make_plan(given, 2_000, COSTS, previous)
+    assert plan.mode == "rebuilt"
+    assert not plan.omitted
+
+
+def test_the_error_of_a_small_limit_names_the_limit_of_the_call() -> None:
+    given = materials(layers=[40])._replace(framing_tokens=3)
+    with pytest.raises(ContextOverBudget) as caught:
+        make_plan(given, 30, COSTS)
+    assert caught.value.context["limit_tokens"] == 30
+    assert caught.value.context["parts"]["framing"] == 3
 
 
 def test_changed_layers_or_removed_content_rebuild_the_prompt() -> None:

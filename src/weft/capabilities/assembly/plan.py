@@ -2,8 +2,8 @@
 
 Order, most stable first: layers, pins, conversation, passages, board, open questions, task. Across the calls of a
 session a plan keeps the blocks that were sent before and appends what is new, so that provider caches hit. It is
-rebuilt when it would exceed the limit, when a source of it was changed or removed, and when a rebuilt one is modelled
-to cost less.
+rebuilt when it would exceed the limit, when the limit has grown and there was no room for something, when a source of
+it was changed or removed, and when a rebuilt one is modelled to cost less.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ _HIGH_WATER, _LOW_WATER = 0.75, 0.5
 _APPENDED_SHARE = 0.5
 # A rebuilt prompt must be cheaper by this factor: the model of costs is an estimate.
 _MIN_GAIN = 1.1
+# A limit that has grown by this factor makes room for what the earlier one left out.
+_MIN_GROWTH = 1.25
 
 
 class Packed(NamedTuple):
@@ -110,7 +112,10 @@ class Conversation(Protocol):
 
 
 class Materials(NamedTuple):
-    """Everything that a prompt may contain. ``task`` is None if the newest user message says the same."""
+    """Everything that a prompt may contain. ``task`` is None if the newest user message says the same.
+
+    ``framing_tokens``: what the provider adds to every prompt.
+    """
 
     layers: Sequence[PlannedBlock]
     pins: Packer
@@ -121,6 +126,7 @@ class Materials(NamedTuple):
     task: PlannedBlock | None
     tools_tokens: int = 0
     tools_digest: str = ""
+    framing_tokens: int = 0
 
     @property
     def packers(self) -> tuple[Packer, ...]:
@@ -131,7 +137,7 @@ class Previous(NamedTuple):
     """The prompt of the previous call of this window, and what that call omitted.
 
     ``invalid``: refs in the prompt whose content was removed, or may no longer be read. ``same_task``: its task was the
-    same, so that it need not be sent again.
+    same, so that it need not be sent again. ``limit``: its limit, if there was no room for something.
     """
 
     blocks: Sequence[PlannedBlock]
@@ -139,14 +145,16 @@ class Previous(NamedTuple):
     omitted: frozenset[str] = frozenset()
     invalid: frozenset[str] = frozenset()
     same_task: bool = True
+    limit: int | None = None
 
 
 def make_plan(materials: Materials, limit: int, costs: CacheCosts, previous: Previous | None = None) -> Plan:
-    """Return the plan of a prompt of at most ``limit`` tokens, tools included.
+    """Return the plan of a prompt of at most ``limit`` tokens, tools and framing included.
 
     Raises ContextOverBudget if layers, tools, pins, task, system messages and the newest user message do not fit.
     """
     _check_required(materials, limit)
+    limit -= materials.framing_tokens
     rebuilt = _rebuild(materials, limit, keep_free=previous is not None)
     if previous is None:
         return _plan(materials, rebuilt, "first", "There is no earlier call in this window.", ())
@@ -178,6 +186,7 @@ def _check_required(materials: Materials, limit: int) -> None:
     parts = {
         "layers": _total(materials.layers),
         "tools": materials.tools_tokens,
+        "framing": materials.framing_tokens,
         "pins": materials.pins.tokens,
         "task": materials.task.tokens if materials.task else 0,
         "conversation": materials.conversation.required_tokens,
@@ -240,13 +249,15 @@ def _extend(materials: Materials, limit: int, previous: Previous) -> tuple[_Draf
     front = tuple(materials.layers)
     if sent[: len(front)] != front or previous.tools_digest != materials.tools_digest:
         return None, "Layers or tools changed."
+    if previous.limit is not None and limit >= previous.limit * _MIN_GROWTH:
+        return None, "The limit has grown, and there was no room for everything before."
     known = items_of(sent)
     if previous.invalid:
         return None, "Content of the previous prompt changed or was removed."
     live = items_of(materials.conversation.blocks)
     of_events = items_of(block for block in sent if block.kind == "conversation")
     if any(live.get(ref) != version for ref, version in of_events.items()):
-        return None, "Events of the previous prompt were removed from the window."
+        return None, "The conversation no longer has all events of the previous prompt."
     seen = known.keys() | previous.omitted
     events = [block for block in materials.conversation.blocks if not block.items.keys() <= seen]
     task = materials.task

@@ -53,6 +53,7 @@ from weft.capabilities.search.items import WindowPlace
 from weft.capabilities.search.model import DEFAULT_MIN_SCORE, RankingWeights
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.sessions.model import find_session
+from weft.capabilities.windows.budget import budgets_for
 from weft.capabilities.windows.model import WindowChanged
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import EventType, NewEvent
@@ -87,7 +88,7 @@ _CHARACTERS_PER_EVENT = 100
 # Calls that are expected to follow with the same prefix: the mean of an agent's loop.
 _EXPECTED_CALLS = 8
 # What the provider adds to every prompt.
-_REPLY_TOKENS = 3
+_FRAMING_TOKENS = 3
 _MICROS = 1_000_000
 _MAX_IN_PROGRESS = 32
 _encode = msgspec.json.Encoder().encode
@@ -197,7 +198,7 @@ class Assembler(msgspec.Struct, frozen=True):
         conversation = await self._conversation(actor, gathered, counter, limits.limit, run)
         call = await run(_Call, request, gathered, info, counter, limits, retrieved, conversation)
         previous = await self._previous(actor, call, run)
-        plan = await run(make_plan, call.materials, limits.limit - _REPLY_TOKENS, self._costs(call), previous)
+        plan = await run(make_plan, call.materials, limits.limit, self._costs(call), previous)
         timing.mark("plan")
         prompt, points, body = await run(_rendered, call, plan, model)
         timing.mark("render")
@@ -316,7 +317,10 @@ class Assembler(msgspec.Struct, frozen=True):
             shortened=plan.shortened,
             versions=call.versions,
             window_tokens=call.conversation.tokens_by_category,
-            window_budgets={category.value: budget for category, budget in gathered.window.budgets.items()},
+            window_budgets={
+                category.value: budget
+                for category, budget in budgets_for(call.limits.window_tokens, gathered.window.settings.shares).items()
+            },
             confidence=call.confidence,
             savings=savings_of(
                 naive,
@@ -456,6 +460,7 @@ class _Call:
             task=None if same else task_block(self.request.task, count),
             tools_tokens=self.counter.tools(self.tools),
             tools_digest=self.tools_digest,
+            framing_tokens=_FRAMING_TOKENS,
         )
 
     def _count(self, messages: tuple[ConversationMessage, ...]) -> int:

@@ -19,6 +19,9 @@ _TEXT_TYPES = {
 }
 # What a message is worth only to the provider that wrote it.
 _OPAQUE_TYPES = {"thinking", "redacted_thinking", "reasoning", "encrypted_content"}
+_FORM_HINT = (
+    "Give messages, system and tools in the wire form of the call: neutral, openai_chat, openai_responses or anthropic."
+)
 CACHE_MARKS = ("cache_control", "prompt_cache_breakpoint")
 
 
@@ -40,15 +43,19 @@ class Media(NamedTuple):
 Part = str | Media
 
 
+def _invalid(path: str, problem: str) -> InvalidInput:
+    return InvalidInput(f"{path}: {problem}", hint=_FORM_HINT, field=path)
+
+
 def object_at(value: Any, path: str) -> dict[str, Any]:  # noqa: ANN401 - what a caller sent
     if not isinstance(value, dict):
-        raise InvalidInput(f"{path}: must be an object", field=path)
+        raise _invalid(path, "must be an object")
     return value
 
 
 def list_at(value: Any, path: str) -> list[Any]:  # noqa: ANN401 - likewise
     if not isinstance(value, list | tuple):
-        raise InvalidInput(f"{path}: must be a list", field=path)
+        raise _invalid(path, "must be a list")
     return list(value)
 
 
@@ -56,13 +63,13 @@ def text_at(value: Any, path: str, *, required: bool = True) -> str:  # noqa: AN
     if value is None and not required:
         return ""
     if not isinstance(value, str) or (required and not value):
-        raise InvalidInput(f"{path}: must be {'text' if not required else 'a text that is not empty'}", field=path)
+        raise _invalid(path, f"must be {'text' if not required else 'a text that is not empty'}")
     return value
 
 
 def choice_at(value: Any, allowed: tuple[str, ...], path: str) -> str:  # noqa: ANN401 - likewise
     if value not in allowed:
-        raise InvalidInput(f"{path}: must be one of {', '.join(allowed)}", field=path)
+        raise _invalid(path, f"must be one of {', '.join(allowed)}")
     return str(value)
 
 

@@ -65,7 +65,7 @@ class SessionInUse(Conflict):
     """Other agents have windows in this session."""
 
     code = "SESSION_IN_USE"
-    hint = "Nothing was deleted. context.agents lists who depends on the session; pass force to delete it all the same."
+    hint = "Nothing was deleted. Archive it with `session.archive`, or pass force (--force) to delete it all the same."
     related = ("delete_session", "archive_session")
 
 

@@ -15,6 +15,15 @@ JSON = click.Option(
 class Command(click.Command):
     """Command that reports a WeftError as one line and an exit code, never as a traceback."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if not error.message.startswith("Got unexpected extra argument"):
+                raise
+            advice = "Put quotes around text with spaces, and single quotes around JSON."
+            raise click.UsageError(f"{error.message}. {advice}", ctx) from None
+
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - the return value of the command
         from weft.kernel.errors import WeftError  # noqa: PLC0415 - help and completion need no errors
 

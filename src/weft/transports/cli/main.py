@@ -49,7 +49,10 @@ _GROUPS = {
     "knowledge": "Knowledge domains: documents, sources, indexing and embedding models.",
     "missing": "Missing context: report it, request it, resolve it.",
     "memory": "Your private key-value memory: global or per session, with expiry.",
-    "context": "Your persistent memory and definition: push, pull, read.",
+    "context": "Prompts for model calls: ingest, assemble, emit-metrics. Also persistent memory: push, pull.",
+    "window": "Conversations of agents, with token limits: events, budgets, sharing, checkpoints.",
+    "receipt": "What each assembled prompt contains, omits and saves: show, list, replay, savings.",
+    "layer": "Texts that begin every prompt: rules of the tenant, of teams and of agents.",
     "history": "Versions of everything: log, diff, snapshots, rollback, branches, merges, retention.",
     "records": "Portable records of what happened to context: list, show, validate.",
     "policy": "Export policies: what an export may contain, and who may use it.",
@@ -70,6 +73,10 @@ _SECTIONS = {
         "session",
         "board",
         "message",
+        "context",
+        "receipt",
+        "window",
+        "layer",
         "search",
         "get-context",
         "similar",
@@ -80,7 +87,7 @@ _SECTIONS = {
         "events",
         "conventions",
     ),
-    "Save and restore": ("push", "pull", "context", "history", "export", "import", "bundle"),
+    "Save and restore": ("push", "pull", "history", "export", "import", "bundle"),
     "Manage access": ("agent", "key", "token", "signing-key", "policy", "webhook", "audit"),
     "Operate": ("tenant", "db", "performance", "version"),
 }
@@ -94,6 +101,9 @@ Examples:
   weft message add "Ready for review."
   weft knowledge add handbook docs/ --create
   weft search "How many days of vacation do I have?"
+  weft context ingest '[{"event_id": "q1", "content": "Who signs off?"}]'
+  weft context assemble "Who signs off?" --token-budget 2000
+  weft receipt list
   weft memory set next_step "Ask Dana about the invoices"
   weft history log board:launch
   weft events read --after 0 --json

@@ -336,7 +336,7 @@ def _message(message: Mapping[str, Any]) -> str:
 
 
 def _render_replay(answer: PromptReplayed) -> str:
-    footer = f"{answer.tokens:,} tokens · {answer.prompt_hash} · the same bytes as then"
+    footer = f"{answer.tokens:,} tokens · {answer.prompt_hash} · the same prompt as then"
     return f"{_body(answer.body)}\n\n{click.style(footer, dim=True)}"
 
 
