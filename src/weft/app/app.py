@@ -27,7 +27,7 @@ from weft.app.tenants import Tenants, default_plan
 from weft.app.transfer import Transfers, Uploads
 from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.agent_context.model import ContextLimits
-from weft.capabilities.assembly.service import AssemblySlots
+from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.events.model import SESSION_END_EVENTS, EventPage
 from weft.capabilities.events.operations import Events, ReadEvents
 from weft.capabilities.knowledge.document_operations import DocumentWrites

@@ -25,7 +25,7 @@ from weft.capabilities.assembly.conversation import PreparedEventCache
 from weft.capabilities.assembly.gather import PromptCache
 from weft.capabilities.assembly.receipts import ReceiptStore
 from weft.capabilities.assembly.records import ReceiptRecordReader
-from weft.capabilities.assembly.service import AssemblySlots
+from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.board.store import ConventionStore, EntryObserver, EntryStore, ReadTally
 from weft.capabilities.events.model import EventImport, EventStore, Feed
 from weft.capabilities.events.webhooks.store import WebhookSender, WebhookStore

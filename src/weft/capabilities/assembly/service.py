@@ -41,6 +41,7 @@ from weft.capabilities.assembly.receipts import (
 )
 from weft.capabilities.assembly.retrieval import RetrievalRequest, retrieve
 from weft.capabilities.assembly.savings import savings_of
+from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.assembly.validity import ValidityStores, invalid_items, to_check
 from weft.capabilities.language_models.catalog import Catalog, ModelInfo
 from weft.capabilities.language_models.counting import CountCache, PromptCounter
@@ -90,7 +91,6 @@ _EXPECTED_CALLS = 8
 # What the provider adds to every prompt.
 _FRAMING_TOKENS = 3
 _MICROS = 1_000_000
-_MAX_IN_PROGRESS = 32
 _encode = msgspec.json.Encoder().encode
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -151,13 +151,6 @@ class Timing:
     @property
     def total(self) -> float:
         return round((perf_counter() - self._started) * 1000, 3)
-
-
-class AssemblySlots(asyncio.Semaphore):
-    """Bounds the assemblies in progress, each of which holds hundreds of passages; further ones wait in order."""
-
-    def __init__(self) -> None:
-        super().__init__(_MAX_IN_PROGRESS)
 
 
 class Assembler(msgspec.Struct, frozen=True):
