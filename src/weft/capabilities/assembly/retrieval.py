@@ -35,6 +35,8 @@ _MIN_PASSAGE_TOKENS = 20
 _MIN_RESULTS, _MAX_RESULTS = 5, 200
 # Neighbours further away are mostly about something else.
 SURROUNDING_PLACES = 2
+# The best passages, which get surroundings: one more passage is worth more than the surroundings of the others.
+_MAX_SURROUNDED = 24
 # Fewer equal terms may be a coincidence.
 _MIN_DUPLICATE_TERMS = 4
 
@@ -286,10 +288,10 @@ def _key_of(ranked: Ranked | Omission) -> ChunkKey:
 async def _with_surroundings(
     retriever: Retriever, actor: Actor, hits: Sequence[SearchHit], reach: int
 ) -> list[RetrievedPassage]:
-    """Return passages with their surroundings; pins, which answer no query, have none."""
+    """Return passages, the best of them with their surroundings; pins, which answer no query, have none."""
     pins_first = sorted(hits, key=lambda hit: not _is_pinned(hit))
     alone = sum(map(_is_pinned, hits))
-    passages = [hit.passage for hit in pins_first]
+    passages = [hit.passage for hit in pins_first[: alone + _MAX_SURROUNDED]]
     around: dict[str, list[PassageRef]] = {}
     if reach and alone < len(hits):
         refs = await retriever.stores.read(actor, partial(with_surroundings, passages, reach, alone=alone))
