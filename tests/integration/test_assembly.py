@@ -91,6 +91,21 @@ async def test_a_receipt_accounts_for_every_candidate_once(world: World) -> None
     assert shown["savings"]["naive_baseline_tokens"] > shown["tokens"]
 
 
+async def test_a_model_that_the_catalog_lacks_is_reported(world: World) -> None:
+    await ingest(world.analysis, {"content": "Go."})
+    assert (await assemble(world.analysis, model="my-fancy-model"))["unknown_model"] is True
+    assert "unknown_model" not in await assemble(world.analysis, model="claude-sonnet-5-5")
+
+
+async def test_a_larger_budget_brings_back_what_had_no_room(world: World) -> None:
+    await ingest(world.analysis, *({"content": f"Message {number}: " + "all is well. " * 40} for number in range(10)))
+    small = await assemble(world.analysis, token_budget=900)
+    assert small["omitted"]["budget"] > 0
+    large = await assemble(world.analysis, token_budget=20_000)
+    assert large["mode"] == "rebuilt"
+    assert "budget" not in large["omitted"]
+
+
 @pytest.mark.req("CE-E", part="over the limit")
 async def test_parts_that_do_not_fit_are_named(world: World) -> None:
     await ingest(world.analysis, {"role": "system", "content": "A rule of the house. " * 400}, {"content": "Go."})

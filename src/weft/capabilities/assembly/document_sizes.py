@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 async def document_tokens(passages: Iterable[ChunkPassage], documents: DocumentStore) -> int:
     """Return the tokens of the documents that passages come from, each once.
 
-    A document has as many tokens per byte as its passages.
+    A document has as many tokens per byte as its passages. The tokens are estimates, before any factor of a model.
     """
     by_document: dict[tuple[str, str], list[ChunkPassage]] = {}
     for passage in passages:

@@ -108,6 +108,7 @@ class PromptAssembled(Success, kw_only=True):
     ``omitted``: candidates that are not in the prompt, by reason; `receipt.show` lists them. ``confidence``: likelihood
     that the passages answer the task; ``widened`` if it was low, so that more were included. ``compaction_due``: the
     window has reached its threshold. ``critical_update``: pull your context, it was changed with urgency.
+    ``unknown_model``: the catalog does not have the named model, so that its limit is a cautious guess.
     """
 
     receipt_id: str
@@ -125,6 +126,7 @@ class PromptAssembled(Success, kw_only=True):
     prompt_hash: str
     compaction_due: bool | msgspec.UnsetType = UNSET
     critical_update: dict[str, Any] | msgspec.UnsetType = UNSET
+    unknown_model: bool | msgspec.UnsetType = UNSET
     took_ms: float
 
 
@@ -239,6 +241,7 @@ def _answer(assembled: Assembled) -> PromptAssembled:
         prompt_hash=receipt.prompt_hash,
         compaction_due=assembled.compaction_due or UNSET,
         critical_update=UNSET if update is None else msgspec.to_builtins(update),
+        unknown_model=(receipt.model is not None and not assembled.model_known) or UNSET,
         took_ms=assembled.took_ms,
     )
 

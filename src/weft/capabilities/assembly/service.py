@@ -126,13 +126,14 @@ class AssemblyRequest(NamedTuple):
 class Assembled(NamedTuple):
     """A prompt with its receipt, and the body of the request in the chosen form.
 
-    ``compaction_due``: the events of the window have reached its threshold.
+    ``compaction_due``: the events of the window have reached its threshold. ``model_known``: the catalog has the model.
     """
 
     receipt: Receipt
     body: dict[str, Any]
     critical_update: CriticalUpdate | None
     compaction_due: bool
+    model_known: bool
     took_ms: float
 
 
@@ -196,7 +197,7 @@ class Assembler(msgspec.Struct, frozen=True):
         prompt, points, body = await run(_rendered, call, plan, model)
         timing.mark("render")
         receipt = await self._receipt(actor, call, plan, prompt, points, timing)
-        return Assembled(receipt, body, gathered.critical_update, call.compaction_due, timing.total)
+        return Assembled(receipt, body, gathered.critical_update, call.compaction_due, info.known, timing.total)
 
     async def _conversation(
         self, actor: Actor, gathered: Gathered, counter: PromptCounter, limit: int, run: Run
@@ -274,9 +275,10 @@ class Assembler(msgspec.Struct, frozen=True):
     ) -> Receipt:
         """Store the receipt of a prompt, with the events of the records that are derived from it."""
         gathered, counted = call.gathered, call.counter.prompt(prompt)
-        naive = call.naive_tokens + await self.transactions.read(
+        documents = await self.transactions.read(
             actor, lambda stores: document_tokens((p.passage for p in call.retrieved.passages), stores.documents)
         )
+        naive = call.naive_tokens + call.counter.scaled(documents)
         receipt = Receipt(
             receipt_id=f"{_RECEIPT_PREFIX}{secrets.token_hex(_ID_BYTES)}",
             session_id=gathered.window.session_id,

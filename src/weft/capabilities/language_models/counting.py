@@ -106,15 +106,15 @@ class PromptCounter:
 
     def text(self, text: str) -> int:
         """Return the tokens of a text, with factor and margin."""
-        return self._scaled(self._raw(text))
+        return self.scaled(self._raw(text))
 
     def message(self, message: ConversationMessage) -> int:
         """Return the tokens of a message, with what the provider adds to it."""
-        return self._scaled(self._message(message)[0])
+        return self.scaled(self._message(message)[0])
 
     def tool(self, tool: ToolDefinition) -> int:
         """Return the tokens of a tool definition."""
-        return self._scaled(self._tool(tool))
+        return self.scaled(self._tool(tool))
 
     def block(self, block: PromptBlock) -> int:
         return sum(self.message(message) for message in block.messages)
@@ -132,7 +132,7 @@ class PromptCounter:
             blocks.setdefault(block.block_id, 0)
             for message in block.messages:
                 tokens, counted = self._message(message)
-                blocks[block.block_id] += self._scaled(tokens)
+                blocks[block.block_id] += self.scaled(tokens)
                 raw += tokens
                 exact = exact and counted
         tools = self.tools(prompt.tools)
@@ -147,7 +147,8 @@ class PromptCounter:
             margin=self.margin,
         )
 
-    def _scaled(self, tokens: int) -> int:
+    def scaled(self, tokens: int) -> int:
+        """Return an estimate of this many tokens with factor and margin."""
         return math.ceil(tokens * self.factor * self.margin)
 
     def _raw(self, text: str) -> int:

@@ -309,6 +309,8 @@ def _notes(answer: PromptAssembled) -> Iterator[str]:
         yield "nothing relevant was found: the most recent items were included"
     if answer.compaction_due is True:
         yield "the window has reached its compaction threshold"
+    if answer.unknown_model is True:
+        yield "the model is not in the catalog: check its name, or add it with WEFT_MODELS_FILE; the limit is a guess"
     if answer.critical_update is not msgspec.UNSET:
         yield "a critical update waits: pull your context"
 
