@@ -13,7 +13,7 @@ DOMAIN = "operations"
 # The documents are short; their sections should be found separately.
 CHUNKING = {"chunk_tokens": 128, "overlap_tokens": 0}
 MODEL = "claude-sonnet-5-5"
-TOKEN_BUDGET = 3_000
+TOKEN_BUDGET = 3_500
 
 
 class Step(NamedTuple):
@@ -160,7 +160,11 @@ STEPS: Mapping[str, Sequence[Step]] = {
             "tell the support desk (Noor) one hour before",
             "Noor an hour before, and #orders-live at the beginning and the end.",
         ),
-        Step("What may outside help cost?", "12,000 euros", "At most 12,000 euros."),
+        Step(
+            "What did the user decide about the cache?",
+            "Going back to 300 seconds is approved",
+            "The shorter cache was a typing error; going back to 300 seconds is approved.",
+        ),
     ),
     FINDER: (
         Step(
@@ -173,7 +177,11 @@ STEPS: Mapping[str, Sequence[Step]] = {
             "30 seconds instead of 300",
             "Yes, on 12 August: 30 seconds instead of 300. The alarm that was to follow is still open.",
         ),
-        Step("How many orders were slow on Tuesday?", "1,204 of 1,966", "1,204 of 1,966 between 10 and 11 o'clock."),
+        Step(
+            "What differs between production and staging?",
+            "Production has price_cache_ttl 3, staging 300",
+            "The lifetime of the price cache: 3 seconds on production, 300 on staging.",
+        ),
     ),
     FIXER: (
         Step(
