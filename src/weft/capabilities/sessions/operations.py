@@ -244,7 +244,7 @@ async def _check_unused(session: Session, actor: Actor, sessions: SessionStore) 
     if others:
         shown = ", ".join(others[:_MAX_NAMED]) + (", ..." if len(others) > _MAX_NAMED else "")
         raise SessionInUse(
-            f"{len(others)} other agents have windows in the session '{session.session_id}': {shown}.",
+            f"Other agents have windows in the session '{session.session_id}': {shown}.",
             resource_type="session",
             resource_id=session.session_id,
             agents=others,

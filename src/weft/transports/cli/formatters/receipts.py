@@ -296,7 +296,7 @@ def _render_assembled(answer: PromptAssembled) -> str:
         "omitted": omitted or "nothing",
         "mode": f"{answer.mode}: {answer.reason}",
         "saved": _saved(answer.savings),
-        "note": ", ".join(_notes(answer)),
+        "note": " · ".join(_notes(answer)),
         "receipt": f"weft receipt show {answer.receipt_id}",
     }
     return f"{_body(answer.body)}\n\n{block({name: text for name, text in summary.items() if text})}"
@@ -310,7 +310,7 @@ def _notes(answer: PromptAssembled) -> Iterator[str]:
     if answer.compaction_due is True:
         yield "the window has reached its compaction threshold"
     if answer.unknown_model is True:
-        yield "the model is not in the catalog: check its name, or add it with WEFT_MODELS_FILE; the limit is a guess"
+        yield "the model is not in the catalog: its limit is a guess, check the name or add it with WEFT_MODELS_FILE"
     if answer.critical_update is not msgspec.UNSET:
         yield "a critical update waits: pull your context"
 
