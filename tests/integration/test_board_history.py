@@ -199,7 +199,7 @@ async def test_verification_during_writes_reports_no_damage(world: World) -> Non
             (),
             "the entry 'draft' differs from its history",
         ),
-        ("DELETE FROM entries WHERE tenant = $1", (), "an entry that history has is missing"),
+        ("DELETE FROM entries WHERE tenant = $1", (), "an entry is missing that history has"),
     ],
 )
 async def test_verification_finds_altered_rows(

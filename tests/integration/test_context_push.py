@@ -406,6 +406,8 @@ async def test_the_threshold_of_automatic_tags_is_set_per_memory_type_and_tenant
     assert {subject: rule["snapshot_from"] for subject, rule in rules.items()} == {
         "board": None,
         "agent": None,
+        "layer": None,
+        "window": None,
         "conversation_context": 3,
         "learned_knowledge": 0,
         "team_preferences": 1,

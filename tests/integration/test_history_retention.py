@@ -64,6 +64,8 @@ async def test_rules_are_set_per_kind_of_line_or_per_line(world: World) -> None:
     assert shown == {
         "board": ("indefinite", "all"),
         "agent": ("indefinite", "all"),
+        "layer": ("indefinite", "all"),
+        "window": ("indefinite", "all"),
         "conversation_context": ("indefinite", "all"),
         "learned_knowledge": ("indefinite", "all"),
         "team_preferences": ("indefinite", "all"),
