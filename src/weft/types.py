@@ -26,7 +26,7 @@ from weft.capabilities.agent_context.pull import (
 from weft.capabilities.agent_context.push import ChangedEntry, ContextPushed, Knowledge, RemovedKey
 from weft.capabilities.agent_context.views import AgentDefinition, ContextEntry
 from weft.capabilities.assembly.get_context import Citation, ContextResponse
-from weft.capabilities.assembly.model import Candidate, Modelled, Omission, Shortening
+from weft.capabilities.assembly.model import Candidate, Modelled, OmittedCandidate, Shortening
 from weft.capabilities.assembly.operations import BlockSummary, PromptAssembled
 from weft.capabilities.assembly.receipt_operations import (
     PromptReplayed,
@@ -120,7 +120,7 @@ from weft.capabilities.history.verify import Verified
 from weft.capabilities.indexing.chunking.model import ChunkingOptions
 from weft.capabilities.indexing.embeddings.operations import EmbeddedTexts
 from weft.capabilities.indexing.model_migration.model import ModelComparison
-from weft.capabilities.indexing.model_migration.operations import ModelInfo, ModelList, ModelMigrationInfo
+from weft.capabilities.indexing.model_migration.operations import EmbeddingModelInfo, ModelList, ModelMigrationInfo
 from weft.capabilities.knowledge.document_operations import DocumentPut, DocumentsPut, NewDocument
 from weft.capabilities.knowledge.document_queries import DocumentDeleted, DocumentList, DocumentText
 from weft.capabilities.knowledge.documents import DocumentInfo
@@ -317,6 +317,7 @@ __all__ = [
     "DomainList",
     "DomainReindexStatus",
     "EmbeddedTexts",
+    "EmbeddingModelInfo",
     "EntriesRead",
     "EntryDeleted",
     "EntryDifference",
@@ -382,14 +383,13 @@ __all__ = [
     "MissingResolved",
     "ModelApiMapping",
     "ModelComparison",
-    "ModelInfo",
     "ModelList",
     "ModelMigrationInfo",
     "Modelled",
     "NewDocument",
     "NewToolCall",
     "NewWindowEvent",
-    "Omission",
+    "OmittedCandidate",
     "OpenTelemetryMapping",
     "OperationMetrics",
     "OtherMapping",

@@ -13,12 +13,12 @@ from weft.capabilities.assembly.model import (
     CacheCosts,
     Candidate,
     ContextOverBudget,
-    Omission,
+    OmittedCandidate,
     Plan,
     PlannedBlock,
     items_of,
 )
-from weft.capabilities.assembly.packers import Text, TextPacker
+from weft.capabilities.assembly.packers import PackedText, TextPacker
 from weft.capabilities.assembly.plan import FittedConversation, Materials, Packed, Previous, make_plan
 from weft.capabilities.language_models.model import ConversationMessage
 
@@ -46,7 +46,7 @@ class Events:
 
     blocks: Sequence[PlannedBlock]
     shortened: Sequence[Shortening] = ()
-    omissions: Sequence[Omission] = ()
+    omissions: Sequence[OmittedCandidate] = ()
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -62,7 +62,7 @@ class Events:
             if sum(one.tokens for one in kept) + each.tokens > room:
                 break
             kept.insert(0, each)
-        gone = [Omission(each.block_id, "budget") for each in self.blocks if each not in kept]
+        gone = [OmittedCandidate(each.block_id, "budget") for each in self.blocks if each not in kept]
         return FittedConversation(kept, gone)
 
     def is_question(self, event: PlannedBlock) -> bool:
@@ -88,7 +88,7 @@ class Passages:
         for ref, tokens in self.texts.items():
             if ref not in known and sum(taken.values()) + tokens <= room:
                 taken[ref] = tokens
-        left = [Omission(ref, "budget") for ref in self.texts if ref not in taken and ref not in known]
+        left = [OmittedCandidate(ref, "budget") for ref in self.texts if ref not in taken and ref not in known]
         if not taken:
             return Packed(None, left)
         content = " ".join(f"{ref} " * tokens for ref, tokens in taken.items())
@@ -103,7 +103,7 @@ class Passages:
 
 
 def texts(kind: BlockKind, sizes: Sequence[int]) -> TextPacker:
-    named = [Text(f"{kind}{n}", "1", " ".join(["word"] * size)) for n, size in enumerate(sizes)]
+    named = [PackedText(f"{kind}{n}", "1", " ".join(["word"] * size)) for n, size in enumerate(sizes)]
     return TextPacker(kind, "board", "user", kind, named, words)
 
 
@@ -226,7 +226,9 @@ def test_passages_already_sent_are_not_sent_again() -> None:
 def test_a_board_entry_that_changed_is_sent_in_its_new_version() -> None:
     first = materials(layers=[500], board=[10, 10])
     sent = make_plan(first, 1_000, COSTS)
-    then = first._replace(board=TextPacker("board", "board", "user", "board", [Text("board0", "2", "new")], words))
+    then = first._replace(
+        board=TextPacker("board", "board", "user", "board", [PackedText("board0", "2", "new")], words)
+    )
     plan = make_plan(then, 1_000, COSTS, next_call(sent, first))
     assert plan.mode == "extended"
     assert items_of(plan.blocks)["board0"] == "2"

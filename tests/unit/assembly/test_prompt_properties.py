@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from weft.capabilities.assembly.conversation import EventPreparer, WindowConversation
 from weft.capabilities.assembly.materials import layer_blocks, task_block
 from weft.capabilities.assembly.model import CacheCosts, ContextOverBudget, Plan
-from weft.capabilities.assembly.packers import Text, TextPacker
+from weft.capabilities.assembly.packers import PackedText, TextPacker
 from weft.capabilities.assembly.plan import Materials, Previous, make_plan
 from weft.capabilities.assembly.prompt import prompt_of
 from weft.capabilities.language_models.catalog import load_catalog
@@ -78,7 +78,7 @@ def inputs(draw: st.DrawFn) -> tuple[Materials, tuple[ToolDefinition, ...], int]
     layers = [Layer.of(1, "platform", draw(text), 1), Layer.of(4, "persona", draw(text), 2)]
     tools = tuple(ToolDefinition(f"t{n}", draw(text), {"type": "object"}) for n in range(draw(st.integers(0, 3))))
     texts = {
-        kind: [Text(f"{kind}:{n}", "1", draw(text)) for n in range(draw(st.integers(0, 4)))]
+        kind: [PackedText(f"{kind}:{n}", "1", draw(text)) for n in range(draw(st.integers(0, 4)))]
         for kind in ("pins", "board", "missing", "retrieved")
     }
     packers: dict[str, Any] = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import structs
 
-from weft.capabilities.assembly.model import Candidate, Omission, PlannedBlock, Shortening
+from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PlannedBlock, Shortening
 from weft.capabilities.assembly.plan import FittedConversation
 from weft.capabilities.language_models.content import Media
 from weft.capabilities.language_models.counting import PromptCounter
@@ -125,10 +125,10 @@ class WindowConversation:
         return [*events, *(Candidate(ref=each.ref, kind="event", tokens=0) for each in self.omissions)]
 
     @cached_property
-    def omissions(self) -> list[Omission]:
+    def omissions(self) -> list[OmittedCandidate]:
         """Return the images, audio and files that the model cannot read; a note takes their place."""
         return [
-            Omission(f"{each.candidate.ref}#{place}", "unsupported_media", part.kind)
+            OmittedCandidate(f"{each.candidate.ref}#{place}", "unsupported_media", part.kind)
             for each in self.prepared
             if each.event.message.native is not None
             for place, part in enumerate(message_parts(each.event.message))
@@ -151,7 +151,7 @@ class WindowConversation:
         found = fit(self._sized, room, budgets_for(room, self.shares), low_water=1.0, longest=self.longest)
         kept = frozenset(found.kept)
         blocks = [each.block for each in self.prepared if each.sized.event_id in kept]
-        omitted = [Omission(ref, "budget", "trimmed, oldest first") for ref in found.trimmed]
+        omitted = [OmittedCandidate(ref, "budget", "trimmed, oldest first") for ref in found.trimmed]
         return FittedConversation(blocks, omitted, [each for each in self.shortened if each.ref in kept])
 
     def is_question(self, block: PlannedBlock) -> bool:

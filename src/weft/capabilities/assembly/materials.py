@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.capabilities.assembly.model import PlannedBlock, digest_of
-from weft.capabilities.assembly.packers import Text, TextPacker
+from weft.capabilities.assembly.packers import PackedText, TextPacker
 from weft.capabilities.language_models.model import ConversationMessage
 from weft.capabilities.layers.prefix import render_layers, sanitise
 
@@ -46,7 +46,7 @@ def board_packer(
         return (-scores.get(found.entry.key, 0.0), -found.entry.written_at, found.entry.key)
 
     texts = [
-        Text(
+        PackedText(
             ref=f"board:{session_id}/{found.entry.key}",
             version=f"{found.entry.incarnation}.{found.entry.version}",
             text=f"- {found.entry.key} (by {found.entry.written_by}): {sanitise(found.value)}",
@@ -60,7 +60,7 @@ def board_packer(
 def missing_packer(gaps: Sequence[Gap], count: CountMessages) -> TextPacker:
     """Return the open questions, most severe first."""
     texts = [
-        Text(
+        PackedText(
             ref=gap.record.missing_id,
             version=gap.record.status,
             text=f"- {gap.record.severity}: {sanitise(gap.record.question)}",

@@ -52,7 +52,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     score: float | None = None
 
 
-class Omission(msgspec.Struct, frozen=True, omit_defaults=True):
+class OmittedCandidate(msgspec.Struct, frozen=True, omit_defaults=True):
     """A candidate that is not in the prompt, with the reason."""
 
     ref: str
@@ -113,7 +113,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     blocks: tuple[PlannedBlock, ...]
     reused: int
     tokens: int
-    omitted: tuple[Omission, ...]
+    omitted: tuple[OmittedCandidate, ...]
     shortened: tuple[Shortening, ...] = ()
     modelled: Modelled | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.capabilities.assembly.model import Candidate, Omission, PlannedBlock, digest_of
+from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PlannedBlock, digest_of
 from weft.capabilities.assembly.plan import Packed
 from weft.capabilities.language_models.model import ConversationMessage
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     CountMessages = Callable[[tuple[ConversationMessage, ...]], int]
 
 
-class Text(NamedTuple):
+class PackedText(NamedTuple):
     """A candidate with its text as rendered."""
 
     ref: str
@@ -35,7 +35,7 @@ class TextPacker:
     candidate_kind: CandidateKind
     role: Role
     heading: str
-    texts: Sequence[Text]
+    texts: Sequence[PackedText]
     count: CountMessages
 
     @property
@@ -52,18 +52,18 @@ class TextPacker:
     def pack(self, room: int, known: Mapping[str, str]) -> Packed:
         wanted = [each for each in self.texts if known.get(each.ref) != each.version]
         taken = list(wanted) if wanted and self._tokens(wanted) <= room else self._fitting(wanted, room)
-        left = [Omission(each.ref, "budget") for each in wanted if each not in taken]
+        left = [OmittedCandidate(each.ref, "budget") for each in wanted if each not in taken]
         return Packed(self._block(taken) if taken else None, left)
 
-    def _fitting(self, wanted: Sequence[Text], room: int) -> list[Text]:
+    def _fitting(self, wanted: Sequence[PackedText], room: int) -> list[PackedText]:
         """Return the texts that fit; one that is too long does not exclude shorter ones."""
-        taken: list[Text] = []
+        taken: list[PackedText] = []
         for each in wanted:
             if self._tokens([*taken, each]) <= room:
                 taken.append(each)
         return taken
 
-    def _block(self, texts: Sequence[Text]) -> PlannedBlock:
+    def _block(self, texts: Sequence[PackedText]) -> PlannedBlock:
         messages = self._messages(texts)
         return PlannedBlock(
             block_id=f"{self.kind}:{digest_of(messages).hex()[:16]}",
@@ -73,9 +73,9 @@ class TextPacker:
             items={each.ref: each.version for each in texts},
         )
 
-    def _tokens(self, texts: Sequence[Text]) -> int:
+    def _tokens(self, texts: Sequence[PackedText]) -> int:
         return self.count(self._messages(texts))
 
-    def _messages(self, texts: Sequence[Text]) -> tuple[ConversationMessage, ...]:
+    def _messages(self, texts: Sequence[PackedText]) -> tuple[ConversationMessage, ...]:
         content = "\n".join([self.heading, *(each.text for each in texts)])
         return (ConversationMessage(role=self.role, content=content),)

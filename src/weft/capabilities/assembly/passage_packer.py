@@ -7,8 +7,8 @@ from functools import cache, cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.capabilities.assembly.model import Candidate, Omission, PlannedBlock, digest_of
-from weft.capabilities.assembly.packers import Text, TextPacker
+from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PlannedBlock, digest_of
+from weft.capabilities.assembly.packers import PackedText, TextPacker
 from weft.capabilities.assembly.passages import compact, render_context
 from weft.capabilities.assembly.plan import Packed
 from weft.capabilities.language_models.model import ConversationMessage
@@ -108,10 +108,10 @@ class PassagePacker:
         return [*found, *(Candidate(ref=o.ref, kind="passage", tokens=0, score=r.score) for o, r in omitted)]
 
     @cached_property
-    def _omissions(self) -> list[Omission]:
+    def _omissions(self) -> list[OmittedCandidate]:
         """Return what retrieval left out. Passages that the caller may not read any more have a number, not an id."""
         return [
-            Omission(each.chunk_id or f"{_UNREADABLE}{place}", each.reason)
+            OmittedCandidate(each.chunk_id or f"{_UNREADABLE}{place}", each.reason)
             for place, each in enumerate(self.retrieved.omitted)
         ]
 
@@ -142,10 +142,10 @@ class PassagePacker:
         return Packed(block, [*left, *_over_budget(each for each in wanted if each.ref not in items)])
 
     @cached_property
-    def _left(self) -> list[Omission]:
+    def _left(self) -> list[OmittedCandidate]:
         """Return the omissions that do not depend on the room."""
         private = [each.ref for each in self.found if self._is_private(each)]
-        return self._omissions + [Omission(ref, "privacy_risk", "seems to contain a secret") for ref in private]
+        return self._omissions + [OmittedCandidate(ref, "privacy_risk", "seems to contain a secret") for ref in private]
 
     def _is_private(self, each: _Found) -> bool:
         return self.omit_secrets and has_secret(each.passage.text)
@@ -187,11 +187,11 @@ class PassagePacker:
 
 def pins_packer(retrieved: Retrieved, count: CountMessages) -> TextPacker:
     """Return the pinned passages; several chunks of one item are one pin."""
-    texts: dict[str, Text] = {}
+    texts: dict[str, PackedText] = {}
     for each in sorted((each for each in retrieved.passages if each.pinned), key=lambda pin: pin.chunk_id):
         ref, version = candidate_of(each.passage)
         before = f"{texts[ref].text}\n" if ref in texts else "- "
-        texts[ref] = Text(ref, version, before + sanitise(each.text), each.score)
+        texts[ref] = PackedText(ref, version, before + sanitise(each.text), each.score)
     return TextPacker("pins", "pin", "user", PINS_HEADING, list(texts.values()), count)
 
 
@@ -209,5 +209,5 @@ def _messages(text: str) -> tuple[ConversationMessage, ...]:
     return (ConversationMessage(role="user", content=f"{HEADING}\n\n{text}"),)
 
 
-def _over_budget(passages: Iterable[_Found]) -> list[Omission]:
-    return [Omission(each.ref, "budget") for each in passages]
+def _over_budget(passages: Iterable[_Found]) -> list[OmittedCandidate]:
+    return [OmittedCandidate(each.ref, "budget") for each in passages]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from weft.capabilities.assembly.model import (
     Modelled,
-    Omission,
+    OmittedCandidate,
     Plan,
     PlannedBlock,
     items_of,
@@ -43,7 +43,7 @@ class Packed(NamedTuple):
     """A block of the candidates that fit, if any, and those that do not."""
 
     block: PlannedBlock | None
-    omitted: Sequence[Omission] = ()
+    omitted: Sequence[OmittedCandidate] = ()
 
     @property
     def tokens(self) -> int:
@@ -70,7 +70,7 @@ class FittedConversation(NamedTuple):
     """The part of a conversation that fits, one block for each event, in order."""
 
     blocks: Sequence[PlannedBlock]
-    omitted: Sequence[Omission] = ()
+    omitted: Sequence[OmittedCandidate] = ()
     shortened: Sequence[Shortening] = ()
 
     @property
@@ -78,7 +78,7 @@ class FittedConversation(NamedTuple):
         return sum(block.tokens for block in self.blocks)
 
 
-class Conversation(Protocol):
+class PlannedConversation(Protocol):
     """The events of a window."""
 
     @property
@@ -98,7 +98,7 @@ class Conversation(Protocol):
     def shortened(self) -> Sequence[Shortening]: ...
 
     @property
-    def omissions(self) -> Sequence[Omission]:
+    def omissions(self) -> Sequence[OmittedCandidate]:
         """Return what no prompt can contain, such as media that the model cannot read."""
         ...
 
@@ -119,7 +119,7 @@ class Materials(NamedTuple):
 
     layers: Sequence[PlannedBlock]
     pins: Packer
-    conversation: Conversation
+    conversation: PlannedConversation
     passages: Packer
     board: Packer
     missing: Packer
@@ -174,7 +174,7 @@ class _Draft(NamedTuple):
     """Blocks of a plan, with the reasons of omissions that are known so far, by ref."""
 
     blocks: Sequence[PlannedBlock]
-    omitted: dict[str, Omission]
+    omitted: dict[str, OmittedCandidate]
     shortened: Sequence[Shortening]
 
     @property
@@ -266,7 +266,7 @@ def _extend(materials: Materials, limit: int, previous: Previous) -> tuple[_Draf
     room = limit - materials.tools_tokens - _total([*sent, *events, *new_task])
     # What the previous call omitted stays omitted until there is another question.
     same = not new_task and not any(map(materials.conversation.is_question, events))
-    extras, omitted = list[PlannedBlock](), list[Omission]()
+    extras, omitted = list[PlannedBlock](), list[OmittedCandidate]()
     for packer in (materials.pins, materials.missing, materials.board, materials.passages):
         skipped = {each.ref: each.version for each in packer.candidates if same and each.ref in previous.omitted}
         share = _APPENDED_SHARE if packer is materials.passages else 1
@@ -318,7 +318,7 @@ def _plan(
     candidates = [*materials.conversation.candidates, *(c for packer in materials.packers for c in packer.candidates)]
     refs = dict.fromkeys(each.ref for each in candidates)
     reasons = {**draft.omitted, **{each.ref: each for each in materials.conversation.omissions}}
-    omitted = tuple(reasons.get(ref) or Omission(ref, "budget") for ref in refs if ref not in included)
+    omitted = tuple(reasons.get(ref) or OmittedCandidate(ref, "budget") for ref in refs if ref not in included)
     return Plan(
         mode=mode,
         reason=reason,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
-from weft.capabilities.assembly.model import Candidate, Modelled, Omission, PlanMode, Shortening
+from weft.capabilities.assembly.model import Candidate, Modelled, OmittedCandidate, PlanMode, Shortening
 from weft.capabilities.assembly.prompt import cache_points_of, prompt_with
 from weft.capabilities.assembly.receipts import (
     Confidence,
@@ -86,7 +86,7 @@ class ReceiptShown(Response, kw_only=True, omit_defaults=False):
     counting: CountingMethod
     blocks: tuple[ReceiptBlock, ...]
     candidates: tuple[Candidate, ...]
-    omitted: tuple[Omission, ...]
+    omitted: tuple[OmittedCandidate, ...]
     shortened: tuple[Shortening, ...]
     versions: dict[str, str]
     window_tokens: dict[str, int]

@@ -9,7 +9,7 @@ import msgspec
 from weft.capabilities.assembly.model import (
     Candidate,
     Modelled,
-    Omission,
+    OmittedCandidate,
     PlanMode,
     PlannedBlock,
     Shortening,
@@ -126,7 +126,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     tools_digest: str
     blocks: tuple[ReceiptBlock, ...]
     candidates: tuple[Candidate, ...]
-    omitted: tuple[Omission, ...]
+    omitted: tuple[OmittedCandidate, ...]
     shortened: tuple[Shortening, ...]
     versions: dict[str, str]
     window_tokens: dict[str, int]

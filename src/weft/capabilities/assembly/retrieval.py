@@ -10,7 +10,7 @@ import msgspec
 from weft.capabilities.assembly.task_queries import task_queries
 from weft.capabilities.indexing.collections.model import Source
 from weft.capabilities.records.vocabulary import OmissionReason
-from weft.capabilities.search.model import Omission, Query, Ranked, RankingWeights
+from weft.capabilities.search.model import OmittedChunk, Query, Ranked, RankingWeights
 from weft.capabilities.search.neighbours import PassageRef, TextLine, passage_ref, with_surroundings
 from weft.capabilities.search.passages import ChunkPassage
 from weft.capabilities.search.results import PendingItems, pending_items
@@ -181,7 +181,7 @@ class _Found(NamedTuple):
 
     relevant: Sequence[RetrievalResult]
     hits: dict[ChunkKey, SearchHit]
-    omissions: dict[ChunkKey, Omission]
+    omissions: dict[ChunkKey, OmittedChunk]
     unreadable: frozenset[ChunkKey]
 
     @property
@@ -199,13 +199,15 @@ class _Selection(NamedTuple):
 def _fused(results: Sequence[RetrievalResult]) -> _Found:
     relevant = [result for result in results if result.ranking.fallback is None] or results
     hits: dict[ChunkKey, SearchHit] = {}
-    omissions: dict[ChunkKey, Omission] = {}
+    omissions: dict[ChunkKey, OmittedChunk] = {}
     for result in results:
         for hit in result.hits:
             key = _key_of(hit.ranked)
             if result.ranking.fallback is not None and relevant is not results and not _is_pinned(hit):
                 # The most recent items, returned by a query for which nothing was relevant.
-                omissions.setdefault(key, Omission(collection=key[0], number=key[1], score=0.0, reason="low_relevance"))
+                omissions.setdefault(
+                    key, OmittedChunk(collection=key[0], number=key[1], score=0.0, reason="low_relevance")
+                )
             elif key not in hits or hits[key].ranked.evidence < hit.ranked.evidence:
                 hits[key] = hit
         for each in result.ranking.omitted:
@@ -281,7 +283,7 @@ def _rank_key(hit: SearchHit) -> tuple[float, float, str, int]:
     return -hit.ranked.evidence, -hit.passage.chunk.timestamp, hit.ranked.collection, hit.ranked.number
 
 
-def _key_of(ranked: Ranked | Omission) -> ChunkKey:
+def _key_of(ranked: Ranked | OmittedChunk) -> ChunkKey:
     return ranked.collection, ranked.number
 
 

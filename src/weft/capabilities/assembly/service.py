@@ -47,7 +47,7 @@ from weft.capabilities.language_models.catalog import Catalog, ModelInfo
 from weft.capabilities.language_models.counting import CountCache, PromptCounter
 from weft.capabilities.language_models.prices import Prices
 from weft.capabilities.language_models.prompt_cache import check_ttl
-from weft.capabilities.language_models.rendering import Conversation, RenderOptions
+from weft.capabilities.language_models.rendering import ParsedConversation, RenderOptions
 from weft.capabilities.language_models.wire import PromptForm, render
 from weft.capabilities.layers.prefix import check_prefix, sanitise_tool
 from weft.capabilities.search.items import WindowPlace
@@ -114,7 +114,7 @@ class AssemblyRequest(NamedTuple):
     token_budget: int | None
     model: str | None
     form: PromptForm
-    given: Conversation | None
+    given: ParsedConversation | None
     inline: bool
     domains: tuple[str, ...] | None
     min_score: float | None

@@ -40,7 +40,7 @@ from weft.capabilities.language_models.prompt_cache import (
 from weft.capabilities.language_models.rendering import (
     DEFAULT_OPTIONS,
     SYSTEM_NOTE,
-    Conversation,
+    ParsedConversation,
     RenderOptions,
     accepts,
     block_ends,
@@ -81,14 +81,14 @@ class _Unit(NamedTuple):
         return self.content.get("type") not in _UNMARKABLE
 
 
-def parse(messages: object, *, system: object = None, tools: object = None) -> Conversation:
+def parse(messages: object, *, system: object = None, tools: object = None) -> ParsedConversation:
     """Read the system blocks, messages and tools of a request."""
     for name, value in (("messages", messages), ("system", system), ("tools", tools)):
         encode_json_field(name, value)
     found = list(_parsed_system(system))
     for at, given in enumerate(list_at(messages, "messages")):
         found.extend(_parsed(object_at(given, f"messages[{at}]"), f"messages[{at}]"))
-    return Conversation(found, parse_tools(tools))
+    return ParsedConversation(found, parse_tools(tools))
 
 
 def parse_tools(tools: object) -> list[ToolDefinition]:

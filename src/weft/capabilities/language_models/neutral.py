@@ -8,12 +8,12 @@ import msgspec
 
 from weft.capabilities.language_models.content import list_at, text_at
 from weft.capabilities.language_models.model import ConversationMessage, Prompt, ToolDefinition
-from weft.capabilities.language_models.rendering import Conversation, check_tool_names
+from weft.capabilities.language_models.rendering import ParsedConversation, check_tool_names
 from weft.kernel.errors import InvalidInput
 from weft.kernel.json_input import encode_json_field
 
 
-def parse(messages: object, *, system: object = None, tools: object = None) -> Conversation:
+def parse(messages: object, *, system: object = None, tools: object = None) -> ParsedConversation:
     """Read messages and tools in neutral form."""
     for name, value in (("messages", messages), ("system", system), ("tools", tools)):
         encode_json_field(name, value)
@@ -25,7 +25,7 @@ def parse(messages: object, *, system: object = None, tools: object = None) -> C
         found.insert(0, ConversationMessage(role="system", content=text_at(system, "system", required=False)))
     given_tools = [] if tools is None else list_at(tools, "tools")
     defined = [_converted(given, ToolDefinition, f"tools[{at}]") for at, given in enumerate(given_tools)]
-    return Conversation(found, check_tool_names(defined))
+    return ParsedConversation(found, check_tool_names(defined))
 
 
 def render(prompt: Prompt) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from weft.capabilities.language_models.rendering import (
     BREAKPOINT,
     DEFAULT_OPTIONS,
     SYSTEM_NOTE,
-    Conversation,
+    ParsedConversation,
     PlacedMessage,
     RenderOptions,
     accepts,
@@ -53,14 +53,14 @@ _ROLES: dict[str, Role] = {
 }
 
 
-def parse(messages: object, *, system: object = None, tools: object = None) -> Conversation:
+def parse(messages: object, *, system: object = None, tools: object = None) -> ParsedConversation:
     """Read the messages and tools of a request. ``system`` is text that precedes the messages."""
     for name, value in (("messages", messages), ("system", system), ("tools", tools)):
         encode_json_field(name, value)
     found = [_parsed(given, f"messages[{at}]") for at, given in enumerate(list_at(messages, "messages"))]
     if system is not None:
         found.insert(0, ConversationMessage(role="system", content=text_at(system, "system", required=False)))
-    return Conversation(found, parse_tools(tools))
+    return ParsedConversation(found, parse_tools(tools))
 
 
 def parse_tools(tools: object) -> list[ToolDefinition]:

@@ -24,7 +24,7 @@ from weft.capabilities.language_models.prompt_cache import check_ttl
 from weft.capabilities.language_models.rendering import (
     BREAKPOINT,
     DEFAULT_OPTIONS,
-    Conversation,
+    ParsedConversation,
     RenderOptions,
     accepts,
     function_tool,
@@ -48,7 +48,7 @@ _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "u
 _CALLS = ("arguments", "input", "action", "operation")
 
 
-def parse(messages: object, *, system: object = None, tools: object = None) -> Conversation:
+def parse(messages: object, *, system: object = None, tools: object = None) -> ParsedConversation:
     """Read the ``input`` and ``instructions`` (system) of a request, and its tools."""
     for name, value in (("input", messages), ("instructions", system), ("tools", tools)):
         encode_json_field(name, value)
@@ -58,7 +58,7 @@ def parse(messages: object, *, system: object = None, tools: object = None) -> C
         found = [_parsed(object_at(item, f"input[{at}]"), f"input[{at}]") for at, item in enumerate(_items(messages))]
     if system is not None:
         found.insert(0, ConversationMessage(role="system", content=text_at(system, "instructions", required=False)))
-    return Conversation(found, parse_tools(tools))
+    return ParsedConversation(found, parse_tools(tools))
 
 
 def parse_tools(tools: object) -> list[ToolDefinition]:

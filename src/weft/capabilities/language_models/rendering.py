@@ -41,7 +41,7 @@ class PlacedMessage(NamedTuple):
     message: ConversationMessage
 
 
-class Conversation(NamedTuple):
+class ParsedConversation(NamedTuple):
     """What a caller sent inline: messages, with its instructions first, and tools."""
 
     messages: list[ConversationMessage]

@@ -10,7 +10,7 @@ from msgspec import structs
 from weft.capabilities.language_models import anthropic, neutral, openai_chat, openai_responses
 from weft.capabilities.language_models.catalog import ModelInfo
 from weft.capabilities.language_models.model import ConversationMessage, Prompt, Role, ToolDefinition, WireForm
-from weft.capabilities.language_models.rendering import DEFAULT_OPTIONS, Conversation, RenderOptions
+from weft.capabilities.language_models.rendering import DEFAULT_OPTIONS, ParsedConversation, RenderOptions
 from weft.kernel.errors import InvalidInput
 
 PromptForm = Literal["neutral", "openai_chat", "openai_responses", "anthropic"]
@@ -19,14 +19,14 @@ _MODULES = {"openai_chat": openai_chat, "openai_responses": openai_responses, "a
 _encode = msgspec.json.Encoder().encode
 
 
-def parse(form: PromptForm, messages: object, *, system: object = None, tools: object = None) -> Conversation:
+def parse(form: PromptForm, messages: object, *, system: object = None, tools: object = None) -> ParsedConversation:
     """Read a conversation as sent in a form; raises InvalidInput that names the field.
 
     ``messages`` is the ``input`` of Responses, ``system`` its ``instructions``.
     """
     if form == "neutral":
         return _with_checked_natives(neutral.parse(messages, system=system, tools=tools))
-    conversation: Conversation = _MODULES[form].parse(messages, system=system, tools=tools)
+    conversation: ParsedConversation = _MODULES[form].parse(messages, system=system, tools=tools)
     return conversation
 
 
@@ -58,9 +58,11 @@ def _native_message(form: WireForm, native: object, role: Role, path: str) -> Co
     return found[0]
 
 
-def _with_checked_natives(conversation: Conversation) -> Conversation:
+def _with_checked_natives(conversation: ParsedConversation) -> ParsedConversation:
     messages = [check_native(each, f"messages[{at}].native") for at, each in enumerate(conversation.messages)]
-    return Conversation(messages, [_check_tool(each, f"tools[{at}]") for at, each in enumerate(conversation.tools)])
+    return ParsedConversation(
+        messages, [_check_tool(each, f"tools[{at}]") for at, each in enumerate(conversation.tools)]
+    )
 
 
 def _check_tool(tool: ToolDefinition, path: str) -> ToolDefinition:

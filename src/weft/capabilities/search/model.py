@@ -50,7 +50,7 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     evidence: float = 0.0
 
 
-class Omission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class OmittedChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A scored candidate that is not a result, and why."""
 
     collection: str
@@ -74,5 +74,5 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
     fallback: Literal["recency"] | None = None
     searched: int = 0
     by_meaning: bool = True
-    omitted: list[Omission] = []
+    omitted: list[OmittedChunk] = []
     pins_truncated: bool = False

@@ -21,7 +21,7 @@ _CANDIDATE_OFFSETS = range(-2, 3)
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
+class NeighbourWindows:
     """Windows around centre rows, with weights.
 
     ``rows`` are all rows of all windows, in order. For each window, ``places`` are the positions of its rows in it,
@@ -39,11 +39,11 @@ class Windows:
         sizes: NDArray[np.intp] = np.count_nonzero(self.weights, axis=1)
         return sizes
 
-    def only(self, chosen: NDArray[np.intp]) -> Windows:
+    def only(self, chosen: NDArray[np.intp]) -> NeighbourWindows:
         """Return a subset of the windows."""
         used, places = np.unique(self.places[chosen], return_inverse=True)
         centres = np.searchsorted(used, self.centres[chosen])
-        return Windows(self.rows[used], places.reshape(-1, len(_DISTANCES)), self.weights[chosen], centres)
+        return NeighbourWindows(self.rows[used], places.reshape(-1, len(_DISTANCES)), self.weights[chosen], centres)
 
     def sums(self, values: Floats) -> Floats:
         """Return the weighted sum of a value per row for each window. The last axis is that of the rows."""
@@ -59,12 +59,12 @@ class Windows:
         return lengths
 
 
-def windows_around(view: View, centres: Rows) -> Windows:
+def windows_around(view: View, centres: Rows) -> NeighbourWindows:
     around = view.neighbours(centres, _DISTANCES)
     weights = np.where(around >= 0, _WEIGHTS, 0.0).astype(np.float32)
     # Missing rows have weight 0, so any row can fill their place.
     rows, places = np.unique(np.where(around >= 0, around, centres[:, None]), return_inverse=True)
-    return Windows(rows, places.reshape(around.shape), weights, np.searchsorted(rows, centres))
+    return NeighbourWindows(rows, places.reshape(around.shape), weights, np.searchsorted(rows, centres))
 
 
 def with_neighbours(view: View, rows: Rows) -> Rows:

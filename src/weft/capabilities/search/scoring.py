@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from weft.capabilities.search.bm25 import Lexicon, Weights
     from weft.capabilities.search.index_view import Floats, View
     from weft.capabilities.search.model import Ranked, RankingWeights
-    from weft.capabilities.search.neighbour_windows import Windows
+    from weft.capabilities.search.neighbour_windows import NeighbourWindows
 
 # Candidates per retriever (lexical, semantic); fewer per part for a query of many parts.
 _CANDIDATES, _CANDIDATES_OF_PART = 160, 24
@@ -86,7 +86,7 @@ class Scores:
 class _Rescoring(NamedTuple):
     """Candidates to rescore, with their signals per query part; ``lengths`` are the estimated window lengths."""
 
-    windows: Windows
+    windows: NeighbourWindows
     columns: Columns
     lengths: Floats
     signals: list[dict[str, Floats]]
@@ -143,7 +143,7 @@ def _lexical_candidates(view_index: int, lexicon: Lexicon, parts: Sequence[_Part
     return [NearestRows(*lexicon.strongest(view_index, part.weights, limit)) for part in parts]
 
 
-def _candidate_windows(view: View, max_pinned: int, *found: Sequence[NearestRows]) -> Windows:
+def _candidate_windows(view: View, max_pinned: int, *found: Sequence[NearestRows]) -> NeighbourWindows:
     """Return the windows of all candidates: matches, their neighbours and pinned rows."""
     strengths: dict[int, float] = {}
     for rows, strength in chain(*found):
@@ -159,7 +159,7 @@ def _prefilter(
     view_index: int,
     view: View,
     lexicon: Lexicon,
-    windows: Windows,
+    windows: NeighbourWindows,
     searched: Sequence[_Part],
     cosines: Floats | None,
 ) -> _Rescoring:
@@ -196,7 +196,7 @@ def _rescored(view: View, rescoring: _Rescoring, near: Floats | None) -> Scores:
     return Scores(view, rescoring.columns, vectors, windows.sizes, signals, np.sum(list(signals.values()), axis=0))
 
 
-def _lexical_signals(counts: Floats, lengths: Floats, windows: Windows, weights: Weights) -> dict[str, Floats]:
+def _lexical_signals(counts: Floats, lengths: Floats, windows: NeighbourWindows, weights: Weights) -> dict[str, Floats]:
     """Return the lexical signals of each window's centre; ``counts`` and ``lengths`` cover all rows."""
     # Normalised by the mean number of rows in a window.
     fullness = max(float(windows.weights.sum()) / max(len(windows.weights), 1), 1.0)
@@ -207,7 +207,7 @@ def _lexical_signals(counts: Floats, lengths: Floats, windows: Windows, weights:
     }
 
 
-def _semantic_signals(cosines: Floats, windows: Windows, lengths: Floats) -> dict[str, Floats]:
+def _semantic_signals(cosines: Floats, windows: NeighbourWindows, lengths: Floats) -> dict[str, Floats]:
     """Return the semantic signals. The cosine with a sum of vectors is the sum of cosines over its length."""
     return {
         "semantic": _SEMANTIC_WEIGHT * cosines[windows.centres],

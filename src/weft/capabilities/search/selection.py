@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from weft.capabilities.search.model import Omission, Ranked, Ranking
+from weft.capabilities.search.model import OmittedChunk, Ranked, Ranking
 from weft.capabilities.search.scoring import MAX_PINNED_OF_COMPLETE, near_duplicates, recency
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def select_results(query: Query, views: Sequence[View], candidates: ScoredCandid
     )
 
 
-def _omitted(best: _Best, by_view: Sequence[Scores], ranked: Sequence[Ranked], min_score: float) -> list[Omission]:
+def _omitted(best: _Best, by_view: Sequence[Scores], ranked: Sequence[Ranked], min_score: float) -> list[OmittedChunk]:
     """Return every candidate that is not a result, best first, with the reason."""
     selected = {_chunk_key(each) for each in ranked}
     omissions = [_omissions(each, min_score) for each in by_view]
@@ -87,7 +87,7 @@ def _omitted(best: _Best, by_view: Sequence[Scores], ranked: Sequence[Ranked], m
     return [each for each in ordered if (each.collection, each.number) not in selected]
 
 
-def _omissions(scores: Scores, min_score: float) -> list[Omission]:
+def _omissions(scores: Scores, min_score: float) -> list[OmittedChunk]:
     """Return the omission of each candidate, were it no result."""
     known = zip(
         scores.columns.number.tolist(),
@@ -97,7 +97,7 @@ def _omissions(scores: Scores, min_score: float) -> list[Omission]:
         strict=True,
     )
     return [
-        Omission(
+        OmittedChunk(
             collection=scores.view.collection,
             number=number,
             score=(rounded := round(score, _DIGITS)),

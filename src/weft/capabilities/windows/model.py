@@ -282,7 +282,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
         return line_name(window_line(self.session_id, self.events_of), self.branch)
 
 
-class Route(msgspec.Struct, frozen=True, kw_only=True):
+class WindowRoute(msgspec.Struct, frozen=True, kw_only=True):
     """A route: events of one category in an agent's window are shown to an agent, or to all agents of a type."""
 
     session_id: str

@@ -11,7 +11,7 @@ from weft.capabilities.access.model import AgentId
 from weft.capabilities.sessions.model import SessionId, lock_active_session
 from weft.capabilities.windows.creation import inherit, parent_window
 from weft.capabilities.windows.ingest import WindowAgent
-from weft.capabilities.windows.model import Category, NotParticipant, Route, WindowInUse, WindowNotFound
+from weft.capabilities.windows.model import Category, NotParticipant, WindowInUse, WindowNotFound, WindowRoute
 from weft.capabilities.windows.operations import WRITE_ERRORS, check_not_shared, write_operation
 from weft.capabilities.windows.service import Windows
 from weft.capabilities.windows.views import RouteView, WindowView, route_view, window_view
@@ -191,13 +191,13 @@ async def _check_participant(windows: Windows, session: Session, agent_id: str) 
         raise NotParticipant(f"'{agent_id}' does not participate in the session.", resource_id=agent_id)
 
 
-def _routes(request: RouteCategories, window: Window) -> list[Route]:
+def _routes(request: RouteCategories, window: Window) -> list[WindowRoute]:
     if not (request.to_agents or request.to_types):
         raise InvalidInput("to_agents: name at least one agent, or a type in to_types", field="to_agents")
     targets: list[tuple[str | None, str | None]] = [(agent, None) for agent in request.to_agents]
     targets += [(None, agent_type) for agent_type in request.to_types]
     return [
-        Route(
+        WindowRoute(
             session_id=window.session_id,
             agent_id=window.agent_id,
             category=category,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    from weft.capabilities.windows.model import Route, WindowEvent, WindowSettings
+    from weft.capabilities.windows.model import WindowEvent, WindowRoute, WindowSettings
 
 
 class LineEvents(NamedTuple):
@@ -85,16 +85,16 @@ class WindowStore(Protocol):
         """Return the labels on all windows of a session, newest first."""
         ...
 
-    async def add_route(self, route: Route) -> bool:
+    async def add_route(self, route: WindowRoute) -> bool:
         """Add a route; False if it exists."""
         ...
 
-    async def remove_route(self, route: Route) -> bool:
+    async def remove_route(self, route: WindowRoute) -> bool:
         """Remove a route; False if there is none."""
         ...
 
-    async def routes_from(self, session_id: str, agent_id: str) -> Sequence[Route]: ...
+    async def routes_from(self, session_id: str, agent_id: str) -> Sequence[WindowRoute]: ...
 
-    async def routes_to(self, session_id: str, agent_id: str, agent_type: str) -> Sequence[Route]:
+    async def routes_to(self, session_id: str, agent_id: str, agent_type: str) -> Sequence[WindowRoute]:
         """Return the routes of other agents that lead to an agent, or to its type."""
         ...

@@ -13,7 +13,7 @@ from weft.kernel.clock import from_micros
 from weft.kernel.operation import Response
 
 if TYPE_CHECKING:
-    from weft.capabilities.windows.model import Route, Window, WindowEvent, WindowSettings
+    from weft.capabilities.windows.model import Window, WindowEvent, WindowRoute, WindowSettings
     from weft.capabilities.windows.service import Windows
 
 
@@ -192,7 +192,7 @@ def event_view(event: WindowEvent) -> WindowEventView:
     )
 
 
-def route_view(route: Route) -> RouteView:
+def route_view(route: WindowRoute) -> RouteView:
     return RouteView(agent_id=route.agent_id, category=route.category, to_agent=route.to_agent, to_type=route.to_type)
 
 

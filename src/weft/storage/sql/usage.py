@@ -11,7 +11,7 @@ _SLOW_SECONDS = 0.05
 
 
 @dataclass(slots=True)
-class Usage:
+class StorageUsage:
     """Running totals. Each is written by one thread only, so no counter needs a lock."""
 
     statements: int = 0
@@ -40,8 +40,8 @@ class Usage:
         self.waits += times
         self.waited_seconds += seconds
 
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
+    def __add__(self, other: StorageUsage) -> StorageUsage:
+        return StorageUsage(
             self.statements + other.statements,
             self.transactions + other.transactions,
             self.seconds + other.seconds,
@@ -61,7 +61,7 @@ class Connections(NamedTuple):
     in_use: int
 
 
-def database_figures(usage: Usage, connections: Connections, info: SystemInfo) -> DatabaseMetrics:
+def database_figures(usage: StorageUsage, connections: Connections, info: SystemInfo) -> DatabaseMetrics:
     """Convert the counters to the metrics report."""
     return DatabaseMetrics(
         ConnectionStats(

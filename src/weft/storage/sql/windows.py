@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.windows.model import Category, Route, WindowSettings
+from weft.capabilities.windows.model import Category, WindowRoute, WindowSettings
 from weft.capabilities.windows.store import IndexedCheckpoint
 from weft.storage.sql.database import SqlStore
 from weft.storage.sql.session_index import remove_window_from_index
@@ -147,17 +147,17 @@ class SqlWindowStore(SqlStore):
         rows = await self._tx.all(_CHECKPOINTS, self._tenant, session_id)
         return [IndexedCheckpoint(*plain, bool(automatic)) for *plain, automatic in rows]  # type: ignore[call-arg]
 
-    async def add_route(self, route: Route) -> bool:
+    async def add_route(self, route: WindowRoute) -> bool:
         return await self._tx.changed(_ADD_ROUTE, self._tenant, *_route_values(route)) > 0
 
-    async def remove_route(self, route: Route) -> bool:
+    async def remove_route(self, route: WindowRoute) -> bool:
         return await self._tx.changed(_REMOVE_ROUTE, self._tenant, *_route_values(route)) > 0
 
-    async def routes_from(self, session_id: str, agent_id: str) -> Sequence[Route]:
+    async def routes_from(self, session_id: str, agent_id: str) -> Sequence[WindowRoute]:
         statement = _ROUTE + "AND session_id = $2 AND agent_id = $3 ORDER BY category, to_agent, to_type"
         return [_route(row) for row in await self._tx.all(statement, self._tenant, session_id, agent_id)]
 
-    async def routes_to(self, session_id: str, agent_id: str, agent_type: str) -> Sequence[Route]:
+    async def routes_to(self, session_id: str, agent_id: str, agent_type: str) -> Sequence[WindowRoute]:
         rows = await self._tx.all(_ROUTES_TO, self._tenant, session_id, agent_id, agent_type)
         return [_route(row) for row in rows]
 
@@ -195,13 +195,13 @@ def _encode_shares(window: WindowSettings) -> str | None:
     return None if window.shares is None else msgspec.json.encode(window.shares).decode()
 
 
-def _route_values(route: Route) -> tuple[Value, ...]:
+def _route_values(route: WindowRoute) -> tuple[Value, ...]:
     return route.session_id, route.agent_id, route.category.value, route.to_agent or "", route.to_type or ""
 
 
-def _route(row: Row) -> Route:
+def _route(row: Row) -> WindowRoute:
     session_id, agent_id, category, to_agent, to_type = row
-    return Route(
+    return WindowRoute(
         session_id=session_id,
         agent_id=agent_id,
         category=Category(category),

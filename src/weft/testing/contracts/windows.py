@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from weft.capabilities.history.model import Tag
-from weft.capabilities.windows.model import Category, Route, WindowSettings
+from weft.capabilities.windows.model import Category, WindowRoute, WindowSettings
 from weft.testing.contracts.stores import ContractStores
 
 SESSION = "s1"
@@ -18,8 +18,8 @@ def window(agent_id: str, **settings: Any) -> WindowSettings:  # noqa: ANN401 - 
     return WindowSettings(**{"session_id": SESSION, "agent_id": agent_id, "created_at": 1, "updated_at": 1, **settings})
 
 
-def route(agent_id: str, category: Category = Category.CONTEXT, **target: str) -> Route:
-    return Route(session_id=SESSION, agent_id=agent_id, category=category, **target)
+def route(agent_id: str, category: Category = Category.CONTEXT, **target: str) -> WindowRoute:
+    return WindowRoute(session_id=SESSION, agent_id=agent_id, category=category, **target)
 
 
 class WindowStoreContract:

@@ -63,7 +63,7 @@ class CancelModelMigration(Request):
     """Cancels the model migration in progress."""
 
 
-class ModelInfo(Response, omit_defaults=False):
+class EmbeddingModelInfo(Response, omit_defaults=False):
     """An embedding model and its role: used by searches, being migrated to, or usable."""
 
     model: str
@@ -75,7 +75,7 @@ class ModelInfo(Response, omit_defaults=False):
 class ModelList(Response, omit_defaults=False):
     """Models that the tenant may use, the serving one first. ``limited`` if an admin restricted them."""
 
-    models: list[ModelInfo]
+    models: list[EmbeddingModelInfo]
     limited: bool
 
 
@@ -117,7 +117,7 @@ async def list_models(_: ListModels, models: TenantModelStore, embeddings: Embed
     serving = serving_model(roles, embeddings.models())
     return ModelList(
         models=[
-            ModelInfo(
+            EmbeddingModelInfo(
                 model=model.name,
                 dimensions=model.dimensions,
                 most_tokens=model.most_tokens,

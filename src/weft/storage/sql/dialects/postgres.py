@@ -25,7 +25,7 @@ from weft.storage.sql.dialects.postgres_vectors import (
     lacks_pgvector,
     register_vector_codec,
 )
-from weft.storage.sql.usage import Connections, Usage, database_figures
+from weft.storage.sql.usage import Connections, StorageUsage, database_figures
 from weft.storage.sql.vectors import PgVectors, drop_unused_indexes
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class PostgresTransaction:
 
     __slots__ = ("_connection", "_usage", "access_changed", "published", "tenant")
 
-    def __init__(self, connection: Any, tenant: str, usage: Usage) -> None:  # noqa: ANN401 - asyncpg's proxies are untyped
+    def __init__(self, connection: Any, tenant: str, usage: StorageUsage) -> None:  # noqa: ANN401 - asyncpg's proxies are untyped
         self._connection = connection
         self._usage = usage
         self.tenant = tenant
@@ -185,7 +185,7 @@ class PostgresDatabase:
         self._listeners: set[asyncio.Queue[set[str]]] = set()
         self._to_announce: set[str] = set()
         self._announcer: asyncio.Task[None] | None = None
-        self._usage = Usage()
+        self._usage = StorageUsage()
         self._opened = self._in_use = 0
         self._knows_vectors = True
 
@@ -384,7 +384,7 @@ def _place(url: str) -> str:
 
 
 @asynccontextmanager
-async def _translated(usage: Usage) -> AsyncIterator[None]:
+async def _translated(usage: StorageUsage) -> AsyncIterator[None]:
     """Translate asyncpg's exceptions to ours, and count connection failures."""
     try:
         yield

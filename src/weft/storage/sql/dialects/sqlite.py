@@ -30,7 +30,7 @@ from weft.kernel.errors import (
 )
 from weft.storage.sql.database import SYSTEM, AccessChanged
 from weft.storage.sql.dialects.sqlite_planner import teach_planner
-from weft.storage.sql.usage import Connections, Usage, database_figures
+from weft.storage.sql.usage import Connections, StorageUsage, database_figures
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
@@ -85,7 +85,7 @@ class SqliteTransaction:
 
     __slots__ = ("_cursor", "_usage", "access_changed", "published", "tenant")
 
-    def __init__(self, cursor: apsw.Cursor, tenant: str, usage: Usage) -> None:
+    def __init__(self, cursor: apsw.Cursor, tenant: str, usage: StorageUsage) -> None:
         self._cursor = cursor
         self._usage = usage
         self.tenant = tenant
@@ -153,7 +153,7 @@ class SqliteDatabase:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: set[asyncio.Queue[set[str]]] = set()
         self._announced = 0
-        self._reads, self._writes, self._reads_apart = Usage(), Usage(), Usage()
+        self._reads, self._writes, self._reads_apart = StorageUsage(), StorageUsage(), StorageUsage()
         self._opened = self._apart = self._writing = 0
         self._counting = threading.Lock()
 
@@ -251,7 +251,7 @@ class SqliteDatabase:
 
     def _read_apart(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
         connection = _connect_to_read(self._path)
-        usage = Usage()
+        usage = StorageUsage()
         # Several threads may run heavy reads at once; every other counter has one thread.
         with self._counting:
             self._opened += 1
@@ -355,7 +355,9 @@ def _connect_to_read(path: Path) -> apsw.Connection:
     return connection
 
 
-def _read(connection: apsw.Connection, scope: Scope, work: Callable[[Transaction], Awaitable[T]], usage: Usage) -> T:
+def _read(
+    connection: apsw.Connection, scope: Scope, work: Callable[[Transaction], Awaitable[T]], usage: StorageUsage
+) -> T:
     with _measured(usage):
         cursor = connection.cursor()
         cursor.execute("BEGIN")
@@ -365,7 +367,7 @@ def _read(connection: apsw.Connection, scope: Scope, work: Callable[[Transaction
             cursor.execute("ROLLBACK")
 
 
-def _commit_together(connection: apsw.Connection | None, group: list[_Job], usage: Usage) -> None:
+def _commit_together(connection: apsw.Connection | None, group: list[_Job], usage: StorageUsage) -> None:
     """Run every job of the group in one transaction and commit once.
 
     A job that fails has nearly always changed nothing yet, so savepoints are used only when one did.
@@ -390,8 +392,8 @@ def _commit_together(connection: apsw.Connection | None, group: list[_Job], usag
 def _run_group(
     cursor: apsw.Cursor,
     group: list[_Job],
-    attempt: Callable[[apsw.Cursor, _Job, _Epochs, Usage], None],
-    usage: Usage,
+    attempt: Callable[[apsw.Cursor, _Job, _Epochs, StorageUsage], None],
+    usage: StorageUsage,
 ) -> None:
     cursor.execute("BEGIN IMMEDIATE")
     epochs: _Epochs = {}
@@ -404,7 +406,7 @@ def _run_group(
     cursor.execute("COMMIT")
 
 
-def _attempt(cursor: apsw.Cursor, job: _Job, epochs: _Epochs, usage: Usage) -> None:
+def _attempt(cursor: apsw.Cursor, job: _Job, epochs: _Epochs, usage: StorageUsage) -> None:
     before = cursor.connection.total_changes()
     try:
         job.result = _run_to_end(cursor, job.scope, job.work, epochs, usage)
@@ -414,7 +416,7 @@ def _attempt(cursor: apsw.Cursor, job: _Job, epochs: _Epochs, usage: Usage) -> N
             raise _NeedsSavepoints from error
 
 
-def _attempt_behind_savepoint(cursor: apsw.Cursor, job: _Job, epochs: _Epochs, usage: Usage) -> None:
+def _attempt_behind_savepoint(cursor: apsw.Cursor, job: _Job, epochs: _Epochs, usage: StorageUsage) -> None:
     cursor.execute("SAVEPOINT job")
     try:
         job.result = _run_to_end(cursor, job.scope, job.work, epochs, usage)
@@ -431,7 +433,7 @@ def _run_to_end(
     scope: Scope,
     work: Callable[[Transaction], Awaitable[T]],
     epochs: _Epochs,
-    usage: Usage,
+    usage: StorageUsage,
 ) -> T:
     tenant = scope.tenant or ""
     if scope.epoch is not None:
@@ -453,7 +455,7 @@ def _run_to_end(
 
 
 @contextmanager
-def _measured(usage: Usage) -> Iterator[None]:
+def _measured(usage: StorageUsage) -> Iterator[None]:
     """Time and count a transaction, and translate apsw's exceptions to ours."""
     started = time.perf_counter()
     try:

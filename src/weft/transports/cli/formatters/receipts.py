@@ -14,7 +14,7 @@ from weft.transports.cli.render import block, cell, counted, escape_controls, in
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from weft.capabilities.assembly.model import Omission
+    from weft.capabilities.assembly.model import OmittedCandidate
     from weft.capabilities.assembly.operations import PromptAssembled
     from weft.capabilities.assembly.receipt_operations import (
         PromptReplayed,
@@ -190,7 +190,7 @@ def _omitted(receipt: ReceiptShown) -> str:
     return _section(title, lines or [click.style("nothing", dim=True)])
 
 
-def _omission_line(reason: str, group: Sequence[Omission], receipt: ReceiptShown) -> str:
+def _omission_line(reason: str, group: Sequence[OmittedCandidate], receipt: ReceiptShown) -> str:
     by_ref = {each.ref: each for each in receipt.candidates}
     found = [by_ref[each.ref] for each in group if each.ref in by_ref]
     kinds = ", ".join(_nouns(kind, number) for kind, number in Counter(each.kind for each in found).items())
