@@ -36,7 +36,7 @@ _MIN_RESULTS, _MAX_RESULTS = 5, 200
 # Neighbours further away are mostly about something else.
 SURROUNDING_PLACES = 2
 # The best passages, which get surroundings: one more passage is worth more than the surroundings of the others.
-_MAX_SURROUNDED = 24
+_MAX_SURROUNDED = 96
 # Fewer equal terms may be a coincidence.
 _MIN_DUPLICATE_TERMS = 4
 
