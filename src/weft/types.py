@@ -229,7 +229,7 @@ from weft.capabilities.windows.checkpoints import (
 )
 from weft.capabilities.windows.ingest import Ingested, IngestedEvent, NewToolCall, NewWindowEvent
 from weft.capabilities.windows.operations import WindowDeleted, WindowEvents, WindowList
-from weft.capabilities.windows.sharing import WindowRefreshed, WindowRoutes
+from weft.capabilities.windows.shared_windows import WindowRefreshed, WindowRoutes
 from weft.capabilities.windows.views import CategoryUse, Clamp, RouteView, WindowEventView, WindowSummary, WindowView
 from weft.kernel.events import Event
 from weft.kernel.operation import Success

@@ -34,7 +34,7 @@ from weft.capabilities.knowledge.document_operations import DocumentWrites
 from weft.capabilities.knowledge.quotas import KnowledgeLimits
 from weft.capabilities.knowledge.sources.model import HookRefused
 from weft.capabilities.language_models.catalog import load_catalog
-from weft.capabilities.language_models.counting import CountCache
+from weft.capabilities.language_models.token_counts import CountCache
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.messages.search.searcher import Searcher
 from weft.capabilities.messages.transcript import Transcripts

@@ -51,9 +51,9 @@ from weft.capabilities.knowledge.quotas import KnowledgeLimits
 from weft.capabilities.knowledge.sources.store import SourceControl, SourceStore
 from weft.capabilities.knowledge.store import DocumentStore, DomainStore, PlanStore
 from weft.capabilities.language_models.catalog import Catalog
-from weft.capabilities.language_models.counting import CountCache
 from weft.capabilities.language_models.factors import TokenFactorStore
 from weft.capabilities.language_models.prices import Prices
+from weft.capabilities.language_models.token_counts import CountCache
 from weft.capabilities.layers.service import Layers
 from weft.capabilities.layers.store import LayerStore, LayerTexts
 from weft.capabilities.memory.model import MemoryLimits

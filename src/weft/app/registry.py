@@ -23,7 +23,7 @@ _MODULES = (
     "messages.operations",
     "windows.ingest",
     "windows.operations",
-    "windows.sharing",
+    "windows.shared_windows",
     "windows.checkpoints",
     "assembly.operations",
     "assembly.receipt_operations",

@@ -124,7 +124,7 @@ if TYPE_CHECKING:
     from weft.capabilities.windows.checkpoints import Checkpoint, CheckpointBranched, CheckpointRestored, Checkpoints
     from weft.capabilities.windows.ingest import Ingested, NewWindowEvent
     from weft.capabilities.windows.operations import WindowDeleted, WindowEvents, WindowList
-    from weft.capabilities.windows.sharing import WindowRefreshed, WindowRoutes
+    from weft.capabilities.windows.shared_windows import WindowRefreshed, WindowRoutes
     from weft.capabilities.windows.views import WindowView
     from weft.kernel.operation import Success
 

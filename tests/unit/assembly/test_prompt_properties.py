@@ -14,8 +14,8 @@ from weft.capabilities.assembly.packers import PackedText, TextPacker
 from weft.capabilities.assembly.plan import Materials, Previous, make_plan
 from weft.capabilities.assembly.prompt import prompt_of
 from weft.capabilities.language_models.catalog import load_catalog
-from weft.capabilities.language_models.counting import PromptCounter
 from weft.capabilities.language_models.model import ConversationMessage, Prompt, ToolCall, ToolDefinition
+from weft.capabilities.language_models.token_counts import PromptCounter
 from weft.capabilities.language_models.wire import render
 from weft.capabilities.layers.model import Layer
 from weft.capabilities.windows.model import Category, WindowEvent

@@ -11,9 +11,9 @@ from msgspec import structs
 from weft.capabilities.assembly.model import Candidate, OmittedCandidate, PlannedBlock, Shortening
 from weft.capabilities.assembly.plan import FittedConversation
 from weft.capabilities.language_models.content import Media
-from weft.capabilities.language_models.counting import PromptCounter
 from weft.capabilities.language_models.model import ConversationMessage
 from weft.capabilities.language_models.rendering import message_parts, plain_text
+from weft.capabilities.language_models.token_counts import PromptCounter
 from weft.capabilities.layers.prefix import sanitise_message
 from weft.capabilities.windows.budget import SizedEvent, budgets_for, fit, required_tokens, shorten
 from weft.capabilities.windows.model import Category, WindowEvent, window_line

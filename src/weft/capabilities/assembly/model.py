@@ -98,7 +98,7 @@ class CacheCosts(NamedTuple):
 class Modelled(msgspec.Struct, frozen=True):
     """Modelled cost of sending this prompt now and again in the expected calls, in uncached input tokens."""
 
-    extended: float | None
+    extended: float
     rebuilt: float
 
 

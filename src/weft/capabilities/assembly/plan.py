@@ -164,7 +164,7 @@ def make_plan(materials: Materials, limit: int, costs: CacheCosts, previous: Pre
     modelled = Modelled(
         extended=_cost(extended, previous.blocks, costs), rebuilt=_cost(rebuilt, previous.blocks, costs)
     )
-    if modelled.extended is not None and modelled.extended > modelled.rebuilt * _MIN_GAIN:
+    if modelled.extended > modelled.rebuilt * _MIN_GAIN:
         reason = "A shorter prompt saves more than the cached part of the longer one."
         return _plan(materials, rebuilt, "rebuilt", reason, previous.blocks, modelled)
     return _plan(materials, extended, "extended", reason, previous.blocks, modelled)

@@ -44,10 +44,10 @@ from weft.capabilities.assembly.savings import savings_of
 from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.assembly.validity import ValidityStores, invalid_items, to_check
 from weft.capabilities.language_models.catalog import Catalog, ModelInfo
-from weft.capabilities.language_models.counting import CountCache, PromptCounter
 from weft.capabilities.language_models.prices import Prices
 from weft.capabilities.language_models.prompt_cache import check_ttl
 from weft.capabilities.language_models.rendering import ParsedConversation, RenderOptions
+from weft.capabilities.language_models.token_counts import CountCache, PromptCounter
 from weft.capabilities.language_models.wire import PromptForm, render
 from weft.capabilities.layers.prefix import check_prefix, sanitise_tool
 from weft.capabilities.search.items import WindowPlace
@@ -70,10 +70,10 @@ if TYPE_CHECKING:
     from weft.capabilities.assembly.model import Plan, PlannedBlock
     from weft.capabilities.assembly.plan import Previous
     from weft.capabilities.assembly.retrieval import Retrieved
-    from weft.capabilities.language_models.counting import PromptCount
     from weft.capabilities.language_models.model import ConversationMessage, Prompt
     from weft.capabilities.language_models.prices import Rates
-    from weft.capabilities.windows.model import EventDraft
+    from weft.capabilities.language_models.token_counts import PromptCount
+    from weft.capabilities.windows.model import EventDraft, Window
 
 _ADMINS = f"{PERMISSION}{Permission.ADMIN}"
 _RECEIPT_PREFIX = "receipt_"
@@ -296,26 +296,13 @@ class Assembler(msgspec.Struct, frozen=True):
             tokens=counted.total,
             tools_tokens=counted.tools,
             tools_digest=call.tools_digest,
-            blocks=tuple(
-                ReceiptBlock(
-                    block_id=block.block_id,
-                    kind=block.kind,
-                    digest=block.digest.hex(),
-                    tokens=block.tokens,
-                    cache_point=place in points,
-                    items=block.items,
-                )
-                for place, block in enumerate(plan.blocks)
-            ),
+            blocks=_receipt_blocks(plan.blocks, points),
             candidates=with_included(call.candidates, plan.blocks),
             omitted=plan.omitted,
             shortened=plan.shortened,
             versions=call.versions,
             window_tokens=call.conversation.tokens_by_category,
-            window_budgets={
-                category.value: budget
-                for category, budget in budgets_for(call.limits.window_tokens, gathered.window.settings.shares).items()
-            },
+            window_budgets=_window_budgets(gathered.window, call.limits.window_tokens),
             confidence=call.confidence,
             savings=savings_of(
                 naive,
@@ -505,6 +492,25 @@ async def _store(receipt: Receipt, texts: dict[str, bytes], gathered: Gathered, 
         for event_type in _EVENTS
     ]
     await stores.outbox.publish(*events)
+
+
+def _receipt_blocks(blocks: Sequence[PlannedBlock], points: frozenset[int]) -> tuple[ReceiptBlock, ...]:
+    return tuple(
+        ReceiptBlock(
+            block_id=block.block_id,
+            kind=block.kind,
+            digest=block.digest.hex(),
+            tokens=block.tokens,
+            cache_point=place in points,
+            items=block.items,
+        )
+        for place, block in enumerate(blocks)
+    )
+
+
+def _window_budgets(window: Window, limit: int) -> dict[str, int]:
+    """Return the budgets by category for the limit that applied."""
+    return {category.value: budget for category, budget in budgets_for(limit, window.settings.shares).items()}
 
 
 def _limits(request: AssemblyRequest, gathered: Gathered, info: ModelInfo) -> TokenLimits:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from weft.capabilities.language_models import wire
 from weft.capabilities.language_models.catalog import load_catalog
-from weft.capabilities.language_models.counting import SAFETY_MARGIN, CountCache, PromptCounter
 from weft.capabilities.language_models.factors import MIN_SAMPLES, TokenFactor, UsageFactor, updated
 from weft.capabilities.language_models.model import ConversationMessage, Prompt, PromptBlock, ToolCall, ToolDefinition
+from weft.capabilities.language_models.token_counts import SAFETY_MARGIN, CountCache, PromptCounter
 from weft.kernel.tokens import approximate_tokens
 from weft.providers.tokenizers import TokenizerMissing, TokenizerRegistry
 from weft.testing.clock import FrozenClock
