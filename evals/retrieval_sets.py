@@ -17,6 +17,7 @@ from weft.capabilities.indexing.chunking.chunker import split_into_chunks
 from weft.capabilities.indexing.chunking.media_types import detect_type
 from weft.capabilities.indexing.chunking.model import ChunkingOptions, ParsedDocument
 from weft.capabilities.indexing.collections.model import SESSIONS, IndexedChunk, NewChunk, domain_collection
+from weft.capabilities.indexing.entities import extract_entities, pack_entities
 from weft.capabilities.indexing.text_analysis import index_terms
 from weft.capabilities.search.index_view import CollectionQuery
 from weft.capabilities.search.session_indexing.cursor import IndexItem
@@ -255,6 +256,7 @@ def _document_chunk(name: str, heading: str, text: str, ordinal: int = 0, start:
         tokens=approximate_tokens(text),
         timestamp=to_micros(_DEFAULT_TIME),
         heading=heading,
+        entities=pack_entities(extract_entities(text, timestamp=to_micros(_DEFAULT_TIME))),
         text=text,
     )
 
@@ -287,6 +289,7 @@ def _indexed(number: int, chunk: NewChunk, vector: bytes) -> IndexedChunk:
         importance=chunk.importance,
         pinned=chunk.pinned,
         terms=chunk.terms,
+        entities=chunk.entities,
         vector=vector,
     )
 

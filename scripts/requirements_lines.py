@@ -173,7 +173,7 @@ MISSING = {
     "CE-A": "Compact, ValidatePrompt as an operation",
     "CE-E": "a compaction model that fails, a summary that loses a fact; "
     "ending the session of an agent that tries to change itself",
-    "CE-F14": "entity extraction and reference resolution in stored context",
+    "CE-F14": "reference resolution",
     "CE-N": "assembly, search over 1M entries, 10M vectors, 1,000 concurrent assemblies, compaction, fact retention, "
     "token reduction",
     "CE-O": "summaries next to originals, the compaction model, layers counted as overhead",

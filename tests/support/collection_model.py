@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.capabilities.indexing.collections.model import IndexedChunk
+from weft.capabilities.indexing.entities import entity_index_terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,6 +53,7 @@ def random_chunk(random: np.random.Generator, number: int, **given: Any) -> Inde
         "importance": float(np.float32(random.random())),
         "pinned": bool(random.random() < 0.1),
         "terms": " ".join(random.choice(WORDS, int(random.integers(0, 9)))),
+        "entities": str(random.choice(["", "person:Ann", "person:Ann\nfile:src/a.py", "file:b.py"])),
         "vector": random_vector(random) if random.random() < 0.9 else None,
     }
     return IndexedChunk(**(known | given))
@@ -78,6 +80,7 @@ def _matches_query(chunk: IndexedChunk, query: CollectionQuery) -> bool:
         and (not query.sources or chunk.source in query.sources)
         and (query.since is None or chunk.timestamp >= query.since)
         and (query.until is None or chunk.timestamp < query.until)
+        and query.entities <= set(entity_index_terms(chunk.entities))
         and not any(_is_outdated_version(chunk, document) for document in query.unfinished)
         and chunk.number not in query.without
     )

@@ -110,6 +110,7 @@ def _indexed_chunk(number: int, row: Row, source: str, vector: Floats) -> Indexe
         "importance": 0.5,
         "pinned": False,
         "terms": index_terms(row.text),
+        "entities": "",
         "vector": vector.astype(np.float16).tobytes(),
     }
     return IndexedChunk(**(fields | row.fields))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from weft.capabilities.indexing.entities import entity_index_terms
 from weft.search_index.ivf import arrange_vectors, unclustered
 from weft.search_index.quantized_vectors import Vectors, no_vectors, quantise, scales
 from weft.search_index.segment import (
@@ -66,16 +67,21 @@ def build_segment(chunks: Sequence[IndexedChunk]) -> Segment:
 
 def _postings(chunks: Sequence[IndexedChunk]) -> tuple[TermPostings, NDArray[np.int32]]:
     terms_of_chunk = [chunk.terms.split() for chunk in chunks]
+    # Entities do not make a text longer.
     length = np.array([len(terms) for terms in terms_of_chunk], np.int32)
+    all_terms = [
+        terms + entity_index_terms(chunk.entities) for terms, chunk in zip(terms_of_chunk, chunks, strict=True)
+    ]
+    postings = np.array([len(terms) for terms in all_terms], np.int64)
     known = _Codes()
-    codes = np.fromiter(map(known.__getitem__, chain.from_iterable(terms_of_chunk)), np.intp, int(length.sum()))
-    terms, places = np.unique(np.array([term_hash(term) for term in known], np.int64), return_inverse=True)
+    codes = np.fromiter(map(known.__getitem__, chain.from_iterable(all_terms)), np.intp, int(postings.sum()))
+    hashes, places = np.unique(np.array([term_hash(term) for term in known], np.int64), return_inverse=True)
     # Term and row as one number: sorted by term, then row, with duplicates counted as the frequency.
-    pairs_of_terms = places[codes] << _ROW_BITS | np.repeat(np.arange(len(chunks)), length)
+    pairs_of_terms = places[codes] << _ROW_BITS | np.repeat(np.arange(len(chunks)), postings)
     pairs, counts = np.unique(pairs_of_terms, return_counts=True)
-    starts = np.searchsorted(pairs >> _ROW_BITS, np.arange(len(terms) + 1))
+    starts = np.searchsorted(pairs >> _ROW_BITS, np.arange(len(hashes) + 1))
     rows = (pairs & ((1 << _ROW_BITS) - 1)).astype(np.uint32)
-    return TermPostings(terms, starts.astype(np.int64), rows, counts.clip(max=_MAX_FREQUENCY).astype(np.uint8)), length
+    return TermPostings(hashes, starts.astype(np.int64), rows, counts.clip(max=_MAX_FREQUENCY).astype(np.uint8)), length
 
 
 class _Codes(dict[str, int]):

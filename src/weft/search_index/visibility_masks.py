@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from weft.search_index.quantized_vectors import VisibleVectors
-from weft.search_index.segment import line_hash, name_hash
+from weft.search_index.segment import line_hash, name_hash, term_hash
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -193,6 +193,11 @@ class Masks:
         hidden &= facts.lines[facts.line] != found
         return hidden
 
+    def _rows_with(self, term: str) -> Bits:
+        found = np.zeros(self._segment.size, np.bool_)
+        found[self._segment.postings.find(term_hash(term))[0]] = True
+        return found
+
     def _narrowed(self, mask: RowMask, query: CollectionQuery) -> RowMask:
         """Apply filters that are rarely shared: such masks are not cached."""
         timestamp, bits = self._segment.columns.timestamp, mask.bits
@@ -200,6 +205,8 @@ class Masks:
             bits = _both(bits, timestamp >= query.since)
         if query.until is not None:
             bits = _both(bits, timestamp < query.until)
+        for term in query.entities:
+            bits = _both(bits, self._rows_with(term))
         narrowed = mask if bits is mask.bits else RowMask(self._segment, bits)
         if query.without:
             return narrowed.without(self._segment.find(np.array(sorted(query.without), np.int64)))

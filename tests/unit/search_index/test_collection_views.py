@@ -24,6 +24,9 @@ QUERIES = (
     CollectionQuery("s", places=frozenset()),
     CollectionQuery("s", items=frozenset({"1", "2"}), sources=frozenset({"document", "memory"})),
     CollectionQuery("s", since=300, until=800),
+    CollectionQuery("s", entities=frozenset({":ann"})),
+    CollectionQuery("s", since=300, entities=frozenset({"person:ann", ":a.py"})),
+    CollectionQuery("s", entities=frozenset({"person:nobody"})),
     CollectionQuery("s", unfinished=frozenset({IncompleteItem("place1", "3", 1), IncompleteItem("place0", "9", 1)})),
     CollectionQuery("s", since=100, without=frozenset({1, 2, 5, 9})),
 )

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from weft.capabilities.indexing.chunking.chunker import split_into_chunks
 from weft.capabilities.indexing.collections.model import NewChunk, digest_of, embedded_text
+from weft.capabilities.indexing.entities import extract_entities, pack_entities
 from weft.capabilities.knowledge.document_content import compressed_text, storable_text
 from weft.kernel.tokens import approximate_tokens
 
@@ -59,7 +60,9 @@ def build_chunks(
 def _chunk(document: Document, domain: Domain, layout: ChunkLayout, ordinal: int, terms_of: Terms) -> NewChunk:
     piece = layout.pieces[ordinal]
     text = layout.text[piece.start : piece.end]
-    heading = _heading(layout.title, storable_text(piece.heading))
+    heading, speaker = _heading(layout.title, storable_text(piece.heading)), storable_text(piece.speaker)
+    timestamp = document.timestamp if piece.timestamp is None else piece.timestamp
+    entities = extract_entities(text, speaker=speaker, timestamp=timestamp, is_code=piece.kind == "code")
     return NewChunk(
         source="document",
         place=document.domain,
@@ -70,13 +73,14 @@ def _chunk(document: Document, domain: Domain, layout: ChunkLayout, ordinal: int
         end=piece.end,
         kind=piece.kind,
         heading=heading,
-        speaker=storable_text(piece.speaker),
-        timestamp=document.timestamp if piece.timestamp is None else piece.timestamp,
+        speaker=speaker,
+        timestamp=timestamp,
         tokens=piece.tokens,
         importance=domain.importance if document.importance is None else document.importance,
         pinned=document.pinned,
         metadata=document.metadata,
         terms=terms_of(text, heading),
+        entities=pack_entities(entities),
         text=text,
         digest=digest_of(embedded_text(heading, text)),
     )

@@ -137,8 +137,8 @@ class CollectionQuery(NamedTuple):
     """Filters on a collection; None and empty mean all.
 
     ``places`` are those the caller may read, ``items`` those that match its filters; ACLs are checked as well. Times
-    are in microseconds, ``until`` exclusive. ``without`` are chunks that were found to be deleted. Pins only count if
-    ``pins``.
+    are in microseconds, ``until`` exclusive. A chunk must have all ``entities``, given as index terms. ``without`` are
+    chunks that were found to be deleted. Pins only count if ``pins``.
     """
 
     collection: str
@@ -147,6 +147,7 @@ class CollectionQuery(NamedTuple):
     sources: frozenset[str] = frozenset()
     since: int | None = None
     until: int | None = None
+    entities: frozenset[str] = frozenset()
     unfinished: frozenset[IncompleteItem] = frozenset()
     without: frozenset[int] = frozenset()
     pins: bool = True

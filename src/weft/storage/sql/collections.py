@@ -26,7 +26,7 @@ _POSITIONS = ", ".join(
 )
 _CHUNK = """
 SELECT number, source, place, scope, item, version, ordinal, start_at, end_at, kind, heading, speaker, timestamp,
-       tokens, importance, pinned, metadata, terms, text, digest
+       tokens, importance, pinned, metadata, terms, text, digest, entities
 FROM chunks
 """
 _CHUNKS_AT = f"""
@@ -34,7 +34,7 @@ _CHUNKS_AT = f"""
 """
 _INDEXED_COLUMNS = """
 SELECT chunks.number, source, place, scope, item, version, ordinal, speaker, timestamp, tokens, importance, pinned,
-       terms
+       terms, entities
 """
 _JOIN_VECTORS = """
 FROM chunks LEFT JOIN chunk_vectors v
@@ -85,8 +85,9 @@ class SqlCollectionStore:
             INSERT INTO chunks (tenant, collection, number, source, place, scope, item, version, ordinal, start_at,
                                 end_at,
                                 kind, heading, speaker, timestamp, tokens, importance, pinned, metadata, terms, text,
-                                digest)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)
+                                digest, entities)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
+                    $23)
             """,
             [
                 (self._tenant, collection, *_values(number, chunk))
@@ -547,12 +548,13 @@ def _values(number: int, chunk: NewChunk) -> tuple[str | int | float | bytes | N
         chunk.terms,
         chunk.text,
         chunk.digest,
+        chunk.entities,
     )
 
 
 def _chunk(collection: str, row: Row) -> Chunk:
     (number, source, place, scope, item, version, ordinal, start, end, kind, heading, speaker) = row[:12]
-    timestamp, tokens, importance, pinned, metadata, terms, text, digest = row[12:]
+    timestamp, tokens, importance, pinned, metadata, terms, text, digest, entities = row[12:]
     return Chunk(
         collection=collection,
         number=number,
@@ -575,4 +577,5 @@ def _chunk(collection: str, row: Row) -> Chunk:
         terms=terms,
         text=text,
         digest=digest,
+        entities=entities,
     )

@@ -36,6 +36,7 @@ CHUNK = NewChunk(
     importance=0.75,
     pinned=True,
     metadata='{"lang":"en"}',
+    entities="person:Ann\nfile:a.py",
     text="one two twö",
 )
 
@@ -90,6 +91,7 @@ class CollectionStoreContract:
         assert [(chunk.number, chunk.vector) for chunk in chunks] == [(2, vectors(4)[1]), (4, vectors(4)[3])]
         first = (await stores.collections.chunks_after(COLLECTION, 0, 1, None))[0]
         assert (first.number, first.vector, first.terms, first.pinned) == (1, None, CHUNK.terms, True)
+        assert first.entities == CHUNK.entities
         assert (first.scope, first.importance, first.version) == (CHUNK.scope, 0.75, 2)
 
     async def test_an_item_goes_as_a_whole_or_by_its_older_versions(self, stores: ContractStores) -> None:

@@ -74,9 +74,9 @@ class NewChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A part of an item: its characters from ``start`` to ``end``.
 
     ``place`` is the domain, session, agent or window that the item belongs to; ``scope`` is the ACL within the place:
-    participant patterns in JSON, empty for all. ``terms`` are the index terms, separated by spaces. ``digest`` is the
-    SHA-256 of the embedded text. ``timestamp`` is in microseconds. Importance is from 0 to 1; pinned chunks are always
-    returned.
+    participant patterns in JSON, empty for all. ``terms`` are the index terms, separated by spaces; ``entities`` are as
+    packed by pack_entities. ``digest`` is the SHA-256 of the embedded text. ``timestamp`` is in microseconds.
+    Importance is from 0 to 1; pinned chunks are always returned.
     """
 
     source: Source
@@ -97,6 +97,7 @@ class NewChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     importance: float = 0.5
     pinned: bool = False
     metadata: str = "{}"
+    entities: str = ""
     text: str
 
     @property
@@ -184,6 +185,7 @@ class IndexedChunk(msgspec.Struct, frozen=True, gc=False):
     importance: float
     pinned: bool
     terms: str
+    entities: str
     vector: bytes | None
 
 

@@ -12,6 +12,7 @@ from weft.capabilities.history.store import LineStore
 from weft.capabilities.indexing.chunking.chunker import split_into_chunks
 from weft.capabilities.indexing.chunking.model import ChunkingOptions, ParsedDocument
 from weft.capabilities.indexing.collections.model import SOURCES, WHOLE_PLACE, NewChunk, digest_of, embedded_text
+from weft.capabilities.indexing.entities import extract_entities, pack_entities
 from weft.capabilities.indexing.text_analysis import index_terms
 from weft.capabilities.knowledge.document_content import storable_text
 from weft.capabilities.memory.model import MemoryScope
@@ -225,6 +226,7 @@ def chunks_of(item: IndexItem, content: ItemText) -> list[NewChunk]:
             speaker=content.speaker,
             importance=importance_of(text, item.source) if content.importance is None else content.importance,
             pinned=content.pinned,
+            entities=pack_entities(extract_entities(text, speaker=content.speaker, timestamp=content.timestamp)),
             text=text,
         )
         chunks.append(chunk)
