@@ -124,6 +124,11 @@ class Settings:
     embedding_threads: int = setting(
         0, "WEFT_EMBEDDING_THREADS", "Threads that embed documents with the included model; half the cores if 0."
     )
+    embedding_idle_seconds: int = setting(
+        600,
+        "WEFT_EMBEDDING_IDLE_SECONDS",
+        "Unused for so long, the included model is released from memory until the next text; 0: never.",
+    )
     embedding_cache_entries: int = setting(200_000, "WEFT_EMBEDDING_CACHE_ENTRIES", "Cached vectors per tenant.")
     knowledge_folders: str = setting(
         "",

@@ -29,12 +29,14 @@ if TYPE_CHECKING:
 FLUSH_READ_COUNTS = "board.flush_read_counts"
 SAMPLE_METRICS = "metrics.sample"
 SWEEP_EMBEDDINGS = "embeddings.sweep"
+RELEASE_MODELS = "embeddings.release"
 SWEEP_INDEXES = "search_index.sweep"
 SWEEP_OBJECTS = "objects.sweep"
 SWEEP_VALUES = "history.sweep"
 _MINUTE = 60.0
 _HOUR = 3_600.0
 _DOCUMENT_DELAY_SECONDS = 0.25
+_RELEASE_SECONDS = 15.0
 
 
 def background_jobs(app: App) -> list[Job]:
@@ -49,7 +51,13 @@ def _process_jobs(app: App) -> list[Job]:
         Job(name=SAMPLE_METRICS, every=COLLECTION_INTERVAL, run=lambda _: app.metrics_snapshot.collect()),
         Job(name=SWEEP_INDEXES, every=_HOUR, run=lambda _: app.collections.sweep()),
         Job(name=SWEEP_EMBEDDINGS, every=_HOUR, run=lambda _: app.embeddings.sweep()),
+        Job(name=RELEASE_MODELS, every=_RELEASE_SECONDS, run=lambda _: _release_models(app)),
     ]
+
+
+async def _release_models(app: App) -> None:
+    if app.settings.embedding_idle_seconds:
+        await app.embeddings.release_idle(app.settings.embedding_idle_seconds)
 
 
 def _cleanup_jobs(app: App) -> list[Job]:

@@ -1,10 +1,13 @@
-"""Thread pools by kind of work, so that slow documents do not delay searches."""
+"""Thread pools by kind of work, so that slow documents do not delay searches; priority and memory of threads."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import ctypes
 import os
+import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -14,6 +17,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+# The lowest priority of Unix.
+LOWEST_PRIORITY = 19
 
 
 class ThreadPool:
@@ -33,3 +39,20 @@ SEARCH_THREADS = ThreadPool("searching", (os.cpu_count() or 1) + 4)
 ASSEMBLY_THREADS = ThreadPool("assembly", 2)
 # Two threads wait for the worker processes that parse documents; two are for quicker work.
 DOCUMENT_THREADS = ThreadPool("documents", 4)
+
+
+def lower_priority() -> None:
+    """Give the calling thread the lowest priority, so that it runs on what others leave.
+
+    Only Linux has priorities of threads; elsewhere this does nothing.
+    """
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST_PRIORITY)
+
+
+def return_free_memory() -> None:
+    """Return memory that was freed to the operating system: glibc keeps it otherwise. Does nothing elsewhere."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)

@@ -27,6 +27,11 @@ class WordEmbedder:
         self.calls.append(list(texts))
         return np.array([self._vector(text) for text in texts], np.float32).reshape(-1, self._model.dimensions)
 
+    async def release_idle(self, seconds: float) -> bool:
+        """Return False: there is no model in memory."""
+        del seconds
+        return False
+
     async def close(self) -> None:
         """Do nothing."""
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
 
 import numpy as np
 import pytest
 
 from weft.capabilities.indexing.embeddings.model import Embedder, Vectors
+from weft.kernel.thread_pools import LOWEST_PRIORITY
 from weft.providers.embedders.local import MINILM, LocalEmbedder
 from weft.testing.contracts import EmbedderContract
 from weft.testing.embedder import WordEmbedder
@@ -78,6 +82,68 @@ async def test_a_cancelled_caller_frees_its_slot(gate: Gate, local: LocalEmbedde
     gate.opened.set()
     assert len(await local.embed(["stays"] * 8, "passage")) == 8
     assert gate.texts.count("gone") <= 8
+
+
+async def test_documents_are_embedded_at_the_lowest_priority() -> None:
+    noted: dict[str, int] = {}
+
+    class Noting:
+        def embed(self, batch: Sequence[str]) -> Vectors:
+            noted[batch[0]] = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+            return np.ones((len(batch), MINILM.dimensions), np.float32)
+
+    local = LocalEmbedder(MINILM, Noting, threads=1)
+    await local.embed(["question"], "query")
+    await local.embed(["document"], "passage")
+    await local.close()
+    own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    assert noted == {"question": own, "document": LOWEST_PRIORITY if sys.platform == "linux" else own}
+
+
+class Loads:
+    """Counts how often a model is loaded."""
+
+    def __init__(self) -> None:
+        self.models: list[weakref.ref[Gate]] = []
+
+    def __call__(self) -> Gate:
+        gate = Gate()
+        gate.opened.set()
+        self.models.append(weakref.ref(gate))
+        return gate
+
+
+async def test_an_idle_model_is_released_and_loaded_again() -> None:
+    now, loads = [0.0], Loads()
+    local = LocalEmbedder(MINILM, loads, threads=1, clock=lambda: now[0])
+    assert not await local.release_idle(600)
+    assert not loads.models
+    await local.embed(["first"], "passage")
+    now[0] = 599.0
+    assert not await local.release_idle(600)
+    await local.embed(["question"], "query")
+    now[0] = 1_198.0
+    assert not await local.release_idle(600)
+    now[0] = 1_199.0
+    assert await local.release_idle(600)
+    assert [model() for model in loads.models] == [None]
+    assert not await local.release_idle(600)
+    assert len(await local.embed(["again"], "passage")) == 1
+    assert len(loads.models) == 2
+    await local.close()
+
+
+async def test_a_model_in_use_is_not_released(gate: Gate) -> None:
+    now = [0.0]
+    local = LocalEmbedder(MINILM, lambda: gate, threads=1, clock=lambda: now[0])
+    document = asyncio.create_task(local.embed(["document"], "passage"))
+    await wait_until(lambda: gate.texts)
+    now[0] = 599.0
+    gate.opened.set()
+    await document
+    now[0] = 600.0
+    assert not await local.release_idle(600)
+    await local.close()
 
 
 async def wait_until(condition: Callable[[], object]) -> None:

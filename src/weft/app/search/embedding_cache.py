@@ -70,6 +70,11 @@ class CachedEmbeddings:
     def models(self) -> Sequence[Model]:
         return [embedder.model for embedder in self._embedders.values()]
 
+    async def release_idle(self, seconds: float) -> None:
+        """Free the memory of models that were not used for this long; the next text loads them again."""
+        for embedder in self._embedders.values():
+            await embedder.release_idle(seconds)
+
     async def close(self) -> None:
         for embedder in self._embedders.values():
             await embedder.close()

@@ -1,16 +1,20 @@
 """Local embedder: runs a model in threads, with bounded queues.
 
-Imports nothing heavy; the model is loaded in a thread with the first text.
+Imports nothing heavy; the model is loaded in a thread with the first text, and again after it was released.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
 from weft.capabilities.indexing.embeddings.model import Model
+from weft.kernel.thread_pools import lower_priority, return_free_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,15 +33,28 @@ class Runner(Protocol):
 
 
 class LocalEmbedder:
-    """Embeds in threads. Queries have their own thread, so that they do not wait for documents."""
+    """Embeds in threads. Queries have their own thread, so that they do not wait for documents.
 
-    def __init__(self, model: Model, load: Callable[[], Runner], threads: int = 0) -> None:
+    Documents are embedded at the lowest priority, so that calls do not notice. ``clock`` returns seconds.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        load: Callable[[], Runner],
+        threads: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._model = model
         self._load = load
+        self._clock = clock
+        self._loading = threading.Lock()
+        self._runner: Runner | None = None
+        self._used_at = 0.0
         self._threads = threads or max(1, (os.cpu_count() or 1) // 2)
         # Each thread has one running and one queued task; further callers wait.
         self._slots = asyncio.Semaphore(2 * self._threads)
-        self._passages = ThreadPoolExecutor(self._threads, "weft-embedding")
+        self._passages = ThreadPoolExecutor(self._threads, "weft-embedding", initializer=lower_priority)
         self._queries = ThreadPoolExecutor(1, "weft-queries")
 
     @property
@@ -52,6 +69,14 @@ class LocalEmbedder:
         pending = enumerate([texts[start : start + _BATCH_SIZE] for start in range(0, len(texts), _BATCH_SIZE)])
         await asyncio.gather(*(self._work(pending, parts) for _ in range(self._threads)))
         return self._joined([parts[index] for index in range(len(parts))])
+
+    async def release_idle(self, seconds: float) -> bool:
+        with self._loading:
+            if self._runner is None or self._clock() - self._used_at < seconds:
+                return False
+            self._runner = None
+        await asyncio.get_running_loop().run_in_executor(self._passages, _free_memory)
+        return True
 
     async def close(self) -> None:
         for executor in (self._passages, self._queries):
@@ -68,7 +93,25 @@ class LocalEmbedder:
         return np.concatenate(parts) if parts else np.empty((0, self._model.dimensions), np.float32)
 
     def _run(self, texts: Sequence[str]) -> Vectors:
-        return self._load().embed(texts)
+        runner = self._loaded()
+        try:
+            return runner.embed(texts)
+        finally:
+            self._used_at = self._clock()
+
+    def _loaded(self) -> Runner:
+        with self._loading:
+            self._used_at = self._clock()
+            if self._runner is None:
+                self._runner = self._load()
+                # Loading needs three times the memory of the model.
+                return_free_memory()
+            return self._runner
+
+
+def _free_memory() -> None:
+    gc.collect()
+    return_free_memory()
 
 
 def load_minilm() -> Runner:

@@ -14,6 +14,7 @@ import threading
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import onnxruntime
@@ -75,7 +76,8 @@ _OUTLIERS: dict[int, dict[int, float]] = {
     23: {830: 1.4, 1302: 1.3},
 }
 _loading = threading.Lock()
-_loaded: list[MiniLm] = []
+# The model of this process while an embedder uses it.
+_loaded: WeakValueDictionary[str, MiniLm] = WeakValueDictionary()
 
 
 class MiniLm:
@@ -106,11 +108,12 @@ class MiniLm:
 
 
 def load_installed() -> MiniLm:
-    """Return the model of this process, loaded by the first call."""
+    """Return the model of this process; it is loaded unless an embedder holds it."""
     with _loading:
-        if not _loaded:
-            _loaded.append(MiniLm(_checked(_weights_file())))
-        return _loaded[0]
+        model = _loaded.get(_SHA256)
+        if model is None:
+            model = _loaded[_SHA256] = MiniLm(_checked(_weights_file()))
+        return model
 
 
 def check_installed() -> Path:
@@ -147,6 +150,9 @@ def _session(graph: bytes) -> Any:  # noqa: ANN401 - onnxruntime is untyped
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     # Texts differ in length, so memory plans cannot be reused.
     options.enable_mem_pattern = False
+    # An idle thread must not wait for work by spinning.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.inter_op.allow_spinning", "0")
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 

@@ -114,6 +114,11 @@ class RemoteEmbedder:
         # In a thread: decoding thousands of numbers would block the event loop.
         return await asyncio.to_thread(self._unit_vectors, exchanges)
 
+    async def release_idle(self, seconds: float) -> bool:
+        """Return False: the model is in the memory of the service."""
+        del seconds
+        return False
+
     async def close(self) -> None:
         if self._http is not None:
             await self._http.aclose()

@@ -75,6 +75,10 @@ class Embedder(Protocol):
         """
         ...
 
+    async def release_idle(self, seconds: float) -> bool:
+        """Free the memory of a model that was not used for this long; return whether it was freed."""
+        ...
+
     async def close(self) -> None:
         """Release threads and connections."""
         ...
