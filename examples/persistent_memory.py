@@ -46,7 +46,7 @@ async def push_and_pull(weft: Weft, researcher: Weft) -> None:
 
     await weft.session.create("Prevent slow orders", session_id="tuesday")
     await researcher.context.pull("tuesday")
-    known = await researcher.context.read("tuesday", memory_type="learned_knowledge", key="cause")
+    known = await researcher.context.read(session_id="tuesday", memory_type="learned_knowledge", key="cause")
     print("the next session knows:", known.entries[0].value)
 
     try:
@@ -59,7 +59,7 @@ async def change_the_definition(weft: Weft, researcher: Weft) -> None:
     """A session keeps its snapshot until it pulls again; versions are never mixed."""
     heading("Change the definition while a session is running")
     await weft.agent.define("researcher", role="Finds out why orders are slow, and proposes one remedy.")
-    snapshot = await researcher.context.read("tuesday")
+    snapshot = await researcher.context.read(session_id="tuesday")
     print("role before the pull:", snapshot.definition.role)
     pulled = await researcher.context.pull("tuesday")
     print(pulled.message)

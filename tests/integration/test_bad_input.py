@@ -108,7 +108,7 @@ VALID: dict[str, dict[str, Any]] = {
     "memory.inspect": AGENT,
     "context.push": {"knowledge": [{"key": "goal", "value": 1}], "if_version": 0},
     "context.pull": IN_SESSION,
-    "context.read": IN_SESSION,
+    "context.read": {},
     "context.status": {},
     "context.copy": {**AGENT, "from_agent_id": "analysis"},
     "agent.define": AGENT,

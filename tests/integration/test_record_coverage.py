@@ -102,6 +102,8 @@ async def on_history(do: Callable[..., Awaitable[Any]], world: World) -> None:
     await do(admin, "history.snapshot", **BOARD, label="named")
     await do(admin, "history.delete_snapshot", **BOARD, label="named")
     await admin.call("history.branch", **BOARD, branch="other")
+    for branch in ("other", "main"):
+        await do(admin, "history.switch", **BOARD, branch=branch)
     await admin.call("board.write", session_id="s1", key="b", value="new", branch="other")
     await do(admin, "history.merge", **BOARD, from_context_id="board:s1@other")
     reviews = []

@@ -612,7 +612,7 @@ async def test_items_that_fail_repeatedly_are_skipped(
     assert await indexed_texts(world) == {"s1:2": ["fine"]}
     assert await pending(world) == 0
     assert b"weft_skipped_items_total 2.0" in world.app.metrics.exposition()
-    logged = [record for record in caplog.records if "cannot be chunked" in record.message]
+    logged = [record for record in caplog.records if "cannot be read or chunked" in record.message]
     assert [record.fields["place"] for record in logged] == [SESSION, SESSION]
     assert not any("poison" in str(vars(record)) for record in logged)
     assert not world.app.session_indexing._tries

@@ -154,7 +154,9 @@ class App:
         )
         runner, container = self.lease_runner, self._container
         self.deferred_deletion = DeferredDeletion(runner)
-        self.session_indexing = SessionIndexing(runner, container, self.embeddings, self.metrics, settings.reindex_rate)
+        self.session_indexing = SessionIndexing(
+            runner, container, self.embeddings, self.metrics, self.objects, settings.reindex_rate
+        )
         self._documents = IsolatedDocumentReader()
         self._markup = IsolatedMarkupReader()
         self.ingestion = Ingestion(self.database, container, self.embeddings, self._documents, self.metrics)

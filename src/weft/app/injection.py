@@ -129,6 +129,10 @@ class CallScope:
         return NO_CORRELATION if self.actor is None else self.actor.correlation
 
     @property
+    def principal_id(self) -> str | None:
+        return None if self.actor is None else self.actor.principal_id
+
+    @property
     def known_actor(self) -> Actor:
         if self.actor is None:
             raise LookupError("an operation without a caller asked for one")
@@ -245,7 +249,7 @@ class Container:
             Actor: lambda call: call.actor,
             AuditTrail: lambda call: CallAuditTrail(call.transaction, call.known_actor, clock),
             Cooperative: lambda call: call.transaction,
-            Outbox: lambda call: SqlOutbox(call.transaction, clock, call.correlation),
+            Outbox: lambda call: SqlOutbox(call.transaction, clock, call.correlation, call.principal_id),
             EventImport: lambda call: SqlOutbox(call.transaction, clock),
         }
         self._sources |= {need: _opened(store) for need, store in _STORES.items()}

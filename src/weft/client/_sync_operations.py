@@ -593,8 +593,8 @@ class SyncContextOperations:
 
     def read(
         self,
-        session_id: str,
         *,
+        session_id: str | None = None,
         memory_type: Literal["conversation_context", "learned_knowledge", "team_preferences", "work_artifacts"]
         | None = None,
         key: str | None = None,
@@ -602,16 +602,17 @@ class SyncContextOperations:
         limit: int = 50,
         cursor: str | None = None,
     ) -> ContextRead:
-        """Read your snapshot in a session: the version you pulled, not the latest one.
+        """Read your persistent memory: its current version or, with a session, the snapshot that you pulled there.
 
         With a key, the answer has that entry with its full value, even if it is in object storage.
         """
         return self._caller.call(
             "context.read",
             {
-                "session_id": session_id,
                 "limit": limit,
-                **given(memory_type=memory_type, key=key, workflow_id=workflow_id, cursor=cursor),
+                **given(
+                    session_id=session_id, memory_type=memory_type, key=key, workflow_id=workflow_id, cursor=cursor
+                ),
             },
         )
 

@@ -10,9 +10,12 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import structs
+
 from weft.capabilities.indexing.embeddings.model import TextRefused
 from weft.capabilities.indexing.embeddings.model_selection import has_required_models, known_models_to_fill
 from weft.capabilities.indexing.model_migration.migration import models_in_use
+from weft.capabilities.search.persistent_memory import text_of_value
 from weft.capabilities.search.session_indexing.cursor import (
     INDEXING_JOB,
     REINDEXING_JOB,
@@ -24,6 +27,7 @@ from weft.capabilities.search.session_indexing.indexer import EVENT_BATCH_SIZE, 
 from weft.capabilities.search.session_indexing.item_text import chunks_of
 from weft.jobs.backfill_vectors import ModelVectors
 from weft.jobs.scheduler import Work
+from weft.kernel.errors import WeftError
 from weft.kernel.ports import Progress
 from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.embeddings import SqlTenantModelStore
@@ -37,8 +41,10 @@ if TYPE_CHECKING:
 
     from weft.capabilities.indexing.collections.model import NewChunk
     from weft.capabilities.indexing.embeddings.model import Embeddings
+    from weft.capabilities.object_storage.store import Staging
     from weft.capabilities.search.session_indexing.cursor import IndexItem
     from weft.capabilities.search.session_indexing.indexer import IndexingRound, ItemChange
+    from weft.capabilities.search.session_indexing.item_text import ItemText
     from weft.jobs.runner import Lease, LeaseRunner
     from weft.jobs.scheduler import JobQueue
     from weft.kernel.ports import JobMetrics
@@ -77,11 +83,13 @@ class SessionIndexing:
         injector: Injector,
         embeddings: Embeddings,
         metrics: JobMetrics,
+        objects: Staging,
         chunks_per_second: int = 0,
     ) -> None:
         self._runner = runner
         self._embeddings = embeddings
         self._metrics = metrics
+        self._objects = objects
         # Limit of reindexed chunks of a tenant; none if 0.
         self._rate = chunks_per_second
         self._indexers = SystemTransactions(runner.database, injector, Indexer)
@@ -190,8 +198,10 @@ class SessionIndexing:
 
     async def _chunk_items(self, tenant: str, job: str, found: IndexingRound) -> list[list[NewChunk]]:
         """Chunk the items of a round. A failing item is retried a few times, then skipped."""
+        texts = [await self._text_or_error(tenant, change) for change in found.changes]
+        given = list(zip(found.changes, texts, strict=True))
         # In a thread: it may be a megabyte of text.
-        chunked = await asyncio.to_thread(lambda: [_chunks_or_error(change) for change in found.changes])
+        chunked = await asyncio.to_thread(lambda: [_chunks_or_error(change, text) for change, text in given])
         tried = zip(found.changes, chunked, strict=True)
         failed = {change.item: item_chunks for change, item_chunks in tried if isinstance(item_chunks, Exception)}
         before = self._tries.get((tenant, job), {})
@@ -199,8 +209,19 @@ class SessionIndexing:
         for item, error in failed.items():
             if tries[item] < _MAX_TRIES:
                 raise error
-        self._skip(tenant, [*failed], "a text cannot be chunked and is not searched")
+        self._skip(tenant, [*failed], "a text cannot be read or chunked and is not searched")
         return [[] if isinstance(item_chunks, Exception) else item_chunks for item_chunks in chunked]
+
+    async def _text_or_error(self, tenant: str, change: ItemChange) -> ItemText | Exception | None:
+        """Return the text of an item, fetched if it is in object storage, or the error of fetching it."""
+        text = change.text
+        if text is None or text.pointer is None:
+            return text
+        try:
+            content = await self._objects.fetch(tenant, text.pointer)
+        except WeftError as error:
+            return error
+        return structs.replace(text, text=text_of_value(content, text.media_type) or text.heading)
 
     async def _written(
         self, lease: Lease, found: IndexingRound, chunked: Sequence[list[NewChunk]], models: Sequence[str]
@@ -281,9 +302,11 @@ async def _long_log(transaction: Transaction) -> int | None:
     return last if is_new and last > EVENT_BATCH_SIZE else None
 
 
-def _chunks_or_error(change: ItemChange) -> list[NewChunk] | Exception:
-    """Return the chunks of an item, or the error of chunking it."""
+def _chunks_or_error(change: ItemChange, text: ItemText | Exception | None) -> list[NewChunk] | Exception:
+    """Return the chunks of an item, or the error of reading or chunking it."""
+    if isinstance(text, Exception):
+        return text
     try:
-        return [] if change.text is None else chunks_of(change.item, change.text)
+        return [] if text is None else chunks_of(change.item, text)
     except Exception as error:  # noqa: BLE001 - handled for the round as a whole
         return error

@@ -64,11 +64,13 @@ EventType = Literal[
     "memory.expired",
     "context.pushed",
     "context.pulled",
+    "context.expired",
     "agent.defined",
     "history.snapshot",
     "history.snapshot_deleted",
     "history.branched",
     "history.branch_deleted",
+    "history.switched",
     "history.rolled_back",
     "history.merged",
     "history.review_opened",
@@ -144,13 +146,17 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
-    """An event with its ACLs, its correlation ids and, if it was imported, its origin."""
+    """An event with its ACLs, its correlation ids and, if it was imported, its origin.
+
+    ``principal_id`` is the principal that caused it, None if not known: several may have the same participant name.
+    """
 
     event: Event
     participants: tuple[str, ...]
     readable_by: tuple[str, ...]
     correlation: Correlation = NO_CORRELATION
     origin: Origin | None = None
+    principal_id: str | None = None
 
 
 class Outbox(Protocol):

@@ -18,7 +18,7 @@ from weft.storage.sql.session_index import first_pending_events
 from weft.storage.sql.tenants import tenant_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -118,10 +118,10 @@ class IndexLag:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
 
-    async def events(self, actor: Actor, filters: RequestedScope) -> int:
+    async def events(self, actor: Actor, filters: RequestedScope, readable: Collection[str]) -> int:
         pending = await first_pending_events(self._transaction, _MAX_PENDING)
         # Older events are not counted: the number would reveal the activity of others.
-        return sum(is_pending_for(event, actor, filters) for event in pending)
+        return sum(is_pending_for(event, actor, filters, readable) for event in pending)
 
 
 class LowRelevanceReporter:

@@ -29,7 +29,7 @@ from weft.capabilities.agent_context.service import Contexts, OpenContext
 from weft.capabilities.history.composite_lines import PART_MARK, PartVersion
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.line_kinds import LineKind
-from weft.capabilities.history.model import SYSTEM, ChangeKind, Head, is_metadata, no_line
+from weft.capabilities.history.model import Head, is_metadata, no_line
 from weft.capabilities.history.store import Rule
 from weft.kernel.errors import InvalidInput
 
@@ -85,9 +85,7 @@ class ContextLines(msgspec.Struct, frozen=True):
         context = await self.contexts.open(line.owner, line.branch)
         part = await context.part(line.part)
         ended = sorted(await part.overdue(), key=lambda version: version.change.key)[:limit]
-        for version in ended:
-            part.remove(version, ChangeKind.EXPIRE)
-        await context.commit([part], CommitMeta("expire"), SYSTEM)
+        await context.expire([(part, version) for version in ended])
         return len(ended) == limit
 
     async def pin_referenced(self, line_id: str) -> None:

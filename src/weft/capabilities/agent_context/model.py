@@ -91,7 +91,7 @@ class ContextNotPulled(Conflict):
     """You have not pulled a context in this session."""
 
     code = "CONTEXT_NOT_PULLED"
-    hint = "Call `context.pull` with this session_id first; it pins a snapshot of your context in the session."
+    hint = "Call `context.pull` with this session_id first, or omit session_id to read the current version."
     related = ("pull_context",)
 
 

@@ -1,4 +1,4 @@
-"""Operations context.pull, context.read and context.status: pin a context version in a session and read it there."""
+"""Operations context.pull, context.read and context.status: pin a context version in a session, and read memory."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 
 from weft.capabilities.agent_context.critical import CriticalUpdate, SessionLayers
 from weft.capabilities.agent_context.diff import EntryDiff, changed_entries
+from weft.capabilities.agent_context.memory_version import MemoryVersion
 from weft.capabilities.agent_context.model import (
     DEFINITION,
     ContextKeyNotFound,
@@ -29,7 +30,6 @@ from weft.capabilities.agent_context.views import (
     ContextEntry,
     PersistedEntry,
     definition_at,
-    entries_of,
     first_entries,
     render_entries,
     with_value,
@@ -119,9 +119,11 @@ class ContextPulled(Success, kw_only=True):
 
 
 class ReadContext(Request):
-    """Filter and page: one entry, one memory type, or the whole snapshot."""
+    """Filter and page: one entry, one memory type, or all entries."""
 
-    session_id: SessionId
+    session_id: Annotated[
+        SessionId | None, msgspec.Meta(description="Read the snapshot pulled there. Default: the current version.")
+    ] = None
     memory_type: Annotated[MemoryTypeName | None, msgspec.Meta(description="Only this memory type.")] = None
     key: Annotated[EntryKey | None, msgspec.Meta(description="One entry with its full value.")] = None
     workflow_id: OfWorkflow = None
@@ -133,14 +135,14 @@ class ReadContext(Request):
 
 
 class ContextRead(Success, kw_only=True):
-    """Your snapshot in this session, as you pulled it."""
+    """Your current context; with a session, your snapshot there, as you pulled it."""
 
     agent_id: str
-    session_id: str
+    session_id: str | None = None
     context_id: str
     version: int
     snapshot: str
-    pulled_at: datetime
+    pulled_at: datetime | None = None
     definition: AgentDefinition
     entries: list[ContextEntry]
     count: int
@@ -234,7 +236,7 @@ async def pull_context(request: PullContext, contexts: Contexts, layers: Session
 async def read_context(
     request: ReadContext, actor: Actor, reads: Transactions[Contexts], staging: Staging
 ) -> ContextRead:
-    """Read your snapshot in a session: the version you pulled, not the latest one.
+    """Read your persistent memory: its current version or, with a session, the snapshot that you pulled there.
 
     With a key, the answer has that entry with its full value, even if it is in object storage.
     """
@@ -340,33 +342,44 @@ async def _publish(context: OpenContext, session: Session, before: PinnedContext
 
 async def _read(request: ReadContext, contexts: Contexts) -> tuple[ContextRead, Pointer | None]:
     """Return the answer, and the pointer to the value it still lacks, if that is in object storage."""
+    memory, held = await _opened(request, contexts)
+    if request.key is not None:
+        entry = await _entry(request, request.key, memory)
+        return await _answer(held, memory, [entry], None), _pointer(entry)
+    entries = await _listed(request, memory)
+    page = entries[: request.limit]
+    more = f"{page[-1].place.part}|{page[-1].place.key}" if len(entries) > len(page) else None
+    return await _answer(held, memory, page, more), None
+
+
+async def _opened(request: ReadContext, contexts: Contexts) -> tuple[MemoryVersion, PinnedContext | None]:
+    """Open the version to read: the current one, or the one that a session has pulled."""
+    if request.session_id is None:
+        line = ContextLine(contexts.actor.principal_id, None, await contexts.own_branch(None))
+        return await MemoryVersion.current(contexts, line, await contexts.head(line)), None
     session = await find_session(request.session_id, contexts.actor, contexts.sessions)
     held = await contexts.snapshots.find(session.session_id, contexts.actor.principal_id)
     if held is None:
         raise ContextNotPulled(resource_id=session.session_id)
-    at_pull = ContextAt(contexts.lines, held.held)
-    await at_pull.check_exists()
-    if request.key is not None:
-        entry = await _entry(request, request.key, at_pull)
-        return await _answer(held, at_pull, contexts, [entry], None), _pointer(entry)
-    entries = await _listed(request, at_pull)
-    page = entries[: request.limit]
-    more = f"{page[-1].place.part}|{page[-1].place.key}" if len(entries) > len(page) else None
-    return await _answer(held, at_pull, contexts, page, more), None
+    memory = MemoryVersion(contexts, ContextLine.parse(held.line_id), ContextAt(contexts.lines, held.held))
+    await memory.version.check_exists()
+    return memory, held
 
 
-async def _entry(request: ReadContext, key: str, at_pull: ContextAt) -> PersistedEntry:
+async def _entry(request: ReadContext, key: str, memory: MemoryVersion) -> PersistedEntry:
     place = EntryAddress(_part(request), key)
-    at = await at_pull.part(place.part) if is_well_formed(key) else None
-    version = await at_pull.lines.latest(at.line, key, at.seq) if at else None
-    if at is None or version is None:
-        known = [] if at is None else [entry.place.key for entry in await entries_of(at_pull.lines, place.part, at)]
+    at = await memory.version.part(place.part) if is_well_formed(key) else None
+    entry = None if at is None else await memory.entry(place)
+    if at is None or entry is None:
+        known = [] if at is None else [entry.place.key for entry in await memory.entries(place.part, at)]
+        what = "memory" if request.session_id is None else "snapshot"
         raise ContextKeyNotFound(
-            f"Your snapshot has no entry '{key[:200]}' in {place.part}.",
+            f"Your {what} has no entry '{key[:200]}' in {place.part}.",
             resource_id=key[:200],
             available_alternatives=close_names(key, known[:MAX_COMPARED]),
         )
-    return PersistedEntry(place, version, await at_pull.lines.latest(at.line, metadata_key(key), at.seq))
+    metadata = await memory.contexts.lines.latest(at.line, metadata_key(key), at.seq)
+    return entry._replace(metadata=metadata)
 
 
 def _part(request: ReadContext) -> str:
@@ -379,14 +392,14 @@ def _pointer(entry: PersistedEntry) -> Pointer | None:
     return Pointer.decode(value) if entry.version.change.meta.outside and value is not None else None
 
 
-async def _listed(request: ReadContext, at_pull: ContextAt) -> list[PersistedEntry]:
+async def _listed(request: ReadContext, memory: MemoryVersion) -> list[PersistedEntry]:
     """Return the selected entries after the cursor, ordered by part and key."""
     part, _, key = (request.cursor or "").partition("|")
     found: list[PersistedEntry] = []
-    for name, at in (await at_pull.parts()).items():
+    for name, at in (await memory.version.parts()).items():
         if name < part or not _is_selected(name, request):
             continue
-        entries = await entries_of(at_pull.lines, name, at)
+        entries = await memory.entries(name, at)
         found += [entry for entry in entries if name > part or entry.place.key > key]
         if len(found) > request.limit:
             break
@@ -401,16 +414,17 @@ def _is_selected(part: str, request: ReadContext) -> bool:
 
 
 async def _answer(
-    held: PinnedContext, at_pull: ContextAt, contexts: Contexts, entries: Sequence[PersistedEntry], more: str | None
+    held: PinnedContext | None, memory: MemoryVersion, entries: Sequence[PersistedEntry], more: str | None
 ) -> ContextRead:
+    contexts, point = memory.contexts, memory.version.point
     return ContextRead(
-        agent_id=held.principal_id,
-        session_id=held.session_id,
-        context_id=held.line_id,
-        version=held.version,
-        snapshot=held.hash.hex(),
-        pulled_at=from_micros(held.pulled_at),
-        definition=await definition_at(at_pull.lines, await at_pull.part(DEFINITION)),
+        agent_id=memory.line.owner,
+        session_id=None if held is None else held.session_id,
+        context_id=memory.line.line_id,
+        version=point.seq,
+        snapshot=point.hash.hex(),
+        pulled_at=None if held is None else from_micros(held.pulled_at),
+        definition=await definition_at(contexts.lines, await memory.version.part(DEFINITION)),
         entries=await render_entries(entries, contexts.snapshots),
         count=len(entries),
         has_more=more is not None,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.agent_context.model import (
@@ -37,6 +38,7 @@ from weft.capabilities.history.model import (
     Point,
     blob_hash,
     branch_of,
+    is_metadata,
     no_branch,
     trunk_of,
 )
@@ -230,10 +232,26 @@ class OpenContext:
 
     async def expire_overdue(self) -> None:
         """Remove entries beyond retention."""
-        ended = await self._overdue()
+        await self.expire(await self._overdue())
+
+    async def expire(self, ended: Sequence[tuple[OpenPart, Version]]) -> None:
+        """Remove entries of parts as one new version, and publish an event."""
+        if not ended:
+            return
         for part, version in ended:
             part.remove(version, ChangeKind.EXPIRE)
+        previous = self.root.seq
         await self.commit({part.name: part for part, _ in ended}.values(), CommitMeta("expire"), SYSTEM)
+        data = {
+            "context_id": self.root.line_id,
+            "previous_version": previous,
+            "version": self.root.seq,
+            "removed": sum(not is_metadata(version.change.key) for _, version in ended),
+        }
+        event = self.service.event("context.expired", self.owner, data)
+        await self.service.outbox.publish(
+            structs.replace(event, actor=SYSTEM.participant, readable_by=(f"{PRINCIPAL}{self.owner}",))
+        )
 
     async def _overdue(self) -> list[tuple[OpenPart, Version]]:
         """Return the entries beyond retention, with their parts."""

@@ -26,12 +26,15 @@ from weft.capabilities.history.service import History, head_point
 from weft.capabilities.history.store import SESSION_HOLDER
 from weft.capabilities.history.three_way import common_past
 from weft.kernel.errors import Conflict, InvalidInput, PermissionDenied
+from weft.kernel.events import NewEvent
 from weft.kernel.fields import Name
+from weft.kernel.identity import PRINCIPAL
 from weft.kernel.operation import Request, Response
 
 if TYPE_CHECKING:
     from weft.capabilities.history.line_backend import LockedLine
     from weft.capabilities.history.model import Head, Point
+    from weft.kernel.identity import Actor
 
 _REVIEW_PAGE = 200
 
@@ -190,8 +193,24 @@ async def switch_branch(request: SwitchBranch, history: History) -> Switched:
     branch = None if request.branch == MAIN else request.branch
     if branch is not None:
         await _found(history, line_name(trunk, branch), branch)
-    await history.checkouts.switch(trunk, history.actor.principal_id, branch)
-    return Switched(context_id=line_name(trunk, branch), branch=branch or MAIN)
+    name, principal_id = line_name(trunk, branch), history.actor.principal_id
+    before = await history.checkouts.of(trunk, principal_id)
+    await history.checkouts.switch(trunk, principal_id, branch)
+    if branch != (before.branch if before else None):
+        await history.outbox.publish(_switched(history.actor, name, branch or MAIN))
+    return Switched(context_id=name, branch=branch or MAIN)
+
+
+def _switched(actor: Actor, context_id: str, branch: str) -> NewEvent:
+    """Return the event for the principal that switched: others keep their branches."""
+    return NewEvent(
+        type="history.switched",
+        session_id=None,
+        subject=branch,
+        actor=actor.participant,
+        readable_by=(f"{PRINCIPAL}{actor.principal_id}",),
+        data={"context_id": context_id},
+    )
 
 
 @audited_write(

@@ -12,6 +12,7 @@ from weft.capabilities.history.revisions import find_snapshot, point_at, resolve
 from weft.capabilities.history.store import CheckoutStore, LineStore, ReviewStore
 from weft.capabilities.history.three_way import state_by_key, states_apart
 from weft.kernel.clock import Clock, to_micros
+from weft.kernel.events import Outbox
 from weft.kernel.fields import is_name
 from weft.kernel.identity import Actor
 
@@ -42,6 +43,7 @@ class History(msgspec.Struct, frozen=True):
     reviews: ReviewStore
     backends: LineBackends
     clock: Clock
+    outbox: Outbox
 
     @property
     def now(self) -> int:

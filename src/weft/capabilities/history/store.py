@@ -106,6 +106,10 @@ class LineStore(Protocol):
         """Return the next line ids, in the database's order."""
         ...
 
+    async def roots(self, prefixes: Sequence[str], after: str, limit: int) -> Sequence[str]:
+        """Return the next lines PREFIX:NAME of these kinds, without branches, in the database's order."""
+        ...
+
     async def children(self, line_id: str) -> Sequence[str]:
         """Return the lines that start from this one."""
         ...

@@ -23,7 +23,13 @@ from weft.capabilities.records.record_ids import MessageItemId, RecordRef, Versi
 from weft.capabilities.records.recorder import RecordNotFound, no_record
 from weft.capabilities.records.store import RecordStore, Redaction
 from weft.capabilities.search.items import is_window, version_of, window_place
-from weft.capabilities.search.session_indexing.cursor import IndexedVersion, IndexItem, indexed_version_of
+from weft.capabilities.search.persistent_memory import version_of_entry
+from weft.capabilities.search.session_indexing.cursor import (
+    IndexedVersion,
+    IndexItem,
+    indexed_entry_of,
+    indexed_version_of,
+)
 from weft.capabilities.sessions.model import SessionNotFound, lock_session
 from weft.capabilities.windows.model import decode_event
 from weft.kernel.clock import Clock, from_micros, to_micros
@@ -154,7 +160,9 @@ class Redactions(msgspec.Struct, frozen=True):
 
     async def unindex(self, item_id: str) -> None:
         """Remove an item from the search index at once, so that no result depends on its content."""
-        location = indexed_version_of(item_id) or await self._indexed_event(item_id)
+        location = (
+            indexed_version_of(item_id) or await self._indexed_event(item_id) or await self._indexed_entry(item_id)
+        )
         if location is None:
             return
         collection, place, item = location.item.collection, location.item.place, location.item.item
@@ -173,6 +181,14 @@ class Redactions(msgspec.Struct, frozen=True):
             return None
         number = decode_event(name.line_id, found[-1], None).number
         return IndexedVersion(IndexItem("event", window_place(name.line_id), str(number)), version_of(name))
+
+    async def _indexed_entry(self, item_id: str) -> IndexedVersion | None:
+        """Return the indexed version of an entry of persistent memory."""
+        name, item = VersionId.parse(item_id), indexed_entry_of(item_id)
+        if name is None or item is None:
+            return None
+        found = await self.lines.changes_of_version(name.line_id, name.key, name.incarnation, name.version)
+        return IndexedVersion(item, version_of_entry(found[0])) if found else None
 
     async def publish(self, redaction: Redaction, target: _Redactable) -> None:
         event = NewEvent(

@@ -32,7 +32,7 @@ from weft.capabilities.records.store import MarkupReader
 from weft.capabilities.records.validation import check_record
 from weft.capabilities.records.validation_errors import InvalidRecord
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
-from weft.capabilities.search.passages import is_document_uri, is_event_uri, text_at
+from weft.capabilities.search.passages import is_document_uri, is_event_uri, is_memory_ref, text_at
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.sessions.model import SessionNotFound, line_of
 from weft.kernel.errors import InvalidInput, NotFound, Rejected
@@ -162,7 +162,7 @@ async def _resolution_input(
     ref = given or await _recorded_ref(request.source_id or "", look)
     if request.against is not None:
         return ref, _SourceText(request.against, request.media_type)
-    source = await _current_text(ref.uri, look)
+    source = _SourceText(None) if is_memory_ref(ref) else await _current_text(ref.uri, look)
     return ref, source._replace(media_type=request.media_type or source.media_type)
 
 

@@ -39,6 +39,7 @@ _CLASSES: dict[str, EventClass] = {
     "window.ingested": "context.item.added",
     **dict.fromkeys(("board.deleted", "branch.deleted", "memory.deleted"), "context.item.removed"),
     **dict.fromkeys(("board.expired", "branch.expired", "memory.expired"), "context.item.removed"),
+    "context.expired": "context.item.removed",
 }
 # Events for several entries, with the number of added, updated and removed ones.
 _BATCH_TYPES = frozenset({"context.pushed", "agent.defined"})

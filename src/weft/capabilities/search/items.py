@@ -1,4 +1,4 @@
-"""Ids, versions and texts of messages, board entries, memories and window events in a collection.
+"""Ids, versions and texts of messages, board entries, private memory and window events in a collection.
 
 Chunk offsets count the characters of these texts. Versions include the incarnation, so that a key that was deleted and
 written again has a new version.

@@ -35,6 +35,16 @@ from weft.capabilities.search.items import (
     version_of_event,
     window_place,
 )
+from weft.capabilities.search.persistent_memory import (
+    is_persistent,
+    item_of_entry,
+    memory_place,
+    own_place,
+    readable_entries,
+    text_of_entry_id,
+    version_id,
+    version_of_entry,
+)
 from weft.capabilities.search.scope import visible_domain
 from weft.capabilities.search.window_events import event_numbered, is_searchable, live_events
 from weft.capabilities.sessions.model import line_of
@@ -54,6 +64,8 @@ _SOURCE_KINDS = {
     "memory": "weft_memory",
     "event": "weft_window",
 }
+# Entries of persistent memory, which are found as memory.
+_PERSISTENT_KIND = "weft_persistent_memory"
 
 
 class ChunkPassage(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +80,9 @@ class ChunkPassage(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     agent_id: str | None = None
     event_id: str | None = None
+    memory_type: str | None = None
+    workflow_id: str | None = None
+    owner: str | None = None
 
     @property
     def chunk_id(self) -> str:
@@ -81,7 +96,7 @@ def ref_to(passage: ChunkPassage) -> ContextSourceRef:
         schema_version=SCHEMA_VERSION,
         source_id=chunk.chunk_id,
         uri=passage.uri,
-        source_kind=_SOURCE_KINDS[chunk.source],
+        source_kind=_PERSISTENT_KIND if passage.memory_type is not None else _SOURCE_KINDS[chunk.source],
         selector=TextPosition(start=chunk.start, end=chunk.end),
         metadata={"weft": {"passage_digest": passage_digest(passage.text)}},
     )
@@ -186,6 +201,12 @@ def is_event_uri(uri: str) -> bool:
     return version is not None and is_window(version.line_id)
 
 
+def is_memory_ref(ref: ContextSourceRef) -> bool:
+    """Return whether a ref is to a passage of persistent memory: its positions count in the text that was indexed."""
+    version = VersionId.parse(ref.uri)
+    return ref.source_kind == _PERSISTENT_KIND and version is not None and memory_place(version.line_id) is not None
+
+
 async def text_at(uri: str, stores: SearchStores) -> str | None:
     """Return the current text of a document, memory key or window event; None if it is not readable."""
     document = _DOCUMENT_URI.match(uri)
@@ -194,13 +215,19 @@ async def text_at(uri: str, stores: SearchStores) -> str | None:
     version = VersionId.parse(uri)
     if version is not None and is_window(version.line_id):
         return await _text_of_event(version, stores)
-    scope = None if version is None else scope_of(version.line_id)
-    if version is None or scope is None or scope.owner != stores.actor.principal_id:
+    if version is not None and memory_place(version.line_id) is not None:
+        return await text_of_entry_id(version, stores)
+    return None if version is None else await _text_of_memory(version, stores)
+
+
+async def _text_of_memory(version: VersionId, stores: SearchStores) -> str | None:
+    scope = scope_of(version.line_id)
+    if scope is None or scope.owner != stores.actor.principal_id:
         return None
     if scope.session_id is not None and not await admits(scope.session_id, stores):
         return None
     found = await stores.memories.read(scope, version.key)
-    if found is None or not found.entry.is_live(stores.now) or await stores.records.redactions([uri]):
+    if found is None or not found.entry.is_live(stores.now) or await stores.records.redactions([str(version)]):
         return None
     return text_of_memory(found)
 
@@ -274,6 +301,8 @@ async def _entries(session_id: str, chunks: Sequence[Chunk], stores: SearchStore
 
 
 async def _memories(owner: str, chunks: Sequence[Chunk], stores: SearchStores) -> list[ChunkPassage]:
+    if is_persistent(owner):
+        return await _persistent_memories(owner, chunks, stores)
     if owner != stores.actor.principal_id:
         return []
     return [passage for chunk in chunks if (passage := await _memory(owner, chunk, stores)) is not None]
@@ -295,6 +324,29 @@ async def _memory(owner: str, chunk: Chunk, stores: SearchStores) -> ChunkPassag
         key=name.key,
         session_id=name.session_id,
     )
+
+
+async def _persistent_memories(place: str, chunks: Sequence[Chunk], stores: SearchStores) -> list[ChunkPassage]:
+    found = await readable_entries(place, sorted({chunk.item for chunk in chunks}), stores)
+    if found is None:
+        return []
+    memory, entries = found
+    names = {item_of_entry(entry.place): str(await version_id(memory, entry)) for entry in entries.values()}
+    own = place == own_place(stores.actor.principal_id)
+    return [
+        ChunkPassage(
+            chunk=chunk,
+            text=chunk.text,
+            title=entry.place.key,
+            uri=names[chunk.item],
+            key=entry.place.key,
+            memory_type=entry.place.memory_type,
+            workflow_id=entry.place.workflow_id,
+            owner=None if own else place,
+        )
+        for chunk in chunks
+        if (entry := entries.get(chunk.item)) is not None and version_of_entry(entry.version) == chunk.version
+    ]
 
 
 async def _events(place: str, chunks: Sequence[Chunk], stores: SearchStores) -> list[ChunkPassage]:

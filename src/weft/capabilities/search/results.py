@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class PassageSource(Response, kw_only=True):
-    """Source of a passage: a document, a message or board key of a session, a key of your memory, or a window event."""
+    """Source of a passage: a document, a message or board key of a session, a key of memory, or a window event.
+
+    ``memory_type``: an entry of persistent memory; ``owner`` is its team or user, unless it is your own.
+    """
 
     source: Source
     domain: str | None = None
@@ -29,6 +32,9 @@ class PassageSource(Response, kw_only=True):
     agent_id: str | None = None
     event_id: str | None = None
     key: str | None = None
+    memory_type: str | None = None
+    workflow_id: str | None = None
+    owner: str | None = None
     title: str = ""
     heading: str = ""
     speaker: str = ""
@@ -83,6 +89,9 @@ def source_fields(passage: ChunkPassage) -> dict[str, Any]:
         "agent_id": passage.agent_id,
         "event_id": passage.event_id,
         "key": passage.key,
+        "memory_type": passage.memory_type,
+        "workflow_id": passage.workflow_id,
+        "owner": passage.owner,
         "title": passage.title,
         "heading": chunk.heading if is_document else "",
         "speaker": chunk.speaker,

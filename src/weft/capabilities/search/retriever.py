@@ -18,6 +18,7 @@ from weft.capabilities.knowledge.quotas import max_results
 from weft.capabilities.messages.model import ADMINS
 from weft.capabilities.search.model import Query, Ranked, Ranking, RankingWeights
 from weft.capabilities.search.passages import ChunkPassage, read_numbers, read_siblings
+from weft.capabilities.search.persistent_memory import readable_places
 from weft.capabilities.search.scope import resolve_scope
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import NewEvent
@@ -165,7 +166,7 @@ class Retriever:
             model.name,
             limit,
             visible.pending_documents,
-            await stores.lag.events(stores.actor, filters),
+            await stores.lag.events(stores.actor, filters, await readable_places(stores)),
         )
 
     async def _embed_queries(self, actor: Actor, model: str, texts: Sequence[str]) -> Vectors | None:

@@ -11,6 +11,7 @@ from weft.capabilities.knowledge.model import can_see
 from weft.capabilities.memory.model import KeyRange, MemoryScope
 from weft.capabilities.search.index_view import CollectionQuery, IncompleteItem
 from weft.capabilities.search.items import MemoryKey
+from weft.capabilities.search.persistent_memory import readable_places
 from weft.capabilities.search.window_events import own_places
 from weft.capabilities.sessions.model import find_session
 
@@ -86,7 +87,7 @@ async def resolve_scope(filters: RequestedScope, stores: SearchStores) -> Visibl
     if filters.in_sessions:
         queries.append(await _sessions_query(filters, stores))
     if "memory" in sources:
-        queries.append(await _memory_query(filters, stores))
+        queries += await _memory_queries(filters, stores)
     if "event" in sources:
         queries += await _window_queries(filters, stores)
     return VisibleScope(queries, pending)
@@ -144,10 +145,15 @@ async def _window_queries(filters: RequestedScope, stores: SearchStores) -> list
     return [CollectionQuery(WINDOWS, places=places, since=filters.since, until=filters.until, pins=pins)]
 
 
-async def _memory_query(filters: RequestedScope, stores: SearchStores) -> CollectionQuery:
-    owner_only = frozenset({stores.actor.principal_id})
+async def _memory_queries(filters: RequestedScope, stores: SearchStores) -> list[CollectionQuery]:
+    """Return the queries of the caller's private memory and of the persistent memory that it may read."""
+    own, persistent = frozenset({stores.actor.principal_id}), await readable_places(stores)
     items = None if filters.session_id is None else await _memory_items(filters, stores)
-    return CollectionQuery(MEMORY, places=owner_only, items=items, since=filters.since, until=filters.until)
+    query = CollectionQuery(MEMORY, places=own | persistent, since=filters.since, until=filters.until)
+    if items is None:
+        return [query]
+    # Persistent memory belongs to no session.
+    return [query._replace(places=own, items=items), query._replace(places=persistent)]
 
 
 async def _memory_items(filters: RequestedScope, stores: SearchStores) -> frozenset[str] | None:

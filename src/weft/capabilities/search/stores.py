@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
+from weft.capabilities.agent_context.service import Contexts
 from weft.capabilities.board.store import EntryStore
 from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.indexing.embeddings.store import TenantModelStore
@@ -22,6 +23,8 @@ from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from weft.capabilities.search.scope import RequestedScope
 
 T = TypeVar("T")
@@ -30,8 +33,11 @@ T = TypeVar("T")
 class Lag(Protocol):
     """Lag of the index."""
 
-    async def events(self, actor: Actor, filters: RequestedScope) -> int:
-        """Return the number of unindexed events in scope that the caller may see; very many are not all counted."""
+    async def events(self, actor: Actor, filters: RequestedScope, readable: Collection[str]) -> int:
+        """Return the number of unindexed events in scope that the caller may see; very many are not all counted.
+
+        ``readable`` are the places of persistent memory that it may read.
+        """
         ...
 
 
@@ -56,6 +62,7 @@ class SearchStores(msgspec.Struct, frozen=True):
     messages: MessageStore
     entries: EntryStore
     memories: MemoryStore
+    contexts: Contexts
     records: RecordStore
     recorder: Recorder
     models: TenantModelStore

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from weft.capabilities.search.items import MemoryKey, key_of_item, version_of
 from weft.capabilities.search.passages import admits, read_with_redacted
+from weft.capabilities.search.persistent_memory import is_persistent, readable_places
 from weft.capabilities.search.scope import visible_domain
 from weft.capabilities.search.window_events import event_numbered, live_events, open_place
 
@@ -45,6 +46,8 @@ async def _place_is_readable(chunk: Chunk, stores: SearchStores) -> bool:
     match chunk.source:
         case "document":
             return await visible_domain(chunk.place, stores) is not None
+        case "memory" if is_persistent(chunk.place):
+            return chunk.place in await readable_places(stores)
         case "memory":
             session_id = MemoryKey.parse(chunk.item).session_id
             return session_id is None or await admits(session_id, stores)

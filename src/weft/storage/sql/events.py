@@ -23,17 +23,18 @@ if TYPE_CHECKING:
 
 _EVENT = """
 SELECT seq, type, session_id, subject, actor, at, data, participants, readable_by,
-       turn_id, task_id, tool_call_id, runtime, origin
+       turn_id, task_id, tool_call_id, runtime, origin, principal_id
 FROM events
 """
 # The number is read back by the insert itself: RETURNING costs SQLite five times as much as the update. $2 is the
 # number of events that follow in the same batch.
 _INSERT = """
 INSERT INTO events (tenant, seq, session_id, type, subject, actor, at, participants, readable_by, data,
-                    turn_id, task_id, tool_call_id, runtime, origin)
+                    turn_id, task_id, tool_call_id, runtime, origin, principal_id)
 SELECT CAST($1 AS TEXT), event_seq - CAST($2 AS {bigint}), CAST($3 AS TEXT), CAST($4 AS TEXT), CAST($5 AS TEXT),
        CAST($6 AS TEXT), CAST($7 AS {bigint}), CAST($8 AS TEXT), CAST($9 AS TEXT), CAST($10 AS TEXT),
-       CAST($11 AS TEXT), CAST($12 AS TEXT), CAST($13 AS TEXT), CAST($14 AS TEXT), CAST($15 AS TEXT)
+       CAST($11 AS TEXT), CAST($12 AS TEXT), CAST($13 AS TEXT), CAST($14 AS TEXT), CAST($15 AS TEXT),
+       CAST($16 AS TEXT)
 FROM tenants WHERE tenant = $1
 """
 _IMPORT = """
@@ -91,12 +92,19 @@ WHERE tenant = $3 AND session_id IS NULL AND type LIKE $4
 class SqlOutbox:
     """Events as part of the transaction that caused them."""
 
-    __slots__ = ("_clock", "_correlation", "_tx")
+    __slots__ = ("_clock", "_correlation", "_principal_id", "_tx")
 
-    def __init__(self, transaction: Transaction, clock: Clock, correlation: Correlation = NO_CORRELATION) -> None:
+    def __init__(
+        self,
+        transaction: Transaction,
+        clock: Clock,
+        correlation: Correlation = NO_CORRELATION,
+        principal_id: str | None = None,
+    ) -> None:
         self._tx = transaction
         self._clock = clock
         self._correlation = correlation
+        self._principal_id = principal_id
 
     async def publish(self, *events: NewEvent) -> None:
         if not events:
@@ -142,6 +150,7 @@ class SqlOutbox:
             _encode(event.data).decode(),
             *correlation,
             None,
+            self._principal_id,
         )
 
     def _row_of(self, recorded: StoredEvent) -> tuple[Value, ...]:
@@ -264,7 +273,8 @@ def _correlation(
 
 
 def _recorded(row: Row) -> StoredEvent:
-    seq, event_type, session_id, subject, actor, at, data, participants, readable_by, *correlation, origin = row
+    seq, event_type, session_id, subject, actor, at, data, participants, readable_by, *rest = row
+    *correlation, origin, principal_id = rest
     event = Event(
         seq=seq,
         type=event_type,
@@ -280,4 +290,5 @@ def _recorded(row: Row) -> StoredEvent:
         decode_patterns(readable_by),
         _correlation(*correlation),
         None if origin is None else _origin.decode(origin),
+        principal_id,
     )

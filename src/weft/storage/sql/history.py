@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _HEAD = "SELECT line_id, seq, head, weight, next_expiry_at, step FROM lines WHERE tenant = $1 AND line_id = $2 "
 _LINE = "SELECT line_id, seq, head, weight, next_expiry_at, step, trunk, base_line, base_seq FROM lines "
 _HEAD_COLUMNS = 6
+_ROOTS_PAGE = 200
 _JOINED = """
 FROM changes c
 JOIN commits k ON k.tenant = c.tenant AND k.line_id = c.line_id AND k.seq = c.seq
@@ -204,6 +205,26 @@ class SqlLineStore:
             self._tenant,
             after,
             limit,
+        )
+        return [row[0] for row in rows]
+
+    async def roots(self, prefixes: Sequence[str], after: str, limit: int) -> Sequence[str]:
+        found: list[str] = []
+        while len(found) < limit and (page := await self._beginning_with(prefixes, after, limit)):
+            after = page[-1]
+            found += [line_id for line_id in page if line_id.count(":") == 1 and BRANCH_MARK not in line_id]
+        return found[:limit]
+
+    async def _beginning_with(self, prefixes: Sequence[str], after: str, limit: int) -> list[str]:
+        # Compared by text, not as a range: the order of a database need not be that of bytes.
+        kinds = " OR ".join(f"SUBSTR(line_id, 1, {len(each) + 1}) = ${at}" for at, each in enumerate(prefixes, 3))
+        rows = await self._tx.all(
+            f"SELECT line_id FROM lines WHERE tenant = $1 AND line_id > $2 AND ({kinds}) ORDER BY line_id "  # noqa: S608
+            f"LIMIT ${len(prefixes) + 3}",
+            self._tenant,
+            after,
+            *(f"{each}:" for each in prefixes),
+            max(limit, _ROOTS_PAGE),
         )
         return [row[0] for row in rows]
 

@@ -88,7 +88,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "emit-metrics": "Report the provider's usage of a model call, to compare it with the estimate and learn from it.",
         "push": "Write entries to your persistent memory: all of them, or none.",
         "pull": "Pin your latest context and layers in a session as an immutable snapshot, which replaces the previous one.",
-        "read": "Read your snapshot in a session: the version you pulled, not the latest one.",
+        "read": "Read your persistent memory: its current version or, with a session, the snapshot that you pulled there.",
         "status": "Return the current version of your context, and the one that your session pulled.",
         "copy": "Replace an agent's persistent memory by a version of another agent's. Definitions are not copied.",
     },

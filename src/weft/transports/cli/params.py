@@ -46,7 +46,8 @@ _ALSO_POSITIONAL = frozenset({"version", "from_version", "to_version"})
 _CORRELATION_OPTIONS = {"turn_id": "--turn", "task_id": "--task", "tool_call_id": "--tool-call"}
 # Operations that search all sessions: WEFT_SESSION does not narrow them.
 _ALL_SESSIONS = frozenset({"search.query", "search.get_context", "search.find_similar"})
-_SWITCH_TARGET = ("history.switch", "branch")
+# Likewise, of one operation each.
+_POSITIONAL_FIELDS = frozenset({("history.switch", "branch"), ("context.read", "key")})
 
 
 class Text(click.ParamType[Any]):
@@ -158,7 +159,7 @@ def given(ctx: click.Context, operation: Operation) -> dict[str, Any]:
 
 
 def _is_positional(operation: Operation, name: str) -> bool:
-    return name in _ALSO_POSITIONAL or (operation.name, name) == _SWITCH_TARGET
+    return name in _ALSO_POSITIONAL or (operation.name, name) in _POSITIONAL_FIELDS
 
 
 def _optional_argument(name: str) -> click.Argument:

@@ -6,16 +6,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from weft.capabilities.agent_context.model import ContextLine, EntryAddress
 from weft.capabilities.events.model import EventFilter
 from weft.capabilities.indexing.collections.model import MEMORY, SOURCES, WINDOWS, Source, domain_collection
 from weft.capabilities.memory.model import scope_of
 from weft.capabilities.records.record_ids import MessageItemId, VersionId
 from weft.capabilities.search.items import MESSAGE_VERSION, MemoryKey, is_window, item_of_key, version_of, window_place
+from weft.capabilities.search.persistent_memory import item_of_entry, memory_place
 from weft.capabilities.sessions.model import line_of, session_of
 from weft.kernel.identity import PRINCIPAL
 from weft.kernel.ports import Progress
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from weft.capabilities.search.scope import RequestedScope
     from weft.kernel.events import StoredEvent
     from weft.kernel.identity import Actor
@@ -30,6 +34,13 @@ _ANY_TIME = 2**62
 _MESSAGE_EVENTS = frozenset({"message.added", "message.visibility_changed"})
 _BOARD_EVENTS = frozenset({"board.written", "board.deleted", "board.expired"})
 _MEMORY_EVENTS = frozenset({"memory.written", "memory.deleted", "memory.expired"})
+# What a read without a session shows may change with any of these.
+_CONTEXT_EVENTS = frozenset(
+    {
+        *("context.pushed", "context.expired", "history.rolled_back", "history.merged"),
+        *("history.switched", "history.branch_deleted"),
+    }
+)
 _INGESTED = "window.ingested"
 _WINDOW_EVENTS = frozenset({_INGESTED, "window.changed"})
 REDACTED = "context.redaction.applied"
@@ -48,15 +59,17 @@ class IndexItem(NamedTuple):
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """Progress within an event of many items: an imported session, board keys first, then messages; or a window.
+    """Progress within an event of many items: an imported session, board keys first, then messages; a window; a push.
 
-    ``imported`` is the number of that event.
+    ``imported`` is the number of that event. Persistent memory is swept as a whole after all events.
     """
 
     imported: int
     after_key: str = ""
     after_message: int | None = None
     after_event: int = 0
+    after_place: str = ""
+    after_item: str = ""
 
 
 class ReindexRange(msgspec.Struct, frozen=True):
@@ -109,8 +122,35 @@ def changed_item(stored: StoredEvent) -> IndexItem | None:
     if event.type in _MEMORY_EVENTS:
         owner = next((reader.removeprefix(PRINCIPAL) for reader in stored.readable_by), "")
         return IndexItem("memory", owner, str(MemoryKey(event.session_id, event.subject)))
-    indexed = indexed_version_of(event.subject) if event.type == REDACTED else None
-    return None if indexed is None else indexed.item
+    if event.type != REDACTED:
+        return None
+    indexed = indexed_version_of(event.subject)
+    return indexed_entry_of(event.subject) if indexed is None else indexed.item
+
+
+class ChangedMemory(NamedTuple):
+    """A persistent memory that an event changes.
+
+    ``line_id``: the entries changed after version ``after`` of this root, up to ``upto``. Any entry if it is None.
+    """
+
+    place: str
+    line_id: str | None = None
+    after: int = 0
+    upto: int = 0
+
+
+def changed_memory(stored: StoredEvent) -> ChangedMemory | None:
+    """Return the persistent memory that an event changes; None if it changes none."""
+    event = stored.event
+    line_id = event.data.get("context_id") if event.type in _CONTEXT_EVENTS else None
+    place = memory_place(line_id) if isinstance(line_id, str) else None
+    if place is None or not isinstance(line_id, str):
+        return None
+    after, upto = event.data.get("previous_version"), event.data.get("version")
+    if not isinstance(after, int) or not isinstance(upto, int):
+        return ChangedMemory(place)
+    return ChangedMemory(place, line_id, after, upto)
 
 
 class ChangedWindow(NamedTuple):
@@ -133,6 +173,16 @@ def changed_window(stored: StoredEvent) -> ChangedWindow | None:
     return ChangedWindow(window_place(line_id), event.data["first"], event.data["last"])
 
 
+def indexed_entry_of(item_id: str) -> IndexItem | None:
+    """Return the item for an item id of records that names an entry of persistent memory; None for any other."""
+    version = VersionId.parse(item_id)
+    place = None if version is None else memory_place(version.line_id)
+    if version is None or place is None:
+        return None
+    part = ContextLine.parse(version.line_id).part
+    return IndexItem("memory", place, item_of_entry(EntryAddress(part or "", version.key)))
+
+
 class IndexedVersion(NamedTuple):
     """One version of an item, as indexed."""
 
@@ -141,7 +191,10 @@ class IndexedVersion(NamedTuple):
 
 
 def indexed_version_of(item_id: str) -> IndexedVersion | None:
-    """Return the indexed version for an item id of records; None if it is not searchable, or a window event."""
+    """Return the indexed version for an item id of records.
+
+    None if it is not searchable, or if its version is not in the id: a window event, or an entry of persistent memory.
+    """
     message = MessageItemId.parse(item_id)
     if message is not None:
         return IndexedVersion(IndexItem("message", message.session_id, str(message.message_id)), MESSAGE_VERSION)
@@ -154,7 +207,7 @@ def indexed_version_of(item_id: str) -> IndexedVersion | None:
         return IndexedVersion(item, version_of(version))
     session_id = session_of(version.line_id)
     if version.line_id != line_of(session_id):
-        # Agent contexts and branches of boards are not searchable.
+        # Branches of boards are not searchable.
         return None
     return IndexedVersion(IndexItem("board", session_id, item_of_key(version.key)), version_of(version))
 
@@ -187,14 +240,22 @@ def remaining_events(progress: Progress) -> int:
     return max(0, IndexCursor.of(progress).seq - 1)
 
 
-def is_pending_for(stored: StoredEvent, actor: Actor, filters: RequestedScope) -> bool:
-    """Return whether a caller may see an unindexed event of its search scope, so that its search may miss the item."""
-    item, window = changed_item(stored), changed_window(stored)
-    if window is not None:
+def is_pending_for(stored: StoredEvent, actor: Actor, filters: RequestedScope, readable: Collection[str] = ()) -> bool:
+    """Return whether a caller may see an unindexed event of its search scope, so that its search may miss the item.
+
+    ``readable`` are the places of persistent memory that it may read.
+    """
+    item, window, memory = changed_item(stored), changed_window(stored), changed_memory(stored)
+    if memory is not None:
+        is_searched = "memory" in filters.searched_sources and memory.place in readable
+    elif window is not None:
         # Admins may see that others' windows change, but do not find what is in them.
         is_searched = "event" in filters.searched_sources and f"{PRINCIPAL}{actor.principal_id}" in stored.readable_by
     elif item is None:
         is_searched = stored.event.type == IMPORTED and bool(filters.in_sessions)
     else:
         is_searched = item.source in filters.searched_sources
+    if memory is not None:
+        # It belongs to no session, whichever it was pushed from.
+        return is_searched
     return is_searched and filters.includes_session(stored.event.session_id) and EventFilter().covers(stored, actor)

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec import structs
 
+from weft.capabilities.agent_context.memory_version import MemoryVersion, changed_addresses
 from weft.capabilities.events.model import EventStore
-from weft.capabilities.indexing.collections.model import LOCK_ORDER, WINDOWS, NewChunk
+from weft.capabilities.history.line_kinds import line_kinds
+from weft.capabilities.indexing.collections.model import LOCK_ORDER, MEMORY, WINDOWS, NewChunk
 from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.messages.model import TranscriptRange
 from weft.capabilities.records.record_ids import VersionId
 from weft.capabilities.search.items import is_window, item_of_key, window_place
+from weft.capabilities.search.persistent_memory import item_of_entry, version_of_entry
 from weft.capabilities.search.session_indexing.cursor import (
     IMPORTED,
     REDACTED,
+    ChangedMemory,
     ChangedWindow,
     IndexCursor,
     IndexItem,
     ReindexRange,
     Sweep,
     changed_item,
+    changed_memory,
     changed_window,
 )
 from weft.capabilities.search.session_indexing.item_text import ItemText, ItemTexts
@@ -51,7 +56,7 @@ class ItemChange(NamedTuple):
     @property
     def texts(self) -> int:
         """Return roughly how many texts must be embedded."""
-        return 0 if self.text is None else 1 + len(self.text.text) // _CHARACTERS_PER_TEXT
+        return 0 if self.text is None else 1 + self.text.size // _CHARACTERS_PER_TEXT
 
 
 class IndexingRound(NamedTuple):
@@ -89,8 +94,12 @@ class Indexer(msgspec.Struct, frozen=True):
         return await self._process(position, events, end=await self.events.last_seq())
 
     async def changes_before(self, position: IndexCursor) -> IndexingRound:
-        """Return the next changes before a cursor, newest first."""
-        return await self._process(position, await self.events.before(position.seq, EVENT_BATCH_SIZE), end=0)
+        """Return the next changes before a cursor, newest first; after the first event, those of persistent memory."""
+        if position.seq == 0:
+            return await self._sweep_memory(position)
+        events = await self.events.before(position.seq, EVENT_BATCH_SIZE)
+        found = await self._process(position, events, end=0, skip_memory=True)
+        return found._replace(more=True)
 
     async def put(self, written: Sequence[PreparedChange]) -> None:
         """Write the chunks of changes, except of items that changed again meanwhile: those have another event.
@@ -115,7 +124,9 @@ class Indexer(msgspec.Struct, frozen=True):
     async def _is_unchanged(self, change: ItemChange) -> bool:
         return await self.contents.read(change.item) == change.text
 
-    async def _process(self, position: IndexCursor, events: Sequence[StoredEvent], *, end: int) -> IndexingRound:
+    async def _process(
+        self, position: IndexCursor, events: Sequence[StoredEvent], *, end: int, skip_memory: bool = False
+    ) -> IndexingRound:
         if events and events[0].event.type == IMPORTED:
             return await self._sweep(position, events[0])
         changes: dict[IndexItem, ItemChange | None] = {}
@@ -123,10 +134,11 @@ class Indexer(msgspec.Struct, frozen=True):
         for each in events:
             if each.event.type == IMPORTED or texts >= TEXT_BATCH_SIZE:
                 return IndexingRound(_needed(changes), position.at(seq), more=True)
-            for item in await self._changed_items(each, position):
-                if texts >= TEXT_BATCH_SIZE and item.source == "event":
+            items = [] if skip_memory and changed_memory(each) else await self._changed_items(each, position)
+            for index, item in enumerate(items):
+                if texts >= TEXT_BATCH_SIZE and index:
                     # The others follow in the next round.
-                    progress = Sweep(each.event.seq, after_event=int(item.item) - 1)
+                    progress = _sweep_after(each.event.seq, items[index - 1])
                     return IndexingRound(_needed(changes), position.at(seq, progress), more=True)
                 if item not in changes:
                     changes[item] = change = await self._change(item, position.reindex)
@@ -143,6 +155,12 @@ class Indexer(msgspec.Struct, frozen=True):
             after = sweep.after_event if sweep is not None and sweep.imported == stored.event.seq else 0
             numbers = await self._changed_numbers(window, position.reindex)
             return [IndexItem("event", window.place, str(number)) for number in numbers if number > after]
+        memory = changed_memory(stored)
+        if memory is not None:
+            sweep = position.sweep
+            after_item = sweep.after_item if sweep is not None and sweep.imported == stored.event.seq else ""
+            items = await self._changed_entries(memory)
+            return [IndexItem("memory", memory.place, item) for item in sorted(items) if item > after_item]
         item = changed_item(stored)
         if item is None and stored.event.type == REDACTED:
             item = await self._redacted_event(stored.event.subject)
@@ -158,6 +176,54 @@ class Indexer(msgspec.Struct, frozen=True):
             return sorted({*live, *map(int, indexed)})
         outdated = (number for number, version in live.items() if indexed.get(str(number)) != {version})
         return sorted({*outdated, *(int(item) for item in indexed if int(item) not in live)})
+
+    async def _changed_entries(self, changed: ChangedMemory) -> Iterable[str]:
+        """Return the items of a persistent memory whose chunks may be outdated."""
+        memory = await MemoryVersion.find(self.contents.contexts, changed.place)
+        if memory is not None and changed.line_id is not None:
+            if changed.line_id != memory.line.line_id:
+                # Another branch than the one that is read.
+                return []
+            lines = self.contents.contexts.lines
+            addresses = await changed_addresses(lines, changed.line_id, changed.after, changed.upto)
+            if addresses is not None:
+                return map(item_of_entry, addresses)
+        return await self._outdated_entries(changed.place, memory)
+
+    async def _outdated_entries(
+        self, place: str, memory: MemoryVersion | None, reindex: ReindexRange | None = None
+    ) -> Iterable[str]:
+        """Return the items of a persistent memory that differ from the index; all if it is reindexed."""
+        entries = [] if memory is None else await memory.all_entries()
+        live = {item_of_entry(entry.place): version_of_entry(entry.version) for entry in entries}
+        indexed = await self.collections.items_of(MEMORY, place)
+        if reindex is not None:
+            return {*live, *indexed}
+        return {item for item in {*live, *indexed} if indexed.get(item) != {live.get(item)}}
+
+    async def _sweep_memory(self, position: IndexCursor) -> IndexingRound:
+        """Process the persistent memory of the next owner: its events may have been deleted with their sessions."""
+        sweep = position.sweep or Sweep(0)
+        place = sweep.after_place if sweep.after_item else await self._next_place(sweep.after_place)
+        if place is None:
+            return IndexingRound([], position.at(0), more=False)
+        memory = await MemoryVersion.find(self.contents.contexts, place)
+        items = await self._outdated_entries(place, memory, position.reindex)
+        changes: list[ItemChange] = []
+        texts = 0
+        for item in sorted(item for item in items if item > sweep.after_item):
+            if texts >= TEXT_BATCH_SIZE:
+                reached = Sweep(0, after_place=place, after_item=changes[-1].item.item)
+                return IndexingRound(changes, position.at(0, reached), more=True)
+            change = await self._change(IndexItem("memory", place, item), position.reindex)
+            changes += [] if change is None else [change]
+            texts += change.texts if change else 0
+        return IndexingRound(changes, position.at(0, Sweep(0, after_place=place)), more=True)
+
+    async def _next_place(self, after: str) -> str | None:
+        """Return the place of the next persistent memory."""
+        prefixes = [kind.prefix for kind in line_kinds().values() if kind.composite]
+        return next(iter(await self.contents.contexts.lines.roots(prefixes, after, 1)), None)
 
     async def _redacted_event(self, item_id: str) -> IndexItem | None:
         version = VersionId.parse(item_id)
@@ -204,6 +270,13 @@ class Indexer(msgspec.Struct, frozen=True):
         if is_current and not _is_old(indexed, reindex):
             return None
         return ItemChange(item, text, [chunk.number for chunk in indexed], is_current)
+
+
+def _sweep_after(seq: int, item: IndexItem) -> Sweep:
+    """Return the progress within an event of many items after one of them."""
+    if item.source == "event":
+        return Sweep(seq, after_event=int(item.item))
+    return Sweep(seq, after_item=item.item)
 
 
 def _next_stage(sweep: Sweep) -> Sweep | None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from weft.capabilities.agent_context.memory_version import MemoryVersion
+from weft.capabilities.agent_context.service import Contexts
 from weft.capabilities.board.store import EntryStore
 from weft.capabilities.history.model import ValueDamaged
 from weft.capabilities.history.store import LineStore
@@ -18,6 +20,7 @@ from weft.capabilities.knowledge.document_content import storable_text
 from weft.capabilities.memory.model import MemoryScope
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.store import MessageStore
+from weft.capabilities.object_storage.model import Pointer
 from weft.capabilities.records.record_ids import MessageItemId, VersionId, is_number
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.search.items import (
@@ -32,6 +35,13 @@ from weft.capabilities.search.items import (
     text_of_message,
     version_of,
     version_of_event,
+)
+from weft.capabilities.search.persistent_memory import (
+    content_of,
+    entry_of_item,
+    is_persistent,
+    version_id,
+    version_of_entry,
 )
 from weft.capabilities.search.session_indexing.importance import importance_of, is_pinned
 from weft.capabilities.search.window_events import event_numbered, is_searchable
@@ -66,6 +76,14 @@ class ItemText(msgspec.Struct, frozen=True, kw_only=True):
     speaker: str = ""
     pinned: bool = False
     importance: float | None = None
+    # A value in object storage, whose text has to be fetched outside of the transaction, and its media type.
+    pointer: Pointer | None = None
+    media_type: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Return the approximate number of characters."""
+        return len(self.text) if self.pointer is None else self.pointer.size
 
 
 class ItemTexts(msgspec.Struct, frozen=True):
@@ -75,6 +93,7 @@ class ItemTexts(msgspec.Struct, frozen=True):
     messages: MessageStore
     entries: EntryStore
     memories: MemoryStore
+    contexts: Contexts
     records: RecordStore
     lines: LineStore
     window_cache: EventCache
@@ -131,6 +150,8 @@ class ItemTexts(msgspec.Struct, frozen=True):
         )
 
     async def _memory(self, item: IndexItem) -> ItemText | None:
+        if is_persistent(item.place):
+            return await self._persistent_memory(item)
         name = MemoryKey.parse(item.item)
         scope = MemoryScope(item.place, name.session_id)
         found = await self.memories.read(scope, name.key)
@@ -141,6 +162,24 @@ class ItemTexts(msgspec.Struct, frozen=True):
             return None
         return ItemText(
             text=text_of_memory(found), version=version_of(entry), timestamp=entry.updated_at, heading=entry.key
+        )
+
+    async def _persistent_memory(self, item: IndexItem) -> ItemText | None:
+        memory = await MemoryVersion.find(self.contexts, item.place)
+        entry = None if memory is None else await memory.entry(entry_of_item(item.item))
+        content = None if entry is None else content_of(entry.version)
+        if memory is None or entry is None or content is None:
+            return None
+        if await self._is_redacted(await version_id(memory, entry)):
+            return None
+        return ItemText(
+            text=content.text,
+            pointer=content.pointer,
+            media_type=content.media_type,
+            version=version_of_entry(entry.version),
+            timestamp=entry.version.committed_at,
+            heading=entry.place.key,
+            speaker=entry.version.author,
         )
 
     async def _event(self, item: IndexItem) -> ItemText | None:
