@@ -67,6 +67,7 @@ from weft.capabilities.records.recorder import RecordExists, RecordNotFound
 from weft.capabilities.records.vocabulary import IllegalTransition
 from weft.capabilities.search.similar import ChunkNotFound
 from weft.capabilities.sessions.model import SessionArchived, SessionExists, SessionInUse, SessionNotFound
+from weft.capabilities.teams.model import TeamExists, TeamFull, TeamNotEmpty, TeamNotFound
 from weft.capabilities.transfer.bundle_format import BundleDamaged
 from weft.capabilities.transfer.policies import PolicyBuiltIn, PolicyForbidden, PolicyNotFound
 from weft.capabilities.windows.model import (
@@ -191,6 +192,10 @@ __all__ = [
     "SourcesOverlap",
     "StoreFull",
     "SystemUnavailable",
+    "TeamExists",
+    "TeamFull",
+    "TeamNotEmpty",
+    "TeamNotFound",
     "TextRefused",
     "TokenExpired",
     "TooManySources",

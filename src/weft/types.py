@@ -215,6 +215,7 @@ from weft.capabilities.sessions.operations import (
     SessionInfo,
     SessionList,
 )
+from weft.capabilities.teams.operations import MemberChanged, MemberInfo, TeamDeleted, TeamInfo, TeamList, TeamShown
 from weft.capabilities.transfer.export import ContextExported
 from weft.capabilities.transfer.importer import ContextImported
 from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
@@ -356,6 +357,8 @@ __all__ = [
     "Log",
     "McpMapping",
     "MediaTimeRange",
+    "MemberChanged",
+    "MemberInfo",
     "MemoryByScope",
     "MemoryDeleted",
     "MemoryFound",
@@ -476,6 +479,10 @@ __all__ = [
     "SyncRequested",
     "SystemInfo",
     "SystemPerformance",
+    "TeamDeleted",
+    "TeamInfo",
+    "TeamList",
+    "TeamShown",
     "TextPosition",
     "TextQuote",
     "TimeRange",

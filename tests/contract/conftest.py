@@ -32,6 +32,7 @@ from weft.storage.sql.records import SqlRecordStore
 from weft.storage.sql.retention import SqlPruningLog, SqlRetentionRules
 from weft.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
 from weft.storage.sql.sessions import SqlSessionStore
+from weft.storage.sql.teams import SqlTeamStore
 from weft.storage.sql.token_factors import SqlTokenFactorStore
 from weft.storage.sql.webhooks import SqlWebhookStore
 from weft.storage.sql.windows import SqlWindowStore
@@ -96,6 +97,7 @@ class SqlStores:
             "snapshots": SqlSnapshotStore,
             "checkouts": SqlCheckoutStore,
             "tenant_models": SqlTenantModelStore,
+            "teams": SqlTeamStore,
             "token_factors": SqlTokenFactorStore,
             "vectors": SqlVectorStore,
             "webhooks": SqlWebhookStore,

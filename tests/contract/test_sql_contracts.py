@@ -143,3 +143,7 @@ class TestModelMigrationStore(contracts.ModelMigrationStoreContract):
 
 class TestWindowStore(contracts.WindowStoreContract):
     """Windows in SQL."""
+
+
+class TestTeamStore(contracts.TeamStoreContract):
+    """Teams in SQL."""

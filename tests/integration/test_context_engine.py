@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from support.assemblies import TASK, add_documents, assemble, ingest, receipt, texts
+from support.teams import create_team
 from support.windows import create, published
 from support.world import SESSION, World, outcome, refused
 from weft.capabilities.assembly import service
@@ -144,8 +145,9 @@ async def test_a_task_without_relevant_passages_gets_the_most_recent(world: Worl
 
 async def with_four_layers(world: World) -> list[str]:
     await world.admin.call("layer.define", layer="tenant", text="Answer in English.")
+    await create_team(world.admin, "research", "analysis")
     await world.admin.call("layer.define", layer="team:research", text="Cite sources.")
-    await world.planner.call("agent.define", agent_id="analysis", role="Analyses", config={"team": "research"})
+    await world.planner.call("agent.define", agent_id="analysis", role="Analyses")
     return ['level="1"', "Answer in English.", "Cite sources.", "Role: Analyses"]
 
 

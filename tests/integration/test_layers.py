@@ -11,6 +11,7 @@ import pytest
 from support.bundles import exported, imported
 from support.contexts import problems, pull, push
 from support.statement_log import statements_of
+from support.teams import add_member, create_team, remove_member
 from support.world import SESSION, outcome, refused
 from weft.app.dispatch import CallContext
 from weft.capabilities.layers.model import Layer, LayerViolation
@@ -57,8 +58,9 @@ async def use(world: World, caller: Caller, agent_id: str | None = None, session
 async def team(world: World) -> World:
     """A tenant with policies, a team with guidelines, and an agent of it."""
     await define(world.admin)
+    await create_team(world.admin, "research", "analysis")
     await define(world.admin, "team:research", GUIDE)
-    await describe(world.planner, role=ROLE, config={"team": "research"})
+    await describe(world.planner, role=ROLE)
     return world
 
 
@@ -91,9 +93,13 @@ async def test_only_humans_with_the_clearance_define_layers(world: World) -> Non
     chief = await world.admin.create_agent("chief", clearance=5)
     root = await world.admin.create_agent("root", clearance=5, permissions=["read", "write", "admin"])
     viewer = await world.admin.create_agent("viewer", kind="human", clearance=5, permissions=["read"])
+    await create_team(world.admin, "a", "human-2", "human-3", "chief")
     for by, layer, expected in [
         (humans[2], "team:a", "PERMISSION_DENIED"),
         (humans[3], "team:a", "ok"),
+        (humans[4], "team:a", "TEAM_NOT_FOUND"),
+        (humans[3], "team:b", "TEAM_NOT_FOUND"),
+        (world.admin, "team:b", "TEAM_NOT_FOUND"),
         (humans[3], "tenant", "PERMISSION_DENIED"),
         (humans[4], "tenant", "PERMISSION_DENIED"),
         (world.admin, "tenant", "ok"),
@@ -110,7 +116,7 @@ async def test_only_humans_with_the_clearance_define_layers(world: World) -> Non
     ]:
         assert await outcome(define(by, layer, text="x")) == expected, (by, layer)
     denied = [row for row in await world.admin.audit(outcome="denied") if row["action"] == "layer.define"]
-    assert {row["detail"]["code"] for row in denied} == {"PERMISSION_DENIED"}
+    assert {row["detail"]["code"] for row in denied} == {"PERMISSION_DENIED", "TEAM_NOT_FOUND"}
 
 
 @pytest.mark.both_databases
@@ -146,6 +152,7 @@ async def test_log_diff_and_rollback_work_on_layers(world: World) -> None:
 async def test_one_of_two_edits_of_the_same_version_is_refused(world: World) -> None:
     second = await world.another_app()
     callers = [world.admin, world.admin.at(second)] * 2
+    await create_team(world.admin, "a")
     calls = [define(by, "team:a", f"text {n}", if_version=0) for n, by in enumerate(callers)]
     assert sorted(await asyncio.gather(*map(outcome, calls))) == ["VERSION_CONFLICT"] * 3 + ["ok"]
     calls = [define(by, "team:a", f"later {n}") for n, by in enumerate(callers)]
@@ -155,7 +162,11 @@ async def test_one_of_two_edits_of_the_same_version_is_refused(world: World) -> 
 
 
 async def test_layers_are_listed_without_texts_for_those_who_may_read_them(team: World) -> None:
-    await define(team.admin, "team:b", "B")
+    await add_member(team.admin, "planner")
+    for hidden in ("a", "b", "c", "s"):
+        await create_team(team.admin, hidden, *(("planner",) if hidden == "b" else ()))
+        await define(team.admin, f"team:{hidden}", "B")
+    assert len((await team.admin.call("layer.list"))["layers"]) == 6
     listed = await team.planner.call("layer.list", limit=2)
     assert [(each["layer"], each["level"], each["version"], each["size"]) for each in listed["layers"]] == [
         ("team:b", 3, 1, 1),
@@ -172,6 +183,9 @@ async def test_layers_are_listed_without_texts_for_those_who_may_read_them(team:
     for by in (low, team.analysis):
         with refused("CONTEXT_NOT_FOUND"):
             await by.call("history.log", context_id="layer:team:research")
+    with refused("CONTEXT_NOT_FOUND"):
+        await team.planner.call("history.log", context_id="layer:team:a")
+    assert len((await team.planner.call("history.log", context_id="layer:team:b"))["commits"]) == 1
     assert (await team.stranger.call("layer.list"))["layers"] == []
 
 
@@ -190,18 +204,20 @@ async def test_layers_are_readable_by_the_agent_its_ancestors_and_admins(team: W
 @pytest.mark.both_databases
 async def test_a_running_session_keeps_its_layers_until_it_pulls(team: World) -> None:
     before = await use(team, team.analysis)
-    await describe(team.planner, role="Reviews", config={"team": "writers"})
+    await describe(team.planner, role="Reviews")
     await define(team.admin, text="New policy.")
     await define(team.admin, "team:research", "New guide.")
+    await create_team(team.admin, "writers", "analysis")
     await define(team.admin, "team:writers", "Write well.")
     assert await use(team, team.analysis) == before
     assert await use(team, team.planner, "analysis") == before
     assert (await show(team.analysis, session_id=SESSION))["pinned"] is True
     assert await texts(team.analysis, session_id=SESSION) == [POLICY, GUIDE, f"Role: {ROLE}"]
-    assert await texts(team.analysis) == ["New policy.", "Write well.", "Role: Reviews"]
+    assert await texts(team.analysis) == ["New policy.", "New guide.", "Write well.", "Role: Reviews"]
     await team.planner.create_session("next")
     assert [layer.text for layer in (await use(team, team.analysis, session="next"))[1:]] == [
         "New policy.",
+        "New guide.",
         "Write well.",
         "Role: Reviews",
     ]
@@ -209,16 +225,48 @@ async def test_a_running_session_keeps_its_layers_until_it_pulls(team: World) ->
     assert pulled["reason"] == "request"
     assert [(each["context_id"], each["version"]) for each in pulled["layers"]] == [
         ("layer:tenant", 2),
+        ("layer:team:research", 2),
         ("layer:team:writers", 1),
         ("agent:analysis", 2),
     ]
-    assert await texts(team.analysis, session_id=SESSION) == ["New policy.", "Write well.", "Role: Reviews"]
+    assert await texts(team.analysis, session_id=SESSION) == [
+        "New policy.",
+        "New guide.",
+        "Write well.",
+        "Role: Reviews",
+    ]
+
+
+@pytest.mark.req("WX-04")
+@pytest.mark.both_databases
+async def test_who_leaves_a_team_loses_its_guidelines_at_once(team: World) -> None:
+    await create_team(team.admin, "writers", "analysis")
+    await define(team.admin, "team:writers", "Write well.", critical=True)
+    assert [layer.text for layer in await use(team, team.analysis)][1:] == [
+        POLICY,
+        GUIDE,
+        "Write well.",
+        f"Role: {ROLE}",
+    ]
+    await define(team.admin, "team:writers", "Write better.", critical=True)
+    await remove_member(team.admin, "analysis", "writers")
+    assert [layer.text for layer in await use(team, team.analysis)][1:] == [POLICY, GUIDE, f"Role: {ROLE}"]
+    assert await texts(team.planner, agent_id="analysis", session_id=SESSION) == [POLICY, GUIDE, f"Role: {ROLE}"]
+    assert (await team.analysis.call("context.status", session_id=SESSION))["critical_update"] is None
+    with refused("TEAM_NOT_EMPTY") as caught:
+        await team.admin.call("team.delete", team="research")
+    assert caught.value.context["layer_version"] == 1
+    deleted = await team.admin.call("team.delete", team="research", force=True)
+    assert deleted["had_layer"] is True
+    assert [layer.text for layer in await use(team, team.analysis)][1:] == [POLICY, f"Role: {ROLE}"]
+    assert await team.rows("SELECT line_id FROM lines WHERE line_id = 'layer:team:research'") == []
+    assert [each["layer"] for each in (await team.admin.call("layer.list"))["layers"]] == ["team:writers", "tenant"]
 
 
 async def test_a_pull_pins_layers_that_do_not_exist_yet(world: World) -> None:
     await pull(world.analysis)
     await define(world.admin)
-    await describe(world.planner, role=ROLE, config={"team": "research"})
+    await describe(world.planner, role=ROLE)
     assert [layer.level for layer in await use(world, world.analysis)] == [1]
     await pull(world.analysis)
     assert [layer.level for layer in await use(world, world.analysis)] == [1, 2, 4]
@@ -336,7 +384,8 @@ async def test_assembly_gets_the_note_of_a_critical_update(team: World) -> None:
 @pytest.mark.req("CE-E", part="an agent that changes its own layers")
 async def test_no_operation_lets_an_agent_change_its_layers(team: World) -> None:
     chief = await team.admin.create_agent("chief", clearance=5, permissions=["read", "write", "admin"])
-    await team.admin.call("agent.define", agent_id="chief", config={"team": "research"})
+    await add_member(team.admin, "chief")
+    await team.admin.call("agent.define", agent_id="chief", config={"n": 1})
     await define(team.admin, text="Second.")
     before = await texts(chief)
     for line in ("layer:tenant", "layer:team:research"):
@@ -356,8 +405,8 @@ async def test_no_operation_lets_an_agent_change_its_layers(team: World) -> None
             assert await outcome(call) == expected, (line, call)
     for key in ("layers", "layer:tenant", "tenant_policies", "team-guidelines", "lay%65rs", "a/layers", "persona"):
         assert await outcome(push(chief, {"key": key, "value": "Free."}, if_version=0)) == "SELF_MODIFICATION", key
-    assert await outcome(chief.call("agent.define", agent_id="chief", config={"team": "x"})) == "SELF_MODIFICATION"
-    await team.admin.call("agent.define", agent_id="chief", role="Leads", config={"team": "research"})
+    assert await outcome(chief.call("agent.define", agent_id="chief", config={"n": 1})) == "SELF_MODIFICATION"
+    await team.admin.call("agent.define", agent_id="chief", role="Leads")
     before = await texts(chief)
     for line in ("agent:chief", "context:chief"):
         rollback = chief.call("history.rollback", context_id=line, target_version="1")
@@ -427,10 +476,7 @@ async def test_texts_are_neither_audited_nor_in_events(team: World) -> None:
     assert seen == ["tenant"]
 
 
-async def test_a_team_is_a_name(world: World) -> None:
-    for team in ("a b", "", "x" * 101, "../x", 7, None, ["a"]):
-        with refused("INVALID_INPUT_FORMAT"):
-            await describe(world.planner, config={"team": team})
+async def test_the_size_of_a_layer_is_limited(world: World) -> None:
     with refused("INVALID_INPUT_FORMAT"):
         await define(world.admin, text="x" * 65_537)
     with refused("CONTENT_TOO_LARGE"):

@@ -36,6 +36,7 @@ import weft.storage.sql.reviews
 import weft.storage.sql.search_health
 import weft.storage.sql.session_index
 import weft.storage.sql.sessions
+import weft.storage.sql.teams
 import weft.storage.sql.token_factors
 import weft.storage.sql.version_lookup
 import weft.storage.sql.webhooks
@@ -76,6 +77,7 @@ STORES = (
     weft.storage.sql.collections,
     weft.storage.sql.checkouts,
     weft.storage.sql.history_verify,
+    weft.storage.sql.teams,
     weft.storage.sql.webhooks,
 )
 # Small tables, and statements that page through a tenant in order.
@@ -84,7 +86,7 @@ SMALL_TABLES = re.compile(
 )
 # Subqueries, common table expressions and values of the statement itself.
 OWN_ROWS = re.compile(
-    r"^SCAN (a\d|latest|page|parts|senders|touched|\d+-ROW VALUES CLAUSE|\d+ CONSTANT ROWS|json_each VIRTUAL TABLE .*)$"
+    r"^SCAN (a\d|above|latest|near|page|parts|senders|touched|\d+-ROW VALUES CLAUSE|\d+ CONSTANT ROWS|json_each VIRTUAL TABLE .*)$"
 )
 
 

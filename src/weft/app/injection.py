@@ -56,6 +56,7 @@ from weft.capabilities.language_models.prices import Prices
 from weft.capabilities.language_models.token_counts import CountCache
 from weft.capabilities.layers.service import Layers
 from weft.capabilities.layers.store import LayerStore, LayerTexts
+from weft.capabilities.layers.team_contents import LayersAndMemoryOfTeams
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.search.searcher import Searcher
@@ -67,6 +68,7 @@ from weft.capabilities.records.store import MarkupReader, ReceiptRecords, Record
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.stores import KnownSessions, Lag
 from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.teams.store import TeamContents, TeamStore
 from weft.capabilities.transfer.export import Exporter
 from weft.capabilities.transfer.importer import Importer
 from weft.capabilities.transfer.policies import PolicyStore
@@ -99,6 +101,7 @@ from weft.storage.sql.records import SqlRecordStore
 from weft.storage.sql.retention import SqlPruningLog, SqlRetentionRules
 from weft.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
 from weft.storage.sql.sessions import SqlSessionStore
+from weft.storage.sql.teams import SqlTeamStore
 from weft.storage.sql.token_factors import SqlTokenFactorStore
 from weft.storage.sql.unit_of_work import CallerTransactions
 from weft.storage.sql.webhooks import SqlWebhookStore
@@ -214,6 +217,7 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     SnapshotStore: SqlSnapshotStore,
     SourceStore: SqlSourceStore,
     CheckoutStore: SqlCheckoutStore,
+    TeamStore: SqlTeamStore,
     TenantModelStore: SqlTenantModelStore,
     TokenFactorStore: SqlTokenFactorStore,
     WebhookStore: SqlWebhookStore,
@@ -227,6 +231,7 @@ _IMPLEMENTATIONS: Mapping[type, type] = {
     ReceiptRecords: ReceiptRecordReader,
     ReplyObserver: GapAnswers,
     SessionLayers: Layers,
+    TeamContents: LayersAndMemoryOfTeams,
 }
 
 

@@ -69,6 +69,7 @@ _MODULES = (
     "events.operations",
     "events.webhooks.operations",
     "access.operations",
+    "teams.operations",
     "access.audit",
     "metrics.operations",
     "guidance.operations",

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 EVERYONE = "*"
 ANYONE = (EVERYONE,)
 # Prefixes of ACL patterns other than participant names: one principal, all agents of a type, all holders of a
-# permission, everyone with at least this clearance.
+# permission, everyone with at least this clearance, the members of a team, a human with the agents that serve it.
 PRINCIPAL = "principal:"
 AGENT_TYPE = "type:"
 PERMISSION = "permission:"
 CLEARANCE = "clearance:"
+TEAM = "team:"
+USER = "user:"
 # Prefix of the participant names of sub-agents.
 SUBAGENT = "subagent:"
 HIGHEST_CLEARANCE = 5
@@ -60,7 +62,8 @@ class Actor(msgspec.Struct, frozen=True):
 
     ``epoch`` is the version of the tenant's access rules it was built under, ``valid_until`` the expiry of its
     credential, ``min_score`` the minimum relevance of its search results if an admin set one. ``correlation`` is what
-    the caller claims; it serves lookups and decides nothing.
+    the caller claims; it serves lookups and decides nothing. ``teams`` are the teams it is a member of, ``users`` the
+    humans it serves: those above it in the tree and those in its teams; of a human, itself.
     """
 
     tenant: str
@@ -75,6 +78,8 @@ class Actor(msgspec.Struct, frozen=True):
     token_id: str | None = None
     min_score: float | None = None
     correlation: Correlation = NO_CORRELATION
+    teams: frozenset[str] = frozenset()
+    users: frozenset[str] = frozenset()
 
     @property
     def is_subagent(self) -> bool:
@@ -93,7 +98,9 @@ class Actor(msgspec.Struct, frozen=True):
     def audiences(self) -> frozenset[str]:
         """Return the ACL patterns that match this caller besides its participant name."""
         held = (f"{PERMISSION}{permission}" for permission in self.permissions)
-        return frozenset({EVERYONE, f"{PRINCIPAL}{self.principal_id}", f"{AGENT_TYPE}{self.agent_type}", *held})
+        groups = (*(f"{TEAM}{team}" for team in self.teams), *(f"{USER}{user}" for user in self.users))
+        own = (EVERYONE, f"{PRINCIPAL}{self.principal_id}", f"{AGENT_TYPE}{self.agent_type}")
+        return frozenset((*own, *held, *groups))
 
     def matches(self, patterns: Iterable[str]) -> bool:
         """Return whether any of the ACL patterns matches this caller (``*`` is a wildcard)."""

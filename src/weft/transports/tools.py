@@ -121,6 +121,11 @@ GROUPED_HELP = {
         "The layers that begin every prompt: platform rules, tenant policies, team guidelines, persona. show returns "
         "those of an agent. Humans with the clearance list and define them; agents cannot change layers."
     ),
+    "teams": (
+        "Teams: named groups of agents and humans with shared memory (push_context with owner team:NAME), guidelines "
+        "and a place in ACLs (team:NAME). List yours and show their members. Admins create, update and delete teams; "
+        "members with clearance 3 add and remove members below them."
+    ),
     "receipts": (
         "Receipts of assembled prompts: show what was included and left out and why, list them, replay a prompt byte "
         "for byte, and add up savings in tokens and money."

@@ -39,7 +39,8 @@ async def identify_local(principal_id: str, store: AccessStore) -> Actor:
     if epoch is None:
         raise AuthenticationError(f"There is no tenant '{store.tenant}'.")
     principal = await active_principal(principal_id, store)
-    return actor_for(store.tenant, principal, permissions=principal.permissions, epoch=epoch)
+    memberships = await store.memberships(principal)
+    return actor_for(store.tenant, principal, memberships, permissions=principal.permissions, epoch=epoch)
 
 
 async def check_key(presented: PresentedKey, store: AccessStore, now: int) -> StoredKey:
@@ -67,7 +68,12 @@ async def _by_key(presented: PresentedKey, store: AccessStore, now: int) -> Acto
     stored = await check_key(presented, store, now)
     principal = await active_principal(stored.principal_id, store)
     return actor_for(
-        store.tenant, principal, permissions=principal.permissions, epoch=epoch, valid_until=stored.expires_at
+        store.tenant,
+        principal,
+        await store.memberships(principal),
+        permissions=principal.permissions,
+        epoch=epoch,
+        valid_until=stored.expires_at,
     )
 
 
@@ -87,6 +93,7 @@ async def _by_token(token: str, store: AccessStore, codec: TokenCodec, now: int)
     return actor_for(
         store.tenant,
         principal,
+        await store.memberships(principal),
         permissions=stored.permissions,
         epoch=epoch,
         valid_until=stored.expires_at,

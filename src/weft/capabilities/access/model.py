@@ -87,6 +87,13 @@ class Principal:
     min_score: float | None = None
 
 
+class Memberships(NamedTuple):
+    """The teams of a principal and the humans it serves; see Actor."""
+
+    teams: frozenset[str] = frozenset()
+    users: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class StoredKey:
     """A stored API key: the hash of its secret, never the secret."""
@@ -170,6 +177,7 @@ def new_signing_key(tenant: str, now: int) -> SigningKey:
 def actor_for(
     tenant: str,
     principal: Principal,
+    memberships: Memberships,
     *,
     permissions: frozenset[Permission],
     epoch: int,
@@ -188,4 +196,6 @@ def actor_for(
         valid_until=valid_until,
         token_id=token_id,
         min_score=principal.min_score,
+        teams=memberships.teams,
+        users=memberships.users,
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weft.capabilities.access.model import Principal, SigningKey, StoredKey, StoredToken
+    from weft.capabilities.access.model import Memberships, Principal, SigningKey, StoredKey, StoredToken
 
 
 class AccessStore(Protocol):
@@ -36,6 +36,10 @@ class AccessStore(Protocol):
 
     async def update_principal(self, principal: Principal) -> None:
         """Store the mutable fields of a principal: permissions, clearance, disabled state, search threshold."""
+        ...
+
+    async def memberships(self, principal: Principal) -> Memberships:
+        """Return a principal's teams and the humans it serves: above it in the tree, or in its teams."""
         ...
 
     async def key(self, key_id: str) -> StoredKey | None: ...

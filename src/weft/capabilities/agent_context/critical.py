@@ -68,7 +68,7 @@ class CriticalEditStore(Protocol):
         ...
 
     async def newer_than(self, versions: Sequence[PartVersion]) -> Sequence[CriticalEdit]:
-        """Return the newest critical edit of each line after these versions; at most three lines."""
+        """Return the newest critical edit of each line after these versions."""
         ...
 
 

@@ -19,7 +19,7 @@ from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import EMPTY, VersionConflict, VersionNotFound, VersionPruned
 from weft.capabilities.history.revisions import VersionName
 from weft.kernel.clock import from_micros
-from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
+from weft.kernel.errors import ContentTooLarge, PermissionDenied
 from weft.kernel.fields import Count, Reason, Step
 from weft.kernel.identity import Permission
 from weft.kernel.json_input import encode_json_field
@@ -42,7 +42,7 @@ class DefineAgent(Request):
     ] = None
     config: Annotated[
         dict[str, Any] | None,
-        msgspec.Meta(description="Your settings, as a JSON object; team names the team whose guidelines it gets."),
+        msgspec.Meta(description="Your settings, as a JSON object."),
     ] = None
     if_version: Annotated[
         Count | None,
@@ -162,8 +162,6 @@ async def read_definition(request: ReadDefinition, contexts: Contexts) -> Defini
 
 def _encoded(request: DefineAgent) -> dict[str, bytes]:
     """Return the JSON of the given fields, by name."""
-    if "team" in (request.config or {}) and AgentDefinition(config=request.config or {}).team is None:
-        raise InvalidInput("config.team: use letters, digits, underscores and dashes, at most 100", field="config.team")
     given = {name: getattr(request, name) for name in AgentDefinition.__struct_fields__}
     fields = {name: encode_json_field(name, value) for name, value in given.items() if value is not None}
     for name, text in fields.items():

@@ -12,7 +12,6 @@ from weft.capabilities.history.model import VersionPruned, is_metadata, metadata
 from weft.capabilities.history.three_way import state_by_key
 from weft.capabilities.object_storage.model import Pointer
 from weft.kernel.clock import from_micros
-from weft.kernel.fields import is_name
 from weft.kernel.json_input import raw_json
 from weft.kernel.operation import Response
 
@@ -37,12 +36,6 @@ class AgentDefinition(Response, omit_defaults=False):
     system_prompt: str | None = None
     guardrails: list[dict[str, Any]] = msgspec.field(default_factory=list)
     config: dict[str, Any] = msgspec.field(default_factory=dict)
-
-    @property
-    def team(self) -> str | None:
-        """Return the team that the configuration names, whose guidelines the agent gets."""
-        name = self.config.get("team")
-        return name if isinstance(name, str) and is_name(name) else None
 
 
 class ContextEntry(Response):

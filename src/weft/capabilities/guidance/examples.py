@@ -32,6 +32,8 @@ _VALUES_BY_FIELD: dict[str, Any] = {
     "agent_id": "reviewer",
     "agent_type": "claude",
     "layer": "team:research",
+    "team": "research",
+    "description": "Finds and checks sources",
     "text": "Cite the source of every figure.",
     "context_id": "board:session_a1b2c3d4e5f60718",
     "from_context_id": "board:session_a1b2c3d4e5f60718@try_postgres",

@@ -27,17 +27,19 @@ from weft.capabilities.layers.model import (
     CLEARANCES,
     MAX_TEXT_BYTES,
     READER_CLEARANCE,
-    TENANT,
     TEXT,
     level_of,
     line_of,
     name_of,
+    team_of,
 )
 from weft.capabilities.layers.store import LayerStore
+from weft.capabilities.teams.model import TeamNotFound
+from weft.capabilities.teams.service import Teams, may_see
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import ContentTooLarge, InvalidInput
 from weft.kernel.events import EventType, NewEvent, Outbox
-from weft.kernel.identity import ANYONE, CLEARANCE, PERMISSION, Actor, Permission, PrincipalKind
+from weft.kernel.identity import ANYONE, PERMISSION, TEAM, Actor, Permission, PrincipalKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -52,13 +54,13 @@ class LayerLines(msgspec.Struct, frozen=True):
     actor: Actor
     lines: LineStore
     layers: LayerStore
+    teams: Teams
     outbox: Outbox
     clock: Clock
 
     async def to_read(self, line_id: str) -> OpenLayer:
-        name_of(line_id)
-        found = await self.lines.find(line_id)
-        if found is None or not may_read_layers(self.actor):
+        found = await self.lines.find(line_of(name_of(line_id)))
+        if found is None or not may_read_layer(self.actor, team_of(line_id)):
             raise no_line(line_id, denied=found is not None)
         return OpenLayer(found.head)
 
@@ -67,9 +69,12 @@ class LayerLines(msgspec.Struct, frozen=True):
         return await self.to_define(name_of(line_id))
 
     async def to_define(self, name: str) -> LockedLayer:
-        """Lock a layer for a caller who may change it; a new one is created."""
+        """Lock a layer for a caller who may change it; a new one is created. A team must exist."""
         check_may_change(self.actor, name)
         line_id = line_of(name)
+        team = team_of(line_id)
+        if team is not None:
+            await self.teams.lock(team)
         head = await self.lines.lock(line_id)
         if head is None:
             # A concurrent creator waits here, and then finds the line.
@@ -174,22 +179,27 @@ class LockedLayer:
         self.head = await record(lines, self.head, commit, weight=change.meta.size)
 
     async def _publish(self, event_type: EventType, subject: str, data: Mapping[str, object]) -> None:
-        """Publish an event: everyone has the tenant's layer, those of teams are for who may read them."""
-        is_for_all = level_of(self.name) == TENANT
+        """Publish an event: everyone has the tenant's layer; that of a team is for its members and admins."""
+        team = team_of(line_of(self.name))
         event = NewEvent(
             type=event_type,
             session_id=None,
             subject=subject,
             actor=self.service.actor.participant,
-            readable_by=ANYONE if is_for_all else (f"{CLEARANCE}{READER_CLEARANCE}", f"{PERMISSION}{Permission.ADMIN}"),
+            readable_by=ANYONE if team is None else (f"{TEAM}{team}", f"{PERMISSION}{Permission.ADMIN}"),
             data=dict(data),
         )
         await self.service.outbox.publish(event)
 
 
 def may_read_layers(actor: Actor) -> bool:
-    """Tell whether the caller may read all layers with their history; its own it may always show."""
+    """Tell whether the caller may read layers with their history; its own current ones it may always show."""
     return actor.is_admin or actor.clearance >= READER_CLEARANCE
+
+
+def may_read_layer(actor: Actor, team: str | None) -> bool:
+    """Tell whether the caller may read the layer of the tenant, or of a team, with its history."""
+    return may_read_layers(actor) and (team is None or may_see(actor, team))
 
 
 def check_may_change(actor: Actor, name: str) -> None:
@@ -210,6 +220,6 @@ LAYER = LineKind(
     backend=LayerLines,
     values="text",
     retention={"layer": Rule(None, None)},
-    write_errors=(SelfModification,),
+    write_errors=(SelfModification, TeamNotFound),
     size_errors=(ContentTooLarge,),
 )

@@ -17,7 +17,7 @@ TEXT = "text"
 MAX_TEXT_BYTES = 65_536
 # Clearance that humans need to change a layer, by level.
 CLEARANCES = {TENANT: 5, TEAM: 3}
-# Clearance from which the layers of all teams can be read.
+# Clearance from which a member reads the layers of its teams, and everyone that of the tenant, with their history.
 READER_CLEARANCE = 3
 _PREFIX = "layer:"
 _TENANT = "tenant"
@@ -80,6 +80,12 @@ def name_of(line_id: str) -> str:
     if not (is_known and line_id.startswith(_PREFIX)):
         raise no_line(line_id)
     return name
+
+
+def team_of(line_id: str) -> str | None:
+    """Return the team whose guidelines a line holds; None for any other line."""
+    prefix = f"{_PREFIX}{_TEAM}"
+    return line_id.removeprefix(prefix) if line_id.startswith(prefix) else None
 
 
 def is_layer_line(line_id: str) -> bool:

@@ -12,7 +12,7 @@ from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.agent_context.critical import CriticalEdit, CriticalEditStore, CriticalUpdate
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import VersionConflict
-from weft.capabilities.layers.history_backend import LayerLines, may_read_layers
+from weft.capabilities.layers.history_backend import LayerLines, may_read_layer, may_read_layers
 from weft.capabilities.layers.model import (
     MAX_TEXT_BYTES,
     READER_CLEARANCE,
@@ -20,10 +20,12 @@ from weft.capabilities.layers.model import (
     LayerViolation,
     level_of,
     line_of,
+    team_of,
 )
 from weft.capabilities.layers.service import Layers
 from weft.capabilities.layers.store import LayerStore
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session
+from weft.capabilities.teams.model import TeamNotFound
 from weft.kernel.clock import from_micros, to_micros
 from weft.kernel.errors import ContentTooLarge, PermissionDenied
 from weft.kernel.fields import Count, Reason, Step
@@ -138,12 +140,13 @@ class LayerList(Response, omit_defaults=False):
     audience=Audience.HUMANS,
     audited=True,
     off_record=("text",),
-    errors=(PermissionDenied, VersionConflict, ContentTooLarge),
+    errors=(PermissionDenied, TeamNotFound, VersionConflict, ContentTooLarge),
 )
 async def define_layer(request: DefineLayer, lines: LayerLines, critical: CriticalEditStore) -> LayerDefined:
     """Set the policies of the tenant or the guidelines of a team, which begin the prompts of all their agents.
 
-    For humans only, with clearance 5 for the tenant and 3 for a team. Running sessions keep their version until a pull.
+    For humans only: clearance 5 for the tenant; clearance 3 for a team, as a member or admin. Running sessions keep
+    their version until a pull.
     """
     line = await lines.to_define(request.layer)
     previous = line.head.seq
@@ -203,19 +206,32 @@ async def show_layers(request: ShowLayers, layers: Layers) -> LayersShown:
     errors=(PermissionDenied,),
 )
 async def list_layers(request: ListLayers, actor: Actor, layers: LayerStore) -> LayerList:
-    """List the layers of the tenant and its teams, without their texts. For admins and clearance 3 or higher."""
+    """List the layers of the tenant and of your teams, without their texts. For clearance 3 and for admins."""
     if not may_read_layers(actor):
         raise PermissionDenied(
             f"Listing layers needs clearance {READER_CLEARANCE} or the permission admin.",
             hint="Show your own layers with `layer.show`.",
             related=("context_layers",),
         )
-    page = await layers.page(request.cursor or "", request.limit + 1)
+    page = await _readable_page(request, actor, layers)
     shown = page[: request.limit]
     return LayerList(
         layers=[_listed(layer) for layer in shown],
         next_cursor=shown[-1].name if len(page) > len(shown) else None,
     )
+
+
+async def _readable_page(request: ListLayers, actor: Actor, layers: LayerStore) -> list[ListedLayer]:
+    """Return the next layers that the caller may read, and one more than asked for if there are more."""
+    found: list[ListedLayer] = []
+    cursor = request.cursor or ""
+    while len(found) <= request.limit:
+        page = await layers.page(cursor, request.limit + 1)
+        found += [layer for layer in page if may_read_layer(actor, team_of(line_of(layer.name)))]
+        if len(page) <= request.limit:
+            break
+        cursor = page[-1].name
+    return found
 
 
 def _check_version(line: LockedLayer, expected: int | None) -> None:

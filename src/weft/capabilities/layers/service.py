@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -26,6 +26,7 @@ from weft.capabilities.layers.model import (
     line_of,
     name_of,
     team_layer,
+    team_of,
 )
 from weft.capabilities.layers.platform import PLATFORM_RULES, PLATFORM_VERSION
 from weft.capabilities.layers.prefix import sanitise
@@ -36,19 +37,13 @@ from weft.kernel.clock import Clock, to_micros
 from weft.kernel.identity import Actor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from weft.capabilities.agent_context.views import AgentDefinition
     from weft.capabilities.history.model import Version
 
 PLATFORM_LAYER = Layer.of(PLATFORM, "platform", PLATFORM_RULES, PLATFORM_VERSION)
-
-
-class _Content(NamedTuple):
-    """What a version of a line contributes: its layer unless that is empty; of a definition, also the agent's team."""
-
-    layer: Layer | None = None
-    team: str | None = None
 
 
 class Layers(msgspec.Struct, frozen=True):
@@ -75,22 +70,24 @@ class Layers(msgspec.Struct, frozen=True):
         # A concurrent first use may have pinned them before this one got the lock.
         pin = await self.store.find_pin(session_id, agent_id)
         versions = pin.versions if pin else await self.pin(session_id, agent_id, await self._definition(agent_id))
-        return await self._layers(versions)
+        return await self._layers(versions, await self._teams(agent_id))
 
     async def pinned(self, session_id: str, agent_id: str) -> Sequence[Layer] | None:
         """Return the layers that a session has pinned for an agent; None before their first use."""
         await self._check_may_read(agent_id)
         pin = await self.store.find_pin(session_id, agent_id)
-        return None if pin is None else await self._layers(pin.versions)
+        return None if pin is None else await self._layers(pin.versions, await self._teams(agent_id))
 
     async def current(self, agent_id: str) -> Sequence[Layer]:
         """Return the layers that an agent gets in a new session."""
         await self._check_may_read(agent_id)
-        return await self._layers(await self._current_versions(await self._definition(agent_id)))
+        teams = await self._teams(agent_id)
+        return await self._layers(await self._current_versions(teams, await self._definition(agent_id)), teams)
 
     async def pin(self, session_id: str, agent_id: str, definition: PartVersion | None) -> Sequence[PartVersion]:
         """Pin the current layers and this definition in place of the previous ones; the session is locked."""
-        versions = await self._current_versions(definition or _empty(_definition_line(agent_id)))
+        teams = await self._teams(agent_id)
+        versions = await self._current_versions(teams, definition or _empty(_definition_line(agent_id)))
         await self.store.put_pin(LayerPin(session_id, agent_id, versions, to_micros(self.clock.now())))
         return versions
 
@@ -98,10 +95,11 @@ class Layers(msgspec.Struct, frozen=True):
         """Return the critical edits since the pinned versions; None if there are none or nothing is pinned."""
         await self._check_may_read(agent_id)
         pin = await self.store.find_pin(session_id, agent_id)
-        edits = await self.critical.newer_than(pin.versions) if pin else ()
-        if pin is None or not edits:
+        versions = _of_teams(pin.versions, await self._teams(agent_id)) if pin else ()
+        edits = await self.critical.newer_than(versions)
+        if not edits:
             return None
-        pinned = {at.line: at for at in pin.versions}
+        pinned = {at.line: at for at in versions}
         return CriticalUpdate(changes=[CriticalChange.since(pinned[edit.line_id], edit) for edit in edits])
 
     async def _check_may_read(self, agent_id: str) -> None:
@@ -117,29 +115,31 @@ class Layers(msgspec.Struct, frozen=True):
     async def _definition(self, agent_id: str) -> PartVersion:
         return await self._head(_definition_line(agent_id))
 
-    async def _current_versions(self, definition: PartVersion) -> tuple[PartVersion, ...]:
-        team = (await self._content(definition)).team
-        names = ("tenant",) if team is None else ("tenant", team_layer(team))
+    async def _teams(self, agent_id: str) -> AbstractSet[str]:
+        if agent_id == self.actor.principal_id:
+            return self.actor.teams
+        return (await self.access.memberships(await find_agent(agent_id, self.access))).teams
+
+    async def _current_versions(self, teams: AbstractSet[str], definition: PartVersion) -> tuple[PartVersion, ...]:
+        names = ("tenant", *map(team_layer, sorted(teams)))
         return (*[await self._head(line_of(name)) for name in names], definition)
 
     async def _head(self, line_id: str) -> PartVersion:
         found = await self.lines.find(line_id)
         return _empty(line_id) if found is None else PartVersion(line_id, found.head.seq, found.head.hash.hex())
 
-    async def _layers(self, versions: Sequence[PartVersion]) -> list[Layer]:
-        contents = [await self._content(at) for at in versions]
-        return [PLATFORM_LAYER, *(content.layer for content in contents if content.layer)]
+    async def _layers(self, versions: Iterable[PartVersion], teams: AbstractSet[str]) -> list[Layer]:
+        layers = [await self._layer(at) for at in _of_teams(versions, teams) if at.seq > 0]
+        return [PLATFORM_LAYER, *(layer for layer in layers if layer.text)]
 
-    async def _content(self, at: PartVersion) -> _Content:
-        if at.seq == 0:
-            return _Content()
+    async def _layer(self, at: PartVersion) -> Layer:
         # The commit hash is part of the key: a line may be deleted and created again under its name.
         key = (self.actor.tenant, at)
-        found: _Content | None = self.texts.get(key)
+        found: Layer | None = self.texts.get(key)
         if found is None:
             state = await self._verified_state(at)
-            found = _layer_content(at, state) if is_layer_line(at.line) else _persona(at, definition_of(state))
-            self.texts.put(key, found, len(found.layer.text) + 1 if found.layer else 1)
+            found = _defined_layer(at, state) if is_layer_line(at.line) else _persona(at, definition_of(state))
+            self.texts.put(key, found, len(found.text) + 1)
         return found
 
     async def _verified_state(self, at: PartVersion) -> Mapping[str, Version]:
@@ -161,16 +161,21 @@ class Layers(msgspec.Struct, frozen=True):
         return state
 
 
-def _layer_content(at: PartVersion, state: Mapping[str, Version]) -> _Content:
+def _of_teams(versions: Iterable[PartVersion], teams: AbstractSet[str]) -> list[PartVersion]:
+    """Return the versions without guidelines of other teams: those that the agent has left since they were pinned."""
+    return [at for at in versions if (team := team_of(at.line)) is None or team in teams]
+
+
+def _defined_layer(at: PartVersion, state: Mapping[str, Version]) -> Layer:
     name = name_of(at.line)
     text = sanitise(state[TEXT].value or "").strip() if TEXT in state else ""
-    return _Content(Layer.of(level_of(name), name, text, at.seq, at.line) if text else None)
+    return Layer.of(level_of(name), name, text, at.seq, at.line)
 
 
-def _persona(at: PartVersion, definition: AgentDefinition) -> _Content:
+def _persona(at: PartVersion, definition: AgentDefinition) -> Layer:
     role = f"Role: {definition.role}" if definition.role else ""
     text = sanitise("\n\n".join(filter(None, (role, definition.system_prompt)))).strip()
-    return _Content(Layer.of(PERSONA, "persona", text, at.seq, at.line) if text else None, definition.team)
+    return Layer.of(PERSONA, "persona", text, at.seq, at.line)
 
 
 def _definition_line(agent_id: str) -> str:

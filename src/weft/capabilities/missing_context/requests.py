@@ -204,7 +204,7 @@ async def _send_task(request: GapRequest, gap: Gap, gaps: Gaps) -> GapRequest:
     if restricted_readers(gap) is not None:
         raise InvalidInput("form: a task message is public, and not every participant may see this gap", field="form")
     principal = await gaps.access.principal(request.requested_from)
-    if principal is None or not _participates(principal, session, gaps.actor):
+    if principal is None or not await _participates(principal, session, gaps):
         raise AgentNotFound(
             f"The agent '{request.requested_from}' does not participate in this session.",
             hint="Choose a participant, such as a sender of its messages.",
@@ -214,8 +214,11 @@ async def _send_task(request: GapRequest, gap: Gap, gaps: Gaps) -> GapRequest:
     return structs.replace(request, message_id=message.message_id)
 
 
-def _participates(principal: Principal, session: Session, caller: Actor) -> bool:
-    peer = actor_for(caller.tenant, principal, permissions=principal.permissions, epoch=caller.epoch)
+async def _participates(principal: Principal, session: Session, gaps: Gaps) -> bool:
+    memberships = await gaps.access.memberships(principal)
+    peer = actor_for(
+        gaps.actor.tenant, principal, memberships, permissions=principal.permissions, epoch=gaps.actor.epoch
+    )
     return principal.disabled_at is None and session.admits(peer)
 
 

@@ -149,7 +149,7 @@ class Windows(msgspec.Struct, frozen=True):
                 hint="Omit agent_id to use your own window, or name an agent below you.",
                 related=("context_window",),
             )
-        if not self.admits(session, agent):
+        if not await self.admits(session, agent):
             raise NotParticipant(f"'{wanted}' does not participate in the session.", resource_id=wanted)
         return agent
 
@@ -159,9 +159,11 @@ class Windows(msgspec.Struct, frozen=True):
             return True
         return await is_descendant(self.actor.principal_id, agent, self.access)
 
-    def admits(self, session: Session, agent: Principal) -> bool:
+    async def admits(self, session: Session, agent: Principal) -> bool:
         """Tell whether a session admits an agent."""
-        return session.admits(actor_for(self.actor.tenant, agent, permissions=agent.permissions, epoch=0))
+        memberships = await self.access.memberships(agent)
+        actor = actor_for(self.actor.tenant, agent, memberships, permissions=agent.permissions, epoch=0)
+        return session.admits(actor)
 
     async def view(self, settings: WindowSettings, agent: Principal) -> Window:
         """Return a window with its limit, which is the minimum over those that share it."""

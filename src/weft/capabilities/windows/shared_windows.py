@@ -187,7 +187,7 @@ async def _share(windows: Windows, session: Session, window: Window, owner: str 
 
 async def _check_participant(windows: Windows, session: Session, agent_id: str) -> None:
     agent = await windows.access.principal(agent_id)
-    if agent is None or not windows.admits(session, agent):
+    if agent is None or not await windows.admits(session, agent):
         raise NotParticipant(f"'{agent_id}' does not participate in the session.", resource_id=agent_id)
 
 

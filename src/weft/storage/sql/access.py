@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from weft.capabilities.access.audit import AuditRow
-from weft.capabilities.access.model import Principal, SigningKey, StoredKey, StoredToken
+from weft.capabilities.access.model import Memberships, Principal, SigningKey, StoredKey, StoredToken
 from weft.kernel.identity import Permission, PrincipalKind
 from weft.storage.sql.database import SqlStore
 
@@ -34,6 +34,22 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING RETURNING 1
 _UPDATE_PRINCIPAL = """
 UPDATE principals SET permissions = $1, clearance = $2, disabled_at = $3, min_score = $4
 WHERE tenant = $5 AND principal_id = $6
+"""
+_TEAMS = "SELECT team FROM team_members WHERE tenant = $1 AND principal_id = $2"
+# CROSS JOIN, because SQLite keeps its order: first the few candidates, then their rows.
+_SERVED_USERS = """
+WITH RECURSIVE above (principal_id) AS (
+    SELECT parent_id FROM principals WHERE tenant = $1 AND principal_id = $2
+    UNION
+    SELECT p.parent_id FROM above CROSS JOIN principals p WHERE p.tenant = $1 AND p.principal_id = above.principal_id),
+near (principal_id) AS (
+    SELECT principal_id FROM above
+    UNION
+    SELECT other.principal_id FROM team_members own
+    CROSS JOIN team_members other
+    WHERE own.tenant = $1 AND own.principal_id = $2 AND other.tenant = $1 AND other.team = own.team)
+SELECT p.principal_id FROM near CROSS JOIN principals p
+WHERE p.tenant = $1 AND p.principal_id = near.principal_id AND p.kind = 'human'
 """
 _ADD_KEY = """
 INSERT INTO api_keys (tenant, key_id, principal_id, secret_hash, created_at, expires_at)
@@ -110,6 +126,13 @@ class SqlAccessStore:
             self.tenant,
             principal.principal_id,
         )
+
+    async def memberships(self, principal: Principal) -> Memberships:
+        own = self.tenant, principal.principal_id
+        teams = frozenset(row[0] for row in await self._tx.all(_TEAMS, *own))
+        if principal.kind is PrincipalKind.HUMAN:
+            return Memberships(teams, frozenset({principal.principal_id}))
+        return Memberships(teams, frozenset(row[0] for row in await self._tx.all(_SERVED_USERS, *own)))
 
     async def key(self, key_id: str) -> StoredKey | None:
         row = await self._tx.one(_KEY + " WHERE tenant = $1 AND key_id = $2", self.tenant, key_id)

@@ -10,7 +10,7 @@ from weft.capabilities.agent_context.critical import CriticalEdit
 from weft.capabilities.agent_context.model import pin_holder
 from weft.capabilities.history.composite_lines import PartVersion
 from weft.capabilities.layers.store import LayerPin, ListedLayer
-from weft.storage.sql.database import SqlStore
+from weft.storage.sql.database import SqlStore, batches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,8 +39,8 @@ _MARK = """
 INSERT INTO critical_edits (tenant, line_id, version, author, marked_at) VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT DO NOTHING
 """
-# One statement for any number of lines up to three; fewer are padded.
-_MAX_LINES = 3
+# Lines of one statement; fewer are padded. Most agents are in one team at most.
+_LINES_OF_STATEMENT = 3
 _NEWER = """
 SELECT line_id, version, author, marked_at FROM critical_edits WHERE tenant = $1 AND (
     (line_id = $2 AND version > $3) OR (line_id = $4 AND version > $5) OR (line_id = $6 AND version > $7))
@@ -60,6 +60,9 @@ class SqlLayerStore(SqlStore):
         await self._tx.run(
             "INSERT INTO layers (tenant, name) VALUES ($1, $2) ON CONFLICT DO NOTHING", self._tenant, name
         )
+
+    async def remove(self, name: str) -> None:
+        await self._tx.run("DELETE FROM layers WHERE tenant = $1 AND name = $2", self._tenant, name)
 
     async def page(self, after: str, limit: int) -> Sequence[ListedLayer]:
         rows = await self._tx.all(_PAGE, self._tenant, after, limit)
@@ -85,11 +88,10 @@ class SqlCriticalEditStore(SqlStore):
         await self._tx.run(_MARK, self._tenant, edit.line_id, edit.version, edit.author, edit.marked_at)
 
     async def newer_than(self, versions: Sequence[PartVersion]) -> Sequence[CriticalEdit]:
-        if not versions:
-            return []
-        padded = [*versions, *[versions[-1]] * (_MAX_LINES - len(versions))]
-        rows = await self._tx.all(_NEWER, self._tenant, *(value for at in padded for value in (at.line, at.seq)))
-        newest = {row[0]: CriticalEdit(*row) for row in rows}
+        newest: dict[str, CriticalEdit] = {}
+        for batch in batches([(at.line, at.seq) for at in versions], _LINES_OF_STATEMENT):
+            rows = await self._tx.all(_NEWER, self._tenant, *(value for each in batch for value in each))
+            newest |= {row[0]: CriticalEdit(*row) for row in rows}
         return [newest[at.line] for at in versions if at.line in newest]
 
 

@@ -32,6 +32,7 @@ from weft.testing.contracts.receipts import ReceiptStoreContract
 from weft.testing.contracts.records import RecordStoreContract
 from weft.testing.contracts.sessions import SessionStoreContract
 from weft.testing.contracts.stores import ContractStores
+from weft.testing.contracts.teams import TeamStoreContract
 from weft.testing.contracts.token_factors import TokenFactorStoreContract
 from weft.testing.contracts.webhooks import WebhookStoreContract
 from weft.testing.contracts.windows import WindowStoreContract
@@ -68,6 +69,7 @@ __all__ = [
     "SnapshotIndexContract",
     "SnapshotStoreContract",
     "SourceStoreContract",
+    "TeamStoreContract",
     "TenantModelStoreContract",
     "TokenFactorStoreContract",
     "VectorStoreContract",

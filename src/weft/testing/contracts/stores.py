@@ -32,6 +32,7 @@ from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.object_storage.store import ObjectIndex
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.teams.store import TeamStore
 from weft.capabilities.transfer.policies import PolicyStore
 from weft.capabilities.windows.store import WindowStore
 from weft.kernel.events import Outbox
@@ -71,6 +72,7 @@ class ContractStores(Protocol):
     sources: SourceStore
     snapshots: SnapshotStore
     checkouts: CheckoutStore
+    teams: TeamStore
     tenant_models: TenantModelStore
     token_factors: TokenFactorStore
     vectors: VectorStore

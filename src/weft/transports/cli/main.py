@@ -61,6 +61,7 @@ _GROUPS = {
     "webhook": "Signed delivery of events to URLs, with retries.",
     "conventions": "Board key conventions of a domain.",
     "agent": "Agents and humans, their roles and permissions.",
+    "team": "Teams of agents and humans: members, shared memory, guidelines.",
     "key": "API keys.",
     "token": "Tokens that expire.",
     "signing-key": "The secret that signs a tenant's tokens.",
@@ -88,7 +89,7 @@ _SECTIONS = {
         "conventions",
     ),
     "Save and restore": ("push", "pull", "history", "export", "import", "bundle"),
-    "Manage access": ("agent", "key", "token", "signing-key", "policy", "webhook", "audit"),
+    "Manage access": ("agent", "team", "key", "token", "signing-key", "policy", "webhook", "audit"),
     "Operate": ("tenant", "db", "performance", "version"),
 }
 _EXAMPLES = """\b
