@@ -117,6 +117,7 @@ if TYPE_CHECKING:
     from weft.capabilities.search.session_indexing.reindex import ReindexStatus
     from weft.capabilities.sessions.model import SessionConfig
     from weft.capabilities.sessions.operations import SessionArchivedAt, SessionCreated, SessionDeleted, SessionList
+    from weft.capabilities.teams.operations import MemberChanged, TeamDeleted, TeamInfo, TeamList, TeamShown
     from weft.capabilities.transfer.export import ContextExported
     from weft.capabilities.transfer.importer import ContextImported
     from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
@@ -1264,8 +1265,8 @@ class LayerOperations:
     ) -> LayerDefined:
         """Set the policies of the tenant or the guidelines of a team, which begin the prompts of all their agents.
 
-        For humans only, with clearance 5 for the tenant and 3 for a team. Running sessions keep their version until a
-        pull.
+        For humans only: clearance 5 for the tenant; clearance 3 for a team, as a member or admin. Running sessions keep
+        their version until a pull.
         """
         return await self._caller.call(
             "layer.define",
@@ -1282,7 +1283,7 @@ class LayerOperations:
         return await self._caller.call("layer.show", given(agent_id=agent_id, session_id=session_id))
 
     async def list(self, *, limit: int = 200, cursor: str | None = None) -> LayerList:
-        """List the layers of the tenant and its teams, without their texts. For admins and clearance 3 or higher."""
+        """List the layers of the tenant and of your teams, without their texts. For clearance 3 and for admins."""
         return await self._caller.call("layer.list", {"limit": limit, **given(cursor=cursor)})
 
 
@@ -2086,6 +2087,49 @@ class SigningKeyOperations:
         return await self._caller.call("signing_key.rotate", {"revoke_existing": revoke_existing})
 
 
+class TeamOperations:
+    """The team operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def create(self, team: str, *, description: str = "") -> TeamInfo:
+        """Create a team without members. For admins."""
+        return await self._caller.call("team.create", {"team": team, "description": description})
+
+    async def list(self, *, after: str | None = None, limit: int = 100) -> TeamList:
+        """List the teams you are a member of; as an admin, all."""
+        return await self._caller.call("team.list", {"limit": limit, **given(after=after)})
+
+    async def show(self, team: str) -> TeamShown:
+        """Show a team you are a member of: its members, and the versions of its memory and guidelines."""
+        return await self._caller.call("team.show", {"team": team})
+
+    async def update(self, team: str, description: str) -> TeamInfo:
+        """Change the description of a team. For admins."""
+        return await self._caller.call("team.update", {"team": team, "description": description})
+
+    async def delete(self, team: str, *, force: bool = False) -> TeamDeleted:
+        """Delete a team with its memory and guidelines, for good. For admins; its name cannot be used again."""
+        return await self._caller.call("team.delete", {"team": team, "force": force})
+
+    async def add_member(self, team: str, agent_id: str) -> MemberChanged:
+        """Add an agent or a human to a team; it sees the team's memory with its next call.
+
+        For admins and for members with clearance 3 or higher, who can add principals that they may edit.
+        """
+        return await self._caller.call("team.add_member", {"team": team, "agent_id": agent_id})
+
+    async def remove_member(self, team: str, agent_id: str) -> MemberChanged:
+        """Remove a member from a team; it loses access with its next call.
+
+        For admins and for members with clearance 3 or higher, who can remove principals that they may edit.
+        """
+        return await self._caller.call("team.remove_member", {"team": team, "agent_id": agent_id})
+
+
 class TokenOperations:
     """The token operations."""
 
@@ -2415,6 +2459,7 @@ class Operations:
         self.search = SearchOperations(caller)
         self.session = SessionOperations(caller)
         self.signing_key = SigningKeyOperations(caller)
+        self.team = TeamOperations(caller)
         self.token = TokenOperations(caller)
         self.webhook = WebhookOperations(caller)
         self.window = WindowOperations(caller)

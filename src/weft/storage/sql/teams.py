@@ -15,6 +15,7 @@ SELECT t.team, t.description, t.created_by, t.created_at, t.updated_at,
        (SELECT COUNT(*) FROM team_members m WHERE m.tenant = t.tenant AND m.team = t.team)
 FROM teams t
 """
+_PAGE = f"{_TEAM} WHERE t.tenant = $1 AND t.team > $2 AND t.deleted_at IS NULL ORDER BY t.team LIMIT $3"
 _ADD = """
 INSERT INTO teams (tenant, team, description, created_by, created_at, updated_at)
 VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING RETURNING 1
@@ -55,8 +56,7 @@ class SqlTeamStore(SqlStore):
         return await self.find(name)
 
     async def all(self, after: str, limit: int) -> Sequence[Team]:
-        query = _TEAM + "WHERE t.tenant = $1 AND t.team > $2 AND t.deleted_at IS NULL ORDER BY t.team LIMIT $3"
-        return [Team(*row) for row in await self._tx.all(query, self._tenant, after, limit)]
+        return [Team(*row) for row in await self._tx.all(_PAGE, self._tenant, after, limit)]
 
     async def of_member(self, principal_id: str) -> Sequence[Team]:
         return [Team(*row) for row in await self._tx.all(_OF_MEMBER, self._tenant, principal_id)]

@@ -54,6 +54,15 @@ COMMANDS: dict[str, dict[str, str]] = {
         "rotate": "Replace an API key. The new one is shown only once; the old one and its tokens are revoked at once.",
         "revoke": "Revoke an API key, and every token issued for it, at once.",
     },
+    "team": {
+        "create": "Create a team without members. For admins.",
+        "list": "List the teams you are a member of; as an admin, all.",
+        "show": "Show a team you are a member of: its members, and the versions of its memory and guidelines.",
+        "update": "Change the description of a team. For admins.",
+        "delete": "Delete a team with its memory and guidelines, for good. For admins; its name cannot be used again.",
+        "add-member": "Add an agent or a human to a team; it sees the team's memory with its next call.",
+        "remove-member": "Remove a member from a team; it loses access with its next call.",
+    },
     "board": {
         "list-keys": "List the keys of the board with sizes but without values, to choose what to read.",
         "read": "Read one entry.",
@@ -143,7 +152,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "layer": {
         "define": "Set the policies of the tenant or the guidelines of a team, which begin the prompts of all their agents.",
         "show": "Show the layers that begin your prompts, or those of an agent you may edit: level, version, hash and text.",
-        "list": "List the layers of the tenant and its teams, without their texts. For admins and clearance 3 or higher.",
+        "list": "List the layers of the tenant and of your teams, without their texts. For clearance 3 and for admins.",
     },
     "history": {
         "log": "Read the commits of a context, newest first: author, time, reason and changed keys.",
