@@ -66,7 +66,12 @@ def main() -> int:
     eras = run_suite(node)
     print(table("era scenarios passed failed warnings skipped", [list(asdict(era).values())[:-1] for era in eras]))
     clients = run_clients(node)
-    print(table("client protocol tools wrote read updated", [list(asdict(seen).values())[:-1] for seen in clients]))
+    print(
+        table(
+            "client protocol tools wrote read updated slow_calls",
+            [list(asdict(seen).values())[:-1] for seen in clients],
+        )
+    )
     for seen in clients:
         if seen.problem:
             print(f"{seen.client}: {seen.problem}", file=sys.stderr)

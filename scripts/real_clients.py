@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -38,11 +39,13 @@ class ClientResult:
     wrote: bool = False
     read: bool = False
     updated: str = "no"
+    slow_calls: int = 0
     problem: str = ""
 
     @property
     def good(self) -> bool:
-        return self.tools > 0 and self.wrote and self.read and self.updated != "no" and not self.problem
+        works = self.tools > 0 and self.wrote and self.read and self.updated != "no" and not self.problem
+        return works and not self.slow_calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +71,25 @@ async def try_clients(setup: ClientSetup) -> list[ClientResult]:
         **{f"TypeScript client 2.x, {era}": _typescript(setup, "client", era) for era in _ERAS},
         "Inspector": lambda: _inspector(setup),
     }
-    return [await _attempt(name, attempt) for name, attempt in attempts.items()]
+    return [await _attempt(setup, name, attempt) for name, attempt in attempts.items()]
 
 
-async def _attempt(name: str, attempt: Callable[[], Awaitable[ClientResult]]) -> ClientResult:
+async def _attempt(setup: ClientSetup, name: str, attempt: Callable[[], Awaitable[ClientResult]]) -> ClientResult:
+    before = _slow_calls(setup)
     try:
         async with asyncio.timeout(_TIMEOUT_SECONDS):
             seen = await attempt()
     except Exception as error:  # noqa: BLE001 - any failure of a client is a result
         return ClientResult(name, problem=f"{type(error).__name__}: {error}"[:300])
-    return ClientResult(name, seen.protocol, seen.tools, seen.wrote, seen.read, seen.updated)
+    return replace(seen, client=name, slow_calls=_slow_calls(setup) - before)
+
+
+def _slow_calls(setup: ClientSetup) -> int:
+    """Return the number of tool calls that did not take the fast path."""
+    shown = re.search(
+        r'^weft_tool_calls_total\{path="sdk"\} (\d+)', httpx2.get(f"{setup.url}/metrics").text, re.MULTILINE
+    )
+    return int(shown[1]) if shown else 0
 
 
 def _python(setup: ClientSetup, era: str) -> Callable[[], Awaitable[ClientResult]]:

@@ -83,7 +83,7 @@ from weft.capabilities.events.webhooks.operations import (
     WebhookReplayed,
     WebhookTested,
 )
-from weft.capabilities.guidance.operations import AllowedCall, UsageGuidance
+from weft.capabilities.guidance.operations import UsageGuidance
 from weft.capabilities.history.bisect import Bisected
 from weft.capabilities.history.branches import BranchDeleted, Branches, BranchInfo, Switched
 from weft.capabilities.history.diff import Differences, KeyDiff
@@ -243,7 +243,6 @@ __all__ = [
     "AgentDefinition",
     "AgentInfo",
     "AgentList",
-    "AllowedCall",
     "ApiKeyCreated",
     "ApiKeyInfo",
     "ApiKeyList",

@@ -165,6 +165,7 @@ def test_errors_have_hints(launch: CommandLine) -> None:
 def test_admins_read_metrics_and_everyone_their_capabilities(lines: CommandLines) -> None:
     assert lines.admin.json("performance", "read")["requesting_agent"] == "admin"
     assert "PERMISSION_DENIED" in lines.planner.run("performance", "read", code=3).stderr
-    tools = {offered["tool"] for offered in lines.planner.json("agent", "capabilities")["operations"]}
+    topics = lines.planner.json("agent", "capabilities")["topics"]
+    tools = {tool for offered in topics.values() for tool in offered}
     assert "add_message" in tools
     assert "get_performance_metrics" not in tools

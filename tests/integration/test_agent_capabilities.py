@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,12 +10,15 @@ import pytest
 from support.world import refused
 from weft.app.registry import all_operations
 from weft.capabilities.guidance.examples import example_request
+from weft.capabilities.guidance.topics import TOPICS, topic_of
 from weft.kernel.identity import Actor, Permission, PrincipalKind
+from weft.providers.tokenizers import TokenizerRegistry
 
+MAX_GUIDANCE_TOKENS = 600
 ADMIN = Actor("t", "admin", PrincipalKind.HUMAN, "admin", False, frozenset(Permission), 5, 0)  # noqa: FBT003
 
 if TYPE_CHECKING:
-    from support.world import World
+    from support.world import Caller, World
     from weft.kernel.operation import Operation
 
 
@@ -27,11 +31,12 @@ def test_every_example_is_a_valid_request(operation: Operation) -> None:
     assert operation.parse(arguments)
 
 
-async def test_guidance_names_only_permitted_operations(world: World) -> None:
-    async def tools(caller: object) -> set[str]:
-        answer = await caller.call("agent.capabilities")
-        return {offered["tool"] for offered in answer["operations"]}
+async def tools(caller: Caller) -> set[str]:
+    answer = await caller.call("agent.capabilities")
+    return {tool for offered in answer["topics"].values() for tool in offered}
 
+
+async def test_guidance_names_only_permitted_operations(world: World) -> None:
     admins, planners, subagents = [await tools(c) for c in (world.admin, world.planner, world.review)]
     assert "get_audit_log" in admins
     assert "create_session" in planners - subagents
@@ -48,8 +53,8 @@ async def test_capabilities_describe_the_caller(world: World) -> None:
         ["read"],
         ["admin", "write"],
     )
-    assert "add_message" not in {offered["tool"] for offered in answer["operations"]}
-    assert "refresh_token" in {offered["tool"] for offered in answer["operations"]}
+    assert "add_message" not in await tools(reader)
+    assert "refresh_token" in await tools(reader)
     assert (await world.admin.call("agent.capabilities"))["access_level"] == "ADMIN"
     assert (await world.planner.call("agent.capabilities"))["access_level"] == "AGENT"
 
@@ -64,13 +69,42 @@ async def test_revoked_permissions_are_reflected_at_once_in_every_process(world:
         await in_other_process.call("agent.capabilities")
 
 
-async def test_examples_use_the_caller_s_agent_id(world: World) -> None:
-    offered = {call["tool"]: call["example"] for call in (await world.review.call("agent.capabilities"))["operations"]}
-    assert (await world.review.call("memory.overview", **offered["get_memory_overview"]))["agent_id"] == "review-2"
+async def test_an_example_can_be_called_as_it_is(world: World) -> None:
+    (tool, arguments), *others = (await world.review.call("agent.capabilities", guidance_type="memory"))[
+        "example"
+    ].items()
+    assert (tool, others) == ("set_memory", [])
+    assert (await world.review.call("memory.set", **arguments))["success"]
 
 
 @pytest.mark.parametrize("topic", ["coordination", "security", "troubleshooting"])
 async def test_advice_is_returned_by_topic(world: World, topic: str) -> None:
     answer = await world.review.call("agent.capabilities", guidance_type=topic)
-    assert answer["operations"] == []
+    assert answer["operations"] == {}
     assert len(answer["advice"]) >= 5
+
+
+@pytest.mark.req("WX-01")
+async def test_guidance_takes_at_most_600_tokens_for_every_role_and_topic(world: World) -> None:
+    count = TokenizerRegistry().named("o200k_base")
+    for caller in (world.admin, world.planner, world.review):
+        offered: set[str] = set()
+        for topic in ("operations", *TOPICS):
+            answer = await caller.call("agent.capabilities", guidance_type=topic)
+            assert answer["advice"]
+            assert count(json.dumps(answer, separators=(",", ":"))) <= MAX_GUIDANCE_TOKENS, topic
+            offered |= {call.partition(" ")[0] for call in answer["operations"]}
+        assert offered == await tools(caller)
+        board = await caller.call("board.guidance")
+        assert count(json.dumps(board, separators=(",", ":"))) <= MAX_GUIDANCE_TOKENS
+
+
+async def test_a_topic_without_permitted_operations_says_so(world: World) -> None:
+    answer = await world.review.call("agent.capabilities", guidance_type="admin")
+    assert (answer["operations"], answer["example"]) == ({}, {})
+    assert "permits none" in answer["advice"][0]
+
+
+@pytest.mark.parametrize("operation", list(all_operations()), ids=lambda o: o.name)
+def test_every_operation_has_a_topic(operation: Operation) -> None:
+    assert topic_of(operation.name) in TOPICS

@@ -240,12 +240,12 @@ async def test_metrics_have_the_documented_fields_for_admins_only(connect: Conne
         "requesting_agent",
     }
     assert figures["requesting_agent"] == "admin"
-    assert "get_performance_metrics" in {offered["tool"] for offered in guidance["operations"]}
+    assert "get_performance_metrics" in guidance["topics"]["admin"]
     async with connect("planner") as client:
         assert (await refused(client, "get_performance_metrics"))["code"] == "PERMISSION_DENIED"
         guidance = await answer(client, "get_usage_guidance")
         assert guidance["access_level"] == "AGENT"
-        assert "get_performance_metrics" not in {offered["tool"] for offered in guidance["operations"]}
+        assert "admin" not in guidance["topics"]
 
 
 @pytest.mark.req("MS-09")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.req("AC-12")
 SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-PROGRESS = {"progressToken": 5}
+RESERVED_KEY = {"io.modelcontextprotocol/related-task": {"taskId": "t"}}
 
 
 async def write(
@@ -85,7 +85,7 @@ async def test_each_meta_key_is_handled_by_the_fast_path_like_the_sdk(world: Wor
 @ERAS
 async def test_other_meta_keys_are_passed_to_the_sdk(world: World, era: str) -> None:
     async with both(world) as (fast, _):
-        await write(fast, world.planner.credential, era, META | PROGRESS)
+        await write(fast, world.planner.credential, era, META | RESERVED_KEY)
         assert len(fast.sdk) == 1
     assert (await the_event(world.app, world.tenant)).correlation.trace_id == TRACE
 

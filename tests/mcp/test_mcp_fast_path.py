@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 import shutil
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -24,7 +26,6 @@ from weft.transports.http.application import HttpApplication
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
     from starlette.types import Receive, Scope, Send
 
@@ -47,6 +48,7 @@ ENVELOPE = {
 INITIALIZE_PARAMS = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": INFO}
 UNUSUAL_TEXT = '\x01\x07\x1b[31m\u202e\u2028\ufeff😀 e\u0301\x7f ﷽ \\ "quoted" \n'
 Json = dict[str, Any]
+CLIENT_REQUESTS: list[Json] = json.loads((Path(__file__).parents[1] / "data" / "mcp_client_requests.json").read_text())
 
 
 @dataclass(slots=True)
@@ -295,7 +297,7 @@ def with_body(content: bytes) -> Change:
 
 NOT_PLAIN = {
     "another method": changed(method="ping", params={}),
-    "a list of tools": lambda body, headers: (
+    "a list of tools with the parameters of a call": lambda body, headers: (
         changed(method="tools/list")(body, headers)[0],
         headers | {"mcp-method": "tools/list"},
     ),
@@ -316,10 +318,11 @@ NOT_PLAIN = {
     "a task": with_params(task={"ttl": 5}),
     "an unknown parameter": with_params(more=1),
     "state of an earlier request": with_params(requestState="x"),
-    "a progress token": with_meta("progressToken", 5),
     "a progress token of the wrong kind": with_meta("progressToken", [5]),
     "a trace that is a number": with_meta("traceparent", 5),
     "a related task": with_meta(f"{RESERVED}/related-task", {"taskId": "t"}),
+    "a lone surrogate of a vendor": as_text('"params": {', '"params": {"_meta": {"vendor/x": "\\ud800"}, '),
+    "a key that may be reserved": with_meta("tools.mcp.com/x", 1),
     "metadata of null": with_params(_meta=None),
     "metadata in a list": with_params(_meta=[]),
     "no body": with_body(b""),
@@ -330,11 +333,9 @@ NOT_PLAIN = {
     "a lone surrogate": as_text("list_keys", r"\ud800"),
     "nothing accepted": with_headers(accept="text/html"),
     "only streams accepted": with_headers(accept="text/event-stream"),
-    "streams accepted first": with_headers(accept="text/event-stream, application/json"),
     "another content type": with_headers(content_type="text/plain"),
     "no content type": with_headers(content_type=None),
     "a content type in capitals": with_headers(content_type="Application/JSON"),
-    "no version": with_headers(mcp_protocol_version=None),
     "an unknown version": with_headers(mcp_protocol_version="2099-01-01"),
     "accept twice": twice("accept"),
     "the version twice": twice("mcp-protocol-version"),
@@ -353,7 +354,7 @@ NOT_PLAIN_MODERN = {
     "capabilities of the wrong kind": with_meta(f"{RESERVED}/clientCapabilities", []),
     "capabilities that are broken": with_meta(f"{RESERVED}/clientCapabilities", {"roots": 5}),
     "a client without a version": with_meta(f"{RESERVED}/clientInfo", {"name": "raw"}),
-    "a log level": with_meta(f"{RESERVED}/logLevel", "debug"),
+    "no version": with_headers(mcp_protocol_version=None),
     "an unknown log level": with_meta(f"{RESERVED}/logLevel", "loud"),
     "an envelope that is not UTF-8": lambda body, headers: (
         json.dumps(body).encode().replace(b'"raw"', b'"\xff"'),
@@ -390,6 +391,124 @@ async def test_other_messages_are_passed_to_the_sdk(pair: Pair, era: str, change
         seen.append(served.seen(await served.post(key, *change(*asked))))
     assert seen[0] == seen[1]
     assert len(fast.sdk) == 1
+
+
+FROM_REAL_CLIENTS = {
+    "a progress token": with_meta("progressToken", 5),
+    "a progress token of text": with_meta("progressToken", "b1d2"),
+    "a key of a vendor": with_meta("claudecode/toolUseId", "toolu_01"),
+    "an object of a vendor": with_meta("openai/userLocation", {"city": "Ghent"}),
+    "a key without a prefix": with_meta("note", None),
+    "streams accepted first": with_headers(accept="text/event-stream, application/json"),
+    "ranges accepted": with_headers(accept="text/*;q=0.5, Application/*"),
+    "a charset": with_headers(content_type="application/json ; charset=utf-8"),
+    "headers of proxies": lambda body, headers: (
+        body,
+        [*headers.items(), ("x-forwarded-for", "10.0.0.1"), ("x-forwarded-for", "10.0.0.2")],
+    ),
+}
+FROM_REAL_CLIENTS_CASES = [
+    *((era, name, change) for name, change in FROM_REAL_CLIENTS.items() for era in (LEGACY, MODERN)),
+    (MODERN, "a log level", with_meta(f"{RESERVED}/logLevel", "debug")),
+    (LEGACY, "no version", with_headers(mcp_protocol_version=None)),
+    (LEGACY, "an older version", with_headers(mcp_protocol_version="2025-03-26")),
+]
+
+
+@pytest.mark.parametrize(
+    ("era", "change"),
+    [(era, change) for era, _, change in FROM_REAL_CLIENTS_CASES],
+    ids=[f"{e} {n}" for e, n, _ in FROM_REAL_CLIENTS_CASES],
+)
+async def test_what_real_clients_add_to_a_call_does_not_leave_the_fast_path(
+    pair: Pair, era: str, change: Change
+) -> None:
+    fast, sdk = pair.fast, pair.sdk
+    key = pair.world.planner.credential
+    seen = []
+    for served in (fast, sdk):
+        asked = await served.plain(key, era, "shared_context", {"action": "list_keys", "session_id": "$"})
+        seen.append(served.seen(await served.post(key, *change(*asked))))
+    assert seen[0] == seen[1]
+    assert seen[0][0] == 200
+    assert not fast.sdk
+
+
+async def test_envelopes_that_differ_in_their_progress_token_are_cached_once(pair: Pair) -> None:
+    fast, key = pair.fast, pair.world.planner.credential
+    fast.fast_path._envelopes.clear()
+    for token in range(5):
+        asked = await fast.plain(key, MODERN, "shared_context", {"action": "list_keys", "session_id": "$"})
+        assert (await fast.post(key, *with_meta("progressToken", token)(*asked))).status_code == 200
+    assert len(fast.fast_path._envelopes) == 1
+
+
+def listing(era: str, meta: Json | None = None) -> tuple[Json, dict[str, str]]:
+    if era == MODERN:
+        headers = {"mcp-protocol-version": MODERN, "mcp-method": "tools/list"}
+        return message("tools/list", _meta=ENVELOPE | (meta or {})), PLAIN | headers
+    return message("tools/list", **({"_meta": meta} if meta else {})), PLAIN | {"mcp-protocol-version": era}
+
+
+@ERAS
+@pytest.mark.parametrize("who", ["admin", "planner", "analysis"])
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/session/$"])
+async def test_a_list_of_tools_is_the_sdk_s_and_takes_the_fast_path(pair: Pair, era: str, who: str, path: str) -> None:
+    key = getattr(pair.world, who).credential
+    for meta in (None, {"progressToken": 3}):
+        seen = []
+        for served in (pair.fast, pair.sdk):
+            body, headers = listing(era, meta)
+            if era == LEGACY:
+                headers["mcp-session-id"] = await served.connection(key)
+            seen.append(served.seen(await served.post(key, body, headers, path.replace("$", served.session))))
+        assert seen[0] == seen[1]
+        assert seen[0][2]["result"]["tools"]
+    assert not pair.fast.sdk
+
+
+@ERAS
+async def test_a_page_of_a_list_is_left_to_the_sdk(pair: Pair, era: str) -> None:
+    key = pair.world.planner.credential
+    seen = []
+    for served in (pair.fast, pair.sdk):
+        body, headers = listing(era)
+        body["params"] = body.get("params", {}) | {"cursor": "2"}
+        if era == LEGACY:
+            headers["mcp-session-id"] = await served.connection(key)
+        seen.append(served.seen(await served.post(key, body, headers)))
+    assert seen[0] == seen[1]
+    assert len(pair.fast.sdk) == 1
+
+
+async def test_a_list_follows_the_permissions_of_the_caller(world: World) -> None:
+    async with serving(world.app, "s1", fast_path=True) as fast:
+        key = world.planner.credential
+
+        async def names() -> set[str]:
+            answer = await fast.post(key, *listing(MODERN))
+            return {tool["name"] for tool in answer.json()["result"]["tools"]}
+
+        assert "add_message" in await names()
+        await world.admin.call("agent.update", agent_id="planner", permissions=["read"])
+        assert "add_message" not in await names()
+        assert not fast.sdk
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18"])
+async def test_a_client_of_an_older_protocol_version_gets_the_same_answers(pair: Pair, version: str) -> None:
+    key = pair.world.planner.credential
+    seen = []
+    for served in (pair.fast, pair.sdk):
+        hello = message("initialize", **INITIALIZE_PARAMS | {"protocolVersion": version})
+        opened = await served.post(key, hello, PLAIN)
+        served.sdk.clear()
+        headers = PLAIN | {"mcp-session-id": opened.headers["mcp-session-id"]}
+        call, _ = await served.plain(key, MODERN, "shared_context", {"action": "list_keys", "session_id": "$"})
+        del call["params"]["_meta"]
+        seen.append([served.seen(await served.post(key, body, headers)) for body in (call, message("tools/list"))])
+    assert seen[0] == seen[1]
+    assert not pair.fast.sdk
 
 
 async def call_on_connection_of(served: Served, owner: str, caller: str, headers: Any = ()) -> tuple[int, Any, Any]:
@@ -569,18 +688,46 @@ async def test_the_envelope_cache_is_bounded(world: World) -> None:
         assert not fast.sdk
 
 
-@pytest.mark.parametrize("mode", ["legacy", MODERN])
-async def test_calls_of_the_sdk_client_take_the_fast_path(world: World, mode: str) -> None:
+@pytest.mark.req("WX-01")
+@pytest.mark.parametrize("progress", [None, lambda *_: asyncio.sleep(0)], ids=["", "with progress"])
+@pytest.mark.parametrize("mode", ["legacy", "auto", MODERN])
+async def test_calls_of_the_sdk_client_take_the_fast_path(world: World, mode: str, progress: Any) -> None:
     async with serving(world.app, "s1", fast_path=True) as fast:
         fast.http.headers["authorization"] = f"Bearer {world.planner.credential}"
         connected = streamable_http_client("http://127.0.0.1/mcp", http_client=fast.http)
         async with Client(connected, mode=mode) as client:
             await client.list_tools()
             fast.sdk.clear()
+            await client.list_tools()
             for action in ({"action": "write", "value": UNUSUAL_TEXT}, {"action": "read"}):
-                answer = await client.call_tool("shared_context", {"session_id": "s1", "key": "strange", **action})
+                arguments = {"session_id": "s1", "key": "strange", **action}
+                answer = await client.call_tool("shared_context", arguments, progress_callback=progress)
                 assert not answer.is_error
             assert answer.structured_content["value"] == UNUSUAL_TEXT
             missing = await client.call_tool("shared_context", {"action": "read", "session_id": "s1", "key": "none"})
             assert (missing.is_error, missing.structured_content["code"]) == (True, "KEY_NOT_FOUND")
             assert not [scope for scope in fast.sdk if scope["method"] == "POST"]
+    assert tool_calls(world.app) == {"fast": 3}
+
+
+def tool_calls(app: App) -> dict[str, int]:
+    """Return the tool calls that /metrics reports, by path."""
+    found = re.findall(r'^weft_tool_calls_total\{path="(\w+)"\} (\d+)', app.metrics.exposition().decode(), re.MULTILINE)
+    return {path: int(count) for path, count in found}
+
+
+@pytest.mark.parametrize("client", CLIENT_REQUESTS, ids=lambda client: client["client"])
+async def test_requests_as_real_clients_send_them_take_the_fast_path(world: World, client: Json) -> None:
+    """The headers and bodies were recorded from the clients, their ids of connections aside."""
+    async with serving(world.app, "s1", fast_path=True) as fast:
+        key = world.planner.credential
+        for sent in client["requests"]:
+            headers = sent["headers"]
+            if "mcp-session-id" in headers:
+                headers = headers | {"mcp-session-id": await fast.connection(key)}
+            answer = await fast.post(key, sent["body"], headers)
+            assert answer.status_code == 200
+            assert "result" in answer.json()
+        assert not fast.sdk
+        calls = sum(sent["body"]["method"] == "tools/call" for sent in client["requests"])
+        assert tool_calls(world.app) == {"fast": calls}

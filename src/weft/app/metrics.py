@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import OrderedDict, defaultdict
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -45,6 +45,7 @@ class Metrics(Collector):
         self._calls: defaultdict[tuple[str, str], int] = defaultdict(int)
         self._within: defaultdict[str, list[int]] = defaultdict(lambda: [0] * len(_BOUNDS))
         self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._tool_calls: defaultdict[str, int] = defaultdict(int)
         self._deliveries: defaultdict[str, int] = defaultdict(int)
         self._embeddings: defaultdict[str, int] = defaultdict(int)
         self._damaged_indexes = 0
@@ -87,6 +88,10 @@ class Metrics(Collector):
         if session_id is not None and outcome == _OK:
             # The session named by a failed call may not exist.
             tenant.sessions.see(session_id, self._tick)
+
+    def count_tool_call(self, path: Literal["fast", "sdk"]) -> None:
+        """Count a tool call over MCP by what answered it: the fast path or the SDK."""
+        self._tool_calls[path] += 1
 
     def count_delivery(self, outcome: str, times: int = 1) -> None:
         """Count webhook requests by outcome; ``dead`` counts events that were given up."""
@@ -152,6 +157,10 @@ class Metrics(Collector):
         for name, within in self._within.items():
             times.add_metric([name], list(zip(_BOUNDS, accumulate(within), strict=True)), self._seconds[name])
         yield times
+        tool_calls = CounterMetricFamily("weft_tool_calls", "Tool calls over MCP by path: fast or sdk", labels=["path"])
+        for path, count in self._tool_calls.items():
+            tool_calls.add_metric([path], count)
+        yield tool_calls
         yield _by_outcome(
             "weft_webhook_deliveries", "Webhook requests by outcome, and events given up", self._deliveries
         )

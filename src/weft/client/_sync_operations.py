@@ -232,9 +232,32 @@ class SyncAgentOperations:
         )
 
     def capabilities(
-        self, *, guidance_type: Literal["operations", "coordination", "security", "troubleshooting"] = "operations"
+        self,
+        *,
+        guidance_type: Literal[
+            "operations",
+            "coordination",
+            "security",
+            "troubleshooting",
+            "sessions",
+            "board",
+            "messages",
+            "memory",
+            "search",
+            "assembly",
+            "windows",
+            "knowledge",
+            "indexing",
+            "history",
+            "branches",
+            "retention",
+            "records",
+            "missing",
+            "agents",
+            "admin",
+        ] = "operations",
     ) -> UsageGuidance:
-        """List the operations you may call now, each with an example, or get advice on working with others."""
+        """Get your role, what to do first and the topics of guidance, or one topic: its operations and advice."""
         return self._caller.call("agent.capabilities", {"guidance_type": guidance_type})
 
 

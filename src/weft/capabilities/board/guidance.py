@@ -117,24 +117,23 @@ Writing to the board (tool shared_context, action write):
 
 Worth keeping:
   - what is true now: conclusions, the state of the work, blockers
-  - what the user decided, with the reason in half a sentence
-  - findings boiled down to what they mean for the task
+  - what the user decided, and why
+  - findings, reduced to what they mean for the task
   - ids of records and documents, so that others can fetch them
   - questions that somebody must answer
 
 Keep elsewhere:
-  - raw output, whole documents, transcripts
-  - whatever the system of record is there to hold
+  - raw output, whole documents, transcripts, text copied from a source
+  - what the system of record is there to hold
   - personal data, credentials and other secrets
-  - text copied from a source: note its id and fetch it when needed
   - thinking in progress
 
 Habits:
-  - Around 500 tokens, stop and ask whether this is a conclusion or raw material; shorten it.
-  - One topic, one key: update the key there is before inventing another.
+  - Shorten what exceeds 500 tokens: is it a conclusion or raw material?
+  - One topic, one key: update a key before inventing another.
   - A result that someone will review belongs in the system of record as well.
-  - Delete what has been settled, such as a question that was answered.
-  - When others may be changing the same key, read it first and pass its version as if_version."""
+  - Delete what is settled, such as an answered question.
+  - When others may change the same key, read it first and pass its version as if_version."""
 
 READING = """\
 Reading from the board (tool shared_context):
@@ -143,8 +142,8 @@ Reading from the board (tool shared_context):
   2. Read what your task needs, several keys at once with read_batch. Leave the rest.
   3. value_size_tokens tells what a key will cost you; a large one must be worth it.
   4. What a user has approved (see decisions_made and phase_status) is settled: build on it.
-  5. What another agent wrote and nobody has approved is a proposal: weigh it, do not repeat it as fact.
-  6. A missing key is normal. The board is a digest, not the source: when it does not say, look in the source."""
+  5. What only another agent wrote is a proposal: weigh it, do not repeat it as fact.
+  6. A missing key is normal. The board is a digest: what it lacks is in the source."""
 
 
 _read_operation = partial(operation, permission=Permission.READ, rate=RateClass.BOARD, effect=Effect.READ)

@@ -1,16 +1,17 @@
-"""The caller's capabilities: the operations it may use, with example calls, and advice on working with others."""
+"""The caller's capabilities: its role, the operations it may use by topic, and advice on each topic."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
+from msgspec import structs
 
 from weft.capabilities.guidance.examples import example_request
-from weft.kernel.identity import Actor, Permission
+from weft.capabilities.guidance.topics import TOPICS, GuidanceType, topic_of
+from weft.kernel.identity import Actor, Permission, PrincipalKind
 from weft.kernel.operation import Effect, Operation, RateClass, Request, Response, operation
 
-Topic = Literal["operations", "coordination", "security", "troubleshooting"]
 AccessLevel = Literal["READ_ONLY", "AGENT", "ADMIN"]
 
 
@@ -30,21 +31,13 @@ class GetUsageGuidance(Request):
     """The topic of guidance."""
 
     guidance_type: Annotated[
-        Topic, msgspec.Meta(description="Your operations with examples, or advice on a topic.")
+        GuidanceType,
+        msgspec.Meta(description="A topic. operations: your role, what to do first, and the tools of every topic."),
     ] = "operations"
 
 
-class AllowedCall(Response, kw_only=True, omit_defaults=False):
-    """An operation that you may call, with an example."""
-
-    tool: str
-    summary: str
-    example: dict[str, Any]
-    rate_limit: str
-
-
 class UsageGuidance(Response, kw_only=True, omit_defaults=False):
-    """Your operations, or advice."""
+    """Who you are, and advice: an overview with all topics, or one topic with its operations."""
 
     success: Literal[True] = True
     guidance_type: str
@@ -53,8 +46,20 @@ class UsageGuidance(Response, kw_only=True, omit_defaults=False):
     access_level: AccessLevel
     permissions: list[str]
     not_granted: list[str]
-    operations: list[AllowedCall]
-    advice: list[str]
+    advice: Annotated[list[str], msgspec.Meta(description="What to do first, or how to use the topic.")]
+    topics: Annotated[
+        dict[str, list[str]], msgspec.Meta(description="The tools that you may call, by topic. In the overview.")
+    ] = msgspec.field(default_factory=dict)
+    operations: Annotated[
+        dict[str, str],
+        msgspec.Meta(description="The tools, and actions of tools, that you may call. In a topic."),
+    ] = msgspec.field(default_factory=dict)
+    example: Annotated[
+        dict[str, Any], msgspec.Meta(description="Arguments of the topic's first operation. In a topic.")
+    ] = msgspec.field(default_factory=dict)
+    rate_limits: Annotated[
+        dict[str, str], msgspec.Meta(description="Your rate limits, by class of calls. In troubleshooting.")
+    ] = msgspec.field(default_factory=dict)
 
 
 @operation(
@@ -66,55 +71,72 @@ class UsageGuidance(Response, kw_only=True, omit_defaults=False):
     effect=Effect.OWN_TRANSACTIONS,
 )
 async def get_usage_guidance(request: GetUsageGuidance, actor: Actor, allowed: AllowedOperations) -> UsageGuidance:
-    """List the operations you may call now, each with an example, or get advice on working with others."""
-    granted = sorted(actor.permissions)
+    """Get your role, what to do first and the topics of guidance, or one topic: its operations and advice."""
     operations = await allowed.to(actor)
-    about_calls = request.guidance_type == "operations"
-    return UsageGuidance(
-        guidance_type=request.guidance_type,
+    topic = request.guidance_type
+    guidance = UsageGuidance(
+        guidance_type=topic,
         agent_id=actor.principal_id,
         agent_type=actor.agent_type,
         access_level=_access_level(actor),
-        permissions=list(granted),
+        permissions=sorted(actor.permissions),
         not_granted=sorted(set(Permission) - actor.permissions),
-        operations=[_allowed_call(each, actor, allowed) for each in operations] if about_calls else [],
-        advice=[] if about_calls else ADVICE[request.guidance_type],
+        advice=_first_steps(actor, operations),
+    )
+    if topic == "operations":
+        return structs.replace(guidance, topics=_tools_by_topic(operations))
+    covered = [each for each in operations if topic_of(each.name) == topic]
+    if TOPICS[topic].operations and not covered:
+        return structs.replace(guidance, advice=["Your credential permits none of the operations of this topic."])
+    return structs.replace(
+        guidance,
+        advice=list(TOPICS[topic].advice),
+        operations={_call_name(each): each.summary for each in covered},
+        example={_call_name(each): example_request(each, actor) for each in covered[:1]},
+        rate_limits={rate: allowed.limit(rate) for rate in RateClass} if topic == "troubleshooting" else {},
     )
 
 
-ADVICE: dict[str, list[str]] = {
-    "coordination": [
-        "Start with list_keys of shared_context, then get_messages with after_id set to the last id you have seen.",
-        "Write settled facts to the board and announce news in a message; do not repeat one in the other.",
-        "Reply with parent_message_id, so that threads can be followed.",
-        "Pass if_version when others may change the same key; on VERSION_CONFLICT read the key again and decide.",
-        "Subscribe to session://{session_id} instead of polling.",
-    ],
-    "security": [
-        "Your identity comes from your credential; no parameter can change it.",
-        "A private message is visible to you only, agent_only to agents of your type, admin_only to admins.",
-        "Your memory is private. An admin can inspect it, and messages, and every inspection is audited.",
-        "Do not put keys, passwords or personal data into messages, the board or memory.",
-        "An admin grants missing permissions with update_agent; a call cannot request them.",
-    ],
-    "troubleshooting": [
-        "Every error has a code and suggests what to do next.",
-        "SESSION_NOT_FOUND: the id is wrong, the session was deleted, or you are not a participant.",
-        "PERMISSION_DENIED: your credential lacks a permission that the call needs; see permissions above.",
-        "RATE_LIMITED: wait for retry_after_seconds, then repeat the same call.",
-        "TOKEN_EXPIRED: get a new token with authenticate_agent; refresh_token extends one that is still valid.",
-        "SYSTEM_UNAVAILABLE: nothing was changed; repeat the same call after a short wait.",
-    ],
-}
+def _first_steps(actor: Actor, operations: list[Operation]) -> list[str]:
+    """Return what to do first, for the role of the caller."""
+    names = {operation.name for operation in operations}
+    steps = {
+        "session.create": "Create a session for a task with create_session, and tell the other agents its id.",
+        "board.list_keys": "Join a task: list_keys of shared_context, then get_messages.",
+        "search.query": "Look for what is known with search before you ask or repeat work.",
+        "board.write": "Write conclusions to the board with shared_context, news to the others with add_message.",
+        "context.push": "Keep what should outlast the session with push_context, private notes with set_memory.",
+        "context.assemble": "Let assemble_context build the prompt of your next model call within its budget.",
+        "agent.create": "Create agents with create_agent; get_audit_log shows what was denied or changed.",
+    }
+    more = "For the operations of a topic, call get_usage_guidance with guidance_type set to it."
+    return [_role(actor), *(step for name, step in steps.items() if name in names), more]
+
+
+def _role(actor: Actor) -> str:
+    if actor.is_admin:
+        return "You are an admin: you manage the agents and settings of your tenant."
+    if actor.is_subagent:
+        return "You are a sub-agent: work in the session you were given."
+    if actor.kind is PrincipalKind.HUMAN:
+        return "You are a human: you decide what agents may not, such as conflicting merges."
+    return "You are an orchestrator: you create sessions and give work to other agents."
+
+
+def _tools_by_topic(operations: list[Operation]) -> dict[str, list[str]]:
+    topics: dict[str, list[str]] = {name: [] for name in TOPICS}
+    for each in operations:
+        tools = topics[topic_of(each.name)]
+        if each.tool not in tools:
+            tools.append(each.tool)
+    return {name: tools for name, tools in topics.items() if tools or not TOPICS[name].operations}
+
+
+def _call_name(each: Operation) -> str:
+    return f"{each.tool} {each.action}" if each.action else each.tool
 
 
 def _access_level(actor: Actor) -> AccessLevel:
     if actor.is_admin:
         return "ADMIN"
     return "AGENT" if Permission.WRITE in actor.permissions else "READ_ONLY"
-
-
-def _allowed_call(each: Operation, actor: Actor, allowed: AllowedOperations) -> AllowedCall:
-    return AllowedCall(
-        tool=each.tool, summary=each.summary, example=example_request(each, actor), rate_limit=allowed.limit(each.rate)
-    )

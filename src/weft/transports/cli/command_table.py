@@ -46,7 +46,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "read-definition": "Read a version of the definition of an agent: your own, or that of an agent you may edit.",
         "list": "List the tenant's principals, ordered by id.",
         "update": "Change a principal's permissions or clearance, or disable it. Takes effect on its next call everywhere.",
-        "capabilities": "List the operations you may call now, each with an example, or get advice on working with others.",
+        "capabilities": "Get your role, what to do first and the topics of guidance, or one topic: its operations and advice.",
     },
     "key": {
         "create": "Create another API key for a principal. It is shown only once.",

@@ -1,4 +1,4 @@
-"""Fast path for plain tools/call requests over HTTP, without the SDK's session machinery.
+"""Fast path for plain tools/call and tools/list requests over HTTP, without the SDK's session machinery.
 
 Nothing is refused here: a request that the SDK would refuse, or might answer differently, is passed on unchanged.
 """
@@ -10,16 +10,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import anyio
+import mcp_types as types
 import msgspec
 from mcp.shared.inbound import decode_header_value
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
+    LOG_LEVEL_META_KEY,
     PROTOCOL_VERSION_META_KEY,
     SERVER_INFO_META_KEY,
 )
-from mcp_types.methods import validate_client_request
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from mcp_types.methods import serialize_server_result, validate_client_request
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 from msgspec import UNSET, Raw, Struct, UnsetType
 from pydantic import ValidationError
 
@@ -27,6 +29,7 @@ from weft.kernel.correlation import META_KEYS
 from weft.kernel.operation import Effect
 from weft.transports.http.http_io import send_json
 from weft.transports.mcp.caller import ToolCalls, connection_of
+from weft.transports.mcp.tool_models import tool_model
 from weft.transports.tools import Toolbox
 
 if TYPE_CHECKING:
@@ -41,40 +44,72 @@ if TYPE_CHECKING:
     from weft.app.app import App
     from weft.transports.mcp.caller import Context, McpCaller, WeftUser
     from weft.transports.mcp.server import WeftServer
+    from weft.transports.tools import ToolView
 
     Headers = Mapping[bytes, bytes]
     CorrelationMeta = Mapping[str, str]
 
-_METHOD: Literal["tools/call"] = "tools/call"
+_CALL, _LIST = "tools/call", "tools/list"
 _MODERN = "2026-07-28"
-_VERSIONS = frozenset(version.encode() for version in (*HANDSHAKE_PROTOCOL_VERSIONS, _MODERN))
-_ENVELOPE_KEYS = frozenset({PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY})
+# Clients of protocol versions before 2025-06-18 name none in their headers.
+_VERSIONS = frozenset({None, *(version.encode() for version in (*HANDSHAKE_PROTOCOL_VERSIONS, _MODERN))})
+_ENVELOPE_KEYS = frozenset(
+    {PROTOCOL_VERSION_META_KEY, CLIENT_INFO_META_KEY, CLIENT_CAPABILITIES_META_KEY, LOG_LEVEL_META_KEY}
+)
+# No operation reports progress, so a token for it changes nothing.
+_PROGRESS_TOKEN = "progressToken"  # noqa: S105 - a key of _meta
+_NO_META = b"{}"
+# Headers that decide how a request is answered; a repeated one is ambiguous.
+_DECISIVE_HEADERS = frozenset(
+    {
+        b"accept",
+        b"content-type",
+        b"content-length",
+        b"mcp-protocol-version",
+        b"mcp-session-id",
+        b"mcp-method",
+        b"mcp-name",
+    }
+)
+_JSON_RANGES = frozenset({b"application/json", b"application/*", b"*/*"})
 _MAX_ENVELOPES = 256
 _MAX_ENVELOPE_BYTES = 4_096
+_MAX_LISTS = 256
 _IDLE_PRECISION_SECONDS = 1.0
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-class _Params(Struct, forbid_unknown_fields=True):
+class _CallParams(Struct, forbid_unknown_fields=True):
     name: str
     arguments: dict[str, Any] = {}
     meta: Raw | UnsetType = msgspec.field(default=UNSET, name="_meta")
 
 
-class _Message(Struct, forbid_unknown_fields=True):
+class _ListParams(Struct, forbid_unknown_fields=True):
+    meta: Raw | UnsetType = msgspec.field(default=UNSET, name="_meta")
+
+
+class _Call(Struct, tag_field="method", tag=_CALL, forbid_unknown_fields=True):
     """A plain tools/call; one with further fields, such as a task, is left to the SDK."""
 
     jsonrpc: Literal["2.0"]
     id: int | str
-    method: Literal["tools/call"]
-    params: _Params
+    params: _CallParams
+
+
+class _List(Struct, tag_field="method", tag=_LIST, forbid_unknown_fields=True):
+    """A plain tools/list: the list has one page."""
+
+    jsonrpc: Literal["2.0"]
+    id: int | str
+    params: _ListParams = msgspec.field(default_factory=_ListParams)
 
 
 class _Text(Struct, tag_field="type", tag="text"):
     text: str
 
 
-class _Result(Struct, rename="camel"):
+class _CallResult(Struct, rename="camel"):
     content: tuple[_Text]
     structured_content: Raw
     is_error: bool
@@ -84,36 +119,40 @@ class _Result(Struct, rename="camel"):
 
 class _Answer(Struct):
     id: int | str
-    result: _Result
+    result: _CallResult | Raw
     jsonrpc: Literal["2.0"] = "2.0"
 
 
-class _Parts(NamedTuple):
-    """Envelope without its correlation ids, and the ids."""
+class _Meta(NamedTuple):
+    """The _meta of a request without what differs between requests, and its correlation ids."""
 
     envelope: bytes
     ids: CorrelationMeta
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(_Message).decode
+_decode = msgspec.json.Decoder(_Call | _List).decode
 _decode_parts = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_texts = msgspec.json.Decoder(dict[str, str]).decode
 _decode_text = msgspec.json.Decoder(str).decode
+_decode_progress_token = msgspec.json.Decoder(int | str).decode
 _NO_IDS: CorrelationMeta = {}
 
 
 class FastPath:
-    """ASGI application in front of the SDK's session manager that answers plain tool calls itself."""
+    """ASGI application in front of the SDK's session manager that answers plain calls and lists of tools itself."""
 
     def __init__(self, app: App, server: WeftServer, manager: StreamableHTTPSessionManager) -> None:
-        self._call = ToolCalls(app, Toolbox(app.registry))
+        toolbox = Toolbox(app.registry)
+        self._call = ToolCalls(app, toolbox)
         # A waiting call may be cancelled, which only the SDK handles.
         self._waiting = {operation.tool for operation in app.registry if operation.effect is Effect.WAIT}
+        self._metrics = app.metrics
         self._manager = manager
         self._connections: dict[str, Connection] = {}
         self._envelopes: set[bytes] = set()
-        self._server_info = Raw(_encode({SERVER_INFO_META_KEY: server.server_info_stamp}))
+        server_info = {SERVER_INFO_META_KEY: server.server_info_stamp}
+        self._server_info = Raw(_encode(server_info))
+        self._lists = _ToolLists(toolbox, server_info)
         server.middleware.append(self._remember_connection)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -122,52 +161,54 @@ class FastPath:
         if headers is None:
             await self._manager.handle_request(scope, receive, send)
             return
-        request = _ReadAhead(receive)
-        message = _parsed(await request.body(limit))
-        if message is None or not await self._answered(message, headers, scope["user"], send):
-            await self._manager.handle_request(scope, request, send)
+        body = _ReadAhead(receive)
+        request = _parsed(await body.read(limit))
+        if request is None or not await self._answered(request, headers, scope["user"], send):
+            await self._manager.handle_request(scope, body, send)
 
-    async def _answered(self, message: _Message, headers: Headers, user: WeftUser, send: Send) -> bool:
-        """Answer a plain call and return True; return False for any other."""
-        if message.params.name in self._waiting:
+    async def _answered(self, request: _Call | _List, headers: Headers, user: WeftUser, send: Send) -> bool:
+        """Answer a plain request and return True; return False for any other."""
+        if isinstance(request, _Call) and request.params.name in self._waiting:
             return False
-        if headers[b"mcp-protocol-version"] == _MODERN.encode():
-            return await self._answered_modern(message, headers, user, send)
-        ids = _ids_in(message.params.meta)
+        if headers.get(b"mcp-protocol-version") == _MODERN.encode():
+            return await self._answered_modern(request, headers, user, send)
+        meta = _split(request.params.meta)
         transport = self._open_connection(headers, user)
-        if transport is None or ids is None:
+        if transport is None or meta is None or meta.envelope != _NO_META:
             return False
-        caller = user.caller.with_ids(ids, message.id, transport.mcp_session_id)
+        caller = user.caller.with_ids(meta.ids, request.id, transport.mcp_session_id)
         with _kept_alive(transport):
-            answer = await self._perform(message, caller)
-            await send_json(send, 200, answer, {b"mcp-session-id": headers[b"mcp-session-id"]})
+            # Results are the same in all versions with a handshake.
+            result = await self._result(request, user, caller, LATEST_HANDSHAKE_VERSION)
+            await send_json(send, 200, _Answer(request.id, result), {b"mcp-session-id": headers[b"mcp-session-id"]})
         return True
 
-    async def _answered_modern(self, message: _Message, headers: Headers, user: WeftUser, send: Send) -> bool:
-        ids = self._ids_in_envelope(message.params, headers)
+    async def _answered_modern(self, request: _Call | _List, headers: Headers, user: WeftUser, send: Send) -> bool:
+        ids = self._ids_in_envelope(request.params.meta) if _is_announced(request, headers) else None
         if ids is None:
             return False
-        answer = await self._perform(message, user.caller.with_ids(ids, message.id, None))
-        answer.result.result_type, answer.result.meta = "complete", self._server_info
-        await send_json(send, 200, answer)
+        result = await self._result(request, user, user.caller.with_ids(ids, request.id, None), _MODERN)
+        if isinstance(result, _CallResult):
+            result.result_type, result.meta = "complete", self._server_info
+        await send_json(send, 200, _Answer(request.id, result))
         return True
 
-    async def _perform(self, message: _Message, caller: McpCaller) -> _Answer:
-        answer = await self._call(caller, message.params.name, message.params.arguments)
+    async def _result(
+        self, request: _Call | _List, user: WeftUser, caller: McpCaller, version: str
+    ) -> _CallResult | Raw:
+        if isinstance(request, _List):
+            return self._lists.visible_to(user, version)
+        self._metrics.count_tool_call("fast")
+        answer = await self._call(caller, request.params.name, request.params.arguments)
         # The text of a tool result repeats its structured content, so it is encoded once.
         content = _encode(answer.content)
-        return _Answer(message.id, _Result((_Text(content.decode()),), Raw(content), answer.is_error))
+        return _CallResult((_Text(content.decode()),), Raw(content), answer.is_error)
 
-    def _ids_in_envelope(self, params: _Params, headers: Headers) -> CorrelationMeta | None:
-        """Return the correlation ids of a stateless-era request if its headers match its body."""
-        name = headers.get(b"mcp-name", b"").decode("latin-1")
-        in_order = headers.get(b"mcp-method") == _METHOD.encode() and decode_header_value(name) == params.name
-        if not in_order or params.meta is UNSET:
-            return None
-        envelope = bytes(params.meta)
-        if envelope in self._envelopes:
+    def _ids_in_envelope(self, meta: Raw | UnsetType) -> CorrelationMeta | None:
+        """Return the correlation ids of a stateless-era request if its envelope is plain."""
+        if meta is not UNSET and bytes(meta) in self._envelopes:
             return _NO_IDS
-        parts = _parts(envelope)
+        parts = _split(meta)
         return parts.ids if parts is not None and self._is_known(parts.envelope) else None
 
     def _is_known(self, envelope: bytes) -> bool:
@@ -205,6 +246,34 @@ class FastPath:
         return await call_next(ctx)
 
 
+class _ToolLists:
+    """Serialised tool lists: each view is serialised once for each protocol version."""
+
+    def __init__(self, toolbox: Toolbox, server_info: dict[str, Any]) -> None:
+        self._toolbox = toolbox
+        self._server_info = server_info
+        self._serialised: dict[tuple[int, str], tuple[list[ToolView], Raw]] = {}
+
+    def visible_to(self, user: WeftUser, version: str) -> Raw:
+        """Return the result of tools/list for a user."""
+        views = self._toolbox.visible_to(user.actor, in_session=user.caller.session_id is not None)
+        known = self._serialised.get((id(views), version))
+        # The entry holds its views, so that their id is not reused while it is cached.
+        if known is not None and known[0] is views:
+            return known[1]
+        if len(self._serialised) >= _MAX_LISTS:
+            self._serialised.clear()
+        serialised = self._serialise(views, version)
+        self._serialised[id(views), version] = views, serialised
+        return serialised
+
+    def _serialise(self, views: list[ToolView], version: str) -> Raw:
+        result = types.ListToolsResult(tools=[tool_model(view) for view in views])
+        dumped = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+        shaped = serialize_server_result(_LIST, version, dumped)
+        return Raw(_encode({**shaped, "_meta": self._server_info} if version == _MODERN else shaped))
+
+
 class _ReadAhead:
     """Request body that is read here and can be read again by the SDK."""
 
@@ -212,7 +281,7 @@ class _ReadAhead:
         self._receive = receive
         self._messages: list[Message] = []
 
-    async def body(self, limit: int) -> bytes | None:
+    async def read(self, limit: int) -> bytes | None:
         """Return the body; None if it is too large or incomplete."""
         size = 0
         while size <= limit:
@@ -230,15 +299,15 @@ class _ReadAhead:
 
 
 def _plain_headers(scope: Scope, limit: int) -> Headers | None:
-    """Return the headers of a request if they are those of a plain tools/call."""
-    headers = dict(scope["headers"])
+    """Return the headers of a request if they are those of a plain one."""
+    given = [header for header in scope["headers"] if header[0] in _DECISIVE_HEADERS]
+    headers = dict(given)
     length = headers.get(b"content-length", b"0")
     plain = (
         scope["method"] == "POST"
-        # A repeated header is ambiguous.
-        and len(headers) == len(scope["headers"])
-        and headers.get(b"content-type", b"").partition(b";")[0] == b"application/json"
-        and headers.get(b"accept", b"").partition(b",")[0] in {b"application/json", b"*/*"}
+        and len(headers) == len(given)
+        and headers.get(b"content-type", b"").partition(b";")[0].rstrip() == b"application/json"
+        and _accepts_json(headers.get(b"accept", b""))
         and headers.get(b"mcp-protocol-version") in _VERSIONS
         and length.isdigit()
         and int(length) <= limit
@@ -246,38 +315,51 @@ def _plain_headers(scope: Scope, limit: int) -> Headers | None:
     return headers if plain else None
 
 
-def _parsed(body: bytes | None) -> _Message | None:
+def _accepts_json(accept: bytes) -> bool:
+    return any(each.partition(b";")[0].strip().lower() in _JSON_RANGES for each in accept.split(b","))
+
+
+def _is_announced(request: _Call | _List, headers: Headers) -> bool:
+    """Return whether the headers of a stateless-era request match its body."""
+    method, name = headers.get(b"mcp-method"), headers.get(b"mcp-name", b"").decode("latin-1")
+    if isinstance(request, _List):
+        return method == _LIST.encode()
+    return method == _CALL.encode() and decode_header_value(name) == request.params.name
+
+
+def _parsed(body: bytes | None) -> _Call | _List | None:
     try:
         return _decode(body) if body is not None else None
     except _UNREADABLE:
         return None
 
 
-def _ids_in(meta: Raw | UnsetType) -> CorrelationMeta | None:
-    """Return the correlation ids of a handshake-era request; None if its _meta has other keys."""
+def _split(meta: Raw | UnsetType) -> _Meta | None:
+    """Separate the reserved keys of a _meta from all others, which differ between requests; all must be readable."""
     if meta is UNSET:
-        return _NO_IDS
+        return _Meta(_NO_META, _NO_IDS)
     try:
-        ids = _decode_texts(meta)
+        fields = _decode_parts(meta)
+        ids = {name: _decode_text(fields[name]) for name in META_KEYS & fields.keys()}
+        if _PROGRESS_TOKEN in fields:
+            _decode_progress_token(fields[_PROGRESS_TOKEN])
+        envelope = {name: value for name, value in fields.items() if _is_reserved(name)}
+        for name in fields.keys() - envelope.keys():
+            msgspec.json.decode(fields[name])
     except _UNREADABLE:
         return None
-    return ids if ids.keys() <= META_KEYS else None
+    return _Meta(bytes(meta) if len(envelope) == len(fields) else _encode(envelope), ids)
 
 
-def _parts(envelope: bytes) -> _Parts | None:
-    """Separate the correlation ids, which differ between requests, from the rest of an envelope."""
-    try:
-        fields = _decode_parts(envelope)
-        ids = {name: _decode_text(fields.pop(name)) for name in META_KEYS & fields.keys()}
-    except _UNREADABLE:
-        return None
-    return _Parts(_encode(fields) if ids else envelope, ids)
+def _is_reserved(name: str) -> bool:
+    """Return whether a key of _meta may have a meaning in the protocol: those of vendors have none here."""
+    return "modelcontextprotocol" in name or "mcp" in name
 
 
 def _is_plain_envelope(envelope: bytes) -> bool:
     try:
         meta = msgspec.json.decode(envelope, type=dict[str, Any])
-        validate_client_request(_METHOD, _MODERN, {"name": "", "_meta": meta})
+        validate_client_request(_CALL, _MODERN, {"name": "", "_meta": meta})
     except (*_UNREADABLE, ValidationError):
         return False
     return meta[PROTOCOL_VERSION_META_KEY] == _MODERN and meta.keys() <= _ENVELOPE_KEYS

@@ -13,6 +13,7 @@ from mcp.shared.exceptions import MCPError
 from weft import __version__
 from weft.transports.mcp.caller import ServerState, ToolCalls, answering, caller_of, caller_of_call
 from weft.transports.mcp.subscriptions import Subscriptions
+from weft.transports.mcp.tool_models import tool_model
 from weft.transports.resources import METRICS, TEMPLATES, read_resource
 from weft.transports.tools import Toolbox
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from weft.app.app import App
     from weft.transports.mcp.caller import Context, McpCaller
-    from weft.transports.tools import ToolView
 
 _INSTRUCTIONS = (
     "Weft stores the shared state, messages and memory of the agents of a session. Use the shared_context tool: "
@@ -54,10 +54,11 @@ class Handlers:
         caller = caller_of(context)
         actor = await self._app.identify(caller.call_context)
         views = self._toolbox.visible_to(actor, in_session=caller.session_id is not None)
-        return types.ListToolsResult(tools=[_tool(view) for view in views])
+        return types.ListToolsResult(tools=[tool_model(view) for view in views])
 
     @answering
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        self._app.metrics.count_tool_call("sdk")
         answer = await self._call(caller_of_call(context), params.name, params.arguments or {})
         content = msgspec.json.encode(answer.content)
         return types.CallToolResult(
@@ -202,13 +203,3 @@ def build_server(app: App, subscriptions: Subscriptions, local: McpCaller | None
     # The dispatcher traces every call already.
     server.middleware.clear()
     return server
-
-
-def _tool(view: ToolView) -> types.Tool:
-    return types.Tool(
-        name=view.name,
-        description=view.description,
-        input_schema=view.input_schema,
-        output_schema=view.output_schema,
-        annotations=types.ToolAnnotations(read_only_hint=view.read_only, open_world_hint=False),
-    )

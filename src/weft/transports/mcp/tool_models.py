@@ -1,0 +1,21 @@
+"""Tools in the SDK's form."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import mcp_types as types
+
+if TYPE_CHECKING:
+    from weft.transports.tools import ToolView
+
+
+def tool_model(view: ToolView) -> types.Tool:
+    """Return a tool as tools/list describes it."""
+    return types.Tool(
+        name=view.name,
+        description=view.description,
+        input_schema=view.input_schema,
+        output_schema=view.output_schema,
+        annotations=types.ToolAnnotations(read_only_hint=view.read_only, open_world_hint=False),
+    )
