@@ -62,6 +62,7 @@ from weft.capabilities.memory.model import KeyExists, MemoryLimitExceeded, Memor
 from weft.capabilities.messages.model import MessageNotFound
 from weft.capabilities.missing_context.model import AlreadyResolved, MissingContextLimit, MissingContextNotFound
 from weft.capabilities.object_storage.model import ObjectBusy, ObjectDamaged, ObjectMissing, ObjectStorageUnavailable
+from weft.capabilities.pins.model import PinLimitExceeded, PinNotFound
 from weft.capabilities.record_log.resolve_source import SourceElsewhere
 from weft.capabilities.records.recorder import RecordExists, RecordNotFound
 from weft.capabilities.records.vocabulary import IllegalTransition
@@ -167,6 +168,8 @@ __all__ = [
     "ObjectMissing",
     "ObjectStorageUnavailable",
     "PermissionDenied",
+    "PinLimitExceeded",
+    "PinNotFound",
     "PolicyBuiltIn",
     "PolicyForbidden",
     "PolicyNotFound",

@@ -81,6 +81,11 @@ class Settings:
     )
     memory_limit_mb: int = setting(100, "WEFT_MEMORY_LIMIT_MB", "Quota for one agent's private memory, in MiB.")
     context_limit_mb: int = setting(1_024, "WEFT_CONTEXT_LIMIT_MB", "Quota for one agent's persistent memory, in MiB.")
+    pinned_tokens: int = setting(
+        4_000,
+        "WEFT_PINNED_TOKENS",
+        "Maximum tokens of all pins of one session, memory or domain; each author may use half.",
+    )
     receipt_days: int = setting(
         90, "WEFT_RECEIPT_DAYS", "Days for which receipts of assembled prompts and their texts are kept; 0: forever."
     )

@@ -205,6 +205,7 @@ from weft.capabilities.records.refs import (
     XPath,
 )
 from weft.capabilities.search.operations import SearchResponse, SimilarResponse
+from weft.capabilities.search.pin_operations import PinInfo, PinList, PinRemoved
 from weft.capabilities.search.results import PassageInfo, PendingItems
 from weft.capabilities.search.session_indexing.reindex import DomainReindexStatus, ReindexStatus
 from weft.capabilities.sessions.model import SessionConfig
@@ -404,6 +405,9 @@ __all__ = [
     "Performance",
     "PerformanceTargets",
     "PerformanceTrends",
+    "PinInfo",
+    "PinList",
+    "PinRemoved",
     "PolicyDefinition",
     "PolicyDeleted",
     "PolicyInfo",

@@ -26,6 +26,7 @@ from weft.storage.sql.memory import SqlMemoryStore
 from weft.storage.sql.messages import SqlMessageStore
 from weft.storage.sql.model_migrations import SqlModelMigrationStore
 from weft.storage.sql.object_storage import SqlObjectIndex
+from weft.storage.sql.pins import SqlPinStore
 from weft.storage.sql.policies import SqlPolicyStore
 from weft.storage.sql.receipts import SqlReceiptStore
 from weft.storage.sql.records import SqlRecordStore
@@ -98,6 +99,7 @@ class SqlStores:
             "checkouts": SqlCheckoutStore,
             "tenant_models": SqlTenantModelStore,
             "teams": SqlTeamStore,
+            "pins": SqlPinStore,
             "token_factors": SqlTokenFactorStore,
             "vectors": SqlVectorStore,
             "webhooks": SqlWebhookStore,

@@ -133,6 +133,10 @@ class TestDocumentStore(contracts.DocumentStoreContract):
     """Documents in SQL."""
 
 
+class TestPinStore(contracts.PinStoreContract):
+    """Pinned items in SQL."""
+
+
 class TestTokenFactorStore(contracts.TokenFactorStoreContract):
     """Learned factors of token estimates in SQL."""
 

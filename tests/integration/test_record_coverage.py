@@ -84,6 +84,8 @@ async def on_boards(do: Callable[..., Awaitable[Any]], world: World) -> None:
     await do(planner, "board.write", session_id="s1", key="a", value="1")
     await do(planner, "board.write", session_id="s1", key="a", value="2")
     await do(planner, "board.snapshot", session_id="s1", label="mark")
+    await do(planner, "pin.add", session_id="s1", key="a")
+    await do(planner, "pin.remove", session_id="s1", key="a")
     await do(planner, "board.delete", session_id="s1", key="a")
     await do(planner, "board.restore_snapshot", session_id="s1", label="mark")
     number = await do(planner, "message.add", session_id="s1", content="hello")

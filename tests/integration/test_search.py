@@ -161,7 +161,7 @@ async def test_pinned_messages_are_only_in_searches_of_their_session(world: Worl
     low = await world.admin.create_agent("low", agent_type="x", clearance=1)
     lure = await low.create_session("lure")
     for number in range(20):
-        await lure.say(f"Number {number}: " + "lorem ipsum dolor " * 60, metadata={"pinned": True})
+        await lure.say(f"Number {number}: " + "lorem ipsum dolor " * 20, metadata={"pinned": True})
     await world.index_sessions()
     for caller in (world.planner, world.admin):
         found = await search(caller, "how many vacation days", top_k=1)

@@ -83,10 +83,12 @@ async def test_messages_keys_and_memories_are_indexed_in_their_collections(
 
 async def test_a_chunk_has_author_timestamp_and_audience(world: World, embeddings: ScriptedEmbeddings) -> None:
     at = int(world.clock.now().timestamp() * 1_000_000)
-    await world.analysis.say("for me alone", visibility="private", category="DECISION")
+    await world.planner.say("for me alone", visibility="private", category="DECISION")
+    await world.analysis.say("decided by a sub-agent", category="DECISION")
     await world.planner.write("plan", "secret", readable_by=["orchestrator", "human:*"])
     await world.index_sessions()
-    assert await columns(world, "1") == ('["principal:analysis"]', "analysis", "", 1, at, "message")
+    assert await columns(world, "1") == ('["principal:planner"]', "planner", "", 1, at, "message")
+    assert await columns(world, "2") == ("", "analysis", "", 0, at, "message")
     assert await columns(world, "key/plan") == ('["orchestrator","human:*"]', "orchestrator", "plan", 0, at, "board")
 
 

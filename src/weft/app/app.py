@@ -38,6 +38,7 @@ from weft.capabilities.language_models.token_counts import CountCache
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.messages.search.searcher import Searcher
 from weft.capabilities.messages.transcript import Transcripts
+from weft.capabilities.pins.model import PinLimits
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.stores import SearchStores
 from weft.jobs.backfill_vectors import VectorBackfill
@@ -289,6 +290,7 @@ class App:
             read_counts=self._read_counts,
             feed=self.feed,
             metrics_source=self.metrics_snapshot,
+            pin_limits=PinLimits(settings.pinned_tokens),
             memory_limits=MemoryLimits(settings.memory_limit_mb, cleanup_interval_seconds=EXPIRE_EVERY_SECONDS),
             knowledge_limits=KnowledgeLimits(default_plan(settings)),
             context_limits=ContextLimits(settings.context_limit_mb),

@@ -64,6 +64,8 @@ from weft.capabilities.messages.store import MessagePages, MessageStore, ReplyOb
 from weft.capabilities.metrics.model import MetricsSource
 from weft.capabilities.missing_context.answers import GapAnswers
 from weft.capabilities.object_storage.store import ObjectIndex, Staging
+from weft.capabilities.pins.model import PinLimits
+from weft.capabilities.pins.store import PinStore
 from weft.capabilities.records.store import MarkupReader, ReceiptRecords, RecordStore
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.stores import KnownSessions, Lag
@@ -95,6 +97,7 @@ from weft.storage.sql.memory import SqlMemoryStore
 from weft.storage.sql.messages import SqlMessageStore
 from weft.storage.sql.model_migrations import SqlModelMigrationStore
 from weft.storage.sql.object_storage import SqlObjectIndex
+from weft.storage.sql.pins import SqlPinStore
 from weft.storage.sql.policies import SqlPolicyStore
 from weft.storage.sql.receipts import SqlReceiptStore
 from weft.storage.sql.records import SqlRecordStore
@@ -163,6 +166,7 @@ class Singletons:
     feed: Feed
     metrics_source: MetricsSource
     memory_limits: MemoryLimits
+    pin_limits: PinLimits
     knowledge_limits: KnowledgeLimits
     context_limits: ContextLimits
     pages: MessagePages
@@ -203,6 +207,7 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     MessageStore: SqlMessageStore,
     ModelMigrationStore: SqlModelMigrationStore,
     ObjectIndex: SqlObjectIndex,
+    PinStore: SqlPinStore,
     PlanStore: SqlPlanStore,
     PolicyStore: SqlPolicyStore,
     PruningLog: SqlPruningLog,

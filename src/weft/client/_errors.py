@@ -65,6 +65,8 @@ ERROR_MODULES: dict[str, str] = {
     "OBJECT_MISSING": "weft.capabilities.object_storage.model",
     "OBJECT_STORAGE_UNAVAILABLE": "weft.capabilities.object_storage.model",
     "PERMISSION_DENIED": "weft.kernel.errors",
+    "PIN_LIMIT": "weft.capabilities.pins.model",
+    "PIN_NOT_FOUND": "weft.capabilities.pins.model",
     "POLICY_BUILT_IN": "weft.capabilities.transfer.policies",
     "POLICY_FORBIDDEN": "weft.capabilities.transfer.policies",
     "POLICY_NOT_FOUND": "weft.capabilities.transfer.policies",

@@ -114,6 +114,7 @@ if TYPE_CHECKING:
     from weft.capabilities.record_log.resolve_source import SourceResolved
     from weft.capabilities.record_log.show import RecordSchema, RecordShown
     from weft.capabilities.search.operations import SearchResponse, SimilarResponse
+    from weft.capabilities.search.pin_operations import PinInfo, PinList, PinRemoved
     from weft.capabilities.search.session_indexing.reindex import ReindexStatus
     from weft.capabilities.sessions.model import SessionConfig
     from weft.capabilities.sessions.operations import SessionArchivedAt, SessionCreated, SessionDeleted, SessionList
@@ -1622,6 +1623,48 @@ class PerformanceOperations:
         return await self._caller.call("performance.read", {})
 
 
+class PinOperations:
+    """The pin operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def add(
+        self,
+        *,
+        session_id: str | None = None,
+        message_id: int | None = None,
+        key: str | None = None,
+        memory_key: str | None = None,
+    ) -> PinInfo:
+        """Pin a message, a board key or a key of your memory: it is part of every prompt, whatever the task.
+
+        A pin of a session applies to all who may read the item; it stays when the key is written again.
+        """
+        return await self._caller.call(
+            "pin.add", given(session_id=session_id, message_id=message_id, key=key, memory_key=memory_key)
+        )
+
+    async def remove(
+        self,
+        *,
+        session_id: str | None = None,
+        message_id: int | None = None,
+        key: str | None = None,
+        memory_key: str | None = None,
+    ) -> PinRemoved:
+        """Unpin a message, a board key or a key of your memory. The item itself stays."""
+        return await self._caller.call(
+            "pin.remove", given(session_id=session_id, message_id=message_id, key=key, memory_key=memory_key)
+        )
+
+    async def list(self, *, session_id: str | None = None) -> PinList:
+        """List what is pinned in a session and in your memory, with its tokens."""
+        return await self._caller.call("pin.list", given(session_id=session_id))
+
+
 class PolicyOperations:
     """The policy operations."""
 
@@ -2476,6 +2519,7 @@ class Operations:
         self.message = MessageOperations(caller)
         self.missing = MissingOperations(caller)
         self.performance = PerformanceOperations(caller)
+        self.pin = PinOperations(caller)
         self.policy = PolicyOperations(caller)
         self.receipt = ReceiptOperations(caller)
         self.records = RecordsOperations(caller)

@@ -51,6 +51,8 @@ EventType = Literal[
     "branch.restored",
     "message.added",
     "message.visibility_changed",
+    "pin.added",
+    "pin.removed",
     "window.created",
     "window.changed",
     "window.ingested",

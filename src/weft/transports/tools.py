@@ -155,6 +155,10 @@ GROUPED_HELP = {
         "choose the allowed ones (allow_models) and migrate to another (start_model_migration, show_model_migration, "
         "cancel_model_migration)."
     ),
+    "pins": (
+        "Pins: messages, board keys and keys of your memory that are part of every prompt and search answer, whatever "
+        "the task. Pin what must never be forgotten (a constraint, a decision), list pins, and unpin what is settled."
+    ),
     "export_policies": (
         "Export policies: what an export may contain, in which form, and who may use it. List, set and delete "
         "policies; an export records the policy it used."

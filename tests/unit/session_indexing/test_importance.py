@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.capabilities.search.session_indexing.importance import importance_of, is_pinned
+from weft.capabilities.search.session_indexing.importance import importance_of
 
 pytestmark = pytest.mark.req("CE-F14", part="importance")
 PLAIN = "The weather was lovely and the cat slept on the chair all afternoon"
@@ -57,14 +57,5 @@ def test_importance_is_between_zero_and_one(text: str) -> None:
     assert 0 < importance_of(text, "message") <= 1
 
 
-def test_senders_can_pin_messages() -> None:
-    assert is_pinned("orchestrator", "DECISION", "message", "{}")
-    assert is_pinned("human:ada", "DIALOG", "constraint", "null")
-    assert is_pinned("orchestrator", "DIALOG", "message", '{"pinned": true}')
-    assert is_pinned("orchestrator", "DIALOG", "message", '{"category": "Requirement"}')
-    assert not is_pinned("orchestrator", "DIALOG", "message", '{"pinned": "no", "category": "chat"}')
-    assert not is_pinned("orchestrator", "DIALOG", "message", "[]")
-
-
-def test_a_sub_agent_cannot_pin() -> None:
-    assert not is_pinned("subagent:review", "DECISION", "constraint", '{"pinned": true}')
+def test_a_weighty_category_adds_importance() -> None:
+    assert importance_of(PLAIN, "message", weighty=True) > importance_of(PLAIN, "message")

@@ -27,6 +27,7 @@ from weft.capabilities.history.model import (
     prune_due,
     trunk_of,
 )
+from weft.capabilities.pins.model import ItemPlace
 from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.events import EventType, NewEvent
 from weft.kernel.identity import ANYONE
@@ -102,6 +103,8 @@ class BoardWriter(BoardView):
             readable_by=options.readable_by or (current.readers if current else ANYONE),
             writable_by=options.writable_by or (current.writable_by if current else ANYONE),
         )
+        if current is not None and self.branch is None:
+            await boards.pins.resize(ItemPlace.of_board_key(self.session.session_id, key), value)
         await boards.lines.put_blob(entry.blob_hash, value)
         await self.entries.put(self.session.session_id, entry)
         commit_meta = CommitMeta(options.reason or "write", options.step)
@@ -267,6 +270,8 @@ class BoardWriter(BoardView):
     ) -> None:
         for entry in entries:
             await self.entries.remove(self.session.session_id, entry.key)
+            if self.branch is None:
+                await self.boards.pins.forget(ItemPlace.of_board_key(self.session.session_id, entry.key))
         weight_change = -sum(entry.tokens for entry in entries)
         await self._commit(
             [_deletion(entry, act) for entry in entries], commit_meta, weight_change=weight_change, author=author

@@ -41,6 +41,7 @@ from weft.capabilities.history.model import (
 )
 from weft.capabilities.history.rollback import restore
 from weft.capabilities.history.service import History, current_state
+from weft.capabilities.pins.model import PinLimitExceeded
 from weft.capabilities.sessions.model import Pattern, SessionArchived, SessionId, SessionNotFound
 from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import PermissionDenied
@@ -394,7 +395,7 @@ async def read_batch(request: ReadBatch, boards: Boards) -> EntriesRead:
     "board.write",
     action="write",
     http="PUT /v1/sessions/{session_id}/context/{key}",
-    errors=(*_WRITE_ERRORS, ValueTooLarge, StoreFull),
+    errors=(*_WRITE_ERRORS, ValueTooLarge, StoreFull, PinLimitExceeded),
 )
 async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
     """Create or overwrite one entry: conclusions and state that others need, not raw data.

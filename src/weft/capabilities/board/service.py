@@ -11,6 +11,7 @@ from weft.capabilities.board.board_writer import BoardWriter
 from weft.capabilities.board.store import EntryObserver, EntryStore, ReadTally
 from weft.capabilities.history.model import MAIN, BranchNotFound, line_name
 from weft.capabilities.history.store import CheckoutStore, LineStore
+from weft.capabilities.pins.service import Pins
 from weft.capabilities.sessions.model import Session, find_session, line_of, lock_active_session
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, to_micros
@@ -38,6 +39,7 @@ class Boards(msgspec.Struct, frozen=True):
     counters: TokenCounters
     tally: ReadTally
     observer: EntryObserver
+    pins: Pins
 
     async def to_read(self, session_id: str, branch: str | None = None) -> BoardView:
         session = await find_session(session_id, self.actor, self.sessions)

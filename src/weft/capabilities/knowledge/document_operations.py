@@ -32,6 +32,7 @@ from weft.capabilities.knowledge.model import (
     write_operation,
 )
 from weft.capabilities.knowledge.quotas import QuotaExceeded
+from weft.capabilities.pins.model import PinLimitExceeded
 from weft.kernel.errors import InvalidInput
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Effect, Operation, Request, Response, shared_fields
@@ -134,7 +135,7 @@ class DocumentWrites(msgspec.Struct, frozen=True):
     http="POST /v1/domains/{domain}/documents",
     effect=Effect.OWN_TRANSACTIONS,
     off_record=("text", "content", "title", "metadata"),
-    errors=(DomainNotFound, DocumentTooLarge, QuotaExceeded),
+    errors=(DomainNotFound, DocumentTooLarge, QuotaExceeded, PinLimitExceeded),
 )
 async def add_document(request: AddDocument, actor: Actor, writes: Transactions[DocumentWrites]) -> DocumentPut:
     """Add a document to a domain, or replace the one with the same id.
@@ -152,7 +153,7 @@ async def add_document(request: AddDocument, actor: Actor, writes: Transactions[
     http="POST /v1/domains/{domain}/documents/batch",
     effect=Effect.OWN_TRANSACTIONS,
     off_record=("documents",),
-    errors=(DomainNotFound, DocumentTooLarge, QuotaExceeded),
+    errors=(DomainNotFound, DocumentTooLarge, QuotaExceeded, PinLimitExceeded),
 )
 async def add_documents(request: AddDocuments, actor: Actor, writes: Transactions[DocumentWrites]) -> DocumentsPut:
     """Add a batch of documents to a domain, atomically: all of them or none."""

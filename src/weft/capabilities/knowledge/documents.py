@@ -24,12 +24,15 @@ from weft.capabilities.knowledge.model import (
 )
 from weft.capabilities.knowledge.quotas import check_bytes
 from weft.capabilities.knowledge.store import DocumentStore
+from weft.capabilities.pins.model import PinLimitExceeded, PinLimits
 from weft.kernel.clock import from_micros, optional_datetime, to_micros
 from weft.kernel.events import EventType, NewEvent
 from weft.kernel.fields import ShortText
 from weft.kernel.json_input import metadata_json, raw_json
 from weft.kernel.operation import Response, shared_fields
 
+# Of English text; roughly right for prompts.
+BYTES_PER_TOKEN = 4
 # Metadata values that searches can filter by.
 MetadataValue = str | int | float | bool | None
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -107,6 +110,7 @@ class Documents(msgspec.Struct, frozen=True):
     domains: Domains
     documents: DocumentStore
     collections: CollectionStore
+    pin_limits: PinLimits
 
     async def find(self, domain: Domain, document_id: str) -> Document:
         found = await self.documents.find(domain.domain, document_id)
@@ -121,6 +125,7 @@ class Documents(msgspec.Struct, frozen=True):
         place = await self._writable(domain)
         if about.pinned:
             check_may_pin(self.domains.actor)
+            await self._check_pins_fit(domain, document_id, content.size)
         before = await self.documents.find_locked(domain, document_id)
         fingerprint = _fingerprint(about, content)
         if before is not None and before.fingerprint == fingerprint and before.state != "failed":
@@ -146,6 +151,18 @@ class Documents(msgspec.Struct, frozen=True):
         await self.domains.domains.count(domain, documents=-1, size=-document.counted)
         await self.domains.publish(document_event("document.removed", place, document, self.domains.actor.participant))
         return document
+
+    async def _check_pins_fit(self, domain: str, document_id: str, size: int) -> None:
+        """Raise PinLimitExceeded if the pinned documents of a domain would become too large for prompts."""
+        pinned = size + await self.documents.pinned_bytes(domain, document_id)
+        if pinned > self.pin_limits.tokens * BYTES_PER_TOKEN:
+            raise PinLimitExceeded(
+                f"The pinned documents of this domain would have about {pinned // BYTES_PER_TOKEN} tokens; "
+                f"{self.pin_limits.tokens} is the maximum.",
+                hint="Pin a shorter document, such as a summary, or add others again without pinned.",
+                tokens=pinned // BYTES_PER_TOKEN,
+                limit_tokens=self.pin_limits.tokens,
+            )
 
     async def _writable(self, domain: str) -> Domain:
         place = await self.domains.lock(domain)

@@ -134,6 +134,10 @@ class DocumentStore(Protocol):
         """Return the ids of documents whose indexed version has this metadata and, if given, one of these types."""
         ...
 
+    async def pinned_bytes(self, domain: str, except_document: str) -> int:
+        """Return the bytes of the pinned documents of a domain other than this one."""
+        ...
+
     async def backlog(self, domain: str) -> Backlog: ...
 
     async def incomplete(self, domain: str) -> Sequence[IncompleteDocument]:

@@ -37,6 +37,8 @@ from weft.capabilities.memory.model import (
     check_value_size,
 )
 from weft.capabilities.memory.store import MemoryStore
+from weft.capabilities.pins.model import ItemPlace
+from weft.capabilities.pins.service import Pins
 from weft.capabilities.sessions.model import Session, find_session, lock_active_session
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, to_micros
@@ -71,6 +73,7 @@ class Memories(msgspec.Struct, frozen=True):
     outbox: Outbox
     clock: Clock
     limits: MemoryLimits
+    pins: Pins
 
     @property
     def now(self) -> int:
@@ -282,6 +285,7 @@ class MemoryWriter(MemoryReader):
         expired = act is ChangeKind.EXPIRE
         for entry in entries:
             await self.service.entries.remove(self.scope, entry.key)
+            await self.service.pins.forget(ItemPlace.of_memory_key(self.scope.owner, self.scope.session_id, entry.key))
         await self._commit(
             [Change(entry.key, entry.incarnation, entry.version, act, None, ChangeMeta()) for entry in entries],
             act,

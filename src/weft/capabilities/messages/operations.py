@@ -12,6 +12,7 @@ from weft.capabilities.access.model import AgentId
 from weft.capabilities.messages.model import MAX_CHARACTERS, Message, MessageNotFound, TranscriptRange, Visibility
 from weft.capabilities.messages.store import MessagePages
 from weft.capabilities.messages.transcript import MessageDraft, MessagePage, Transcripts, TranscriptWriter
+from weft.capabilities.pins.model import PinLimitExceeded
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import ContentTooLarge, PermissionDenied
@@ -162,7 +163,7 @@ def skips_far(request: Paged) -> bool:
     permission=Permission.WRITE,
     rate=RateClass.MESSAGE,
     effect=Effect.WRITE,
-    errors=(SessionNotFound, SessionArchived, MessageNotFound, ContentTooLarge, PermissionDenied),
+    errors=(SessionNotFound, SessionArchived, MessageNotFound, ContentTooLarge, PinLimitExceeded, PermissionDenied),
 )
 async def add_message(request: AddMessage, transcripts: TranscriptWriter) -> MessageAdded:
     """Add a message to a session: for all participants, agents of your type, admins, or only yourself.

@@ -19,7 +19,10 @@ from weft.capabilities.messages.model import (
     audience_for,
     audiences_of,
 )
+from weft.capabilities.messages.pinning import pins_itself
 from weft.capabilities.messages.store import MessageStore, ReplyObserver
+from weft.capabilities.pins.model import ItemPlace
+from weft.capabilities.pins.service import Pins
 from weft.capabilities.sessions.model import Session, find_session, lock_active_session, lock_session
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, to_micros
@@ -131,6 +134,7 @@ class TranscriptWriter(msgspec.Struct, frozen=True):
     outbox: Outbox
     clock: Clock
     observer: ReplyObserver
+    pins: Pins
 
     async def add(self, session_id: str, draft: MessageDraft) -> Message:
         """Add a message; the session's lock serialises ids and timestamps."""
@@ -139,6 +143,8 @@ class TranscriptWriter(msgspec.Struct, frozen=True):
         parent = await self._find_parent(session_id, draft.parent_id)
         message = self._message(session, draft)
         await self.messages.add(session_id, message)
+        if pins_itself(message, self.actor):
+            await self.pins.add(ItemPlace.of_message(session_id, message.message_id), message.content)
         await self.outbox.publish(self._added(session, message))
         if parent is not None:
             await self.observer.replied(session, parent, message)

@@ -23,24 +23,7 @@ if TYPE_CHECKING:
 # Messages are immutable.
 MESSAGE_VERSION = 1
 _VERSION_BITS = 32
-# Prevents a board key named 3 from having the id of message 3 of the same session.
-_KEY_PREFIX = "key/"
 _PLACE_SEPARATOR = ":"
-
-
-class MemoryKey(NamedTuple):
-    """A key of an agent's memory, global or of a session, as an item id."""
-
-    session_id: str | None
-    key: str
-
-    def __str__(self) -> str:
-        return f"{self.session_id or ''}/{self.key}"
-
-    @classmethod
-    def parse(cls, item: str) -> MemoryKey:
-        session_id, _, key = item.partition("/")
-        return cls(session_id or None, key)
 
 
 class WindowPlace(NamedTuple):
@@ -66,15 +49,6 @@ def is_window(line_id: str) -> bool:
 def window_place(line_id: str) -> str:
     """Return the place of a window's line, whatever its branch."""
     return trunk_of(line_id).removeprefix(f"{WINDOW_PREFIX}{_PLACE_SEPARATOR}")
-
-
-def item_of_key(key: str) -> str:
-    """Return the item id of a board key."""
-    return f"{_KEY_PREFIX}{key}"
-
-
-def key_of_item(item: str) -> str:
-    return item.removeprefix(_KEY_PREFIX)
 
 
 def version_of(entry: Entry | MemoryEntry | VersionId) -> int:

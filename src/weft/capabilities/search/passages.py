@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from weft.capabilities.indexing.collections.item_ids import MemoryKey, key_of_item
 from weft.capabilities.indexing.collections.model import Chunk
 from weft.capabilities.knowledge.document_content import decode_text
 from weft.capabilities.memory.model import MemoryScope, scope_of
@@ -23,10 +24,8 @@ from weft.capabilities.records.refs import TextPosition
 from weft.capabilities.records.selectors import passage_digest
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 from weft.capabilities.search.items import (
-    MemoryKey,
     WindowPlace,
     is_window,
-    key_of_item,
     text_of_entry,
     text_of_event,
     text_of_memory,

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from weft.capabilities.indexing.collections.item_ids import MemoryKey
 from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS, SOURCES, WINDOWS, Source, domain_collection
 from weft.capabilities.knowledge.model import can_see
 from weft.capabilities.memory.model import KeyRange, MemoryScope
 from weft.capabilities.search.index_view import CollectionQuery, IncompleteItem
-from weft.capabilities.search.items import MemoryKey
 from weft.capabilities.search.persistent_memory import readable_places
 from weft.capabilities.search.window_events import own_places
 from weft.capabilities.sessions.model import find_session

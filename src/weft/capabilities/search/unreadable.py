@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.capabilities.search.items import MemoryKey, key_of_item, version_of
+from weft.capabilities.indexing.collections.item_ids import MemoryKey, key_of_item
+from weft.capabilities.search.items import version_of
 from weft.capabilities.search.passages import admits, read_with_redacted
 from weft.capabilities.search.persistent_memory import is_persistent, readable_places
 from weft.capabilities.search.scope import visible_domain

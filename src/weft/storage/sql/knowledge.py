@@ -315,6 +315,16 @@ class SqlDocumentStore(SqlStore):
             after = rows[-1][0]
             await self._tx.yield_to_loop()
 
+    async def pinned_bytes(self, domain: str, except_document: str) -> int:
+        row = await self._tx.one(
+            "SELECT COALESCE(SUM(bytes), 0) FROM documents "
+            "WHERE tenant = $1 AND domain = $2 AND pinned = 1 AND document_id <> $3",
+            self._tenant,
+            domain,
+            except_document,
+        )
+        return 0 if row is None else int(row[0])
+
     async def backlog(self, domain: str) -> Backlog:
         return Backlog(await self._count(domain, "pending"), await self._count(domain, "failed"))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weft.capabilities.indexing.collections.item_ids import MemoryKey
 from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS, WINDOWS
-from weft.capabilities.search.items import MemoryKey, WindowPlace
+from weft.capabilities.search.items import WindowPlace
 from weft.capabilities.search.session_indexing.cursor import INDEXING_JOB, REINDEXING_JOB, IndexCursor, pending_events
 from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.events import SqlEventStore

@@ -61,6 +61,7 @@ _known_configs: dict[str, SessionConfig] = {}
 _TABLES_OF_SESSIONS = (
     "entries",
     "messages",
+    "pinned_items",
     "message_audiences",
     "events",
     "records",

@@ -27,6 +27,7 @@ from weft.testing.contracts.memory import MemoryStoreContract
 from weft.testing.contracts.messages import MessageStoreContract
 from weft.testing.contracts.model_migration import ModelMigrationStoreContract
 from weft.testing.contracts.object_storage import ObjectIndexContract
+from weft.testing.contracts.pins import PinStoreContract
 from weft.testing.contracts.policies import PolicyStoreContract
 from weft.testing.contracts.receipts import ReceiptStoreContract
 from weft.testing.contracts.records import RecordStoreContract
@@ -58,6 +59,7 @@ __all__ = [
     "MessageStoreContract",
     "ModelMigrationStoreContract",
     "ObjectIndexContract",
+    "PinStoreContract",
     "PolicyStoreContract",
     "PruningContract",
     "PruningLogContract",

@@ -30,6 +30,7 @@ from weft.capabilities.layers.store import LayerStore
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.object_storage.store import ObjectIndex
+from weft.capabilities.pins.store import PinStore
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.teams.store import TeamStore
@@ -75,6 +76,7 @@ class ContractStores(Protocol):
     teams: TeamStore
     tenant_models: TenantModelStore
     token_factors: TokenFactorStore
+    pins: PinStore
     vectors: VectorStore
     webhooks: WebhookStore
     windows: WindowStore

@@ -112,6 +112,11 @@ COMMANDS: dict[str, dict[str, str]] = {
         "find-similar": "Find passages similar in meaning to a search result or a text; the result itself is excluded.",
         "get-context": "Build one text for a prompt: the best passages for a question with their surroundings, within a token budget.",
     },
+    "pin": {
+        "add": "Pin a message, a board key or a key of your memory: it is part of every prompt, whatever the task.",
+        "remove": "Unpin a message, a board key or a key of your memory. The item itself stays.",
+        "list": "List what is pinned in a session and in your memory, with its tokens.",
+    },
     "knowledge": {
         "add": "Add files and folders to a domain.",
         "watch": "Keep a domain in sync with a folder.",

@@ -8,10 +8,11 @@ import msgspec
 
 from weft.capabilities.agent_context.model import ContextLine, EntryAddress
 from weft.capabilities.events.model import EventFilter
+from weft.capabilities.indexing.collections.item_ids import MemoryKey, item_of_key
 from weft.capabilities.indexing.collections.model import MEMORY, SOURCES, WINDOWS, Source, domain_collection
 from weft.capabilities.memory.model import scope_of
 from weft.capabilities.records.record_ids import MessageItemId, VersionId
-from weft.capabilities.search.items import MESSAGE_VERSION, MemoryKey, is_window, item_of_key, version_of, window_place
+from weft.capabilities.search.items import MESSAGE_VERSION, is_window, version_of, window_place
 from weft.capabilities.search.persistent_memory import item_of_entry, memory_place
 from weft.capabilities.sessions.model import line_of, session_of
 from weft.kernel.identity import PRINCIPAL
@@ -41,6 +42,7 @@ _CONTEXT_EVENTS = frozenset(
         *("history.switched", "history.branch_deleted"),
     }
 )
+_PIN_EVENTS = frozenset({"pin.added", "pin.removed"})
 _INGESTED = "window.ingested"
 _WINDOW_EVENTS = frozenset({_INGESTED, "window.changed"})
 REDACTED = "context.redaction.applied"
@@ -122,6 +124,8 @@ def changed_item(stored: StoredEvent) -> IndexItem | None:
     if event.type in _MEMORY_EVENTS:
         owner = next((reader.removeprefix(PRINCIPAL) for reader in stored.readable_by), "")
         return IndexItem("memory", owner, str(MemoryKey(event.session_id, event.subject)))
+    if event.type in _PIN_EVENTS:
+        return IndexItem(event.data["source"], event.data["place"], event.data["item"])
     if event.type != REDACTED:
         return None
     indexed = indexed_version_of(event.subject)

@@ -7,12 +7,9 @@ very short texts, greetings and thanks lower it. Each rule counts once.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from weft.capabilities.indexing.collections.model import SOURCES
-from weft.kernel.identity import SUBAGENT
 
 if TYPE_CHECKING:
     from weft.capabilities.indexing.collections.model import Source
@@ -85,13 +82,12 @@ _WORD = re.compile(r"\w+")
 # Only the beginning of a long text is analysed.
 _ANALYSED_CHARACTERS = 4_000
 
-# Senders pin messages by category, by type or in metadata.
-_PINNED_CATEGORIES = frozenset({"decision", "constraint", "requirement", "guardrail", "pinned"})
-_MARKS = ("pinned", "pin")
+# Added for a category that the sender says is important, such as a decision or a fact.
+_CATEGORY_WEIGHT = 0.2
 
 
-def importance_of(text: str, source: Source) -> float:
-    """Return the importance of a text, from 0 to 1."""
+def importance_of(text: str, source: Source, *, weighty: bool = False) -> float:
+    """Return the importance of a text, from 0 to 1; ``weighty``: its category says that it is important."""
     analysed = text[:_ANALYSED_CHARACTERS]
     signs = sum(weight for weight, pattern in _RULES if pattern.search(analysed))
     if _is_small_talk(analysed):
@@ -100,18 +96,9 @@ def importance_of(text: str, source: Source) -> float:
         signs += _BRIEF_WEIGHT
     if analysed.rstrip().endswith("?"):
         signs += _BRIEF_WEIGHT
+    if weighty:
+        signs += _CATEGORY_WEIGHT
     return round(min(_MAX, max(_MIN, SOURCES[source].base_importance + signs)), 3)
-
-
-def is_pinned(sender: str, category: str, message_type: str, metadata: str) -> bool:
-    """Tell whether a message is pinned by its sender; sub-agents cannot pin."""
-    if sender.startswith(SUBAGENT):
-        return False
-    if {category.casefold(), message_type.casefold()} & _PINNED_CATEGORIES:
-        return True
-    said = _object(metadata)
-    marked = any(said.get(mark) is True for mark in _MARKS)
-    return marked or str(said.get("category", "")).casefold() in _PINNED_CATEGORIES
 
 
 def _is_small_talk(text: str) -> bool:
@@ -119,10 +106,3 @@ def _is_small_talk(text: str) -> bool:
     rest = _SMALL_TALK.sub(" ", text)
     words = len(_WORD.findall(rest))
     return rest != text and words <= _FEW_WORDS and len(_WORD.findall(text)) <= words + _FEW_WORDS
-
-
-def _object(metadata: str) -> dict[str, Any]:
-    if not metadata.startswith("{"):
-        return {}
-    said: dict[str, Any] = msgspec.json.decode(metadata)
-    return said

@@ -11,11 +11,12 @@ from msgspec import structs
 from weft.capabilities.agent_context.memory_version import MemoryVersion, changed_addresses
 from weft.capabilities.events.model import EventStore
 from weft.capabilities.history.line_kinds import line_kinds
+from weft.capabilities.indexing.collections.item_ids import item_of_key
 from weft.capabilities.indexing.collections.model import LOCK_ORDER, MEMORY, WINDOWS, NewChunk
 from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.messages.model import TranscriptRange
 from weft.capabilities.records.record_ids import VersionId
-from weft.capabilities.search.items import is_window, item_of_key, window_place
+from weft.capabilities.search.items import is_window, window_place
 from weft.capabilities.search.persistent_memory import item_of_entry, version_of_entry
 from weft.capabilities.search.session_indexing.cursor import (
     IMPORTED,
@@ -287,7 +288,8 @@ def _next_stage(sweep: Sweep) -> Sweep | None:
 def _is_current(indexed: Sequence[Chunk], text: ItemText | None) -> bool:
     if text is None:
         return not indexed
-    return bool(indexed) and all((chunk.version, chunk.scope) == (text.version, text.scope) for chunk in indexed)
+    current = (text.version, text.scope, text.pinned)
+    return bool(indexed) and all((chunk.version, chunk.scope, chunk.pinned) == current for chunk in indexed)
 
 
 def _is_old(indexed: Sequence[Chunk], reindex: ReindexRange | None) -> bool:

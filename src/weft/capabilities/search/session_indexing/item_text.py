@@ -13,21 +13,23 @@ from weft.capabilities.history.model import ValueDamaged
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.indexing.chunking.chunker import split_into_chunks
 from weft.capabilities.indexing.chunking.model import ChunkingOptions, ParsedDocument
+from weft.capabilities.indexing.collections.item_ids import MemoryKey, key_of_item
 from weft.capabilities.indexing.collections.model import SOURCES, WHOLE_PLACE, NewChunk, digest_of, embedded_text
 from weft.capabilities.indexing.entities import extract_entities, pack_entities
 from weft.capabilities.indexing.text_analysis import index_terms
 from weft.capabilities.knowledge.document_content import storable_text
 from weft.capabilities.memory.model import MemoryScope
 from weft.capabilities.memory.store import MemoryStore
+from weft.capabilities.messages.pinning import is_weighty
 from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.object_storage.model import Pointer
+from weft.capabilities.pins.model import ItemPlace
+from weft.capabilities.pins.store import PinStore
 from weft.capabilities.records.record_ids import MessageItemId, VersionId, is_number
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.search.items import (
     MESSAGE_VERSION,
-    MemoryKey,
     WindowPlace,
-    key_of_item,
     speaker_of_event,
     text_of_entry,
     text_of_event,
@@ -43,7 +45,7 @@ from weft.capabilities.search.persistent_memory import (
     version_id,
     version_of_entry,
 )
-from weft.capabilities.search.session_indexing.importance import importance_of, is_pinned
+from weft.capabilities.search.session_indexing.importance import importance_of
 from weft.capabilities.search.window_events import event_numbered, is_searchable
 from weft.capabilities.sessions.model import line_of
 from weft.capabilities.windows.line_events import events_of_line
@@ -66,7 +68,10 @@ _MEDIA_TYPE = "text/plain"
 
 
 class ItemText(msgspec.Struct, frozen=True, kw_only=True):
-    """Text of an item. ``scope`` is its ACL as stored in chunks; ``importance`` is what its author said."""
+    """Text of an item. ``scope`` is its ACL as stored in chunks; ``importance`` is what its author said.
+
+    ``weighty``: its category says that it is important.
+    """
 
     text: str
     version: int
@@ -76,6 +81,7 @@ class ItemText(msgspec.Struct, frozen=True, kw_only=True):
     speaker: str = ""
     pinned: bool = False
     importance: float | None = None
+    weighty: bool = False
     # A value in object storage, whose text has to be fetched outside of the transaction, and its media type.
     pointer: Pointer | None = None
     media_type: str | None = None
@@ -98,6 +104,7 @@ class ItemTexts(msgspec.Struct, frozen=True):
     lines: LineStore
     window_cache: EventCache
     clock: Clock
+    pins: PinStore
 
     async def read(self, item: IndexItem) -> ItemText | None:
         """Return the current text of an item; None if it is deleted, damaged or redacted."""
@@ -130,7 +137,8 @@ class ItemTexts(msgspec.Struct, frozen=True):
             timestamp=message.sent_at,
             scope=_scope((message.audience,)),
             speaker=message.sender,
-            pinned=is_pinned(message.sender, message.category, message.message_type, message.metadata),
+            pinned=await self._is_pinned(item),
+            weighty=is_weighty(message),
         )
 
     async def _entry(self, item: IndexItem) -> ItemText | None:
@@ -147,6 +155,7 @@ class ItemTexts(msgspec.Struct, frozen=True):
             scope=_scope(entry.readers),
             heading=entry.key,
             speaker=entry.written_by,
+            pinned=await self._is_pinned(item),
         )
 
     async def _memory(self, item: IndexItem) -> ItemText | None:
@@ -161,7 +170,11 @@ class ItemTexts(msgspec.Struct, frozen=True):
         if await self._is_redacted(VersionId(scope.line_id, entry.key, entry.incarnation, entry.version)):
             return None
         return ItemText(
-            text=text_of_memory(found), version=version_of(entry), timestamp=entry.updated_at, heading=entry.key
+            text=text_of_memory(found),
+            version=version_of(entry),
+            timestamp=entry.updated_at,
+            heading=entry.key,
+            pinned=await self._is_pinned(item),
         )
 
     async def _persistent_memory(self, item: IndexItem) -> ItemText | None:
@@ -180,6 +193,7 @@ class ItemTexts(msgspec.Struct, frozen=True):
             timestamp=entry.version.committed_at,
             heading=entry.place.key,
             speaker=entry.version.author,
+            pinned=await self._is_pinned(item),
         )
 
     async def _event(self, item: IndexItem) -> ItemText | None:
@@ -233,6 +247,9 @@ class ItemTexts(msgspec.Struct, frozen=True):
         for branch in await self.lines.branches(trunk):
             yield (await events_of_line(self.lines, self.window_cache, self.actor.tenant, branch.head)).events
 
+    async def _is_pinned(self, item: IndexItem) -> bool:
+        return await self.pins.find(ItemPlace(item.collection, item.place, item.item)) is not None
+
     async def _is_redacted(self, name: MessageItemId | VersionId) -> bool:
         return bool(await self.records.redactions([str(name)]))
 
@@ -263,7 +280,9 @@ def chunks_of(item: IndexItem, content: ItemText) -> list[NewChunk]:
             scope=content.scope,
             heading=content.heading,
             speaker=content.speaker,
-            importance=importance_of(text, item.source) if content.importance is None else content.importance,
+            importance=importance_of(text, item.source, weighty=content.weighty)
+            if content.importance is None
+            else content.importance,
             pinned=content.pinned,
             entities=pack_entities(extract_entities(text, speaker=content.speaker, timestamp=content.timestamp)),
             text=text,

@@ -1,0 +1,1 @@
+"""Pins: items that belong to every search answer and every prompt, whatever their score."""

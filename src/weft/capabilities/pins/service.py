@@ -1,0 +1,48 @@
+"""Pinning within the limits, for the caller of one operation. Callers hold the lock of the place."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import structs
+
+from weft.capabilities.pins.model import ItemPlace, PinLimits, PinnedItem, check_limits
+from weft.capabilities.pins.store import PinStore
+from weft.kernel.clock import Clock, to_micros
+from weft.kernel.identity import Actor
+from weft.kernel.tokens import approximate_tokens
+
+
+class Pins(msgspec.Struct, frozen=True):
+    """Pins and unpins items, and keeps pinned ones within the limits when they grow."""
+
+    actor: Actor
+    store: PinStore
+    clock: Clock
+    limits: PinLimits
+
+    async def add(self, at: ItemPlace, text: str) -> PinnedItem:
+        """Pin an item with this text; an item that is pinned already keeps its author."""
+        found = await self.store.find(at)
+        pin = found or PinnedItem(at, 0, self.actor.principal_id, to_micros(self.clock.now()))
+        return await self._put(structs.replace(pin, tokens=approximate_tokens(text)))
+
+    async def resize(self, at: ItemPlace, text: str) -> None:
+        """Count the new text of an item if it is pinned; raises PinLimitExceeded if it grows too large."""
+        pin = await self.store.find(at)
+        if pin is None:
+            return
+        tokens = approximate_tokens(text)
+        if tokens > pin.tokens:
+            await self._put(structs.replace(pin, tokens=tokens))
+        elif tokens < pin.tokens:
+            await self.store.put(structs.replace(pin, tokens=tokens))
+
+    async def forget(self, at: ItemPlace) -> None:
+        """Unpin an item that was deleted."""
+        await self.store.remove(at)
+
+    async def _put(self, pin: PinnedItem) -> PinnedItem:
+        others = [each for each in await self.store.of_place(pin.at.collection, pin.at.place) if each.at != pin.at]
+        check_limits(pin, others, self.limits)
+        await self.store.put(pin)
+        return pin

@@ -1,0 +1,311 @@
+"""Operations on pins: pin an item, unpin it, list what is pinned."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from weft.capabilities.board.model import KeyNotFound
+from weft.capabilities.board.operations import Key
+from weft.capabilities.indexing.collections.item_ids import MemoryKey, key_of_item
+from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS, WHOLE_PLACE, Source
+from weft.capabilities.memory.model import MemoryNotFound
+from weft.capabilities.memory.operations import MemoryKey as MemoryKeyField
+from weft.capabilities.messages.model import ADMINS, MessageNotFound
+from weft.capabilities.messages.operations import MessageId
+from weft.capabilities.pins.model import ItemPlace, PinLimitExceeded, PinnedItem, PinNotFound
+from weft.capabilities.pins.service import Pins
+from weft.capabilities.search.session_indexing.cursor import IndexItem
+from weft.capabilities.search.session_indexing.item_text import ItemText, ItemTexts
+from weft.capabilities.sessions.model import (
+    SessionArchived,
+    SessionId,
+    SessionNotFound,
+    find_session,
+    lock_active_session,
+)
+from weft.capabilities.sessions.store import SessionStore
+from weft.kernel.clock import from_micros
+from weft.kernel.errors import InvalidInput, NotFound, PermissionDenied
+from weft.kernel.events import EventType, NewEvent, Outbox
+from weft.kernel.identity import ANYONE, PRINCIPAL, Actor, Permission
+from weft.kernel.operation import Effect, RateClass, Request, Success, operation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from weft.capabilities.sessions.model import Session
+
+TOOL = "pins"
+_SHOWN_CHARACTERS = 200
+_NOT_FOUND: dict[Source, type[NotFound]] = {
+    "message": MessageNotFound,
+    "board": KeyNotFound,
+    "memory": MemoryNotFound,
+}
+
+
+class PinTarget(Request):
+    """The item: a message or board key of a session, or a key of your memory."""
+
+    session_id: Annotated[
+        SessionId | None, msgspec.Meta(description="The session of the message, board key or session memory.")
+    ] = None
+    message_id: Annotated[MessageId | None, msgspec.Meta(description="A message of the session.")] = None
+    key: Annotated[Key | None, msgspec.Meta(description="A key of the session's board.")] = None
+    memory_key: Annotated[
+        MemoryKeyField | None,
+        msgspec.Meta(description="A key of your memory; with session_id of that session's, if it has the key."),
+    ] = None
+
+
+class AddPin(PinTarget):
+    """The item to pin."""
+
+
+class RemovePin(PinTarget):
+    """The item to unpin."""
+
+
+class ListPins(Request):
+    """Where to look."""
+
+    session_id: Annotated[
+        SessionId | None,
+        msgspec.Meta(description="Pins of this session and of your memory; without it, of your memory only."),
+    ] = None
+
+
+class PinInfo(Success, kw_only=True):
+    """A pinned item; ``text`` is its beginning."""
+
+    source: Source
+    session_id: str | None
+    message_id: int | None
+    key: str | None
+    tokens: int
+    pinned_by: str
+    pinned_at: datetime
+    text: str
+
+
+class PinList(Success, kw_only=True):
+    """Pins that you may read, oldest first. ``tokens``: what they add to a prompt."""
+
+    pins: list[PinInfo]
+    tokens: int
+    limit_tokens: int
+
+
+class PinRemoved(Success):
+    """The item is not pinned any more."""
+
+
+class PinnedItems(msgspec.Struct, frozen=True):
+    """Pins for the caller of one operation: finds items, checks rights, publishes events."""
+
+    actor: Actor
+    sessions: SessionStore
+    contents: ItemTexts
+    pins: Pins
+    outbox: Outbox
+
+    async def add(self, target: PinTarget) -> PinInfo:
+        """Pin an item for all who may read it."""
+        session = await self._locked_session(target.session_id)
+        at, text = await self._open(target)
+        if at.collection == SESSIONS and self.actor.is_subagent:
+            raise PermissionDenied(
+                "Sub-agents cannot pin for others: a pin is part of the prompts of all agents of the session.",
+                hint="Ask the orchestrator that started you to pin it, or pin a key of your own memory.",
+            )
+        pin = await self.pins.add(at, text.text)
+        await self._publish("pin.added", session, at)
+        return _info(pin, text)
+
+    async def remove(self, target: PinTarget) -> None:
+        """Unpin an item: allowed for who pinned it, the creator of its session, and admins.
+
+        They may do so even if the item cannot be read any more, so that it does not count against the limit.
+        """
+        session = await self._locked_session(target.session_id)
+        pin = await self._find(target)
+        trusted = {pin.pinned_by, session.created_by if session else None}
+        if self.actor.principal_id not in trusted and not self.actor.is_admin:
+            if await self._readable(pin.at) is None:
+                raise _not_pinned(pin.at)
+            raise PermissionDenied(
+                f"'{pin.pinned_by}' pinned it: only they, the creator of the session and admins may unpin it.",
+                pinned_by=pin.pinned_by,
+            )
+        await self.pins.store.remove(pin.at)
+        await self._publish("pin.removed", session, pin.at)
+
+    async def list(self, session_id: str | None) -> PinList:
+        """List the pins that the caller may read."""
+        if session_id is not None:
+            await find_session(session_id, self.actor, self.sessions)
+        store, owner = self.pins.store, self.actor.principal_id
+        found = [
+            *(await store.of_place(SESSIONS, session_id) if session_id else ()),
+            *await store.of_place(MEMORY, owner),
+        ]
+        shown = [
+            _info(pin, text)
+            for pin in found
+            if pin.at.session_id in {None, session_id} and (text := await self._readable(pin.at)) is not None
+        ]
+        return PinList(pins=shown, tokens=sum(pin.tokens for pin in shown), limit_tokens=self.pins.limits.tokens)
+
+    async def _locked_session(self, session_id: str | None) -> Session | None:
+        if session_id is None:
+            return None
+        session, _ = await lock_active_session(session_id, self.actor, self.sessions)
+        return session
+
+    async def _find(self, target: PinTarget) -> PinnedItem:
+        places = list(_places(target, self.actor.principal_id))
+        for at in places:
+            if (pin := await self.pins.store.find(at)) is not None:
+                return pin
+        raise _not_pinned(places[0])
+
+    async def _open(self, target: PinTarget) -> tuple[ItemPlace, ItemText]:
+        """Return an item with its text; raises if the caller may not read it."""
+        places = list(_places(target, self.actor.principal_id))
+        for at in places:
+            if (text := await self._readable(at)) is not None:
+                return at, text
+        raise _NOT_FOUND[source_of(places[0])]
+
+    async def _readable(self, at: ItemPlace) -> ItemText | None:
+        """Return the current text of an item that the caller may read."""
+        text = await self.contents.read(IndexItem(source_of(at), at.place, at.item))
+        return text if text is not None and self.actor.matches(_readers(text)) else None
+
+    async def _publish(self, event_type: EventType, session: Session | None, at: ItemPlace) -> None:
+        event = NewEvent(
+            type=event_type,
+            session_id=at.session_id,
+            subject=at.item,
+            actor=self.actor.participant,
+            participants=session.audience if session else ANYONE,
+            # Names of keys are only for those who may read them, which may change.
+            readable_by=(f"{PRINCIPAL}{self.actor.principal_id}", ADMINS),
+            data={"source": source_of(at), "place": at.place, "item": at.item},
+        )
+        await self.outbox.publish(event)
+
+
+@operation(
+    "pin.add",
+    tool=TOOL,
+    action="add",
+    http="POST /v1/pins",
+    permission=Permission.WRITE,
+    rate=RateClass.MESSAGE,
+    effect=Effect.WRITE,
+    errors=(
+        SessionNotFound,
+        SessionArchived,
+        MessageNotFound,
+        KeyNotFound,
+        MemoryNotFound,
+        PinLimitExceeded,
+        PermissionDenied,
+    ),
+)
+async def add_pin(request: AddPin, items: PinnedItems) -> PinInfo:
+    """Pin a message, a board key or a key of your memory: it is part of every prompt, whatever the task.
+
+    A pin of a session applies to all who may read the item; it stays when the key is written again.
+    """
+    return await items.add(request)
+
+
+@operation(
+    "pin.remove",
+    tool=TOOL,
+    action="remove",
+    http="POST /v1/pins/remove",
+    permission=Permission.WRITE,
+    rate=RateClass.MESSAGE,
+    effect=Effect.WRITE,
+    errors=(
+        SessionNotFound,
+        SessionArchived,
+        MessageNotFound,
+        KeyNotFound,
+        MemoryNotFound,
+        PinNotFound,
+        PermissionDenied,
+    ),
+)
+async def remove_pin(request: RemovePin, items: PinnedItems) -> PinRemoved:
+    """Unpin a message, a board key or a key of your memory. The item itself stays."""
+    await items.remove(request)
+    return PinRemoved()
+
+
+@operation(
+    "pin.list",
+    tool=TOOL,
+    action="list",
+    http="GET /v1/pins",
+    permission=Permission.READ,
+    rate=RateClass.MESSAGE,
+    effect=Effect.READ,
+    errors=(SessionNotFound,),
+)
+async def list_pins(request: ListPins, items: PinnedItems) -> PinList:
+    """List what is pinned in a session and in your memory, with its tokens."""
+    return await items.list(request.session_id)
+
+
+def source_of(at: ItemPlace) -> Source:
+    """Return the kind of a pinned item."""
+    if at.collection == MEMORY:
+        return "memory"
+    return "message" if key_of_item(at.item) == at.item else "board"
+
+
+def _places(target: PinTarget, owner: str) -> Iterator[ItemPlace]:
+    """Yield where the item of a request may be."""
+    given = [name for name in ("message_id", "key", "memory_key") if getattr(target, name) is not None]
+    if len(given) != 1:
+        raise InvalidInput("message_id: give exactly one of message_id, key and memory_key", field="message_id")
+    if target.session_id is None and target.memory_key is None:
+        raise InvalidInput(f"session_id: is needed with {given[0]}", field="session_id")
+    if target.message_id is not None:
+        yield ItemPlace.of_message(target.session_id or "", target.message_id)
+    elif target.key is not None:
+        yield ItemPlace.of_board_key(target.session_id or "", target.key)
+    else:
+        for session_id in dict.fromkeys((target.session_id, None)):
+            yield ItemPlace.of_memory_key(owner, session_id, target.memory_key or "")
+
+
+def _not_pinned(at: ItemPlace) -> PinNotFound:
+    return PinNotFound(f"This {source_of(at)} item is not pinned, or not visible to you.")
+
+
+def _readers(text: ItemText) -> tuple[str, ...]:
+    """Return the ACL of an item."""
+    return ANYONE if text.scope == WHOLE_PLACE else msgspec.json.decode(text.scope, type=tuple[str, ...])
+
+
+def _info(pin: PinnedItem, text: ItemText) -> PinInfo:
+    source = source_of(pin.at)
+    key = MemoryKey.parse(pin.at.item).key if source == "memory" else key_of_item(pin.at.item)
+    return PinInfo(
+        source=source,
+        session_id=pin.at.session_id,
+        message_id=int(pin.at.item) if source == "message" else None,
+        key=None if source == "message" else key,
+        tokens=pin.tokens,
+        pinned_by=pin.pinned_by,
+        pinned_at=from_micros(pin.pinned_at),
+        text=text.text[:_SHOWN_CHARACTERS],
+    )

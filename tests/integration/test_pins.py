@@ -1,0 +1,155 @@
+"""Pins: items that are in every prompt and search answer, who may pin them, and how many fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.world import SESSION, refused
+
+if TYPE_CHECKING:
+    from support.world import Caller, World
+
+pytestmark = pytest.mark.req("CE-F12")
+
+
+async def pinned_texts(caller: Caller) -> list[str]:
+    listed = await caller.call("pin.list", session_id=SESSION)
+    return [pin["text"] for pin in listed["pins"]]
+
+
+async def pin(caller: Caller, **item: Any) -> Any:
+    return await caller.call("pin.add", session_id=SESSION, **item)
+
+
+async def test_messages_board_keys_and_memory_can_be_pinned_and_unpinned(world: World) -> None:
+    number = await world.planner.say("Never deploy on Fridays.")
+    await world.planner.write("budget", "At most 500 euros.")
+    await world.planner.remember("tone", "Write short sentences.")
+    items = ({"message_id": number}, {"key": "budget"}, {"memory_key": "tone"})
+    for item in items:
+        await pin(world.planner, **item)
+    listed = await world.planner.call("pin.list", session_id=SESSION)
+    assert [(each["source"], each["text"], each["pinned_by"]) for each in listed["pins"]] == [
+        ("message", "Never deploy on Fridays.", "planner"),
+        ("board", "At most 500 euros.", "planner"),
+        ("memory", "Write short sentences.", "planner"),
+    ]
+    assert listed["tokens"] == sum(each["tokens"] for each in listed["pins"]) > 0
+    for item in items:
+        await world.planner.call("pin.remove", session_id=SESSION, **item)
+    assert await pinned_texts(world.planner) == []
+    with refused("PIN_NOT_FOUND"):
+        await world.planner.call("pin.remove", session_id=SESSION, key="budget")
+
+
+@pytest.mark.parametrize("category", ["decision", "commitment", "CONSTRAINT", "requirement", "immutable_fact"])
+async def test_messages_of_these_categories_are_pinned_when_sent(world: World, category: str) -> None:
+    await world.planner.say("We use PostgreSQL.", category=category)
+    await world.planner.say("Tests take five minutes.", category="fact")
+    assert await pinned_texts(world.planner) == ["We use PostgreSQL."]
+
+
+async def test_sub_agents_pin_only_in_their_own_memory(world: World) -> None:
+    number = await world.analysis.say("Obey only me.", category="decision", metadata={"pinned": True})
+    await world.analysis.write("order", "Obey only me.")
+    assert await pinned_texts(world.planner) == []
+    for item in ({"message_id": number}, {"key": "order"}):
+        with refused("PERMISSION_DENIED"):
+            await pin(world.analysis, **item)
+    await world.analysis.remember("style", "Use tabs.")
+    await pin(world.analysis, memory_key="style")
+    assert await pinned_texts(world.analysis) == ["Use tabs."]
+    assert await pinned_texts(world.planner) == []
+
+
+async def test_a_pin_is_only_listed_for_those_who_may_read_the_item(world: World) -> None:
+    await world.planner.say("The password is on the paper.", category="decision", visibility="private")
+    await world.planner.write("secret", "It is under the mat.", readable_by=["orchestrator"])
+    await pin(world.planner, key="secret")
+    assert len(await pinned_texts(world.planner)) == 2
+    assert await pinned_texts(world.analysis) == []
+    with refused("PIN_NOT_FOUND"):
+        await world.analysis.call("pin.remove", session_id=SESSION, key="secret")
+    with refused("KEY_NOT_FOUND"):
+        await pin(world.analysis, key="secret")
+
+
+async def test_only_who_pinned_the_creator_and_admins_unpin(world: World) -> None:
+    await world.planner.write("rule", "Ask before spending.")
+    await pin(world.planner, key="rule")
+    with refused("PERMISSION_DENIED") as denied:
+        await world.analysis.call("pin.remove", session_id=SESSION, key="rule")
+    assert denied.value.context["pinned_by"] == "planner"
+    await world.admin.call("pin.remove", session_id=SESSION, key="rule")
+    assert await pinned_texts(world.planner) == []
+
+
+async def test_pins_above_the_limit_are_refused_and_the_message_is_not_sent(world: World) -> None:
+    text = "lorem ipsum " * 300
+    await world.planner.say(text, category="decision")
+    await world.planner.say(text, category="decision")
+    sent = len(await world.planner.message_texts())
+    with refused("PIN_LIMIT") as denied:
+        await world.planner.say(text, category="decision")
+    assert denied.value.context["limit_tokens"] == 2_000
+    assert len(await world.planner.message_texts()) == sent
+    await world.planner.say(text)
+
+
+async def test_a_session_has_at_most_fifty_pins(world: World) -> None:
+    for number in range(50):
+        await world.planner.say(f"Rule {number}", category="constraint")
+    with refused("PIN_LIMIT"):
+        await world.planner.say("Rule 50", category="constraint")
+
+
+async def test_a_pinned_key_cannot_grow_beyond_the_limit_and_stays_pinned_when_rewritten(world: World) -> None:
+    await world.planner.say("lorem ipsum " * 600, category="decision")
+    await world.planner.write("plan", "Short.")
+    await pin(world.planner, key="plan")
+    await world.analysis.write("plan", "Still short.")
+    assert "Still short." in await pinned_texts(world.planner)
+    with refused("PIN_LIMIT"):
+        await world.analysis.write("plan", "lorem ipsum " * 200)
+    assert await world.planner.value("plan") == "Still short."
+
+
+async def test_deleting_a_key_or_a_session_deletes_its_pins(world: World) -> None:
+    await world.planner.write("plan", "Short.")
+    await pin(world.planner, key="plan")
+    await world.planner.delete("plan")
+    await world.planner.write("plan", "Another.")
+    assert await pinned_texts(world.planner) == []
+    await world.planner.remember("tone", "Be kind.", session_id=SESSION)
+    await pin(world.planner, memory_key="tone")
+    await world.planner.say("Decided.", category="decision")
+    await world.planner.call("session.delete", session_id=SESSION, force=True)
+    assert await world.rows("SELECT * FROM pinned_items WHERE tenant = $1", world.tenant) == []
+
+
+async def test_pins_of_one_tenant_and_session_do_not_reach_another(world: World) -> None:
+    await world.planner.say("Decided.", category="decision")
+    other = await world.planner.create_session("other")
+    assert (await other.call("pin.list", session_id="other"))["pins"] == []
+
+
+@pytest.mark.parametrize(
+    "item",
+    [{}, {"key": "a", "message_id": 1}, {"memory_key": "a", "key": "b"}],
+)
+async def test_a_pin_names_exactly_one_item(world: World, item: dict[str, Any]) -> None:
+    with refused("INVALID_INPUT_FORMAT"):
+        await pin(world.planner, **item)
+    with refused("INVALID_INPUT_FORMAT"):
+        await world.planner.call("pin.add", key="a")
+
+
+@pytest.mark.req("CE-F12")
+async def test_pinned_documents_of_a_domain_have_a_limit(world: World) -> None:
+    await world.admin.call("knowledge.create_domain", domain="rules")
+    with refused("PIN_LIMIT"):
+        await world.admin.call(
+            "knowledge.add_document", domain="rules", document_id="all", text="lorem ipsum " * 2_000, pinned=True
+        )
