@@ -44,6 +44,20 @@ async def test_messages_board_keys_and_memory_can_be_pinned_and_unpinned(world: 
         await world.planner.call("pin.remove", session_id=SESSION, key="budget")
 
 
+async def test_an_entry_of_persistent_memory_can_be_pinned(world: World) -> None:
+    await world.analysis.call("context.push", knowledge=[{"key": "style", "value": "Use tabs."}], if_version=0)
+    item = {"memory_key": "style", "memory_type": "learned_knowledge"}
+    await world.analysis.call("pin.add", **item)
+    listed = (await world.analysis.call("pin.list"))["pins"]
+    assert [(each["key"], each["memory_type"], each["text"]) for each in listed] == [
+        ("style", "learned_knowledge", "Use tabs.")
+    ]
+    await world.analysis.call("pin.remove", **item)
+    assert (await world.analysis.call("pin.list"))["pins"] == []
+    with refused("MEMORY_NOT_FOUND"):
+        await world.analysis.call("pin.add", memory_key="other", memory_type="learned_knowledge")
+
+
 @pytest.mark.parametrize("category", ["decision", "commitment", "CONSTRAINT", "requirement", "immutable_fact"])
 async def test_messages_of_these_categories_are_pinned_when_sent(world: World, category: str) -> None:
     await world.planner.say("We use PostgreSQL.", category=category)

@@ -1638,13 +1638,24 @@ class PinOperations:
         message_id: int | None = None,
         key: str | None = None,
         memory_key: str | None = None,
+        memory_type: Literal["conversation_context", "learned_knowledge", "team_preferences", "work_artifacts"]
+        | None = None,
+        workflow_id: str | None = None,
     ) -> PinInfo:
         """Pin a message, a board key or a key of your memory: it is part of every prompt, whatever the task.
 
         A pin of a session applies to all who may read the item; it stays when the key is written again.
         """
         return await self._caller.call(
-            "pin.add", given(session_id=session_id, message_id=message_id, key=key, memory_key=memory_key)
+            "pin.add",
+            given(
+                session_id=session_id,
+                message_id=message_id,
+                key=key,
+                memory_key=memory_key,
+                memory_type=memory_type,
+                workflow_id=workflow_id,
+            ),
         )
 
     async def remove(
@@ -1654,10 +1665,21 @@ class PinOperations:
         message_id: int | None = None,
         key: str | None = None,
         memory_key: str | None = None,
+        memory_type: Literal["conversation_context", "learned_knowledge", "team_preferences", "work_artifacts"]
+        | None = None,
+        workflow_id: str | None = None,
     ) -> PinRemoved:
         """Unpin a message, a board key or a key of your memory. The item itself stays."""
         return await self._caller.call(
-            "pin.remove", given(session_id=session_id, message_id=message_id, key=key, memory_key=memory_key)
+            "pin.remove",
+            given(
+                session_id=session_id,
+                message_id=message_id,
+                key=key,
+                memory_key=memory_key,
+                memory_type=memory_type,
+                workflow_id=workflow_id,
+            ),
         )
 
     async def list(self, *, session_id: str | None = None) -> PinList:

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from weft.capabilities.agent_context.model import EntryAddress, MemoryTypeName, part_of
+from weft.capabilities.agent_context.push import EntryKey, OfWorkflow
 from weft.capabilities.board.model import KeyNotFound
 from weft.capabilities.board.operations import Key
 from weft.capabilities.indexing.collections.item_ids import MemoryKey, key_of_item
 from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS, WHOLE_PLACE, Source
 from weft.capabilities.memory.model import MemoryNotFound
-from weft.capabilities.memory.operations import MemoryKey as MemoryKeyField
 from weft.capabilities.messages.model import ADMINS, MessageNotFound
 from weft.capabilities.messages.operations import MessageId
 from weft.capabilities.pins.model import ItemPlace, PinLimitExceeded, PinnedItem, PinNotFound
 from weft.capabilities.pins.service import Pins
+from weft.capabilities.search.persistent_memory import entry_of_item, is_persistent, item_of_entry, own_place
 from weft.capabilities.search.session_indexing.cursor import IndexItem
 from weft.capabilities.search.session_indexing.item_text import ItemText, ItemTexts
 from weft.capabilities.sessions.model import (
@@ -56,9 +58,16 @@ class PinTarget(Request):
     message_id: Annotated[MessageId | None, msgspec.Meta(description="A message of the session.")] = None
     key: Annotated[Key | None, msgspec.Meta(description="A key of the session's board.")] = None
     memory_key: Annotated[
-        MemoryKeyField | None,
-        msgspec.Meta(description="A key of your memory; with session_id of that session's, if it has the key."),
+        EntryKey | None,
+        msgspec.Meta(
+            description="A key of your memory; with session_id of that session's, if it has the key. With memory_type, "
+            "a key of your persistent memory."
+        ),
     ] = None
+    memory_type: Annotated[
+        MemoryTypeName | None, msgspec.Meta(description="The memory type of a key of persistent memory.")
+    ] = None
+    workflow_id: OfWorkflow = None
 
 
 class AddPin(PinTarget):
@@ -85,6 +94,7 @@ class PinInfo(Success, kw_only=True):
     session_id: str | None
     message_id: int | None
     key: str | None
+    memory_type: str | None
     tokens: int
     pinned_by: str
     pinned_at: datetime
@@ -151,6 +161,7 @@ class PinnedItems(msgspec.Struct, frozen=True):
         found = [
             *(await store.of_place(SESSIONS, session_id) if session_id else ()),
             *await store.of_place(MEMORY, owner),
+            *await store.of_place(MEMORY, own_place(owner)),
         ]
         shown = [
             _info(pin, text)
@@ -282,6 +293,9 @@ def _places(target: PinTarget, owner: str) -> Iterator[ItemPlace]:
         yield ItemPlace.of_message(target.session_id or "", target.message_id)
     elif target.key is not None:
         yield ItemPlace.of_board_key(target.session_id or "", target.key)
+    elif target.memory_type is not None:
+        part = part_of(target.memory_type, target.workflow_id, "memory_type")
+        yield ItemPlace(MEMORY, own_place(owner), item_of_entry(EntryAddress(part, target.memory_key or "")))
     else:
         for session_id in dict.fromkeys((target.session_id, None)):
             yield ItemPlace.of_memory_key(owner, session_id, target.memory_key or "")
@@ -297,13 +311,18 @@ def _readers(text: ItemText) -> tuple[str, ...]:
 
 
 def _info(pin: PinnedItem, text: ItemText) -> PinInfo:
-    source = source_of(pin.at)
-    key = MemoryKey.parse(pin.at.item).key if source == "memory" else key_of_item(pin.at.item)
+    source, memory_type = source_of(pin.at), None
+    key = key_of_item(pin.at.item)
+    if is_persistent(pin.at.place):
+        memory_type, key = entry_of_item(pin.at.item)
+    elif source == "memory":
+        key = MemoryKey.parse(pin.at.item).key
     return PinInfo(
         source=source,
         session_id=pin.at.session_id,
         message_id=int(pin.at.item) if source == "message" else None,
         key=None if source == "message" else key,
+        memory_type=memory_type,
         tokens=pin.tokens,
         pinned_by=pin.pinned_by,
         pinned_at=from_micros(pin.pinned_at),
