@@ -174,6 +174,7 @@ MISSING = {
     "CE-E": "a compaction model that fails, a summary that loses a fact; "
     "ending the session of an agent that tries to change itself",
     "CE-F14": "reference resolution",
+    "CE-F44": "loading and unloading tool definitions by the step of a task",
     "CE-N": "assembly, search over 1M entries, 10M vectors, 1,000 concurrent assemblies, compaction, fact retention, "
     "token reduction",
     "CE-O": "summaries next to originals, the compaction model, layers counted as overhead",

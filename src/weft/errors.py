@@ -2,6 +2,7 @@
 """Every error that a call can end with; weft.kernel.errors defines the base classes."""
 
 from weft.capabilities.access.model import AgentExists, AgentNotFound, ApiKeyNotFound, InvalidParent
+from weft.capabilities.access.tool_profiles import UnknownToolProfile
 from weft.capabilities.agent_context.model import (
     ContextKeyNotFound,
     ContextLimitExceeded,
@@ -205,6 +206,7 @@ __all__ = [
     "TooManyWebhooks",
     "Unavailable",
     "UnknownOperation",
+    "UnknownToolProfile",
     "UnrelatedContexts",
     "UsageConflict",
     "ValueDamaged",

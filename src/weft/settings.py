@@ -95,6 +95,12 @@ class Settings:
     default_plan: str = setting(
         "enterprise", "WEFT_DEFAULT_PLAN", "Knowledge plan of tenants without one: free, pro or enterprise (no limits)."
     )
+    tools: str = setting(
+        "default",
+        "WEFT_TOOLS",
+        "Tool profile of MCP clients whose URL and API key name none: default, full, collaboration or groups such as "
+        "'board,messages'.",
+    )
     max_body_bytes: int = setting(4_194_304, "WEFT_MAX_BODY_BYTES", "Maximum size of a request body.")
     allowed_hosts: str = setting(
         "", "WEFT_ALLOWED_HOSTS", "Accepted Host headers in addition to the loopback names, separated by spaces."

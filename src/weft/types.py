@@ -84,6 +84,7 @@ from weft.capabilities.events.webhooks.operations import (
     WebhookTested,
 )
 from weft.capabilities.guidance.operations import UsageGuidance
+from weft.capabilities.guidance.tools import FoundTool, ToolDescription, ToolsFound
 from weft.capabilities.history.bisect import Bisected
 from weft.capabilities.history.branches import BranchDeleted, Branches, BranchInfo, Switched
 from weft.capabilities.history.diff import Differences, KeyDiff
@@ -326,6 +327,7 @@ __all__ = [
     "EntryWritten",
     "Event",
     "Events",
+    "FoundTool",
     "GapRequest",
     "Guidance",
     "HistoryPruned",
@@ -492,6 +494,8 @@ __all__ = [
     "TokenIssued",
     "TokenLimits",
     "ToolCall",
+    "ToolDescription",
+    "ToolsFound",
     "UsageGuidance",
     "Verified",
     "VisibilityChanged",

@@ -254,6 +254,8 @@ async def call_every_operation(weft: Any, client_name: str, admin_key: str) -> d
     await note("missing.list", weft.missing.list(session_id=s, status="all", limit=1))
     await note("agent.capabilities", weft.agent.capabilities())
     await note("agent.capabilities", weft.agent.capabilities(guidance_type="security"))
+    await note("tools.search", weft.tools.search("go back to an earlier version of the board"))
+    await note("tools.describe", weft.tools.describe("context_history.log"))
     await note("performance.read", weft.performance.read())
     await note("records.schema", weft.records.schema("context_item"))
     await note("records.schema", weft.records.schema("context"))

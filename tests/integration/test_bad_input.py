@@ -201,6 +201,8 @@ VALID: dict[str, dict[str, Any]] = {
     "audit.list": {},
     "performance.read": {},
     "agent.capabilities": {},
+    "tools.search": {"query": "undo a change"},
+    "tools.describe": {"name": "context_history.log"},
 }
 # Text that no name may contain.
 HOSTILE = ("../x", "..\\x", "key\n", "\x00", "\x1b[2J", "\ud800", "x" * 2_000_000, "' OR 1=1 --", "%", "{}")

@@ -36,6 +36,8 @@ READS = frozenset(
         "records.resolve",
         "records.schema",
         "agent.capabilities",
+        "tools.search",
+        "tools.describe",
     }
 )
 BOARD = {"context_id": "board:s1"}

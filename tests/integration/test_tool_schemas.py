@@ -10,8 +10,8 @@ from jsonschema import Draft202012Validator
 from test_bad_input import VALID
 
 from weft.app.registry import all_operations
+from weft.app.tools.toolbox import GROUPED_HELP
 from weft.kernel.schema import ACTION, standalone, tool_schema
-from weft.transports.tools import GROUPED_HELP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

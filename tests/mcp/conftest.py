@@ -41,12 +41,16 @@ class Connect:
     era: str
 
     @asynccontextmanager
-    async def __call__(self, agent: str, session: str | None = None, **options: Any) -> AsyncIterator[Client]:
+    async def __call__(
+        self, agent: str, session: str | None = None, *, tools: str = "", **options: Any
+    ) -> AsyncIterator[Client]:
         if self.transport == "stdio":
-            async with over_stdio(self.team.data, agent, self.era, session=session or "", **options) as client:
+            bound = {"session": session or "", "tools": tools}
+            async with over_stdio(self.team.data, agent, self.era, **bound, **options) as client:
                 yield client
         else:
             path = f"/mcp/session/{session}" if session else "/mcp"
+            path += f"/tools/{tools}" if tools else ""
             async with over_http(self.team, agent, self.era, path=path, **options) as client:
                 yield client
 

@@ -80,7 +80,7 @@ async def test_an_agent_works_with_prompts_and_receipts(connect: Connect, sessio
 
 
 async def test_the_tools_name_what_they_need(web: Connect, session: str) -> None:
-    async with web("analysis") as client:
+    async with web("analysis", tools="full") as client:
         tools = await tools_of(client)
         assert set(tools["assemble_context"].input_schema["required"]) == {"session_id", "task_description"}
         assert set(tools["ingest_event"].input_schema["required"]) == {"session_id", "events"}

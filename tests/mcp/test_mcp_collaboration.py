@@ -119,7 +119,7 @@ async def test_tools_accept_the_documented_arguments(admin_tools: dict[str, Any]
 
 @pytest.fixture
 async def admin_tools(web: Connect) -> dict[str, Any]:
-    async with web("admin") as client:
+    async with web("admin", tools="collaboration") as client:
         return await tools_of(client)
 
 

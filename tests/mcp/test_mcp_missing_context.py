@@ -17,7 +17,7 @@ TOOL = "missing_context"
 
 
 async def test_a_question_is_reported_requested_and_resolved_over_mcp(connect: Connect, session: str) -> None:
-    async with connect("analysis", session) as client:
+    async with connect("analysis", session, tools="records") as client:
         schema = (await tools_of(client))[TOOL].input_schema
         assert schema["properties"]["action"]["enum"] == ["report", "list", "resolve", "request"]
         assert "session_id" not in schema["properties"]

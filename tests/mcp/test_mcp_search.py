@@ -22,7 +22,7 @@ async def answer(client: Client, tool: str, **arguments: Any) -> Any:
 
 
 async def test_three_search_tools_are_read_only_and_answer(web: Connect) -> None:
-    async with web("planner") as client:
+    async with web("planner", tools="full") as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         for name in TOOLS:
             assert tools[name].annotations.read_only_hint
@@ -38,7 +38,7 @@ async def test_three_search_tools_are_read_only_and_answer(web: Connect) -> None
 
 async def test_a_connection_for_one_session_searches_no_other(web: Connect, session: str) -> None:
     other = web.team.new_session()
-    async with web("planner", session) as client:
+    async with web("planner", session, tools="full") as client:
         for name in TOOLS:
             tool = next(tool for tool in (await client.list_tools()).tools if tool.name == name)
             assert "session_id" not in tool.input_schema["properties"]

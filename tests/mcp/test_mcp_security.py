@@ -190,7 +190,7 @@ async def test_any_valid_text_round_trips(team: Team, session: str, era: str) ->
 
 
 async def test_the_default_profile_has_none_of_the_conformance_suite_s_fixtures(team: Team, era: str) -> None:
-    async with over_http(team, "admin", era) as client:
+    async with over_http(team, "admin", era, path="/mcp/full") as client:
         names = {
             *await tools_of(client),
             *(prompt.name for prompt in (await client.list_prompts()).prompts),

@@ -42,13 +42,13 @@ def actions_of(tool: Any) -> list[str]:
 
 @pytest.mark.req("SC-01")
 async def test_listed_tools_are_those_the_caller_may_call(connect: Connect) -> None:
-    async with connect("planner") as client:
+    async with connect("planner", tools="full") as client:
         planner = await tools_of(client)
-    async with connect("analysis") as client:
+    async with connect("analysis", tools="full") as client:
         analysis = await tools_of(client)
-    async with connect("reader") as client:
+    async with connect("reader", tools="full") as client:
         reader = await tools_of(client)
-    async with connect("admin") as client:
+    async with connect("admin", tools="full") as client:
         admin = await tools_of(client)
 
     assert planner.keys() >= SESSION_TOOLS
@@ -67,7 +67,7 @@ async def test_listed_tools_are_those_the_caller_may_call(connect: Connect) -> N
 
 
 async def test_every_tool_describes_itself(web: Connect) -> None:
-    async with web("admin") as client:
+    async with web("admin", tools="full") as client:
         for tool in (await tools_of(client)).values():
             assert tool.description
             assert tool.input_schema["type"] == "object"
@@ -172,7 +172,7 @@ async def test_writing_to_a_full_board_is_refused(web: Connect) -> None:
 
 
 async def test_a_connection_for_one_session_needs_no_session_id(connect: Connect, session: str) -> None:
-    async with connect("analysis", session) as client:
+    async with connect("analysis", session, tools="full") as client:
         for tool in (await tools_of(client)).values():
             # Memory is global unless a session id is given.
             assert "session_id" not in tool.input_schema["properties"] or tool.name.endswith("_memory")
@@ -212,7 +212,7 @@ async def test_a_connection_for_an_unknown_session_finds_nothing(web: Connect) -
 
 @pytest.mark.req("CE-F23")
 async def test_a_session_connection_needs_no_context_id_for_its_board(connect: Connect, session: str) -> None:
-    async with connect("planner", session) as client:
+    async with connect("planner", session, tools="full") as client:
         board = Board(client, None)
         await board("write", key="goal", value="ship")
         tools = await tools_of(client)
@@ -230,7 +230,7 @@ async def test_a_session_connection_needs_no_context_id_for_its_board(connect: C
 
 async def test_a_connection_for_one_session_sees_no_history_of_another(web: Connect, session: str) -> None:
     other = web.team.new_session()
-    async with web("planner") as client:
+    async with web("planner", tools="full") as client:
         await Board(client, other)("write", key="goal", value="ship")
         assert "board@BRANCH" not in (await tools_of(client))["context_history"].description
         body = await refused(client, "context_history", action="log", context_id="board")
@@ -247,7 +247,7 @@ async def test_a_connection_for_one_session_sees_no_history_of_another(web: Conn
 
 
 async def test_the_instructions_name_existing_tools_only(web: Connect) -> None:
-    async with web("admin") as client:
+    async with web("admin", tools="full") as client:
         tools = await tools_of(client)
         named = {"shared_context", "push_context", "pull_context", "context_history", "set_memory", "add_message"}
         assert named <= tools.keys()

@@ -31,7 +31,8 @@ _STDIO = """
 import sys
 from weft.settings import Settings
 from weft.transports.stdio import run
-run(Settings.from_environment(), tenant="default", principal=sys.argv[1], session=sys.argv[2] or None)
+who = {"tenant": "default", "principal": sys.argv[1]}
+run(Settings.from_environment(), **who, session=sys.argv[2] or None, tools=sys.argv[3] or None)
 """
 
 
@@ -123,9 +124,12 @@ async def over_http(
 
 
 @contextlib.asynccontextmanager
-async def over_stdio(data: Path, agent: str, era: str, *, session: str = "", **options: Any) -> AsyncIterator[Client]:
+async def over_stdio(
+    data: Path, agent: str, era: str, *, session: str = "", tools: str = "", **options: Any
+) -> AsyncIterator[Client]:
     environment = {"WEFT_DATA_DIR": str(data), "WEFT_RATE_LIMITS": "off"}
-    server = StdioServerParameters(command=forked_python.python(), args=["-c", _STDIO, agent, session], env=environment)
+    arguments = ["-c", _STDIO, agent, session, tools]
+    server = StdioServerParameters(command=forked_python.python(), args=arguments, env=environment)
     async with Client(server, mode=era, **options) as client:
         yield client
 

@@ -24,6 +24,8 @@ from weft.app.search.embedding_cache import CachedEmbeddings
 from weft.app.search.service import LowRelevanceReporter, SearchIndexes, rank
 from weft.app.session_acl_cache import SessionAclCache
 from weft.app.tenants import Tenants, default_plan
+from weft.app.tools.catalogue import IndexedTools
+from weft.app.tools.toolbox import Toolbox
 from weft.app.transfer import Transfers, Uploads
 from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.agent_context.model import ContextLimits
@@ -100,6 +102,7 @@ class App:
         self._embedders = configured_embedders(settings) if embedders is None else embedders
         self.clock = clock or SystemClock()
         self.registry = all_operations()
+        self.toolbox = Toolbox(self.registry, settings.tools)
         self.metrics = Metrics(self.clock)
         self.caches = CacheRegistry()
         self.database = connect(settings.storage_url)
@@ -308,6 +311,7 @@ class App:
             prompts=self._cache("prompts", 1, megabytes=64, seconds=3600),
             markup=self._markup,
             pruner=self.pruner,
+            tool_catalogue=IndexedTools(self.toolbox, self.database, self.embeddings, self.clock),
             allowed_operations=RegisteredOperations(self.registry, settings.rates(), self.database),
             pages=self._cache("message_pages", 1, megabytes=16, seconds=300),
             layer_texts=self._cache("layer_texts", 1, megabytes=16, seconds=3600),

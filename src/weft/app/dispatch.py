@@ -273,7 +273,10 @@ def _parent_of(context: CallContext) -> Context | None:
 
 
 def authorise(operation: Operation, actor: Actor) -> None:
-    """Raise PermissionDenied unless the actor may call the operation. Interfaces hide operations; this forbids them."""
+    """Raise PermissionDenied if the operation would refuse every request of this actor.
+
+    Interfaces list what passes; this is also checked at every call.
+    """
     if operation.permission is not None and operation.permission not in actor.permissions:
         raise PermissionDenied(
             f"`{operation.name}` needs the permission '{operation.permission}'.",
@@ -292,6 +295,7 @@ def authorise(operation: Operation, actor: Actor) -> None:
             hint="Ask a human of your tenant to do it.",
             related=("get_usage_guidance",),
         )
+    operation.requires(actor)
 
 
 class RegisteredOperations:

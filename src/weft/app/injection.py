@@ -30,6 +30,7 @@ from weft.capabilities.board.store import ConventionStore, EntryObserver, EntryS
 from weft.capabilities.events.model import EventImport, EventStore, Feed
 from weft.capabilities.events.webhooks.store import WebhookSender, WebhookStore
 from weft.capabilities.guidance.operations import AllowedOperations
+from weft.capabilities.guidance.tools import ToolCatalogue
 from weft.capabilities.history.line_backend import LineBackends
 from weft.capabilities.history.line_kinds import line_kinds
 from weft.capabilities.history.store import (
@@ -173,6 +174,7 @@ class Singletons:
     layer_texts: LayerTexts
     searcher: Searcher
     allowed_operations: AllowedOperations
+    tool_catalogue: ToolCatalogue
     markup: MarkupReader
     pruner: Pruner
     staging: Staging

@@ -173,4 +173,6 @@ MODULES: dict[str, str] = {
     "audit.list": "access.audit",
     "performance.read": "metrics.operations",
     "agent.capabilities": "guidance.operations",
+    "tools.search": "guidance.tools",
+    "tools.describe": "guidance.tools",
 }

@@ -74,6 +74,7 @@ _MODULES = (
     "access.audit",
     "metrics.operations",
     "guidance.operations",
+    "guidance.tools",
 )
 
 

@@ -100,6 +100,7 @@ ERROR_MODULES: dict[str, str] = {
     "TOO_MANY_SOURCES": "weft.capabilities.knowledge.sources.model",
     "TOO_MANY_WEBHOOKS": "weft.capabilities.events.webhooks.model",
     "UNKNOWN_OPERATION": "weft.kernel.errors",
+    "UNKNOWN_TOOL_PROFILE": "weft.capabilities.access.tool_profiles",
     "UNRELATED_CONTEXTS": "weft.capabilities.history.merge",
     "USAGE_CONFLICT": "weft.capabilities.assembly.usage_report",
     "VALUE_DAMAGED": "weft.capabilities.history.model",

@@ -173,6 +173,8 @@ ROUTES: dict[str, tuple[str, str]] = {
     "audit.list": ("GET", "/v1/audit"),
     "performance.read": ("GET", "/v1/performance"),
     "agent.capabilities": ("GET", "/v1/usage-guidance"),
+    "tools.search": ("GET", "/v1/tools"),
+    "tools.describe": ("GET", "/v1/tools/{name}"),
 }
 
 RESPONSES: dict[str, tuple[str, str]] = {
@@ -345,4 +347,6 @@ RESPONSES: dict[str, tuple[str, str]] = {
     "audit.list": ("weft.capabilities.access.audit", "AuditLog"),
     "performance.read": ("weft.capabilities.metrics.operations", "Performance"),
     "agent.capabilities": ("weft.capabilities.guidance.operations", "UsageGuidance"),
+    "tools.search": ("weft.capabilities.guidance.tools", "ToolsFound"),
+    "tools.describe": ("weft.capabilities.guidance.tools", "ToolDescription"),
 }

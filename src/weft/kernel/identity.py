@@ -63,7 +63,8 @@ class Actor(msgspec.Struct, frozen=True):
     ``epoch`` is the version of the tenant's access rules it was built under, ``valid_until`` the expiry of its
     credential, ``min_score`` the minimum relevance of its search results if an admin set one. ``correlation`` is what
     the caller claims; it serves lookups and decides nothing. ``teams`` are the teams it is a member of, ``users`` the
-    humans it serves: those above it in the tree and those in its teams; of a human, itself.
+    humans it serves: those above it in the tree and those in its teams; of a human, itself. ``tools`` is
+    the tool profile of its API key.
     """
 
     tenant: str
@@ -80,6 +81,8 @@ class Actor(msgspec.Struct, frozen=True):
     correlation: Correlation = NO_CORRELATION
     teams: frozenset[str] = frozenset()
     users: frozenset[str] = frozenset()
+    tools: str | None = None
+    has_agents_below: bool = False
 
     @property
     def is_subagent(self) -> bool:

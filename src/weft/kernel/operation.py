@@ -21,6 +21,8 @@ from weft.kernel.validation_errors import invalid_input
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
+    from weft.kernel.identity import Actor
+
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Wire(msgspec.StructMeta):
@@ -121,6 +123,7 @@ class Operation:
 
     An ``audited`` one adds a row to the audit log, without the fields in ``off_record`` (values).
     A ``heavy`` request reads so much that it gets its own connection.
+    ``requires`` raises PermissionDenied for callers that may not use it, whatever the request.
     A connection bound to one session fills in session_id, depending on ``session``.
     """
 
@@ -137,6 +140,7 @@ class Operation:
     off_record: frozenset[str]
     heavy: Callable[[Any], bool]
     session: SessionUse
+    requires: Callable[[Actor], None]
     run: Callable[..., Awaitable[Any]]
     prepare: Preparation | None
 
@@ -244,6 +248,7 @@ def operation(
     off_record: Iterable[str] = (),
     heavy: bool | Callable[[Any], bool] = False,
     session: SessionUse = SessionUse.WORKS_IN,
+    requires: Callable[[Actor], None] = lambda _: None,
     prepare: Callable[..., Awaitable[None]] | None = None,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Operation]:
     """Define an operation from the function that performs it."""
@@ -264,6 +269,7 @@ def operation(
             off_record=frozenset(off_record),
             heavy=heavy if callable(heavy) else lambda _: heavy,
             session=session,
+            requires=requires,
             run=run,
             prepare=None if prepare is None else Preparation(prepare),
         )

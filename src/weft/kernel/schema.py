@@ -37,6 +37,11 @@ def standalone(of: type) -> dict[str, Any]:
     return {**top, "$defs": used} if used else top
 
 
+def request_schema(operation: Operation, *, without: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Return the schema of an operation's request; ``without`` names fields to leave out."""
+    return _without(standalone(operation.request), without)
+
+
 def tool_schema(operations: Sequence[Operation], *, without: frozenset[str] = frozenset()) -> dict[str, Any]:
     """Return the input schema of a tool: that of its operation, or of several that differ by ``action``.
 
@@ -45,7 +50,7 @@ def tool_schema(operations: Sequence[Operation], *, without: frozenset[str] = fr
     ``without`` names fields to leave out.
     """
     if operations[0].action is None:
-        return _without(standalone(operations[0].request), without)
+        return request_schema(operations[0], without=without)
     schemas = {str(operation.action): standalone(operation.request) for operation in operations}
     fields = dict.fromkeys(name for schema in schemas.values() for name in schema["properties"])
     action = {

@@ -22,11 +22,18 @@ if TYPE_CHECKING:
 
 
 def run(
-    settings: Settings, *, tenant: str, principal: str, session: str | None, correlation: Correlation = NO_CORRELATION
+    settings: Settings,
+    *,
+    tenant: str,
+    principal: str,
+    session: str | None,
+    tools: str | None = None,
+    correlation: Correlation = NO_CORRELATION,
 ) -> None:
-    """Serve one MCP client on standard input and output; its calls carry the correlation ids."""
+    """Serve one MCP client on standard input and output, with a tool profile; its calls carry the correlation ids."""
     configure_logging(settings.log_level)
-    asyncio.run(_serve(settings, McpCaller(CallContext(Local(tenant, principal), correlation=correlation), session)))
+    context = CallContext(Local(tenant, principal), correlation=correlation)
+    asyncio.run(_serve(settings, McpCaller(context, session, tools)))
 
 
 async def _serve(settings: Settings, caller: McpCaller) -> None:

@@ -80,6 +80,8 @@ class CachedEmbeddings:
             await embedder.close()
 
     async def of_query(self, actor: Actor, text: str, model: str) -> Vectors:
+        # Half of a surrogate pair, which only callers in this process can pass, has no encoding.
+        text = text.encode(errors="replace").decode()
         # The caller is part of the key, see below.
         key = (actor.tenant, actor.principal_id, model, _digest(text))
         cached = self._queries.get(key)

@@ -74,6 +74,7 @@ async def _by_key(presented: PresentedKey, store: AccessStore, now: int) -> Acto
         permissions=principal.permissions,
         epoch=epoch,
         valid_until=stored.expires_at,
+        tools=stored.tools,
     )
 
 
@@ -90,6 +91,7 @@ async def _by_token(token: str, store: AccessStore, codec: TokenCodec, now: int)
     if stored.expires_at <= now:
         raise TokenExpired
     principal = await active_principal(stored.principal_id, store)
+    key = await store.key(stored.key_id) if stored.key_id else None
     return actor_for(
         store.tenant,
         principal,
@@ -98,4 +100,5 @@ async def _by_token(token: str, store: AccessStore, codec: TokenCodec, now: int)
         epoch=epoch,
         valid_until=stored.expires_at,
         token_id=stored.token_id,
+        tools=key.tools if key else None,
     )

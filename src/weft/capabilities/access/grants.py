@@ -8,6 +8,8 @@ from weft.kernel.errors import PermissionDenied
 from weft.kernel.identity import PrincipalKind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from weft.capabilities.access.model import Principal
     from weft.capabilities.access.store import AccessStore
     from weft.kernel.identity import Actor, Permission
@@ -58,6 +60,21 @@ def check_clearance(actor: Actor, needed: int, what: str = "This") -> None:
             hint=f"Ask someone with clearance {needed} or more.",
             required_clearance=needed,
             your_clearance=actor.clearance,
+        )
+
+
+def needs_clearance(needed: int, what: str) -> Callable[[Actor], None]:
+    """Return the check of a clearance that an operation requires of every caller."""
+    return lambda actor: check_clearance(actor, needed, what)
+
+
+def check_supervisor(actor: Actor) -> None:
+    """Refuse agents that have no agents below them."""
+    if actor.kind is PrincipalKind.AGENT and not actor.has_agents_below:
+        raise PermissionDenied(
+            "This is for humans and for agents that have agents below them.",
+            hint="Leave this to a human or to the agent that started you.",
+            related=("get_usage_guidance",),
         )
 
 

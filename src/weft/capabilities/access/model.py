@@ -85,6 +85,7 @@ class Principal:
     created_at: int
     disabled_at: int | None = None
     min_score: float | None = None
+    has_agents_below: bool = False
 
 
 class Memberships(NamedTuple):
@@ -104,6 +105,7 @@ class StoredKey:
     created_at: int
     expires_at: int | None
     revoked_at: int | None
+    tools: str | None = None
 
     def usable(self, now: int) -> bool:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
@@ -155,9 +157,9 @@ def hash_secret(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
-def new_key(tenant: str, principal_id: str, now: int, expires_at: int | None) -> NewKey:
+def new_key(tenant: str, principal_id: str, now: int, expires_at: int | None, tools: str | None = None) -> NewKey:
     secret = secrets.token_urlsafe(32)
-    stored = StoredKey(new_id("key"), principal_id, hash_secret(secret), now, expires_at, None)
+    stored = StoredKey(new_id("key"), principal_id, hash_secret(secret), now, expires_at, None, tools)
     return NewKey(stored, f"{KEY_PREFIX}.{tenant}.{stored.key_id}.{secret}")
 
 
@@ -183,6 +185,7 @@ def actor_for(
     epoch: int,
     valid_until: int | None = None,
     token_id: str | None = None,
+    tools: str | None = None,
 ) -> Actor:
     return Actor(
         tenant=tenant,
@@ -198,4 +201,6 @@ def actor_for(
         min_score=principal.min_score,
         teams=memberships.teams,
         users=memberships.users,
+        tools=tools,
+        has_agents_below=principal.has_agents_below,
     )

@@ -17,6 +17,7 @@ from weft.capabilities.access.grants import (
     check_may_hold_key,
     check_may_manage_credentials,
     check_reach,
+    check_supervisor,
 )
 from weft.capabilities.access.model import (
     AgentExists,
@@ -35,6 +36,7 @@ from weft.capabilities.access.model import (
     parse_key,
 )
 from weft.capabilities.access.store import AccessStore, TokenCodec
+from weft.capabilities.access.tool_profiles import ToolsField, UnknownToolProfile, parse_tool_profile
 from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weft.kernel.errors import AuthenticationError, InvalidApiKey, PermissionDenied
 from weft.kernel.fields import Fraction, Name, ShortText, new_id
@@ -180,6 +182,7 @@ class CreateApiKey(Request):
         Annotated[int, msgspec.Meta(ge=60, le=10 * YEAR_SECONDS)] | None,
         msgspec.Meta(description="Seconds until it expires; it does not expire by default."),
     ] = None
+    tools: ToolsField = None
 
 
 class RotateKey(Request):
@@ -208,6 +211,7 @@ class ApiKeyInfo(Response, kw_only=True, omit_defaults=False):
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    tools: str | None
 
 
 class ApiKeyCreated(ApiKeyInfo):
@@ -363,6 +367,9 @@ async def create_agent(request: CreateAgent, actor: Actor, access: AccessStore, 
         raise AgentExists(f"The principal '{request.agent_id}' already exists.")
     key = new_key(access.tenant, principal.principal_id, now, None)
     await access.add_key(key.stored)
+    if parent is not None and not parent.has_agents_below:
+        # The parent may now do what needs agents below it.
+        await access.advance_epoch()
     return AgentCreated(**msgspec.structs.asdict(_info(principal)), api_key=key.text)
 
 
@@ -377,7 +384,11 @@ async def list_agents(request: ListAgents, access: AccessStore) -> AgentList:
 
 
 @admin_write(
-    "agent.update", tool="update_agent", http="PATCH /v1/agents/{agent_id}", errors=(AgentNotFound, PermissionDenied)
+    "agent.update",
+    tool="update_agent",
+    http="PATCH /v1/agents/{agent_id}",
+    requires=check_supervisor,
+    errors=(AgentNotFound, PermissionDenied),
 )
 async def update_agent(request: UpdateAgent, actor: Actor, access: AccessStore, clock: Clock) -> AgentInfo:
     """Change a principal's permissions or clearance, or disable it. Takes effect on its next call everywhere.
@@ -399,16 +410,18 @@ async def update_agent(request: UpdateAgent, actor: Actor, access: AccessStore, 
     tool="create_api_key",
     http="POST /v1/agents/{agent_id}/keys",
     status=201,
-    errors=(AgentNotFound, PermissionDenied),
+    errors=(AgentNotFound, PermissionDenied, UnknownToolProfile),
 )
 async def create_api_key(request: CreateApiKey, actor: Actor, access: AccessStore, clock: Clock) -> ApiKeyCreated:
     """Create another API key for a principal. It is shown only once."""
+    if request.tools is not None:
+        parse_tool_profile(request.tools)
     principal = await _find_principal(request.agent_id, access)
     await check_may_manage_credentials(actor, principal, access)
     check_may_hold_key(actor, principal)
     now = to_micros(clock.now())
     expires_at = now + request.expires_in * 1_000_000 if request.expires_in else None
-    return await _add_key(access, principal.principal_id, now, expires_at)
+    return await _add_key(access, principal.principal_id, now, expires_at, request.tools)
 
 
 @admin_operation(
@@ -425,6 +438,7 @@ async def list_api_keys(request: ListApiKeys, access: AccessStore) -> ApiKeyList
                 created_at=from_micros(key.created_at),
                 expires_at=optional_datetime(key.expires_at),
                 revoked_at=optional_datetime(key.revoked_at),
+                tools=key.tools,
             )
             for key in await access.keys_of(principal.principal_id)
         ]
@@ -459,7 +473,7 @@ async def rotate_key(request: RotateKey, actor: Actor, access: AccessStore, cloc
     check_may_hold_key(actor, owner)
     await access.revoke_key(key.key_id, now)
     await access.advance_epoch()
-    return await _add_key(access, key.principal_id, now, key.expires_at)
+    return await _add_key(access, key.principal_id, now, key.expires_at, key.tools)
 
 
 @admin_write(
@@ -476,13 +490,18 @@ async def revoke_key(request: RevokeKey, actor: Actor, access: AccessStore, cloc
     return Success()
 
 
-@admin_write("signing_key.rotate", tool="rotate_signing_key", http="POST /v1/signing-keys/rotate")
-async def rotate_signing_key(request: RotateSigningKey, actor: Actor, access: AccessStore, clock: Clock) -> Success:
+@admin_write(
+    "signing_key.rotate",
+    tool="rotate_signing_key",
+    http="POST /v1/signing-keys/rotate",
+    requires=check_highest_clearance,
+    errors=(PermissionDenied,),
+)
+async def rotate_signing_key(request: RotateSigningKey, access: AccessStore, clock: Clock) -> Success:
     """Replace the secret that signs the tenant's tokens.
 
     This affects the whole tenant, so it needs clearance 5.
     """
-    check_highest_clearance(actor)
     now = to_micros(clock.now())
     await access.retire_signing_keys(now, forget=request.revoke_existing)
     await access.add_signing_key(new_signing_key(access.tenant, now))
@@ -534,8 +553,10 @@ async def _issue(
     )
 
 
-async def _add_key(access: AccessStore, principal_id: str, now: int, expires_at: int | None) -> ApiKeyCreated:
-    key = new_key(access.tenant, principal_id, now, expires_at)
+async def _add_key(
+    access: AccessStore, principal_id: str, now: int, expires_at: int | None, tools: str | None
+) -> ApiKeyCreated:
+    key = new_key(access.tenant, principal_id, now, expires_at, tools)
     await access.add_key(key.stored)
     return ApiKeyCreated(
         key_id=key.stored.key_id,
@@ -543,6 +564,7 @@ async def _add_key(access: AccessStore, principal_id: str, now: int, expires_at:
         created_at=from_micros(now),
         expires_at=optional_datetime(expires_at),
         revoked_at=None,
+        tools=tools,
         api_key=key.text,
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from weft.capabilities.access.grants import check_clearance, check_may_edit
+from weft.capabilities.access.grants import check_may_edit
 from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.agent_context.diff import count_changes
 from weft.capabilities.agent_context.model import (
@@ -19,7 +19,7 @@ from weft.capabilities.agent_context.model import (
     is_overdue,
     retention_cutoff,
 )
-from weft.capabilities.agent_context.permissions import COPY_CLEARANCE, find_agent
+from weft.capabilities.agent_context.permissions import check_may_copy, find_agent
 from weft.capabilities.agent_context.restore import restore_entries
 from weft.capabilities.agent_context.service import ContextAt, Contexts
 from weft.capabilities.history.commits import tag_automatically
@@ -84,6 +84,7 @@ class ContextCopied(Success, kw_only=True):
     rate=RateClass.ADMIN,
     effect=Effect.WRITE,
     audited=True,
+    requires=check_may_copy,
     errors=(
         AgentNotFound,
         PermissionDenied,
@@ -99,7 +100,6 @@ async def copy_context(request: CopyContext, contexts: Contexts) -> ContextCopie
 
     Needs clearance 4 and the right to edit both agents. The replaced version is tagged, so that it can be restored.
     """
-    check_clearance(contexts.actor, COPY_CLEARANCE)
     for agent_id in (request.agent_id, request.from_agent_id):
         await check_may_edit(contexts.actor, await find_agent(agent_id, contexts.access), contexts.access)
     source = await _source(request, contexts)

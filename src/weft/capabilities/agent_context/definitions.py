@@ -11,7 +11,13 @@ from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.agent_context.critical import CriticalEdit, CriticalEditStore
 from weft.capabilities.agent_context.diff import count_changes
 from weft.capabilities.agent_context.model import DEFINITION, ContextLine, NewValue, SelfModification, inline
-from weft.capabilities.agent_context.permissions import check_may_define, find_agent, may_read_definition, unknown_agent
+from weft.capabilities.agent_context.permissions import (
+    check_editor,
+    check_may_define,
+    find_agent,
+    may_read_definition,
+    unknown_agent,
+)
 from weft.capabilities.agent_context.service import Contexts
 from weft.capabilities.agent_context.views import AgentDefinition, definition_at
 from weft.capabilities.history.composite_lines import PartVersion
@@ -93,6 +99,7 @@ class DefinitionRead(AgentDefinition, kw_only=True):
     permission=Permission.WRITE,
     rate=RateClass.ADMIN,
     effect=Effect.WRITE,
+    requires=check_editor,
     audited=True,
     off_record=("role", "system_prompt", "guardrails", "config"),
     errors=(AgentNotFound, PermissionDenied, SelfModification, VersionConflict, ContentTooLarge),

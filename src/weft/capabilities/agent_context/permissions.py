@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.capabilities.access.grants import check_clearance, check_may_edit
+from weft.capabilities.access.grants import check_clearance, check_may_edit, check_supervisor
 from weft.capabilities.access.model import AgentNotFound
 from weft.capabilities.agent_context.model import SelfModification
 from weft.kernel.errors import PermissionDenied
@@ -50,13 +50,25 @@ async def may_read_definition(actor: Actor, owner: Principal, access: AccessStor
     return actor.principal_id == owner.principal_id or actor.is_admin or await may_edit(actor, owner, access)
 
 
+def check_editor(actor: Actor) -> None:
+    """Refuse callers that may define no agent: agents with none below them, and humans below EDITOR_CLEARANCE."""
+    check_supervisor(actor)
+    if actor.kind is PrincipalKind.HUMAN:
+        check_clearance(actor, EDITOR_CLEARANCE, "Defining an agent")
+
+
+def check_may_copy(actor: Actor) -> None:
+    """Refuse callers that may copy no agent's memory."""
+    check_supervisor(actor)
+    check_clearance(actor, COPY_CLEARANCE, "Copying an agent's memory")
+
+
 async def check_may_define(actor: Actor, owner: Principal, access: AccessStore) -> None:
     """Raise unless the caller may edit the agent; a human also needs EDITOR_CLEARANCE."""
     if actor.principal_id == owner.principal_id:
         raise SelfModification("You cannot change your own definition.")
     await check_may_edit(actor, owner, access)
-    if actor.kind is PrincipalKind.HUMAN:
-        check_clearance(actor, EDITOR_CLEARANCE)
+    check_editor(actor)
 
 
 def check_own(actor: Actor, agent_id: str | None) -> None:

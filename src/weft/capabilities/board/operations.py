@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
-from weft.capabilities.access.grants import check_clearance
+from weft.capabilities.access.grants import needs_clearance
 from weft.capabilities.board.board_writer import ROLLBACK_CLEARANCE, WriteOptions
 from weft.capabilities.board.model import (
     Entry,
@@ -539,6 +539,7 @@ async def compare_snapshots(request: CompareSnapshots, boards: Boards, history: 
     http="POST /v1/sessions/{session_id}/snapshots/{label}/restore",
     audience=Audience.NOT_SUBAGENTS,
     audited=True,
+    requires=needs_clearance(ROLLBACK_CLEARANCE, "Restoring a snapshot"),
     errors=(
         SessionNotFound,
         BranchNotFound,
@@ -555,7 +556,6 @@ async def restore_snapshot(request: RestoreSnapshot, boards: Boards, history: Hi
     History is not rewritten: the restore adds new versions, and the state before it gets an automatic snapshot.
     """
     board = await boards.to_write(request.session_id, request.branch)
-    check_clearance(boards.actor, ROLLBACK_CLEARANCE, "Restoring a snapshot")
     snapshot = await history.snapshot(board.line_id, request.label)
     meta = CommitMeta(f"restore {request.label}")
     done = await restore(history, board, snapshot, meta, occasion="before-restore", renew_ttl=True)

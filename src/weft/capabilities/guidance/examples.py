@@ -100,6 +100,7 @@ _EXTRA_ARGUMENTS: dict[str, dict[str, Any]] = {
     "window.unroute": {"to_types": ["review"]},
     "agent.define": {"role": "Reviews what others wrote"},
     "records.set_lifecycle": {"record_id": "turn-42"},
+    "tools.describe": {"name": "context_history.log"},
     "missing.resolve": {"answer": "Frankfurt only."},
     "records.resolve": {
         "source_ref": {

@@ -38,8 +38,8 @@ from weft.capabilities.history.three_way import MergeConflict
 from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import Forbidden, InvalidInput, NotFound, PermissionDenied
 from weft.kernel.fields import Name, Reason
-from weft.kernel.identity import Actor, PrincipalKind
-from weft.kernel.operation import Request, Response
+from weft.kernel.identity import Actor
+from weft.kernel.operation import Audience, Request, Response
 from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
@@ -170,6 +170,7 @@ async def refresh_before_resolving(request: ResolveReview, actor: Actor, transac
     "history.resolve",
     action="resolve",
     http="POST /v1/history-reviews/{review_id}/resolve",
+    audience=Audience.HUMANS,
     off_record=("resolutions",),
     prepare=refresh_before_resolving,
     errors=lambda: (
@@ -184,7 +185,6 @@ async def refresh_before_resolving(request: ResolveReview, actor: Actor, transac
 )
 async def resolve_review(request: ResolveReview, history: History) -> ReviewResolved:
     """Resolve a merge key by key. Only humans may, and only for the current values of both sides."""
-    _check_human(history.actor)
     review, line, source = await _locked_review(history, request.review_id)
     plan = await plan_merge(history, line, source)
     visible = await visible_conflicts(plan.outcome.conflicts, line, source)
@@ -219,7 +219,6 @@ async def close_open_review(request: CloseReview, history: History) -> ReviewDro
 
 async def _refresh(history: History, review_id: str) -> VersionConflict | None:
     """Refresh a review; return the error to raise if its conflicts have changed."""
-    _check_human(history.actor)
     review, line, source = await _locked_review(history, review_id)
     plan = await plan_merge(history, line, source)
     if plan.conflicts == review.conflicts:
@@ -260,15 +259,6 @@ async def _readable(history: History, line_id: str) -> OpenLine | None:
         return await history.to_read(line_id)
     except (NotFound, Forbidden):
         return None
-
-
-def _check_human(actor: Actor) -> None:
-    if actor.kind is not PrincipalKind.HUMAN:
-        raise PermissionDenied(
-            "Only a human can resolve a merge review.",
-            hint="Leave the review to a human and continue with other work.",
-            related=(TOOL,),
-        )
 
 
 def _outdated(review: Review, visible: Sequence[ConflictInfo], conflicts: int) -> VersionConflict:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.capabilities.access.grants import check_clearance
+from weft.capabilities.access.grants import check_clearance, needs_clearance
 from weft.capabilities.history.commits import tag_automatically
 from weft.capabilities.history.fields import ContextId, audited_write
 from weft.capabilities.history.line_backend import CommitMeta, RestorePoint
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from weft.capabilities.history.line_backend import LockedLine
     from weft.capabilities.history.model import Head, Point
+
+# For any context; some need more.
+_MIN_CLEARANCE = 3
 
 
 class RollBack(Request):
@@ -51,6 +54,7 @@ class RolledBack(Response, kw_only=True, omit_defaults=False):
     "history.rollback",
     tool="rollback_context",
     http="POST /v1/history/{context_id}/rollback",
+    requires=needs_clearance(_MIN_CLEARANCE, "A rollback"),
     errors=lambda: (
         *write_errors(),
         VersionNotFound,
@@ -62,7 +66,7 @@ class RolledBack(Response, kw_only=True, omit_defaults=False):
 async def roll_back(request: RollBack, history: History) -> RolledBack:
     """Return a context to an earlier version. History is not rewritten: the rollback is a new version.
 
-    Needs clearance 3 for a board, a definition or a team's layer, 4 for persistent memory, 5 for the tenant's layer.
+    Needs clearance 3, 4 for persistent memory, 5 for the tenant's layer.
     """
     needed = history.backends.of(request.context_id).rollback_clearance(request.context_id)
     check_clearance(history.actor, needed, "A rollback")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from weft.capabilities.access.grants import check_clearance
+from weft.capabilities.access.grants import needs_clearance
 from weft.capabilities.history.commits import add_snapshot, check_label
 from weft.capabilities.history.fields import ContextId, PageSize, audited_write, read_operation, write_operation
 from weft.capabilities.history.line_kinds import AGENT, kind_of, name_in, write_errors
@@ -110,13 +110,13 @@ class SnapshotList(Response):
     action="snapshot",
     http="POST /v1/history/{context_id}/snapshots",
     status=201,
+    requires=needs_clearance(_CLEARANCE, "A snapshot"),
     errors=lambda: (*write_errors(), SnapshotExists, PermissionDenied),
 )
 async def create_snapshot(request: CreateSnapshot, history: History) -> SnapshotTaken:
     """Name the current version of a context, to compare with it or to roll back to it. Needs clearance 3."""
     kind_of(request.context_id)
     check_label(request.label)
-    check_clearance(history.actor, _CLEARANCE, "A snapshot")
     line = await history.to_write(request.context_id)
     head = line.head
     tag = await add_snapshot(history.lines, head, request.label, history.actor.participant, history.now)
@@ -135,12 +135,12 @@ async def create_snapshot(request: CreateSnapshot, history: History) -> Snapshot
     "history.delete_snapshot",
     action="delete_snapshot",
     http="DELETE /v1/history/{context_id}/snapshots/{label}",
+    requires=needs_clearance(_CLEARANCE, "Deleting a snapshot"),
     errors=lambda: (*write_errors(), SnapshotNotFound, PermissionDenied),
 )
 async def delete_snapshot(request: DeleteSnapshot, history: History) -> SnapshotDeleted:
     """Delete a snapshot, so that retention may remove values only it needs. Needs clearance 3."""
     kind_of(request.context_id)
-    check_clearance(history.actor, _CLEARANCE, "Deleting a snapshot")
     line = await history.to_write(request.context_id)
     if not await history.lines.untag(line.head.line_id, request.label):
         raise no_snapshot(request.label)

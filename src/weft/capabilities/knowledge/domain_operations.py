@@ -164,6 +164,7 @@ class DomainView(msgspec.Struct, frozen=True):
     action="create_domain",
     http="POST /v1/domains",
     status=201,
+    requires=check_highest_clearance,
     off_record=("description",),
     errors=(DomainExists, QuotaExceeded),
 )
@@ -173,7 +174,6 @@ async def create_domain(request: CreateDomain, view: DomainView) -> DomainInfo:
     Needs the highest clearance, since name conflicts and quotas reveal the existence of other domains.
     """
     domains = view.domains
-    check_highest_clearance(domains.actor)
     check_chunking(request.chunking)
     domain = Domain(
         **shared_fields(request, Domain),

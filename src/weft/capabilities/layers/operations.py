@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from weft.capabilities.access.grants import needs_clearance
 from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.agent_context.critical import CriticalEdit, CriticalEditStore, CriticalUpdate
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import VersionConflict
 from weft.capabilities.layers.history_backend import LayerLines, may_read_layer, may_read_layers
 from weft.capabilities.layers.model import (
+    CLEARANCES,
     MAX_TEXT_BYTES,
     READER_CLEARANCE,
     LayerName,
@@ -138,6 +140,7 @@ class LayerList(Response, omit_defaults=False):
     rate=RateClass.ADMIN,
     effect=Effect.WRITE,
     audience=Audience.HUMANS,
+    requires=needs_clearance(min(CLEARANCES.values()), "Changing layers"),
     audited=True,
     off_record=("text",),
     errors=(PermissionDenied, TeamNotFound, VersionConflict, ContentTooLarge),
@@ -195,6 +198,15 @@ async def show_layers(request: ShowLayers, layers: Layers) -> LayersShown:
     )
 
 
+def _check_reader(actor: Actor) -> None:
+    if not may_read_layers(actor):
+        raise PermissionDenied(
+            f"Listing layers needs clearance {READER_CLEARANCE} or the permission admin.",
+            hint="Show your own layers with `layer.show`.",
+            related=("context_layers",),
+        )
+
+
 @_operation(
     "layer.list",
     action="list",
@@ -203,16 +215,11 @@ async def show_layers(request: ShowLayers, layers: Layers) -> LayersShown:
     rate=RateClass.ADMIN,
     effect=Effect.READ,
     audience=Audience.NOT_SUBAGENTS,
+    requires=_check_reader,
     errors=(PermissionDenied,),
 )
 async def list_layers(request: ListLayers, actor: Actor, layers: LayerStore) -> LayerList:
     """List the layers of the tenant and of your teams, without their texts. For clearance 3 and for admins."""
-    if not may_read_layers(actor):
-        raise PermissionDenied(
-            f"Listing layers needs clearance {READER_CLEARANCE} or the permission admin.",
-            hint="Show your own layers with `layer.show`.",
-            related=("context_layers",),
-        )
     page = await _readable_page(request, actor, layers)
     shown = page[: request.limit]
     return LayerList(

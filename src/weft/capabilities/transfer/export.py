@@ -172,7 +172,7 @@ async def export_context(request: ExportContext, actor: Actor, exporter: Exporte
     """Export a session, turn, task, tool call, review or handoff as one bundle of records.
 
     It contains what you may read and the export policy allows. The export itself is recorded. Another Weft imports the
-    bundle with ``import_context``, under the same ids. Up to 1 MiB; stream larger exports with ``weft export``.
+    bundle with ``weft import``, under the same ids. Up to 1 MiB; stream larger exports with ``weft export``.
     """
     return await exporter.export_text(actor, request)
 

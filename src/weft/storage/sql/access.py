@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
 _PRINCIPAL = """
 SELECT p.principal_id, p.kind, p.agent_type, p.parent_id, parent.kind, p.clearance, p.permissions, p.created_at,
-       p.disabled_at, p.min_score
+       p.disabled_at, p.min_score,
+       EXISTS (SELECT 1 FROM principals below
+               WHERE below.tenant = p.tenant AND below.parent_id = p.principal_id AND below.kind = 'agent')
 FROM principals p
 LEFT JOIN principals parent ON parent.tenant = p.tenant AND parent.principal_id = p.parent_id
 """
-_KEY = "SELECT key_id, principal_id, secret_hash, created_at, expires_at, revoked_at FROM api_keys"
+_KEY = "SELECT key_id, principal_id, secret_hash, created_at, expires_at, revoked_at, tools FROM api_keys"
 _ISSUED = """
 SELECT token_id, principal_id, key_id, permissions, proven_at, expires_at, revoked_at FROM access_tokens
 """
@@ -52,8 +54,8 @@ SELECT p.principal_id FROM near CROSS JOIN principals p
 WHERE p.tenant = $1 AND p.principal_id = near.principal_id AND p.kind = 'human'
 """
 _ADD_KEY = """
-INSERT INTO api_keys (tenant, key_id, principal_id, secret_hash, created_at, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6)
+INSERT INTO api_keys (tenant, key_id, principal_id, secret_hash, created_at, expires_at, tools)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
 """
 _REVOKE_TOKENS_OF_KEY = """
 UPDATE access_tokens SET revoked_at = $1 WHERE tenant = $2 AND key_id = $3 AND revoked_at IS NULL
@@ -146,7 +148,14 @@ class SqlAccessStore:
 
     async def add_key(self, key: StoredKey) -> None:
         await self._tx.run(
-            _ADD_KEY, self.tenant, key.key_id, key.principal_id, key.secret_hash, key.created_at, key.expires_at
+            _ADD_KEY,
+            self.tenant,
+            key.key_id,
+            key.principal_id,
+            key.secret_hash,
+            key.created_at,
+            key.expires_at,
+            key.tools,
         )
 
     async def revoke_key(self, key_id: str, at: int) -> None:
@@ -248,7 +257,7 @@ def _audit_row(*columns: Any) -> AuditRow:  # noqa: ANN401 - a row
 
 def _principal(row: Row) -> Principal:
     principal_id, kind, agent_type, parent_id, parent_kind, clearance, permissions, *rest = row
-    created_at, disabled_at, min_score = rest
+    created_at, disabled_at, min_score, has_agents_below = rest
     return Principal(
         principal_id=principal_id,
         kind=PrincipalKind(kind),
@@ -260,6 +269,7 @@ def _principal(row: Row) -> Principal:
         created_at=created_at,
         disabled_at=disabled_at,
         min_score=min_score,
+        has_agents_below=bool(has_agents_below),
     )
 
 

@@ -221,4 +221,8 @@ COMMANDS: dict[str, dict[str, str]] = {
     "signing-key": {"rotate": "Replace the secret that signs the tenant's tokens."},
     "audit": {"list": "Read the tenant's audit log: every denial and every administrative change, newest first."},
     "performance": {"read": "Get performance figures: database, memory, CPU, caches, calls and trends."},
+    "tools": {
+        "search": "Find the MCP tools for a task among those you may use, each with one line on what it does.",
+        "describe": "Describe an MCP tool or one of its actions in full: description, input schema and output schema.",
+    },
 }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from weft.capabilities.access.tool_profiles import parse_tool_profile
 from weft.kernel.correlation import make_correlation
 from weft.kernel.errors import Unavailable
 from weft.transports.cli.base import Command
@@ -52,8 +53,9 @@ def serve(target: Target, host: str | None, port: int | None, data_dir: str | No
     shell_complete=complete_name,
     help="Work in this session only.",
 )
+@click.option("--tools", help="Tool profile: default, full, or groups such as board,messages.  [env var: WEFT_TOOLS]")
 @click.pass_obj
-def mcp(target: Target, principal: str | None, session: str | None) -> None:
+def mcp(target: Target, principal: str | None, session: str | None, tools: str | None) -> None:
     """Serve MCP over standard input and output, for an editor or agent that starts it.
 
     It works on the data folder. weft init writes the editor configuration that starts it.
@@ -61,11 +63,14 @@ def mcp(target: Target, principal: str | None, session: str | None) -> None:
     from weft.transports.stdio import run  # noqa: PLC0415 - help needs no server
 
     principal = principal or target.principal or "admin"
+    if tools is not None:
+        parse_tool_profile(tools)
     run(
         target.settings(),
         tenant=target.tenant,
         principal=principal,
         session=session,
+        tools=tools,
         correlation=make_correlation(target.ids()),
     )
 

@@ -14,7 +14,6 @@ from weft.kernel.errors import InvalidInput, WeftError
 from weft.transports.http.http_io import ClientGone, context_of, parse_object, read_body, send_error, send_json
 from weft.transports.references import tool_reference
 from weft.transports.resources import check_may_watch, parse_uri, read_resource
-from weft.transports.tools import Toolbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,13 +51,9 @@ class _Shim(ABC):
 class ToolShim(_Shim):
     """POST /mcp/tool/{name}: arguments in the body, result in the response."""
 
-    def __init__(self, app: App) -> None:
-        super().__init__(app)
-        self._toolbox = Toolbox(app.registry)
-
     async def answer(self, scope: Scope, receive: Receive) -> object:
         arguments = await self._object(scope, receive)
-        operation, raw = self._toolbox.resolve(scope["path_params"]["name"], arguments)
+        operation, raw = self._app.toolbox.resolve(scope["path_params"]["name"], arguments)
         return await self._app.call(operation, raw, context_of(scope))
 
 

@@ -18,6 +18,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import structs
 
 from weft.app.dispatch import CallContext
+from weft.app.tools.toolbox import LINE_FIELDS, works_in_session
 from weft.capabilities.history.line_kinds import SESSION, line_kinds, name_in
 from weft.capabilities.sessions.model import ALL_SESSIONS, SessionNotFound
 from weft.kernel.correlation import NO_CORRELATION, TRACEPARENT, ids_from_meta, is_native_id, is_sampled, with_ids
@@ -27,7 +28,6 @@ from weft.kernel.operation import SessionUse
 from weft.transports.http.http_io import error_body
 from weft.transports.references import tool_reference
 from weft.transports.resources import Resource, parse_uri
-from weft.transports.tools import LINE_FIELDS, works_in_session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from weft.app.app import App
     from weft.kernel.identity import Actor
-    from weft.transports.tools import Toolbox
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -49,10 +48,11 @@ _RESOURCE_NOT_FOUND = -32002
 
 @dataclass(frozen=True, slots=True)
 class McpCaller:
-    """Call context of a message, and the session its endpoint is bound to, if any."""
+    """Call context of a message, the session its endpoint is bound to, and the endpoint's tool profile, if any."""
 
     call_context: CallContext
     session_id: str | None = None
+    tools: str | None = None
 
     def with_ids(self, meta: Mapping[str, Any], request_id: object, connection_id: str | None) -> McpCaller:
         """Return the caller with the correlation ids of one request."""
@@ -215,13 +215,12 @@ class ToolAnswer(NamedTuple):
 class ToolCalls:
     """Calls the operation of a tool call, in the session its connection is bound to."""
 
-    def __init__(self, app: App, toolbox: Toolbox) -> None:
+    def __init__(self, app: App) -> None:
         self._app = app
-        self._toolbox = toolbox
 
     async def __call__(self, caller: McpCaller, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
         try:
-            operation, raw = self._toolbox.resolve(name, arguments)
+            operation, raw = self._app.toolbox.resolve(name, arguments)
             if works_in_session(operation):
                 raw = caller.bound(raw)
             elif operation.session is SessionUse.MAY_NAME and raw.get("session_id") not in (None, ALL_SESSIONS):

@@ -25,12 +25,13 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERS
 from msgspec import UNSET, Raw, Struct, UnsetType
 from pydantic import ValidationError
 
+from weft.app.tools.toolbox import called_tool
 from weft.kernel.correlation import META_KEYS
+from weft.kernel.errors import WeftError
 from weft.kernel.operation import Effect
 from weft.transports.http.http_io import send_json
 from weft.transports.mcp.caller import ToolCalls, connection_of
 from weft.transports.mcp.tool_models import tool_model
-from weft.transports.tools import Toolbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,9 +43,9 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
     from weft.app.app import App
+    from weft.app.tools.toolbox import Toolbox, ToolView
     from weft.transports.mcp.caller import Context, McpCaller, WeftUser
     from weft.transports.mcp.server import WeftServer
-    from weft.transports.tools import ToolView
 
     Headers = Mapping[bytes, bytes]
     CorrelationMeta = Mapping[str, str]
@@ -142,8 +143,7 @@ class FastPath:
     """ASGI application in front of the SDK's session manager that answers plain calls and lists of tools itself."""
 
     def __init__(self, app: App, server: WeftServer, manager: StreamableHTTPSessionManager) -> None:
-        toolbox = Toolbox(app.registry)
-        self._call = ToolCalls(app, toolbox)
+        self._call = ToolCalls(app)
         # A waiting call may be cancelled, which only the SDK handles.
         self._waiting = {operation.tool for operation in app.registry if operation.effect is Effect.WAIT}
         self._metrics = app.metrics
@@ -152,7 +152,7 @@ class FastPath:
         self._envelopes: set[bytes] = set()
         server_info = {SERVER_INFO_META_KEY: server.server_info_stamp}
         self._server_info = Raw(_encode(server_info))
-        self._lists = _ToolLists(toolbox, server_info)
+        self._lists = _ToolLists(app.toolbox, server_info)
         server.middleware.append(self._remember_connection)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -168,7 +168,7 @@ class FastPath:
 
     async def _answered(self, request: _Call | _List, headers: Headers, user: WeftUser, send: Send) -> bool:
         """Answer a plain request and return True; return False for any other."""
-        if isinstance(request, _Call) and request.params.name in self._waiting:
+        if isinstance(request, _Call) and self._waits(request.params):
             return False
         if headers.get(b"mcp-protocol-version") == _MODERN.encode():
             return await self._answered_modern(request, headers, user, send)
@@ -182,6 +182,14 @@ class FastPath:
             result = await self._result(request, user, caller, LATEST_HANDSHAKE_VERSION)
             await send_json(send, 200, _Answer(request.id, result), {b"mcp-session-id": headers[b"mcp-session-id"]})
         return True
+
+    def _waits(self, params: _CallParams) -> bool:
+        """Return whether a call may wait for events."""
+        try:
+            tool, _ = called_tool(params.name, params.arguments)
+        except WeftError:
+            return False
+        return tool in self._waiting
 
     async def _answered_modern(self, request: _Call | _List, headers: Headers, user: WeftUser, send: Send) -> bool:
         ids = self._ids_in_envelope(request.params.meta) if _is_announced(request, headers) else None
@@ -197,7 +205,7 @@ class FastPath:
         self, request: _Call | _List, user: WeftUser, caller: McpCaller, version: str
     ) -> _CallResult | Raw:
         if isinstance(request, _List):
-            return self._lists.visible_to(user, version)
+            return self._lists.listed_for(user, version)
         self._metrics.count_tool_call("fast")
         answer = await self._call(caller, request.params.name, request.params.arguments)
         # The text of a tool result repeats its structured content, so it is encoded once.
@@ -252,20 +260,20 @@ class _ToolLists:
     def __init__(self, toolbox: Toolbox, server_info: dict[str, Any]) -> None:
         self._toolbox = toolbox
         self._server_info = server_info
-        self._serialised: dict[tuple[int, str], tuple[list[ToolView], Raw]] = {}
+        self._serialised: dict[tuple[str, tuple[int, ...]], Raw] = {}
 
-    def visible_to(self, user: WeftUser, version: str) -> Raw:
+    def listed_for(self, user: WeftUser, version: str) -> Raw:
         """Return the result of tools/list for a user."""
-        views = self._toolbox.visible_to(user.actor, in_session=user.caller.session_id is not None)
-        known = self._serialised.get((id(views), version))
-        # The entry holds its views, so that their id is not reused while it is cached.
-        if known is not None and known[0] is views:
-            return known[1]
-        if len(self._serialised) >= _MAX_LISTS:
-            self._serialised.clear()
-        serialised = self._serialise(views, version)
-        self._serialised[id(views), version] = views, serialised
-        return serialised
+        caller = user.caller
+        views = self._toolbox.listed(user.actor, caller.tools, in_session=caller.session_id is not None)
+        # The toolbox keeps every view, so their ids are not reused.
+        key = (version, tuple(map(id, views)))
+        known = self._serialised.get(key)
+        if known is None:
+            if len(self._serialised) >= _MAX_LISTS:
+                self._serialised.clear()
+            known = self._serialised[key] = self._serialise(views, version)
+        return known
 
     def _serialise(self, views: list[ToolView], version: str) -> Raw:
         result = types.ListToolsResult(tools=[tool_model(view) for view in views])

@@ -1,15 +1,20 @@
-"""MCP over streamable HTTP: at /mcp, and at /mcp/session/{session_id} for agents that work in one session."""
+"""MCP over streamable HTTP: at /mcp, and at /mcp/session/{session_id} for agents that work in one session.
+
+Below both, /tools/{names} or just the name of a tool profile, such as /mcp/full, chooses which tools are listed.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.routing import Route
 
 from weft.app.dispatch import CallContext
+from weft.capabilities.access.tool_profiles import parse_tool_profile
 from weft.capabilities.sessions.model import SessionNotFound
 from weft.kernel.correlation import NO_CORRELATION
 from weft.kernel.errors import Unavailable, WeftError
@@ -103,8 +108,10 @@ class McpEndpoint:
         self._answer: ASGIApp = FastPath(app, server, self._manager) if is_fast else self._manager.handle_request
 
     def routes(self) -> Iterator[Route]:
-        yield Route(MCP_PATH, endpoint=self)
-        yield Route(f"{MCP_PATH}/session/{{session_id}}", endpoint=self)
+        for path in (f"{MCP_PATH}/session/{{session_id}}", MCP_PATH):
+            yield Route(path, endpoint=self)
+            yield Route(f"{path}/tools/{{tools}}", endpoint=self)
+            yield Route(f"{path}/{{tools}}", endpoint=self)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -118,7 +125,7 @@ class McpEndpoint:
         context = caller.call_context
         if context.correlation is not NO_CORRELATION:
             # Correlation ids belong to one message; the user is the same for all.
-            plain = McpCaller(CallContext(context.credential, context.peer), caller.session_id)
+            plain = replace(caller, call_context=CallContext(context.credential, context.peer))
             return self._user(actor, plain).for_message(caller)
         known = self._users.get(caller)
         if known is None or known.actor is not actor:
@@ -129,16 +136,18 @@ class McpEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         context = context_of(scope)
-        session_id = scope["path_params"].get("session_id")
+        session_id, tools = (scope["path_params"].get(name) for name in ("session_id", "tools"))
         try:
             actor = await self._app.identify(context)
             if session_id is not None and not is_name(session_id):
                 raise SessionNotFound
+            if tools is not None:
+                parse_tool_profile(tools)
             send = self._connections.watch(scope, actor, send)
         except WeftError as error:
             await send_error(send, error, self._app.clock, tool_reference)
             return
-        scope["user"] = self._user(actor, McpCaller(context, session_id))
+        scope["user"] = self._user(actor, McpCaller(context, session_id, tools))
         # httptools does not strip white space around header values.
         scope["headers"] = [(name, value.strip()) for name, value in scope["headers"]]
         is_call = scope["method"] == "POST"

@@ -15,7 +15,6 @@ from weft.transports.mcp.caller import ServerState, ToolCalls, answering, caller
 from weft.transports.mcp.subscriptions import Subscriptions
 from weft.transports.mcp.tool_models import tool_model
 from weft.transports.resources import METRICS, TEMPLATES, read_resource
-from weft.transports.tools import Toolbox
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -45,15 +44,14 @@ class Handlers:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._toolbox = Toolbox(app.registry)
-        self._call = ToolCalls(app, self._toolbox)
+        self._call = ToolCalls(app)
 
     @answering
     async def list_tools(self, context: Context, params: object) -> types.ListToolsResult:
         del params
         caller = caller_of(context)
         actor = await self._app.identify(caller.call_context)
-        views = self._toolbox.visible_to(actor, in_session=caller.session_id is not None)
+        views = self._app.toolbox.listed(actor, caller.tools, in_session=caller.session_id is not None)
         return types.ListToolsResult(tools=[tool_model(view) for view in views])
 
     @answering

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import mcp_types as types
 
 if TYPE_CHECKING:
-    from weft.transports.tools import ToolView
+    from weft.app.tools.toolbox import ToolView
 
 
 def tool_model(view: ToolView) -> types.Tool:
@@ -16,6 +16,5 @@ def tool_model(view: ToolView) -> types.Tool:
         name=view.name,
         description=view.description,
         input_schema=view.input_schema,
-        output_schema=view.output_schema,
         annotations=types.ToolAnnotations(read_only_hint=view.read_only, open_world_hint=False),
     )

@@ -28,7 +28,7 @@ from weft.capabilities.indexing.model_migration.model import (
     ModelName,
 )
 from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
-from weft.kernel.identity import Actor, Permission
+from weft.kernel.identity import Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
 _admin_operation = partial(
@@ -132,16 +132,14 @@ async def list_models(_: ListModels, models: TenantModelStore, embeddings: Embed
 @_admin_operation(
     "knowledge.allow_models",
     action="allow_models",
+    requires=check_highest_clearance,
     http="PUT /v1/models/allowed",
     effect=Effect.WRITE,
     errors=(EmbeddingModelUnknown,),
     audited=True,
 )
-async def allow(
-    request: AllowModels, actor: Actor, models: TenantModelStore, embeddings: Embeddings, clock: Clock
-) -> ModelList:
+async def allow(request: AllowModels, models: TenantModelStore, embeddings: Embeddings, clock: Clock) -> ModelList:
     """Restrict which embedding models the tenant may use; an empty list lifts the restriction."""
-    check_highest_clearance(actor)
     await allow_models(request.models, embeddings.models(), models, to_micros(clock.now()))
     listed: ModelList = await list_models.run(ListModels(), models, embeddings)
     return listed
@@ -150,6 +148,7 @@ async def allow(
 @_admin_operation(
     "knowledge.start_model_migration",
     action="start_model_migration",
+    requires=check_highest_clearance,
     http="POST /v1/models/migration",
     effect=Effect.WRITE,
     errors=(EmbeddingModelUnknown, ModelInUse, ModelMigrationInProgress),
@@ -157,13 +156,12 @@ async def allow(
     status=202,
 )
 async def start_model_migration(
-    request: StartModelMigration, actor: Actor, migrations: MigrationSteps, embeddings: Embeddings
+    request: StartModelMigration, migrations: MigrationSteps, embeddings: Embeddings
 ) -> ModelMigrationInfo:
     """Migrate searches to another embedding model: both are kept until the new one is on par.
 
     Then searches switch and the old vectors are deleted. Otherwise the migration is refused and nothing changes.
     """
-    check_highest_clearance(actor)
     model = usable_model(await migrations.models.listed(), embeddings.models(), request.model)
     return await _info(await migrations.start(model, embeddings.models()), migrations)
 
@@ -171,13 +169,13 @@ async def start_model_migration(
 @_admin_operation(
     "knowledge.show_model_migration",
     action="show_model_migration",
+    requires=check_highest_clearance,
     http="GET /v1/models/migration",
     effect=Effect.READ,
     errors=(ModelMigrationNotFound,),
 )
-async def show_model_migration(_: ShowModelMigration, actor: Actor, migrations: MigrationSteps) -> ModelMigrationInfo:
+async def show_model_migration(_: ShowModelMigration, migrations: MigrationSteps) -> ModelMigrationInfo:
     """Show the progress of the latest model migration, and how the two models compare."""
-    check_highest_clearance(actor)
     migration = await migrations.migrations.find()
     if migration is None:
         raise ModelMigrationNotFound
@@ -187,16 +185,14 @@ async def show_model_migration(_: ShowModelMigration, actor: Actor, migrations: 
 @_admin_operation(
     "knowledge.cancel_model_migration",
     action="cancel_model_migration",
+    requires=check_highest_clearance,
     http="DELETE /v1/models/migration",
     effect=Effect.WRITE,
     errors=(ModelMigrationNotFound,),
     audited=True,
 )
-async def cancel_model_migration(
-    _: CancelModelMigration, actor: Actor, migrations: MigrationSteps
-) -> ModelMigrationInfo:
+async def cancel_model_migration(_: CancelModelMigration, migrations: MigrationSteps) -> ModelMigrationInfo:
     """Cancel the model migration: searches keep their model, vectors of the other are deleted."""
-    check_highest_clearance(actor)
     return await _info(await migrations.cancel(), migrations)
 
 

@@ -86,6 +86,7 @@ class ReindexService(msgspec.Struct, frozen=True):
     rate=RateClass.ADMIN,
     effect=Effect.WRITE,
     audience=Audience.NOT_SUBAGENTS,
+    requires=check_highest_clearance,
     audited=True,
 )
 async def reindex_all(request: ReindexAll, service: ReindexService) -> ReindexStatus:
@@ -93,7 +94,6 @@ async def reindex_all(request: ReindexAll, service: ReindexService) -> ReindexSt
 
     Runs in the background, in batches; show_reindexing returns the progress. Everything stays searchable meanwhile.
     """
-    check_highest_clearance(service.view.domains.actor)
     await service.begin(reembed=request.reembed)
     return await service.status()
 

@@ -1,0 +1,126 @@
+"""The tools of a caller: found by the product's own ranking, described in full."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from weft.app.dispatch import check_access
+from weft.app.search.service import rank
+from weft.capabilities.guidance.tools import FoundTool, ToolDescription
+from weft.capabilities.indexing.collections.model import embedded_text
+from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
+from weft.capabilities.indexing.embeddings.model_selection import serving_model
+from weft.capabilities.search.model import Query, RankingWeights
+from weft.kernel.clock import to_micros
+from weft.kernel.schema import standalone
+from weft.kernel.thread_pools import SEARCH_THREADS
+from weft.storage.sql.database import Scope
+from weft.storage.sql.embeddings import SqlTenantModelStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.app.search.embedding_cache import CachedEmbeddings
+    from weft.app.tools.tool_index import ToolIndex
+    from weft.app.tools.toolbox import Toolbox, ToolEntry
+    from weft.capabilities.indexing.embeddings.model import Vectors
+    from weft.kernel.clock import Clock
+    from weft.kernel.identity import Actor
+    from weft.storage.sql.database import Database
+
+# Tools have no importance and no age: the best few are returned, however well they fit.
+_WEIGHTS = RankingWeights(min_score=0.0, recency_weight=0.0, importance_weight=0.0)
+
+
+class ToolDocument(NamedTuple):
+    """A tool as a searchable document."""
+
+    name: str
+    heading: str
+    text: str
+
+
+class IndexedTools:
+    """Searches and describes tools. The index is built by the first search, once per embedding model."""
+
+    def __init__(self, toolbox: Toolbox, database: Database, embeddings: CachedEmbeddings, clock: Clock) -> None:
+        self._toolbox = toolbox
+        self._database = database
+        self._embeddings = embeddings
+        self._clock = clock
+        self._indexes: dict[str, ToolIndex] = {}
+
+    async def search(self, actor: Actor, query: str, limit: int) -> list[FoundTool]:
+        scope = Scope(actor.tenant, actor.epoch)
+        listed = await self._database.read(scope, lambda tx: SqlTenantModelStore(tx).listed())
+        model = serving_model(listed, self._embeddings.models()).name
+        usable = {entry.name: entry for entry in self._toolbox.entries(actor)}
+        index = await self._index(model)
+        view = await SEARCH_THREADS.run(index.view, frozenset(usable))
+
+        async def embed(texts: Sequence[str]) -> Vectors | None:
+            return await self._embed(actor, texts, model)
+
+        asked_at = to_micros(self._clock.now())
+        ranking = await rank(
+            Query(text=query, asked_at=asked_at, top_k=limit, max_results=limit, weights=_WEIGHTS), [view], embed
+        )
+        names = [index.name_of(each.number) for each in ranking.ranked[:limit]]
+        return [FoundTool(name=name, summary=usable[name].summary) for name in names]
+
+    async def describe(self, actor: Actor, name: str, *, in_session: bool) -> ToolDescription:
+        # No transaction follows that would check it.
+        await check_access(self._database, actor)
+        view, output = self._toolbox.describe(actor, name, in_session=in_session)
+        return ToolDescription(
+            name=view.name,
+            description=view.description,
+            read_only=view.read_only,
+            input_schema=view.input_schema,
+            output_schema=output,
+        )
+
+    async def _index(self, model: str) -> ToolIndex:
+        index = self._indexes.get(model)
+        if index is None:
+            documents = [_document(entry) for entry in self._toolbox.all_entries()]
+            texts = [embedded_text(document.heading, document.text, "") for document in documents]
+            vectors = await self._vectors(texts, model)
+            index = await SEARCH_THREADS.run(_new_index, documents, vectors)
+            if vectors is not None:
+                self._indexes[model] = index
+        return index
+
+    async def _vectors(self, texts: Sequence[str], model: str) -> Sequence[bytes] | None:
+        """Return the vectors of public texts, which all tenants share; None if the model is unavailable."""
+        try:
+            return await self._embeddings.of_passages("", texts, model, platform=True)
+        except (EmbedderUnavailable, TextRefused):
+            return None
+
+    async def _embed(self, actor: Actor, texts: Sequence[str], model: str) -> Vectors | None:
+        try:
+            found = await asyncio.gather(*(self._embeddings.of_query(actor, text, model) for text in texts))
+        except (EmbedderUnavailable, TextRefused):
+            return None
+        from numpy import stack  # noqa: PLC0415 - an embedder has loaded it already
+
+        return stack(found)
+
+
+def _new_index(documents: Sequence[ToolDocument], vectors: Sequence[bytes] | None) -> ToolIndex:
+    from weft.app.tools.tool_index import ToolIndex  # noqa: PLC0415 - slow to import
+
+    return ToolIndex(documents, vectors)
+
+
+def _document(entry: ToolEntry) -> ToolDocument:
+    """Return a tool as a document: its name in words as the heading, its description and its fields as the text."""
+    fields = standalone(entry.operation.request)["properties"]
+    described = [f"- {name}: {field.get('description', '')}" for name, field in fields.items()]
+    return ToolDocument(
+        name=entry.name,
+        heading=entry.name.replace("_", " ").replace(".", " "),
+        text="\n".join([entry.operation.help, *described]),
+    )

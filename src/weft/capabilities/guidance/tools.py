@@ -1,0 +1,98 @@
+"""Search among the MCP tools a caller may use, and their full descriptions.
+
+Together with ``call``, which runs the operation it names, these are the actions of the tool weft_tools.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any, Protocol
+
+import msgspec
+
+from weft.kernel.errors import InvalidInput, PermissionDenied, UnknownOperation
+from weft.kernel.fields import Name
+from weft.kernel.identity import Actor
+from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+
+DEFAULT_LIMIT = 5
+
+
+class SearchTools(Request):
+    """What to find tools for."""
+
+    query: Annotated[
+        str, msgspec.Meta(min_length=1, max_length=2_000, description="What you want to do, in your own words.")
+    ]
+    limit: Annotated[int, msgspec.Meta(ge=1, le=50, description="Maximum number of tools.")] = DEFAULT_LIMIT
+
+
+class FoundTool(Response, kw_only=True, omit_defaults=False):
+    """A tool, or an action of a grouped tool as TOOL.ACTION, and what it does."""
+
+    name: str
+    summary: str
+
+
+class ToolsFound(Response, kw_only=True, omit_defaults=False):
+    """Tools that you may call, best first."""
+
+    tools: list[FoundTool]
+
+
+class DescribeTool(Request):
+    """The tool to describe."""
+
+    name: Annotated[
+        str,
+        msgspec.Meta(
+            min_length=1, max_length=200, description="Name of a tool, or TOOL.ACTION for one of its actions."
+        ),
+    ]
+    session_id: Annotated[
+        Name | None,
+        msgspec.Meta(description="As for a connection that is bound to a session: without session_id."),
+    ] = None
+
+
+class ToolDescription(Response, kw_only=True):
+    """A tool with all its fields. A tool of several actions has one output schema for each, see TOOL.ACTION."""
+
+    name: str
+    description: str
+    read_only: bool
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None = None
+
+
+class ToolCatalogue(Protocol):
+    """The tools that a caller may use."""
+
+    async def search(self, actor: Actor, query: str, limit: int) -> list[FoundTool]:
+        """Return the tools that fit a task, best first."""
+        ...
+
+    async def describe(self, actor: Actor, name: str, *, in_session: bool) -> ToolDescription:
+        """Return a tool with all its fields; in a session it needs no session_id."""
+        ...
+
+
+_operation = partial(operation, tool="weft_tools", permission=None, effect=Effect.OWN_TRANSACTIONS)
+
+
+@_operation("tools.search", action="search", http="GET /v1/tools", rate=RateClass.SEARCH)
+async def search_tools(request: SearchTools, actor: Actor, catalogue: ToolCatalogue) -> ToolsFound:
+    """Find the MCP tools for a task among those you may use, each with one line on what it does."""
+    return ToolsFound(tools=await catalogue.search(actor, request.query, request.limit))
+
+
+@_operation(
+    "tools.describe",
+    action="describe",
+    http="GET /v1/tools/{name}",
+    rate=RateClass.SESSION,
+    errors=(UnknownOperation, PermissionDenied, InvalidInput),
+)
+async def describe_tool(request: DescribeTool, actor: Actor, catalogue: ToolCatalogue) -> ToolDescription:
+    """Describe an MCP tool or one of its actions in full: description, input schema and output schema."""
+    return await catalogue.describe(actor, request.name, in_session=request.session_id is not None)
