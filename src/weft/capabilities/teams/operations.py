@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from weft.capabilities.access.grants import check_clearance
 from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.teams.model import (
+    MANAGER_CLEARANCE,
     Team,
     TeamContent,
     TeamExists,
@@ -23,7 +25,7 @@ from weft.capabilities.teams.store import TeamContents
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.fields import ShortText
-from weft.kernel.identity import Permission
+from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, Success, operation
 
 if TYPE_CHECKING:
@@ -38,12 +40,21 @@ _admin_write = partial(
     audience=Audience.NOT_SUBAGENTS,
     audited=True,
 )
-# Also for members that are no admins; the service checks their clearance.
+
+
+def _check_manager(actor: Actor) -> None:
+    """Refuse callers that may change the members of no team."""
+    if not actor.is_admin:
+        check_clearance(actor, MANAGER_CLEARANCE, "Changing the members of a team")
+
+
+# Also for members that are no admins.
 _member_write = partial(
     _operation,
     permission=Permission.WRITE,
     effect=Effect.WRITE,
     audience=Audience.NOT_SUBAGENTS,
+    requires=_check_manager,
     audited=True,
     errors=(TeamNotFound, AgentNotFound, PermissionDenied, TeamFull),
 )

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.access.grants import check_clearance, check_may_edit
+from weft.capabilities.access.grants import check_may_edit
 from weft.capabilities.access.model import AgentNotFound
 from weft.capabilities.access.store import AccessStore
-from weft.capabilities.teams.model import MANAGER_CLEARANCE, MAX_MEMBERS, MAX_TEAMS_OF_MEMBER, TeamFull, TeamNotFound
+from weft.capabilities.teams.model import MAX_MEMBERS, MAX_TEAMS_OF_MEMBER, TeamFull, TeamNotFound
 from weft.capabilities.teams.store import TeamStore
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import PermissionDenied, close_names
@@ -48,7 +48,7 @@ class Teams(msgspec.Struct, frozen=True):
 
     async def add_member(self, team: Team, agent_id: str) -> bool:
         """Add a member to a locked team; False if it is one already."""
-        member = await self._manageable_member(team.team, agent_id)
+        member = await self._manageable_member(agent_id)
         taken = team.members, len(await self.store.of_member(member.principal_id))
         if not await self.store.add_member(team.team, member.principal_id, self.actor.participant, self.now):
             return False
@@ -65,7 +65,7 @@ class Teams(msgspec.Struct, frozen=True):
 
     async def remove_member(self, team: Team, agent_id: str) -> bool:
         """Remove a member from a locked team; False if it is none."""
-        member = await self._manageable_member(team.team, agent_id)
+        member = await self._manageable_member(agent_id)
         if not await self.store.remove_member(team.team, member.principal_id):
             return False
         await self.access.advance_epoch()
@@ -94,9 +94,8 @@ class Teams(msgspec.Struct, frozen=True):
             raise error
         return found
 
-    async def _manageable_member(self, team: str, agent_id: str) -> Principal:
+    async def _manageable_member(self, agent_id: str) -> Principal:
         """Return a principal that the caller may add to the team or remove from it."""
-        self._check_may_manage(team)
         principal = await self.access.principal(agent_id)
         if principal is None:
             raise _unknown_agent(agent_id)
@@ -112,11 +111,6 @@ class Teams(msgspec.Struct, frozen=True):
             error.denial = True
             raise error from None
         return principal
-
-    def _check_may_manage(self, team: str) -> None:
-        """Raise unless the caller is an admin, or a member with the clearance."""
-        if not self.actor.is_admin:
-            check_clearance(self.actor, MANAGER_CLEARANCE, f"Changing the members of '{team}'")
 
 
 def may_see(actor: Actor, team: str) -> bool:
