@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         WebhookTested,
     )
     from weft.capabilities.guidance.operations import UsageGuidance
+    from weft.capabilities.guidance.tools import ToolDescription, ToolsFound
     from weft.capabilities.history.bisect import Bisected
     from weft.capabilities.history.branches import BranchDeleted, Branches, BranchInfo, Switched
     from weft.capabilities.history.diff import Differences
@@ -459,7 +460,7 @@ class BundleOperations:
         """Export a session, turn, task, tool call, review or handoff as one bundle of records.
 
         It contains what you may read and the export policy allows. The export itself is recorded. Another Weft imports
-        the bundle with ``import_context``, under the same ids. Up to 1 MiB; stream larger exports with ``weft export``.
+        the bundle with ``weft import``, under the same ids. Up to 1 MiB; stream larger exports with ``weft export``.
         """
         return await self._caller.call(
             "bundle.export",
@@ -863,8 +864,7 @@ class HistoryOperations:
     ) -> RolledBack:
         """Return a context to an earlier version. History is not rewritten: the rollback is a new version.
 
-        Needs clearance 3 for a board, a definition or a team's layer, 4 for persistent memory, 5 for the tenant's
-        layer.
+        Needs clearance 3, 4 for persistent memory, 5 for the tenant's layer.
         """
         return await self._caller.call(
             "history.rollback",
@@ -980,9 +980,11 @@ class KeyOperations:
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
-    async def create(self, agent_id: str, *, expires_in: int | None = None) -> ApiKeyCreated:
+    async def create(self, agent_id: str, *, expires_in: int | None = None, tools: str | None = None) -> ApiKeyCreated:
         """Create another API key for a principal. It is shown only once."""
-        return await self._caller.call("key.create", {"agent_id": agent_id, **given(expires_in=expires_in)})
+        return await self._caller.call(
+            "key.create", {"agent_id": agent_id, **given(expires_in=expires_in, tools=tools)}
+        )
 
     async def list(self, agent_id: str) -> ApiKeyList:
         """List a principal's API keys, without their secrets."""
@@ -2260,6 +2262,23 @@ class TokenOperations:
         return await self._caller.call("token.revoke", given(token_id=token_id))
 
 
+class ToolsOperations:
+    """The tools operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def search(self, query: str, *, limit: int = 5) -> ToolsFound:
+        """Find the MCP tools for a task among those you may use, each with one line on what it does."""
+        return await self._caller.call("tools.search", {"query": query, "limit": limit})
+
+    async def describe(self, name: str, *, session_id: str | None = None) -> ToolDescription:
+        """Describe an MCP tool or one of its actions in full: description, input schema and output schema."""
+        return await self._caller.call("tools.describe", {"name": name, **given(session_id=session_id)})
+
+
 class WebhookOperations:
     """The webhook operations."""
 
@@ -2550,5 +2569,6 @@ class Operations:
         self.signing_key = SigningKeyOperations(caller)
         self.team = TeamOperations(caller)
         self.token = TokenOperations(caller)
+        self.tools = ToolsOperations(caller)
         self.webhook = WebhookOperations(caller)
         self.window = WindowOperations(caller)

@@ -93,14 +93,14 @@ TOPICS: dict[str, Topic] = {
             "set_memory holds private notes, for one session or for all of yours, and can expire.",
             "push_context holds what you learned for good, with versions: pull_context pins a version in a session.",
         ),
-        ("memory", "context"),
+        ("memory", "context", "pin"),
     ),
     "search": Topic(
         (
             "search finds passages of all you may read, by words and meaning; get_context makes one text of them.",
             "Use search_context for the messages of one session, knowledge to read a whole document.",
         ),
-        ("search", "entity"),
+        ("search", "entity", "tools"),
     ),
     "assembly": Topic(
         (
