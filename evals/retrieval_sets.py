@@ -256,7 +256,7 @@ def _document_chunk(name: str, heading: str, text: str, ordinal: int = 0, start:
         tokens=approximate_tokens(text),
         timestamp=to_micros(_DEFAULT_TIME),
         heading=heading,
-        entities=pack_entities(extract_entities(text, timestamp=to_micros(_DEFAULT_TIME))),
+        entities=pack_entities(extract_entities(text)),
         text=text,
     )
 

@@ -23,8 +23,9 @@ PERMISSION = "permission:"
 CLEARANCE = "clearance:"
 TEAM = "team:"
 USER = "user:"
-# Prefix of the participant names of sub-agents.
+# Prefixes of the participant names of sub-agents and of humans.
 SUBAGENT = "subagent:"
+HUMAN = "human:"
 HIGHEST_CLEARANCE = 5
 
 
@@ -49,7 +50,7 @@ def participant_name(kind: PrincipalKind, principal_id: str, agent_type: str, *,
     An agent whose id is its type is the only one of that type, so its name is not suffixed with the id.
     """
     if kind is PrincipalKind.HUMAN:
-        return f"human:{principal_id}"
+        return f"{HUMAN}{principal_id}"
     if not parent_is_agent:
         return "orchestrator"
     if principal_id == agent_type:

@@ -21,9 +21,10 @@ from weft.capabilities.indexing.entity_words import (
     PLAIN_FILES,
     RISKY_EXTENSIONS,
     ROLES,
+    ROOTS,
     TOP_DOMAINS,
 )
-from weft.kernel.identity import SUBAGENT
+from weft.kernel.identity import HUMAN, SUBAGENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +36,6 @@ MAX_VALUE_LENGTH = 200
 _MAX_CHARACTERS = 20_000
 _MAX_QUERY_WORDS = 200
 _SEPARATOR = ":"
-_HUMAN = "human:"
 ORCHESTRATOR = "orchestrator"
 
 
@@ -72,7 +72,7 @@ _URL = re.compile(
     re.IGNORECASE,
 )
 _PUNCTUATION = ".,;:!?'\"\u2019\u2018\u2026"
-_EMAIL = re.compile(r"[\w.+%-]{1,64}@(?:[\w-]{1,63}\.){1,5}[a-z]{2,24}\Z", re.IGNORECASE)
+_EMAIL = re.compile(r"[\w.+%'-]{1,64}@(?:[\w-]{1,63}\.){1,5}[a-z]{2,24}\Z", re.IGNORECASE)
 _MENTION = re.compile(r"@([^\W\d_][\w-]{1,38})\Z")
 _AGENT = re.compile(r"(?:subagent|agent|orchestrator|human):[A-Za-z0-9_][A-Za-z0-9_:.-]{0,120}\Z")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z", re.IGNORECASE)
@@ -97,15 +97,21 @@ _WWW = "www."
 
 
 def extract_entities(
-    text: str, *, speaker: str = "", timestamp: int | None = None, is_code: bool = False
+    text: str,
+    *,
+    speaker: str = "",
+    speaker_type: EntityType | None = None,
+    timestamp: int | None = None,
+    is_code: bool = False,
 ) -> tuple[Entity, ...]:
     """Return the entities of a text in order of their first mention, its speaker first.
 
+    ``speaker_type``: whether the speaker is a person or an agent, by default guessed from its name.
     ``timestamp``, in microseconds, is what relative dates such as "next Friday" are resolved against. ``is_code``:
     the text is source code, so that its symbols and capitalised words are not entities.
     """
     found: dict[str, Entity] = {}
-    _add(found, _speaker(speaker))
+    _add(found, _speaker(speaker, speaker_type))
     for part, in_code in _parts(text[:_MAX_CHARACTERS], is_code=is_code):
         _add(found, _in_part(part, timestamp, is_code=in_code))
         if len(found) >= MAX_ENTITIES:
@@ -186,12 +192,14 @@ def _add(found: dict[str, Entity], entities: Iterable[Entity]) -> None:
         found.setdefault(entity.key, entity)
 
 
-def _speaker(speaker: str) -> Iterator[Entity]:
+def _speaker(speaker: str, known_type: EntityType | None = None) -> Iterator[Entity]:
     name = speaker.strip()[:MAX_VALUE_LENGTH]
     if not name or name.casefold() in ROLES or not name.isprintable():
         return
-    if name.startswith(_HUMAN):
-        yield Entity("person", name.removeprefix(_HUMAN))
+    if known_type is not None:
+        yield Entity(known_type, name)
+    elif name.startswith(HUMAN):
+        yield Entity("person", name.removeprefix(HUMAN))
     elif name.startswith(SUBAGENT) or name == ORCHESTRATOR:
         yield Entity("agent", name)
     elif name[0].isupper() or is_given_name(name.partition(" ")[0]):
@@ -218,8 +226,8 @@ def _in_part(text: str, timestamp: int | None, *, is_code: bool) -> Iterator[Ent
         # Most words are neither.
         if not token.isalpha() and len(token) > 1:
             yield from _special(token, is_code=is_code)
-        elif not token.islower() and not is_code and _CAMEL.match(token):
-            yield from _symbol(token)
+        elif not token.islower() and not is_code:
+            yield from _file_or_symbol(token)
     if is_code:
         return
     yield from (Entity("date", found_date) for found_date in dates_in(tokens, timestamp))
@@ -278,7 +286,7 @@ def _special(token: str, *, is_code: bool) -> Iterator[Entity]:
     if "@" in bare:
         yield from _address(bare, is_code=is_code)
     elif _SEPARATOR in bare and _AGENT.match(bare):
-        yield from _speaker(bare) if bare.startswith(_HUMAN) else (Entity("agent", bare),)
+        yield from _speaker(bare) if bare.startswith(HUMAN) else (Entity("agent", bare),)
     elif (path := _file(bare)) is not None:
         yield Entity("file", path)
     elif _is_identifier(bare):
@@ -291,7 +299,7 @@ def _address(token: str, *, is_code: bool) -> Iterator[Entity]:
     if _EMAIL.match(token):
         yield Entity("email", token.lower())
     elif not is_code and (mention := _MENTION.match(token)) and mention[1].casefold() not in DECORATORS:
-        yield Entity("person", mention[1])
+        yield from _speaker(mention[1])
 
 
 def _file(token: str) -> str | None:
@@ -309,17 +317,13 @@ def _file(token: str) -> str | None:
         return None
     last = token.replace("\\", "/").rstrip("/").rpartition("/")[2]
     extension = last.rpartition(".")[2].casefold() if "." in last else ""
-    is_rooted = token[0] in "/~." or token[1:3] in {":\\", ":/"}
-    depth = token.count("/") + token.count("\\")
-    is_deep = depth > 2 or (depth > 1 and not token.endswith("/") and any(mark in token for mark in "._-"))  # noqa: PLR2004
-    if extension in EXTENSIONS or last.casefold() in PLAIN_FILES or is_deep:
+    if extension in EXTENSIONS or last.casefold() in PLAIN_FILES:
         return token
-    return token if is_rooted and len(last) > 1 and (depth > 1 or last[1:] != "") and _is_path_root(token) else None
-
-
-def _is_path_root(token: str) -> bool:
-    """Return whether a rooted token is a path rather than a command such as /help: it has a folder or is relative."""
-    return token[0] in "~." or token.count("/") > 1 or "\\" in token
+    if token[0] in "~." or token[1:3] in {":\\", ":/"}:
+        return token if len(last) > 1 else None
+    folders = token.split("/")
+    # /help is a command; Open/High/Low is a list.
+    return token if len(folders) > 2 and folders[0] in {"", *ROOTS} and token.islower() else None  # noqa: PLR2004
 
 
 def _is_identifier(token: str) -> bool:
@@ -339,10 +343,18 @@ def _is_identifier(token: str) -> bool:
     )
 
 
+def _file_or_symbol(word: str) -> Iterator[Entity]:
+    """Yield what a word of letters is: Makefile, SearchIndex."""
+    if word.casefold() in PLAIN_FILES:
+        yield Entity("file", word)
+    elif _CAMEL.match(word):
+        yield from _symbol(word)
+
+
 def _symbol(token: str) -> Iterator[Entity]:
     if token.casefold() in BRANDS:
         return
-    if _SNAKE.match(token) or _CAMEL.match(token):
+    if (_SNAKE.match(token) and max(map(len, token.split("_"))) > 1) or _CAMEL.match(token):
         yield Entity("identifier", token)
     elif "." in token and _DOTTED.match(token):
         parts: Sequence[str] = token.split(".")

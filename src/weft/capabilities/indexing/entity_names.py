@@ -5,7 +5,6 @@ Precise rather than complete: a capitalised word without evidence is no entity.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.indexing.entity_words import (
@@ -19,8 +18,9 @@ from weft.capabilities.indexing.entity_words import (
     PARTICLES,
     PERSON_CUES,
     PERSON_VERBS,
-    PLACE_PREPOSITIONS,
     PROJECT_WORDS,
+    RARE_NAMES,
+    SPEECH_VERBS,
     TITLES,
 )
 from weft.capabilities.indexing.text_analysis import FILLER_WORDS, strip_accents
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _MAX_NAME_WORDS = 3
-_MIN_REPETITIONS = 2
+_CONTRACTED = frozenset({"ve", "m", "re", "ll", "d", "t"})
 _APOSTROPHES = "'\u2019"
 _SENTENCE_ENDS = ".!?:\u2026"
 
@@ -71,14 +71,10 @@ def people_and_projects(tokens: Sequence[str]) -> Iterator[NamedThing]:
     """Yield the people and projects of a tokenised text, in order of their mention."""
     # A word that is also written in lower case is no name.
     lower = {token.strip(_SENTENCE_ENDS) for token in tokens if token.islower()}
-    rest: list[_Run] = []
     for run in _runs(tokens):
         named = _project(run) or _person(run, lower)
         if named is not None:
             yield named
-        else:
-            rest.append(run)
-    yield from _repeated(rest, lower)
 
 
 def is_given_name(word: str) -> bool:
@@ -118,7 +114,8 @@ def _runs(tokens: Sequence[str]) -> Iterator[_Run]:
 def _run(tokens: Sequence[str], first: int, end: int, words: list[str], *, possessive: bool) -> _Run:
     before = (_lower(tokens, first - 2), _lower(tokens, first - 1))
     last = tokens[end - 1]
-    after = _lower(tokens, end) if last[-1] not in _SENTENCE_ENDS or _is_abbreviation(last) else ""
+    is_followed = last[-1] not in _SENTENCE_ENDS or _is_abbreviation(last)
+    after = _lower(tokens, end).rstrip(_SENTENCE_ENDS) if is_followed else ""
     starts = not before[1] or not before[1][-1].isalnum() or not before[1][0].isalnum()
     keys = [strip_accents(word).casefold() for word in words]
     return _Run(words, keys, before, after, starts, possessive)
@@ -141,6 +138,9 @@ def _is_name_word(token: str) -> bool:
     if word.isalpha():
         return word[1:].islower() or len(word) == 1 or _has_name_prefix(word)
     parts = word.replace("\u2019", "-").replace("'", "-").split("-")
+    # I've, don't.
+    if parts[-1] in _CONTRACTED:
+        return False
     return all(part.isalpha() and (part[1:].islower() or len(part) == 1) for part in parts)
 
 
@@ -162,7 +162,7 @@ def _project(run: _Run) -> NamedThing | None:
         return _named_project(words[index + 1 :], keys[index + 1 :])
     if index:
         return _before_project(run, words[:index], keys[:index])
-    if run.after.rstrip(_SENTENCE_ENDS) in PROJECT_WORDS and not run.possessive:
+    if run.after in PROJECT_WORDS and not run.possessive:
         return _before_project(run, words, keys)
     return None
 
@@ -200,8 +200,8 @@ def _person(run: _Run, lower: set[str]) -> NamedThing | None:
 
 
 def _is_surely_person(run: _Run, index: int, rest: Sequence[str]) -> bool:
-    if rest:
-        return not (index == 0 and run.starts) and rest[0] not in _COMMON and rest[0] not in NOT_SURNAMES
+    if rest and run.keys[index] not in RARE_NAMES and not (index == 0 and run.starts):
+        return rest[0] not in _COMMON and rest[0] not in NOT_SURNAMES
     return (run.after in PERSON_VERBS and not (index == 0 and run.before[1] in DETERMINERS)) or _is_cued(run)
 
 
@@ -228,7 +228,9 @@ def _person_by_context(run: _Run, lower: set[str]) -> NamedThing | None:
         cue, words, keys = keys[0], words[1:], keys[1:]
         if keys and cue in PERSON_CUES:
             return _rare_name(words, keys, lower)
-    is_subject = run.after in PERSON_VERBS and run.before[1] not in DETERMINERS
+    # "Frequently asked", "Evidence suggests": at the start of a sentence, only what nobody but a person does.
+    verbs = SPEECH_VERBS if run.starts else PERSON_VERBS
+    is_subject = run.after in verbs and run.before[1] not in DETERMINERS
     return _rare_name(words, keys, lower) if keys and (is_subject or _is_cued(run)) else None
 
 
@@ -239,21 +241,3 @@ def _is_cued(run: _Run) -> bool:
 def _rare_name(words: list[str], keys: list[str], lower: set[str]) -> NamedThing | None:
     unlikely = any(key in _COMMON or key in NOT_PEOPLE or key in lower or key in NOT_SURNAMES for key in keys)
     return None if unlikely or len(words) > _MAX_NAME_WORDS else NamedThing(is_person=True, name=" ".join(words))
-
-
-def _repeated(runs: Sequence[_Run], lower: set[str]) -> Iterator[NamedThing]:
-    """Yield terms of several capitalised words that a text uses repeatedly: mostly projects and products."""
-    spelling: dict[tuple[str, ...], str] = {}
-    counts: Counter[tuple[str, ...]] = Counter()
-    for run in runs:
-        skipped = 1 if run.keys[0] in DETERMINERS else 0
-        keys = tuple(run.keys[skipped:])
-        if not 1 < len(keys) <= _MAX_NAME_WORDS or any(key in _COMMON or key in NOT_SURNAMES for key in keys):
-            continue
-        if run.before[1] in PLACE_PREPOSITIONS or keys[0] in NOT_PEOPLE or keys[0] in lower:
-            counts[keys] -= len(runs)
-        spelling.setdefault(keys, " ".join(run.words[skipped:]))
-        counts[keys] += 1
-    for keys, name in spelling.items():
-        if counts[keys] >= _MIN_REPETITIONS:
-            yield NamedThing(is_person=False, name=name)

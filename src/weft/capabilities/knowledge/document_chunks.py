@@ -62,7 +62,8 @@ def _chunk(document: Document, domain: Domain, layout: ChunkLayout, ordinal: int
     text = layout.text[piece.start : piece.end]
     heading, speaker = _heading(layout.title, storable_text(piece.heading)), storable_text(piece.speaker)
     timestamp = document.timestamp if piece.timestamp is None else piece.timestamp
-    entities = extract_entities(text, speaker=speaker, timestamp=timestamp, is_code=piece.kind == "code")
+    # Only a part with its own time, such as a turn, has a day that "today" can mean.
+    entities = extract_entities(text, speaker=speaker, timestamp=piece.timestamp, is_code=piece.kind == "code")
     return NewChunk(
         source="document",
         place=document.domain,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from weft.capabilities.indexing.collections.model import SOURCES, Source
+from weft.capabilities.indexing.entities import MAX_VALUE_LENGTH
 from weft.capabilities.knowledge.documents import MetadataValue
 from weft.capabilities.knowledge.model import DomainName
 from weft.capabilities.messages.search.by_sender_and_time import TimestampText, parse_timestamp
@@ -51,6 +52,7 @@ TopK = Annotated[
     msgspec.Meta(ge=1, le=100, description="Maximum results; may be exceeded at low confidence and by pinned items."),
 ]
 MediaType = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[ -~]+\Z")]
+EntityName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_VALUE_LENGTH, pattern=r"\S")]
 DomainField = Annotated[DomainName | None, msgspec.Meta(description="Only this knowledge domain.")]
 
 
@@ -84,6 +86,10 @@ class ScopeFilters(Request):
     types: Annotated[
         Annotated[list[MediaType], msgspec.Meta(min_length=1, max_length=20)] | None,
         msgspec.Meta(description="Only documents of these media types, such as text/markdown."),
+    ] = None
+    entities: Annotated[
+        Annotated[list[EntityName], msgspec.Meta(min_length=1, max_length=20)] | None,
+        msgspec.Meta(description="Only items that mention all of these, such as ada or file:src/app.py."),
     ] = None
 
 
@@ -156,6 +162,7 @@ def requested_scope(request: ScopeFilters) -> RequestedScope:
         sources=None if request.sources is None else frozenset(request.sources),
         metadata=request.metadata or {},
         types=tuple(request.types or ()),
+        entities=tuple(request.entities or ()),
         since=since,
         until=until,
     )

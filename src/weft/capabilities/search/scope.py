@@ -8,6 +8,7 @@ import msgspec
 
 from weft.capabilities.indexing.collections.item_ids import MemoryKey
 from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS, SOURCES, WINDOWS, Source, domain_collection
+from weft.capabilities.indexing.entities import filter_term
 from weft.capabilities.knowledge.model import can_see
 from weft.capabilities.memory.model import KeyRange, MemoryScope
 from weft.capabilities.search.index_view import CollectionQuery, IncompleteItem
@@ -32,8 +33,8 @@ class RequestedScope(msgspec.Struct, frozen=True, kw_only=True):
 
     ``domains``, ``metadata`` or ``types`` without ``sources`` restrict the search to documents. ``session_id`` excludes
     other sessions but neither documents nor global memory. ``window`` is the place of the window to search, by default
-    the caller's own windows; it must be one that the caller may open. Times are in microseconds,
-    ``until`` exclusive.
+    the caller's own windows; it must be one that the caller may open. ``entities``: only chunks that mention all of
+    them, each given by its value or as TYPE:VALUE. Times are in microseconds, ``until`` exclusive.
     """
 
     domains: tuple[str, ...] = ()
@@ -42,6 +43,7 @@ class RequestedScope(msgspec.Struct, frozen=True, kw_only=True):
     sources: frozenset[Source] | None = None
     metadata: dict[str, Any] = {}
     types: tuple[str, ...] = ()
+    entities: tuple[str, ...] = ()
     since: int | None = None
     until: int | None = None
 
@@ -90,7 +92,8 @@ async def resolve_scope(filters: RequestedScope, stores: SearchStores) -> Visibl
         queries += await _memory_queries(filters, stores)
     if "event" in sources:
         queries += await _window_queries(filters, stores)
-    return VisibleScope(queries, pending)
+    entities = frozenset(map(filter_term, filters.entities))
+    return VisibleScope([query._replace(entities=entities) for query in queries], pending)
 
 
 async def visible_domain(name: str, stores: SearchStores) -> Domain | None:

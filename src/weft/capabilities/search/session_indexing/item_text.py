@@ -15,7 +15,7 @@ from weft.capabilities.indexing.chunking.chunker import split_into_chunks
 from weft.capabilities.indexing.chunking.model import ChunkingOptions, ParsedDocument
 from weft.capabilities.indexing.collections.item_ids import MemoryKey, key_of_item
 from weft.capabilities.indexing.collections.model import SOURCES, WHOLE_PLACE, NewChunk, digest_of, embedded_text
-from weft.capabilities.indexing.entities import extract_entities, pack_entities
+from weft.capabilities.indexing.entities import EntityType, extract_entities, pack_entities
 from weft.capabilities.indexing.text_analysis import index_terms
 from weft.capabilities.knowledge.document_content import storable_text
 from weft.capabilities.memory.model import MemoryScope
@@ -53,12 +53,14 @@ from weft.capabilities.windows.model import window_line
 from weft.capabilities.windows.redacted_events import apply_redactions
 from weft.capabilities.windows.store import EventCache
 from weft.kernel.clock import Clock, to_micros
-from weft.kernel.identity import ANYONE, Actor
+from weft.kernel.identity import ANYONE, HUMAN, Actor
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from weft.capabilities.indexing.entities import Entity
+    from weft.capabilities.messages.model import Message
     from weft.capabilities.search.session_indexing.cursor import IndexItem
     from weft.capabilities.windows.model import WindowEvent
 
@@ -70,7 +72,8 @@ _MEDIA_TYPE = "text/plain"
 class ItemText(msgspec.Struct, frozen=True, kw_only=True):
     """Text of an item. ``scope`` is its ACL as stored in chunks; ``importance`` is what its author said.
 
-    ``weighty``: its category says that it is important.
+    ``speaker_type``: whether the speaker is a person or an agent, if known. ``weighty``: its category says that it is
+    important.
     """
 
     text: str
@@ -79,6 +82,7 @@ class ItemText(msgspec.Struct, frozen=True, kw_only=True):
     scope: str = WHOLE_PLACE
     heading: str = ""
     speaker: str = ""
+    speaker_type: EntityType | None = None
     pinned: bool = False
     importance: float | None = None
     weighty: bool = False
@@ -137,6 +141,7 @@ class ItemTexts(msgspec.Struct, frozen=True):
             timestamp=message.sent_at,
             scope=_scope((message.audience,)),
             speaker=message.sender,
+            speaker_type=_speaker_type(message),
             pinned=await self._is_pinned(item),
             weighty=is_weighty(message),
         )
@@ -284,11 +289,23 @@ def chunks_of(item: IndexItem, content: ItemText) -> list[NewChunk]:
             if content.importance is None
             else content.importance,
             pinned=content.pinned,
-            entities=pack_entities(extract_entities(text, speaker=content.speaker, timestamp=content.timestamp)),
+            entities=pack_entities(_entities(text, content)),
             text=text,
         )
         chunks.append(chunk)
     return chunks
+
+
+def _entities(text: str, content: ItemText) -> Sequence[Entity]:
+    return extract_entities(
+        text, speaker=content.speaker, speaker_type=content.speaker_type, timestamp=content.timestamp
+    )
+
+
+def _speaker_type(message: Message) -> EntityType | None:
+    if message.author is None:
+        return None
+    return "person" if message.author.startswith(HUMAN) else "agent"
 
 
 def _scope(readers: tuple[str, ...]) -> str:
