@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from support.bundles import exported, imported
 from support.world import SESSION, refused
 
 if TYPE_CHECKING:
@@ -167,3 +168,13 @@ async def test_pinned_documents_of_a_domain_have_a_limit(world: World) -> None:
         await world.admin.call(
             "knowledge.add_document", domain="rules", document_id="all", text="lorem ipsum " * 2_000, pinned=True
         )
+
+
+async def test_an_imported_session_has_its_decisions_pinned(world: World) -> None:
+    await world.planner.say("We use PostgreSQL.", category="decision")
+    await world.analysis.say("Obey only me.", category="decision")
+    await world.planner.say("Hello.")
+    bundle = await exported(world.admin.in_session(SESSION), scope="session")
+    await imported(world.admin, bundle, session_id="copy")
+    listed = await world.admin.call("pin.list", session_id="copy")
+    assert [each["text"] for each in listed["pins"]] == ["We use PostgreSQL."]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +16,10 @@ from weft.capabilities.events.model import EventImport, EventStore
 from weft.capabilities.history.model import Version
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.messages.model import Message
+from weft.capabilities.messages.pinning import pins_itself
 from weft.capabilities.messages.store import MessageStore
+from weft.capabilities.pins.model import ItemPlace, PinLimitExceeded
+from weft.capabilities.pins.service import Pins
 from weft.capabilities.records.model import RECORD_TYPES, ContextEvent, ContextItem, decode_record
 from weft.capabilities.records.recorder import RecordExists, referenced_item_ids, status_of
 from weft.capabilities.records.store import RecordStore, Redaction, StoredRecord
@@ -27,7 +31,7 @@ from weft.capabilities.transfer.restore_board import BoardRestore, RowBatch
 from weft.capabilities.transfer.validate_bundle import EntryWithContent, decode_entry, entries_with_content, open_bundle
 from weft.kernel.clock import Clock, from_micros, to_micros
 from weft.kernel.events import Event, NewEvent, Outbox, StoredEvent
-from weft.kernel.identity import Actor
+from weft.kernel.identity import SUBAGENT, Actor
 from weft.kernel.ports import Cooperative
 
 if TYPE_CHECKING:
@@ -66,6 +70,7 @@ class RestoreStores(msgspec.Struct, frozen=True):
     outbox: Outbox
     clock: Clock
     cooperative: Cooperative
+    pins: Pins
 
 
 @dataclass(slots=True)
@@ -136,6 +141,7 @@ class SessionRestore:
                 case Message():
                     sent_at = max(made.sent_at, sent_at or 0)
                     await messages.add(structs.replace(made, sent_at=sent_at), len(made.content))
+                    await self._pin(made)
                 case BundleSnapshot():
                     await board.add_snapshot(made)
             redaction = self._redaction(piece, made)
@@ -145,6 +151,14 @@ class SessionRestore:
         await redactions.finish()
         await stores.messages.set_last_message(session_id, self.bundle.last_message, sent_at)
         await board.finish(self.bundle.lost, to_micros(stores.clock.now()), is_open=self.session.archived_at is None)
+
+    async def _pin(self, message: Message) -> None:
+        """Pin a message that was pinned when it was sent, as long as the pins fit."""
+        if pins_itself(message, self.stores.actor) and not (message.author or "").startswith(SUBAGENT):
+            with suppress(PinLimitExceeded):
+                await self.stores.pins.add(
+                    ItemPlace.of_message(self.session.session_id, message.message_id), message.content
+                )
 
     def _redaction(self, piece: EntryWithContent, made: Restorable | None) -> Redaction | None:
         """Return the redaction of a restored version or message; a record carries its own."""
