@@ -14,7 +14,7 @@ from msgspec import structs
 
 from evals.results import Row
 from evals.retrieval_runs import BEST, runs_over
-from weft.capabilities.assembly.packer import TOKEN_PRICE
+from weft.capabilities.assembly.context_passages import TOKEN_PRICE
 from weft.capabilities.assembly.passages import render_context
 from weft.capabilities.indexing.collections.model import Chunk
 from weft.capabilities.search.model import RankingWeights

@@ -25,6 +25,7 @@ from weft.kernel.fields import MAX_INT
 from weft.kernel.operation import Audience, Operation, Response
 from weft.kernel.schema import schemas_of
 from weft.settings import DEFAULT_RATES, Settings
+from weft.transports.cli.command_names import command_name
 
 Schema = Mapping[str, Any]
 
@@ -195,7 +196,7 @@ def _operation(operation: Operation, parts: Parts) -> Iterator[str]:
 
 def _interfaces(operation: Operation) -> list[tuple[str, str]]:
     tool = f"`{operation.tool}`" + (f", action `{operation.action}`" if operation.action else "")
-    command = f"weft {operation.group} {operation.verb}".replace("_", "-")
+    command = f"weft {command_name(operation.name)}"
     required = [field.name for field in msgspec.structs.fields(operation.request) if field.required]
     return [
         ("MCP", f"tool {tool}"),

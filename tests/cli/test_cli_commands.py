@@ -10,6 +10,7 @@ import click
 import pytest
 
 from weft.app.registry import all_operations
+from weft.transports.cli.command_names import command_name
 from weft.transports.cli.main import weft
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ HEAVY = [
 ]
 
 
-def _path(operation: Operation) -> tuple[str, str]:
-    return operation.group.replace("_", "-"), operation.verb.replace("_", "-")
+def _path(operation: Operation) -> tuple[str, ...]:
+    return tuple(command_name(operation.name).split())
 
 
 def _all_commands(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:

@@ -105,18 +105,16 @@ def test_the_current_session_does_not_filter_knowledge_searches(cli: CommandLine
     cli.run("knowledge", "add", "handbook", str(docs), "--create")
     everything = cli.json("search", "vacation")["results"]
     cli.env["WEFT_SESSION"] = "nowhere"
-    assert [each["chunk_id"] for each in cli.json("search", "vacation")["results"]] == [
-        each["chunk_id"] for each in everything
-    ]
+    assert [each["ref"] for each in cli.json("search", "vacation")["results"]] == [each["ref"] for each in everything]
     assert cli.run("get-context", "vacation").stdout.startswith("[1]")
-    cli.run("similar", everything[0]["chunk_id"])
-    for command in (["search", "vacation"], ["get-context", "vacation"], ["similar", everything[0]["chunk_id"]]):
+    cli.run("similar", everything[0]["ref"])
+    for command in (["search", "vacation"], ["get-context", "vacation"], ["similar", everything[0]["ref"]]):
         assert "SESSION_NOT_FOUND" in cli.run(*command, "--session", "nowhere", code=1).stderr
 
 
 def test_search_reports_no_pending_documents_after_add(cli: CommandLine, docs: Path) -> None:
     cli.run("knowledge", "add", "handbook", str(docs), "--create")
-    assert cli.json("search", "vacation")["pending"] == {"documents": 0, "events": 0, "partial": False}
+    assert "pending" not in cli.json("search", "vacation")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +141,7 @@ def test_get_context_and_find_similar_print_results(cli: CommandLine, docs: Path
     context = cli.run("get-context", "How many days of vacation?", "--max-tokens", "300").stdout
     assert context.startswith("[1]")
     assert "thirty days of vacation" in context
-    chunk = cli.json("search", "vacation", "--top-k", "1")["results"][0]["chunk_id"]
+    chunk = cli.json("search", "vacation", "--top-k", "1")["results"][0]["ref"]
     assert "office/travel.txt" in cli.run("similar", chunk).stdout
     assert cli.json("similar", "domain:handbook/9999", code=1)["code"] == "CHUNK_NOT_FOUND"
 

@@ -26,33 +26,58 @@ def line(tmp_path: Path) -> Iterator[CommandLine]:
         line = CommandLine(tmp_path / "unused", {"WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key})
         line.run("session", "create", "Release 2.0", "--session-id", "release")
         line.run("board", "write", "decision", "We chose the database PostgreSQL.", "--session", "release")
-        while not search_answer(line)["searched"]:
+        while not search_answer(line)["results"]:
             time.sleep(0.2)
         yield line
 
 
 def search_answer(line: CommandLine) -> Any:
-    found: Any = line.json("search", "query", QUERY)
+    found: Any = line.json("search", QUERY)
     return found
 
 
-def test_an_unknown_search_command_is_the_query(line: CommandLine) -> None:
+def test_results_are_printed_with_source_score_and_ref(line: CommandLine) -> None:
     output = line.run("search", QUERY).stdout
     assert "release, key decision" in output
     assert "  We chose the database PostgreSQL." in output
-    assert "1 result of 1 chunk, confidence" in output
-    assert search_answer(line)["results"][0]["key"] == "decision"
+    assert "1 result, confidence" in output
+    assert "lexical" not in output
+    result = search_answer(line)["results"][0]
+    assert result["key"] == "decision"
+    explained = line.run("search", QUERY, "--explain").stdout
+    assert "1 result of 1 chunk, confidence" in explained
+    assert "lexical" in explained
+    assert "We chose the database PostgreSQL." in line.run("records", "show", result["ref"]).stdout
+    assert "exact" in line.run("records", "resolve", result["ref"]).stdout
 
 
-def test_no_results_print_a_message(line: CommandLine) -> None:
+@pytest.mark.req("WX-06")
+def test_any_word_can_be_searched(line: CommandLine) -> None:
+    words = ("context", "query", "get-context", "find-similar", "similar", "list")
+    for word in words:
+        line.run("board", "write", f"about_{word.replace('-', '_')}", f"Notes on {word}.", "--session", "release")
+    for word in words:
+        found = line.json("search", word, "--low-confidence")
+        while found.get("pending"):
+            found = line.json("search", word, "--low-confidence")
+        assert found["results"][0]["text"] == f"Notes on {word}."
+
+
+@pytest.mark.req("WX-06")
+def test_no_results_print_what_to_do(line: CommandLine) -> None:
     output = line.run("search", QUERY, *LATER).stdout
-    assert output.splitlines()[0] == "No results."
-    assert "0 results of 0 chunks" in output
+    assert output.splitlines()[0] == (
+        "No results. The answer may not be here. Try other words, or low_confidence: true for weaker matches."
+    )
+    assert "0 results, confidence 0.00" in output
 
 
-def test_get_context_and_find_similar_are_subcommands(line: CommandLine) -> None:
-    context = line.run("search", "get-context", "--query", QUERY).stdout
+def test_get_context_and_similar_are_commands(line: CommandLine) -> None:
+    context = line.run("get-context", QUERY).stdout
     assert context.startswith("[1] session release, key decision, ")
-    assert " of 2000 tokens" in context
-    similar = line.run("search", "find-similar", "--text", "The database is PostgreSQL.").stdout
+    assert " tokens with citations" in context
+    ref = search_answer(line)["results"][0]["ref"]
+    assert "We chose the database PostgreSQL." in line.run("get-context", "--ref", ref).stdout
+    similar = line.run("similar", "--text", "The database is PostgreSQL.").stdout
     assert "We chose the database PostgreSQL." in similar
+    assert "0 results" in line.run("similar", ref).stdout

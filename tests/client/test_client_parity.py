@@ -198,10 +198,10 @@ async def call_every_operation(weft: Any, client_name: str, admin_key: str) -> d
     await note("message.set_visibility", weft.message.set_visibility(s, 77, "private"))
     await note("message.inspect", weft.message.inspect(s, offset=1))
     later = {"since": "2099-01-01", "types": ["text/markdown"]}
-    await note("search.query", weft.search.query("release é", top_k=3, explain=False, **later))
+    await note("search.query", weft.search.query("release é", top_k=3, explain=True, low_confidence=True, **later))
     await note("search.query", weft.search.query("release", domain=f"none-{client_name}"))
     await note("search.get_context", weft.search.get_context(query="release", max_tokens=500, **later))
-    await note("search.get_context", weft.search.get_context(chunk_id="sessions/999999999"))
+    await note("search.get_context", weft.search.get_context(ref="sessions/999999999"))
     await note("search.find_similar", weft.search.find_similar(text="release", **later))
     await note("search.find_similar", weft.search.find_similar())
     await note("message.search", weft.message.search(s, "redy", fuzzy_threshold=40.5, search_scope="private"))

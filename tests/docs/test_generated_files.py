@@ -15,6 +15,7 @@ from weft.app.registry import all_operations
 from weft.kernel.errors import WeftError
 from weft.kernel.operation import Operation
 from weft.settings import Settings
+from weft.transports.cli.command_names import command_name
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -39,7 +40,7 @@ def test_every_operation_is_documented_with_its_interfaces(subtests: pytest.Subt
 
 
 def expect_documented(operation: Operation, section: str) -> None:
-    command = f"weft {operation.group} {operation.verb}".replace("_", "-")
+    command = f"weft {command_name(operation.name)}"
     assert f"`{operation.route.method} {operation.route.path}`" in section
     assert f"`{operation.tool}`" in section
     assert f"`{command}`" in section

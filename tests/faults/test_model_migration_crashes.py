@@ -49,7 +49,9 @@ async def expect_served(world: World, chunks: int) -> None:
     """Check that every chunk has a vector of the model used for search."""
     listed = (await world.admin.call("knowledge.list_models"))["models"]
     assert (await vectors(world)).get(listed[0]["model"]) == chunks
-    found = await world.planner.call("search.query", query="Fact number 3 is that room", domain=HANDBOOK, min_score=0)
+    found = await world.planner.call(
+        "search.query", query="Fact number 3 is that room", domain=HANDBOOK, low_confidence=True
+    )
     assert found["results"]
 
 

@@ -216,7 +216,7 @@ async def test_a_context_text_is_recorded_with_selection_budget_and_assembly(wor
     await world.planner.write("goal", "We ship the falcon on Friday.")
     await world.planner.write("annex", "The falcon manual has many pages about shipping. " * 12)
     await world.index_sessions()
-    request = {"query": "when do we ship the falcon", "session_id": SESSION, "max_tokens": 40, "min_score": 0.0}
+    request = {"query": "when do we ship the falcon", "session_id": SESSION, "max_tokens": 150, "min_score": 0.0}
     before = await world.last_event()
     plain = await world.planner.call("search.get_context", **request)
     assert "assembly_id" not in plain
@@ -227,7 +227,7 @@ async def test_a_context_text_is_recorded_with_selection_budget_and_assembly(wor
     (budget,) = await shown(world.planner, selection["budget_ref"])
     assert (selection["query"], selection["selected_item_refs"]) == (request["query"], [f"board:{SESSION}/goal/1.1"])
     assert selection["omitted_item_refs"] == [{"item_ref": f"board:{SESSION}/annex/1.1", "reason": "budget"}]
-    assert (budget["max_tokens"], budget["actual_tokens"]) == (40, answer["tokens"])
+    assert (budget["max_tokens"], budget["actual_tokens"]) == (150, answer["tokens"])
     assert assembly["source_item_refs"] == selection["selected_item_refs"]
     assert assembly["budget_ref"] == budget["budget_id"]
     assert len(assembly["ordered_blocks"]) == len(answer["citations"])

@@ -423,17 +423,17 @@ async def test_a_partial_result_is_flagged(world: World, monkeypatch: pytest.Mon
         await world.planner.write(f"key{number}", f"Tea is served at {number} o'clock.")
     await world.index_sessions()
     monkeypatch.setattr("weft.app.search.replica._MAX_WAIT_SECONDS", -1.0)
-    asked = {"query": "when is tea served", "min_score": 0.0}
+    asked = {"query": "when is tea served", "explain": True}
     partial = await world.planner.call("search.query", **asked)
     indexes = world.app.collections._indexes
     assert indexes is not None
     await wait_for_writes(indexes)
     monkeypatch.setattr("weft.app.search.replica._MAX_WAIT_SECONDS", 60.0)
     everything = await world.planner.call("search.query", **asked)
-    assert [answer["pending"].get("partial", False) for answer in (partial, everything)] == [True, False]
+    assert [answer.get("pending", {}).get("partial", False) for answer in (partial, everything)] == [True, False]
     assert partial["searched"] < everything["searched"] == 40
     assert partial["confidence"] < everything["confidence"]
-    assert partial["widened"]
+    assert partial["unsure"]
 
 
 async def test_an_empty_partial_result_is_not_reported_as_no_results(
@@ -445,7 +445,7 @@ async def test_an_empty_partial_result_is_not_reported_as_no_results(
     monkeypatch.setattr("weft.app.search.replica._MAX_WAIT_SECONDS", -1.0)
     relevance_only = {"recency_weight": 0, "importance_weight": 0}
     found = await world.planner.call("search.query", query="zebra crossing", min_score=1.0, **relevance_only)
-    assert (found["fallback"], found["pending"]["partial"]) == ("recency", True)
+    assert (found["unsure"], found["pending"]) == (True, {"partial": True})
     events = (await world.admin.events())["events"]
     assert "search.low_relevance" not in [event["type"] for event in events]
     assert world.app.collections._indexes is not None

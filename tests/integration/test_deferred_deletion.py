@@ -60,8 +60,8 @@ async def rows(world: World, table: str) -> int:
 
 
 async def found(world: World, query: str) -> list[str]:
-    answer = await world.planner.call("search.query", query=query, min_score=0.0)
-    return [result["chunk_id"] for result in answer["results"]]
+    answer = await world.planner.call("search.query", query=query, low_confidence=True)
+    return [result["ref"] for result in answer["results"]]
 
 
 async def delete_deferred(world: World) -> None:

@@ -216,7 +216,7 @@ async def test_a_partially_indexed_version_does_not_change_search_results(
     async def check_and_embed(tenant: str, texts: Any, model: str, **how: Any) -> Any:
         written.append(len([chunk for chunk in await chunks(library, "a.md") if chunk.version > 1]))
         found = await library.planner.call("search.query", query="Something", domains=[HANDBOOK])
-        assert (found["results"], found["searched"]) == (before["results"], before["searched"])
+        assert found["results"] == before["results"]
         return await embed(tenant, texts, model, **how)
 
     with monkeypatch.context() as patched:
@@ -471,7 +471,7 @@ async def test_a_reader_cannot_add_or_delete_documents(library: World) -> None:
     assert (await reader.call("knowledge.list_documents", domain=HANDBOOK))["documents"] == []
 
 
-@pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
+@pytest.mark.req("CE-F12", part="pinned chunks come with every result")
 async def test_pinning_needs_clearance_3(library: World) -> None:
     with refused("PERMISSION_DENIED") as caught:
         await put(library.review, "a.md", "x", pinned=True)
@@ -641,7 +641,7 @@ async def test_a_timestamp_in_a_text_out_of_range_in_utc_is_ignored(library: Wor
     for name, text in (("talk.txt", turns), ("server.log", lines), ("rows.jsonl", rows)):
         await put(library.planner, name, text)
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
-    found = await library.planner.call("search.query", query="turn", min_score=0.0, top_k=50)
+    found = await library.planner.call("search.query", query="turn", low_confidence=True, top_k=50)
     assert {result["document_id"] for result in found["results"]} == {"talk.txt", "server.log", "rows.jsonl"}
     assert {result["timestamp"] for result in found["results"]} == {
         library.clock.now().isoformat().replace("+00:00", "Z")

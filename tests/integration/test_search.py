@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from support.world import SESSION, refused
+from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -68,7 +70,7 @@ async def test_one_search_covers_all_readable_sources(world: World) -> None:
     await world.planner.write("decision", "Passwords expire after ninety days.")
     await world.planner.remember("note", "Ask Dana which password manager is allowed.")
     await world.index_sessions()
-    found = await search(world.planner, "password rules", min_score=0.1)
+    found = await search(world.planner, "password rules", low_confidence=True)
     assert {result["source"] for result in found["results"]} == {"document", "message", "board", "memory"}
     by_source = {result["source"]: result for result in found["results"]}
     assert by_source["document"]["document_id"] == "rules.md"
@@ -82,28 +84,42 @@ async def test_one_search_covers_all_readable_sources(world: World) -> None:
 @pytest.mark.req("CE-F12", part="scores from similarity, recency and importance")
 async def test_every_result_explains_its_score(world: World) -> None:
     await add_domain_with_document(world)
-    found = await search(world.planner, "How many days of vacation do I have?")
+    found = await search(world.planner, "How many days of vacation do I have?", explain=True)
     best = found["results"][0]
     assert "thirty days of vacation" in best["text"]
     assert 0 < best["score"] <= 1
     assert {"lexical", "semantic", "recency", "importance"} <= best["signals"].keys()
     assert found["model"]
     assert found["searched"] > 1
-    bare = await search(world.planner, "vacation", explain=False)
-    assert "signals" not in bare["results"][0]
+
+
+@pytest.mark.req("WX-06")
+async def test_an_answer_without_explanation_has_nothing_but_results_and_confidence(world: World) -> None:
+    await add_domain_with_document(world)
+    await world.planner.say("Vacation is thirty days.")
+    await world.index_sessions()
+    found = await search(world.planner, "How many days of vacation do I have?")
+    assert found.keys() == {"results", "confidence"}
+    by_source = {result["source"]: result.keys() for result in found["results"]}
+    common = {"source", "timestamp", "ref", "score", "text"}
+    assert by_source == {
+        "document": common | {"domain", "document_id", "title", "heading"},
+        "message": common | {"session_id", "message_id", "speaker"},
+    }
 
 
 async def test_a_query_matches_by_meaning_without_common_words(world: World) -> None:
     await add_domain_with_document(world)
-    best = (await search(world.planner, "holiday entitlement", min_score=0.0))["results"][0]
+    found = await search(world.planner, "holiday entitlement", low_confidence=True, explain=True)
+    best = found["results"][0]
     assert "vacation" in best["text"]
     assert best["signals"]["semantic"] > 0
 
 
 async def test_a_result_refers_to_the_exact_passage(world: World) -> None:
     await add_domain_with_document(world)
-    best = (await search(world.planner, "thirty days of vacation"))["results"][0]
-    place = best["ref"]["selector"]
+    best = (await search(world.planner, "thirty days of vacation", explain=True))["results"][0]
+    place = best["source_ref"]["selector"]
     read = await world.planner.call(
         "knowledge.read_document", domain="handbook", document_id="rules.md", start=place["start"], end=place["end"]
     )
@@ -118,44 +134,71 @@ async def test_a_reference_resolves_to_the_found_text(world: World, source: str)
     await world.planner.write("vault", text)
     await world.planner.remember("vault", text)
     await world.index_sessions()
-    best = (await search(world.planner, "vault in Zurich", sources=[source]))["results"][0]
-    resolved = await world.planner.call("records.resolve", source_ref=best["ref"])
-    assert (resolved["outcome"], resolved["text"]) == ("exact", best["text"])
+    best = (await search(world.planner, "vault in Zurich", sources=[source], explain=True))["results"][0]
+    for named in ({"source_ref": best["source_ref"]}, {"source_id": best["ref"]}):
+        resolved = await world.planner.call("records.resolve", **named)
+        assert (resolved["outcome"], resolved["text"]) == ("exact", best["text"])
+    shown = await world.planner.call("records.show", record_id=best["ref"])
+    assert (shown["type"], shown["id"], shown["content"]) == ("context_source_ref", best["ref"], best["text"])
+    assert shown["record"] == best["source_ref"]
 
 
+async def test_a_handle_opens_only_what_the_caller_may_read(world: World) -> None:
+    await world.planner.remember("falcon", "The falcon is remembered.")
+    other = await world.planner.create_session("other")
+    await other.say("The falcon is elsewhere.")
+    await world.index_sessions()
+    found = (await search(world.planner, "falcon", low_confidence=True))["results"]
+    mine, elsewhere = (next(r["ref"] for r in found if r["source"] == source) for source in ("memory", "message"))
+    for ref in (mine, "memory/999999", "domain:none/1", "memory/x", "memory/\uff11", "memory/01"):
+        for call in ({"record_id": ref}, {"source_id": ref}):
+            with refused("RECORD_NOT_FOUND"):
+                await world.analysis.call("records.show" if "record_id" in call else "records.resolve", **call)
+    assert (await world.planner.call("records.show", record_id=elsewhere))["content"] == "The falcon is elsewhere."
+    with refused("RECORD_NOT_FOUND"):
+        await world.planner.call("records.show", record_id=elsewhere, session_id=SESSION)
+
+
+@pytest.mark.req("WX-06")
 @pytest.mark.req("CE-E", part="a search without results")
-async def test_a_search_without_relevant_results_returns_the_most_recent_and_is_logged(
-    world: World, clock: FrozenClock
-) -> None:
+async def test_a_search_without_relevant_results_says_so_and_is_logged(world: World, clock: FrozenClock) -> None:
     await world.planner.say("The first message.")
     clock.advance(seconds=60)
     await world.planner.say("The latest message.")
     await world.index_sessions()
-    found = await search(world.planner, "xylophone quartz", recency_weight=0, importance_weight=0, min_score=1.0)
-    assert (found["fallback"], found["results"][0]["text"]) == ("recency", "The latest message.")
+    found = await search(world.planner, "xylophone quartz", min_score=1.0, **RELEVANCE_ONLY)
+    assert (found["results"], found["unsure"]) == ([], True)
+    assert found["hint"].endswith("Try other words, or low_confidence: true for weaker matches.")
     events = [event for event in (await world.planner.events())["events"] if event["type"] == "search.low_relevance"]
     assert len(events) == 1
     assert "xylophone" not in str(events[0])
+    context = await get_context(world.planner, query="xylophone quartz", min_score=1.0, **RELEVANCE_ONLY)
+    assert (context["unsure"], context["fallback"]) == (True, "recency")
+    assert "The latest message." in context["context"]
     other = await world.admin.create_agent("other", agent_type="planning")
     assert not [e for e in (await other.events())["events"] if e["type"] == "search.low_relevance"]
     assert [e for e in (await world.admin.events())["events"] if e["type"] == "search.low_relevance"]
 
 
 async def test_an_empty_index_returns_no_results(world: World) -> None:
-    found = await search(world.planner, "anything at all")
-    assert (found["results"], found["searched"], found["fallback"]) == ([], 0, "recency")
+    found = await search(world.planner, "anything at all", explain=True)
+    assert (found["results"], found["searched"], found["unsure"], found["confidence"]) == ([], 0, True, 0.0)
 
 
-@pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
-async def test_pinned_items_are_in_every_result(world: World) -> None:
+@pytest.mark.req("CE-F12", part="pinned chunks come with every result")
+async def test_pinned_items_come_with_every_answer(world: World) -> None:
     await add_domain_with_document(world, "Never call customers after eight.", pinned=True)
     for number in range(5):
         await world.planner.say(f"The train number {number} leaves at noon.")
     await world.index_sessions()
-    assert "Never call customers after eight." in await texts(world.planner, "when does the train leave?", top_k=2)
+    for query in ("when does the train leave?", "may I call a customer?", "zzz"):
+        found = await search(world.planner, query, top_k=2)
+        assert [each["text"] for each in found["pinned"]] == ["Never call customers after eight."]
+        assert len(found["results"]) <= 2
+        assert not any("customers" in each["text"] for each in found["results"])
 
 
-@pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
+@pytest.mark.req("CE-F12", part="pinned chunks come with every result")
 async def test_pinned_messages_are_only_in_searches_of_their_session(world: World) -> None:
     await add_domain_with_document(world, "Vacation is thirty days a year. Ask your lead two weeks before.")
     low = await world.admin.create_agent("low", agent_type="x", clearance=1)
@@ -165,14 +208,14 @@ async def test_pinned_messages_are_only_in_searches_of_their_session(world: Worl
     await world.index_sessions()
     for caller in (world.planner, world.admin):
         found = await search(caller, "how many vacation days", top_k=1)
-        assert not any(result["signals"]["pinned"] for result in found["results"])
+        assert "pinned" not in found
         context = await caller.call("search.get_context", query="how many vacation days", max_tokens=600)
         assert context["context"].startswith("[1] handbook")
     named = await search(world.planner, "how many vacation days", session_id="lure")
-    assert [result["source"] for result in named["results"] if result["signals"]["pinned"]] == ["message"] * 20
+    assert {result["message_id"] for result in named["pinned"]} == set(range(1, 21))
 
 
-@pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
+@pytest.mark.req("CE-F12", part="pinned chunks come with every result")
 async def test_pinned_items_take_at_most_a_third_of_a_context(world: World) -> None:
     await add_domain_with_document(world, "Vacation is thirty days a year. Ask your lead two weeks before.")
     for number in range(20):
@@ -182,30 +225,26 @@ async def test_pinned_items_take_at_most_a_third_of_a_context(world: World) -> N
     context = await world.planner.call("search.get_context", **asked)
     assert "Vacation is thirty days" in context["context"]
     assert "lorem ipsum" in context["context"]
-    assert (context["tokens"] < 450, context["complete"]) == (True, False)
+    assert (context["tokens"] < 560, context["complete"]) == (True, False)
 
 
-@pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
+@pytest.mark.req("CE-F12", part="pinned chunks come with every result")
 @pytest.mark.req("CE-T", part="domains, bytes and search results")
-async def test_at_most_twenty_most_relevant_pinned_items_are_returned_within_the_plan(
-    world: World,
-) -> None:
+async def test_pins_come_in_addition_to_the_results_of_the_plan(world: World) -> None:
     await add_domain_with_document(world, "Where the canteen is.")
     rules = [
         {"document_id": f"rule{each}", "text": f"Rule {each} is about falcon{each}.", "pinned": True}
         for each in range(30)
     ]
-    await world.admin.call("knowledge.add_documents", domain="handbook", documents=rules)
+    others = [{"document_id": f"note{each}", "text": f"Note {each} is about a falcon."} for each in range(8)]
+    await world.admin.call("knowledge.add_documents", domain="handbook", documents=[*rules, *others])
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
-    for asked in (1, 29):
-        found = (await search(world.planner, f"falcon{asked}", top_k=1))["results"]
-        pinned = [result["document_id"] for result in found if result["document_id"].startswith("rule")]
-        assert f"rule{asked}" in pinned
-        assert len(pinned) == 20
+    found = await search(world.planner, "falcon29", top_k=1)
+    assert found["pinned"][0]["document_id"] == "rule29"
+    assert (len(found["pinned"]), len(found["results"]) <= 1) == (30, True)
     await world.app.tenants.set_plan(world.tenant, "free")
-    found = (await search(world.planner, "falcon1"))["results"]
-    assert len(found) == 5
-    assert "rule1" in [result["document_id"] for result in found]
+    found = await search(world.planner, "note about a falcon", low_confidence=True)
+    assert (len(found["pinned"]), len(found["results"])) == (30, 5)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +270,7 @@ async def test_filters_limit_the_sources(world: World, filters: dict[str, Any], 
     await world.planner.write("secrets", "Every password is in the vault.")
     await world.planner.remember("secrets", "My password hint is a song.")
     await world.index_sessions()
-    found = (await search(world.planner, "password", min_score=0.0, **filters))["results"]
+    found = (await search(world.planner, "password", low_confidence=True, **filters))["results"]
     assert {result["source"] for result in found} == sources
 
 
@@ -243,14 +282,14 @@ async def test_a_session_filter_excludes_other_sessions(world: World) -> None:
         await where.remember("falcon", f"The falcon is remembered in {where.session}.", session_id=where.session)
     await world.planner.remember("falcon", "The falcon is remembered for good.")
     await world.index_sessions()
-    everything = await search(world.planner, "falcon", min_score=0.0)
+    everything = await search(world.planner, "falcon", low_confidence=True)
     assert len(everything["results"]) == 7
-    in_session = await search(world.planner, "falcon", min_score=0.0, session_id=SESSION)
+    in_session = await search(world.planner, "falcon", low_confidence=True, session_id=SESSION)
     assert len(in_session["results"]) == 4
     assert "other" not in str(in_session)
     hidden = next(result for result in everything["results"] if result.get("session_id") == "other")
     with refused("CHUNK_NOT_FOUND"):
-        await get_context(world.planner, chunk_id=hidden["chunk_id"], session_id=SESSION)
+        await get_context(world.planner, ref=hidden["ref"], session_id=SESSION)
 
 
 async def test_a_time_range_limits_the_results(world: World, clock: FrozenClock) -> None:
@@ -260,8 +299,8 @@ async def test_a_time_range_limits_the_results(world: World, clock: FrozenClock)
     clock.advance(days=3)
     await world.planner.say("The release is in June.")
     await world.index_sessions()
-    assert await texts(world.planner, "release", since=between, min_score=0.0) == ["The release is in June."]
-    assert await texts(world.planner, "release", until=between, min_score=0.0) == ["The release is in May."]
+    assert await texts(world.planner, "release", since=between, low_confidence=True) == ["The release is in June."]
+    assert await texts(world.planner, "release", until=between, low_confidence=True) == ["The release is in May."]
 
 
 @pytest.mark.req("CE-F40")
@@ -270,9 +309,9 @@ async def test_a_domain_needs_clearance_and_membership(world: World) -> None:
     await world.admin.call("knowledge.create_domain", domain="for-review", agents=["subagent:review:*"])
     await put(world, "The merger is called Falcon.", "board-room")
     await put(world, "The merger is reviewed by Falconers.", "for-review")
-    assert await texts(world.planner, "merger", min_score=0.0) == ["The merger is called Falcon."]
-    assert await texts(world.review, "merger", min_score=0.0) == ["The merger is reviewed by Falconers."]
-    assert await texts(world.analysis, "merger", min_score=0.0) == []
+    assert await texts(world.planner, "merger", low_confidence=True) == ["The merger is called Falcon."]
+    assert await texts(world.review, "merger", low_confidence=True) == ["The merger is reviewed by Falconers."]
+    assert await texts(world.analysis, "merger", low_confidence=True) == []
     for domain in ("board-room", "no-such-domain"):
         with refused("DOMAIN_NOT_FOUND") as caught:
             await search(world.analysis, "merger", domain=domain)
@@ -291,13 +330,13 @@ async def test_deleted_and_overwritten_items_are_not_found_before_indexing(world
     await world.planner.write("drink", "We drink tea.")
     await world.planner.remember("drink", "I like tea.")
     await world.index_sessions()
-    assert len(await texts(world.planner, "tea", min_score=0.0)) == 3
+    assert len(await texts(world.planner, "tea", low_confidence=True)) == 3
     await world.planner.write("drink", "We drink coffee.")
     await world.planner.forget("drink")
     await world.admin.call("knowledge.delete_document", domain="handbook", document_id="rules.md")
-    assert await texts(world.planner, "tea", min_score=0.0) == []
+    assert await texts(world.planner, "tea", low_confidence=True) == []
     await world.index_sessions()
-    assert await texts(world.planner, "coffee", min_score=0.0) == ["We drink coffee."]
+    assert await texts(world.planner, "coffee", low_confidence=True) == ["We drink coffee."]
 
 
 async def test_deleted_results_are_replaced_by_the_next_best(world: World) -> None:
@@ -306,16 +345,16 @@ async def test_deleted_results_are_replaced_by_the_next_best(world: World) -> No
     await world.index_sessions()
     for number in range(3):
         await world.planner.delete(f"key{number}")
-    assert len(await texts(world.planner, "when is tea served", top_k=3, min_score=0.0)) == 3
+    assert len(await texts(world.planner, "when is tea served", top_k=3, low_confidence=True)) == 3
 
 
-async def test_when_all_relevant_items_are_deleted_the_most_recent_are_returned(world: World) -> None:
+async def test_when_all_relevant_items_are_deleted_nothing_is_found(world: World) -> None:
     await world.planner.write("drink", "We drink tea in the garden.")
     await world.planner.say("The train leaves at noon.")
     await world.index_sessions()
     await world.planner.delete("drink")
     found = await search(world.planner, "drink tea in the garden", min_score=1.0, top_k=1, **RELEVANCE_ONLY)
-    assert (found["fallback"], [r["text"] for r in found["results"]]) == ("recency", ["The train leaves at noon."])
+    assert (found["unsure"], found["results"]) == (True, [])
 
 
 @pytest.mark.req("CE-O", part="tunable similarity threshold")
@@ -324,8 +363,9 @@ async def test_min_score_of_a_call_overrides_that_of_its_agent_and_the_default(w
     await world.index_sessions()
 
     async def min_score(**how: Any) -> float:
-        found = await search(world.planner, "Where do we drink tea?", **how)
-        return (2 if found["widened"] else 1) * found["min_score"]
+        found = await search(world.planner, "Where do we drink tea?", explain=True, **how)
+        assert all(result["score"] >= found["min_score"] for result in found["results"])
+        return float(found["min_score"])
 
     assert await min_score() == pytest.approx(0.7)
     updated = await world.admin.call("agent.update", agent_id="planner", min_score=0.0)
@@ -347,13 +387,13 @@ async def test_min_score_of_an_agent_applies_to_search_and_get_context(world: Wo
     found = await texts(world.planner, question, **RELEVANCE_ONLY)
     await world.admin.call("agent.update", agent_id="planner", min_score=1.0)
     strict = await search(world.planner, question, **RELEVANCE_ONLY)
-    assert (found[0], strict["fallback"]) == ("We drink tea in the garden.", "recency")
+    assert (found[0], strict["unsure"], strict["results"]) == ("We drink tea in the garden.", True, [])
     assert (await get_context(world.planner, query=question, **RELEVANCE_ONLY))["fallback"] == "recency"
 
 
 async def test_filters_use_the_old_version_until_the_new_one_is_indexed(world: World) -> None:
     async def found(**filters: Any) -> list[tuple[str, str]]:
-        results = (await search(world.planner, "gate", domain="handbook", min_score=0.0, **filters))["results"]
+        results = (await search(world.planner, "gate", domain="handbook", low_confidence=True, **filters))["results"]
         return [(result["title"], result["text"]) for result in results]
 
     old, new = ("First", "The gate is at the north."), ("Second", "<p>The gate is at the south.</p>")
@@ -385,25 +425,25 @@ async def test_the_old_version_is_found_until_the_new_one_is_indexed(world: Worl
     await world.admin.call(
         "knowledge.add_document", domain="handbook", document_id="rules.md", text="The gate is at the south."
     )
-    found = await search(world.planner, "gate", min_score=0.0)
+    found = await search(world.planner, "gate", low_confidence=True)
     assert ([r["text"] for r in found["results"]], found["pending"]) == (
         ["The gate is at the north."],
-        {"documents": 1, "events": 0, "partial": False},
+        {"documents": 1},
     )
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
-    assert await texts(world.planner, "gate", min_score=0.0) == ["The gate is at the south."]
+    assert await texts(world.planner, "gate", low_confidence=True) == ["The gate is at the south."]
 
 
 async def test_messages_are_found_by_their_audience_only(world: World) -> None:
     await world.planner.say("Only I know that the falcon flies.", visibility="private")
     await world.review.say("Reviewers know that the falcon rests.", visibility="agent_only")
     await world.index_sessions()
-    assert await texts(world.planner, "falcon", min_score=0.0) == ["Only I know that the falcon flies."]
-    assert await texts(world.review, "falcon", min_score=0.0) == ["Reviewers know that the falcon rests."]
-    assert await texts(world.analysis, "falcon", min_score=0.0) == []
+    assert await texts(world.planner, "falcon", low_confidence=True) == ["Only I know that the falcon flies."]
+    assert await texts(world.review, "falcon", low_confidence=True) == ["Reviewers know that the falcon rests."]
+    assert await texts(world.analysis, "falcon", low_confidence=True) == []
     await world.admin.call("message.set_visibility", session_id=SESSION, message_id=1, visibility="public")
     await world.index_sessions()
-    assert await texts(world.analysis, "falcon", min_score=0.0) == ["Only I know that the falcon flies."]
+    assert await texts(world.analysis, "falcon", low_confidence=True) == ["Only I know that the falcon flies."]
 
 
 async def test_sessions_boards_and_memories_of_others_are_not_searched(world: World) -> None:
@@ -412,8 +452,8 @@ async def test_sessions_boards_and_memories_of_others_are_not_searched(world: Wo
     await world.planner.write("falcon", "The falcon is on a closed key.", readable_by=["orchestrator"])
     await world.planner.remember("falcon", "The falcon is remembered.")
     await world.index_sessions()
-    assert len(await texts(world.planner, "falcon", min_score=0.0)) == 3
-    found = await search(world.analysis, "falcon", min_score=0.0)
+    assert len(await texts(world.planner, "falcon", low_confidence=True)) == 3
+    found = await search(world.analysis, "falcon", low_confidence=True, explain=True)
     assert (found["results"], found["searched"]) == ([], 0)
     with refused("SESSION_NOT_FOUND"):
         await search(world.analysis, "falcon", session_id="closed")
@@ -423,10 +463,10 @@ async def test_redacted_items_are_not_found_by_their_text(world: World) -> None:
     await world.planner.write("pin", "The pin of the safe is 4711.")
     number = await world.planner.say("The pin of the door is 0815.")
     await world.index_sessions()
-    assert len(await texts(world.planner, "pin", min_score=0.0)) == 2
+    assert len(await texts(world.planner, "pin", low_confidence=True)) == 2
     for item in (f"board:{SESSION}/pin/1.1", f"message:{SESSION}/{number}"):
         await world.planner.call("records.redact", item_id=item, state="removed", reason="a secret")
-    assert await texts(world.planner, "pin", min_score=0.0) == []
+    assert await texts(world.planner, "pin", low_confidence=True) == []
 
 
 @pytest.mark.req("CE-T", part="domains, bytes and search results")
@@ -434,20 +474,25 @@ async def test_the_plan_limits_the_number_of_results(world: World) -> None:
     for number in range(12):
         await world.planner.write(f"key{number}", f"Tea is served at {number} o'clock.")
     await world.index_sessions()
-    assert len(await texts(world.planner, "tea", min_score=0.0, top_k=12)) == 12
+    assert len(await texts(world.planner, "tea", low_confidence=True, top_k=12)) == 12
     await world.app.tenants.set_plan(world.tenant, "free")
-    assert len(await texts(world.planner, "tea", min_score=0.0, top_k=12)) == 5
+    assert len(await texts(world.planner, "tea", low_confidence=True, top_k=12)) == 5
 
 
 async def test_context_is_one_text_with_citations_within_the_token_limit(world: World) -> None:
     await add_domain_with_document(world)
-    answer = await get_context(world.planner, query="How many days of vacation do I have?", max_tokens=120)
+    answer = await get_context(world.planner, query="How many days of vacation do I have?", max_tokens=160)
     assert "thirty days of vacation" in answer["context"]
-    assert answer["tokens"] <= 120
+    assert answer["tokens"] <= 160
     assert answer["context"].startswith("[1] handbook > Handbook")
     first = answer["citations"][0]
-    assert (first["number"], first["document_id"], first["domain"]) == (1, "rules.md", "handbook")
-    assert first["chunk_ids"]
+    assert first == {"number": 1, "ref": first["ref"]}
+    assert (await world.planner.call("records.show", record_id=first["ref"]))["content"] in answer["context"]
+    explained = await get_context(world.planner, query="How many days of vacation do I have?", explain=True)
+    first = explained["citations"][0]
+    assert first["label"].startswith("handbook > Handbook")
+    assert first["source_refs"][0]["uri"] == "knowledge://handbook/rules.md?version=1"
+    assert 0 < first["score"] <= 1
 
 
 async def test_a_message_is_shown_with_its_neighbours(world: World) -> None:
@@ -455,30 +500,35 @@ async def test_a_message_is_shown_with_its_neighbours(world: World) -> None:
         await world.planner.say(text)
     await world.review.say("Only for reviewers.", visibility="agent_only")
     await world.index_sessions()
-    answer = await get_context(world.planner, query="Who brings the falcon?", min_score=0.9)
+    answer = await get_context(world.planner, query="Who brings the falcon?", min_score=0.9, explain=True)
     assert "planner: Who brings the falcon?\nplanner: Dana does." in answer["context"]
     assert "Only for reviewers" not in answer["context"]
-    assert answer["citations"][0]["message_ids"] == [1, 2, 3, 4, 5]
+    uris = [each["uri"] for each in answer["citations"][0]["source_refs"]]
+    assert uris == [f"message:{SESSION}/{number}" for number in range(1, 6)]
 
 
 async def test_the_neighbours_of_a_chunk_can_be_requested(world: World) -> None:
     await add_domain_with_document(world)
     best = (await search(world.planner, "flights need approval"))["results"][0]
-    around = await get_context(world.planner, chunk_id=best["chunk_id"], max_tokens=1000)
+    around = await get_context(world.planner, ref=best["ref"], max_tokens=1000)
     assert "thirty days of vacation" in around["context"]
     assert "sixteen characters" in around["context"]
-    assert around["complete"]
+    assert "complete" not in around
 
 
-@pytest.mark.parametrize("tokens", [16, 17, 20, 33, 64, 100, 333])
-async def test_context_never_exceeds_max_tokens(world: World, tokens: int) -> None:
+@pytest.mark.req("WX-06")
+@pytest.mark.parametrize("tokens", [128, 129, 150, 256, 333, 1000])
+@pytest.mark.parametrize("how", [{}, {"explain": True}, {"record": True, "session_id": SESSION}], ids=str)
+async def test_an_answer_never_exceeds_max_tokens(world: World, tokens: int, how: dict[str, Any]) -> None:
     await add_domain_with_document(world, HANDBOOK + "word " * 500)
     await world.planner.say("Vacation is for everyone. " * 50)
+    for number in range(20):
+        await world.planner.say(f'Line {number}: "quotes"\nand breaks, about vacation.')
     await world.index_sessions()
-    for what in ({"query": "vacation"}, {"query": "word"}):
-        answer = await get_context(world.planner, max_tokens=tokens, min_score=0.0, **what)
-        assert answer["tokens"] <= tokens
-        assert answer["context"]
+    for query in ("vacation", "word", "nothing of the kind"):
+        answer = await get_context(world.planner, query=query, max_tokens=tokens, min_score=0.0, **how)
+        assert approximate_tokens(msgspec.json.encode(answer).decode()) <= answer["tokens"] <= tokens
+        assert answer["context"] or how
 
 
 async def test_similar_chunks_exclude_the_chunk_itself(world: World) -> None:
@@ -486,8 +536,10 @@ async def test_similar_chunks_exclude_the_chunk_itself(world: World) -> None:
     await world.planner.write("kitten", "A kitten naps on the couch.")
     await world.planner.write("tax", "Income tax is due in April.")
     await world.index_sessions()
-    cat = next(r for r in (await search(world.planner, "cat sofa", min_score=0.0))["results"] if r["key"] == "cat")
-    alike = await similar(world.planner, chunk_id=cat["chunk_id"])
+    cat = next(
+        r for r in (await search(world.planner, "cat sofa", low_confidence=True))["results"] if r["key"] == "cat"
+    )
+    alike = await similar(world.planner, ref=cat["ref"])
     assert [result["key"] for result in alike["results"]] == ["kitten", "tax"]
     by_text = await similar(world.planner, text="A cat sleeps on the sofa.", top_k=1)
     assert by_text["results"][0]["key"] == "cat"
@@ -496,15 +548,15 @@ async def test_similar_chunks_exclude_the_chunk_itself(world: World) -> None:
 async def test_an_unreadable_chunk_is_not_found(world: World) -> None:
     await world.planner.remember("falcon", "The falcon is remembered.")
     await world.index_sessions()
-    mine = (await search(world.planner, "falcon"))["results"][0]["chunk_id"]
-    for chunk_id in (mine, "memory/999999", "domain:none/1"):
+    mine = (await search(world.planner, "falcon"))["results"][0]["ref"]
+    for ref in (mine, "memory/999999", "domain:none/1"):
         with refused("CHUNK_NOT_FOUND"):
-            await similar(world.analysis, chunk_id=chunk_id)
+            await similar(world.analysis, ref=ref)
         with refused("CHUNK_NOT_FOUND"):
-            await get_context(world.analysis, chunk_id=chunk_id)
-    for chunk_id in ("nonsense", "memory/-1", "memory/\uff11"):
+            await get_context(world.analysis, ref=ref)
+    for ref in ("nonsense", "memory/-1", "memory/\uff11"):
         with refused("INVALID_INPUT_FORMAT"):
-            await similar(world.analysis, chunk_id=chunk_id)
+            await similar(world.analysis, ref=ref)
 
 
 async def test_a_search_can_be_recorded(world: World) -> None:
@@ -525,9 +577,9 @@ async def test_empty_and_oversized_queries_are_refused(world: World) -> None:
         ("search.query", {"query": "x", "domain": "a", "domains": ["b"]}),
         ("search.query", {"query": "x", "since": "2026-01-02", "until": "2026-01-01"}),
         ("search.get_context", {}),
-        ("search.get_context", {"query": "x", "chunk_id": "sessions/1"}),
+        ("search.get_context", {"query": "x", "ref": "sessions/1"}),
         ("search.find_similar", {}),
-        ("search.find_similar", {"text": "x", "chunk_id": "sessions/1"}),
+        ("search.find_similar", {"text": "x", "ref": "sessions/1"}),
     ):
         with refused("INVALID_INPUT_FORMAT"):
             await world.planner.call(call, **wrong)

@@ -216,7 +216,7 @@ async def answer_bytes(caller: Caller, operation: str, **what: Any) -> tuple[byt
     except WeftError as error:
         body = error.body("")
         return msgspec.json.encode([type(error).__name__, body]), body
-    answer.pop("took_ms")
+    answer.pop("took_ms", None)
     return msgspec.json.encode(answer), answer
 
 
@@ -237,13 +237,15 @@ PROPERTY = settings(max_examples=examples(30), deadline=None)
 async def test_a_search_reveals_nothing_hidden(
     sides: Sides, query: str, filters: dict[str, Any], weights: dict[str, Any], top_k: int
 ) -> None:
-    answer = await same_answer_on_both_sides(sides, "search.query", query=query, top_k=top_k, **filters, **weights)
-    for result in answer.get("results", ()) if isinstance(answer, dict) else ():
-        assert result["text"] in OWN
+    for options in ({"explain": True}, {"low_confidence": True}):
+        what = {"query": query, "top_k": top_k, **filters, **weights, **options}
+        answer = await same_answer_on_both_sides(sides, "search.query", **what)
+        for result in answer.get("results", ()) if isinstance(answer, dict) else ():
+            assert result["text"] in OWN
 
 
 @PROPERTY
-@given(query=QUERIES, filters=FILTERS, weights=WEIGHTS, tokens=st.sampled_from([16, 60, 300, 5000]))
+@given(query=QUERIES, filters=FILTERS, weights=WEIGHTS, tokens=st.sampled_from([128, 160, 300, 5000]))
 async def test_get_context_reveals_nothing_hidden(
     sides: Sides, query: str, filters: dict[str, Any], weights: dict[str, Any], tokens: int
 ) -> None:
@@ -268,13 +270,15 @@ async def test_find_similar_reveals_nothing_hidden(
 async def test_the_id_of_a_hidden_chunk_gives_no_access(sides: Sides, data: Any, filters: dict[str, Any]) -> None:
     chunk_id = data.draw(st.sampled_from([*sides.chunk_ids, "sessions/0", "domain:/1", "memory/1e3", "a/b/c"]))
     for operation in ("search.find_similar", "search.get_context"):
-        await same_answer_on_both_sides(sides, operation, chunk_id=chunk_id, **filters)
+        await same_answer_on_both_sides(sides, operation, ref=chunk_id, **filters)
+    for operation, name in (("records.show", "record_id"), ("records.resolve", "source_id")):
+        await same_answer_on_both_sides(sides, operation, **{name: chunk_id})
 
 
 async def test_other_agents_find_the_hidden_content(sides: Sides) -> None:
     """Shows that the comparisons above are not equal for lack of hidden content."""
-    own = await sides.with_hidden.call("search.query", query=MARK, min_score=0.0, top_k=100)
-    theirs = await sides.stranger.call("search.query", query=MARK, min_score=0.0, top_k=100)
+    own = await sides.with_hidden.call("search.query", query=MARK, low_confidence=True, explain=True, top_k=100)
+    theirs = await sides.stranger.call("search.query", query=MARK, low_confidence=True, explain=True, top_k=100)
     assert MARK not in str(own["results"])
     assert len([result for result in theirs["results"] if MARK in result["text"]]) > len(OWN)
     assert len(sides.chunk_ids) > own["searched"]

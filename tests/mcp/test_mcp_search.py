@@ -29,9 +29,9 @@ async def test_three_search_tools_are_read_only_and_answer(web: Connect) -> None
             assert "session_id" in tools[name].input_schema["properties"]
         assert tools["search"].input_schema["required"] == ["query"]
         found = await answer(client, "search", query="nothing of the kind", since="2099-01-01")
-        assert (found["results"], found["fallback"], found["confidence"]) == ([], "recency", 0.0)
+        assert (found["results"], found["unsure"], found["confidence"]) == ([], True, 0.0)
         context = await answer(client, "get_context", query="nothing of the kind", since="2099-01-01")
-        assert (context["context"], context["tokens"], context["citations"]) == ("", 0, [])
+        assert (context["context"], context["unsure"], context["citations"]) == ("", True, [])
         similar = await answer(client, "find_similar", text="nothing of the kind", since="2099-01-01")
         assert similar["results"] == []
 
@@ -51,6 +51,6 @@ async def test_an_unknown_domain_is_a_tool_error_with_a_hint(web: Connect) -> No
     async with web("planner") as client:
         domain = await refused(client, "search", query="x", domain="no-such-domain")
         assert (domain["code"], domain["recoverable"]) == ("DOMAIN_NOT_FOUND", True)
-        chunk = await refused(client, "find_similar", chunk_id="domain:no-such-domain/1")
+        chunk = await refused(client, "find_similar", ref="domain:no-such-domain/1")
         assert chunk["code"] == "CHUNK_NOT_FOUND"
         assert chunk["suggestions"]

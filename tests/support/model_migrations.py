@@ -83,5 +83,5 @@ async def serving_model(world: World, app: App) -> str:
 
 async def best_document(world: World, app: App, query: str) -> str:
     """Return the name of the document that a search finds first."""
-    found = await world.planner.at(app).call("search.query", query=query, domain=HANDBOOK, min_score=0.0)
+    found = await world.planner.at(app).call("search.query", query=query, domain=HANDBOOK, low_confidence=True)
     return found["results"][0]["document_id"]

@@ -1,4 +1,4 @@
-"""Ranking: order, score components, pins, widening, neighbours and deduplication."""
+"""Ranking: order, score components, pins, bounds of answers and prompts, neighbours and deduplication."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.small_collections import (
     view_of,
 )
 from weft.capabilities.search.model import Query, RankingWeights
-from weft.capabilities.search.selection import select_results
+from weft.capabilities.search.selection import RELIABLE_SCORE, UNSURE_RESULTS, select_results
 from weft.kernel.clock import DAY_MICROS
 from weft.search_index.snapshot import IndexSnapshot
 
@@ -85,8 +85,7 @@ def test_score_components_sum_to_the_score() -> None:
         ("ann", "I bought apples yesterday"), ("bob", "which apples?"), ("ann", "red ones from the orchard")
     )
     for each in ranked("which apples did Ann buy", view).ranked:
-        parts = [value for name, value in each.signals.items() if name != "pinned"]
-        assert sum(parts) == pytest.approx(each.evidence, abs=1e-3)
+        assert sum(each.signals.values()) == pytest.approx(each.evidence, abs=1e-3)
         assert {"lexical", "lexical_around", "semantic", "semantic_around", "recency", "importance"} <= set(
             each.signals
         )
@@ -111,44 +110,118 @@ def test_any_text_can_be_indexed_and_ranked(query: str) -> None:
 
 @pytest.mark.parametrize("views", [(), (document_collection(),)], ids=["no collection", "an empty one"])
 def test_an_empty_collection_has_no_results(views: tuple[()]) -> None:
-    ranking = ranked("apples", *views)
-    assert (ranking.ranked, ranking.confidence, ranking.fallback) == ([], 0.0, "recency")
+    for purpose, fallback in (("answer", None), ("prompt", "recency")):
+        ranking = ranked("apples", *views, purpose=purpose)
+        assert (ranking.ranked, ranking.pinned, ranking.confidence) == ([], [], 0.0)
+        assert (ranking.unsure, ranking.relevant, ranking.fallback) == (True, False, fallback)
 
 
-@pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
-def test_pinned_items_are_in_every_result() -> None:
+@pytest.mark.req("CE-F12", part="pinned chunks come with every result")
+@pytest.mark.parametrize("purpose", ["answer", "prompt"])
+def test_pinned_items_come_separately_with_every_result(purpose: str) -> None:
     view = document_collection(*FRUIT, text_row("never send figures by mail", pinned=True))
-    for query in ("when are pears harvested", "zzz"):
-        found = {each.number: each for each in ranked(query, view, top_k=1).ranked}
-        assert found[6].signals.get("pinned", True) is True
+    for query in ("when are pears harvested", "never send figures", "zzz"):
+        ranking = ranked(query, view, top_k=1, max_results=1, purpose=purpose)
+        assert [(each.number, each.pinned) for each in ranking.pinned] == [(6, True)]
+        assert 6 not in numbers(ranking)
+
+
+WORDS = st.sampled_from(["apple", "pear", "plum", "tree", "orchard", "harvest", "invoice", "train", "noon", "winter"])
+TEXTS = st.lists(WORDS, min_size=1, max_size=8).map(" ".join)
+
+
+@pytest.mark.req("WX-06")
+@pytest.mark.req("CE-O", part="tunable similarity threshold")
+@settings(max_examples=examples(150), deadline=None)
+@given(
+    texts=st.lists(st.tuples(TEXTS, st.booleans()), max_size=20),
+    query=TEXTS,
+    top_k=st.integers(1, 8),
+    max_results=st.none() | st.integers(1, 8),
+    min_score=st.floats(0, 1),
+    by_meaning=st.booleans(),
+)
+def test_an_answer_is_bounded(
+    texts: list[tuple[str, bool]],
+    query: str,
+    top_k: int,
+    max_results: int | None,
+    min_score: float,
+    *,
+    by_meaning: bool,
+) -> None:
+    view = document_collection(*(text_row(text, pinned=pinned) for text, pinned in texts))
+    options = {"top_k": top_k, "max_results": max_results, "weights": RankingWeights(min_score=min_score)}
+    answer = ranked(query, view, by_meaning=by_meaning, **options)
+    assert len(answer.ranked) <= min(top_k, max_results or top_k)
+    assert all(each.score >= min_score for each in answer.ranked)
+    assert (answer.fallback, answer.widened) == (None, False)
+    assert not answer.unsure or all(each.score >= RELIABLE_SCORE for each in answer.ranked[UNSURE_RESULTS:])
+    assert answer.unsure or answer.relevant
+    weaker = ranked(query, view, by_meaning=by_meaning, low_confidence=True, **options)
+    assert len(weaker.ranked) <= min(top_k, max_results or top_k)
+    assert numbers(weaker)[: len(answer.ranked)] == numbers(answer)
+    assert (weaker.confidence, weaker.pinned) == (answer.confidence, answer.pinned)
+
+
+@pytest.mark.req("WX-06")
+def test_an_answer_that_does_not_know_is_short() -> None:
+    view = document_collection(*(f"note {number} about fruit and trees" for number in range(30)))
+    unsure = ranked("fruit and something else entirely unknown", view)
+    assert unsure.unsure
+    assert len(unsure.ranked) == UNSURE_RESULTS
+    assert len(ranked("fruit and something else entirely unknown", view, low_confidence=True).ranked) == 10
+    assert numbers(ranked("banana smoothie recipe", view, by_meaning=False)) == []
+    sure = ranked("when are pears harvested in early autumn", document_collection(*FRUIT))
+    assert not sure.unsure
+    assert numbers(sure)[0] == 3
+
+
+@pytest.mark.req("CE-F11", part="ranking by meaning, words and recency; widening at low confidence")
+@settings(max_examples=examples(60), deadline=None)
+@given(texts=st.lists(TEXTS, min_size=1, max_size=20), query=TEXTS, top_k=st.integers(1, 5))
+def test_a_prompt_gets_at_least_what_an_answer_gets(texts: list[str], query: str, top_k: int) -> None:
+    view = document_collection(*texts)
+    answer, prompt = (ranked(query, view, top_k=top_k, purpose=purpose) for purpose in ("answer", "prompt"))
+    assert numbers(prompt)[: len(answer.ranked)] == numbers(answer)
+    assert prompt.ranked
+    assert prompt.confidence == answer.confidence
 
 
 @pytest.mark.req("CE-F11", part="ranking by meaning, words and recency; widening at low confidence")
 @pytest.mark.req("CE-O", part="tunable similarity threshold")
-def test_low_confidence_returns_more_results() -> None:
+def test_a_prompt_gets_more_results_at_low_confidence() -> None:
     rows = [f"note {number} about fruit and trees" for number in range(30)]
-    uncertain = ranked("fruit and something else entirely unknown", document_collection(*rows), top_k=5)
+    uncertain = ranked(
+        "fruit and something else entirely unknown", document_collection(*rows), top_k=5, purpose="prompt"
+    )
     assert uncertain.widened
     assert uncertain.min_score == 0.35
     assert 5 < len(uncertain.ranked) <= 10
-    sure = ranked("when are pears harvested in early autumn", document_collection(*FRUIT), top_k=5)
+    sure = ranked("when are pears harvested in early autumn", document_collection(*FRUIT), top_k=5, purpose="prompt")
     assert not sure.widened
     assert sure.min_score == 0.7
-    assert ranked("pears", document_collection(*FRUIT), weights=RankingWeights(min_score=0.2)).min_score in {0.2, 0.1}
+    assert ranked("pears", document_collection(*FRUIT), weights=RankingWeights(min_score=0.2)).min_score == 0.2
     assert sure.confidence > uncertain.confidence
 
 
 def test_expanded_is_reported_only_if_results_were_added() -> None:
     rows = [f"note {number} about fruit and trees" for number in range(30)]
-    capped = ranked("fruit and something else entirely unknown", document_collection(*rows), top_k=5, max_results=5)
+    capped = ranked(
+        "fruit and something else entirely unknown",
+        document_collection(*rows),
+        top_k=5,
+        max_results=5,
+        purpose="prompt",
+    )
     assert len(capped.ranked) == 5
     assert capped.widened == any(each.score < 0.7 for each in capped.ranked)
 
 
 @pytest.mark.req("CE-E", part="a search without results")
-def test_without_relevant_results_the_newest_are_returned() -> None:
+def test_a_prompt_without_relevant_results_gets_the_newest() -> None:
     rows = [text_row(text, timestamp=NOW - place * DAY_MICROS) for place, text in enumerate(reversed(FRUIT))]
-    ranking = ranked("quux", document_collection(*rows), top_k=2, by_meaning=False)
+    ranking = ranked("quux", document_collection(*rows), top_k=2, by_meaning=False, purpose="prompt")
     assert ranking.fallback == "recency"
     assert numbers(ranking) == [1, 2]
     assert not ranking.widened

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-import time as timing
+import time
 from functools import partial
 from hashlib import sha256
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
-from weft.capabilities.assembly.packer import BuiltContext, build_context, build_surroundings
-from weft.capabilities.assembly.passages import Section, heading_of
+from weft.capabilities.assembly.context_passages import GatheredPassages, gather_passages, gather_surroundings
+from weft.capabilities.assembly.passages import RenderedContext, Section, heading_of, numbered, render_context
 from weft.capabilities.knowledge.model import DomainNotFound
 from weft.capabilities.records.model import Block, ContextAssembly, ContextSourceRef
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 from weft.capabilities.search.model import DEFAULT_TOP_K
 from weft.capabilities.search.passages import ref_to
-from weft.capabilities.search.requests import ChunkId, QueryText, RankingOptions, requested_scope, search_request
-from weft.capabilities.search.results import PassageSource, PendingItems, pending_items, source_fields
+from weft.capabilities.search.requests import (
+    ExplainOption,
+    PassageHandle,
+    QueryText,
+    RankingOptions,
+    requested_scope,
+    search_request,
+)
+from weft.capabilities.search.results import SearchFacts, search_facts
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.search_records import (
     RecordOption,
@@ -36,57 +43,70 @@ from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Response, operation
 from weft.kernel.tokens import TokenCounters
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.search.retriever import RetrievalResult
+    from weft.kernel.tokens import TokenCounter
+
 _DEFAULT_TOKENS = 2_000
+# An answer without any passage has fewer tokens.
+_MIN_TOKENS = 128
+# Stands for the time while tokens are counted: it must not have fewer digits than the real one.
+_LONGEST_MS = 99_999.999
 
 
 class GetContext(RankingOptions, kw_only=True):
-    """A query or a search result to build context for."""
+    """A query or a search result to gather context for."""
 
     query: QueryText | None = None
-    chunk_id: Annotated[
-        ChunkId | None, msgspec.Meta(description="Alternatively, a search result: returns its surroundings.")
+    ref: Annotated[
+        PassageHandle | None,
+        msgspec.Meta(description="Alternatively, the ref of a search result: returns its surroundings."),
     ] = None
-    max_tokens: Annotated[int, msgspec.Meta(ge=16, le=200_000, description="Token budget of the text.")] = (
-        _DEFAULT_TOKENS
-    )
+    max_tokens: Annotated[
+        int,
+        msgspec.Meta(ge=_MIN_TOKENS, le=200_000, description="Token budget of the whole answer with its citations."),
+    ] = _DEFAULT_TOKENS
     tokenizer: Annotated[
         Literal["approximate", "o200k_base", "cl100k_base"],
         msgspec.Meta(description="How tokens are counted; exact tokenizers need the weft[tokenizers] extra."),
     ] = "approximate"
+    explain: ExplainOption = False
     record: RecordOption = False
 
 
-class Citation(PassageSource, kw_only=True):
-    """Source of a numbered passage. ``chunk_ids``: the search results it contains."""
+class Citation(Response, kw_only=True):
+    """Source of a numbered passage. ``ref`` is a handle that context_records, show or resolve, opens.
 
-    number: int
-    label: str
-    chunk_ids: list[str]
-    message_ids: tuple[int, ...] = ()
-    score: float | None = None
-    refs: list[ContextSourceRef]
-
-
-class ContextResponse(Response, kw_only=True, omit_defaults=False):
-    """Passages numbered [1], [2] and so on, most relevant first, each with its surroundings.
-
-    ``complete``: every result fitted into the token budget. ``assembly_id``: the record of the text, if recorded. The
-    other fields are those of a search.
+    With ``explain``: the label and score of the passage, and ``source_refs`` to each of its parts.
     """
 
-    success: Literal[True] = True
+    number: int
+    ref: str
+    label: str | msgspec.UnsetType = UNSET
+    score: float | msgspec.UnsetType = UNSET
+    source_refs: list[ContextSourceRef] | msgspec.UnsetType = UNSET
+
+
+class ContextResponse(SearchFacts, kw_only=True):
+    """Passages numbered [1], [2] and so on, most relevant first, each with its surroundings.
+
+    ``tokens`` are those of the whole answer as JSON. ``complete``: every result fitted into the budget. ``confidence``:
+    likelihood that the passages contain the answer, from 0 to 1; ``unsure`` if it is low. ``widened``: for this reason
+    there are more passages, or less relevant ones. ``fallback``: nothing was relevant, so these are the most recent
+    items. ``assembly_id``: the record of the text, if recorded.
+    """
+
     context: str
     tokens: int
-    max_tokens: int
     citations: list[Citation]
-    complete: bool
-    confidence: float | None
-    widened: bool
-    fallback: Literal["recency"] | None
-    searched: int
-    pending: PendingItems
-    model: str | None
-    took_ms: float
+    complete: bool = True
+    confidence: float | None = None
+    unsure: bool = False
+    widened: bool = False
+    fallback: Literal["recency"] | None = None
+    lexical_only: bool = False
     selection_id: str | msgspec.UnsetType = UNSET
     assembly_id: str | msgspec.UnsetType = UNSET
 
@@ -94,7 +114,7 @@ class ContextResponse(Response, kw_only=True, omit_defaults=False):
 @operation(
     "search.get_context",
     tool="get_context",
-    http="POST /v1/search/context",
+    http="POST /v1/search/get-context",
     permission=Permission.READ,
     rate=RateClass.SEARCH,
     effect=Effect.OWN_TRANSACTIONS,
@@ -103,24 +123,36 @@ class ContextResponse(Response, kw_only=True, omit_defaults=False):
 async def get_context(
     request: GetContext, actor: Actor, retriever: Retriever, counters: TokenCounters
 ) -> ContextResponse:
-    """Build one text for a prompt: the best passages for a question with their surroundings, within a token budget.
+    """Gather one text for a prompt: the best passages for a question, with surroundings, within a token budget.
 
-    Passages are numbered and have citations. With a chunk_id instead of a query: the surroundings of that chunk.
+    Passages are numbered and have citations. With a ref instead of a query: the surroundings of that search result.
     """
-    started = timing.perf_counter()
+    started = time.perf_counter()
     if request.record:
         check_may_record(actor)
     count = counters.named(request.tokenizer)
-    if (request.query is None) == (request.chunk_id is None):
-        raise InvalidInput("query: give either query or chunk_id", field="query")
+    if (request.query is None) == (request.ref is None):
+        raise InvalidInput("query: give either query or ref", field="query")
     if request.query is not None:
         search = search_request(request, actor, request.query, DEFAULT_TOP_K, retriever)
-        built = await build_context(retriever, actor, search, request.max_tokens, count)
+        gathered = await gather_passages(retriever, actor, search, request.max_tokens, count)
     else:
         similar_search = SimilarSearch(retriever, actor, requested_scope(request))
-        built = await build_surroundings(similar_search, request.chunk_id or "", request.max_tokens, count)
+        gathered = await gather_surroundings(similar_search, request.ref or "")
+    answer = _Answer(request, gathered, started)
+    rendered = render_context(
+        gathered.refs, request.max_tokens, count, measure=lambda sections: answer.tokens(sections, count)
+    )
+    built = BuiltContext(rendered._replace(complete=rendered.complete and gathered.complete), gathered)
     records = await retriever.stores.write(actor, partial(_record, request, built)) if request.record else None
-    return _context_response(request, built, records, started)
+    return answer.response(built.rendered, records)
+
+
+class BuiltContext(NamedTuple):
+    """A rendered text and the passages that were gathered for it."""
+
+    rendered: RenderedContext
+    gathered: GatheredPassages
 
 
 class _Records(NamedTuple):
@@ -132,7 +164,8 @@ class _Records(NamedTuple):
 
 async def _record(request: GetContext, built: BuiltContext, stores: SearchStores) -> _Records:
     """Record the search, its token budget and the text that was built."""
-    rendered, hits = built.rendered, [] if built.found is None else built.found.hits
+    rendered, found = built.rendered, built.gathered.found
+    hits = [] if found is None else [*found.hits, *found.pinned]
     sections = [tuple(dict.fromkeys(passage.uri for passage in each.passages)) for each in rendered.sections]
     selected = tuple(dict.fromkeys(uri for uris in sections for uri in uris))
     candidates = tuple(dict.fromkeys([*(hit.passage.uri for hit in hits), *selected]))
@@ -151,47 +184,67 @@ async def _record(request: GetContext, built: BuiltContext, stores: SearchStores
         source_item_refs=selected,
         metadata={"weft": {"text_hash": f"sha256:{sha256(rendered.text.encode()).hexdigest()}"}},
     )
-    searched = Searched(request.query, built.found, candidates, selected)
+    searched = Searched(request.query, found, candidates, selected)
     selection = await record_search(stores, request.session_id, searched, budget, assembly)
     return _Records(selection.selection_id, assembly.assembly_id)
 
 
-def _context_response(
-    request: GetContext, built: BuiltContext, records: _Records | None, started: float
-) -> ContextResponse:
-    rendered, found = built.rendered, built.found
-    ranking = None if found is None else found.ranking
-    return ContextResponse(
-        context=rendered.text,
-        tokens=rendered.tokens,
-        max_tokens=request.max_tokens,
-        citations=[_citation(number, each, built) for number, each in enumerate(rendered.sections, start=1)],
-        complete=rendered.complete,
-        confidence=None if ranking is None else ranking.confidence,
-        widened=ranking is not None and ranking.widened,
-        fallback=None if ranking is None else ranking.fallback,
-        searched=0 if ranking is None else ranking.searched,
-        pending=pending_items(built.scope),
-        model=None if found is None else found.model,
-        selection_id=UNSET if records is None else records.selection_id,
-        assembly_id=UNSET if records is None else records.assembly_id,
-        took_ms=_milliseconds(started),
-    )
+class _Answer(NamedTuple):
+    """Writes the answer to a request from the passages that fit."""
+
+    request: GetContext
+    gathered: GatheredPassages
+    started: float
+
+    def tokens(self, sections: Sequence[Section], count: TokenCounter) -> int:
+        """Return the tokens of the whole answer with these sections, as JSON."""
+        records = _Records(new_id("selection"), new_id("assembly")) if self.request.record else None
+        rendered = RenderedContext(numbered(sections), self.request.max_tokens, list(sections), complete=False)
+        response = self.response(rendered, records)
+        if response.took_ms is not UNSET:
+            response = structs.replace(response, took_ms=_LONGEST_MS)
+        return count(msgspec.json.encode(response).decode())
+
+    def response(self, rendered: RenderedContext, records: _Records | None) -> ContextResponse:
+        found, explain = self.gathered.found, self.request.explain
+        response = ContextResponse(
+            context=rendered.text,
+            tokens=rendered.tokens,
+            citations=[self._citation(number, each) for number, each in enumerate(rendered.sections, start=1)],
+            complete=rendered.complete,
+            selection_id=UNSET if records is None else records.selection_id,
+            assembly_id=UNSET if records is None else records.assembly_id,
+            **search_facts(
+                self.gathered.scope,
+                0 if found is None else found.ranking.searched,
+                None if found is None else found.model,
+                self.started,
+                explain=explain,
+            ),
+        )
+        return response if found is None else structs.replace(response, **_doubts(found))
+
+    def _citation(self, number: int, section: Section) -> Citation:
+        scores = self.gathered.scores
+        best = max(section.passages, key=lambda each: scores.get(each.chunk_id, -1.0))
+        if not self.request.explain:
+            return Citation(number=number, ref=best.handle)
+        return Citation(
+            number=number,
+            ref=best.handle,
+            label=heading_of(section),
+            score=scores.get(best.chunk_id, UNSET),
+            source_refs=[ref_to(each) for each in section.passages],
+        )
 
 
-def _citation(number: int, section: Section, built: BuiltContext) -> Citation:
-    scores = [built.scores[each.chunk_id] for each in section.passages if each.chunk_id in built.scores]
-    fields: dict[str, Any] = source_fields(section.passages[0])
-    return Citation(
-        number=number,
-        label=heading_of(section),
-        chunk_ids=[each.chunk_id for each in section.passages if each.chunk_id in built.scores],
-        message_ids=tuple(dict.fromkeys(each.message_id for each in section.passages if each.message_id is not None)),
-        score=max(scores, default=None),
-        refs=[ref_to(each) for each in section.passages],
-        **fields,
-    )
-
-
-def _milliseconds(started: float) -> float:
-    return round((timing.perf_counter() - started) * 1000, 3)
+def _doubts(found: RetrievalResult) -> dict[str, Any]:
+    """Return the fields that say how far to trust the passages."""
+    ranking = found.ranking
+    return {
+        "confidence": ranking.confidence,
+        "unsure": ranking.unsure,
+        "widened": ranking.widened,
+        "fallback": ranking.fallback,
+        "lexical_only": found.model is None,
+    }

@@ -32,6 +32,8 @@ class Section(NamedTuple):
 
 
 Layout = Callable[[Sequence[Section]], str]
+# Returns the tokens of everything that is returned for some sections.
+Measure = Callable[[Sequence[Section]], int]
 
 
 class RenderedContext(NamedTuple):
@@ -74,15 +76,19 @@ def render_context(
     max_tokens: int,
     count: TokenCounter,
     layout: Layout = numbered,
+    measure: Measure | None = None,
 ) -> RenderedContext:
-    """Return as many passages as fit: results first, best first, then their surroundings, nearest first."""
+    """Return as many passages as fit: results first, best first, then their surroundings, nearest first.
+
+    ``measure`` says what counts, by default the text.
+    """
+    measure = measure or (lambda sections: count(layout(sections)))
     ordered = _by_priority(_deduplicated(refs))
-    taken = _fitting(ordered, max_tokens, count, layout)
+    taken = _fitting(ordered, max_tokens, count, measure)
     if not taken and ordered:
-        return _truncated(ordered[0], max_tokens, count, layout)
+        return _truncated(ordered[0], max_tokens, layout, measure)
     sections = _sections(taken)
-    text = layout(sections)
-    return RenderedContext(text, count(text), sections, complete=len(taken) == len(ordered))
+    return RenderedContext(layout(sections), measure(sections), sections, complete=len(taken) == len(ordered))
 
 
 def _deduplicated(refs: Sequence[PassageRef]) -> list[PassageRef]:
@@ -103,7 +109,7 @@ def _by_priority(refs: Sequence[PassageRef]) -> list[PassageRef]:
     return [*results, *surroundings]
 
 
-def _fitting(ordered: Sequence[PassageRef], max_tokens: int, count: TokenCounter, layout: Layout) -> list[PassageRef]:
+def _fitting(ordered: Sequence[PassageRef], max_tokens: int, count: TokenCounter, measure: Measure) -> list[PassageRef]:
     """Return the passages that fit; one that is too long does not exclude shorter ones."""
     taken: list[PassageRef] = []
     headings: set[str] = set()
@@ -119,16 +125,16 @@ def _fitting(ordered: Sequence[PassageRef], max_tokens: int, count: TokenCounter
             used += tokens
 
     def is_too_long(number: int) -> bool:
-        return count(layout(_sections(taken[:number]))) > max_tokens
+        return measure(_sections(taken[:number])) > max_tokens
 
-    # The tokens of a text may be more than the sum of its parts'.
+    # The tokens of the whole may be more than the sum of its parts'.
     fitting = len(taken)
     if taken and is_too_long(fitting):
         fitting = bisect_left(range(1, len(taken) + 1), True, key=is_too_long)  # noqa: FBT003 - the sought value
     return taken[:fitting]
 
 
-def _truncated(ref: PassageRef, max_tokens: int, count: TokenCounter, layout: Layout) -> RenderedContext:
+def _truncated(ref: PassageRef, max_tokens: int, layout: Layout, measure: Measure) -> RenderedContext:
     """Return the beginning of a passage that does not fit; empty if not even that fits."""
     passage = ref.passage
 
@@ -137,14 +143,13 @@ def _truncated(ref: PassageRef, max_tokens: int, count: TokenCounter, layout: La
         return ref._replace(passage=structs.replace(passage, chunk=chunk, text=passage.text[:characters]))
 
     def is_too_long(characters: int) -> bool:
-        return count(layout(_sections([truncate(characters)]))) > max_tokens
+        return measure(_sections([truncate(characters)])) > max_tokens
 
     fitting = bisect_left(range(1, len(passage.text) + 1), True, key=is_too_long)  # noqa: FBT003 - the sought value
     if fitting == 0:
-        return RenderedContext("", 0, [], complete=False)
+        return RenderedContext("", measure([]), [], complete=False)
     sections = _sections([truncate(fitting)])
-    text = layout(sections)
-    return RenderedContext(text, count(text), sections, complete=False)
+    return RenderedContext(layout(sections), measure(sections), sections, complete=False)
 
 
 def _sections(refs: Sequence[PassageRef]) -> list[Section]:

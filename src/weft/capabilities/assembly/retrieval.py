@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
@@ -71,7 +71,7 @@ class RetrievedPassage(msgspec.Struct, frozen=True, kw_only=True):
     passage: ChunkPassage
     score: float
     evidence: float
-    signals: dict[str, Any]
+    signals: dict[str, float]
     pinned: bool
     surroundings: tuple[PassageRef, ...] = ()
 
@@ -138,7 +138,14 @@ async def retrieve(retriever: Retriever, actor: Actor, request: RetrievalRequest
     texts = await SEARCH_THREADS.run(task_queries, request.task)
     top_k = results_within(request.max_tokens)
     queries = [
-        Query(text=text, asked_at=request.asked_at, top_k=top_k, weights=request.weights, complete=True)
+        Query(
+            text=text,
+            asked_at=request.asked_at,
+            top_k=top_k,
+            weights=request.weights,
+            purpose="prompt",
+            complete=True,
+        )
         for text in texts or [""]
     ]
     results = await retriever.find_each(actor, queries, _scope_of(request))
@@ -201,9 +208,9 @@ def _fused(results: Sequence[RetrievalResult]) -> _Found:
     hits: dict[ChunkKey, SearchHit] = {}
     omissions: dict[ChunkKey, OmittedChunk] = {}
     for result in results:
-        for hit in result.hits:
+        for hit in (*result.hits, *result.pinned):
             key = _key_of(hit.ranked)
-            if result.ranking.fallback is not None and relevant is not results and not _is_pinned(hit):
+            if result.ranking.fallback is not None and relevant is not results and not hit.ranked.pinned:
                 # The most recent items, returned by a query for which nothing was relevant.
                 omissions.setdefault(
                     key, OmittedChunk(collection=key[0], number=key[1], score=0.0, reason="low_relevance")
@@ -224,10 +231,10 @@ def _select(found: _Found, top_k: int) -> _Selection:
     max_results = found.relevant[0].scope.max_results
     limit = limit if max_results is None else min(limit, max_results)
     ordered = sorted(found.hits.values(), key=_rank_key)
-    kept = [hit for hit in ordered if _is_pinned(hit)]
+    kept = [hit for hit in ordered if hit.ranked.pinned]
     covered = _Coverage(kept)
     omitted: dict[ChunkKey, OmissionReason] = {}
-    for hit in (hit for hit in ordered if not _is_pinned(hit)):
+    for hit in (hit for hit in ordered if not hit.ranked.pinned):
         if covered.includes(hit):
             omitted[_key_of(hit.ranked)] = "duplicate_coverage"
         elif limit > 0:
@@ -274,10 +281,6 @@ def _line_of(hit: SearchHit) -> TextLine:
     return passage_ref(hit.passage, 0).line
 
 
-def _is_pinned(hit: SearchHit) -> bool:
-    return bool(hit.ranked.signals.get("pinned"))
-
-
 def _rank_key(hit: SearchHit) -> tuple[float, float, str, int]:
     """Sort key: best first; of equals, and of the most recent items, the newest first."""
     return -hit.ranked.evidence, -hit.passage.chunk.timestamp, hit.ranked.collection, hit.ranked.number
@@ -291,8 +294,8 @@ async def _with_surroundings(
     retriever: Retriever, actor: Actor, hits: Sequence[SearchHit], reach: int
 ) -> list[RetrievedPassage]:
     """Return passages, the best of them with their surroundings; pins, which answer no query, have none."""
-    pins_first = sorted(hits, key=lambda hit: not _is_pinned(hit))
-    alone = sum(map(_is_pinned, hits))
+    pins_first = sorted(hits, key=lambda hit: not hit.ranked.pinned)
+    alone = sum(hit.ranked.pinned for hit in hits)
     passages = [hit.passage for hit in pins_first[: alone + _MAX_SURROUNDED]]
     around: dict[str, list[PassageRef]] = {}
     if reach and alone < len(hits):
@@ -307,7 +310,7 @@ async def _with_surroundings(
             score=hit.ranked.score,
             evidence=hit.ranked.evidence,
             signals=hit.ranked.signals,
-            pinned=_is_pinned(hit),
+            pinned=hit.ranked.pinned,
             surroundings=tuple(around.get(hit.passage.chunk_id, ())),
         )
         for hit in hits

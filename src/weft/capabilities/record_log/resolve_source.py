@@ -32,8 +32,9 @@ from weft.capabilities.records.store import MarkupReader
 from weft.capabilities.records.validation import check_record
 from weft.capabilities.records.validation_errors import InvalidRecord
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
-from weft.capabilities.search.passages import is_document_uri, is_event_uri, is_memory_ref, text_at
+from weft.capabilities.search.passages import is_document_uri, is_event_uri, is_memory_ref, ref_to, text_at
 from weft.capabilities.search.retriever import Retriever
+from weft.capabilities.search.scope import RequestedScope
 from weft.capabilities.sessions.model import SessionNotFound, line_of
 from weft.kernel.errors import InvalidInput, NotFound, Rejected
 from weft.kernel.identity import Actor
@@ -69,7 +70,8 @@ class ResolveSource(Request):
     """A source ref, and the current text of its source unless Weft stores it."""
 
     source_id: Annotated[
-        RecordId | None, msgspec.Meta(description="Id of a recorded source ref, or a URI as listed under against.")
+        RecordId | None,
+        msgspec.Meta(description="Id of a recorded source ref, ref of a search result, or a URI as under against."),
     ] = None
     source_ref: Annotated[
         dict[str, Any] | None, msgspec.Meta(description="The source ref itself, instead of source_id.")
@@ -121,7 +123,11 @@ async def resolve_source(
     Exact means the same text at the same position. Weft fetches nothing from outside.
     """
     given = _request_ref(request)
-    ref, source = await lookups.read(actor, lambda finder: _resolution_input(request, given, finder))
+    found = await lookups.read(actor, lambda finder: _named_input(request, given, finder))
+    if found is None:
+        of_result = await _ref_of_result(request, actor, retriever)
+        found = await lookups.read(actor, lambda finder: _input_of(request, of_result, finder))
+    ref, source = found
     if source.text is None and request.against is None:
         # Documents, memories and the texts of window events are not records; they are read through search.
         source = source._replace(text=await retriever.stores.read(actor, lambda library: text_at(ref.uri, library)))
@@ -153,17 +159,35 @@ def _request_ref(request: ResolveSource) -> ContextSourceRef | None:
     return record
 
 
-async def _resolution_input(
+async def _named_input(
     request: ResolveSource, given: ContextSourceRef | None, finder: RecordFinder
-) -> tuple[ContextSourceRef, _SourceText]:
+) -> tuple[ContextSourceRef, _SourceText] | None:
+    """Return the source ref that is given, recorded or of a URI, with its text; None if no such ref was recorded."""
     look = await finder.look(request.session_id)
     if given is None and _is_weft_uri(request.source_id or ""):
         return await _uri_input(request, look)
     ref = given or await _recorded_ref(request.source_id or "", look)
+    return None if ref is None else await _input_of(request, ref, finder)
+
+
+async def _input_of(
+    request: ResolveSource, ref: ContextSourceRef, finder: RecordFinder
+) -> tuple[ContextSourceRef, _SourceText]:
+    """Return a source ref with the text to find it in."""
     if request.against is not None:
         return ref, _SourceText(request.against, request.media_type)
+    look = await finder.look(request.session_id)
     source = _SourceText(None) if is_memory_ref(ref) else await _current_text(ref.uri, look)
     return ref, source._replace(media_type=request.media_type or source.media_type)
+
+
+async def _ref_of_result(request: ResolveSource, actor: Actor, retriever: Retriever) -> ContextSourceRef:
+    """Return the source ref of a search result, given by its short ref."""
+    handle = request.source_id or ""
+    passage = await retriever.open_passage(actor, handle, RequestedScope(session_id=request.session_id))
+    if passage is None:
+        raise no_record("source ref", handle)
+    return ref_to(passage)
 
 
 async def _uri_input(request: ResolveSource, look: RecordLookup) -> tuple[ContextSourceRef, _SourceText]:
@@ -188,11 +212,9 @@ def _is_weft_uri(source_id: str) -> bool:
     return is_uri is not None or is_engine_item(source_id)
 
 
-async def _recorded_ref(source_id: str, look: RecordLookup) -> ContextSourceRef:
+async def _recorded_ref(source_id: str, look: RecordLookup) -> ContextSourceRef | None:
     found = await look.record(RecordRef.stored(ContextSourceRef.type, source_id))
-    if found is None:
-        raise no_record("source ref", source_id)
-    return msgspec.json.decode(found.body, type=ContextSourceRef)
+    return None if found is None else msgspec.json.decode(found.body, type=ContextSourceRef)
 
 
 async def _current_text(uri: str, look: RecordLookup) -> _SourceText:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from weft.capabilities.events.model import EventQuery
 from weft.capabilities.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
 from weft.capabilities.record_log.model import JSON_CONTENT, TOOL, OfSession, RecordId, read_operation, stored_content
-from weft.capabilities.records.model import RECORD_TYPES, ContextItem, decode_item
+from weft.capabilities.records.model import RECORD_TYPES, ContextItem, ContextSourceRef, decode_item
 from weft.capabilities.records.record_ids import (
     PullId,
     ReceiptOrigin,
@@ -26,11 +27,15 @@ from weft.capabilities.records.recorder import RecordNotFound, no_record
 from weft.capabilities.records.refs import Link
 from weft.capabilities.records.schemas import published_schema, schema_id, schema_url
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION, RecordType
+from weft.capabilities.search.passages import ref_to
+from weft.capabilities.search.retriever import Retriever
+from weft.capabilities.search.scope import RequestedScope
 from weft.capabilities.sessions.model import SessionNotFound
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import InvalidInput
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
     from weft.capabilities.records.store import Redaction
@@ -39,7 +44,7 @@ if TYPE_CHECKING:
 class ShowRecord(Request):
     """The record to show."""
 
-    record_id: RecordId
+    record_id: Annotated[RecordId, msgspec.Meta(description="Id of a record, or the ref of a search result.")]
     type: Annotated[
         RecordType | None, msgspec.Meta(description="Its type; needed only if records of several types share the id.")
     ] = None
@@ -87,14 +92,37 @@ class RecordShown(Response):
     seq: int | None = None
 
 
-@read_operation("records.show", action="show", http="GET /v1/records/show", errors=(RecordNotFound, SessionNotFound))
-async def show_record(request: ShowRecord, finder: RecordFinder) -> RecordShown:
+@read_operation(
+    "records.show",
+    action="show",
+    http="GET /v1/records/show",
+    effect=Effect.OWN_TRANSACTIONS,
+    errors=(RecordNotFound, SessionNotFound),
+)
+async def show_record(
+    request: ShowRecord, actor: Actor, lookups: Transactions[RecordFinder], retriever: Retriever
+) -> RecordShown:
     """Show one record by its id: a stored one, or one derived from the board, messages, sessions or events.
 
     For an item, the answer includes the records that reference it and its redaction; redacted content is not shown.
+    The ref of a search result shows its full source ref and, as content, its text.
     """
+    shown = await lookups.read(actor, partial(_show, request))
+    if shown is not None:
+        return shown
+    scope = RequestedScope(session_id=request.session_id)
+    passage = await retriever.open_passage(actor, request.record_id, scope)
+    if passage is None or request.type not in {None, ContextSourceRef.type}:
+        raise no_record("record", request.record_id)
+    ref = msgspec.to_builtins(ref_to(passage))
+    return RecordShown(type=ContextSourceRef.type, id=passage.handle, record=ref, content=passage.text)
+
+
+async def _show(request: ShowRecord, finder: RecordFinder) -> RecordShown | None:
     look = await finder.look(request.session_id)
     found = await _find(request, look)
+    if found is None:
+        return None
     shown = _shown(found, finder.actor)
     if found.ref.type != ContextItem.type:
         return shown
@@ -105,7 +133,7 @@ async def show_record(request: ShowRecord, finder: RecordFinder) -> RecordShown:
     )
 
 
-async def _find(request: ShowRecord, look: RecordLookup) -> FoundRecord:
+async def _find(request: ShowRecord, look: RecordLookup) -> FoundRecord | None:
     found: list[FoundRecord] = []
     for refs in (await _derived(request.record_id, look), _stored(request.record_id)):
         wanted = [each for each in refs if request.type in {None, each.type}]
@@ -116,9 +144,7 @@ async def _find(request: ShowRecord, look: RecordLookup) -> FoundRecord:
             field="type",
             types=[each.ref.type for each in found],
         )
-    if not found:
-        raise no_record("record", request.record_id)
-    return found[0]
+    return found[0] if found else None
 
 
 async def _derived(record_id: str, look: RecordLookup) -> list[RecordRef]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -26,16 +26,20 @@ class RankingWeights(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """A query, its time in microseconds, and the number of results.
+    """A query, its time in microseconds, and what its results are for.
 
-    There may be more than ``top_k`` at low confidence or because of pins, but never more than ``max_results``.
-    ``complete``: return every pin, also beyond ``max_results``, and every omitted candidate with its reason.
+    ``purpose`` decides what low confidence means. An answer is then short, and never has more than ``top_k`` results or
+    one below the minimum score, except with ``low_confidence``. A prompt gets more results, from a lower score.
+    ``max_results`` is the plan's limit; pins come in addition. ``complete``: return every pin, and every omitted
+    candidate with its reason.
     """
 
     text: str
     asked_at: int
     top_k: int = DEFAULT_TOP_K
     max_results: int | None = None
+    purpose: Literal["answer", "prompt"] = "answer"
+    low_confidence: bool = False
     complete: bool = False
     weights: RankingWeights = RankingWeights()
 
@@ -46,8 +50,9 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     collection: str
     number: int
     score: float
-    signals: dict[str, Any]
+    signals: dict[str, float]
     evidence: float = 0.0
+    pinned: bool = False
 
 
 class OmittedChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -60,16 +65,20 @@ class OmittedChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Ranking(msgspec.Struct, frozen=True, kw_only=True):
-    """Ranked chunks, best first, and the confidence in them.
+    """Ranked chunks, best first, and the confidence in them; pinned ones separately, whatever their score.
 
-    ``widened``: confidence was low, so more results were returned, or with lower scores. ``fallback``: nothing was
-    relevant, so the most recent items were returned. ``by_meaning``: False if only keywords were matched. Of a complete
+    ``relevant``: a candidate reached the minimum score. ``unsure``: nothing did, or confidence is low. ``by_meaning``:
+    False if only keywords were matched. For a prompt, ``widened``: confidence was low, so more results were returned,
+    or with lower scores; ``fallback``: nothing was relevant, so the most recent items were returned. Of a complete
     query, ``omitted`` are all other candidates, best first; ``pins_truncated``: there were more pins than its maximum.
     """
 
     ranked: list[Ranked]
+    pinned: list[Ranked]
     confidence: float
     min_score: float
+    unsure: bool
+    relevant: bool
     widened: bool = False
     fallback: Literal["recency"] | None = None
     searched: int = 0

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import time as timing
-from typing import Annotated, Literal
+import time
+from typing import Annotated
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
 from weft.capabilities.knowledge.model import DomainNotFound
 from weft.capabilities.search.model import DEFAULT_TOP_K
 from weft.capabilities.search.requests import (
-    ChunkId,
+    ExplainOption,
+    PassageHandle,
     QueryText,
     RankingOptions,
     ScopeFilters,
@@ -21,7 +22,7 @@ from weft.capabilities.search.requests import (
     requested_scope,
     search_request,
 )
-from weft.capabilities.search.results import PassageInfo, PendingItems, passage_info, pending_items
+from weft.capabilities.search.results import PassageInfo, SearchFacts, passage_info, search_facts
 from weft.capabilities.search.retriever import RetrievalResult, Retriever
 from weft.capabilities.search.search_records import (
     RecordOption,
@@ -36,7 +37,10 @@ from weft.capabilities.sessions.model import SessionArchived, SessionNotFound
 from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.fields import Fraction
 from weft.kernel.identity import Actor, Permission
-from weft.kernel.operation import Effect, RateClass, Response, operation
+from weft.kernel.operation import Effect, RateClass, operation
+
+_OTHER_WORDS = "The answer may not be here. Try other words"
+_UNSURE_HINT = f"{_OTHER_WORDS}, or low_confidence: true for weaker matches."
 
 
 class SearchQuery(RankingOptions, kw_only=True):
@@ -44,52 +48,50 @@ class SearchQuery(RankingOptions, kw_only=True):
 
     query: QueryText
     top_k: TopK = DEFAULT_TOP_K
-    explain: Annotated[bool, msgspec.Meta(description="Return the signals that make up each score.")] = True
+    low_confidence: Annotated[
+        bool, msgspec.Meta(description="Also return results below min_score, and top_k results of an unsure search.")
+    ] = False
+    explain: ExplainOption = False
     record: RecordOption = False
 
 
-class SearchResponse(Response, kw_only=True, omit_defaults=False):
-    """Results, best first. ``confidence``: likelihood that they contain the answer, from 0 to 1.
+class SearchResponse(SearchFacts, kw_only=True):
+    """Results, best first, at most top_k. ``confidence``: likelihood that they contain the answer, from 0 to 1.
 
-    ``widened``: confidence was low, so more results were returned, from a lower ``min_score``. ``fallback``: nothing
-    was relevant, so the most recent were returned. ``searched``: number of chunks in scope. ``pending``: items not
-    indexed yet. ``model``: embedding model; null if it was unavailable and only keywords were matched.
+    ``unsure``: it is low, so only the best few results are returned; ``hint`` says what to do. ``pinned``: items that
+    come with every answer, whatever their score. ``lexical_only``: the embedding model was unavailable.
     """
 
-    success: Literal[True] = True
     results: list[PassageInfo]
     confidence: float
-    widened: bool
-    fallback: Literal["recency"] | None
-    min_score: float
-    searched: int
-    pending: PendingItems
-    model: str | None
-    took_ms: float
+    unsure: bool = False
+    hint: str = ""
+    pinned: tuple[PassageInfo, ...] = ()
+    lexical_only: bool = False
+    min_score: float | msgspec.UnsetType = UNSET
     selection_id: str | msgspec.UnsetType = UNSET
 
 
 class FindSimilar(ScopeFilters, kw_only=True):
     """A search result or a text to find similar passages for."""
 
-    chunk_id: ChunkId | None = None
+    ref: PassageHandle | None = None
     text: Annotated[
         Annotated[str, msgspec.Meta(min_length=1, max_length=32_000)] | None,
         msgspec.Meta(description="Alternatively, a text."),
     ] = None
     top_k: TopK = DEFAULT_TOP_K
-    min_score: Annotated[Fraction, msgspec.Meta(description="Minimum cosine similarity.")] = 0.0
+    min_score: Annotated[Fraction, msgspec.Meta(description="Minimum score, which is a cosine similarity.")] = 0.0
+    explain: ExplainOption = False
 
 
-class SimilarResponse(Response, kw_only=True, omit_defaults=False):
-    """Nearest passages by meaning, nearest first; scores are cosine similarities."""
+class SimilarResponse(SearchFacts, kw_only=True):
+    """Nearest passages by meaning, nearest first, at most top_k.
 
-    success: Literal[True] = True
+    A score is the cosine similarity, 0 to 1, where 1 is the same meaning; not the calibrated relevance of a search.
+    """
+
     results: list[PassageInfo]
-    searched: int
-    pending: PendingItems
-    model: str
-    took_ms: float
 
 
 @operation(
@@ -104,24 +106,26 @@ class SimilarResponse(Response, kw_only=True, omit_defaults=False):
 async def search_query(request: SearchQuery, actor: Actor, retriever: Retriever) -> SearchResponse:
     """Search everything you may see by keywords and meaning: documents, messages, boards, your memory and windows.
 
-    Each result has a score, its signals and a ref to the exact passage. If nothing is relevant, the most recent items
-    are returned and fallback is set.
+    Each result has a score and a ref, which context_records opens. If the answer may not be there, unsure is true and
+    only the best few results are returned.
     """
-    started = timing.perf_counter()
+    started = time.perf_counter()
     if request.record:
         check_may_record(actor)
-    found = await retriever.find(actor, search_request(request, actor, request.query, request.top_k, retriever))
+    search = search_request(request, actor, request.query, request.top_k, retriever)
+    query = structs.replace(search.query, low_confidence=request.low_confidence)
+    found = await retriever.find(actor, search._replace(query=query))
+    ranking, explain = found.ranking, request.explain
     return SearchResponse(
-        results=[passage_info(hit, explain=request.explain) for hit in found.hits],
-        confidence=found.ranking.confidence,
-        widened=found.ranking.widened,
-        fallback=found.ranking.fallback,
-        min_score=found.ranking.min_score,
-        searched=found.ranking.searched,
-        pending=pending_items(found.scope),
-        model=found.model,
+        results=[passage_info(hit, explain=explain) for hit in found.hits],
+        confidence=ranking.confidence,
+        unsure=ranking.unsure,
+        hint=_hint(request) if ranking.unsure else "",
+        pinned=tuple(passage_info(hit, explain=explain) for hit in found.pinned),
+        lexical_only=found.model is None,
+        min_score=ranking.min_score if explain else UNSET,
         selection_id=await _record(request, actor, found, retriever),
-        took_ms=_milliseconds(started),
+        **search_facts(found.scope, ranking.searched, found.model, started, explain=explain),
     )
 
 
@@ -136,20 +140,19 @@ async def search_query(request: SearchQuery, actor: Actor, retriever: Retriever)
 )
 async def find_similar(request: FindSimilar, actor: Actor, retriever: Retriever) -> SimilarResponse:
     """Find passages similar in meaning to a search result or a text; the result itself is excluded."""
-    started = timing.perf_counter()
-    if (request.text is None) == (request.chunk_id is None):
-        raise InvalidInput("text: give either chunk_id or text", field="text")
+    started = time.perf_counter()
+    if (request.text is None) == (request.ref is None):
+        raise InvalidInput("text: give either ref or text", field="text")
     similar_search = SimilarSearch(retriever, actor, requested_scope(request))
-    found = await similar_search.find(
-        request.chunk_id, checked_text("text", request.text), request.top_k, request.min_score
-    )
+    found = await similar_search.find(request.ref, checked_text("text", request.text), request.top_k, request.min_score)
     return SimilarResponse(
-        results=[passage_info(hit, explain=False) for hit in found.hits],
-        searched=found.searched,
-        pending=pending_items(found.scope),
-        model=found.scope.model,
-        took_ms=_milliseconds(started),
+        results=[passage_info(hit, explain=request.explain) for hit in found.hits],
+        **search_facts(found.scope, found.searched, found.scope.model, started, explain=request.explain),
     )
+
+
+def _hint(request: SearchQuery) -> str:
+    return f"{_OTHER_WORDS}." if request.low_confidence else _UNSURE_HINT
 
 
 async def _record(
@@ -159,14 +162,10 @@ async def _record(
         return UNSET
 
     async def record(stores: SearchStores) -> str:
-        uris = tuple(dict.fromkeys(hit.passage.uri for hit in found.hits))
+        uris = tuple(dict.fromkeys(hit.passage.uri for hit in (*found.hits, *found.pinned)))
         budget = search_budget(stores, max_items=request.top_k, actual_items=len(uris))
         searched = Searched(request.query, found, uris, uris)
         selection = await record_search(stores, request.session_id, searched, budget)
         return selection.selection_id
 
     return await retriever.stores.write(actor, record)
-
-
-def _milliseconds(started: float) -> float:
-    return round((timing.perf_counter() - started) * 1000, 3)

@@ -19,7 +19,7 @@ from weft.capabilities.knowledge.document_content import decode_text
 from weft.capabilities.memory.model import MemoryScope, scope_of
 from weft.capabilities.messages.model import audiences_of
 from weft.capabilities.records.model import ContextSourceRef
-from weft.capabilities.records.record_ids import MessageItemId, VersionId
+from weft.capabilities.records.record_ids import MessageItemId, VersionId, is_number
 from weft.capabilities.records.refs import TextPosition
 from weft.capabilities.records.selectors import passage_digest
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
@@ -87,13 +87,18 @@ class ChunkPassage(msgspec.Struct, frozen=True, kw_only=True):
     def chunk_id(self) -> str:
         return self.chunk.chunk_id
 
+    @property
+    def handle(self) -> str:
+        """Return the short name that opens the passage: its chunk id, or its item id if it is a whole turn."""
+        return self.chunk_id if self.chunk.number else self.uri
+
 
 def ref_to(passage: ChunkPassage) -> ContextSourceRef:
     """Return a reference that finds a passage again by its position and digest, without repeating its text."""
     chunk = passage.chunk
     return ContextSourceRef(
         schema_version=SCHEMA_VERSION,
-        source_id=chunk.chunk_id,
+        source_id=passage.handle,
         uri=passage.uri,
         source_kind=_PERSISTENT_KIND if passage.memory_type is not None else _SOURCE_KINDS[chunk.source],
         selector=TextPosition(start=chunk.start, end=chunk.end),
@@ -108,6 +113,14 @@ async def read_numbers(passages: Iterable[tuple[str, int]], stores: SearchStores
         chunk for collection, batch in numbers.items() for chunk in await stores.collections.find(collection, batch)
     ]
     return await read_chunks(chunks, stores)
+
+
+async def read_handle(handle: str, stores: SearchStores) -> ChunkPassage | None:
+    """Return the readable passage of a chunk id; None if there is none."""
+    collection, _, number = handle.rpartition("/")
+    if not (collection and is_number(number)):
+        return None
+    return (await read_numbers([(collection, int(number))], stores)).get(handle)
 
 
 async def readable_chunks(chunks: Iterable[tuple[str, int]], stores: SearchStores) -> set[tuple[str, int]]:

@@ -1,8 +1,7 @@
 """Hybrid ranking of visible chunks by relevance to a query.
 
 Candidates are found by keywords and by meaning. Their signals add up to a score, which is calibrated to a relevance
-from 0 to 1. At low confidence more results are returned, with a lower minimum score; if nothing is relevant, the most
-recent items are returned.
+from 0 to 1. Selection then takes what an answer or a prompt needs.
 """
 
 from __future__ import annotations

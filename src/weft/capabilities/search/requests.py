@@ -38,18 +38,19 @@ QueryText = Annotated[
     str,
     msgspec.Meta(min_length=1, max_length=MAX_QUERY_CHARACTERS, description="A question or keywords."),
 ]
-ChunkId = Annotated[
+PassageHandle = Annotated[
     str,
     msgspec.Meta(
         min_length=3,
         max_length=300,
         pattern=r"^[A-Za-z0-9_:-]+/[0-9]+\Z",
-        description="The chunk_id of a search result, such as domain:handbook/42.",
+        description="The ref of a search result, such as domain:handbook/42.",
     ),
 ]
-TopK = Annotated[
-    int,
-    msgspec.Meta(ge=1, le=100, description="Maximum results; may be exceeded at low confidence and by pinned items."),
+TopK = Annotated[int, msgspec.Meta(ge=1, le=100, description="Maximum results; pinned items come in addition.")]
+ExplainOption = Annotated[
+    bool,
+    msgspec.Meta(description="Add signals and source refs to results, and what was searched, how and how long."),
 ]
 MediaType = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[ -~]+\Z")]
 EntityName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_VALUE_LENGTH, pattern=r"\S")]
@@ -98,9 +99,7 @@ class RankingOptions(ScopeFilters, kw_only=True):
 
     min_score: Annotated[
         Fraction | None,
-        msgspec.Meta(
-            description="Minimum relevance of a result, lower at low confidence; default: the agent's, or 0.7."
-        ),
+        msgspec.Meta(description="Minimum score of a result, 0 to 1; default: the agent's, or 0.7."),
     ] = None
     recency_weight: Annotated[Fraction, msgspec.Meta(description="Weight of recency in the ranking.")] = (
         DEFAULT_RECENCY_WEIGHT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, UnsetType
@@ -16,6 +17,10 @@ from weft.kernel.operation import Response
 if TYPE_CHECKING:
     from weft.capabilities.search.passages import ChunkPassage
     from weft.capabilities.search.retriever import SearchHit, SearchScope
+
+
+# More digits would cost tokens and mean nothing.
+_SCORE_DIGITS = 3
 
 
 class PassageSource(Response, kw_only=True):
@@ -42,19 +47,19 @@ class PassageSource(Response, kw_only=True):
 
 
 class PassageInfo(PassageSource, kw_only=True):
-    """A search result.
+    """A search result. ``score`` is from 0 to 1; ``ref`` is a handle that context_records, show or resolve, opens.
 
-    ``signals`` make up the score. ``ref`` is a source ref that context_records resolves to the exact passage.
+    With ``explain``: ``signals`` make up the score, ``source_ref`` is the full reference to the exact passage.
     """
 
-    chunk_id: str
+    ref: str
     score: float
     text: str
-    ref: ContextSourceRef
-    signals: dict[str, Any] | UnsetType = UNSET
+    signals: dict[str, float] | UnsetType = UNSET
+    source_ref: ContextSourceRef | UnsetType = UNSET
 
 
-class PendingItems(Response, omit_defaults=False):
+class PendingItems(Response):
     """Items in scope that are not indexed yet: documents, and events of sessions, memories and windows.
 
     ``partial``: an index is being rebuilt, so not everything was searched and confidence is lower.
@@ -65,15 +70,36 @@ class PendingItems(Response, omit_defaults=False):
     partial: bool = False
 
 
+class SearchFacts(Response, kw_only=True):
+    """What a search covered. ``pending`` is set if items are not indexed yet, the others with ``explain``.
+
+    ``searched``: number of chunks in scope. ``model``: embedding model; not set if only keywords were matched.
+    """
+
+    pending: PendingItems | None = None
+    searched: int | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    took_ms: float | UnsetType = UNSET
+
+
 def passage_info(hit: SearchHit, *, explain: bool) -> PassageInfo:
     return PassageInfo(
-        chunk_id=hit.passage.chunk_id,
-        score=hit.ranked.score,
+        ref=hit.passage.chunk_id,
+        score=round(hit.ranked.score, _SCORE_DIGITS),
         text=hit.passage.text,
-        ref=ref_to(hit.passage),
         signals=hit.ranked.signals if explain else UNSET,
+        source_ref=ref_to(hit.passage) if explain else UNSET,
         **source_fields(hit.passage),
     )
+
+
+def search_facts(
+    scope: SearchScope, searched: int, model: str | None, started: float, *, explain: bool
+) -> dict[str, Any]:
+    """Return the fields of SearchFacts. ``started`` is a time of ``time.perf_counter``."""
+    pending = pending_items(scope)
+    facts = {"searched": searched, "model": model or UNSET, "took_ms": round((perf_counter() - started) * 1000, 3)}
+    return {"pending": pending if pending != PendingItems() else None, **(facts if explain else {})}
 
 
 def source_fields(passage: ChunkPassage) -> dict[str, Any]:
@@ -92,10 +118,10 @@ def source_fields(passage: ChunkPassage) -> dict[str, Any]:
         "memory_type": passage.memory_type,
         "workflow_id": passage.workflow_id,
         "owner": passage.owner,
-        "title": passage.title,
+        "title": passage.title if is_document and passage.title != chunk.item else "",
         "heading": chunk.heading if is_document else "",
         "speaker": chunk.speaker,
-        "timestamp": from_micros(chunk.timestamp),
+        "timestamp": from_micros(chunk.timestamp).replace(microsecond=0),
     }
 
 

@@ -17,7 +17,7 @@ from weft.capabilities.indexing.embeddings.model_selection import serving_model
 from weft.capabilities.knowledge.quotas import max_results
 from weft.capabilities.messages.model import ADMINS
 from weft.capabilities.search.model import Query, Ranked, Ranking, RankingWeights
-from weft.capabilities.search.passages import ChunkPassage, read_numbers, read_siblings
+from weft.capabilities.search.passages import ChunkPassage, read_handle, read_numbers, read_siblings
 from weft.capabilities.search.persistent_memory import readable_places
 from weft.capabilities.search.scope import resolve_scope
 from weft.kernel.clock import Clock, to_micros
@@ -85,12 +85,13 @@ class SearchScope(NamedTuple):
 
 
 class RetrievalResult(NamedTuple):
-    """Results of a search. ``model`` is None if only keywords were matched.
+    """Results of a search, and pinned items. ``model`` is None if only keywords were matched.
 
     ``unreadable``: candidates, as (collection, number), that the caller may not read any more.
     """
 
     hits: list[SearchHit]
+    pinned: list[SearchHit]
     ranking: Ranking
     scope: SearchScope
     model: str | None
@@ -111,7 +112,7 @@ class Retriever:
     reporter: SearchReporter
 
     async def find(self, actor: Actor, request: SearchRequest) -> RetrievalResult:
-        """Return the best results, best first; the most recent items if nothing is relevant."""
+        """Return the best results, best first, and the pinned items in scope."""
         (result,) = await self.find_each(actor, [request.query], request.filters)
         return result
 
@@ -124,7 +125,7 @@ class Retriever:
         results = await asyncio.gather(
             *(self._ranked(actor, _capped(query, scope), scope, views, embed) for query in queries)
         )
-        if not scope.partial and all(result.ranking.fallback is not None for result in results):
+        if not scope.partial and not any(result.ranking.relevant for result in results):
             await self.reporter.report(actor, _low_relevance(actor, queries[0], filters, results[0].ranking))
         return results
 
@@ -144,6 +145,11 @@ class Retriever:
             for each in candidates
             if (chunk_id := f"{each.collection}/{each.number}") in passages
         ]
+
+    async def open_passage(self, actor: Actor, handle: str, filters: RequestedScope) -> ChunkPassage | None:
+        """Return the passage of a search result, by its chunk id; None if the caller may not read it in this scope."""
+        passage = await self.stores.read(actor, partial(read_handle, handle))
+        return passage if passage is not None and filters.includes_session(passage.session_id) else None
 
     async def _open_views(self, actor: Actor, scope: SearchScope, gone: Iterable[tuple[str, int]] = ()) -> list[View]:
         """Open the views of a scope, without chunks that were found to be deleted."""
@@ -183,27 +189,37 @@ class Retriever:
     ) -> RetrievalResult:
         """Rank; if results are gone, rank again without them, so that they affect neither order nor statistics."""
         ranking = await self.rank(query, views, embed)
-        hits = await self.read(actor, ranking.ranked)
-        unreadable = _unreadable(ranking, hits)
+        found = await self._read_all(actor, ranking)
+        unreadable = _unreadable(ranking, found)
         if unreadable:
             readable_views, probed = await self._readable_views(actor, query, scope, embed)
             ranking = await self.rank(query, readable_views, embed)
-            hits = await self.read(actor, ranking.ranked)
-            unreadable |= probed | _unreadable(ranking, hits)
+            found = await self._read_all(actor, ranking)
+            unreadable |= probed | _unreadable(ranking, found)
+        hits, pinned = ([hit for hit in found if hit.ranked.pinned is pinned] for pinned in (False, True))
         model = scope.model if ranking.by_meaning else None
-        return RetrievalResult(hits, ranking, scope, model, frozenset(unreadable))
+        return RetrievalResult(hits, pinned, ranking, scope, model, frozenset(unreadable))
+
+    async def _read_all(self, actor: Actor, ranking: Ranking) -> list[SearchHit]:
+        return await self.read(actor, [*ranking.ranked, *ranking.pinned])
 
     async def _readable_views(
         self, actor: Actor, query: Query, scope: SearchScope, embed: Embed
     ) -> tuple[list[View], set[tuple[str, int]]]:
         """Open the views without unreadable chunks near the query; also return those chunks."""
         probe = structs.replace(
-            query, top_k=_PROBE_SIZE, max_results=None, complete=False, weights=RankingWeights(min_score=0.0)
+            query,
+            top_k=_PROBE_SIZE,
+            max_results=None,
+            purpose="answer",
+            low_confidence=True,
+            complete=False,
+            weights=RankingWeights(),
         )
         views, gone, found = await self._open_views(actor, scope), set[tuple[str, int]](), set[tuple[str, int]]()
         for _ in range(_MAX_PROBES):
             ranking = await self.rank(probe, views, embed)
-            unreadable = _unreadable(ranking, await self.read(actor, ranking.ranked))
+            unreadable = _unreadable(ranking, await self._read_all(actor, ranking))
             if not unreadable:
                 break
             found |= unreadable
@@ -222,7 +238,7 @@ def _chunk_keys(ranked: Iterable[Ranked]) -> set[tuple[str, int]]:
 
 
 def _unreadable(ranking: Ranking, hits: Iterable[SearchHit]) -> set[tuple[str, int]]:
-    return _chunk_keys(ranking.ranked) - _chunk_keys(hit.ranked for hit in hits)
+    return _chunk_keys([*ranking.ranked, *ranking.pinned]) - _chunk_keys(hit.ranked for hit in hits)
 
 
 def _low_relevance(actor: Actor, query: Query, filters: RequestedScope, ranking: Ranking) -> NewEvent:

@@ -96,9 +96,14 @@ def _ranking_fields(result: RetrievalResult) -> dict[str, Any]:
     return {
         "ranking_signals": {
             # Of several passages of one item the best score.
-            "score": {hit.passage.uri: hit.ranked.score for hit in reversed(result.hits)},
+            "score": {hit.passage.uri: hit.ranked.score for hit in reversed([*result.hits, *result.pinned])},
             "confidence": ranking.confidence,
         },
-        "selection_policy": {"min_score": ranking.min_score, "widened": ranking.widened, "fallback": ranking.fallback},
+        "selection_policy": {
+            "min_score": ranking.min_score,
+            "unsure": ranking.unsure,
+            "widened": ranking.widened,
+            "fallback": ranking.fallback,
+        },
         "rationale": f"Best of {ranking.searched} chunks.",
     }

@@ -1,4 +1,4 @@
-"""Selection of results: the best, more at low confidence, the newest if nothing is relevant.
+"""Selection of results from one ranking, by one of two policies: short answers, or prompts that lack nothing.
 
 Relevance and confidence are calibrated: the constants were fitted on all evaluation sets together, and
 ``make evals ARGS=calibration`` checks them.
@@ -6,7 +6,8 @@ Relevance and confidence are calibrated: the constants were fitted on all evalua
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from weft.capabilities.search.model import Query
     from weft.capabilities.search.scoring import Scores
 
-_MAX_PINNED = 20
+# An unsure answer has at most this many results that are not reliable, that is, score less than this.
+UNSURE_RESULTS, RELIABLE_SCORE = 3, 0.9
+# In doubt, a prompt gets this many times as many results, from a minimum score divided by it.
 WIDENING = 2
 _PARTIAL_INDEX_FACTOR = 0.5
 _DIGITS = 4
@@ -36,7 +39,7 @@ _RELEVANCES = (0.0, 0.7, 0.9, 0.97, 1.0)
 # logistic model of the best score's lead and of its non-lexical part, because words alone are shared by chance.
 _CONSIDERED = 10
 _INTERCEPT, _LEAD_WEIGHT, _NON_LEXICAL_WEIGHT = -3.24, 5.81, 5.65
-# Below this confidence more results are returned.
+# A search with less confidence is unsure.
 CONFIDENT = 0.5
 
 
@@ -54,29 +57,70 @@ class _Best(NamedTuple):
     positions: NDArray[np.int64]
 
 
+class _Bounds(NamedTuple):
+    """Minimum score and maximum number of results. ``cautious``: few of them may be unreliable."""
+
+    min_score: float
+    limit: int
+    cautious: bool = False
+
+
 def select_results(query: Query, views: Sequence[View], candidates: ScoredCandidates) -> Ranking:
-    """Return the best candidates; more of them, with a lower minimum score, at low confidence."""
+    """Return the best candidates within the bounds of the query's purpose, and all pins."""
     best = _best_first(candidates.by_view)
     certainty = confidence(best.totals, _non_lexical(best, candidates)) * _indexed_share(views)
-    min_score, limit = query.weights.min_score, query.top_k
-    if certainty < CONFIDENT:
-        min_score, limit = min_score / WIDENING, limit * WIDENING
-    scored = [_ranked(candidates.by_view[view], index) for view, index in best.positions[:limit].tolist()]
-    selected = [each for each in scored if each.score >= min_score][: query.max_results]
+    for_prompt, unsure = query.purpose == "prompt", certainty < CONFIDENT
+    bounds = (_prompt_bounds if for_prompt else _answer_bounds)(query, unsure=unsure)
+    results = _results(best, candidates.by_view, bounds, query.max_results)
+    relevant_from = query.weights.min_score if query.low_confidence else bounds.min_score
+    relevant = len(best.totals) > 0 and _score(best.totals[0]) >= relevant_from
     pins = _pins(candidates.by_view)
-    max_pins, max_with_pins = (MAX_PINNED_OF_COMPLETE, None) if query.complete else (_MAX_PINNED, query.max_results)
-    ranked = _with_pins(selected or _newest(query, views), pins[:max_pins], max_with_pins)
+    pinned = pins[:MAX_PINNED_OF_COMPLETE]
+    ranked = _newest(query, views, pins) if for_prompt and not relevant else results
     return Ranking(
         ranked=ranked,
+        pinned=pinned,
         confidence=round(certainty, _DIGITS),
-        min_score=min_score,
-        widened=len(selected) > query.top_k or any(each.score < query.weights.min_score for each in selected),
-        fallback=None if selected else "recency",
+        min_score=bounds.min_score,
+        unsure=unsure or not relevant,
+        relevant=relevant,
+        widened=for_prompt and (len(results) > query.top_k or _is_below(query.weights.min_score, results)),
+        fallback="recency" if for_prompt and not relevant else None,
         searched=sum(view.size for view in views),
         by_meaning=candidates.by_meaning,
-        omitted=_omitted(best, candidates.by_view, ranked, min_score) if query.complete else [],
-        pins_truncated=query.complete and len(pins) > max_pins,
+        omitted=_omitted(best, candidates.by_view, [*ranked, *pinned], bounds.min_score) if query.complete else [],
+        pins_truncated=query.complete and len(pins) > len(pinned),
     )
+
+
+def _answer_bounds(query: Query, *, unsure: bool) -> _Bounds:
+    """Return the bounds of an answer: it is short when it does not know, unless the caller asks for more."""
+    if query.low_confidence:
+        return _Bounds(0.0, query.top_k)
+    return _Bounds(query.weights.min_score, query.top_k, cautious=unsure)
+
+
+def _prompt_bounds(query: Query, *, unsure: bool) -> _Bounds:
+    """Return the bounds of what a prompt gets: in doubt more, because what is missing costs more than its tokens."""
+    factor = WIDENING if unsure else 1
+    return _Bounds(query.weights.min_score / factor, query.top_k * factor)
+
+
+def _results(best: _Best, by_view: Sequence[Scores], bounds: _Bounds, max_results: int | None) -> list[Ranked]:
+    """Return the best candidates that are not pinned, within bounds and the plan's limit."""
+    limit = bounds.limit if max_results is None else min(bounds.limit, max_results)
+    unpinned = (
+        (by_view[view], index) for view, index in best.positions.tolist() if not by_view[view].columns.pinned[index]
+    )
+    scored = (_ranked(scores, index) for scores, index in islice(unpinned, limit))
+    results = [each for each in scored if each.score >= bounds.min_score]
+    if not bounds.cautious:
+        return results
+    return [each for place, each in enumerate(results) if place < UNSURE_RESULTS or each.score >= RELIABLE_SCORE]
+
+
+def _is_below(min_score: float, results: Sequence[Ranked]) -> bool:
+    return any(each.score < min_score for each in results)
 
 
 def _omitted(best: _Best, by_view: Sequence[Scores], ranked: Sequence[Ranked], min_score: float) -> list[OmittedChunk]:
@@ -158,51 +202,38 @@ def _pins(by_view: Sequence[Scores]) -> list[Ranked]:
     return [_ranked(*pin) for pin in sorted(pinned, key=key)]
 
 
-def _with_pins(results: list[Ranked], pins: list[Ranked], max_results: int | None) -> list[Ranked]:
-    """Add pinned results; the last unpinned ones are dropped to keep the maximum."""
-    pinned = {_chunk_key(pin): pin for pin in pins[:max_results]}
-    others = [each for each in results if _chunk_key(each) not in pinned]
-    dropped = (
-        {_chunk_key(each) for each in others[max(0, max_results - len(pinned)) :]} if max_results is not None else set()
-    )
-    kept = [each for each in results if _chunk_key(each) not in dropped]
-    known = {_chunk_key(each) for each in kept}
-    return kept + [pin for name, pin in pinned.items() if name not in known]
-
-
 def _chunk_key(ranked: Ranked) -> tuple[str, int]:
     return ranked.collection, ranked.number
 
 
 def _ranked(scores: Scores, index: int) -> Ranked:
-    signals: dict[str, Any] = {name: round(float(values[index]), _DIGITS) for name, values in scores.signals.items()}
-    signals["pinned"] = bool(scores.columns.pinned[index])
     return Ranked(
         collection=scores.view.collection,
         number=int(scores.columns.number[index]),
-        score=round(float(relevance(scores.total[index])), _DIGITS),
-        signals=signals,
+        score=_score(scores.total[index]),
+        signals={name: round(float(values[index]), _DIGITS) for name, values in scores.signals.items()},
         evidence=float(scores.total[index]),
+        pinned=bool(scores.columns.pinned[index]),
     )
 
 
-def _newest(query: Query, views: Sequence[View]) -> list[Ranked]:
-    """Return the most recent rows of all views: the fallback."""
+def _score(total: Floats) -> float:
+    """Return the relevance of a candidate as it is compared and shown."""
+    return round(float(relevance(total)), _DIGITS)
+
+
+def _newest(query: Query, views: Sequence[View], pins: Sequence[Ranked]) -> list[Ranked]:
+    """Return the most recent rows of all views that are not pinned: the fallback."""
     by_view = []
     for view in views:
-        columns = view.columns(view.newest(query.top_k))
+        columns = view.columns(view.newest(query.top_k + len(pins)))
         newness = recency(columns.timestamp, query.asked_at, query.weights).tolist()
         known = zip(columns.number.tolist(), columns.timestamp.tolist(), newness, columns.pinned.tolist(), strict=True)
         for number, timestamp, new, pinned in known:
-            signals = {"recency": round(new, _DIGITS), "pinned": pinned}
-            by_view.append(
-                (
-                    -timestamp,
-                    view.collection,
-                    number,
-                    Ranked(collection=view.collection, number=number, score=0.0, signals=signals),
-                )
-            )
+            signals = {"recency": round(new, _DIGITS)}
+            ranked = Ranked(collection=view.collection, number=number, score=0.0, signals=signals)
+            if not pinned:
+                by_view.append((-timestamp, view.collection, number, ranked))
     return [ranked for *_, ranked in sorted(by_view, key=lambda each: each[:3])[: query.top_k]]
 
 

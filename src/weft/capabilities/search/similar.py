@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.search.model import Ranked
-from weft.capabilities.search.passages import read_numbers
 from weft.kernel.errors import NotFound
-from weft.kernel.fields import MAX_INT
 
 if TYPE_CHECKING:
     from weft.capabilities.search.index_view import Floats, View
     from weft.capabilities.search.passages import ChunkPassage
     from weft.capabilities.search.retriever import Retriever, SearchHit, SearchScope
     from weft.capabilities.search.scope import RequestedScope
-    from weft.capabilities.search.stores import SearchStores
     from weft.kernel.identity import Actor
 
 # Some of the nearest rows may be unreadable: if it is more than a few, more are read.
@@ -27,7 +23,7 @@ class ChunkNotFound(NotFound):
     """The chunk does not exist, or you may not read it."""
 
     code = "CHUNK_NOT_FOUND"
-    hint = "Use a chunk_id of a recent `search.query` result; a changed or deleted chunk has another one, or none."
+    hint = "Use a ref of a recent `search.query` result; a changed or deleted chunk has another one, or none."
     related = ("search",)
 
 
@@ -68,17 +64,10 @@ class SimilarSearch:
 
     async def passage(self, chunk_id: str) -> ChunkPassage:
         """Return a chunk that the caller may read in its scope."""
-        passage = await self.retriever.stores.read(self.actor, partial(_passage, chunk_id))
-        if passage is None or not self.filters.includes_session(passage.session_id):
+        passage = await self.retriever.open_passage(self.actor, chunk_id, self.filters)
+        if passage is None:
             raise ChunkNotFound(resource_type="chunk", resource_id=chunk_id[:100])
         return passage
-
-
-async def _passage(chunk_id: str, stores: SearchStores) -> ChunkPassage | None:
-    collection, _, number = chunk_id.rpartition("/")
-    if not (number.isascii() and number.isdigit() and len(number) <= len(str(MAX_INT))):
-        return None
-    return (await read_numbers([(collection, int(number))], stores)).get(chunk_id)
 
 
 async def _nearest(view: View, vector: Floats, limit: int) -> list[Ranked]:

@@ -10,6 +10,7 @@ import msgspec
 
 from weft.kernel.clock import SystemClock
 from weft.kernel.errors import Forbidden, Unavailable, WeftError
+from weft.transports.cli.command_names import command_name
 from weft.transports.cli.render import cell, escape_controls
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 FAILED, FORBIDDEN, UNAVAILABLE = 1, 3, 4
 # Hand-written commands that replace generated ones.
-_COMMANDS = {"bundle.export": "weft export", "bundle.import": "weft import"}
+_HAND_WRITTEN = {"bundle.export": "export", "bundle.import": "import"}
 
 
 def exit_code(error: WeftError) -> int:
@@ -71,12 +72,8 @@ def _flag(param: click.Parameter) -> str:
 def _related(tools: Iterator[list[Operation]]) -> Iterator[str]:
     """Yield the command of each tool, or the help of its group if the tool has several operations."""
     for first, *others in tools:
-        yield f"weft {_dashed(first.group)} --help" if others else _command(first.name)
+        yield f"weft {command_name(first.group)} --help" if others else _command(first.name)
 
 
 def _command(name: str) -> str:
-    return _COMMANDS.get(name, f"weft {_dashed(name.replace('.', ' '))}")
-
-
-def _dashed(name: str) -> str:
-    return name.replace("_", "-")
+    return f"weft {_HAND_WRITTEN.get(name) or command_name(name)}"

@@ -13,6 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from weft.transports.cli.base import JSON, Command, OrderedGroup
+from weft.transports.cli.command_names import TOP_LEVEL, is_top_level
 from weft.transports.cli.command_table import COMMANDS
 
 if TYPE_CHECKING:
@@ -56,8 +57,6 @@ _UNSUCCESSFUL: dict[str, Callable[[Any], bool]] = {
     "history.verify": lambda answer: not answer.intact,
     "webhook.test": lambda answer: not answer.delivered,
 }
-# Command that runs when a group is called without one.
-_DEFAULT = {"search": "query"}
 _YES = click.Option(["--yes", "-y"], is_flag=True, help="Do not ask for confirmation.")
 
 
@@ -89,46 +88,24 @@ class OperationGroup(OrderedGroup):
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
-class GroupWithDefault(OperationGroup):
-    """Group that runs its default command when the first argument is no command, and documents it as its own."""
-
-    @property
-    def default(self) -> click.Command:
-        command = self.get_command(click.Context(self), _DEFAULT[self.name or ""])
-        assert command is not None  # noqa: S101 - a command of this group
-        return command
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and args[0] not in {*self.list_commands(ctx), *ctx.help_option_names}:
-            args = [_DEFAULT[self.name or ""], *args]
-        return super().parse_args(ctx, args)
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        return [*super().shell_complete(ctx, incomplete), *self.default.shell_complete(ctx, incomplete)]
-
-    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write_usage(ctx.command_path, " ".join(self.default.collect_usage_pieces(ctx)))
-        formatter.write_usage(ctx.command_path, self.subcommand_metavar, prefix="   or: ")
-
-    def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        self.default.format_arguments(ctx, formatter)
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        self.default.format_options(ctx, formatter)
-        self.format_commands(ctx, formatter)
-
-
 def group_of(name: str, summary: str) -> OperationGroup:
     """Return the command group of an operation group."""
-    kind = GroupWithDefault if name in _DEFAULT else OperationGroup
-    return kind(name, help=summary, no_args_is_help=True)
+    return OperationGroup(name, help=summary, no_args_is_help=True)
+
+
+def top_level_command(name: str) -> click.Command:
+    """Return the command of an operation outside of its group."""
+    from weft.app.registry import all_operations  # noqa: PLC0415 - listing the commands needs no operation
+
+    return command_for(all_operations()[TOP_LEVEL[name]], name)
 
 
 def operation_groups(operations: Iterable[Operation]) -> dict[str, dict[str, click.Command]]:
     """Return every command of every operation group in display order: hand-written ones and ``create`` first."""
     groups: dict[str, dict[str, click.Command]] = {}
     for operation in sorted(operations, key=lambda operation: operation.verb != "create"):
-        groups.setdefault(operation.group, {})[dashed(operation.verb)] = command_for(operation)
+        if not is_top_level(operation.name):
+            groups.setdefault(operation.group, {})[dashed(operation.verb)] = command_for(operation)
     for group, commands in groups.items():
         added = _hand_written(group)
         new = {name: command for name, command in added.items() if name not in commands}
@@ -143,12 +120,13 @@ def _hand_written(group: str) -> dict[str, click.Command]:
     return {command.name: command for command in commands}
 
 
-def command_for(operation: Operation) -> click.Command:
+def command_for(operation: Operation, name: str | None = None) -> click.Command:
+    """Return the command of an operation, by default named by its verb."""
     from weft.transports.cli.params import parameters  # noqa: PLC0415 - listing the commands needs no parameters
 
     extra = [_YES, JSON] if operation.name in IRREVERSIBLE else [JSON]
     return Command(
-        dashed(operation.verb),
+        name or dashed(operation.verb),
         params=[*parameters(operation), *extra],
         callback=_callback(operation),
         help=operation.help.replace("``", "'"),

@@ -14,6 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from weft.transports.cli.base import OrderedGroup
+from weft.transports.cli.command_names import TOP_LEVEL
 from weft.transports.cli.command_table import COMMANDS
 from weft.transports.cli.completion import complete_name
 
@@ -32,8 +33,6 @@ _HAND_WRITTEN = {
     "init": _HandWritten("init", "Connect Claude Code, Cursor or VS Code."),
     "doctor": _HandWritten("doctor", "Check this installation and suggest fixes."),
     "tenant": _HandWritten("tenants", "Create and list tenants, and set their plans."),
-    "get-context": _HandWritten("search", "Build a context text for a question within a token budget."),
-    "similar": _HandWritten("search", "Find passages similar to a search result."),
     "push": _HandWritten("push_pull", "Save knowledge to your persistent memory."),
     "pull": _HandWritten("push_pull", "Pull your persistent memory into a session."),
     "export": _HandWritten("transfer", "Export a session, or a part of it, to a file."),
@@ -41,11 +40,15 @@ _HAND_WRITTEN = {
     "db": _HandWritten("database", "Migrate, back up and restore the database."),
     "version": _HandWritten("doctor", "Show the version."),
 }
+_TOP_LEVEL_SUMMARIES = {
+    "search": "Search everything you may see, by keywords and by meaning.",
+    "get-context": "Gather one text for a prompt within a token budget.",
+    "similar": "Find passages similar to a search result or a text.",
+}
 _GROUPS = {
     "session": "Create, list, archive, inspect and delete sessions.",
     "board": "Shared key-value state of a session: read, write, history, snapshots.",
-    "message": "Messages between the agents of a session.",
-    "search": 'Search everything you may read, by meaning and by words: weft search "QUERY".',
+    "message": "Messages between the agents of a session, and their search.",
     "knowledge": "Knowledge domains: documents, sources, indexing and embedding models.",
     "missing": "Missing context: report it, request it, resolve it.",
     "memory": "Your private key-value memory: global or per session, with expiry.",
@@ -125,7 +128,8 @@ class Root(OrderedGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
         sections = [name for names in _SECTIONS.values() for name in names]
-        return [name for name in dict.fromkeys([*sections, *COMMANDS]) if name in _HAND_WRITTEN or name in COMMANDS]
+        existing = {*_HAND_WRITTEN, *TOP_LEVEL, *COMMANDS}
+        return [name for name in dict.fromkeys([*sections, *COMMANDS]) if name in existing]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
@@ -136,11 +140,14 @@ class Root(OrderedGroup):
                 module, f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name.replace("-", "_")
             )
             return command
-        if cmd_name not in COMMANDS:
+        if cmd_name not in {*TOP_LEVEL, *COMMANDS}:
             return None
-        from weft.transports.cli.generated import group_of  # noqa: PLC0415 - hand-written commands do without
+        from weft.transports.cli.generated import (  # noqa: PLC0415 - hand-written commands do without
+            group_of,
+            top_level_command,
+        )
 
-        return group_of(cmd_name, _summary(cmd_name))
+        return top_level_command(cmd_name) if cmd_name in TOP_LEVEL else group_of(cmd_name, _summary(cmd_name))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
@@ -162,6 +169,8 @@ class Root(OrderedGroup):
 def _summary(name: str) -> str:
     if name in _HAND_WRITTEN:
         return _HAND_WRITTEN[name].summary
+    if name in TOP_LEVEL:
+        return _TOP_LEVEL_SUMMARIES[name]
     return _GROUPS.get(name, f"Operations on {name.replace('-', ' ')}.")
 
 

@@ -47,7 +47,14 @@ _CORRELATION_OPTIONS = {"turn_id": "--turn", "task_id": "--task", "tool_call_id"
 # Operations that search all sessions: WEFT_SESSION does not narrow them.
 _ALL_SESSIONS = frozenset({"search.query", "search.get_context", "search.find_similar"})
 # Likewise, of one operation each.
-_POSITIONAL_FIELDS = frozenset({("history.switch", "branch"), ("context.read", "key")})
+_POSITIONAL_FIELDS = frozenset(
+    {
+        ("history.switch", "branch"),
+        ("context.read", "key"),
+        ("search.get_context", "query"),
+        ("search.find_similar", "ref"),
+    }
+)
 
 
 class Text(click.ParamType[Any]):

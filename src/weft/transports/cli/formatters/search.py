@@ -6,6 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import UNSET
 
 from weft.transports.cli.render import cell, counted, escape_controls, indent
 
@@ -14,43 +15,46 @@ if TYPE_CHECKING:
 
     from weft.capabilities.assembly.get_context import ContextResponse
     from weft.capabilities.search.operations import SearchResponse, SimilarResponse
-    from weft.capabilities.search.results import PassageInfo, PassageSource, PendingItems
+    from weft.capabilities.search.results import PassageInfo, PassageSource, PendingItems, SearchFacts
 
 _SNIPPET_CHARACTERS = 400
 _WIDTH = 96
 
 
-def _render_everything(found: SearchResponse) -> str:
+def render_search(found: SearchResponse) -> str:
     notes = []
-    if not found.results:
-        notes.append("No results.")
-    elif found.fallback is not None:
-        notes.append("No relevant results; these are the most recent items.")
-    elif found.widened:
-        notes.append("Low confidence: the search was widened beyond the requested number and relevance.")
-    if found.model is None:
+    if found.unsure:
+        notes.append(f"Unsure. {escape_controls(found.hint)}" if found.results else f"No results. {found.hint}")
+    if found.lexical_only:
         notes.append("No embedding model is available; only words were matched.")
-    summary = f"{counted(len(found.results), 'result')} of {counted(found.searched, 'chunk')}, confidence "
-    return "\n\n".join(
-        [*notes, *map(_result, found.results), f"{summary}{found.confidence:.2f}{_pending(found.pending)}"]
-    )
+    pins = [click.style("Pinned", bold=True), *map(_result, found.pinned)] if found.pinned else []
+    summary = f"{_summary(len(found.results), found)}, confidence {found.confidence:.2f}{_pending(found.pending)}"
+    return "\n\n".join([*notes, *map(_result, found.results), *pins, summary])
 
 
 def render_similar(found: SimilarResponse) -> str:
-    summary = f"{counted(len(found.results), 'result')} of {counted(found.searched, 'chunk')}{_pending(found.pending)}"
-    return "\n\n".join([*map(_result, found.results), summary])
+    return "\n\n".join(
+        [*map(_result, found.results), f"{_summary(len(found.results), found)}{_pending(found.pending)}"]
+    )
 
 
 def render_context(gathered: ContextResponse) -> str:
-    summary = f"{gathered.tokens} of {counted(gathered.max_tokens, 'token')}{_pending(gathered.pending)}"
+    doubt = ", unsure" if gathered.unsure else ""
+    summary = f"{counted(gathered.tokens, 'token')} with citations{doubt}{_pending(gathered.pending)}"
     return "\n\n".join(filter(None, [escape_controls(gathered.context), click.style(summary, dim=True)]))
+
+
+def _summary(results: int, facts: SearchFacts) -> str:
+    """Return the number of results and, if it is explained, of the chunks that were searched."""
+    of_chunks = "" if facts.searched is UNSET else f" of {counted(facts.searched, 'chunk')}"
+    return f"{counted(results, 'result')}{of_chunks}"
 
 
 def _result(result: PassageInfo) -> str:
     """Return one result: score, source, snippet and signals."""
     score = click.style(f"{result.score:.2f}", fg="green", bold=True)
     snippet = textwrap.shorten(result.text, _SNIPPET_CHARACTERS, placeholder=" ...")
-    details = [escape_controls(result.chunk_id), cell(result.timestamp), _signals(result.signals or {})]
+    details = [escape_controls(result.ref), cell(result.timestamp), _signals(result.signals or {})]
     footer = click.style(" | ".join(filter(None, details)), dim=True)
     text = "\n".join([*textwrap.wrap(escape_controls(snippet), _WIDTH), footer])
     return f"{score}  {click.style(_source(result), bold=True)}\n{indent(text)}"
@@ -70,13 +74,13 @@ def _source(found: PassageSource) -> str:
             return escape_controls(f"memory, key {found.key}")
 
 
-def _signals(signals: Mapping[str, Any]) -> str:
-    """Return the signals of a score: numbers with their value, flags by name."""
-    numbers = [f"{name} {value:.2f}" for name, value in signals.items() if isinstance(value, float)]
-    return escape_controls(", ".join([*numbers, *(name for name, value in signals.items() if value is True)]))
+def _signals(signals: Mapping[str, float]) -> str:
+    return escape_controls(", ".join(f"{name} {value:.2f}" for name, value in signals.items()))
 
 
-def _pending(pending: PendingItems) -> str:
+def _pending(pending: PendingItems | None) -> str:
+    if pending is None:
+        return ""
     waiting = [counted(pending.documents, "document")] if pending.documents else []
     waiting += [counted(pending.events, "event")] if pending.events else []
     missing = f"; {' and '.join(waiting)} not indexed yet" if waiting else ""
@@ -84,7 +88,7 @@ def _pending(pending: PendingItems) -> str:
 
 
 FORMATTERS: dict[str, Callable[[Any], str]] = {
-    "search.query": _render_everything,
+    "search.query": render_search,
     "search.get_context": render_context,
     "search.find_similar": render_similar,
 }

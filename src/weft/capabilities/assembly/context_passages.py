@@ -1,4 +1,4 @@
-"""Packer: renders the results of a query with their surroundings within a token budget."""
+"""Gathers the passages of a text for a prompt: the results of a query with their surroundings."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
-from weft.capabilities.assembly.passages import render_context
 from weft.capabilities.assembly.retrieval import SURROUNDING_PLACES, results_within
 from weft.capabilities.search.neighbours import with_surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.assembly.passages import RenderedContext
+    from weft.capabilities.search.neighbours import PassageRef
     from weft.capabilities.search.retriever import RetrievalResult, Retriever, SearchHit, SearchRequest, SearchScope
     from weft.capabilities.search.similar import SimilarSearch
     from weft.kernel.identity import Actor
@@ -28,41 +27,40 @@ _PINNED_SHARE = 1 / 3
 TOKEN_PRICE = 0.001
 
 
-class BuiltContext(NamedTuple):
-    """A rendered text with the search it comes from. ``scores`` are those of the results, by chunk_id."""
+class GatheredPassages(NamedTuple):
+    """Passages for a text, with the search they come from. ``scores`` are those of the results, by chunk_id.
 
-    rendered: RenderedContext
+    ``complete``: no result was left out.
+    """
+
+    refs: list[PassageRef]
     scores: dict[str, float]
     scope: SearchScope
     found: RetrievalResult | None
+    complete: bool = True
 
 
-async def build_context(
+async def gather_passages(
     retriever: Retriever, actor: Actor, request: SearchRequest, max_tokens: int, count: TokenCounter
-) -> BuiltContext:
-    """Return the best passages for a query with their surroundings, within a token budget."""
-    query = structs.replace(request.query, top_k=results_within(max_tokens))
+) -> GatheredPassages:
+    """Return the best passages for a query with their surroundings; in doubt more of them."""
+    query = structs.replace(request.query, top_k=results_within(max_tokens), purpose="prompt")
     found = await retriever.find(actor, request._replace(query=query))
-    room = int(max_tokens * _PINNED_SHARE)
-    pins, others = split_pins(found.hits, found.ranking.min_score, room, count)
+    hits = [*found.hits, *found.pinned]
+    pins, others = split_pins(hits, found.ranking.min_score, int(max_tokens * _PINNED_SHARE), count)
     passages = [hit.passage for hit in (*pins, *others)]
     read = partial(with_surroundings, passages, SURROUNDING_PLACES, alone=len(pins))
     refs = await retriever.stores.read(actor, read)
-    scores = {hit.passage.chunk_id: hit.ranked.score for hit in found.hits}
-    rendered = render_context(refs, max_tokens, count)
-    complete = rendered.complete and len(passages) == len(found.hits)
-    return BuiltContext(rendered._replace(complete=complete), scores, found.scope, found)
+    scores = {hit.passage.chunk_id: hit.ranked.score for hit in hits}
+    return GatheredPassages(refs, scores, found.scope, found, complete=len(passages) == len(hits))
 
 
-async def build_surroundings(
-    search: SimilarSearch, chunk_id: str, max_tokens: int, count: TokenCounter
-) -> BuiltContext:
-    """Return the surroundings of a chunk, within a token budget."""
+async def gather_surroundings(search: SimilarSearch, chunk_id: str) -> GatheredPassages:
+    """Return a chunk with its surroundings."""
     origin = await search.passage(chunk_id)
     scope, _ = await search.retriever.open_scope(search.actor, search.filters)
-    read = partial(with_surroundings, [origin], _MAX_DISTANCE)
-    refs = await search.retriever.stores.read(search.actor, read)
-    return BuiltContext(render_context(refs, max_tokens, count), {chunk_id: 1.0}, scope, None)
+    refs = await search.retriever.stores.read(search.actor, partial(with_surroundings, [origin], _MAX_DISTANCE))
+    return GatheredPassages(refs, {chunk_id: 1.0}, scope, None)
 
 
 def split_pins(
@@ -74,7 +72,7 @@ def split_pins(
     """
     pins, others = [], []
     for hit in sorted(hits, key=_sort_key):
-        pinned = hit.ranked.signals.get("pinned", False)
+        pinned = hit.ranked.pinned
         tokens = count(hit.passage.text) if pinned else 0
         if pinned and tokens <= room:
             pins.append(hit)
