@@ -98,7 +98,8 @@ class Runs:
         return self._views[name, corpus]
 
     async def _answer(self, question: EvalQuestion, corpus: Corpus, view: View) -> Answer:
-        query = Query(text=question.text, asked_at=corpus.asked_at, top_k=BEST)
+        # As for a prompt: in doubt more results.
+        query = Query(text=question.text, asked_at=corpus.asked_at, top_k=BEST, purpose="prompt")
         scored = await score_views(query, [view], self._embed)
         found = scored.by_view[0]
         return Answer(question, corpus, select_results(query, [view], scored), found.columns.number - 1, found.signals)

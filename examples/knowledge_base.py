@@ -48,13 +48,15 @@ async def search_documents(weft: Weft, assistant: Weft) -> None:
     await weft.knowledge.add_document("handbook", "leave.md", text=LEAVE)
     await weft.knowledge.add_document("handbook", "travel.md", text=TRAVEL)
     await wait_until_indexed(weft, "handbook")
-    found = await assistant.search.query("How long may I be on holiday?", domain="handbook", top_k=1, min_score=0)
+    found = await assistant.search.query(
+        "How long may I be on holiday?", domain="handbook", top_k=1, low_confidence=True
+    )
     best = found.results[0]
     print(f"found in {best.document_id}, under '{best.heading}'")
     print("text:", last_line(best.text))
 
-    built = await assistant.search.get_context(query="I am ill. What must I do?", domain="handbook", max_tokens=120)
-    print(f"\nfor the prompt, in {built.tokens} tokens:\n{built.context}")
+    built = await assistant.search.get_context(query="I am ill. What must I do?", domain="handbook", max_tokens=200)
+    print(f"\nfor the prompt, in {built.tokens} tokens with citations:\n{built.context}")
 
 
 async def replace_a_document(weft: Weft, assistant: Weft) -> None:
@@ -63,7 +65,7 @@ async def replace_a_document(weft: Weft, assistant: Weft) -> None:
     replaced = await weft.knowledge.add_document("handbook", "leave.md", text=LEAVE.replace("thirty", "thirty-two"))
     print(f"leave.md is at version {replaced.version} now")
     await wait_until_indexed(weft, "handbook")
-    found = await assistant.search.query("vacation days a year", domain="handbook", top_k=1, min_score=0)
+    found = await assistant.search.query("vacation days a year", domain="handbook", top_k=1, low_confidence=True)
     print("text:", last_line(found.results[0].text))
     again = await weft.knowledge.add_document("handbook", "travel.md", text=TRAVEL)
     print("travel.md, added again, is unchanged:", again.unchanged)
@@ -75,9 +77,9 @@ async def restrict_a_domain(weft: Weft, assistant: Weft) -> None:
     await weft.knowledge.create_domain("salaries", clearance=4)
     await weft.knowledge.add_document("salaries", "bands.txt", text=SALARIES)
     await wait_until_indexed(weft, "salaries")
-    found = await weft.search.query("Where does band four begin?", top_k=1, min_score=0)
+    found = await weft.search.query("Where does band four begin?", top_k=1, low_confidence=True)
     print("the admin finds:", found.results[0].text)
-    hidden = await assistant.search.query("Where does band four begin?", min_score=0)
+    hidden = await assistant.search.query("Where does band four begin?", low_confidence=True)
     print("the assistant finds it:", any("Band" in result.text for result in hidden.results))
     try:
         await assistant.search.query("Where does band four begin?", domain="salaries")

@@ -145,10 +145,9 @@ def test_common_commands_come_first_with_full_summaries(cli: CommandLine) -> Non
     assert "..." not in listed
 
 
-def test_help_of_a_group_shows_its_default_command(cli: CommandLine) -> None:
+def test_help_of_search_names_the_query_and_no_session_variable(cli: CommandLine) -> None:
     shown = cli.run("search", "--help").stdout
-    assert shown.startswith("Usage: weft search [OPTIONS] QUERY\n   or: weft search COMMAND [ARGS]...\n")
+    assert shown.startswith("Usage: weft search [OPTIONS] QUERY\n")
     assert "QUERY  A question or keywords." in shown
     assert "--top-k" in shown
-    assert "find-similar" in shown
     assert "WEFT_SESSION" not in shown

@@ -46,8 +46,7 @@ class Agent:
         answer: dict[str, Any] = {}
         for _ in range(_MAX_POLLS):
             answer = (await self._client.call_tool("search", arguments)).structured_content or {}
-            pending = answer.get("pending", {})
-            if not pending.get("events") and not pending.get("documents"):
+            if "pending" not in answer:
                 break
             await asyncio.sleep(_POLL_SECONDS)
         self._narrator.does(self.name, "search", {"query": query}, _gist(answer))
