@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-F14", part="entiti
 
 
 async def texts(caller: Caller, query: str, **how: Any) -> list[str]:
-    found = await caller.call("search.query", query=query, min_score=0.0, **how)
+    found = await caller.call("search.query", query=query, low_confidence=True, **how)
     return sorted(result["text"] for result in found["results"])
 
 

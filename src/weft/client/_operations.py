@@ -1881,6 +1881,7 @@ class RecordsOperations:
         """Show one record by its id: a stored one, or one derived from the board, messages, sessions or events.
 
         For an item, the answer includes the records that reference it and its redaction; redacted content is not shown.
+        The ref of a search result shows its full source ref and, as content, its text.
         """
         return await self._caller.call(
             "records.show",
@@ -1985,13 +1986,14 @@ class SearchOperations:
         half_life_days: float = 30.0,
         importance_weight: float = 0.15,
         top_k: int = 10,
-        explain: bool = True,
+        low_confidence: bool = False,
+        explain: bool = False,
         record: bool = False,
     ) -> SearchResponse:
         """Search everything you may see by keywords and meaning: documents, messages, boards, your memory and windows.
 
-        Each result has a score, its signals and a ref to the exact passage. If nothing is relevant, the most recent
-        items are returned and fallback is set.
+        Each result has a score and a ref, which context_records opens. If the answer may not be there, unsure is true
+        and only the best few results are returned.
         """
         return await self._caller.call(
             "search.query",
@@ -2001,6 +2003,7 @@ class SearchOperations:
                 "importance_weight": importance_weight,
                 "query": query,
                 "top_k": top_k,
+                "low_confidence": low_confidence,
                 "explain": explain,
                 "record": record,
                 **given(
@@ -2030,10 +2033,11 @@ class SearchOperations:
         metadata: Mapping[str, str | int | float | bool | None] | None = None,
         types: Sequence[str] | None = None,
         entities: Sequence[str] | None = None,
-        chunk_id: str | None = None,
+        ref: str | None = None,
         text: str | None = None,
         top_k: int = 10,
         min_score: float = 0.0,
+        explain: bool = False,
     ) -> SimilarResponse:
         """Find passages similar in meaning to a search result or a text; the result itself is excluded."""
         return await self._caller.call(
@@ -2041,6 +2045,7 @@ class SearchOperations:
             {
                 "top_k": top_k,
                 "min_score": min_score,
+                "explain": explain,
                 **given(
                     domain=domain,
                     domains=domains,
@@ -2051,7 +2056,7 @@ class SearchOperations:
                     metadata=metadata,
                     types=types,
                     entities=entities,
-                    chunk_id=chunk_id,
+                    ref=ref,
                     text=text,
                 ),
             },
@@ -2074,14 +2079,15 @@ class SearchOperations:
         half_life_days: float = 30.0,
         importance_weight: float = 0.15,
         query: str | None = None,
-        chunk_id: str | None = None,
+        ref: str | None = None,
         max_tokens: int = 2000,
         tokenizer: Literal["approximate", "o200k_base", "cl100k_base"] = "approximate",
+        explain: bool = False,
         record: bool = False,
     ) -> ContextResponse:
-        """Build one text for a prompt: the best passages for a question with their surroundings, within a token budget.
+        """Gather one text for a prompt: the best passages for a question, with surroundings, within a token budget.
 
-        Passages are numbered and have citations. With a chunk_id instead of a query: the surroundings of that chunk.
+        Passages are numbered and have citations. With a ref instead of a query: the surroundings of that search result.
         """
         return await self._caller.call(
             "search.get_context",
@@ -2091,6 +2097,7 @@ class SearchOperations:
                 "importance_weight": importance_weight,
                 "max_tokens": max_tokens,
                 "tokenizer": tokenizer,
+                "explain": explain,
                 "record": record,
                 **given(
                     domain=domain,
@@ -2104,7 +2111,7 @@ class SearchOperations:
                     entities=entities,
                     min_score=min_score,
                     query=query,
-                    chunk_id=chunk_id,
+                    ref=ref,
                 ),
             },
         )

@@ -56,7 +56,7 @@ ROUTES: dict[str, tuple[str, str]] = {
     "pin.add": ("POST", "/v1/pins"),
     "pin.remove": ("POST", "/v1/pins/remove"),
     "pin.list": ("GET", "/v1/pins"),
-    "search.get_context": ("POST", "/v1/search/context"),
+    "search.get_context": ("POST", "/v1/search/get-context"),
     "message.search": ("GET", "/v1/sessions/{session_id}/search"),
     "message.search_by_sender": ("GET", "/v1/sessions/{session_id}/search/by-sender"),
     "message.search_by_timerange": ("GET", "/v1/sessions/{session_id}/search/by-timerange"),

@@ -1861,6 +1861,7 @@ class SyncRecordsOperations:
         """Show one record by its id: a stored one, or one derived from the board, messages, sessions or events.
 
         For an item, the answer includes the records that reference it and its redaction; redacted content is not shown.
+        The ref of a search result shows its full source ref and, as content, its text.
         """
         return self._caller.call(
             "records.show",
@@ -1965,13 +1966,14 @@ class SyncSearchOperations:
         half_life_days: float = 30.0,
         importance_weight: float = 0.15,
         top_k: int = 10,
-        explain: bool = True,
+        low_confidence: bool = False,
+        explain: bool = False,
         record: bool = False,
     ) -> SearchResponse:
         """Search everything you may see by keywords and meaning: documents, messages, boards, your memory and windows.
 
-        Each result has a score, its signals and a ref to the exact passage. If nothing is relevant, the most recent
-        items are returned and fallback is set.
+        Each result has a score and a ref, which context_records opens. If the answer may not be there, unsure is true
+        and only the best few results are returned.
         """
         return self._caller.call(
             "search.query",
@@ -1981,6 +1983,7 @@ class SyncSearchOperations:
                 "importance_weight": importance_weight,
                 "query": query,
                 "top_k": top_k,
+                "low_confidence": low_confidence,
                 "explain": explain,
                 "record": record,
                 **given(
@@ -2010,10 +2013,11 @@ class SyncSearchOperations:
         metadata: Mapping[str, str | int | float | bool | None] | None = None,
         types: Sequence[str] | None = None,
         entities: Sequence[str] | None = None,
-        chunk_id: str | None = None,
+        ref: str | None = None,
         text: str | None = None,
         top_k: int = 10,
         min_score: float = 0.0,
+        explain: bool = False,
     ) -> SimilarResponse:
         """Find passages similar in meaning to a search result or a text; the result itself is excluded."""
         return self._caller.call(
@@ -2021,6 +2025,7 @@ class SyncSearchOperations:
             {
                 "top_k": top_k,
                 "min_score": min_score,
+                "explain": explain,
                 **given(
                     domain=domain,
                     domains=domains,
@@ -2031,7 +2036,7 @@ class SyncSearchOperations:
                     metadata=metadata,
                     types=types,
                     entities=entities,
-                    chunk_id=chunk_id,
+                    ref=ref,
                     text=text,
                 ),
             },
@@ -2054,14 +2059,15 @@ class SyncSearchOperations:
         half_life_days: float = 30.0,
         importance_weight: float = 0.15,
         query: str | None = None,
-        chunk_id: str | None = None,
+        ref: str | None = None,
         max_tokens: int = 2000,
         tokenizer: Literal["approximate", "o200k_base", "cl100k_base"] = "approximate",
+        explain: bool = False,
         record: bool = False,
     ) -> ContextResponse:
-        """Build one text for a prompt: the best passages for a question with their surroundings, within a token budget.
+        """Gather one text for a prompt: the best passages for a question, with surroundings, within a token budget.
 
-        Passages are numbered and have citations. With a chunk_id instead of a query: the surroundings of that chunk.
+        Passages are numbered and have citations. With a ref instead of a query: the surroundings of that search result.
         """
         return self._caller.call(
             "search.get_context",
@@ -2071,6 +2077,7 @@ class SyncSearchOperations:
                 "importance_weight": importance_weight,
                 "max_tokens": max_tokens,
                 "tokenizer": tokenizer,
+                "explain": explain,
                 "record": record,
                 **given(
                     domain=domain,
@@ -2084,7 +2091,7 @@ class SyncSearchOperations:
                     entities=entities,
                     min_score=min_score,
                     query=query,
-                    chunk_id=chunk_id,
+                    ref=ref,
                 ),
             },
         )

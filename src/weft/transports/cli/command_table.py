@@ -107,11 +107,6 @@ COMMANDS: dict[str, dict[str, str]] = {
         "replay": "Show the prompt of a receipt again, byte for byte, in any wire form.",
         "savings": "Add up tokens and money of prompts against the naive baseline, by agent, session, model or tenant.",
     },
-    "search": {
-        "query": "Search everything you may see by keywords and meaning: documents, messages, boards, your memory and windows.",
-        "find-similar": "Find passages similar in meaning to a search result or a text; the result itself is excluded.",
-        "get-context": "Build one text for a prompt: the best passages for a question with their surroundings, within a token budget.",
-    },
     "pin": {
         "add": "Pin a message, a board key or a key of your memory: it is part of every prompt, whatever the task.",
         "remove": "Unpin a message, a board key or a key of your memory. The item itself stays.",
