@@ -581,6 +581,7 @@ class SyncContextOperations:
         knowledge: Sequence[Knowledge | Mapping[str, Any]],
         *,
         remove: Sequence[RemovedKey | Mapping[str, Any]] = (),
+        owner: str | None = None,
         agent_id: str | None = None,
         if_version: int | None = None,
         session_id: str | None = None,
@@ -588,10 +589,10 @@ class SyncContextOperations:
         step: str | None = None,
         branch: str | None = None,
     ) -> ContextPushed:
-        """Write entries to your persistent memory: all of them, or none.
+        """Write entries to your persistent memory, or to that of a team or user: all of them, or none.
 
-        If your context has changed since the expected version, nothing is written and the error lists the changes:
-        pull, merge, push again. A push cannot change your definition (role, system prompt, guardrails, clearance).
+        If the context has changed since the expected version, nothing is written and the error lists the changes: pull,
+        merge, push again. A push cannot change your definition (role, system prompt, guardrails, clearance).
         """
         return self._caller.call(
             "context.push",
@@ -599,6 +600,7 @@ class SyncContextOperations:
                 "knowledge": knowledge,
                 "remove": remove,
                 **given(
+                    owner=owner,
                     agent_id=agent_id,
                     if_version=if_version,
                     session_id=session_id,
@@ -620,6 +622,7 @@ class SyncContextOperations:
     def read(
         self,
         *,
+        owner: str | None = None,
         session_id: str | None = None,
         memory_type: Literal["conversation_context", "learned_knowledge", "team_preferences", "work_artifacts"]
         | None = None,
@@ -630,23 +633,36 @@ class SyncContextOperations:
     ) -> ContextRead:
         """Read your persistent memory: its current version or, with a session, the snapshot that you pulled there.
 
-        With a key, the answer has that entry with its full value, even if it is in object storage.
+        With owner, the current memory of a team or user instead; sessions pin none of it. With a key, the answer has
+        that entry with its full value, even if it is in object storage.
         """
         return self._caller.call(
             "context.read",
             {
                 "limit": limit,
                 **given(
-                    session_id=session_id, memory_type=memory_type, key=key, workflow_id=workflow_id, cursor=cursor
+                    owner=owner,
+                    session_id=session_id,
+                    memory_type=memory_type,
+                    key=key,
+                    workflow_id=workflow_id,
+                    cursor=cursor,
                 ),
             },
         )
 
     def status(
-        self, *, session_id: str | None = None, agent_id: str | None = None, branch: str | None = None
+        self,
+        *,
+        owner: str | None = None,
+        session_id: str | None = None,
+        agent_id: str | None = None,
+        branch: str | None = None,
     ) -> ContextStatus:
-        """Return the current version of your context, and the one that your session pulled."""
-        return self._caller.call("context.status", given(session_id=session_id, agent_id=agent_id, branch=branch))
+        """Return the current version of your context, or of a team or user, and the one that your session pulled."""
+        return self._caller.call(
+            "context.status", given(owner=owner, session_id=session_id, agent_id=agent_id, branch=branch)
+        )
 
     def copy(
         self,

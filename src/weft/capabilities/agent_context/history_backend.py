@@ -1,4 +1,4 @@
-"""History backend of agents: persistent memory (context:AGENT...) and definitions (agent:AGENT)."""
+"""History backend of persistent memory (context:AGENT, team:NAME, user:ID) and of definitions (agent:AGENT)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from weft.capabilities.agent_context.model import (
     retained_tags,
     retention_cutoff,
 )
+from weft.capabilities.agent_context.owners import exists, is_shared, may_use_shared
 from weft.capabilities.agent_context.permissions import (
     EDITOR_CLEARANCE,
     check_may_define,
@@ -75,9 +76,12 @@ class ContextLines(msgspec.Struct, frozen=True):
         return _DEFINITION_CLEARANCE if ContextLine.parse(line_id).part == DEFINITION else _ROLLBACK_CLEARANCE
 
     async def expire(self, line_id: str, limit: int) -> bool:
-        """Expire entries past retention; deletes a part whose branch was deleted."""
+        """Expire entries past retention; deletes a part whose branch or team was deleted."""
         line = ContextLine.parse(line_id)
         if line.part is None:
+            return False
+        if is_shared(line.owner) and not await exists(line.owner, self.contexts.access, self.contexts.teams):
+            await self.contexts.lines.erase(line_id)
             return False
         if not await self._branch_exists(line):
             await self._erase_orphan(line)
@@ -122,14 +126,21 @@ class ContextLines(msgspec.Struct, frozen=True):
 
     async def _parse_visible(self, line_id: str) -> ContextLine:
         """Parse a line id; LineNotFound if the caller may not see its owner."""
-        line = ContextLine.parse(line_id)
-        owner = await self.contexts.access.principal(line.owner)
-        if owner is None or not await may_read_context(self.contexts.actor, owner, self.contexts.access):
+        line, access, teams = ContextLine.parse(line_id), self.contexts.access, self.contexts.teams
+        if is_shared(line.owner):
+            if not await may_use_shared(self.contexts.actor, line.owner, access, teams):
+                raise no_line(line_id, denied=await exists(line.owner, access, teams))
+            return line
+        owner = await access.principal(line.owner)
+        if owner is None or not await may_read_context(self.contexts.actor, owner, access):
             raise no_line(line_id, denied=owner is not None)
         return line
 
     async def _check_may_change(self, line: ContextLine) -> None:
         actor, access = self.contexts.actor, self.contexts.access
+        if is_shared(line.owner):
+            # Who sees shared memory may change it, with the permission that every operation checks.
+            return
         owner = await find_agent(line.owner, access)
         if line.part == DEFINITION:
             await check_may_define(actor, owner, access)
@@ -277,3 +288,5 @@ PERSISTENT_MEMORY = LineKind(
     item_kind="persistent_memory",
     source_kind="weft_persistent_memory",
 )
+TEAM_MEMORY = structs.replace(PERSISTENT_MEMORY, prefix="team", names=("team", "memory_type?", "workflow?"))
+USER_MEMORY = structs.replace(PERSISTENT_MEMORY, prefix="user", names=("user", "memory_type?", "workflow?"))

@@ -1,4 +1,6 @@
-"""Parts of an agent's context, their lines, limits and rules.
+"""Parts of a context, their lines, limits and rules.
+
+An agent's context has its definition and its memory; the context of a team or a user has memory only.
 
 Each part has its own line. The root line refers to the heads of all parts; its commit number is the version of the
 whole context.
@@ -15,6 +17,7 @@ from urllib.parse import unquote
 
 from msgspec import structs
 
+from weft.capabilities.agent_context.owners import is_shared
 from weft.capabilities.history.model import ChangeMeta, blob_hash, branch_of, line_name, no_line, trunk_of
 from weft.capabilities.history.store import SESSION_HOLDER, Rule
 from weft.capabilities.object_storage.model import Pointer
@@ -130,7 +133,10 @@ class EntryAddress(NamedTuple):
 
 
 class ContextLine(NamedTuple):
-    """Parsed line id: owner, part (None: the root) and branch."""
+    """Parsed line id: owner, part (None: the root) and branch.
+
+    The root of an agent's memory is context:AGENT; that of a team or a user has the owner's name, such as team:NAME.
+    """
 
     owner: str
     part: str | None
@@ -140,7 +146,8 @@ class ContextLine(NamedTuple):
     def parse(cls, line_id: str) -> ContextLine:
         """Parse a line id; LineNotFound if it is not one of a context."""
         prefix, _, rest = trunk_of(line_id).partition(":")
-        owner, _, part = rest.partition(":")
+        name, _, part = rest.partition(":")
+        owner = f"{prefix}:{name}" if is_shared(line_id) else name
         found = cls(owner, DEFINITION if prefix == _AGENT else part or None, branch_of(line_id))
         if found.line_id != line_id or not found.is_well_formed:
             raise no_line(line_id)
@@ -149,14 +156,14 @@ class ContextLine(NamedTuple):
     @property
     def is_well_formed(self) -> bool:
         known = self.part is None or self.part == DEFINITION or _is_memory_part(self.part)
-        return known and is_name(self.owner) and (self.branch is None or is_name(self.branch))
+        return known and is_name(self.owner.rpartition(":")[2]) and (self.branch is None or is_name(self.branch))
 
     @property
     def line_id(self) -> str:
         if self.part == DEFINITION:
             return f"{_AGENT}:{self.owner}"
-        trunk = f"{_ROOT}:{self.owner}" if self.part is None else f"{_ROOT}:{self.owner}:{self.part}"
-        return line_name(trunk, self.branch)
+        root = self.owner if is_shared(self.owner) else f"{_ROOT}:{self.owner}"
+        return line_name(root if self.part is None else f"{root}:{self.part}", self.branch)
 
     @property
     def root(self) -> ContextLine:

@@ -21,6 +21,7 @@ from weft.capabilities.agent_context.model import (
     MemoryTypeName,
     is_well_formed,
 )
+from weft.capabilities.agent_context.owners import OWNER_ERRORS, Owner
 from weft.capabilities.agent_context.permissions import check_own
 from weft.capabilities.agent_context.push import Branch, EntryKey, OfWorkflow, OwnAgentId, is_known_context
 from weft.capabilities.agent_context.service import ContextAt, Contexts, OpenContext
@@ -46,7 +47,7 @@ from weft.capabilities.sessions.model import (
     lock_active_session,
 )
 from weft.kernel.clock import from_micros, optional_datetime
-from weft.kernel.errors import MAX_COMPARED, PermissionDenied, close_names
+from weft.kernel.errors import MAX_COMPARED, InvalidInput, PermissionDenied, close_names
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Effect, RateClass, Request, Response, Success, operation
 from weft.kernel.ports import Transactions
@@ -121,6 +122,7 @@ class ContextPulled(Success, kw_only=True):
 class ReadContext(Request):
     """Filter and page: one entry, one memory type, or all entries."""
 
+    owner: Owner = None
     session_id: Annotated[
         SessionId | None, msgspec.Meta(description="Read the snapshot pulled there. Default: the current version.")
     ] = None
@@ -135,7 +137,7 @@ class ReadContext(Request):
 
 
 class ContextRead(Success, kw_only=True):
-    """Your current context; with a session, your snapshot there, as you pulled it."""
+    """The current context; with a session, your snapshot there, as you pulled it."""
 
     agent_id: str
     session_id: str | None = None
@@ -153,13 +155,14 @@ class ContextRead(Success, kw_only=True):
 class GetContextStatus(Request):
     """The branch and the session to report on."""
 
+    owner: Owner = None
     session_id: Annotated[SessionId | None, msgspec.Meta(description="Include the versions of this session.")] = None
     agent_id: OwnAgentId = None
     branch: Branch = None
 
 
 class ContextStatus(Response, omit_defaults=False):
-    """The current version of your context, the one a session pulled, and the latest it has seen (pulled or pushed).
+    """The current version of the context, the one a session pulled, and the latest it has seen (pulled or pushed).
 
     ``critical_update``: edits of your definition or layers that you should get with `context.pull` at once.
     """
@@ -192,7 +195,7 @@ async def pull_context(request: PullContext, contexts: Contexts, layers: Session
     check_own(contexts.actor, request.agent_id)
     session, _ = await lock_active_session(request.session_id, contexts.actor, contexts.sessions)
     before = await contexts.snapshots.find(session.session_id, contexts.actor.principal_id)
-    context = await contexts.open_own(request.branch)
+    context = await contexts.open_named(None, request.branch)
     await context.follow_definition()
     await context.expire_overdue()
     parts = await context.current_version.parts()
@@ -223,6 +226,8 @@ async def pull_context(request: PullContext, contexts: Contexts, layers: Session
     http="GET /v1/context",
     effect=Effect.OWN_TRANSACTIONS,
     errors=(
+        *OWNER_ERRORS,
+        PermissionDenied,
         SessionNotFound,
         ContextNotPulled,
         ContextKeyNotFound,
@@ -238,7 +243,8 @@ async def read_context(
 ) -> ContextRead:
     """Read your persistent memory: its current version or, with a session, the snapshot that you pulled there.
 
-    With a key, the answer has that entry with its full value, even if it is in object storage.
+    With owner, the current memory of a team or user instead; sessions pin none of it. With a key, the answer has that
+    entry with its full value, even if it is in object storage.
     """
     answer, pointer = await reads.read(actor, lambda contexts: _read(request, contexts), heavy=True)
     if pointer is None:
@@ -252,13 +258,14 @@ async def read_context(
     tool="get_context_status",
     http="GET /v1/context/status",
     effect=Effect.READ,
-    errors=(SessionNotFound, BranchNotFound, PermissionDenied),
+    errors=(*OWNER_ERRORS, SessionNotFound, BranchNotFound, PermissionDenied),
 )
 async def get_context_status(request: GetContextStatus, contexts: Contexts, layers: SessionLayers) -> ContextStatus:
-    """Return the current version of your context, and the one that your session pulled."""
+    """Return the current version of your context, or of a team or user, and the one that your session pulled."""
     check_own(contexts.actor, request.agent_id)
+    _check_unpinned(request.owner, request.session_id)
     owner = contexts.actor.principal_id
-    line = ContextLine(owner, None, await contexts.own_branch(request.branch))
+    line = await contexts.named_line(request.owner, request.branch)
     held, update = None, None
     if request.session_id is not None:
         session = await find_session(request.session_id, contexts.actor, contexts.sessions)
@@ -354,8 +361,9 @@ async def _read(request: ReadContext, contexts: Contexts) -> tuple[ContextRead, 
 
 async def _opened(request: ReadContext, contexts: Contexts) -> tuple[MemoryVersion, PinnedContext | None]:
     """Open the version to read: the current one, or the one that a session has pulled."""
+    _check_unpinned(request.owner, request.session_id)
     if request.session_id is None:
-        line = ContextLine(contexts.actor.principal_id, None, await contexts.own_branch(None))
+        line = await contexts.named_line(request.owner, None)
         return await MemoryVersion.current(contexts, line, await contexts.head(line)), None
     session = await find_session(request.session_id, contexts.actor, contexts.sessions)
     held = await contexts.snapshots.find(session.session_id, contexts.actor.principal_id)
@@ -366,15 +374,23 @@ async def _opened(request: ReadContext, contexts: Contexts) -> tuple[MemoryVersi
     return memory, held
 
 
+def _check_unpinned(owner: str | None, session_id: str | None) -> None:
+    if owner is not None and session_id is not None:
+        raise InvalidInput(
+            "session_id: not with owner; sessions pin your own context only, that of a team or user is always current",
+            field="session_id",
+        )
+
+
 async def _entry(request: ReadContext, key: str, memory: MemoryVersion) -> PersistedEntry:
     place = EntryAddress(_part(request), key)
     at = await memory.version.part(place.part) if is_well_formed(key) else None
     entry = None if at is None else await memory.entry(place)
     if at is None or entry is None:
         known = [] if at is None else [entry.place.key for entry in await memory.entries(place.part, at)]
-        what = "memory" if request.session_id is None else "snapshot"
+        what = "Your snapshot" if request.session_id else "Your memory" if request.owner is None else request.owner
         raise ContextKeyNotFound(
-            f"Your {what} has no entry '{key[:200]}' in {place.part}.",
+            f"{what} has no entry '{key[:200]}' in {place.part}.",
             resource_id=key[:200],
             available_alternatives=close_names(key, known[:MAX_COMPARED]),
         )
@@ -418,7 +434,7 @@ async def _answer(
 ) -> ContextRead:
     contexts, point = memory.contexts, memory.version.point
     return ContextRead(
-        agent_id=memory.line.owner,
+        agent_id=contexts.actor.principal_id,
         session_id=None if held is None else held.session_id,
         context_id=memory.line.line_id,
         version=point.seq,

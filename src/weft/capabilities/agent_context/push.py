@@ -27,6 +27,7 @@ from weft.capabilities.agent_context.model import (
     is_learning_cycle,
     part_of,
 )
+from weft.capabilities.agent_context.owners import OWNER_ERRORS, Owner, is_shared
 from weft.capabilities.agent_context.permissions import check_own
 from weft.capabilities.agent_context.service import ContextAt, Contexts, OpenContext
 from weft.capabilities.history.line_backend import CommitMeta
@@ -98,18 +99,19 @@ class RemovedKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class PushContext(Request, weakref=True, eq=False):
-    """Entries to write and remove, and the expected version of your context."""
+    """Entries to write and remove, and the expected version of the context."""
 
     knowledge: Annotated[
         tuple[Knowledge, ...],
         msgspec.Meta(max_length=200, description="Entries to write; existing keys are replaced."),
     ]
     remove: Annotated[tuple[RemovedKey, ...], msgspec.Meta(max_length=200, description="Entries to remove.")] = ()
+    owner: Owner = None
     agent_id: OwnAgentId = None
     if_version: Annotated[
         Count | None,
         msgspec.Meta(
-            description="Expected version of your context (0: nothing pushed yet); VERSION_CONFLICT if it differs. "
+            description="Expected version of the context (0: nothing pushed yet); VERSION_CONFLICT if it differs. "
             "Default: the version that session_id last pulled or pushed."
         ),
     ] = None
@@ -130,7 +132,7 @@ class ChangedEntry(Response):
 
 
 class ContextPushed(Success, kw_only=True):
-    """The new version of your context; the same version if nothing changed.
+    """The new version of the context; the same version if nothing changed.
 
     ``snapshot_before`` is the label of an automatic snapshot, taken before a push with many changes.
     """
@@ -189,6 +191,7 @@ async def stage_push(request: PushContext, actor: Actor, staging: Staging, reads
         VersionConflict,
         SelfModification,
         PermissionDenied,
+        *OWNER_ERRORS,
         ContentTooLarge,
         ContextLimitExceeded,
         SessionNotFound,
@@ -199,14 +202,14 @@ async def stage_push(request: PushContext, actor: Actor, staging: Staging, reads
     ),
 )
 async def push_context(request: PushContext, contexts: Contexts) -> ContextPushed:
-    """Write entries to your persistent memory: all of them, or none.
+    """Write entries to your persistent memory, or to that of a team or user: all of them, or none.
 
-    If your context has changed since the expected version, nothing is written and the error lists the changes: pull,
+    If the context has changed since the expected version, nothing is written and the error lists the changes: pull,
     merge, push again. A push cannot change your definition (role, system prompt, guardrails, clearance).
     """
     entries = _parsed.get(request) or _entries(_values(request), contexts.actor)
     session = await _session(request, contexts)
-    context = await contexts.open_own(request.branch)
+    context = await contexts.open_named(request.owner, request.branch)
     previous = context.root.seq
     parts, changed = await _planned(request, entries, context)
     # Unchanged entries too: their objects may have been lost, and were just uploaded again.
@@ -221,7 +224,7 @@ async def push_context(request: PushContext, contexts: Contexts) -> ContextPushe
     if changes:
         await _publish(context, session, previous, changes)
     return ContextPushed(
-        agent_id=context.owner,
+        agent_id=contexts.actor.principal_id,
         context_id=context.root.line_id,
         previous_version=previous,
         version=context.root.seq,
@@ -282,7 +285,7 @@ async def _session(request: PushContext, contexts: Contexts) -> Session | None:
 async def _check_push(request: PushContext, entries: Sequence[_Entry], contexts: Contexts) -> None:
     """Raise the errors that the transaction would raise in the current state."""
     await _session(request, contexts)
-    context = await contexts.open_own_unlocked(request.branch)
+    context = await contexts.open_unlocked(await contexts.named_line(request.owner, request.branch))
     parts, _ = await _planned(request, entries, context)
     await context.check_limit(parts.values())
 
@@ -313,7 +316,7 @@ async def _expected(request: PushContext, context: OpenContext) -> int:
     if held is None or not await is_known_context(held, context.root.line_id, context.service.lines):
         raise InvalidInput(
             "if_version: required, unless session_id is a session where you pulled this context",
-            hint="Call `context.pull` and pass its to_version as if_version; 0 if nothing was pushed yet.",
+            hint="Pass the version that `context.status` returns as if_version; 0 if nothing was pushed yet.",
             field="if_version",
         )
     return held.known
@@ -326,10 +329,11 @@ async def is_known_context(held: PinnedContext, line_id: str, lines: LineStore) 
 
 async def _version_conflict(context: OpenContext, expected: int) -> VersionConflict:
     root = context.root
+    get = "`context.read` with this owner" if is_shared(context.owner) else "`context.pull`"
     return VersionConflict(
-        f"Your context is at version {root.seq}, not {expected}.",
-        hint="Look at changed_since, `context.pull`, merge your change, and push with if_version = current_version.",
-        related=("pull_context", "push_context"),
+        f"{root.line_id} is at version {root.seq}, not {expected}.",
+        hint=f"Look at changed_since, {get}, merge your change, and push with if_version = current_version.",
+        related=("read_context", "pull_context", "push_context"),
         current_version=root.seq,
         expected_version=expected,
         changed_since=await _changed_since(context, expected),

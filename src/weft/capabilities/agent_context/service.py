@@ -21,6 +21,7 @@ from weft.capabilities.agent_context.model import (
     memory_size,
     retention_cutoff,
 )
+from weft.capabilities.agent_context.owners import audience_of, check_may_use, unknown_owner
 from weft.capabilities.agent_context.store import SnapshotStore
 from weft.capabilities.history.commits import record, tag_automatically
 from weft.capabilities.history.composite_lines import PartVersion
@@ -46,9 +47,10 @@ from weft.capabilities.history.revisions import resolve_revision
 from weft.capabilities.history.store import CheckoutStore, LineStore, RetentionStore, Rule
 from weft.capabilities.object_storage.store import ObjectIndex, keep_staged
 from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.teams.store import TeamStore
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import EventType, NewEvent, Outbox
-from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
+from weft.kernel.identity import ANYONE, PRINCIPAL, TEAM, Actor
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -63,6 +65,7 @@ class Contexts(msgspec.Struct, frozen=True):
 
     actor: Actor
     access: AccessStore
+    teams: TeamStore
     sessions: SessionStore
     lines: LineStore
     snapshots: SnapshotStore
@@ -81,22 +84,33 @@ class Contexts(msgspec.Struct, frozen=True):
     def author(self) -> Author:
         return Author(self.actor.participant, self.actor.principal_id)
 
-    async def open_own(self, branch: str | None) -> OpenContext:
-        """Open the caller's own context on a branch; by default the one it has checked out."""
-        return await self.open(self.actor.principal_id, await self.own_branch(branch))
+    async def open_named(self, owner: str | None, branch: str | None) -> OpenContext:
+        """Open the caller's own context, or the memory of a team or user that it shares, on a branch.
 
-    async def own_branch(self, branch: str | None) -> str | None:
-        """Return the branch to use for the caller's context; None is the trunk."""
-        owner = self.actor.principal_id
+        By default on the branch that the caller has checked out.
+        """
+        line = await self.named_line(owner, branch)
+        return await self.open(line.owner, line.branch)
+
+    async def named_line(self, owner: str | None, branch: str | None) -> ContextLine:
+        """Return the root of the caller's own context, or of the memory of a team or user that it shares."""
+        if owner is not None:
+            await check_may_use(self.actor, owner, self.access, self.teams)
+        named = owner or self.actor.principal_id
+        return ContextLine(named, None, await self._branch(named, branch))
+
+    async def _branch(self, owner: str, branch: str | None) -> str | None:
+        """Return the branch that the caller uses of a context; None is the trunk."""
         if branch is None:
-            switch = await self.checkouts.of(ContextLine(owner, None, None).line_id, owner)
+            switch = await self.checkouts.of(ContextLine(owner, None, None).line_id, self.actor.principal_id)
             if switch is not None and switch.gone:
                 raise no_branch(switch.branch)
             return switch.branch if switch else None
         return None if branch == MAIN else branch
 
     async def open(self, owner: str, branch: str | None = None) -> OpenContext:
-        """Open an agent's context and lock its root until the transaction ends."""
+        """Open a context and lock its root until the transaction ends."""
+        await self._check_exists(owner)
         line = ContextLine(owner, None, branch)
         root = await self.lines.lock(line.line_id)
         if root is None and branch is not None:
@@ -107,10 +121,26 @@ class Contexts(msgspec.Struct, frozen=True):
             root = await self.lines.lock(line.line_id) or Head.of_new_line(line.line_id)
         return OpenContext(self, line, self.now, await self.retention.rules(), root)
 
-    async def open_own_unlocked(self, branch: str | None) -> OpenContext:
-        """Open the caller's own context without a lock, for a dry run."""
-        line = ContextLine(self.actor.principal_id, None, await self.own_branch(branch))
+    async def open_unlocked(self, line: ContextLine) -> OpenContext:
+        """Open a context without a lock, for a dry run."""
         return OpenContext(self, line, self.now, await self.retention.rules(), await self.head(line))
+
+    async def erase(self, owner: str) -> None:
+        """Delete the memory of an owner with its branches and history."""
+        root = ContextLine(owner, None, None).line_id
+        for line_id in (*[branch.head.line_id for branch in await self.lines.branches(root)], root):
+            found = await self.lines.find(line_id)
+            if found is not None:
+                head = found.head
+                parts = await ContextAt(self.lines, Point(head.line_id, head.seq, head.hash)).parts()
+                for at in parts.values():
+                    await self.lines.erase(at.line)
+                await self.lines.erase(line_id)
+
+    async def _check_exists(self, owner: str) -> None:
+        """Lock the team that owns a context, so that it is not deleted meanwhile; raise if there is none."""
+        if owner.startswith(TEAM) and await self.teams.lock(owner.removeprefix(TEAM)) is None:
+            raise unknown_owner(owner, self.actor)
 
     async def head(self, line: ContextLine) -> Head:
         """Return the head of a line, which is empty if nothing was written; BranchNotFound if the branch is missing."""
@@ -127,8 +157,8 @@ class Contexts(msgspec.Struct, frozen=True):
     def event(
         self, event_type: EventType, owner: str, data: Mapping[str, object], session: Session | None = None
     ) -> NewEvent:
-        """Return an event for the owner of a context and the caller."""
-        readers = dict.fromkeys((f"{PRINCIPAL}{owner}", f"{PRINCIPAL}{self.actor.principal_id}"))
+        """Return an event for those who share the owner's memory, and the caller."""
+        readers = dict.fromkeys((audience_of(owner), f"{PRINCIPAL}{self.actor.principal_id}"))
         return NewEvent(
             type=event_type,
             session_id=session.session_id if session else None,
@@ -250,7 +280,7 @@ class OpenContext:
         }
         event = self.service.event("context.expired", self.owner, data)
         await self.service.outbox.publish(
-            structs.replace(event, actor=SYSTEM.participant, readable_by=(f"{PRINCIPAL}{self.owner}",))
+            structs.replace(event, actor=SYSTEM.participant, readable_by=(audience_of(self.owner),))
         )
 
     async def _overdue(self) -> list[tuple[OpenPart, Version]]:

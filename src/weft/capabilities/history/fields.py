@@ -24,8 +24,8 @@ ContextId = Annotated[
     msgspec.Meta(
         min_length=1,
         max_length=400,
-        description="The context: board:SESSION, window:SESSION:AGENT, agent:AGENT, context:AGENT or "
-        "context:AGENT:MEMORY_TYPE, layer:tenant, layer:team:NAME; append @BRANCH for a branch.",
+        description="The context: board:SESSION, window:SESSION:AGENT, agent:AGENT, context:AGENT, team:NAME or "
+        "user:ID (each also with :MEMORY_TYPE), layer:tenant, layer:team:NAME; append @BRANCH for a branch.",
         extra_json_schema={"examples": ["board:session_a1b2c3d4e5f60718"]},
     ),
 ]

@@ -45,8 +45,8 @@ class LineNotFound(NotFound):
 
     code = "CONTEXT_NOT_FOUND"
     hint = (
-        "A context_id is board:SESSION, window:SESSION:AGENT, context:AGENT, context:AGENT:MEMORY_TYPE or agent:AGENT; "
-        "append @BRANCH for a branch."
+        "A context_id is board:SESSION, window:SESSION:AGENT, agent:AGENT, context:AGENT, team:NAME or user:ID; append "
+        ":MEMORY_TYPE for a part of the last three, @BRANCH for a branch."
     )
     related = ("context_history",)
 

@@ -4,23 +4,41 @@ from __future__ import annotations
 
 import msgspec
 
-from weft.capabilities.history.store import LineStore
+from weft.capabilities.agent_context.model import ContextLine
+from weft.capabilities.agent_context.service import Contexts
+from weft.capabilities.indexing.collections.model import MEMORY
+from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.layers.model import line_of, team_layer
 from weft.capabilities.layers.store import LayerStore
 from weft.capabilities.teams.model import TeamContent
+from weft.kernel.identity import TEAM
 
 
 class LayersAndMemoryOfTeams(msgspec.Struct, frozen=True):
     """Implements TeamContents."""
 
-    lines: LineStore
+    contexts: Contexts
     layers: LayerStore
+    collections: CollectionStore
 
     async def of(self, team: str) -> TeamContent:
-        layer = await self.lines.find(line_of(team_layer(team)))
-        # The weight of a layer is the size of its text.
-        return TeamContent(layer_version=layer.head.seq if layer and layer.head.weight else 0)
+        memory = await self.contexts.lines.find(_memory_of(team).line_id)
+        layer = await self.contexts.lines.find(line_of(team_layer(team)))
+        return TeamContent(
+            memory_version=memory.head.seq if memory else 0,
+            memory_bytes=memory.head.weight if memory else 0,
+            # The weight of a layer is the size of its text.
+            layer_version=layer.head.seq if layer and layer.head.weight else 0,
+        )
 
     async def erase(self, team: str) -> None:
-        await self.lines.erase(line_of(team_layer(team)))
+        memory = _memory_of(team)
+        await self.contexts.erase(memory.owner)
+        await self.collections.lock(MEMORY)
+        await self.collections.remove_place(MEMORY, memory.line_id)
+        await self.contexts.lines.erase(line_of(team_layer(team)))
         await self.layers.remove(team_layer(team))
+
+
+def _memory_of(team: str) -> ContextLine:
+    return ContextLine(f"{TEAM}{team}", None, None)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import UNSET, structs
 
-from weft.capabilities.history.line_kinds import AGENT, SESSION, line_kinds, prefix_of
+from weft.capabilities.history.line_kinds import AGENT, line_kinds, names_in, prefix_of
 from weft.capabilities.history.model import ChangeKind, Version
 from weft.capabilities.records.model import ContextItem, ContextSourceRef, ContextSurface, Freshness, Producer
 from weft.capabilities.records.record_ids import EngineSourceId, MessageItemId, VersionId
@@ -123,12 +123,12 @@ def sources_in(session_id: str) -> tuple[EngineSourceId, ...]:
 
 
 def source_of(line_id: str) -> EngineSourceId:
-    """Return the source of a line's versions: the agent that its id names, otherwise the session."""
+    """Return the source of a line's versions: the agent that its id names, otherwise the session, team or user."""
     kind = line_kinds()[prefix_of(line_id)]
     agent = kind.named(AGENT, line_id)
     if agent is not None:
         return EngineSourceId(AGENT, agent, kind.prefix)
-    return EngineSourceId(kind.prefix, kind.named(SESSION, line_id) or "")
+    return EngineSourceId(kind.prefix, names_in(line_id)[0])
 
 
 def source_record(name: EngineSourceId) -> ContextSourceRef:

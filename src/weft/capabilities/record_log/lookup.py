@@ -18,7 +18,7 @@ from weft.capabilities.agent_context.service import ContextAt
 from weft.capabilities.agent_context.store import SnapshotStore
 from weft.capabilities.events.model import EventFilter, EventStore
 from weft.capabilities.history.composite_lines import PartVersion
-from weft.capabilities.history.line_kinds import SESSION, name_in
+from weft.capabilities.history.line_kinds import SESSION, line_kinds, name_in
 from weft.capabilities.history.model import LATEST, ChangeKind, Point, is_metadata
 from weft.capabilities.history.service import History
 from weft.capabilities.history.store import ChangeRef, LineStore
@@ -174,7 +174,10 @@ class RecordLookup:
         return is_here and EventFilter().covers(recorded, self.finder.actor)
 
     async def _may_see_source(self, source: EngineSourceId) -> bool:
-        """Tell whether the caller may see a source: participants a session's, an agent its own."""
+        """Tell whether the caller may see a source: participants a session's, members a team's, an agent its own."""
+        kind = line_kinds().get(source.place)
+        if kind is not None and kind.composite:
+            return await self._line(f"{source.place}:{source.owner}") is not None
         if source.place != "agent":
             return await self.session(source.owner) is not None
         if source.part == "agent":

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import msgspec
 
+from weft.capabilities.agent_context.owners import audience_of
 from weft.capabilities.board.model import intersect_acls
 from weft.capabilities.board.read_acl import later_acls
-from weft.capabilities.history.line_kinds import AGENT, SESSION, has_acls, name_in
+from weft.capabilities.history.line_kinds import AGENT, SESSION, has_acls, name_in, names_in, prefix_of
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.record_log.lookup import RecordFinder
@@ -222,7 +223,7 @@ class Redactions(msgspec.Struct, frozen=True):
             acls = await later_acls(self.finder.lines, version.line_id, versions)
             readers = intersect_acls(readers, *(acl for of_version in acls for acl in of_version))
         elif version is not None:
-            readers = (f"{PRINCIPAL}{_owner_of(version.line_id)}",)
+            readers = (audience_of(_owner_of(version.line_id)),)
         return readers if readers == ANYONE else tuple(dict.fromkeys((*readers, own)))
 
 
@@ -276,5 +277,5 @@ def _session_of(found: FoundRecord, item_id: str) -> str | None:
 
 
 def _owner_of(line_id: str) -> str:
-    """Return the agent that owns a line."""
-    return name_in(line_id, AGENT) or ""
+    """Return the agent, team or user that owns a line."""
+    return name_in(line_id, AGENT) or f"{prefix_of(line_id)}:{names_in(line_id)[0]}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.capabilities.history.line_kinds import AGENT, SESSION, is_composite, line_kinds, prefix_of
+from weft.capabilities.history.line_kinds import AGENT, is_composite, line_kinds, prefix_of
 from weft.capabilities.history.model import LATEST, line_name, trunk_of
 from weft.capabilities.records.model import RECORD_TYPES
 from weft.capabilities.sessions.model import line_of, session_of
@@ -143,10 +143,10 @@ class EngineSourceId(NamedTuple):
 
 
 def _is_source(place: str, part: str | None) -> bool:
-    """Tell whether a session's line or transcript (no part), or one of an agent's lines, is a source."""
+    """Tell whether a line or transcript of a session, team or user (no part), or a line of an agent, is a source."""
     if part is None:
         kind = line_kinds().get(place)
-        return place == _TRANSCRIPT or (kind is not None and kind.has_name(SESSION) and not kind.has_name(AGENT))
+        return place == _TRANSCRIPT or (kind is not None and bool(kind.source_kind) and not kind.has_name(AGENT))
     kind = line_kinds().get(part)
     return place == AGENT and kind is not None and kind.has_name(AGENT)
 
@@ -299,7 +299,9 @@ def bulk_commit_of(event: Event) -> BulkCommit | None:
         return BulkCommit(f"agent:{event.subject}", version)
     if not isinstance(context_id, str):
         return None
-    if context_id.startswith("context:") and (event.type == "context.pushed" or event.type in _BULK_CHANGES):
+    kind = line_kinds().get(prefix_of(context_id))
+    is_memory = kind is not None and kind.composite
+    if is_memory and (event.type == "context.pushed" or event.type in _BULK_CHANGES):
         return BulkCommit(context_id, version)
     return BulkCommit(context_id, version) if event.type in _WINDOW_CHANGES else None
 
@@ -346,8 +348,11 @@ def event_subject_of(item: RecordRef) -> tuple[str, str | None]:
         return str(origin.message_id), origin.session_id
     if isinstance(origin, VersionOrigin):
         prefix, _, owner = origin.name.line_id.partition(":")
+        name = owner.partition("@")[0].partition(":")[0]
         if prefix in {"context", "agent"}:
-            return owner.partition("@")[0].partition(":")[0], None
+            return name, None
+        if line_kinds()[prefix].composite:
+            return f"{prefix}:{name}", None
         return origin.name.key, session_of(origin.name.line_id) if prefix == "board" else None
     return item.id, None
 

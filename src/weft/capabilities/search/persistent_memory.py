@@ -13,6 +13,7 @@ import msgspec
 
 from weft.capabilities.agent_context.memory_version import MemoryVersion
 from weft.capabilities.agent_context.model import ContextLine, EntryAddress
+from weft.capabilities.agent_context.owners import readable_memory_owners
 from weft.capabilities.history.composite_lines import PART_MARK
 from weft.capabilities.history.line_kinds import line_kinds, names_in, prefix_of
 from weft.capabilities.indexing.collections.model import MEMORY
@@ -53,7 +54,7 @@ def own_place(principal_id: str) -> str:
 
 async def readable_places(stores: SearchStores) -> frozenset[str]:
     """Return the places of persistent memory that the caller may read."""
-    return frozenset({own_place(stores.actor.principal_id)})
+    return frozenset(ContextLine(owner, None, None).line_id for owner in readable_memory_owners(stores.actor))
 
 
 def item_of_entry(address: EntryAddress) -> str:

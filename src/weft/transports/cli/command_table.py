@@ -95,10 +95,10 @@ COMMANDS: dict[str, dict[str, str]] = {
         "ingest": "Add events of your conversation to your window: messages, tool calls and their results, workflow events.",
         "assemble": "Assemble the prompt for your next model call: the smallest that carries everything that matters for the task.",
         "emit-metrics": "Report the provider's usage of a model call, to compare it with the estimate and learn from it.",
-        "push": "Write entries to your persistent memory: all of them, or none.",
+        "push": "Write entries to your persistent memory, or to that of a team or user: all of them, or none.",
         "pull": "Pin your latest context and layers in a session as an immutable snapshot, which replaces the previous one.",
         "read": "Read your persistent memory: its current version or, with a session, the snapshot that you pulled there.",
-        "status": "Return the current version of your context, and the one that your session pulled.",
+        "status": "Return the current version of your context, or of a team or user, and the one that your session pulled.",
         "copy": "Replace an agent's persistent memory by a version of another agent's. Definitions are not copied.",
     },
     "receipt": {
