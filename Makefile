@@ -69,4 +69,4 @@ lock:
 	rm -rf .lock-venv
 
 clean:
-	rm -rf $(VENV) .node .bench-peer .results .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .node .bench-* .results .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -32,6 +32,7 @@ NAMES = (
     "assembly_postgres",
     "postgres_write",
     "peer",
+    "tool_list",
 )
 
 

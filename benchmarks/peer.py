@@ -8,9 +8,11 @@ from functools import partial
 from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
+from benchmarks.environments import NotInstallable
 from benchmarks.harness import Baseline, Compared, Row, limited, resident_bytes
 from benchmarks.peer_load import OPERATIONS, Access, Party, crowd, lost
-from benchmarks.peer_server import API_KEY, NAME, NoPeer, install, peer_server
+from benchmarks.peer_server import API_KEY, NAME, PEER, peer_server
+from benchmarks.real_clients import MEASURED, WITH_SCHEMAS, available_clients, client_costs
 from benchmarks.servers import AGENT, folder, prepare, weft_server
 from benchmarks.wire import LEGACY, MODERN, run_async
 
@@ -60,8 +62,9 @@ async def _run(sizes: Sizes, *, peer: bool) -> list[Row]:
         access = Access(token=await prepare(str(ours / "weft.db"), []))
         with ExitStack() as stack:
             weft = Party(stack.enter_context(quiet_weft(ours)), access, LEGACY)
-            other = await _peer(stack, theirs) if peer else None
+            other = await peer_party(stack, theirs) if peer else None
             rows = await _operations(sizes, weft, other)
+            rows += await _real_clients(sizes, [weft, *([other] if other else [])], everything=peer)
             rows.append(_resident(weft, other))
             crowds = [await crowd(party, sizes.writers, sizes.seconds) for party in (weft, other) if party]
         # Read back by a restarted server, so that only durable data counts.
@@ -72,12 +75,12 @@ async def _run(sizes: Sizes, *, peer: bool) -> list[Row]:
     return rows + _crowd_rows(crowds, missing)
 
 
-async def _peer(stack: ExitStack, data: Path) -> Party | None:
+async def peer_party(stack: ExitStack, data: Path) -> Party | None:
     """Install and start the other server; if that fails, report it and continue without."""
     try:
-        install()
+        PEER.install()
         served = stack.enter_context(peer_server(data))
-    except (NoPeer, RuntimeError, TimeoutError) as error:
+    except (NotInstallable, RuntimeError, TimeoutError) as error:
         print(f"peer: only Weft is measured, without {NAME}: {error}", flush=True)
         return None
     party = Party(served, Access(headers={"x_api_key": API_KEY}), LEGACY)
@@ -103,6 +106,21 @@ async def _operations(sizes: Sizes, weft: Party, other: Party | None) -> list[Ro
     return rows
 
 
+async def _real_clients(sizes: Sizes, parties: list[Party], *, everything: bool) -> list[Row]:
+    """Measure with real clients; what output schemas would cost a client is measured with Weft only."""
+    rows: list[Row] = []
+    for client in available_clients() if everything else ("official",):
+        costs = await client_costs(client, parties, MEASURED, sizes.rounds, sizes.calls)
+        for operation in MEASURED:
+            name = f"peer.{client}.{operation}"
+            rows.append(_less(f"{name}_cpu", "ms CPU/call", *(cost.cpu[operation] for cost in costs)))
+            rows += _percentile_rows(name, [cost.seconds[operation] for cost in costs])
+        (with_schemas,) = await client_costs(client, parties[:1], WITH_SCHEMAS, sizes.rounds, sizes.calls, schemas=True)
+        for operation in WITH_SCHEMAS:
+            rows += _percentile_rows(f"peer.{client}.{operation}.with_schemas", [with_schemas.seconds[operation]])
+    return rows
+
+
 def _cpu_rows(operation: str, rounds: Sequence[Sequence[float]]) -> list[Row]:
     ours, modern, *theirs = zip(*rounds, strict=True)
     at_least = _SEARCH_AT_LEAST if operation == "search_context" else _CPU_AT_LEAST
@@ -113,10 +131,15 @@ def _cpu_rows(operation: str, rounds: Sequence[Sequence[float]]) -> list[Row]:
 
 
 def _latency_rows(operation: str, seconds: Sequence[Sequence[float]]) -> list[Row]:
+    return _percentile_rows(f"peer.{operation}", [seconds[0], *seconds[2:]])
+
+
+def _percentile_rows(name: str, seconds: Sequence[Sequence[float]]) -> list[Row]:
+    """Return p50 and p95 of each server's latencies."""
     spread = [quantiles((second * 1_000 for second in each), n=20) for each in seconds]
     return [
-        _less(f"peer.{operation}_{name}", "ms", *([cuts[place]] for cuts in (spread[0], *spread[2:])))
-        for name, place in (("p50", 9), ("p95", 18))
+        _less(f"{name}_{percentile}", "ms", *([cuts[place]] for cuts in spread))
+        for percentile, place in (("p50", 9), ("p95", 18))
     ]
 
 

@@ -70,12 +70,13 @@ class Party:
     open: str = ""
     messages: int = 0
     first_turn: int = 0
+    path: str = "/mcp"
     seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     _turns: dict[str, Iterator[int]] = field(default_factory=dict)
 
     async def client(self) -> McpClient:
         connection = await Connection.open(self.served.port)
-        client = McpClient(connection, self.access.token, self.era, self.access.headers)
+        client = McpClient(connection, self.access.token, self.era, self.access.headers, self.path)
         await client.start()
         return client
 
@@ -96,20 +97,24 @@ class Party:
             await self.ask(client, "add_message", session_id=self.filled, content=text(number))
         await client.connection.close()
 
+    def turns(self, operation: str) -> Iterator[int]:
+        """Return the numbers of the next calls of an operation, each used once."""
+        return self._turns.setdefault(operation, count(self.first_turn))
+
     async def cost(self, operation: str, calls: int) -> float:
         """Return the server's CPU per call in milliseconds, and record the latencies."""
         # A new connection per measurement: servers close idle ones while the others are measured.
         client = await self.client()
-        turns = self._turns.setdefault(operation, count(self.first_turn))
         requests = [
-            self.request(client, operation, **OPERATIONS[operation](self, turn)) for turn in islice(turns, calls)
+            self.request(client, operation, **OPERATIONS[operation](self, turn))
+            for turn in islice(self.turns(operation), calls)
         ]
-        before = _cpu(self.served.pid)
+        before = cpu_with_children(self.served.pid)
         for request in requests:
             started = time.perf_counter()
             await client.connection.ask(request)
             self.seconds[operation].append(time.perf_counter() - started)
-        used = _cpu(self.served.pid) - before
+        used = cpu_with_children(self.served.pid) - before
         await client.connection.close()
         return used / calls * _MILLIS
 
@@ -186,7 +191,7 @@ async def lost(party: Party, result: Crowd) -> int:
     return len(set(result.acknowledged) - stored)
 
 
-def _cpu(pid: int) -> float:
+def cpu_with_children(pid: int) -> float:
     return cpu_seconds(pid, *_children(pid))
 
 

@@ -51,11 +51,15 @@ class Answer:
         if self.status >= 300 or any(sign in self.body for sign in _REFUSALS):
             raise Refused(f"{self.status} {self.body[:500]!r}")
 
-    def result(self) -> Any:  # noqa: ANN401 - JSON
-        """Return a tool's answer, from a JSON body or from the single event of a stream."""
+    def message(self) -> Any:  # noqa: ANN401 - JSON
+        """Return the JSON-RPC message, from a JSON body or from the single event of a stream."""
         text = self.body if self.body.startswith(b"{") else self.body[self.body.index(b"data: {") + 6 :]
         message, _ = json.JSONDecoder().raw_decode(text.decode())
-        return message["result"]["structuredContent"]
+        return message
+
+    def result(self) -> Any:  # noqa: ANN401 - JSON
+        """Return a tool's answer."""
+        return self.message()["result"]["structuredContent"]
 
 
 class Connection:
@@ -130,6 +134,7 @@ class McpClient:
     token: str | None
     era: str
     headers: dict[str, str] = field(default_factory=dict)
+    path: str = "/mcp"
     _session: str | None = None
     _id: int = 0
 
@@ -153,6 +158,13 @@ class McpClient:
             params["_meta"] = _ENVELOPE
         return self._post(self._message("tools/call", params))
 
+    async def tools(self) -> list[dict[str, Any]]:
+        """Return the list of tools."""
+        params = {"_meta": _ENVELOPE} if self.era == MODERN else {}
+        answer = await self.connection.ask(self._post(self._message("tools/list", params)))
+        listed: list[dict[str, Any]] = answer.message()["result"]["tools"]
+        return listed
+
     def _message(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         self._id += 1
         return {"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}
@@ -161,10 +173,11 @@ class McpClient:
         headers = {"accept": "application/json, text/event-stream", **self.headers}
         if self.era == MODERN:
             headers |= {"mcp_protocol_version": MODERN, "mcp_method": message["method"]}
-            headers["mcp_name"] = message["params"]["name"]
+            if "name" in message["params"]:
+                headers["mcp_name"] = message["params"]["name"]
         elif self._session is not None:
             headers |= {"mcp_protocol_version": LEGACY, "mcp_session_id": self._session}
-        return request("POST", "/mcp", self.token, message, **headers)
+        return request("POST", self.path, self.token, message, **headers)
 
 
 def texts(size: int) -> Iterator[str]:

@@ -16,6 +16,7 @@ from evals.public_schemas import public_schemas
 from evals.results import Row, as_table
 from evals.retrieval import retrieval
 from evals.token_estimate import token_estimate
+from evals.tool_choice import tool_choice
 
 EVALUATIONS = {
     "assembly": assembly,
@@ -26,6 +27,7 @@ EVALUATIONS = {
     "public_schemas": public_schemas,
     "retrieval": retrieval,
     "token_estimate": token_estimate,
+    "tool_choice": tool_choice,
 }
 RESULTS = Path(".results/evals.json")
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from weft.app.dispatch import check_access
 from weft.app.search.service import rank
+from weft.app.tools.needs import NEEDS
 from weft.capabilities.guidance.tools import FoundTool, ToolDescription
 from weft.capabilities.indexing.collections.model import embedded_text
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
 from weft.capabilities.indexing.embeddings.model_selection import serving_model
 from weft.capabilities.search.model import Query, RankingWeights
 from weft.kernel.clock import to_micros
-from weft.kernel.schema import standalone
 from weft.kernel.thread_pools import SEARCH_THREADS
 from weft.storage.sql.database import Scope
 from weft.storage.sql.embeddings import SqlTenantModelStore
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 # Tools have no importance and no age: the best few are returned, however well they fit.
 _WEIGHTS = RankingWeights(min_score=0.0, recency_weight=0.0, importance_weight=0.0)
+
+
+# More than are returned: several may be of the same tool.
+_PASSAGES = 50
 
 
 class ToolDocument(NamedTuple):
@@ -64,10 +68,13 @@ class IndexedTools:
 
         asked_at = to_micros(self._clock.now())
         ranking = await rank(
-            Query(text=query, asked_at=asked_at, top_k=limit, max_results=limit, weights=_WEIGHTS), [view], embed
+            Query(text=query, asked_at=asked_at, top_k=_PASSAGES, max_results=_PASSAGES, weights=_WEIGHTS),
+            [view],
+            embed,
         )
-        names = [index.name_of(each.number) for each in ranking.ranked[:limit]]
-        return [FoundTool(name=name, summary=usable[name].summary) for name in names]
+        # The best passage of a tool counts.
+        names = list(dict.fromkeys(index.name_of(each.number) for each in ranking.ranked))
+        return [FoundTool(name=name, summary=usable[name].summary) for name in names[:limit]]
 
     async def describe(self, actor: Actor, name: str, *, in_session: bool) -> ToolDescription:
         # No transaction follows that would check it.
@@ -84,7 +91,7 @@ class IndexedTools:
     async def _index(self, model: str) -> ToolIndex:
         index = self._indexes.get(model)
         if index is None:
-            documents = [_document(entry) for entry in self._toolbox.all_entries()]
+            documents = [document for entry in self._toolbox.all_entries() for document in _documents(entry)]
             texts = [embedded_text(document.heading, document.text, "") for document in documents]
             vectors = await self._vectors(texts, model)
             index = await SEARCH_THREADS.run(_new_index, documents, vectors)
@@ -115,12 +122,8 @@ def _new_index(documents: Sequence[ToolDocument], vectors: Sequence[bytes] | Non
     return ToolIndex(documents, vectors)
 
 
-def _document(entry: ToolEntry) -> ToolDocument:
-    """Return a tool as a document: its name in words as the heading, its description and its fields as the text."""
-    fields = standalone(entry.operation.request)["properties"]
-    described = [f"- {name}: {field.get('description', '')}" for name, field in fields.items()]
-    return ToolDocument(
-        name=entry.name,
-        heading=entry.name.replace("_", " ").replace(".", " "),
-        text="\n".join([entry.operation.help, *described]),
-    )
+def _documents(entry: ToolEntry) -> list[ToolDocument]:
+    """Return a tool as documents: its description, and each need that it serves, in everyday words."""
+    heading = entry.name.replace("_", " ").replace(".", " ")
+    texts = [entry.summary, *NEEDS.get(entry.name, ())]
+    return [ToolDocument(entry.name, heading, text) for text in texts]

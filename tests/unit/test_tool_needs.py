@@ -1,0 +1,15 @@
+"""Phrases by which the tool search finds tools."""
+
+from __future__ import annotations
+
+from weft.app.registry import all_operations
+from weft.app.tools.needs import NEEDS
+from weft.app.tools.toolbox import WEFT_TOOLS, entry_name
+
+
+def test_every_tool_and_action_has_phrases_of_its_own() -> None:
+    names = {entry_name(operation) for operation in all_operations() if operation.tool != WEFT_TOOLS}
+    assert NEEDS.keys() == names
+    phrases = [phrase for given in NEEDS.values() for phrase in given]
+    assert len(phrases) == len(set(phrases))
+    assert all(0 < len(phrase) <= 100 for phrase in phrases)
