@@ -17,6 +17,7 @@ from weft.app.app import App
 from weft.app.authentication import Local
 from weft.app.dispatch import CallContext
 from weft.jobs.ingestion import INGEST
+from weft.jobs.session_embedding import EMBED
 from weft.jobs.session_indexing import INDEX
 from weft.providers.embedders.local import MINILM
 from weft.settings import Settings
@@ -86,7 +87,7 @@ class Product:
 
     async def index(self) -> None:
         """Index everything that was added."""
-        await self.app.scheduler.drain(INDEX, INGEST)
+        await self.app.scheduler.drain(INDEX, EMBED, INGEST)
 
 
 @contextlib.asynccontextmanager

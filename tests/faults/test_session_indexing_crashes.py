@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.crash_injection import MORE_THAN_A_LEASE, dies
-from support.indexed_items import check_index_complete, indexed_texts, use_scripted_embeddings
+from support.indexed_items import (
+    check_index_complete,
+    check_index_consistent,
+    indexed_texts,
+    unembedded,
+    use_scripted_embeddings,
+)
 from support.processes import kill_when, process
 from support.session_indexing_process import session_indexing_process
 from support.webhooks import wait_until
@@ -51,11 +57,30 @@ async def test_a_crash_at_any_statement_duplicates_and_loses_no_item(
         assert await texts_by_collection(world) in (before, EXPECTED), (
             f"statement {crashed_statements} left a partial batch"
         )
-        await check_index_complete(world)
+        await check_index_consistent(world)
         world.clock.advance(seconds=MORE_THAN_A_LEASE)
     assert crashed_statements > 15
     await world.index_sessions()
     assert await texts_by_collection(world) == EXPECTED
+    await check_index_complete(world)
+
+
+async def test_a_crash_at_any_statement_of_embedding_loses_no_vector(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.jobs.session_embedding._BATCH_SIZE", 3)
+    embeddings = use_scripted_embeddings(world)
+    await fill_session(world)
+    await world.app.scheduler.drain("search.index_sessions")
+    assert not embeddings.texts
+    assert len(await unembedded(world)) == 6
+    crashed_statements = 0
+    while await dies(world, monkeypatch, crashed_statements + 1, lambda: world.app.session_embedding.run(world.tenant)):
+        crashed_statements += 1
+        await check_index_consistent(world)
+        world.clock.advance(seconds=MORE_THAN_A_LEASE)
+    assert crashed_statements > 15
+    await world.index_sessions()
     await check_index_complete(world)
 
 
@@ -68,10 +93,10 @@ async def test_a_killed_process_duplicates_and_loses_no_item(world: World, chunk
         return len(await indexed_texts(world)) >= chunks
 
     async def all_indexed() -> bool:
-        return len(await indexed_texts(world)) == 250
+        return len(await indexed_texts(world)) == 250 and not await unembedded(world)
 
     await kill_when(process(session_indexing_process, world), reached)
-    await check_index_complete(world)
+    await check_index_consistent(world)
     async with (
         process(session_indexing_process, world, MORE_THAN_A_LEASE),
         process(session_indexing_process, world, MORE_THAN_A_LEASE),

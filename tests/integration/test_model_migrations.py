@@ -284,7 +284,7 @@ async def test_a_process_without_a_model_in_use_does_not_index(
         before = await chunk_count(world)
         for _ in range(2):
             await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
-            await world.app.scheduler.drain("search.index_sessions")
+            await world.app.scheduler.drain("search.index_sessions", "search.embed_sessions")
         with refused("EMBEDDING_MODEL_UNKNOWN"):
             await world.app.session_indexing.run(world.tenant)
         assert await chunk_count(world) == before

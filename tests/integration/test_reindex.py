@@ -201,7 +201,7 @@ async def test_the_rate_limit_applies_to_session_items(world: World) -> None:
     app = await world.another_app(reindex_rate=1)
     app.lease_runner.rest = 0
     await world.admin.call("knowledge.reindex_all")
-    await app.scheduler.drain("search.index_sessions")
+    await app.scheduler.drain("search.index_sessions", "search.embed_sessions")
     shown = await world.admin.call("knowledge.show_reindexing")
     assert shown["events"] > 0
     # Another process may continue at once: only this one rests.

@@ -15,6 +15,7 @@ from support.indexed_items import (
     ScriptedEmbeddings,
     check_index_complete,
     indexed_texts,
+    unembedded,
     use_scripted_embeddings,
     vector_of,
 )
@@ -23,6 +24,7 @@ from support.world import SESSION
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
 from weft.capabilities.search.session_indexing import indexer as going_through
 from weft.capabilities.search.session_indexing.cursor import (
+    EMBEDDING_JOB,
     INDEXING_JOB,
     REINDEXING_JOB,
     IndexCursor,
@@ -258,9 +260,9 @@ async def test_an_imported_board_is_indexed_in_batches(
     batches: list[list[str]] = []
     put = going_through.Indexer.put
 
-    async def record_call(self: Any, written: Any) -> None:
+    async def record_call(self: Any, written: Any, model: str) -> Any:
         batches.append([each.change.item.item for each in written])
-        await put(self, written)
+        return await put(self, written, model)
 
     monkeypatch.setattr(going_through.Indexer, "put", record_call)
     await world.index_sessions()
@@ -308,14 +310,15 @@ async def test_new_items_are_found_before_a_long_backlog_is_indexed(
     small_event_batches(monkeypatch)
     for number in range(12):
         await world.planner.say(f"message {number}")
-    embed = embeddings.of_passages
+    chunk, rounds = SessionIndexing._chunk_items, []
 
-    async def embed_during_change(*what: Any, **how: Any) -> list[bytes]:
-        if not embeddings.batches:
+    async def chunk_during_change(self: Any, *what: Any) -> Any:
+        rounds.append(what)
+        if len(rounds) == 1:
             await world.planner.say("new message")
-        return await embed(*what, **how)
+        return await chunk(self, *what)
 
-    monkeypatch.setattr(embeddings, "of_passages", embed_during_change)
+    monkeypatch.setattr(SessionIndexing, "_chunk_items", chunk_during_change)
     await world.index_sessions()
     embedded = [text.removeprefix("planner: ") for text in embeddings.texts]
     before = [f"message {number}" for number in reversed(range(12))]
@@ -405,8 +408,8 @@ async def test_batches_are_small_and_followed_by_rest(
 
     monkeypatch.setattr(SessionIndexing, "_rest", record_call)
     world.app.lease_runner.rest = 1.0
-    await world.app.scheduler.drain("search.index_sessions")
-    assert max(embeddings.batches) <= 32
+    await world.app.scheduler.drain("search.index_sessions", "search.embed_sessions")
+    assert max(embeddings.batches) <= 64
     assert len(rests) >= 3
     assert all(rests)
     assert len(await indexed_texts(world)) == 80
@@ -427,7 +430,7 @@ async def test_one_process_at_a_time_indexes_a_tenant(world: World, embeddings: 
         app.lease_runner.rest = 0
     for number in range(100):
         await world.planner.say(f"message {number}")
-    await asyncio.gather(*(app.scheduler.drain("search.index_sessions") for app in apps))
+    await asyncio.gather(*(app.scheduler.drain("search.index_sessions", "search.embed_sessions") for app in apps))
     await wait_until(lambda: _caught_up(world))
     assert len(await indexed_texts(world)) == 100
     await check_index_complete(world)
@@ -446,7 +449,7 @@ async def test_the_lag_is_reported(world: World, embeddings: ScriptedEmbeddings)
     assert await pending(world) == 3
     await world.app.session_indexing.due(None)  # type: ignore[arg-type]
     assert b"weft_index_lag_events 3.0" in world.app.metrics.exposition()
-    await world.app.scheduler.drain("search.index_sessions")
+    await world.app.scheduler.drain("search.index_sessions", "search.embed_sessions")
     assert await pending(world) == 0
     assert b"weft_index_lag_events 0.0" in world.app.metrics.exposition()
     assert b"weft_indexed_items_total 3.0" in world.app.metrics.exposition()
@@ -462,10 +465,11 @@ async def test_indexing_is_retried_while_the_embedder_is_unavailable(
 
     with monkeypatch.context() as patched:
         patched.setattr(embeddings, "of_passages", unavailable)
-        await world.app.scheduler.drain("search.index_sessions")
-    assert await indexed_texts(world) == {}
-    await world.app.scheduler.drain("search.index_sessions")
-    assert await indexed_texts(world) == {"s1:1": ["patience"]}
+        await world.app.scheduler.drain("search.index_sessions", "search.embed_sessions")
+    assert await indexed_texts(world) == {"s1:1": ["patience"]}, "it is found by its words meanwhile"
+    assert len(await unembedded(world)) == 1
+    await world.app.scheduler.drain("search.index_sessions", "search.embed_sessions")
+    await check_index_complete(world)
 
 
 async def test_a_text_the_embedder_refuses_does_not_block_others(
@@ -488,13 +492,14 @@ async def test_a_text_the_embedder_refuses_does_not_block_others(
 
     monkeypatch.setattr(embeddings, "of_passages", refusing)
     await world.index_sessions()
-    assert await indexed_texts(world) == {"s1:1": ["fine"], "s1:3": ["fine too"]}
+    assert len(await indexed_texts(world)) == 4, "all are found by their words"
+    assert len(await unembedded(world)) == 2
     assert await pending(world) == 0
     assert b"weft_skipped_items_total 2.0" in world.app.metrics.exposition()
     logged = [record for record in caplog.records if "refused by the embedder" in record.message]
     assert [record.fields["source"] for record in logged] == ["board", "message"]
     assert not any("poison" in str(vars(record)) for record in logged)
-    await check_index_complete(world)
+    assert await world.rows("SELECT job FROM jobs WHERE tenant = $1 AND job = $2", world.tenant, EMBEDDING_JOB) == []
 
 
 async def test_a_failing_job_is_logged_once_until_it_recovers(
@@ -509,12 +514,12 @@ async def test_a_failing_job_is_logged_once_until_it_recovers(
     with monkeypatch.context() as patched:
         patched.setattr(embeddings, "of_passages", unavailable)
         for _ in range(3):
-            await world.app.scheduler.drain("search.index_sessions")
+            await world.app.scheduler.drain("search.index_sessions", "search.embed_sessions")
     for _ in range(2):
         await world.planner.say("and then it goes on")
-        await world.app.scheduler.drain("search.index_sessions")
+        await world.app.scheduler.drain("search.index_sessions", "search.embed_sessions")
     logged = [(record.message, record.fields) for record in caplog.records if record.name == "weft.jobs"]
-    where = {"job": "search.index_sessions", "tenant": world.tenant}
+    where = {"job": "search.embed_sessions", "tenant": world.tenant}
     assert logged == [
         ("job fails", {**where, "code": "EMBEDDER_UNAVAILABLE"}),
         ("job recovered", where),
@@ -539,7 +544,7 @@ async def test_a_slow_embedder_of_one_tenant_does_not_block_others(
 
     monkeypatch.setattr(embeddings, "of_passages", waiting)
     async with asyncio.timeout(20):
-        await world.app.scheduler.drain("search.index_sessions")
+        await world.app.scheduler.drain("search.index_sessions", "search.embed_sessions")
     assert await indexed_texts(world) == {"s1:1": ["ours"]}
 
 
@@ -552,7 +557,7 @@ async def test_the_lease_is_renewed_during_a_long_embedding(
 
     async def lease() -> int:
         rows = await world.rows(
-            "SELECT lease_until FROM jobs WHERE tenant = $1 AND job = $2", world.tenant, INDEXING_JOB
+            "SELECT lease_until FROM jobs WHERE tenant = $1 AND job = $2", world.tenant, EMBEDDING_JOB
         )
         return rows[0][0]
 
@@ -588,13 +593,13 @@ async def test_items_that_fail_for_external_reasons_are_retried(
     await world.planner.say("fine")
     with monkeypatch.context() as patched:
         fail_on_poison(patched)
-        await world.app.scheduler.drain("search.index_sessions")
+        await world.app.scheduler.drain("search.index_sessions", "search.embed_sessions")
     assert await indexed_texts(world) == {}
     assert await pending(world) == 2
     assert [(record.message, record.fields) for record in caplog.records if record.name == "weft.jobs"] == [
         ("job failed", {"job": "search.index_sessions", "tenant": world.tenant})
     ]
-    await world.app.scheduler.drain("search.index_sessions")
+    await world.app.scheduler.drain("search.index_sessions", "search.embed_sessions")
     assert await indexed_texts(world) == {"s1:1": ["poison today, none tomorrow"], "s1:2": ["fine"]}
     assert b"weft_skipped_items_total 0.0" in world.app.metrics.exposition()
     assert not world.app.session_indexing._tries
@@ -639,6 +644,7 @@ async def test_a_failing_reindex_does_not_block_new_items(
     await world.app.session_indexing.run(world.tenant)
     assert await indexed_texts(world) == {"s1:1": ["poison"], "s1:2": ["new"]}, "what was found before is found still"
     assert await world.rows("SELECT job FROM jobs WHERE tenant = $1 AND job = $2", world.tenant, REINDEXING_JOB) == []
+    await world.index_sessions()
     await check_index_complete(world)
 
 
@@ -665,6 +671,62 @@ async def test_indexing_runs_automatically_if_enabled(
     await world.planner.at(app).say("by itself")
     await wait_until(lambda: indexed_texts(world))
     assert await indexed_texts(world) == {"s1:1": ["by itself"]}
+
+
+async def test_what_is_superseded_or_deleted_before_its_turn_is_never_embedded(
+    world: World, embeddings: ScriptedEmbeddings
+) -> None:
+    for number in range(100):
+        await world.planner.write("goal", f"goal {number}")
+        if number % 10 == 0:
+            await world.app.scheduler.drain("search.index_sessions")
+    await world.planner.remember("tea", "green")
+    await world.app.scheduler.drain("search.index_sessions")
+    await world.planner.forget("tea")
+    await world.planner.create_session("gone")
+    await world.planner.call("message.add", session_id="gone", content="deleted with its session")
+    await world.app.scheduler.drain("search.index_sessions")
+    await world.planner.call("session.delete", session_id="gone")
+    await world.index_sessions()
+    assert embeddings.texts == ["goal\ngoal 99"]
+    await check_index_complete(world)
+
+
+async def test_a_new_item_is_found_by_words_before_it_is_embedded(world: World, embeddings: ScriptedEmbeddings) -> None:
+    await world.planner.say("the zeppelin lands on Friday")
+    await world.app.scheduler.drain("search.index_sessions")
+    assert not embeddings.texts
+    found = await world.planner.call("search.query", query="zeppelin")
+    assert [result["text"] for result in found["results"]] == ["the zeppelin lands on Friday"]
+
+
+async def test_vectors_do_not_wait_for_a_stream_of_words(world: World, embeddings: ScriptedEmbeddings) -> None:
+    await world.planner.say("first")
+    await world.app.scheduler.drain("search.index_sessions")
+    await world.planner.say("second")
+    assert await pending(world) > 0
+    await world.app.scheduler.drain("search.embed_sessions")
+    assert embeddings.texts == ["planner: first"]
+    assert not await unembedded(world)
+
+
+async def test_an_item_added_while_others_are_embedded_is_embedded_next(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.planner.say("first")
+    await world.app.scheduler.drain("search.index_sessions")
+    embed = embeddings.of_passages
+
+    async def embed_during_writes(*what: Any, **how: Any) -> list[bytes]:
+        if not embeddings.texts:
+            await world.planner.say("second")
+            await world.app.scheduler.drain("search.index_sessions")
+        return await embed(*what, **how)
+
+    monkeypatch.setattr(embeddings, "of_passages", embed_during_writes)
+    await world.app.scheduler.drain("search.embed_sessions")
+    assert embeddings.texts == ["planner: first", "planner: second"]
+    await check_index_complete(world)
 
 
 async def test_nothing_is_embedded_without_new_items(world: World, embeddings: ScriptedEmbeddings) -> None:

@@ -77,7 +77,7 @@ async def test_only_the_agent_itself_finds_its_events(world: World) -> None:
 
 async def test_unindexed_events_are_pending_for_their_agent_only(world: World) -> None:
     await world.index_sessions()
-    world.app.scheduler.paused.add("search.index_sessions")
+    world.app.scheduler.paused |= {"search.index_sessions", "search.embed_sessions"}
     await ingest(world.analysis, "The canary release is on Tuesday.")
     assert (await searched(world.analysis, "canary"))["pending"]["events"] > 0
     assert "pending" not in await searched(world.admin, "canary")

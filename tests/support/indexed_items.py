@@ -6,6 +6,9 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from weft.capabilities.indexing.embeddings.model import Model
+from weft.capabilities.search.session_indexing.cursor import EMBEDDING_JOB, VectorBacklog
+from weft.storage.sql.database import Scope
+from weft.storage.sql.jobs import SqlJobStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +46,7 @@ def vector_of(text: str) -> bytes:
 def use_scripted_embeddings(world: World) -> ScriptedEmbeddings:
     """Index the world's sessions without a model."""
     embeddings: Any = ScriptedEmbeddings()
-    world.app.session_indexing._embeddings = embeddings
+    world.app.session_indexing._embeddings = world.app.session_embedding._embeddings = embeddings
     world.app.lease_runner.rest = 0
     return embeddings
 
@@ -64,9 +67,25 @@ async def indexed_texts(world: World, collection: str = "sessions", tenant: str 
 
 async def check_index_complete(world: World) -> None:
     """Check that chunk counts are correct, and that exactly the existing chunks have vectors."""
+    assert not await unembedded(world)
+    await check_index_consistent(world)
+
+
+async def unembedded(world: World) -> set[tuple[str, int]]:
+    """Return the chunks without a vector, as collection and number."""
     chunks = await world.rows("SELECT collection, number FROM chunks WHERE tenant = $1", world.tenant)
     vectors = await world.rows("SELECT collection, number FROM chunk_vectors WHERE tenant = $1", world.tenant)
-    assert sorted(map(tuple, chunks)) == sorted(map(tuple, vectors))
+    return {*map(tuple, chunks)} - {*map(tuple, vectors)}
+
+
+async def check_index_consistent(world: World) -> None:
+    """Check that chunk counts are correct, no vector is left over, and what lacks a vector is in the backlog."""
+    chunks = await world.rows("SELECT collection, number FROM chunks WHERE tenant = $1", world.tenant)
+    vectors = await world.rows("SELECT collection, number FROM chunk_vectors WHERE tenant = $1", world.tenant)
+    assert {*map(tuple, vectors)} <= {*map(tuple, chunks)}
+    progress = await world.app.database.read(Scope(world.tenant), lambda tx: SqlJobStore(tx).progress(EMBEDDING_JOB))
+    first = VectorBacklog.of(progress).first
+    assert all(first[collection] <= number for collection, number in await unembedded(world))
     counted = await world.rows("SELECT collection, chunks FROM collections WHERE tenant = $1", world.tenant)
     assert dict(map(tuple, counted)) == {
         collection: sum(row[0] == collection for row in chunks) for collection in {row[0] for row in counted}

@@ -53,7 +53,7 @@ async def fill_collections(world: World, app: App) -> None:
 
 async def run_indexing(app: App) -> None:
     await app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
-    await app.scheduler.drain("search.index_sessions")
+    await app.scheduler.drain("search.index_sessions", "search.embed_sessions")
 
 
 async def vectors(world: World) -> dict[str, int]:

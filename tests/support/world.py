@@ -243,7 +243,7 @@ class World:
     async def index_sessions(self) -> None:
         """Index all sessions now, so that searches find everything."""
         self.app.lease_runner.rest = 0
-        await self.app.scheduler.drain("search.index_sessions")
+        await self.app.scheduler.drain("search.index_sessions", "search.embed_sessions")
 
     async def last_event(self, tenant: str | None = None) -> int:
         return await self.app.database.read(Scope(tenant or self.tenant), lambda tx: SqlEventStore(tx).last_seq())

@@ -51,6 +51,7 @@ from weft.jobs.model_migration import ModelMigrations
 from weft.jobs.reindex import DomainReindexing
 from weft.jobs.runner import LeaseRunner
 from weft.jobs.scheduler import Scheduler
+from weft.jobs.session_embedding import EMBED, SessionEmbedding
 from weft.jobs.session_indexing import INDEX, SessionIndexing
 from weft.jobs.source_sync import SYNC, SourceSyncJob
 from weft.jobs.webhook_delivery import WebhookDelivery
@@ -159,8 +160,15 @@ class App:
         runner, container = self.lease_runner, self._container
         self.deferred_deletion = DeferredDeletion(runner)
         self.session_indexing = SessionIndexing(
-            runner, container, self.embeddings, self.metrics, self.objects, settings.reindex_rate
+            runner,
+            container,
+            self.embeddings,
+            self.metrics,
+            self.objects,
+            settings.reindex_rate,
+            on_unembedded=lambda: self.scheduler.wake(EMBED),
         )
+        self.session_embedding = SessionEmbedding(runner, self.embeddings, self.metrics)
         self._documents = IsolatedDocumentReader()
         self._markup = IsolatedMarkupReader()
         self.ingestion = Ingestion(self.database, container, self.embeddings, self._documents, self.metrics)
@@ -191,7 +199,7 @@ class App:
         """Register the jobs and what wakes them before their interval has passed."""
         self.scheduler.add(*background_jobs(self))
         if not self.settings.indexes_sessions:
-            self.scheduler.paused.add(INDEX)
+            self.scheduler.paused |= {INDEX, EMBED}
         self.feed.listeners.append(self.scheduler.notify)
         self.feed.on_first_subscriber = lambda: self.scheduler.wake(EXPIRE)
         self.source_sync.wake = lambda: self.scheduler.wake(SYNC)

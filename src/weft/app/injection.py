@@ -45,7 +45,7 @@ from weft.capabilities.history.store import (
 )
 from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.indexing.embeddings.model import Embeddings
-from weft.capabilities.indexing.embeddings.store import TenantModelStore
+from weft.capabilities.indexing.embeddings.store import TenantModelStore, VectorStore
 from weft.capabilities.indexing.model_migration.model import ModelMigrationStore
 from weft.capabilities.knowledge.domains import DomainAuditFilter
 from weft.capabilities.knowledge.quotas import KnowledgeLimits
@@ -87,7 +87,7 @@ from weft.storage.sql.agent_context import SqlSnapshotStore
 from weft.storage.sql.board import SqlConventionStore, SqlEntryStore
 from weft.storage.sql.checkouts import SqlCheckoutStore
 from weft.storage.sql.collections import SqlCollectionStore
-from weft.storage.sql.embeddings import SqlTenantModelStore
+from weft.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
 from weft.storage.sql.events import SqlEventStore, SqlOutbox
 from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.jobs import SqlJobStore
@@ -226,6 +226,7 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     CheckoutStore: SqlCheckoutStore,
     TeamStore: SqlTeamStore,
     TenantModelStore: SqlTenantModelStore,
+    VectorStore: SqlVectorStore,
     TokenFactorStore: SqlTokenFactorStore,
     WebhookStore: SqlWebhookStore,
     WindowStore: SqlWindowStore,

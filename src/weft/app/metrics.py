@@ -170,7 +170,9 @@ class Metrics(Collector):
             value=self._indexed_items,
         )
         yield CounterMetricFamily(
-            "weft_skipped_items", "Messages, keys and memories that cannot be searched", value=self._skipped_items
+            "weft_skipped_items",
+            "Messages, keys and memories that cannot be searched, or not by meaning",
+            value=self._skipped_items,
         )
         yield GaugeMetricFamily(
             "weft_index_lag_events", "Index lag in events, of the tenant with the largest", value=self._index_lag

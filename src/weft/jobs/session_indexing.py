@@ -1,5 +1,6 @@
 """Incremental indexing of sessions and memories: reads each tenant's event log and updates outdated index entries.
 
+Words first: a new item is found by its words at once, and by its meaning when ``session_embedding`` has added a vector.
 It pauses at least as long as it works, so that it uses no more than about half a core.
 """
 
@@ -20,6 +21,7 @@ from weft.capabilities.search.session_indexing.cursor import (
     INDEXING_JOB,
     REINDEXING_JOB,
     IndexCursor,
+    VectorBacklog,
     is_reindex_unchanged,
     start_session_reindex,
 )
@@ -37,7 +39,7 @@ from weft.storage.sql.session_index import events_pending, largest_backlog, tena
 from weft.storage.sql.unit_of_work import SystemTransactions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from weft.capabilities.indexing.collections.model import NewChunk
     from weft.capabilities.indexing.embeddings.model import Embeddings
@@ -73,6 +75,15 @@ class _Step(NamedTuple):
     found: IndexingRound
     models: tuple[str, ...]
 
+    @property
+    def is_words_first(self) -> bool:
+        """Tell whether vectors may follow later.
+
+        Not of a reindex, whose items are found by meaning all the time, and not while the tenant is migrated to another
+        model, which ends when every chunk has a vector of it.
+        """
+        return self.found.reached.reindex is None and len(self.models) == 1
+
 
 class SessionIndexing:
     """Incremental indexer of sessions and memories of all tenants, driven by their event logs."""
@@ -85,6 +96,7 @@ class SessionIndexing:
         metrics: JobMetrics,
         objects: Staging,
         chunks_per_second: int = 0,
+        on_unembedded: Callable[[], None] = lambda: None,
     ) -> None:
         self._runner = runner
         self._embeddings = embeddings
@@ -92,6 +104,8 @@ class SessionIndexing:
         self._objects = objects
         # Limit of reindexed chunks of a tenant; none if 0.
         self._rate = chunks_per_second
+        # Called after words were written whose vectors are missing.
+        self._on_unembedded = on_unembedded
         self._indexers = SystemTransactions(runner.database, injector, Indexer)
         self._vectors = ModelVectors()
         # When reindexing of a tenant continues.
@@ -170,9 +184,11 @@ class SessionIndexing:
         found = step.found
         async with lease.renewed():
             chunked = await self._chunk_items(tenant, job, found)
-            written = await self._written(lease, found, chunked, step.models)
+            written = await self._written(lease, step, chunked)
         if not await lease.write(lambda tx: self._put(tx, job, step, written)):
             return True
+        if step.is_words_first and written:
+            self._on_unembedded()
         self._tries.pop((tenant, job), None)
         self._metrics.count_indexed_items(len(written))
         return found.more and (job == INDEXING_JOB or self._may_continue(tenant, written))
@@ -223,14 +239,14 @@ class SessionIndexing:
             return error
         return structs.replace(text, text=text_of_value(content, text.media_type) or text.heading)
 
-    async def _written(
-        self, lease: Lease, found: IndexingRound, chunked: Sequence[list[NewChunk]], models: Sequence[str]
-    ) -> list[PreparedChange]:
+    async def _written(self, lease: Lease, step: _Step, chunked: Sequence[list[NewChunk]]) -> list[PreparedChange]:
+        if step.is_words_first:
+            return [PreparedChange(*each, {}) for each in zip(step.found.changes, chunked, strict=True)]
         while True:
             try:
-                return await self._with_vectors(lease, found, chunked, models)
+                return await self._with_vectors(lease, step.found, chunked, step.models)
             except TextRefused as refusal:
-                chunked = self._without_refused(lease.tenant, found, chunked, refusal)
+                chunked = self._without_refused(lease.tenant, step.found, chunked, refusal)
 
     async def _with_vectors(
         self, lease: Lease, found: IndexingRound, chunked: Sequence[list[NewChunk]], models: Sequence[str]
@@ -281,17 +297,24 @@ class SessionIndexing:
         jobs = SqlJobStore(transaction)
         if job == REINDEXING_JOB and not await is_reindex_unchanged(jobs, step.started):
             return False
-        known, now = self._embeddings.models(), self._runner.now
-        if written and not has_required_models(
-            written[0].vectors, await models_in_use(SqlTenantModelStore(transaction), known, now)
-        ):
+        if written and not await self._has_models(transaction, step, written):
             return False
-        await self._indexers.within(transaction).put(written)
+        # Locked before the collections, as by the job that embeds.
+        backlog = await VectorBacklog.held(jobs) if step.is_words_first and written else None
+        added = await self._indexers.within(transaction).put(written, step.models[0])
+        if backlog is not None:
+            await backlog.extend(jobs, added)
         if job == REINDEXING_JOB and not step.found.more:
             await jobs.drop(job)
         else:
             await jobs.save(job, step.found.reached.as_progress())
         return True
+
+    async def _has_models(self, transaction: Transaction, step: _Step, written: Sequence[PreparedChange]) -> bool:
+        """Tell whether the chunks have vectors of the models in use, or may get them later."""
+        known, now = self._embeddings.models(), self._runner.now
+        needed = await models_in_use(SqlTenantModelStore(transaction), known, now)
+        return needed == step.models if step.is_words_first else has_required_models(written[0].vectors, needed)
 
 
 async def _long_log(transaction: Transaction) -> int | None:

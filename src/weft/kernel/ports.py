@@ -64,6 +64,10 @@ class JobStore(Protocol):
         """Return the progress of a job, leased or not; None if it was never claimed."""
         ...
 
+    async def held(self, job: str) -> Progress:
+        """Return the progress of a job, leased or not, locked until the transaction ends; created unless it exists."""
+        ...
+
     async def save(self, job: str, progress: Progress) -> None: ...
 
     async def release(self, job: str, due_at: int) -> None:
@@ -104,7 +108,7 @@ class JobMetrics(Protocol):
         ...
 
     def count_skipped_items(self, items: int) -> None:
-        """Count messages, keys and memories that cannot be chunked or embedded, so searches do not find them."""
+        """Count messages, keys and memories that cannot be chunked, or embedded and so not found by meaning."""
         ...
 
     def set_index_lag(self, events: int) -> None:

@@ -74,7 +74,7 @@ class SqlCollectionStore:
         await self._reserve_numbers(collection, 0, more=0)
 
     async def add(
-        self, collection: str, chunks: Sequence[NewChunk], vectors: Mapping[str, Sequence[bytes]]
+        self, collection: str, chunks: Sequence[NewChunk], vectors: Mapping[str, Sequence[bytes | None]]
     ) -> Sequence[int]:
         if not chunks:
             return []
@@ -95,7 +95,9 @@ class SqlCollectionStore:
             ],
         )
         for model, of_model in vectors.items():
-            await self._insert_vectors(collection, model, dict(zip(numbers, of_model, strict=True)))
+            numbered = zip(numbers, of_model, strict=True)
+            known = {number: vector for number, vector in numbered if vector is not None}
+            await self._insert_vectors(collection, model, known)
         return numbers
 
     async def remove(self, collection: str, numbers: Sequence[int]) -> int:

@@ -51,6 +51,10 @@ _ADD_JOB = """
 INSERT INTO jobs (tenant, job, cursor, lease_until, due_at, progress) VALUES ($1, $2, '', 0, 0, '')
 ON CONFLICT DO NOTHING
 """
+_HOLD = """
+INSERT INTO jobs (tenant, job, cursor, lease_until, due_at, progress) VALUES ($1, $2, '', 0, 0, '')
+ON CONFLICT (tenant, job) DO UPDATE SET cursor = jobs.cursor RETURNING cursor, progress
+"""
 _CLAIM = """
 UPDATE jobs SET holder = $1, lease_until = $2
 WHERE tenant = $3 AND job = $4 AND lease_until <= $5 AND due_at <= $6
@@ -69,6 +73,11 @@ class SqlJobStore(SqlStore):
     async def renew(self, job: str, holder: str, until: int) -> Progress | None:
         renewed = await RowLease(self._tx, "jobs", job=job).renew(holder, until)
         return await self.progress(job) if renewed else None
+
+    async def held(self, job: str) -> Progress:
+        row = await self._tx.one(_HOLD, self._tenant, job)
+        assert row is not None  # noqa: S101 - what was written is returned
+        return Progress(*row)
 
     async def save(self, job: str, progress: Progress) -> None:
         await self._tx.run(_SAVE, progress.cursor, progress.done, self._tenant, job)

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 from weft.capabilities.indexing.collections.item_ids import MemoryKey
 from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS, WINDOWS
 from weft.capabilities.search.items import WindowPlace
-from weft.capabilities.search.session_indexing.cursor import INDEXING_JOB, REINDEXING_JOB, IndexCursor, pending_events
+from weft.capabilities.search.session_indexing.cursor import (
+    EMBEDDING_JOB,
+    INDEXING_JOB,
+    REINDEXING_JOB,
+    IndexCursor,
+    pending_events,
+)
 from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.events import SqlEventStore
 from weft.storage.sql.jobs import SqlJobStore
@@ -44,6 +50,19 @@ async def tenants_reindexing(transaction: Transaction, now: int) -> list[str]:
         """,
         REINDEXING_JOB,
         INDEXING_JOB,
+        now,
+    )
+    return [row[0] for row in rows]
+
+
+async def tenants_to_embed(transaction: Transaction, now: int) -> list[str]:
+    """Return the tenants with chunks that are found by words only so far, and that no worker has leased."""
+    rows = await transaction.all(
+        """
+        SELECT tenants.tenant FROM tenants JOIN jobs j ON j.tenant = tenants.tenant AND j.job = $1
+        WHERE j.lease_until <= $2 AND j.progress > '' ORDER BY tenants.tenant
+        """,
+        EMBEDDING_JOB,
         now,
     )
     return [row[0] for row in rows]

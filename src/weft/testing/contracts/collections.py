@@ -161,6 +161,14 @@ class CollectionStoreContract:
         assert (recreated.number, recreated.chunks) == (before.number, before.chunks)
         assert recreated.generation not in {before.generation, 0}
 
+    async def test_a_chunk_may_get_its_vector_later(self, stores: ContractStores) -> None:
+        first, _, third = vectors(3)
+        await stores.collections.add(COLLECTION, parts(3), {MODEL: [first, None, third]})
+        assert [chunk.number for chunk in await stores.collections.without_vector(COLLECTION, MODEL, 0, 10)] == [2]
+        assert await stores.collections.vectors(COLLECTION, MODEL, [1, 2, 3]) == {1: first, 3: third}
+        await stores.collections.add_vectors(COLLECTION, MODEL, {2: vectors(2)[1]})
+        assert list(await stores.collections.without_vector(COLLECTION, MODEL, 0, 10)) == []
+
     async def test_vectors_of_a_further_model_are_announced(self, stores: ContractStores) -> None:
         await stores.collections.add(COLLECTION, parts(4), {MODEL: vectors(4)})
         await stores.collections.remove(COLLECTION, [2])

@@ -158,6 +158,13 @@ class JobStoreContract:
         assert await stores.jobs.claim("job", "two", 999, 1_099, due_by=999) is None
         assert await stores.jobs.claim("job", "two", 999, 1_099, due_by=5_000) == Progress()
 
+    async def test_the_progress_of_a_leased_job_can_be_changed_by_others(self, stores: ContractStores) -> None:
+        assert await stores.jobs.held("job") == Progress()
+        assert await stores.jobs.claim("job", "one", 100, 200, due_by=100) == Progress()
+        await stores.jobs.save("job", Progress("here", "so much"))
+        assert await stores.jobs.held("job") == Progress("here", "so much")
+        assert await stores.jobs.renew("job", "one", 300) == Progress("here", "so much")
+
     async def test_a_one_time_job_is_deleted_when_finished(self, stores: ContractStores) -> None:
         await stores.jobs.claim("job", "one", 100, 200, due_by=100)
         await stores.jobs.drop("job")

@@ -31,9 +31,9 @@ class CollectionStore(Protocol):
         ...
 
     async def add(
-        self, collection: str, chunks: Sequence[NewChunk], vectors: Mapping[str, Sequence[bytes]]
+        self, collection: str, chunks: Sequence[NewChunk], vectors: Mapping[str, Sequence[bytes | None]]
     ) -> Sequence[int]:
-        """Add chunks with their vectors of each model; return their numbers."""
+        """Add chunks with their vectors of each model, as far as they have one yet; return their numbers."""
         ...
 
     async def remove(self, collection: str, numbers: Sequence[int]) -> int:

@@ -19,15 +19,16 @@ from weft.kernel.identity import PRINCIPAL
 from weft.kernel.ports import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from weft.capabilities.search.scope import RequestedScope
     from weft.kernel.events import StoredEvent
     from weft.kernel.identity import Actor
     from weft.kernel.ports import JobStore
 
-# Job names of a tenant: indexing new events, and reindexing older ones, newest first.
+# Job names of a tenant: indexing new events, embedding what they changed, and reindexing older ones, newest first.
 INDEXING_JOB = "sessions.follow"
+EMBEDDING_JOB = "sessions.embed"
 REINDEXING_JOB = "sessions.reindex"
 IMPORTED = "session.imported"
 _NOBODY = ""
@@ -226,6 +227,44 @@ async def start_session_reindex(jobs: JobStore, last_seq: int, reindex: ReindexR
     if reindex is None and indexed is not None:
         reindex = IndexCursor.of(indexed).reindex
     await jobs.save(REINDEXING_JOB, IndexCursor(last_seq + 1, reindex=reindex).as_progress())
+
+
+class VectorBacklog(msgspec.Struct, frozen=True):
+    """Collections with chunks that are found by words only so far; each with the number of the first of them."""
+
+    first: dict[str, int]
+
+    @classmethod
+    def of(cls, progress: Progress | None) -> VectorBacklog:
+        return cls({} if progress is None or not progress.done else _backlog_decoder.decode(progress.done))
+
+    @property
+    def next(self) -> tuple[str, int] | None:
+        return next(iter(self.first.items()), None)
+
+    @classmethod
+    async def held(cls, jobs: JobStore) -> VectorBacklog:
+        """Return the backlog, locked until the transaction ends."""
+        return cls.of(await jobs.held(EMBEDDING_JOB))
+
+    async def extend(self, jobs: JobStore, added: Mapping[str, int]) -> None:
+        """Note collections to which chunks were added without vectors, with the first number of these."""
+        await self._save(jobs, {**added, **self.first})
+
+    async def advance(self, jobs: JobStore, collection: str, first: int | None) -> None:
+        """Note the first chunk of a collection that still lacks a vector; None if there is none."""
+        # Last, so that collections take turns.
+        others = {each: number for each, number in self.first.items() if each != collection}
+        await self._save(jobs, others if first is None else {**others, collection: first})
+
+    async def _save(self, jobs: JobStore, first: Mapping[str, int]) -> None:
+        if first:
+            await jobs.save(EMBEDDING_JOB, Progress("", msgspec.json.encode(first).decode()))
+        else:
+            await jobs.drop(EMBEDDING_JOB)
+
+
+_backlog_decoder = msgspec.json.Decoder(dict[str, int])
 
 
 async def is_reindex_unchanged(jobs: JobStore, progress: Progress) -> bool:

@@ -14,6 +14,7 @@ from weft.capabilities.history.line_kinds import line_kinds
 from weft.capabilities.indexing.collections.item_ids import item_of_key
 from weft.capabilities.indexing.collections.model import LOCK_ORDER, MEMORY, WINDOWS, NewChunk
 from weft.capabilities.indexing.collections.store import CollectionStore
+from weft.capabilities.indexing.embeddings.store import VectorStore
 from weft.capabilities.messages.model import TranscriptRange
 from weft.capabilities.records.record_ids import VersionId
 from weft.capabilities.search.items import is_window, window_place
@@ -69,7 +70,7 @@ class IndexingRound(NamedTuple):
 
 
 class PreparedChange(NamedTuple):
-    """A change with its new chunks, and their vectors of every model in use."""
+    """A change with its new chunks, and their vectors of every model in use; no models if vectors follow later."""
 
     change: ItemChange
     chunks: Sequence[NewChunk]
@@ -87,6 +88,7 @@ class Indexer(msgspec.Struct, frozen=True):
     events: EventStore
     collections: CollectionStore
     contents: ItemTexts
+    vectors: VectorStore
 
     async def changes_after(self, position: IndexCursor) -> IndexingRound:
         """Return the next changes after a cursor."""
@@ -102,25 +104,40 @@ class Indexer(msgspec.Struct, frozen=True):
         found = await self._process(position, events, end=0, skip_memory=True)
         return found._replace(more=True)
 
-    async def put(self, written: Sequence[PreparedChange]) -> None:
+    async def put(self, written: Sequence[PreparedChange], model: str) -> Mapping[str, int]:
         """Write the chunks of changes, except of items that changed again meanwhile: those have another event.
 
         Items deleted with their session have none, so the collection is locked before the check, as by the deletion.
+        Return the collections with new chunks that lack a vector of the model, with the first number of these.
         """
+        without: dict[str, int] = {}
         for collection in LOCK_ORDER:
             in_collection = [each for each in written if each.change.item.collection == collection]
             if in_collection:
                 await self.collections.lock(collection)
-                await self._put(collection, [each for each in in_collection if await self._is_unchanged(each.change)])
+                unchanged = [each for each in in_collection if await self._is_unchanged(each.change)]
+                without |= await self._put(collection, unchanged, model)
+        return without
 
-    async def _put(self, collection: str, written: Sequence[PreparedChange]) -> None:
-        vectors: dict[str, list[bytes]] = {}
+    async def _put(self, collection: str, written: Sequence[PreparedChange], model: str) -> dict[str, int]:
+        chunks = [chunk for each in written for chunk in each.chunks]
+        vectors: dict[str, list[bytes | None]] = {}
         for each in written:
-            for model, of_model in each.vectors.items():
-                vectors.setdefault(model, []).extend(of_model)
-        await self.collections.add(collection, [chunk for each in written for chunk in each.chunks], vectors)
+            for name, of_model in each.vectors.items():
+                vectors.setdefault(name, []).extend(of_model)
+        if not vectors:
+            vectors[model] = await self._cached_vectors(model, chunks)
+        numbers = await self.collections.add(collection, chunks, vectors)
         # Afterwards: an unchanged text keeps its cached vector, which is deleted with the last chunk that uses it.
         await self.collections.remove(collection, [number for each in written for number in each.outdated])
+        missing = (number for number, vector in zip(numbers, vectors[model], strict=True) if vector is None)
+        first = next(missing, None)
+        return {} if first is None else {collection: first}
+
+    async def _cached_vectors(self, model: str, chunks: Sequence[NewChunk]) -> list[bytes | None]:
+        """Return the vectors of texts that the tenant has already; None for the others."""
+        cached = await self.vectors.find(model, list({chunk.digest for chunk in chunks}))
+        return [cached[chunk.digest].vector if chunk.digest in cached else None for chunk in chunks]
 
     async def _is_unchanged(self, change: ItemChange) -> bool:
         return await self.contents.read(change.item) == change.text
