@@ -93,7 +93,7 @@ TOPICS: dict[str, Topic] = {
             "set_memory holds private notes, for one session or for all of yours, and can expire.",
             "push_context holds what you learned for good, with versions: pull_context pins a version in a session.",
         ),
-        ("memory", "context", "pin"),
+        ("memory", "context"),
     ),
     "search": Topic(
         (
@@ -107,7 +107,7 @@ TOPICS: dict[str, Topic] = {
             "Add what happens to your window with ingest_event; assemble_context makes the prompt of each call.",
             "Report the provider's usage with emit_metrics. A receipt shows what a prompt contains and leaves out.",
         ),
-        ("context.ingest", "context.assemble", "context.emit_metrics", "receipt", "layer"),
+        ("context.ingest", "context.assemble", "context.emit_metrics", "receipt", "layer", "pin"),
     ),
     "windows": Topic(
         ("A window is one agent's conversation in a session, with a token limit and a budget for each category.",),

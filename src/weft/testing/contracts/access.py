@@ -46,10 +46,11 @@ class AccessStoreContract:
         assert await stores.access.epoch() == before + 1
         assert await elsewhere.access.epoch() == untouched
 
-    async def test_a_principal_knows_whether_it_descends_from_an_agent(self, stores: ContractStores) -> None:
+    async def test_a_principal_knows_the_agents_above_and_below_it(self, stores: ContractStores) -> None:
         assert await stores.access.add_principal(principal("planner"))
-        assert await stores.access.add_principal(principal("helper", "planner"))
         assert await stores.access.principal("planner") == principal("planner")
+        assert await stores.access.add_principal(principal("helper", "planner"))
+        assert await stores.access.principal("planner") == replace(principal("planner"), has_agents_below=True)
         assert await stores.access.principal("helper") == principal("helper", "planner", below_agent=True)
         assert await stores.access.principal("none") is None
 
