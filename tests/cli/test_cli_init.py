@@ -81,6 +81,19 @@ def test_a_session_is_part_of_the_server_url(cli: CommandLine) -> None:
     assert _read(".cursor/mcp.json")["mcpServers"]["weft"]["url"] == "http://127.0.0.1:8787/mcp/session/launch"
 
 
+@pytest.mark.req("WX-01")
+def test_a_tool_profile_is_part_of_the_entry(cli: CommandLine) -> None:
+    cli.run("init", "cursor", "--tools", "board,messages", "--session", "launch")
+    entry = _read(".cursor/mcp.json")["mcpServers"]["weft"]
+    assert entry["args"] == ["mcp", "--as", "cursor", "--session", "launch", "--tools", "board,messages"]
+    for session, path in (([], "/mcp"), (["--session", "launch"], "/mcp/session/launch")):
+        shown = cli.run("init", "cursor", "--url", "http://127.0.0.1:8787", "--tools", "full", "--print", *session)
+        assert json.loads(shown.stdout)["mcpServers"]["weft"]["url"] == f"http://127.0.0.1:8787{path}/tools/full"
+    refused = cli.run("init", "vscode", "--tools", "everything", code=1)
+    assert "default, full, collaboration" in refused.stderr
+    assert not Path(".vscode").exists()
+
+
 def test_existing_settings_are_kept(cli: CommandLine) -> None:
     existing = {"$schema": "x", "mcpServers": {"other": {"command": "other", "args": ["ü"]}}, "more": [1]}
     Path(".mcp.json").write_text(json.dumps(existing), "utf-8")

@@ -75,6 +75,14 @@ def test_mcp_answers_over_standard_input_and_output(launch: CommandLine) -> None
     assert answer["result"]["serverInfo"]["name"].lower() == "weft"
 
 
+@pytest.mark.req("WX-01")
+def test_mcp_with_an_unknown_tool_profile_is_refused(launch: CommandLine) -> None:
+    ended = launch.process("mcp", "--as", "admin", "--tools", "board,nothing")
+    assert ended.returncode == 1
+    assert "no tool profile named 'nothing'" in ended.stderr
+    assert "collaboration" in ended.stderr
+
+
 def test_mcp_as_an_unknown_agent_is_refused(launch: CommandLine) -> None:
     ended = launch.process("mcp", "--as", "nobody")
     assert ended.returncode == 3

@@ -106,8 +106,8 @@ LEAN_TOOLS: Mapping[str, LeanTool] = {
         {"key": "", "session_id": "Note of one session."},
     ),
     "push_context": LeanTool(
-        "Save knowledge for later sessions: facts, preferences, lessons. search and assemble_context find it. All "
-        "entries or none.",
+        "Save knowledge for later sessions: facts, preferences, lessons. It is found by meaning and used in prompts. "
+        "All entries or none.",
         {
             "knowledge": {
                 "type": "array",

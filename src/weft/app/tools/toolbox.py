@@ -245,7 +245,7 @@ _OWN_BOARD = "The context_id of your session's board is board, or board@BRANCH f
 GROUPED_HELP = {
     "shared_context": (
         "The board: key-value state shared by all agents of a session. Store conclusions, decisions and open "
-        "questions, never raw data or secrets. Look at the keys first, read only what you need, update keys instead of "
+        "questions, never raw data or secrets. Look at the keys first, take only what you need, update keys instead of "
         "adding new ones, and remove what is settled."
     ),
     "context_history": (

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlsplit
 
 import click
 
+from weft.capabilities.access.tool_profiles import parse_tool_profile
 from weft.kernel.fields import is_name
 from weft.transports.cli.base import Command
 from weft.transports.cli.completion import complete_name
@@ -52,6 +53,7 @@ class UnmergeableConfigError(Exception):
     "--agent", shell_complete=complete_name, help="Agent that the editor acts as.  [default: the editor's name]"
 )
 @click.option("--session", "-s", shell_complete=complete_name, help="Work in this session only.")
+@click.option("--tools", help="Tool profile to list, such as full or board,messages.  [default: about ten tools]")
 @click.option("--print", "only_print", is_flag=True, help="Print the configuration instead of writing it.")
 @click.option("--replace", is_flag=True, help="Replace an existing entry named weft.")
 @click.pass_obj
@@ -61,6 +63,7 @@ def init(
     url: str | None,
     agent: str | None,
     session: str | None,
+    tools: str | None,
     *,
     only_print: bool,
     replace: bool,
@@ -69,11 +72,14 @@ def init(
 
     Without --url, the editor starts 'weft mcp', which works on the data folder. With --url, it connects to a running
     server with the API key in WEFT_API_KEY; the key is not written to the file. Other servers in the file are kept.
+    The editor lists about ten tools and finds all others through weft_tools; --tools lists more, or others.
     """
     chosen = _EDITORS[editor]
     name = _checked(agent or editor, "--agent")
     session = None if session is None else _checked(session, "--session")
-    entry = _stdio_entry(target, name, session) if url is None else _http_entry(url, session, chosen)
+    if tools is not None:
+        parse_tool_profile(tools)
+    entry = _stdio_entry(target, name, session, tools) if url is None else _http_entry(url, session, tools, chosen)
     if only_print:
         click.echo(_text({chosen.section: {_SERVER: entry}}))
         return
@@ -83,9 +89,10 @@ def init(
     click.echo(f"Then restart {chosen.title}.")
 
 
-def _stdio_entry(target: Target, agent: str, session: str | None) -> dict[str, Any]:
+def _stdio_entry(target: Target, agent: str, session: str | None, tools: str | None) -> dict[str, Any]:
     arguments = [] if target.tenant == "default" else ["--tenant", target.tenant]
     arguments += ["mcp", "--as", agent, *(["--session", session] if session else [])]
+    arguments += ["--tools", tools] if tools else []
     # If weft is not on the PATH, the editor would not find it either: name the Python that has it.
     command, *prefix = ["weft"] if shutil.which("weft") else [sys.executable, "-m", "weft"]
     entry: dict[str, Any] = {"type": "stdio", "command": command, "args": [*prefix, *arguments]}
@@ -98,11 +105,12 @@ def _absolute(folder: str | None) -> str | None:
     return None if folder is None else str(Path(folder).expanduser().absolute())
 
 
-def _http_entry(url: str, session: str | None, editor: _Editor) -> dict[str, Any]:
+def _http_entry(url: str, session: str | None, tools: str | None, editor: _Editor) -> dict[str, Any]:
     if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).netloc:
         raise click.BadParameter("give a URL such as http://127.0.0.1:8787", param_hint="'--url'")
     base = url.rstrip("/").removesuffix("/mcp")
     path = f"/mcp/session/{quote(session, safe='')}" if session else "/mcp"
+    path += f"/tools/{quote(tools, safe=',')}" if tools else ""
     return {"type": "http", "url": base + path, "headers": {"Authorization": f"Bearer {editor.variable}"}}
 
 

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from weft.transports.mcp.caller import Context, McpCaller
 
 _INSTRUCTIONS = (
-    "Weft stores the shared state, messages and memory of the agents of a session. Use the shared_context tool: "
-    "list_keys first, read what your task needs, write conclusions rather than raw data. Send and read messages with "
-    "add_message and get_messages, search them with search_context, store private notes with set_memory. "
-    "Load knowledge from earlier sessions with pull_context and save it with push_context. context_history shows who "
-    "changed what, when and why. "
-    "get_usage_guidance lists what you may do; the prompt 'board_guide' explains the board."
+    "Weft stores the shared state, messages and memory of the agents of a session. On the board (shared_context), look "
+    "at the keys first, read what your task needs, write conclusions rather than raw data. Send and read messages with "
+    "add_message and get_messages. Find anything that is known with search. Keep private notes with set_memory; save "
+    "what later sessions should know with push_context and load it with pull_context. Not every tool is listed: "
+    "weft_tools finds, describes and calls the others, such as context_history (who changed what, when and why). "
+    "The prompt 'board_guide' explains the board."
 )
 _JSON = "application/json"
 _PROMPTS = {
