@@ -86,7 +86,7 @@ SMALL_TABLES = re.compile(
 )
 # Subqueries, common table expressions and values of the statement itself.
 OWN_ROWS = re.compile(
-    r"^SCAN (a\d|above|latest|near|page|parts|senders|touched|"
+    r"^SCAN (a\d+|above|latest|near|page|parts|senders|touched|"
     r"\d+-ROW VALUES CLAUSE|\d+ CONSTANT ROWS|json_each VIRTUAL TABLE .*)$"
 )
 

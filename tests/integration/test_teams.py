@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support.bundles import exported, imported
 from support.teams import add_member, create_team, remove_member
-from support.world import outcome, refused
+from support.world import SESSION, outcome, refused
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -185,3 +186,91 @@ async def test_sessions_admit_teams(world: World) -> None:
     assert await outcome(world.review.in_session("closed").keys()) == "SESSION_NOT_FOUND"
     await remove_member(world.admin, "analysis")
     assert await outcome(world.analysis.in_session("closed").keys()) == "SESSION_NOT_FOUND"
+
+
+@pytest.mark.both_databases
+async def test_messages_to_a_team_are_for_its_members(world: World) -> None:
+    await create_team(world.admin, "research", "analysis", "review-2")
+    await world.planner.say("For all.")
+    number = await world.analysis.say("The kettle is broken.", team="research")
+    assert await world.review.message_texts() == ["For all.", "The kettle is broken."]
+    (_, shown) = (await world.review.messages())["messages"]
+    assert shown["visibility"] == "team:research"
+    assert await world.planner.message_texts() == ["For all."]
+    assert await world.review.found("kettle") == ["The kettle is broken."]
+    assert await world.planner.found("kettle") == []
+    events = [e["subject"] for e in (await world.review.events(session_id=SESSION))["events"]]
+    assert str(number) in events
+    assert str(number) not in [e["subject"] for e in (await world.planner.events(session_id=SESSION))["events"]]
+    for sender in (world.planner, world.review):
+        with refused("TEAM_NOT_FOUND"):
+            await sender.say("Hello?", team="ops")
+    with refused("TEAM_NOT_FOUND"):
+        await world.planner.say("Hello?", team="research")
+    with refused("INVALID_INPUT_FORMAT"):
+        await world.review.say("Hello?", team="research", visibility="private")
+    with refused("MESSAGE_NOT_FOUND"):
+        await world.planner.say("Me too.", parent_message_id=number)
+    await world.index_sessions()
+
+    async def retrieved(by: Caller) -> list[int]:
+        results = (await by.call("search.query", query="kettle", sources=["message"]))["results"]
+        return [result["message_id"] for result in results]
+
+    assert number in await retrieved(world.review)
+    assert number not in await retrieved(world.planner)
+    await remove_member(world.admin, "review-2")
+    assert await world.review.message_texts() == ["For all."]
+    assert await world.review.found("kettle") == []
+    assert number not in await retrieved(world.review)
+
+
+async def test_messages_to_a_team_move_with_their_session(world: World) -> None:
+    await create_team(world.admin, "research", "analysis", "admin")
+    await world.analysis.say("The kettle is broken.", team="research")
+    bundle = await exported(world.admin)
+    await imported(world.stranger, bundle)
+    assert await world.stranger.message_texts() == []
+    await create_team(world.stranger, "research", "admin")
+    assert await world.stranger.message_texts() == ["The kettle is broken."]
+
+
+async def test_windows_are_routed_to_teams(world: World) -> None:
+    await create_team(world.admin, "research", "planner", "analysis")
+    await world.planner.call(
+        "context.ingest",
+        session_id=SESSION,
+        events=[{"event_id": "e1", "role": "user", "content": "The kettle is broken."}],
+    )
+    route = {"session_id": SESSION, "categories": ["DIALOG"]}
+    routed = await world.planner.call("window.route", **route, to_teams=["research"])
+    assert routed["routes"] == [{"agent_id": "planner", "category": "DIALOG", "to_team": "research"}]
+
+    for by in (world.analysis, world.review):
+        await by.call("window.create", session_id=SESSION)
+
+    async def seen(by: Caller) -> list[str]:
+        return [event["event_id"] for event in (await by.call("window.events", session_id=SESSION))["events"]]
+
+    assert await seen(world.analysis) == ["e1"]
+    assert await seen(world.review) == []
+    shown = await world.planner.call("window.events", session_id=SESSION, agent_id="analysis")
+    assert len(shown["events"]) == 1
+    await remove_member(world.admin, "analysis")
+    assert await seen(world.analysis) == []
+    assert await outcome(world.planner.call("window.route", **route, to_teams=["ops"])) == "TEAM_NOT_FOUND"
+    unrouted = await world.planner.call("window.unroute", **route, to_teams=["research"])
+    assert unrouted["routes"] == []
+
+
+async def test_domains_and_export_policies_name_teams(world: World) -> None:
+    await create_team(world.admin, "research", "planner")
+    await world.admin.call("knowledge.create_domain", domain="papers", agents=["team:research"])
+    await world.admin.call("policy.set", name="papers", definition={"description": "x", "who": ["team:research"]})
+    for by, member in ((world.planner, True), (await world.admin.create_agent("other", clearance=3), False)):
+        domains = [each["domain"] for each in (await by.call("knowledge.list_domains"))["domains"]]
+        assert ("papers" in domains) is member
+        export = by.call("bundle.export", session_id=SESSION, policy="papers")
+        assert await outcome(export) == ("ok" if member else "POLICY_FORBIDDEN")
+    await remove_member(world.admin, "planner")
+    assert (await world.planner.call("knowledge.list_domains"))["domains"] == []

@@ -34,3 +34,9 @@ def test_the_intersection_matches_principals_of_every_list(
     acls: tuple[tuple[str, ...], ...], expected: tuple[str, ...]
 ) -> None:
     assert intersect_acls(*acls) == expected
+
+
+def test_a_wildcard_covers_no_group() -> None:
+    for group in ("team:research", "user:ada", "clearance:3"):
+        assert intersect_acls((group,), (f"{group[:4]}*",)) == NOBODY
+        assert intersect_acls((group,), (group, "orchestrator")) == (group,)

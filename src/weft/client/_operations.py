@@ -1406,13 +1406,14 @@ class MessageOperations:
         content: str,
         *,
         visibility: Literal["public", "private", "agent_only", "admin_only"] = "public",
+        team: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         parent_message_id: int | None = None,
         recipient_id: str | None = None,
         message_type: str = "message",
         category: str = "DIALOG",
     ) -> MessageAdded:
-        """Add a message to a session: for all participants, agents of your type, admins, or only yourself.
+        """Add a message to a session: for all participants, agents of your type, a team, admins, or only yourself.
 
         Reply to a message with ``parent_message_id``.
         """
@@ -1424,7 +1425,7 @@ class MessageOperations:
                 "visibility": visibility,
                 "message_type": message_type,
                 "category": category,
-                **given(metadata=metadata, parent_message_id=parent_message_id, recipient_id=recipient_id),
+                **given(team=team, metadata=metadata, parent_message_id=parent_message_id, recipient_id=recipient_id),
             },
         )
 
@@ -2493,9 +2494,10 @@ class WindowOperations:
         *,
         to_agents: Sequence[str] = (),
         to_types: Sequence[str] = (),
+        to_teams: Sequence[str] = (),
         agent_id: str | None = None,
     ) -> WindowRoutes:
-        """Show categories of a window to other agents or roles. Nothing is copied: they see them when they read theirs.
+        """Show categories of a window to other agents, roles or teams. Nothing is copied: they see them in theirs.
 
         SYSTEM events of an agent that is no ancestor of the reader appear there as CONTEXT.
         """
@@ -2506,6 +2508,7 @@ class WindowOperations:
                 "categories": categories,
                 "to_agents": to_agents,
                 "to_types": to_types,
+                "to_teams": to_teams,
                 **given(agent_id=agent_id),
             },
         )
@@ -2517,9 +2520,10 @@ class WindowOperations:
         *,
         to_agents: Sequence[str] = (),
         to_types: Sequence[str] = (),
+        to_teams: Sequence[str] = (),
         agent_id: str | None = None,
     ) -> WindowRoutes:
-        """Stop showing categories of a window to other agents or roles."""
+        """Stop showing categories of a window to other agents, roles or teams."""
         return await self._caller.call(
             "window.unroute",
             {
@@ -2527,6 +2531,7 @@ class WindowOperations:
                 "categories": categories,
                 "to_agents": to_agents,
                 "to_types": to_types,
+                "to_teams": to_teams,
                 **given(agent_id=agent_id),
             },
         )

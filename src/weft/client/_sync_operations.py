@@ -1388,13 +1388,14 @@ class SyncMessageOperations:
         content: str,
         *,
         visibility: Literal["public", "private", "agent_only", "admin_only"] = "public",
+        team: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         parent_message_id: int | None = None,
         recipient_id: str | None = None,
         message_type: str = "message",
         category: str = "DIALOG",
     ) -> MessageAdded:
-        """Add a message to a session: for all participants, agents of your type, admins, or only yourself.
+        """Add a message to a session: for all participants, agents of your type, a team, admins, or only yourself.
 
         Reply to a message with ``parent_message_id``.
         """
@@ -1406,7 +1407,7 @@ class SyncMessageOperations:
                 "visibility": visibility,
                 "message_type": message_type,
                 "category": category,
-                **given(metadata=metadata, parent_message_id=parent_message_id, recipient_id=recipient_id),
+                **given(team=team, metadata=metadata, parent_message_id=parent_message_id, recipient_id=recipient_id),
             },
         )
 
@@ -2469,9 +2470,10 @@ class SyncWindowOperations:
         *,
         to_agents: Sequence[str] = (),
         to_types: Sequence[str] = (),
+        to_teams: Sequence[str] = (),
         agent_id: str | None = None,
     ) -> WindowRoutes:
-        """Show categories of a window to other agents or roles. Nothing is copied: they see them when they read theirs.
+        """Show categories of a window to other agents, roles or teams. Nothing is copied: they see them in theirs.
 
         SYSTEM events of an agent that is no ancestor of the reader appear there as CONTEXT.
         """
@@ -2482,6 +2484,7 @@ class SyncWindowOperations:
                 "categories": categories,
                 "to_agents": to_agents,
                 "to_types": to_types,
+                "to_teams": to_teams,
                 **given(agent_id=agent_id),
             },
         )
@@ -2493,9 +2496,10 @@ class SyncWindowOperations:
         *,
         to_agents: Sequence[str] = (),
         to_types: Sequence[str] = (),
+        to_teams: Sequence[str] = (),
         agent_id: str | None = None,
     ) -> WindowRoutes:
-        """Stop showing categories of a window to other agents or roles."""
+        """Stop showing categories of a window to other agents, roles or teams."""
         return self._caller.call(
             "window.unroute",
             {
@@ -2503,6 +2507,7 @@ class SyncWindowOperations:
                 "categories": categories,
                 "to_agents": to_agents,
                 "to_types": to_types,
+                "to_teams": to_teams,
                 **given(agent_id=agent_id),
             },
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.kernel.errors import Conflict, NotFound, Rejected
-from weft.kernel.identity import AGENT_TYPE, ANYONE, EVERYONE, PERMISSION, PRINCIPAL
+from weft.kernel.identity import AGENT_TYPE, ANYONE, CLEARANCE, EVERYONE, PERMISSION, PRINCIPAL, TEAM, USER
 
 if TYPE_CHECKING:
     from weft.capabilities.sessions.model import SessionConfig
@@ -20,7 +20,7 @@ Patterns = tuple[str, ...]
 # Pattern that matches no participant.
 NOBODY = ("nobody",)
 # Prefixes of patterns that are not participant names and take no wildcards.
-_NOT_A_NAME = (PRINCIPAL, AGENT_TYPE, PERMISSION)
+_NOT_A_NAME = (PRINCIPAL, AGENT_TYPE, PERMISSION, CLEARANCE, TEAM, USER)
 _FLAT_KEY = re.compile(r"[a-z0-9_]{1,64}\Z")
 _NAMESPACED_KEY = re.compile(r"(?:[a-z0-9_]{1,64}:)?[a-z0-9_]{1,64}\Z")
 

@@ -1,25 +1,29 @@
 """Messages and their audiences.
 
-A visibility maps to an audience, which is one participant pattern: everyone, one principal, one agent type, or the
-holders of a permission. A message stores the pattern, so a caller sees exactly the messages whose audience it belongs
-to, and every query filters on that one column.
+A visibility maps to an audience, which is one participant pattern: everyone, one principal, one agent type, the
+holders of a permission, or the members of a team. A message stores the pattern, so a caller sees exactly the messages
+whose audience it belongs to, and every query filters on that one column.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import msgspec
 from msgspec import structs
 
 from weft.kernel.errors import NotFound
-from weft.kernel.identity import AGENT_TYPE, EVERYONE, PERMISSION, PRINCIPAL, Permission
+from weft.kernel.identity import AGENT_TYPE, EVERYONE, PERMISSION, PRINCIPAL, TEAM, Permission
 
 if TYPE_CHECKING:
     from weft.kernel.identity import Actor
 
 MAX_CHARACTERS = 10_000
 Visibility = Literal["public", "private", "agent_only", "admin_only"]
+# One of these, or team:NAME, as messages store and show it.
+AnyVisibility = Annotated[
+    str, msgspec.Meta(pattern=r"^(public|private|agent_only|admin_only|team:[A-Za-z0-9][A-Za-z0-9_-]{0,99})\Z")
+]
 VISIBILITIES: tuple[Visibility, ...] = get_args(Visibility)
 # Greater than any message id.
 LAST = 2**62
@@ -42,7 +46,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     message_id: int
     audience: str
-    visibility: Visibility
+    visibility: str
     sender: str
     sender_type: str
     recipient_id: str | None
@@ -95,7 +99,8 @@ class Excerpt(msgspec.Struct, frozen=True):
     part: TranscriptRange
 
 
-def audience_for(visibility: Visibility, sender: str, sender_type: str) -> str:
+def audience_for(visibility: str, sender: str, sender_type: str) -> str:
+    """Return the audience of a visibility; that of team:NAME is the same pattern."""
     match visibility:
         case "public":
             return EVERYONE
@@ -105,10 +110,13 @@ def audience_for(visibility: Visibility, sender: str, sender_type: str) -> str:
             return f"{AGENT_TYPE}{sender_type}"
         case "admin_only":
             return ADMINS
+        case _:
+            return visibility
 
 
 def audiences_of(actor: Actor, *visibilities: Visibility) -> tuple[str, ...]:
     """Return the audiences that a caller belongs to, of these visibilities or of all."""
     own = actor.audiences
-    named = (audience_for(v, actor.principal_id, actor.agent_type) for v in visibilities or VISIBILITIES)
+    wanted: tuple[str, ...] = visibilities or (*VISIBILITIES, *(f"{TEAM}{team}" for team in sorted(actor.teams)))
+    named = (audience_for(visibility, actor.principal_id, actor.agent_type) for visibility in wanted)
     return tuple(audience for audience in named if audience in own)

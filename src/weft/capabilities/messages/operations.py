@@ -14,10 +14,11 @@ from weft.capabilities.messages.store import MessagePages
 from weft.capabilities.messages.transcript import MessageDraft, MessagePage, Transcripts, TranscriptWriter
 from weft.capabilities.pins.model import PinLimitExceeded
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
+from weft.capabilities.teams.model import TeamName, TeamNotFound
 from weft.kernel.clock import from_micros
-from weft.kernel.errors import ContentTooLarge, PermissionDenied
+from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
 from weft.kernel.fields import Count, Name, Ordinal
-from weft.kernel.identity import Permission
+from weft.kernel.identity import TEAM, Permission
 from weft.kernel.json_input import Metadata, metadata_json, raw_json
 from weft.kernel.operation import (
     Effect,
@@ -61,6 +62,9 @@ class AddMessage(Request):
             "admin_only: admins, who alone may send these."
         ),
     ] = "public"
+    team: Annotated[
+        TeamName | None, msgspec.Meta(description="Show it only to the members of this team, of which you are one.")
+    ] = None
     metadata: Metadata = None
     parent_message_id: Annotated[MessageId | None, msgspec.Meta(description="The message this one replies to.")] = None
     recipient_id: Annotated[AgentId | None, msgspec.Meta(description="The addressee; does not limit visibility.")] = (
@@ -163,16 +167,24 @@ def skips_far(request: Paged) -> bool:
     permission=Permission.WRITE,
     rate=RateClass.MESSAGE,
     effect=Effect.WRITE,
-    errors=(SessionNotFound, SessionArchived, MessageNotFound, ContentTooLarge, PinLimitExceeded, PermissionDenied),
+    errors=(
+        SessionNotFound,
+        SessionArchived,
+        MessageNotFound,
+        ContentTooLarge,
+        PinLimitExceeded,
+        PermissionDenied,
+        TeamNotFound,
+    ),
 )
 async def add_message(request: AddMessage, transcripts: TranscriptWriter) -> MessageAdded:
-    """Add a message to a session: for all participants, agents of your type, admins, or only yourself.
+    """Add a message to a session: for all participants, agents of your type, a team, admins, or only yourself.
 
     Reply to a message with ``parent_message_id``.
     """
     draft = MessageDraft(
         content=request.content,
-        visibility=request.visibility,
+        visibility=_visibility(request),
         metadata=metadata_json(request.metadata),
         parent_id=request.parent_message_id,
         recipient_id=request.recipient_id,
@@ -181,6 +193,14 @@ async def add_message(request: AddMessage, transcripts: TranscriptWriter) -> Mes
     )
     message = await transcripts.add(request.session_id, draft)
     return MessageAdded(message_id=message.message_id, timestamp=from_micros(message.sent_at))
+
+
+def _visibility(request: AddMessage) -> str:
+    if request.team is None:
+        return request.visibility
+    if request.visibility != "public":
+        raise InvalidInput("team: not with another visibility; a team's message is for its members", field="team")
+    return f"{TEAM}{request.team}"
 
 
 @operation(

@@ -25,10 +25,11 @@ from weft.capabilities.pins.model import ItemPlace
 from weft.capabilities.pins.service import Pins
 from weft.capabilities.sessions.model import Session, find_session, lock_active_session, lock_session
 from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.teams.service import Teams
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import ContentTooLarge, PermissionDenied
 from weft.kernel.events import EventType, NewEvent, Outbox
-from weft.kernel.identity import ANYONE, EVERYONE, Actor
+from weft.kernel.identity import ANYONE, EVERYONE, TEAM, Actor
 from weft.kernel.json_input import encode_json_field
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class MessageDraft(msgspec.Struct, frozen=True, kw_only=True):
     """A message before it has an id, a time and an audience."""
 
     content: str
-    visibility: Visibility
+    visibility: str
     metadata: str
     parent_id: int | None
     recipient_id: str | None
@@ -134,11 +135,12 @@ class TranscriptWriter(msgspec.Struct, frozen=True):
     outbox: Outbox
     clock: Clock
     observer: ReplyObserver
+    teams: Teams
     pins: Pins
 
     async def add(self, session_id: str, draft: MessageDraft) -> Message:
         """Add a message; the session's lock serialises ids and timestamps."""
-        self._check(draft)
+        await self._check(draft)
         session, _ = await lock_active_session(session_id, self.actor, self.sessions)
         parent = await self._find_parent(session_id, draft.parent_id)
         message = self._message(session, draft)
@@ -166,7 +168,7 @@ class TranscriptWriter(msgspec.Struct, frozen=True):
             await self.outbox.publish(self._changed(session, changed, message.audience))
         return message
 
-    def _check(self, draft: MessageDraft) -> None:
+    async def _check(self, draft: MessageDraft) -> None:
         if len(draft.content) > MAX_CHARACTERS:
             raise ContentTooLarge(
                 f"content: {len(draft.content)} characters; a message has at most {MAX_CHARACTERS}.",
@@ -176,6 +178,8 @@ class TranscriptWriter(msgspec.Struct, frozen=True):
         encode_json_field("content", draft.content)
         if draft.visibility == "admin_only" and not self.actor.is_admin:
             raise PermissionDenied("A message with the visibility 'admin_only' needs the permission 'admin'.")
+        if draft.visibility.startswith(TEAM):
+            await self.teams.find(draft.visibility.removeprefix(TEAM))
 
     async def _find_parent(self, session_id: str, parent_id: int | None) -> Message | None:
         if parent_id is None:

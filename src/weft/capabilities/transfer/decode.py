@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Struct, structs
 
 from weft.capabilities.history.model import Change, ChangeKind, ChangeMeta, Version, blob_hash, trunk_of
-from weft.capabilities.messages.model import Message, Visibility, audience_for
+from weft.capabilities.messages.model import AnyVisibility, Message, audience_for
 from weft.capabilities.records.event_classes import event_class_of
 from weft.capabilities.records.record_ids import MessageItemId, VersionId, record_ids_of_event
 from weft.capabilities.records.refs import Id, McpMapping, OpenTelemetryMapping
@@ -70,7 +70,7 @@ class _NativeMessage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     message_id: Ordinal
     audience: Pattern
-    visibility: Visibility
+    visibility: AnyVisibility
     sender: Name
     sender_type: Name
     recipient_id: Name | None = None

@@ -283,13 +283,14 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WindowRoute(msgspec.Struct, frozen=True, kw_only=True):
-    """A route: events of one category in an agent's window are shown to an agent, or to all agents of a type."""
+    """A route: events of one category in an agent's window are shown to an agent, all agents of a type, or a team."""
 
     session_id: str
     agent_id: str
     category: Category
     to_agent: str | None = None
     to_type: str | None = None
+    to_team: str | None = None
 
 
 def window_line(session_id: str, agent_id: str) -> str:

@@ -46,6 +46,7 @@ from weft.kernel.identity import PERMISSION, PRINCIPAL, Actor, Permission
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from weft.capabilities.records.store import Redaction
     from weft.capabilities.windows.model import EventDraft, WindowEvent, WindowSettings
@@ -109,12 +110,19 @@ class Windows(msgspec.Struct, frozen=True):
         redactions = await self.records.redactions_in(window.session_id)
         lists = [await self._events_of(window.line_id, redactions)]
         routed: dict[str, set[Category]] = {}
-        for route in await self.store.routes_to(window.session_id, window.agent_id, window.agent_type):
+        teams = await self._teams(window.agent_id)
+        for route in await self.store.routes_to(window.session_id, window.agent_id, window.agent_type, teams):
             routed.setdefault(route.agent_id, set()).add(route.category)
         for agent_id, categories in routed.items():
             if agent_id != window.events_of:
                 lists.append(await self._routed(window, agent_id, categories, redactions))
         return list(heapq.merge(*lists, key=lambda event: event.at)) if len(lists) > 1 else lists[0]
+
+    async def _teams(self, agent_id: str) -> AbstractSet[str]:
+        if agent_id == self.actor.principal_id:
+            return self.actor.teams
+        agent = await self.access.principal(agent_id)
+        return frozenset() if agent is None else (await self.access.memberships(agent)).teams
 
     async def own_events(self, window: Window) -> Sequence[WindowEvent]:
         """Return the events of a window without those routed to it."""

@@ -9,6 +9,8 @@ from msgspec import structs
 
 from weft.capabilities.access.model import AgentId
 from weft.capabilities.sessions.model import SessionId, lock_active_session
+from weft.capabilities.teams.model import TeamName, TeamNotFound
+from weft.capabilities.teams.service import Teams
 from weft.capabilities.windows.creation import inherit, parent_window
 from weft.capabilities.windows.ingest import WindowAgent
 from weft.capabilities.windows.model import Category, NotParticipant, WindowInUse, WindowNotFound, WindowRoute
@@ -60,7 +62,7 @@ class LeaveWindow(Request):
 
 
 class RouteCategories(Request):
-    """Categories of a window, and the agents and types of agents that see them."""
+    """Categories of a window, and the agents, types of agents and teams that see them."""
 
     session_id: SessionId
     categories: Annotated[list[Category], msgspec.Meta(min_length=1, max_length=6, description="What to route.")]
@@ -69,6 +71,9 @@ class RouteCategories(Request):
     ] = ()
     to_types: Annotated[
         tuple[Name, ...], msgspec.Meta(max_length=_MAX_TARGETS, description="Roles: all agents of these types see it.")
+    ] = ()
+    to_teams: Annotated[
+        tuple[TeamName, ...], msgspec.Meta(max_length=_MAX_TARGETS, description="Teams of yours whose members see it.")
     ] = ()
     agent_id: WindowAgent = None
 
@@ -141,10 +146,13 @@ async def leave(request: LeaveWindow, windows: Windows) -> WindowView:
 
 
 @write_operation(
-    "window.route", action="route", http="POST /v1/sessions/{session_id}/window/routes", errors=WRITE_ERRORS
+    "window.route",
+    action="route",
+    http="POST /v1/sessions/{session_id}/window/routes",
+    errors=(*WRITE_ERRORS, TeamNotFound),
 )
-async def route(request: RouteCategories, windows: Windows) -> WindowRoutes:
-    """Show categories of a window to other agents or roles. Nothing is copied: they see them when they read theirs.
+async def route(request: RouteCategories, windows: Windows, teams: Teams) -> WindowRoutes:
+    """Show categories of a window to other agents, roles or teams. Nothing is copied: they see them in theirs.
 
     SYSTEM events of an agent that is no ancestor of the reader appear there as CONTEXT.
     """
@@ -152,6 +160,8 @@ async def route(request: RouteCategories, windows: Windows) -> WindowRoutes:
     window = await windows.open(session.session_id, request.agent_id, create=True)
     for agent_id in request.to_agents:
         await _check_participant(windows, session, agent_id)
+    for team in request.to_teams:
+        await teams.find(team)
     for each in _routes(request, window):
         await windows.store.add_route(each)
     return await _routed(windows, session, window)
@@ -161,7 +171,7 @@ async def route(request: RouteCategories, windows: Windows) -> WindowRoutes:
     "window.unroute", action="unroute", http="POST /v1/sessions/{session_id}/window/unroute", errors=WRITE_ERRORS
 )
 async def unroute(request: RouteCategories, windows: Windows) -> WindowRoutes:
-    """Stop showing categories of a window to other agents or roles."""
+    """Stop showing categories of a window to other agents, roles or teams."""
     session, _ = await lock_active_session(request.session_id, windows.actor, windows.sessions)
     window = await windows.open(session.session_id, request.agent_id)
     for each in _routes(request, window):
@@ -192,20 +202,24 @@ async def _check_participant(windows: Windows, session: Session, agent_id: str) 
 
 
 def _routes(request: RouteCategories, window: Window) -> list[WindowRoute]:
-    if not (request.to_agents or request.to_types):
-        raise InvalidInput("to_agents: name at least one agent, or a type in to_types", field="to_agents")
-    targets: list[tuple[str | None, str | None]] = [(agent, None) for agent in request.to_agents]
-    targets += [(None, agent_type) for agent_type in request.to_types]
+    targets = [
+        *({"to_agent": agent} for agent in request.to_agents),
+        *({"to_type": agent_type} for agent_type in request.to_types),
+        *({"to_team": team} for team in request.to_teams),
+    ]
+    if not targets:
+        raise InvalidInput(
+            "to_agents: name at least one agent, a type in to_types, or a team in to_teams", field="to_agents"
+        )
     return [
         WindowRoute(
             session_id=window.session_id,
             agent_id=window.agent_id,
             category=category,
-            to_agent=agent,
-            to_type=agent_type,
+            **target,
         )
         for category in request.categories
-        for agent, agent_type in targets
+        for target in targets
     ]
 
 

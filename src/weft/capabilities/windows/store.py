@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Collection, Hashable, Sequence
 
     from weft.capabilities.windows.model import WindowEvent, WindowRoute, WindowSettings
 
@@ -95,6 +95,8 @@ class WindowStore(Protocol):
 
     async def routes_from(self, session_id: str, agent_id: str) -> Sequence[WindowRoute]: ...
 
-    async def routes_to(self, session_id: str, agent_id: str, agent_type: str) -> Sequence[WindowRoute]:
-        """Return the routes of other agents that lead to an agent, or to its type."""
+    async def routes_to(
+        self, session_id: str, agent_id: str, agent_type: str, teams: Collection[str]
+    ) -> Sequence[WindowRoute]:
+        """Return the routes of other agents that lead to an agent, to its type or to one of its teams."""
         ...

@@ -10,7 +10,7 @@ from weft.capabilities.language_models.model import ToolCall
 from weft.capabilities.windows.creation import parent_window
 from weft.capabilities.windows.model import Category, EventKind
 from weft.kernel.clock import from_micros
-from weft.kernel.operation import Response
+from weft.kernel.operation import Response, shared_fields
 
 if TYPE_CHECKING:
     from weft.capabilities.windows.model import Window, WindowEvent, WindowRoute, WindowSettings
@@ -36,12 +36,13 @@ class Clamp(Response, omit_defaults=False):
 
 
 class RouteView(Response):
-    """A route: events of these categories are shown to an agent, or to all agents of a type."""
+    """A route: events of these categories are shown to an agent, to all agents of a type, or to a team."""
 
     agent_id: str
     category: Category
     to_agent: str | None = None
     to_type: str | None = None
+    to_team: str | None = None
 
 
 class WindowView(Response, omit_defaults=False):
@@ -193,7 +194,7 @@ def event_view(event: WindowEvent) -> WindowEventView:
 
 
 def route_view(route: WindowRoute) -> RouteView:
-    return RouteView(agent_id=route.agent_id, category=route.category, to_agent=route.to_agent, to_type=route.to_type)
+    return RouteView(**shared_fields(route, RouteView))
 
 
 async def _clamps(windows: Windows, window: Window) -> list[Clamp]:

@@ -23,9 +23,9 @@ SELECT m.message_id, m.audience, m.visibility, m.sender, m.sender_type, m.recipi
        m.parent_id, m.sent_at, m.content, m.metadata, m.author
 FROM messages m
 """
-# An audience without members: pads the query, which has four audience parameters.
+# An audience without members: pads a query to one of these numbers of audiences. Four are enough without teams.
 _NOBODY = ""
-_AUDIENCES = 4
+_AUDIENCE_COUNTS = (4, 12, 48)
 _BATCH_SIZE = 10
 _SEVERAL = f"""
 {_MESSAGE} WHERE m.tenant = $1 AND m.session_id = $2 AND m.message_id IN
@@ -33,13 +33,14 @@ _SEVERAL = f"""
 """
 
 
-def _of_audiences(order: str, *, of_sender: bool) -> str:
+def _of_audiences(count: int, order: str, *, of_sender: bool) -> str:
     """Return the query for one page: read each audience's next ids from its index, merge, and take the first.
 
     The cost depends on the rows returned and skipped, not on the size of the transcript.
     """
     sender, before = ("AND sender = $5", 5) if of_sender else ("", 4)
-    audience, most, second, third, fourth, limit, offset = (f"${before + place}" for place in range(1, 8))
+    # Numbered in the order in which they first occur.
+    first, most, *others, limit, offset = (f"${before + place}" for place in range(1, 4 + count))
     numbers = " UNION ALL ".join(
         f"""
         SELECT * FROM (
@@ -48,7 +49,7 @@ def _of_audiences(order: str, *, of_sender: bool) -> str:
               AND audience = {each}
             ORDER BY message_id {order} LIMIT {most}) AS a{place}
         """  # noqa: S608 - constants only
-        for place, each in enumerate((audience, second, third, fourth))
+        for place, each in enumerate((first, *others))
     )
     # CROSS JOIN, because SQLite keeps its order: first the few ids, then their messages.
     return f"""
@@ -69,10 +70,15 @@ def _of_all(order: str) -> str:
 
 _ORDERS = {False: "ASC", True: "DESC"}
 _ALL = {newest_first: _of_all(order) for newest_first, order in _ORDERS.items()}
-_BY_AUDIENCE = {newest_first: _of_audiences(order, of_sender=False) for newest_first, order in _ORDERS.items()}
-_BY_SENDER = {newest_first: _of_audiences(order, of_sender=True) for newest_first, order in _ORDERS.items()}
+_BY_AUDIENCE = {
+    (count, newest_first, of_sender): _of_audiences(count, order, of_sender=of_sender)
+    for count in _AUDIENCE_COUNTS
+    for newest_first, order in _ORDERS.items()
+    for of_sender in (False, True)
+}
 # Loose index scan: one step for each sender, not for each message.
-_SENDERS = """
+_SENDERS = {
+    count: f"""
 WITH RECURSIVE senders (sender) AS (
     SELECT MIN(sender) FROM messages WHERE tenant = $1 AND session_id = $2
     UNION ALL
@@ -81,18 +87,23 @@ WITH RECURSIVE senders (sender) AS (
     FROM senders WHERE senders.sender IS NOT NULL)
 SELECT COUNT(*) FROM senders WHERE senders.sender IS NOT NULL AND EXISTS (
     SELECT 1 FROM messages m WHERE m.tenant = $1 AND m.session_id = $2 AND m.sender = senders.sender
-      AND m.audience IN ($3, $4, $5, $6))
-"""
+      AND m.audience IN ({placeholders(3, count)}))
+"""  # noqa: S608 - placeholders
+    for count in _AUDIENCE_COUNTS
+}
 _MOVE_ON = "UPDATE sessions SET message_count = $1, last_message_at = $2 WHERE tenant = $3 AND session_id = $4"
 _ADD = """
 INSERT INTO messages (tenant, session_id, message_id, audience, visibility, sender, sender_type,
                       recipient_id, message_type, category, parent_id, sent_at, content, metadata, author)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 """
-_AUDIENCE_COUNTS = """
+_TALLIES = {
+    count: f"""
 SELECT audience, messages, stamp FROM message_audiences
-WHERE tenant = $1 AND session_id = $2 AND audience IN ($3, $4, $5, $6) ORDER BY audience
-"""
+WHERE tenant = $1 AND session_id = $2 AND audience IN ({placeholders(3, count)}) ORDER BY audience
+"""  # noqa: S608 - placeholders
+    for count in _AUDIENCE_COUNTS
+}
 _FIRST_SINCE = """
 SELECT message_id FROM messages WHERE tenant = $1 AND session_id = $2 AND sent_at >= $3
 ORDER BY sent_at, message_id LIMIT 1
@@ -150,10 +161,9 @@ class SqlMessageStore(SqlStore):
 
     async def read(self, session_id: str, excerpt: Excerpt) -> Sequence[Message]:
         part = excerpt.part
-        queries = _BY_AUDIENCE if part.sender is None else _BY_SENDER
-        first, *others = _four(excerpt.audiences)
+        first, *others = _padded(excerpt.audiences)
         rows = await self._tx.all(
-            queries[part.newest_first],
+            _BY_AUDIENCE[len(others) + 1, part.newest_first, part.sender is not None],
             self._tenant,
             session_id,
             part.after,
@@ -178,7 +188,8 @@ class SqlMessageStore(SqlStore):
         return [_message(row) for row in rows]
 
     async def audience_counts(self, session_id: str, audiences: Sequence[str]) -> Sequence[AudienceCount]:
-        rows = await self._tx.all(_AUDIENCE_COUNTS, self._tenant, session_id, *_four(audiences))
+        padded = _padded(audiences)
+        rows = await self._tx.all(_TALLIES[len(padded)], self._tenant, session_id, *padded)
         return [AudienceCount(*row) for row in rows]
 
     async def between(self, session_id: str, start: int, end: int) -> tuple[int, int]:
@@ -187,7 +198,8 @@ class SqlMessageStore(SqlStore):
         return LAST if first is None else first[0], 0 if last is None else last[0]
 
     async def count_senders(self, session_id: str, audiences: Sequence[str]) -> int:
-        row = await self._tx.one(_SENDERS, self._tenant, session_id, *_four(audiences))
+        padded = _padded(audiences)
+        row = await self._tx.one(_SENDERS[len(padded)], self._tenant, session_id, *padded)
         return 0 if row is None else int(row[0])
 
     async def change_audience(self, session_id: str, message: Message, visibility: str, audience: str) -> None:
@@ -208,8 +220,10 @@ def _new_stamp() -> int:
     return secrets.randbits(62)
 
 
-def _four(audiences: Sequence[str]) -> tuple[str, ...]:
-    return (*audiences, *(_NOBODY,) * (_AUDIENCES - len(audiences)))
+def _padded(audiences: Sequence[str]) -> tuple[str, ...]:
+    """Pad audiences to a number that has statements. No caller is in more teams than the largest has room for."""
+    count = next(count for count in _AUDIENCE_COUNTS if count >= len(audiences))
+    return (*audiences, *(_NOBODY,) * (count - len(audiences)))
 
 
 def _message(row: Row) -> Message:

@@ -9,11 +9,12 @@ from msgspec import structs
 
 from weft.capabilities.windows.model import Category, WindowRoute, WindowSettings
 from weft.capabilities.windows.store import IndexedCheckpoint
+from weft.kernel.identity import TEAM
 from weft.storage.sql.database import SqlStore
 from weft.storage.sql.session_index import remove_window_from_index
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from weft.storage.sql.database import Row, Transaction, Value
 
@@ -62,8 +63,10 @@ _REMOVE_ROUTE = """
 DELETE FROM window_routes
 WHERE tenant = $1 AND session_id = $2 AND agent_id = $3 AND category = $4 AND to_agent = $5 AND to_type = $6
 """
+# The column to_type also holds teams, as team:NAME: names of types have no colon.
 _ROUTES_TO = f"""
-{_ROUTE} AND session_id = $2 AND agent_id <> $3 AND (to_agent = $3 OR to_type = $4) ORDER BY agent_id, category
+{_ROUTE} AND session_id = $2 AND agent_id <> $3 AND (to_agent = $3 OR to_type = $4 OR to_type LIKE '{TEAM}%')
+ORDER BY agent_id, category
 """
 _shares = msgspec.json.Decoder(dict[Category, float])
 
@@ -157,9 +160,12 @@ class SqlWindowStore(SqlStore):
         statement = _ROUTE + "AND session_id = $2 AND agent_id = $3 ORDER BY category, to_agent, to_type"
         return [_route(row) for row in await self._tx.all(statement, self._tenant, session_id, agent_id)]
 
-    async def routes_to(self, session_id: str, agent_id: str, agent_type: str) -> Sequence[WindowRoute]:
+    async def routes_to(
+        self, session_id: str, agent_id: str, agent_type: str, teams: Collection[str]
+    ) -> Sequence[WindowRoute]:
         rows = await self._tx.all(_ROUTES_TO, self._tenant, session_id, agent_id, agent_type)
-        return [_route(row) for row in rows]
+        routes = [_route(row) for row in rows]
+        return [route for route in routes if route.to_team is None or route.to_team in teams]
 
     async def _of_session(self, session_id: str, condition: str, agent_id: str) -> list[WindowSettings]:
         statement = f"{_WINDOW} AND session_id = $2 AND {condition} ORDER BY agent_id"
@@ -196,15 +202,18 @@ def _encode_shares(window: WindowSettings) -> str | None:
 
 
 def _route_values(route: WindowRoute) -> tuple[Value, ...]:
-    return route.session_id, route.agent_id, route.category.value, route.to_agent or "", route.to_type or ""
+    to_type = route.to_type or "" if route.to_team is None else f"{TEAM}{route.to_team}"
+    return route.session_id, route.agent_id, route.category.value, route.to_agent or "", to_type
 
 
 def _route(row: Row) -> WindowRoute:
     session_id, agent_id, category, to_agent, to_type = row
+    to_team = to_type.removeprefix(TEAM) if to_type.startswith(TEAM) else None
     return WindowRoute(
         session_id=session_id,
         agent_id=agent_id,
         category=Category(category),
         to_agent=to_agent or None,
-        to_type=to_type or None,
+        to_type=None if to_team else to_type or None,
+        to_team=to_team,
     )

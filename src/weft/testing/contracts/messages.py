@@ -98,6 +98,18 @@ class MessageStoreContract:
         found = await stores.messages.find_several("s1", [*range(3, 26), 77])
         assert sorted(m.message_id for m in found) == list(range(3, 26))
 
+    async def test_any_number_of_audiences_can_be_read(self, stores: ContractStores) -> None:
+        await fill(stores, *(message(number, f"team:{number}") for number in range(1, 30)))
+        for count in (1, 4, 5, 13, 24):
+            audiences = tuple(f"team:{number}" for number in range(1, count + 1))
+            part = TranscriptRange(limit=100, newest_first=True)
+            read = await stores.messages.read("s1", Excerpt(audiences, part))
+            assert [each.message_id for each in read] == [*range(count, 0, -1)]
+            of_sender = msgspec.structs.replace(part, sender="ada")
+            assert await stores.messages.read("s1", Excerpt(audiences, of_sender)) == read
+            assert len(await stores.messages.audience_counts("s1", audiences)) == count
+            assert await stores.messages.count_senders("s1", audiences) == 1
+
     async def test_each_audience_is_counted(self, stores: ContractStores) -> None:
         await fill(stores, message(1), message(2), message(3, "principal:ada"))
         tallies = {t.audience: t for t in await stores.messages.audience_counts("s1", _AUDIENCES)}

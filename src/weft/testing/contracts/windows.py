@@ -92,12 +92,19 @@ class WindowStoreContract:
         assert not await stores.windows.add_route(to_b)
         await stores.windows.add_route(to_type)
         assert await stores.windows.routes_from(SESSION, "a") == [to_b, to_type]
-        assert await stores.windows.routes_to(SESSION, "b", "worker") == [to_b]
-        assert await stores.windows.routes_to(SESSION, "c", "review") == [to_type]
-        assert await stores.windows.routes_to(SESSION, "a", "review") == []
+        assert await stores.windows.routes_to(SESSION, "b", "worker", ()) == [to_b]
+        assert await stores.windows.routes_to(SESSION, "c", "review", ()) == [to_type]
+        assert await stores.windows.routes_to(SESSION, "a", "review", ()) == []
+        to_team = route("a", to_team="review")
+        await stores.windows.add_route(to_team)
+        assert await stores.windows.routes_to(SESSION, "c", "worker", ()) == []
+        assert await stores.windows.routes_to(SESSION, "c", "worker", {"ops"}) == []
+        assert await stores.windows.routes_to(SESSION, "c", "worker", {"ops", "review"}) == [to_team]
+        assert await stores.windows.remove_route(to_team)
+        assert await stores.windows.routes_from(SESSION, "a") == [to_b, to_type]
         assert await stores.windows.remove_route(to_b)
         assert not await stores.windows.remove_route(to_b)
-        assert await stores.windows.routes_to(SESSION, "b", "worker") == []
+        assert await stores.windows.routes_to(SESSION, "b", "worker", ()) == []
 
     async def test_a_deleted_window_takes_its_routes_along(self, stores: ContractStores) -> None:
         await stores.windows.add(window("a"))
@@ -112,4 +119,4 @@ class WindowStoreContract:
         await stores.windows.add_route(route("a", to_agent="b"))
         assert await elsewhere.windows.find(SESSION, "a") is None
         assert await elsewhere.windows.of_session(SESSION, "", 9) == []
-        assert await elsewhere.windows.routes_to(SESSION, "b", "worker") == []
+        assert await elsewhere.windows.routes_to(SESSION, "b", "worker", ()) == []
