@@ -78,7 +78,7 @@ def read_tasks(path: Path) -> list[Task]:
 def tool_choice(folder: Path | None) -> Iterator[Row]:
     """Evaluate the tasks that are part of the repository."""
     del folder
-    choices, held_out = asyncio.run(_choose(read_tasks(TASKS), read_tasks(HELD_OUT)))
+    choices, held_out = asyncio.run(choose(read_tasks(TASKS), read_tasks(HELD_OUT)))
     for choice in [*choices, *held_out]:
         if not choice.is_right:
             print(f"  {choice.task.entry} for {choice.task.task!r}: place {choice.place}, found {choice.found[:FIRST]}")
@@ -110,12 +110,14 @@ def _names_tool(choice: Choice) -> bool:
     return any(name.partition(".")[0] == choice.task.tool for name in choice.found[:FIRST])
 
 
-async def _choose(*sets: Sequence[Task]) -> list[list[Choice]]:
+async def choose(*sets: Sequence[Task]) -> list[list[Choice]]:
     with tempfile.TemporaryDirectory() as folder:
         app = App(Settings(database_url=f"{folder}/weft.db", data_dir=folder, rate_limits="off"))
         await app.open()
         try:
             callers = await _callers(app)
+            await app.tool_catalogue.prepare()
+            await _check(app, callers, [task for given in sets for task in given])
             listed = {role: await _listed(app, caller) for role, caller in callers.items()}
             return [
                 [
@@ -139,6 +141,15 @@ async def _callers(app: App) -> dict[str, CallContext]:
         "orchestrator": CallContext(orchestrator["api_key"]),
         "subagent": CallContext(subagent["api_key"]),
     }
+
+
+async def _check(app: App, callers: dict[str, CallContext], given: Sequence[Task]) -> None:
+    """Raise if a task asks for a tool that its role may not use."""
+    for role, caller in callers.items():
+        usable = {entry.name for entry in app.toolbox.entries(await app.identify(caller))}
+        wrong = [task.entry for task in given if task.role == role and task.entry not in usable]
+        if wrong:
+            raise ValueError(f"not usable by {role}: {', '.join(wrong)}")
 
 
 async def _listed(app: App, caller: CallContext) -> set[str]:

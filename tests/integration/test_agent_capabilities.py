@@ -69,12 +69,11 @@ async def test_revoked_permissions_are_reflected_at_once_in_every_process(world:
         await in_other_process.call("agent.capabilities")
 
 
-async def test_an_example_can_be_called_as_it_is(world: World) -> None:
-    (tool, arguments), *others = (await world.review.call("agent.capabilities", guidance_type="memory"))[
-        "example"
-    ].items()
-    assert (tool, others) == ("set_memory", [])
-    assert (await world.review.call("memory.set", **arguments))["success"]
+async def test_a_topic_has_an_example_of_one_of_its_operations(world: World) -> None:
+    answer = await world.review.call("agent.capabilities", guidance_type="memory")
+    ((tool, arguments),) = answer["example"].items()
+    assert tool in answer["operations"]
+    assert arguments
 
 
 @pytest.mark.parametrize("topic", ["coordination", "security", "troubleshooting"])

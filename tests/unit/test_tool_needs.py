@@ -1,9 +1,9 @@
-"""Phrases by which the tool search finds tools."""
+"""Phrases by which the tool search finds tools, and how well it does."""
 
 from __future__ import annotations
 
 from weft.app.registry import all_operations
-from weft.app.tools.needs import NEEDS
+from weft.app.tools.needs import NEEDS, SYNONYMS, synonyms_of
 from weft.app.tools.toolbox import WEFT_TOOLS, entry_name
 
 
@@ -13,3 +13,8 @@ def test_every_tool_and_action_has_phrases_of_its_own() -> None:
     phrases = [phrase for given in NEEDS.values() for phrase in given]
     assert len(phrases) == len(set(phrases))
     assert all(0 < len(phrase) <= 100 for phrase in phrases)
+
+
+def test_synonyms_are_those_of_the_nouns_in_a_text() -> None:
+    assert synonyms_of("Delete the Session") == SYNONYMS["session"]
+    assert synonyms_of("Unrelated") == ""

@@ -185,6 +185,7 @@ class App:
         self.collections = SearchIndexes(self.database, settings.index_folder, self.clock, self.metrics)
         self.model_migrations = ModelMigrations(runner, container, self.embeddings, self.collections)
         self.vector_backfill = VectorBackfill(runner, self.embeddings)
+        self.tool_catalogue = IndexedTools(self.toolbox, self.database, self.embeddings, self.clock)
         self.retriever = Retriever(
             self._search_stores,
             self.collections,
@@ -224,6 +225,7 @@ class App:
         await self.ingestion.close()
         await self.webhooks.close()
         await self.collections.close()
+        await self.tool_catalogue.close()
         await self.embeddings.close()
         self._documents.close()
         self._markup.close()
@@ -319,7 +321,7 @@ class App:
             prompts=self._cache("prompts", 1, megabytes=64, seconds=3600),
             markup=self._markup,
             pruner=self.pruner,
-            tool_catalogue=IndexedTools(self.toolbox, self.database, self.embeddings, self.clock),
+            tool_catalogue=self.tool_catalogue,
             allowed_operations=RegisteredOperations(self.registry, settings.rates(), self.database),
             pages=self._cache("message_pages", 1, megabytes=16, seconds=300),
             layer_texts=self._cache("layer_texts", 1, megabytes=16, seconds=3600),

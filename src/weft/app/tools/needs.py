@@ -6,6 +6,53 @@ of a grouped tool, has a few short phrases that name the need with other words t
 
 from __future__ import annotations
 
+# Everyday words for the product's nouns; a text that uses the noun is found by them too.
+SYNONYMS: dict[str, str] = {
+    "session": "workspace project job case assignment task area room",
+    "board": "notes whiteboard blackboard pad noticeboard state facts",
+    "shared": "common joint team crew everyone",
+    "key": "entry note field value",
+    "message": "post remark comment note reply answer statement chat discussion thread",
+    "window": "conversation dialogue chat dialog turns",
+    "memory": "notes notebook remember jotted",
+    "context": "experience knowledge lessons learned expertise",
+    "persistent": "long-term lasting permanent future",
+    "domain": "collection library corpus reference material wiki handbook shelf",
+    "document": "file page pdf manual policy article report text material",
+    "source": "folder directory website intranet crawl mirror feed",
+    "sync": "update refresh mirror fetch nightly",
+    "history": "log changes edits versions past",
+    "version": "edition edit revision state",
+    "branch": "copy variant alternative draft sketch fork attempt",
+    "merge": "combine join fold integrate unite",
+    "snapshot": "backup bookmark milestone save",
+    "checkpoint": "bookmark mark milestone save",
+    "restore": "back return undo reset",
+    "rollback": "undo revert back return reset",
+    "prompt": "input request LLM model",
+    "receipt": "trace explanation why",
+    "layer": "rule policy instruction preamble prepended corporate company",
+    "definition": "instructions role configuration persona system prompt",
+    "export": "package file deliver hand over download share",
+    "import": "package file load read in upload",
+    "bundle": "package file archive",
+    "missing": "lacking unknown unclear unanswered open waiting gap",
+    "webhook": "endpoint callback Slack HTTP URL service notification",
+    "event": "change happening update",
+    "agent": "bot assistant colleague worker",
+    "principal": "user account person agent bot employee",
+    "api": "credential account access password secret",
+    "permission": "rights access allowed",
+    "audit": "compliance investigation who denied refused tried",
+    "team": "group crew squad department",
+    "retention": "clean-up delete old expire",
+    "redact": "mask blank black out hide censor",
+    "embedding": "vector semantic",
+    "performance": "speed slow load health latency",
+    "token": "login sign-in",
+    "pin": "always never forget fixed",
+}
+
 NEEDS: dict[str, tuple[str, ...]] = {
     "shared_context.list_keys": (
         "see what is on the shared board without the contents",
@@ -42,32 +89,45 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "rules and advice for the shared board",
         "which keys are agreed on and what belongs on the board",
         "how should I name and fill the entries that agents share",
+        "conventions: how to label and structure shared notes",
+        "what should I write where, and what not",
     ),
     "define_conventions": (
         "prescribe the key names that agents use in a field of work",
         "agree on standard names of shared entries for a department",
     ),
-    "list_conventions": ("which standard sets of key names are there",),
+    "list_conventions": (
+        "which standard sets of key names are there",
+        "which templates of key names could a new project use",
+    ),
     "check_board": (
         "are there secrets, passwords or personal data among the shared entries",
         "find credentials, phone numbers, stale or duplicate entries on the shared board",
         "clean up and review the quality of the shared state",
+        "look over the shared notes for tokens, leaks and leftovers",
     ),
     "create_session": ("start a new project, workspace or task", "open a room for agents to work together"),
     "list_sessions": (
         "which projects, workspaces or tasks do I take part in",
         "show my workspaces",
         "find the session I worked in",
+        "jobs and cases I am involved in",
     ),
     "archive_session": (
         "close a finished project but keep it readable",
         "make a workspace read-only, nobody may change it any more",
+        "freeze a completed case",
     ),
     "delete_session": (
         "remove a project or workspace permanently",
         "erase a workspace with all its contents",
+        "get rid of a test project completely",
     ),
-    "get_session": ("details of a workspace: what it is for and its settings", "is this workspace still open"),
+    "get_session": (
+        "details of a workspace: what it is for and its settings",
+        "is this workspace still open",
+        "who takes part in a project, and when was it created",
+    ),
     "get_session_overview": (
         "summary for someone new: where does the work stand",
         "catch up on a project quickly",
@@ -77,10 +137,12 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "set_message_visibility": (
         "hide a post from others, or show it",
         "restrict who can see a message that was posted by mistake",
+        "only admins should be able to read a post",
     ),
     "inspect_messages": (
         "read private posts of others as an admin, for an investigation",
         "see all messages including the hidden ones",
+        "investigate what was said in private",
     ),
     "ingest_event": (
         "record what the user said, what I answered and tool results in my conversation",
@@ -94,6 +156,8 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "how full is my conversation, how many tokens are left",
         "use and remaining budget of my chat history",
         "limits of my conversation by category",
+        "do I have room for more text or a large result",
+        "how close am I to the token limit",
     ),
     "context_window.list": (
         "which conversations of agents can I open",
@@ -103,12 +167,14 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "read my own chat history again",
         "the last turns of a conversation with the model",
         "what did I and the user say, which tools did I call",
+        "what happened earlier in my dialogue",
     ),
     "context_window.update": ("change the model or the limit of a conversation", "I use another model now"),
     "context_window.delete": ("remove a conversation of an agent", "erase a chat history"),
     "context_window.refresh": (
         "get the newer instructions of my parent agent",
         "update what I inherited from the agent that started me",
+        "my orchestrator revised its instructions, I have the old ones",
     ),
     "context_window.join": (
         "two agents work in one conversation",
@@ -121,6 +187,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "context_window.route": (
         "other agents should see part of a conversation, such as tool results or decisions",
         "forward what one agent finds to reviewers without a copy",
+        "one agent's findings should be visible in another agent's dialogue",
     ),
     "context_window.unroute": (
         "other agents should no longer see that part of a conversation",
@@ -129,11 +196,13 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "context_window.checkpoint": (
         "mark a point in all conversations to be able to return to it",
         "save the state of the chat histories before an experiment",
+        "bookmark the dialogue of every agent now",
     ),
     "context_window.checkpoints": ("which saved points of the conversations exist",),
     "context_window.restore": (
         "set the conversations back to a saved point",
         "undo what was said since the mark",
+        "return every dialogue to the bookmark",
     ),
     "context_window.branch": (
         "continue a conversation in a second direction from a saved point",
@@ -146,12 +215,15 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "emit_metrics": (
         "report how many tokens the provider really counted or billed",
         "pass on the usage that the model returned",
+        "the response of the model had so many completion tokens",
     ),
     "receipts.show": (
         "why was something in my prompt, or missing from it",
         "explain what a prompt contained and what was left out",
+        "was the model given a certain rule or document",
+        "the model ignored something: did it get it at all",
     ),
-    "receipts.list": ("which prompts were built recently", "my latest prompts"),
+    "receipts.list": ("which prompts were built recently", "my latest prompts", "prompts of today"),
     "receipts.replay": (
         "get an old prompt again, exactly as it was sent",
         "reproduce what the model was given on another day",
@@ -165,30 +237,41 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "find_similar": (
         "other passages that say almost the same",
         "are there duplicates or texts like this one",
+        "clauses or paragraphs that resemble this one",
     ),
-    "pins.add": ("this must never be forgotten in any prompt", "always include this fact or message"),
+    "pins.add": (
+        "this must never be forgotten in any prompt",
+        "always include this fact or message",
+        "this limit, rule or promise must be in every prompt",
+    ),
     "pins.remove": ("this no longer needs to be in every prompt", "unpin a message or fact"),
     "pins.list": ("what is always included in the prompts", "which things are pinned"),
     "get_context": (
         "a text of background on a subject to paste into a prompt, of limited length",
         "collect the best passages about a question into one text",
+        "briefing of a given length compiled from everything we have",
     ),
     "search_context": (
         "find a message of this project by some of its words",
         "who mentioned something in the chat, wording unknown",
         "search the conversation of the agents for a term",
+        "where in the discussion did a term come up",
     ),
     "search_by_sender": (
         "all messages that one agent wrote",
         "what has a certain agent or person posted",
+        "everything that one particular author posted or remarked",
+        "contributions of a named expert, reviewer or colleague",
     ),
     "search_by_timerange": (
         "messages of a day, or between two times",
         "what was said yesterday or this morning",
+        "posts of last week, in a period or on a date",
     ),
     "knowledge.create_domain": (
         "new collection or library of documents with its own readers",
         "set up a place for documents of a department",
+        "separate area for confidential reference material",
     ),
     "knowledge.list_domains": (
         "which collections or libraries of documents are there",
@@ -199,27 +282,43 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "change who may read a document collection",
         "give others access to the documents of a library",
         "rename or describe a collection",
+        "other people should be able to consult a collection too",
+        "open a library to another department",
     ),
-    "knowledge.delete_domain": ("remove a whole collection of documents",),
+    "knowledge.delete_domain": ("remove a whole collection of documents", "drop a library that nobody uses any more"),
     "knowledge.reindex": (
         "process all documents of a collection again",
         "rebuild the index of one library after a change",
+        "documents are found badly, process them once more",
     ),
     "knowledge.add_document": (
         "upload a file, page or manual",
         "save a text in a document collection so that it can be found",
         "replace a document by a newer one",
+        "store a policy, guide or manual among the reference material",
+        "put a text into a library",
     ),
     "knowledge.add_documents": (
         "upload many files in one call",
         "import several pages together, all or none",
     ),
-    "knowledge.list_documents": ("which files are in a collection", "table of contents of a library"),
+    "knowledge.list_documents": (
+        "which files are in a collection",
+        "table of contents of a library",
+        "all pages and manuals of a collection",
+    ),
     "knowledge.get_document": (
         "has an uploaded file been processed, or did it fail",
         "status and versions of one document",
+        "why can an uploaded file not be found",
     ),
-    "knowledge.read_document": ("the whole text of a file or page", "open a document and read it"),
+    "knowledge.read_document": (
+        "the whole text of a file or page",
+        "open a document and read it",
+        "show the text of a section of a file",
+        "open a policy, guide or manual by its name",
+        "print the contents of a .md or .pdf file",
+    ),
     "knowledge.delete_document": (
         "remove an outdated file so that nobody finds it",
         "take a page out of a collection",
@@ -232,14 +331,17 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "delete_memory": (
         "forget or remove one of my own notes",
         "a private note is obsolete",
+        "throw away something I wrote down for myself",
     ),
     "get_memory_overview": (
         "all my notes with their contents",
         "dump everything in my private memory",
+        "print everything I wrote down for myself",
     ),
     "inspect_memory": (
         "read the private notes of another agent as an admin",
         "what has an agent stored about somebody",
+        "data subject request: what does a bot keep about a person",
     ),
     "push_context": (
         "keep a lesson or fact for all later sessions",
@@ -249,45 +351,56 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "pull_context": (
         "load my long-term knowledge into this project and fix its version",
         "start work with what I learned earlier",
+        "take my experience into this assignment",
     ),
     "read_context": (
         "read my long-term memory",
         "show the knowledge that I loaded for this project",
+        "everything I know from earlier assignments",
     ),
     "get_context_status": (
         "is the knowledge that I loaded still up to date",
         "is there a newer version of my long-term memory",
+        "has what I know changed since I loaded it",
     ),
     "copy_context": (
         "give an agent the long-term memory of another agent",
         "a successor takes over all experience and lessons",
+        "clone what one agent has learned for another one",
+        "a new agent inherits the experience of its predecessor",
     ),
     "define_agent": ("set the role, system prompt and guardrails of an agent", "change an agent's instructions"),
     "read_definition": (
         "what are my role and my instructions",
         "read the system prompt that was set for an agent",
+        "which instructions and configuration was I given",
     ),
     "context_layers.define": (
         "set a policy that begins every prompt of the company or a team",
         "house rules for all agents",
+        "add a compliance rule to the beginning of every prompt",
     ),
     "context_layers.show": (
         "which policies and rules begin my prompts",
         "read the house rules that apply to me",
+        "corporate rules that are put before everything I send to the model",
     ),
     "context_layers.list": ("which policies and guidelines are defined in the company",),
     "inspect_session": (
         "see everything on the shared board of a project as an admin, even what is restricted",
         "audit all values of a workspace",
+        "supervisor looks at all entries, restricted ones included",
     ),
     "context_history.log": (
         "who changed something, when and why",
         "list of all changes of the shared state, newest first",
+        "change log of the shared notes: every edit with author and reason",
     ),
     "context_history.show": ("details of one particular change",),
     "context_history.state": (
         "what did everything look like at an earlier version or time",
         "the shared state of last week",
+        "how did the shared notes read on a certain day",
     ),
     "context_history.blame": (
         "who is responsible for each current value",
@@ -300,10 +413,12 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "context_history.verify": (
         "prove that the history was not manipulated",
         "check integrity, detect tampering",
+        "assure that nobody doctored the log",
     ),
     "context_history.bisect": (
         "when did a wrong value or text first appear",
         "find the change that introduced a mistake",
+        "which edit brought in an error",
     ),
     "context_history.snapshot": ("give the present version a name, of a board or of an agent's memory",),
     "context_history.delete_snapshot": ("remove a named version that is no longer needed",),
@@ -313,10 +428,12 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "undo changes and return to an earlier version",
         "things went wrong, go back in time",
         "revert the shared state or a memory to how it was before",
+        "discard bad edits, restore an older version of the shared notes",
     ),
     "context_history.branch": (
         "try something without touching the original",
         "work on a separate copy of the shared state",
+        "draft an alternative separately and show it later",
     ),
     "context_history.branches": ("which separate copies or lines of work exist",),
     "context_history.switch": ("work on another branch from now on",),
@@ -324,6 +441,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "context_history.merge": (
         "bring the results of a separate copy back into the original",
         "combine two lines of work",
+        "take over a draft into the main version",
     ),
     "context_history.reviews": (
         "conflicts that wait for a decision",
@@ -354,6 +472,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "context_records.list": (
         "everything that happened in a turn or task, as portable records",
         "trace of what was done with context",
+        "audit trail of a turn for another tool or company",
     ),
     "context_records.show": ("open one portable record by its id",),
     "context_records.schema": (
@@ -363,22 +482,27 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "context_records.redact": (
         "black out or mask an item in exports and records, keep the stored original",
         "outsiders must not see the content of an entry",
+        "censor an item for everybody outside",
     ),
     "context_records.resolve": (
         "is a quotation still in its source",
         "find the cited sentence in the current text",
+        "check a citation against its document",
     ),
     "export_context": (
         "hand a project to somebody else as one file",
         "download everything of a session or task",
+        "give a client or partner the case as a package",
     ),
     "import_context": (
         "load a file with a session that others sent",
         "restore an exported project",
+        "read a package that was received from a client or partner",
     ),
     "export_policies.set": (
         "rule for what may leave the company in an export",
         "partners only get masked or filtered data",
+        "define what outsiders are allowed to receive",
     ),
     "export_policies.list": ("which rules apply to exports",),
     "export_policies.delete": ("remove a rule for exports",),
@@ -389,16 +513,19 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "knowledge.add_source": (
         "keep a folder, website or feed in sync with a document collection",
         "load files of a directory automatically",
+        "mirror a wiki, intranet or directory every night",
     ),
     "knowledge.list_sources": (
         "did the last synchronisation of folders and websites succeed",
         "which folders and websites feed a collection",
+        "status of mirrored folders and websites",
     ),
     "knowledge.update_source": ("synchronise a folder more or less often", "pause or resume synchronisation"),
     "knowledge.remove_source": ("stop synchronising a folder or website",),
     "knowledge.sync_source": (
         "fetch changes of a folder or website immediately",
         "run the synchronisation now",
+        "get the newest files of a mirrored folder without waiting",
     ),
     "knowledge.list_models": ("which embedding models can be used",),
     "knowledge.allow_models": ("permit only certain embedding models",),
@@ -414,10 +541,12 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "missing_context.report": (
         "I do not know something and do not want to guess",
         "information is lacking to go on",
+        "cannot continue without a fact from somebody",
     ),
     "missing_context.list": (
         "open questions that nobody has answered yet",
         "what do we still not know",
+        "what information are we waiting for",
     ),
     "missing_context.resolve": (
         "answer an open question of another agent",
@@ -426,48 +555,56 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "missing_context.request": (
         "ask the user or another agent for information that is lacking",
         "have somebody find out what we do not know",
+        "find out from the user, a colleague or a tool",
     ),
     "read_events": (
         "wait until something changes, get notified instead of polling",
         "follow what happens, live",
+        "react as soon as something is modified",
     ),
     "webhooks.create": (
         "call my own service or URL when something changes",
         "push notifications of events to another system",
+        "post to Slack or another endpoint when something is recorded",
     ),
     "webhooks.list": ("which external services are notified of events",),
     "webhooks.update": ("pause notifications to an external service, or resume them",),
     "webhooks.delete": ("stop notifying an external service for good",),
     "webhooks.test": ("try out whether a service receives notifications",),
-    "webhooks.deliveries": ("which notifications failed or are pending",),
+    "webhooks.deliveries": ("which notifications failed or are pending", "why did our endpoint not get an event"),
     "webhooks.replay": (
         "send failed notifications to a service again",
         "repeat lost deliveries",
     ),
     "authenticate_agent": ("log in, get a temporary token",),
     "refresh_token": ("extend my login before it expires",),
-    "revoke_token": ("log out, make a temporary token invalid",),
+    "revoke_token": ("log out, make a temporary token invalid", "end a login session at once"),
     "create_agent": (
         "register a new agent or person and get a credential",
         "add a user or bot to the tenant",
+        "onboard a colleague or bot, create an account",
     ),
     "list_agents": (
         "which agents, people and users are registered",
         "everybody in our tenant",
+        "directory of accounts",
     ),
     "update_agent": (
         "change rights: allow or forbid writing, raise clearance",
         "block or disable an agent or person",
+        "suspend an account, change what somebody may do",
     ),
-    "create_api_key": ("a second credential for an agent",),
+    "create_api_key": ("a second credential for an agent", "another password or access for an existing account"),
     "list_api_keys": ("which credentials does an agent have",),
     "rotate_key": (
         "a credential leaked, exchange it for a new one",
         "renew a password or secret",
+        "exchange my own credential",
     ),
     "revoke_key": (
         "a credential must stop working",
         "somebody left the company: block the access",
+        "lock out a former employee or a stolen credential",
     ),
     "rotate_signing_key": ("make all temporary tokens invalid by a new signing secret",),
     "teams.create": (
@@ -475,7 +612,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "new group that shares knowledge",
     ),
     "teams.list": ("which groups am I in", "all groups of agents"),
-    "teams.show": ("who belongs to a group",),
+    "teams.show": ("who belongs to a group", "members of a group and what they share"),
     "teams.update": ("describe a group differently",),
     "teams.delete": ("dissolve a group",),
     "teams.add_member": (
@@ -486,13 +623,22 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "get_audit_log": (
         "who was denied access, and what did admins change",
         "security log for compliance",
+        "somebody tried to open what he may not see",
+        "refused and suspicious attempts",
     ),
     "get_performance_metrics": (
         "is the server slow: load, latency, memory",
         "health and speed of the system",
+        "calls per second, errors, cache hits",
     ),
     "get_usage_guidance": (
         "what may I do here, where do I begin",
         "help, my rights and first steps",
     ),
 }
+
+
+def synonyms_of(text: str) -> str:
+    """Return the synonyms of the nouns in a text."""
+    words = text.lower()
+    return " ".join(synonyms for noun, synonyms in SYNONYMS.items() if noun in words)

@@ -23,6 +23,7 @@ class ToolIndex:
     """Tools as documents; without vectors they are searched by keywords only."""
 
     def __init__(self, documents: Sequence[ToolDocument], vectors: Sequence[bytes] | None) -> None:
+        self.has_vectors = vectors is not None
         self._names = [document.name for document in documents]
         chunks = [
             _chunk(number, document, None if vectors is None else vectors[number - 1])
@@ -60,7 +61,7 @@ def _chunk(number: int, document: ToolDocument, vector: bytes | None) -> Indexed
         tokens=approximate_tokens(document.text),
         importance=0.5,
         pinned=False,
-        terms=index_terms(document.text, document.heading),
+        terms=index_terms(f"{document.text} {document.synonyms}", document.heading),
         entities="",
         vector=vector,
     )
