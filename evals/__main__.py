@@ -11,6 +11,7 @@ from evals.assembly import assembly
 from evals.cache_replay import cache_replay
 from evals.calibration import calibration
 from evals.chunking import chunking
+from evals.entities import entities
 from evals.message_search import message_search
 from evals.public_schemas import public_schemas
 from evals.results import Row, as_table
@@ -23,6 +24,7 @@ EVALUATIONS = {
     "cache_replay": cache_replay,
     "calibration": calibration,
     "chunking": chunking,
+    "entities": entities,
     "message_search": message_search,
     "public_schemas": public_schemas,
     "retrieval": retrieval,

@@ -205,9 +205,10 @@ from weft.capabilities.records.refs import (
     WebAnnotationMapping,
     XPath,
 )
+from weft.capabilities.search.entity_operations import EntityInfo, EntityListing
 from weft.capabilities.search.operations import SearchResponse, SimilarResponse
 from weft.capabilities.search.pin_operations import PinInfo, PinList, PinRemoved
-from weft.capabilities.search.results import PassageInfo, PendingItems
+from weft.capabilities.search.results import PassageInfo, PendingItems, ResolvedReference
 from weft.capabilities.search.session_indexing.reindex import DomainReindexStatus, ReindexStatus
 from weft.capabilities.sessions.model import SessionConfig
 from weft.capabilities.sessions.operations import (
@@ -320,6 +321,8 @@ __all__ = [
     "DomainReindexStatus",
     "EmbeddedTexts",
     "EmbeddingModelInfo",
+    "EntityInfo",
+    "EntityListing",
     "EntriesRead",
     "EntryDeleted",
     "EntryDifference",
@@ -436,6 +439,7 @@ __all__ = [
     "RejectedDocument",
     "RemovedKey",
     "ReportedUsage",
+    "ResolvedReference",
     "ResourceInfo",
     "RestoredWindow",
     "RetentionCleared",

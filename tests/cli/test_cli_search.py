@@ -81,3 +81,14 @@ def test_get_context_and_similar_are_commands(line: CommandLine) -> None:
     similar = line.run("similar", "--text", "The database is PostgreSQL.").stdout
     assert "We chose the database PostgreSQL." in similar
     assert "0 results" in line.run("similar", ref).stdout
+
+
+@pytest.mark.req("CE-F14")
+def test_entities_are_listed(line: CommandLine) -> None:
+    line.run("board", "write", "owner", "Ada owns src/app.py.", "--session", "release")
+    while search_answer(line).get("pending"):
+        pass
+    assert line.json("entities", "--type", "file")["entities"][0]["value"] == "src/app.py"
+    output = line.run("entities", "--query", "ada").stdout
+    assert output.split()[:3] == ["1", "person", "Ada"]
+    assert line.run("entities", "--query", "nobody").stdout.strip() == "No entities."

@@ -204,6 +204,8 @@ async def call_every_operation(weft: Any, client_name: str, admin_key: str) -> d
     await note("search.get_context", weft.search.get_context(ref="sessions/999999999"))
     await note("search.find_similar", weft.search.find_similar(text="release", **later))
     await note("search.find_similar", weft.search.find_similar())
+    await note("entity.list", weft.entity.list(session_id=s, type="person", query="ada", limit=5))
+    await note("entity.list", weft.entity.list(domain=f"none-{client_name}"))
     await note("message.search", weft.message.search(s, "redy", fuzzy_threshold=40.5, search_scope="private"))
     await note("message.search", weft.message.search(s, " "))
     await note("message.search_by_sender", weft.message.search_by_sender(s, "admin", limit=1))

@@ -71,6 +71,7 @@ VALID: dict[str, dict[str, Any]] = {
     "search.query": {"query": "x"},
     "search.get_context": {"query": "x"},
     "search.find_similar": {"text": "x"},
+    "entity.list": {},
     "message.search": {**IN_SESSION, "query": "x"},
     "message.search_by_sender": {**IN_SESSION, "sender": "planner"},
     "message.search_by_timerange": {**IN_SESSION, "start_time": "2026-02-20", "end_time": "2026-02-20"},

@@ -11,7 +11,7 @@ from support.world import refused
 if TYPE_CHECKING:
     from support.world import Caller, World
 
-pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-F14", part="entities")]
+pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-F14")]
 
 
 async def texts(caller: Caller, query: str, **how: Any) -> list[str]:
@@ -108,3 +108,48 @@ async def test_reindexing_adds_entities_to_older_chunks(filled: World) -> None:
     await filled.index_sessions()
     found = await texts(filled.planner, "release", entities=["src/release.py"])
     assert len(found) == 2
+
+
+async def listed(caller: Caller, **which: Any) -> list[tuple[str, int]]:
+    found = await caller.call("entity.list", **which)
+    assert found["complete"] is True
+    return [(f"{each['type']}:{each['value']}", each["count"]) for each in found["entities"]]
+
+
+async def test_entities_are_listed_with_counts(filled: World) -> None:
+    people = [("person:Ada", 3), ("person:Bob", 1), ("person:dana", 1), ("person:Okafor", 1)]
+    assert await listed(filled.planner, type="person") == people
+    assert await listed(filled.planner, type="file") == [("file:src/release.py", 2)]
+    assert await listed(filled.planner, query="ADA") == [("person:Ada", 3)]
+    assert await listed(filled.planner, query="release.p") == [("file:src/release.py", 2)]
+    assert await listed(filled.planner, query="nobody") == []
+    assert await listed(filled.planner, domain="handbook") == [("file:src/release.py", 1), ("person:Okafor", 1)]
+    every = await filled.planner.call("entity.list", limit=3)
+    assert (len(every["entities"]), every["complete"]) == (3, False)
+
+
+async def test_only_what_the_caller_may_read_is_counted(filled: World) -> None:
+    planner, analysis = filled.planner, filled.analysis
+    assert ("person:Ada", 3) in await listed(planner)
+    assert ("person:Ada", 2) in await listed(analysis)
+    assert not await listed(analysis, query="REL-7")
+    assert not await listed(analysis, query="deploy_all")
+    await planner.say("Ask Wanda about it.", visibility="private")
+    await planner.write("secret", "Vera knows.", readable_by=["orchestrator"])
+    await filled.index_sessions()
+    assert await listed(planner, query="wanda") == [("person:Wanda", 1)]
+    assert await listed(planner, query="vera") == [("person:Vera", 1)]
+    assert not await listed(analysis, query="wanda")
+    assert not await listed(analysis, query="vera")
+    assert await texts(analysis, "ask", entities=["wanda"]) == []
+    # Not yet indexed, but not readable any more.
+    await planner.write("release", "Something else.", readable_by=["orchestrator"])
+    assert not await listed(analysis, query="heron")
+
+
+async def test_results_show_their_entities_if_explained(filled: World) -> None:
+    found = await filled.planner.call("search.query", query="Heron", entities=["project:heron"], explain=True)
+    (result,) = found["results"]
+    assert result["entities"] == ["agent:orchestrator", "date:2026-03-01", "project:Heron", "person:Ada"]
+    bare = await filled.planner.call("search.query", query="Heron", entities=["project:heron"])
+    assert "entities" not in bare["results"][0]

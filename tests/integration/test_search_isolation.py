@@ -83,6 +83,17 @@ FILTERS = st.fixed_dictionaries(
         "types": st.sampled_from([["text/plain"], ["text/markdown"], ["application/x-zanzibar"]]),
         "since": st.sampled_from(["2000-01-01", "2099-01-01"]),
         "until": st.sampled_from(["2000-01-01", "2099-01-01"]),
+        "entities": st.sampled_from([["dana"], ["person:"], ["person:dana", "falcon"], [MARK], [f"file:{MARK}"]]),
+    },
+)
+ENTITIES = st.fixed_dictionaries(
+    {},
+    optional={
+        "domain": NAMES,
+        "session_id": SESSIONS,
+        "type": st.sampled_from(["person", "agent", "project"]),
+        "query": st.sampled_from(["dana", "an", MARK]),
+        "limit": st.sampled_from([1, 50]),
     },
 )
 QUERIES = st.one_of(st.sampled_from([*OWN, *HIDDEN, *STEMS, *SYNTAX]), st.text(min_size=1, max_size=60))
@@ -263,6 +274,12 @@ async def test_find_similar_reveals_nothing_hidden(
     answer = await same_answer_on_both_sides(sides, "search.find_similar", text=text, top_k=top_k, **filters)
     if isinstance(answer, dict):
         assert MARK not in str(answer)
+
+
+@PROPERTY
+@given(which=ENTITIES)
+async def test_a_list_of_entities_reveals_nothing_hidden(sides: Sides, which: dict[str, Any]) -> None:
+    await same_answer_on_both_sides(sides, "entity.list", **which)
 
 
 @PROPERTY

@@ -53,6 +53,7 @@ MODULES: dict[str, str] = {
     "receipt.savings": "assembly.receipt_operations",
     "search.query": "search.operations",
     "search.find_similar": "search.operations",
+    "entity.list": "search.entity_operations",
     "pin.add": "search.pin_operations",
     "pin.remove": "search.pin_operations",
     "pin.list": "search.pin_operations",

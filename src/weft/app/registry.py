@@ -28,6 +28,7 @@ _MODULES = (
     "assembly.operations",
     "assembly.receipt_operations",
     "search.operations",
+    "search.entity_operations",
     "search.pin_operations",
     "assembly.get_context",
     "messages.search.operations",

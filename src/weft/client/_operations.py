@@ -114,6 +114,7 @@ if TYPE_CHECKING:
     from weft.capabilities.record_log.redact import ItemRedacted
     from weft.capabilities.record_log.resolve_source import SourceResolved
     from weft.capabilities.record_log.show import RecordSchema, RecordShown
+    from weft.capabilities.search.entity_operations import EntityListing
     from weft.capabilities.search.operations import SearchResponse, SimilarResponse
     from weft.capabilities.search.pin_operations import PinInfo, PinList, PinRemoved
     from weft.capabilities.search.session_indexing.reindex import ReindexStatus
@@ -713,6 +714,32 @@ class ConventionsOperations:
     async def list(self) -> ConventionNames:
         """List the key conventions that sessions can name."""
         return await self._caller.call("conventions.list", {})
+
+
+class EntityOperations:
+    """The entity operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def list(
+        self,
+        *,
+        session_id: str | None = None,
+        domain: str | None = None,
+        type: Literal["person", "agent", "project", "file", "identifier", "date", "url", "email"] | None = None,
+        query: str | None = None,
+        limit: int = 50,
+    ) -> EntityListing:
+        """List people, agents, projects, files, identifiers, dates, URLs and e-mail addresses in what you may see.
+
+        Counted over the newest 1,000 passages with entities, or over all that mention an entity named exactly by query.
+        """
+        return await self._caller.call(
+            "entity.list", {"limit": limit, **given(session_id=session_id, domain=domain, type=type, query=query)}
+        )
 
 
 class EventsOperations:
@@ -2585,6 +2612,7 @@ class Operations:
         self.bundle = BundleOperations(caller)
         self.context = ContextOperations(caller)
         self.conventions = ConventionsOperations(caller)
+        self.entity = EntityOperations(caller)
         self.events = EventsOperations(caller)
         self.history = HistoryOperations(caller)
         self.key = KeyOperations(caller)

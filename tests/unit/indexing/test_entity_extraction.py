@@ -28,7 +28,7 @@ def found(text: str, **options: object) -> list[str]:
     return [str(entity) for entity in extract_entities(text, timestamp=NOW, **options)]  # type: ignore[arg-type]
 
 
-@pytest.mark.req("CE-F14", part="entities")
+@pytest.mark.req("CE-F14")
 @pytest.mark.parametrize(
     ("text", "entities"),
     [
@@ -65,7 +65,7 @@ def test_entities_are_found(text: str, entities: list[str]) -> None:
     assert found(text) == entities
 
 
-@pytest.mark.req("CE-F14", part="entities")
+@pytest.mark.req("CE-F14")
 @pytest.mark.parametrize(
     "text",
     [
@@ -85,7 +85,7 @@ def test_nothing_is_found_where_there_is_nothing(text: str) -> None:
     assert found(text) == []
 
 
-@pytest.mark.req("CE-F14", part="entities")
+@pytest.mark.req("CE-F14")
 def test_the_speaker_is_an_entity_unless_it_is_a_role() -> None:
     assert found("ok", speaker="human:ada") == ["person:ada"]
     assert found("ok", speaker="subagent:review") == ["agent:subagent:review"]
@@ -93,7 +93,7 @@ def test_the_speaker_is_an_entity_unless_it_is_a_role() -> None:
     assert found("ok", speaker="user") == []
 
 
-@pytest.mark.req("CE-F14", part="entities")
+@pytest.mark.req("CE-F14")
 def test_code_has_no_names_or_symbols() -> None:
     assert found("Ada fixed it:\n```\nfrom a import SearchStores  # see src/a.py\n```") == [
         "person:Ada",
@@ -102,7 +102,7 @@ def test_code_has_no_names_or_symbols() -> None:
     assert found("class SearchStores: my_name = 1", is_code=True) == []
 
 
-@pytest.mark.req("CE-F14", part="entities")
+@pytest.mark.req("CE-F14")
 def test_stored_entities_come_back_and_have_terms_that_text_never_has() -> None:
     packed = pack_entities(extract_entities("Ada Lovelace wrote src/app.py on 2024-05-06", timestamp=NOW))
     assert pack_entities(unpack_entities(packed)) == packed
@@ -125,14 +125,14 @@ def test_stored_entities_come_back_and_have_terms_that_text_never_has() -> None:
     assert entity_index_terms("") == []
 
 
-@pytest.mark.req("CE-F14", part="entities")
+@pytest.mark.req("CE-F14")
 def test_queries_name_entities_in_any_case() -> None:
     assert "person:ada" in query_entity_terms("what did ada say about app.py?")
     assert ":app.py" in query_entity_terms("what did ada say about app.py?")
     assert query_entity_terms("what will it be") == []
 
 
-@pytest.mark.req("CE-F14", part="entities")
+@pytest.mark.req("CE-F14")
 @pytest.mark.parametrize(
     "unit",
     [

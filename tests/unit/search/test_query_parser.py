@@ -9,7 +9,7 @@ from weft.capabilities.search.query_parser import parse_query
 SPEAKERS = frozenset({"Caroline", "Mel", "user"})
 
 
-@pytest.mark.req("CE-F14", part="agents named in queries")
+@pytest.mark.req("CE-F14")
 @pytest.mark.parametrize(
     ("query", "rest"),
     [
@@ -25,7 +25,7 @@ def test_a_sender_name_filters_by_sender(query: str, rest: str) -> None:
     assert " ".join(parsed.parts[0].split()) == rest
 
 
-@pytest.mark.req("CE-F14", part="agents named in queries")
+@pytest.mark.req("CE-F14")
 def test_two_sender_names_do_not_filter() -> None:
     parsed = parse_query("What do Caroline and Mel like?", SPEAKERS)
     assert parsed.speaker is None

@@ -237,7 +237,7 @@ def test_equal_scores_prefer_the_newer_item() -> None:
     assert numbers(ranked("apples", view, by_meaning=False, weights=RankingWeights(recency_weight=0.0)))[0] == 1
 
 
-@pytest.mark.req("CE-F14", part="importance")
+@pytest.mark.req("CE-F14")
 def test_equal_scores_prefer_the_more_important_item() -> None:
     view = message_collection(
         text_row("the apples are red", speaker="ann", item="1", place="s", importance=0.2),
@@ -247,7 +247,7 @@ def test_equal_scores_prefer_the_more_important_item() -> None:
     assert numbers(ranked("apples", view, by_meaning=False, weights=RankingWeights(importance_weight=0.0)))[0] == 1
 
 
-@pytest.mark.req("CE-F14", part="agents named in queries")
+@pytest.mark.req("CE-F14")
 def test_a_named_sender_is_preferred() -> None:
     view = message_collection(
         ("ann", "my dog is called Rex"), ("bob", "my dog is called Max"), ("ann", "nice"), ("bob", "thanks")
@@ -256,7 +256,7 @@ def test_a_named_sender_is_preferred() -> None:
     assert numbers(ranked("What is ANN's dog called?", view))[0] == 1
 
 
-@pytest.mark.req("CE-F14", part="agents named in queries")
+@pytest.mark.req("CE-F14")
 def test_an_answer_is_found_by_the_preceding_question() -> None:
     filler = [("ann", f"something about matter {number}") for number in range(12)]
     view = message_collection(

@@ -6,7 +6,7 @@ import pytest
 
 from weft.capabilities.search.session_indexing.importance import importance_of
 
-pytestmark = pytest.mark.req("CE-F14", part="importance")
+pytestmark = pytest.mark.req("CE-F14")
 PLAIN = "The weather was lovely and the cat slept on the chair all afternoon"
 IMPORTANT = [
     "We decided to store everything in PostgreSQL.",

@@ -67,7 +67,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "set_message_visibility",
         "inspect_messages",
     ),
-    "search": ("search", "find_similar", "get_context"),
+    "search": ("search", "find_similar", "get_context", "list_entities"),
     "memory": (
         "set_memory",
         "get_memory",

@@ -25,7 +25,7 @@ from weft.capabilities.search.requests import (
     requested_scope,
     search_request,
 )
-from weft.capabilities.search.results import SearchFacts, search_facts
+from weft.capabilities.search.results import ResolvedReference, SearchFacts, resolved_references, search_facts
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.search_records import (
     RecordOption,
@@ -95,7 +95,8 @@ class ContextResponse(SearchFacts, kw_only=True):
     ``tokens`` are those of the whole answer as JSON. ``complete``: every result fitted into the budget. ``confidence``:
     likelihood that the passages contain the answer, from 0 to 1; ``unsure`` if it is low. ``widened``: for this reason
     there are more passages, or less relevant ones. ``fallback``: nothing was relevant, so these are the most recent
-    items. ``assembly_id``: the record of the text, if recorded.
+    items. ``resolved``: what phrases such as "that file" were taken to mean. ``assembly_id``: the record of the text,
+    if recorded.
     """
 
     context: str
@@ -107,6 +108,7 @@ class ContextResponse(SearchFacts, kw_only=True):
     widened: bool = False
     fallback: Literal["recency"] | None = None
     lexical_only: bool = False
+    resolved: tuple[ResolvedReference, ...] = ()
     selection_id: str | msgspec.UnsetType = UNSET
     assembly_id: str | msgspec.UnsetType = UNSET
 
@@ -247,4 +249,5 @@ def _doubts(found: RetrievalResult) -> dict[str, Any]:
         "widened": ranking.widened,
         "fallback": ranking.fallback,
         "lexical_only": found.model is None,
+        "resolved": resolved_references(found.references),
     }

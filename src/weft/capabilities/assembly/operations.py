@@ -18,6 +18,7 @@ from weft.capabilities.history.model import BranchNotFound
 from weft.capabilities.knowledge.model import DomainName, DomainNotFound
 from weft.capabilities.language_models.wire import PromptForm, parse
 from weft.capabilities.layers.model import LayerViolation
+from weft.capabilities.search.results import ResolvedReference, resolved_references
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
 from weft.capabilities.windows.model import EventExists, NotParticipant, WindowChanged, WindowTooSmall
 from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
@@ -108,7 +109,8 @@ class PromptAssembled(Success, kw_only=True):
     ``omitted``: candidates that are not in the prompt, by reason; `receipt.show` lists them. ``confidence``: likelihood
     that the passages answer the task; ``widened`` if it was low, so that more were included. ``compaction_due``: the
     window has reached its threshold. ``critical_update``: pull your context, it was changed with urgency.
-    ``unknown_model``: the catalog does not have the named model, so that its limit is a cautious guess.
+    ``resolved``: what phrases of the task such as "that file" were taken to mean. ``unknown_model``: the catalog does
+    not have the named model, so that its limit is a cautious guess.
     """
 
     receipt_id: str
@@ -126,6 +128,7 @@ class PromptAssembled(Success, kw_only=True):
     prompt_hash: str
     compaction_due: bool | msgspec.UnsetType = UNSET
     critical_update: dict[str, Any] | msgspec.UnsetType = UNSET
+    resolved: tuple[ResolvedReference, ...] = ()
     unknown_model: bool | msgspec.UnsetType = UNSET
     took_ms: float
 
@@ -241,6 +244,7 @@ def _answer(assembled: Assembled) -> PromptAssembled:
         prompt_hash=receipt.prompt_hash,
         compaction_due=assembled.compaction_due or UNSET,
         critical_update=UNSET if update is None else msgspec.to_builtins(update),
+        resolved=resolved_references(assembled.references),
         unknown_model=(receipt.model is not None and not assembled.model_known) or UNSET,
         took_ms=assembled.took_ms,
     )

@@ -13,6 +13,7 @@ from weft.capabilities.records.vocabulary import OmissionReason
 from weft.capabilities.search.model import OmittedChunk, Query, Ranked, RankingWeights
 from weft.capabilities.search.neighbours import PassageRef, TextLine, passage_ref, with_surroundings
 from weft.capabilities.search.passages import ChunkPassage
+from weft.capabilities.search.references import Reference
 from weft.capabilities.search.results import PendingItems, pending_items
 from weft.capabilities.search.retriever import RetrievalResult, SearchHit, SearchScope
 from weft.capabilities.search.scope import RequestedScope
@@ -112,7 +113,7 @@ class Retrieved(msgspec.Struct, frozen=True, kw_only=True):
     ``confidence``: likelihood, from 0 to 1, that the passages contain what the task needs. ``widened``: it was low, so
     more passages were returned, or with lower scores. ``fallback``: nothing was relevant, so these are the most recent.
     ``pins_truncated``: there were more pinned chunks than a search returns. ``model`` is None if only keywords were
-    matched. ``queries`` are the texts that were searched.
+    matched. ``queries`` are the texts that were searched, ``references`` what phrases of them stand for.
     """
 
     passages: list[RetrievedPassage]
@@ -127,6 +128,7 @@ class Retrieved(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None
     scope: SearchScope
     queries: list[str]
+    references: tuple[Reference, ...] = ()
 
 
 async def retrieve(retriever: Retriever, actor: Actor, request: RetrievalRequest) -> Retrieved:
@@ -166,6 +168,7 @@ async def retrieve(retriever: Retriever, actor: Actor, request: RetrievalRequest
         model=results[0].model,
         scope=results[0].scope,
         queries=texts,
+        references=tuple(dict.fromkeys(reference for result in results for reference in result.references)),
     )
 
 

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from weft.capabilities.language_models.model import ConversationMessage, Prompt
     from weft.capabilities.language_models.prices import Rates
     from weft.capabilities.language_models.token_counts import PromptCount
+    from weft.capabilities.search.references import Reference
     from weft.capabilities.windows.model import EventDraft, Window
 
 _ADMINS = f"{PERMISSION}{Permission.ADMIN}"
@@ -127,6 +128,7 @@ class Assembled(NamedTuple):
     """A prompt with its receipt, and the body of the request in the chosen form.
 
     ``compaction_due``: the events of the window have reached its threshold. ``model_known``: the catalog has the model.
+    ``references``: what phrases of the task stand for.
     """
 
     receipt: Receipt
@@ -134,6 +136,7 @@ class Assembled(NamedTuple):
     critical_update: CriticalUpdate | None
     compaction_due: bool
     model_known: bool
+    references: tuple[Reference, ...]
     took_ms: float
 
 
@@ -197,7 +200,8 @@ class Assembler(msgspec.Struct, frozen=True):
         prompt, points, body = await run(_rendered, call, plan, model)
         timing.mark("render")
         receipt = await self._receipt(actor, call, plan, prompt, points, timing)
-        return Assembled(receipt, body, gathered.critical_update, call.compaction_due, info.known, timing.total)
+        update, references = gathered.critical_update, retrieved.references
+        return Assembled(receipt, body, update, call.compaction_due, info.known, references, timing.total)
 
     async def _conversation(
         self, actor: Actor, gathered: Gathered, counter: PromptCounter, limit: int, run: Run

@@ -147,7 +147,7 @@ def filter_term(wanted: str) -> str:
     """Return the index term for an entity that a filter names, with or without a type."""
     wanted = " ".join(wanted.split()).casefold()
     kind, separator, name = wanted.partition(_SEPARATOR)
-    if separator and kind in TYPES:
+    if separator and (not kind or kind in TYPES):
         return f"{kind}{_SEPARATOR}{name.strip().removeprefix('@')}"
     return f"{_SEPARATOR}{wanted.removeprefix('@')}"
 

@@ -74,8 +74,8 @@ def _inline(text: str) -> list[str]:
 def _listed(text: str) -> list[str]:
     """Return the options of a list of words, such as: we could use A, B or C."""
     for match in reversed(list(_WORDS.finditer(text))):
-        parts = _COMMAS.split(match[1])
-        parts = _AND.split(match[1]) if len(parts) == 1 else parts
+        *first, last = _COMMAS.split(match[1])
+        parts = [*first, *_AND.split(last)]
         options = [part.strip(_EDGES) for part in parts]
         if _MIN_OPTIONS <= len(options) <= _MAX_OPTIONS and all(
             0 < len(each.split()) <= _MAX_WORDS for each in options

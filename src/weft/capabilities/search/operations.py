@@ -22,7 +22,14 @@ from weft.capabilities.search.requests import (
     requested_scope,
     search_request,
 )
-from weft.capabilities.search.results import PassageInfo, SearchFacts, passage_info, search_facts
+from weft.capabilities.search.results import (
+    PassageInfo,
+    ResolvedReference,
+    SearchFacts,
+    passage_info,
+    resolved_references,
+    search_facts,
+)
 from weft.capabilities.search.retriever import RetrievalResult, Retriever
 from weft.capabilities.search.search_records import (
     RecordOption,
@@ -59,7 +66,8 @@ class SearchResponse(SearchFacts, kw_only=True):
     """Results, best first, at most top_k. ``confidence``: likelihood that they contain the answer, from 0 to 1.
 
     ``unsure``: it is low, so only the best few results are returned; ``hint`` says what to do. ``pinned``: items that
-    come with every answer, whatever their score. ``lexical_only``: the embedding model was unavailable.
+    come with every answer, whatever their score. ``resolved``: what phrases such as "that file" were taken to mean.
+    ``lexical_only``: the embedding model was unavailable.
     """
 
     results: list[PassageInfo]
@@ -67,6 +75,7 @@ class SearchResponse(SearchFacts, kw_only=True):
     unsure: bool = False
     hint: str = ""
     pinned: tuple[PassageInfo, ...] = ()
+    resolved: tuple[ResolvedReference, ...] = ()
     lexical_only: bool = False
     min_score: float | msgspec.UnsetType = UNSET
     selection_id: str | msgspec.UnsetType = UNSET
@@ -122,6 +131,7 @@ async def search_query(request: SearchQuery, actor: Actor, retriever: Retriever)
         unsure=ranking.unsure,
         hint=_hint(request) if ranking.unsure else "",
         pinned=tuple(passage_info(hit, explain=explain) for hit in found.pinned),
+        resolved=resolved_references(found.references),
         lexical_only=found.model is None,
         min_score=ranking.min_score if explain else UNSET,
         selection_id=await _record(request, actor, found, retriever),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 MAX_REFERENCES = 4
+_MAX_QUERY = 400
 _MAX_EXPANSION = 200
 # How far back each kind of thing is looked for, in items.
 _NEAR, _FAR = 3, 10
@@ -55,11 +56,11 @@ _ERROR_LINE = re.compile(
     r"(?:\b[A-Za-z_.]{0,80}(?:Error|Exception)\b|\berror:|\bfatal:|\bpanic:|\bfailed with\b|\bexit code [1-9])",
     re.IGNORECASE,
 )
-_SHE, _HE, _THEY = "she", "he", "they"
+_SHE, _HE = "she", "he"
+# "They" mostly stands for several, so it is not resolved.
 _PRONOUNS = {
     **dict.fromkeys(("she", "her", "hers", "herself"), _SHE),
     **dict.fromkeys(("he", "him", "his", "himself"), _HE),
-    **dict.fromkeys(("they", "them", "their", "theirs"), _THEY),
 }
 _PRONOUN = re.compile(rf"\b(?:{'|'.join(_PRONOUNS)})\b", re.IGNORECASE)
 _IT = re.compile(r"\bits?\b", re.IGNORECASE)
@@ -71,17 +72,13 @@ _EMPTY_IT = re.compile(
     r"\b(?:make|made|worth|got|get|about) it\b",
     re.IGNORECASE,
 )
-_NOUN_PHRASE = re.compile(r"\b(?:the|a|an|my|our|your|this|that|these|those|any|some|which)\b", re.IGNORECASE)
+_NOUN_PHRASE = re.compile(r"\b(?:the|a|an|my|our|your|this|that|these|those|any|some)\b", re.IGNORECASE)
+_NAME = re.compile(r"(?<!^)\b[A-Z]|\band \Z")
 _TITLE = re.compile(r"\b(Mrs|Ms|Miss|Frau|Mme|Mr|Herr|Sir)\.? (\w+)")
 _HIS_TITLES = frozenset({"Mr", "Herr", "Sir"})
 _TICKET = re.compile(r"#?[A-Za-z]*-?\d[\d-]*\Z")
 _HASH = re.compile(r"[0-9a-f]{7,64}\Z")
 _VERSION = re.compile(r"v?\d+(?:\.\d+)+")
-_MAY_REFER = re.compile(
-    rf"\b(?:{'|'.join(_PRONOUNS)}|its?|that|this|same|last|latest|previous|said|former|latter|{'|'.join(_ORDINALS)})\b|"
-    rf"\b(?:{_OPTION}|plan)\b",
-    re.IGNORECASE,
-)
 
 
 class Reference(NamedTuple):
@@ -116,8 +113,11 @@ class RecentItem:
 
 
 def may_refer(query: str) -> bool:
-    """Return whether a query has words that may refer to something said before."""
-    return _MAY_REFER.search(query) is not None
+    """Return whether a query has phrases that may refer to something said before."""
+    if len(query) > _MAX_QUERY:
+        # What a long text refers to, it mostly says itself.
+        return False
+    return any(pattern.search(query) for pattern in _PHRASES)
 
 
 def resolve_references(query: str, recent: Sequence[RecentItem], asker: str) -> list[Reference]:
@@ -204,17 +204,21 @@ def _it(query: str, items: Sequence[RecentItem]) -> Reference | None:
 
 
 def _people(query: str, items: Sequence[RecentItem], asker: str) -> Iterator[Reference | None]:
-    pronouns = {_PRONOUNS[match[0].casefold()]: match[0] for match in _PRONOUN.finditer(query)}
-    if len(pronouns) != 1:
+    used = list(_PRONOUN.finditer(query))
+    if len({_PRONOUNS[match[0].casefold()] for match in used}) != 1:
         return
-    ((pronoun, phrase),) = pronouns.items()
+    phrase, before = used[0][0], query[: used[0].start()]
+    pronoun = _PRONOUNS[phrase.casefold()]
+    if _NOUN_PHRASE.search(before) or _NAME.search(before):
+        # "My sister and her plans", "Mel and her kids".
+        return
     known = _known_pronouns(items)
     words = set(re.findall(r"\w+", query.casefold()))
     for item in items[:_FAR]:
         people = [
             person
             for person in item.mentions
-            if person.type == "person" and not _is(person, asker) and known.get(_first(person), pronoun) == pronoun
+            if person.type == "person" and not _is(person, asker) and _fits(person, pronoun, known)
         ]
         if any(_first(person) in words for person in people):
             # The query names the person itself.
@@ -234,8 +238,8 @@ def _speaker(
 ) -> Reference | None:
     """Return the only other person who said something, if nobody was mentioned."""
     others = [(person, item) for item in items[:_FAR] for person in item.speakers if person.type == "person"]
-    others = [each for each in others if not _is(each[0], asker) and known.get(_first(each[0]), pronoun) == pronoun]
-    if pronoun == _THEY or len({person.key for person, _ in others}) != 1:
+    others = [each for each in others if not _is(each[0], asker) and _fits(each[0], pronoun, known)]
+    if len({person.key for person, _ in others}) != 1:
         return None
     person, item = others[0]
     return Reference(phrase, "person", person.value, item.source)
@@ -248,10 +252,14 @@ def _known_pronouns(items: Iterable[RecentItem]) -> dict[str, str]:
         for title, name in _TITLE.findall(item.text):
             known.setdefault(name.casefold(), _HE if title in _HIS_TITLES else _SHE)
         people = [entity for entity in item.mentions if entity.type == "person"]
-        used = {_PRONOUNS[match.casefold()] for match in _PRONOUN.findall(item.text)} - {_THEY}
+        used = {_PRONOUNS[match.casefold()] for match in _PRONOUN.findall(item.text)}
         if len(people) == 1 and len(used) == 1:
             known.setdefault(_first(people[0]), *used)
     return known
+
+
+def _fits(person: Entity, pronoun: str, known: dict[str, str]) -> bool:
+    return known.get(_first(person), pronoun) == pronoun
 
 
 def _whole_names(people: Sequence[Entity]) -> list[Entity]:
@@ -300,7 +308,16 @@ _THINGS: tuple[tuple[re.Pattern[str], str, Callable[[str], bool]], ...] = (
     (_kind("link|url|page|website|site"), "url", _any),
     (_kind("e-?mail(?: address)?|address"), "email", _any),
     (_kind("project"), "project", _any),
-    (_kind("person|colleague|teammate|guy|woman|man|customer"), "person", _any),
+    (_kind("person|colleague|teammate|colleague|guy"), "person", _any),
     (_kind("agent|subagent"), "agent", _any),
     (_kind("day|date|week|month"), "date", _any),
+)
+_PHRASES = (
+    _ORDINAL_OPTION,
+    _ONE_OF_TWO,
+    _NUMBERED_OPTION,
+    _ERROR,
+    _PRONOUN,
+    _IT,
+    *(pattern for pattern, *_ in _THINGS),
 )

@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, UnsetType
 
 from weft.capabilities.indexing.collections.model import Source
+from weft.capabilities.indexing.entities import unpack_entities
 from weft.capabilities.records.model import ContextSourceRef
 from weft.capabilities.search.passages import ref_to
 from weft.kernel.clock import from_micros
 from weft.kernel.operation import Response
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from weft.capabilities.search.passages import ChunkPassage
+    from weft.capabilities.search.references import Reference
     from weft.capabilities.search.retriever import SearchHit, SearchScope
 
 
@@ -49,14 +53,24 @@ class PassageSource(Response, kw_only=True):
 class PassageInfo(PassageSource, kw_only=True):
     """A search result. ``score`` is from 0 to 1; ``ref`` is a handle that context_records, show or resolve, opens.
 
-    With ``explain``: ``signals`` make up the score, ``source_ref`` is the full reference to the exact passage.
+    With ``explain``: ``signals`` make up the score, ``entities`` are mentioned, such as file:src/app.py, ``source_ref``
+    is the full reference to the exact passage.
     """
 
     ref: str
     score: float
     text: str
     signals: dict[str, float] | UnsetType = UNSET
+    entities: tuple[str, ...] = ()
     source_ref: ContextSourceRef | UnsetType = UNSET
+
+
+class ResolvedReference(Response, kw_only=True):
+    """A phrase of the query, what it was taken to mean, and the item that says so."""
+
+    phrase: str
+    entity: str
+    source: str
 
 
 class PendingItems(Response):
@@ -88,8 +102,16 @@ def passage_info(hit: SearchHit, *, explain: bool) -> PassageInfo:
         score=round(hit.ranked.score, _SCORE_DIGITS),
         text=hit.passage.text,
         signals=hit.ranked.signals if explain else UNSET,
+        entities=tuple(map(str, unpack_entities(hit.passage.chunk.entities))) if explain else (),
         source_ref=ref_to(hit.passage) if explain else UNSET,
         **source_fields(hit.passage),
+    )
+
+
+def resolved_references(references: Iterable[Reference]) -> tuple[ResolvedReference, ...]:
+    return tuple(
+        ResolvedReference(phrase=each.phrase, entity=f"{each.kind}:{each.value}", source=each.source)
+        for each in references
     )
 
 

@@ -19,16 +19,20 @@ from weft.capabilities.messages.model import ADMINS
 from weft.capabilities.search.model import Query, Ranked, Ranking, RankingWeights
 from weft.capabilities.search.passages import ChunkPassage, read_handle, read_numbers, read_siblings
 from weft.capabilities.search.persistent_memory import readable_places
+from weft.capabilities.search.recent_items import recent_items
+from weft.capabilities.search.references import expanded_query, may_refer, resolve_references
 from weft.capabilities.search.scope import resolve_scope
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import NewEvent
 from weft.kernel.identity import PRINCIPAL
+from weft.kernel.thread_pools import SEARCH_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from weft.capabilities.indexing.embeddings.model import Vectors
     from weft.capabilities.search.index_view import CollectionQuery, View, Views
+    from weft.capabilities.search.references import Reference
     from weft.capabilities.search.scope import RequestedScope
     from weft.capabilities.search.stores import SearchStores
     from weft.kernel.identity import Actor
@@ -87,7 +91,8 @@ class SearchScope(NamedTuple):
 class RetrievalResult(NamedTuple):
     """Results of a search, and pinned items. ``model`` is None if only keywords were matched.
 
-    ``unreadable``: candidates, as (collection, number), that the caller may not read any more.
+    ``unreadable``: candidates, as (collection, number), that the caller may not read any more. ``references``: what
+    phrases of the query stand for, such as "that file".
     """
 
     hits: list[SearchHit]
@@ -96,6 +101,7 @@ class RetrievalResult(NamedTuple):
     scope: SearchScope
     model: str | None
     unreadable: frozenset[tuple[str, int]] = frozenset()
+    references: tuple[Reference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,17 +123,29 @@ class Retriever:
         return result
 
     async def find_each(self, actor: Actor, queries: Sequence[Query], filters: RequestedScope) -> list[RetrievalResult]:
-        """Return the results of several queries in one scope."""
+        """Return the results of several queries in one scope, with references to recent items of a named session."""
         scope, views = await self.open_scope(actor, filters)
+        references = [await self._references(actor, query.text, filters) for query in queries]
         for query, collection_query in product(queries, scope.queries):
             self.record_query(actor.tenant, collection_query.collection, query.text)
         embed = partial(self._embed_queries, actor, scope.model)
-        results = await asyncio.gather(
-            *(self._ranked(actor, _capped(query, scope), scope, views, embed) for query in queries)
+        expanded = [
+            structs.replace(query, text=expanded_query(query.text, found))
+            for query, found in zip(queries, references, strict=True)
+        ]
+        ranked = await asyncio.gather(
+            *(self._ranked(actor, _capped(query, scope), scope, views, embed) for query in expanded)
         )
+        results = [result._replace(references=found) for result, found in zip(ranked, references, strict=True)]
         if not scope.partial and not any(result.ranking.relevant for result in results):
             await self.reporter.report(actor, _low_relevance(actor, queries[0], filters, results[0].ranking))
         return results
+
+    async def _references(self, actor: Actor, query: str, filters: RequestedScope) -> tuple[Reference, ...]:
+        if filters.session_id is None or not may_refer(query):
+            return ()
+        recent = await self.stores.read(actor, partial(recent_items, filters.session_id, filters.window))
+        return tuple(await SEARCH_THREADS.run(resolve_references, query, recent, actor.principal_id))
 
     async def open_scope(self, actor: Actor, filters: RequestedScope) -> tuple[SearchScope, list[View]]:
         """Resolve a scope and open its views."""

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 # Commands of their own, so that any word can follow: `weft search list` searches for "list".
-TOP_LEVEL = {"search": "search.query", "get-context": "search.get_context", "similar": "search.find_similar"}
+TOP_LEVEL = {
+    "search": "search.query",
+    "get-context": "search.get_context",
+    "similar": "search.find_similar",
+    "entities": "entity.list",
+}
 _TOP_LEVEL_OPERATIONS = {operation: command for command, operation in TOP_LEVEL.items()}
 
 

@@ -40,6 +40,7 @@ _OVERRIDABLE = {"session.delete": "SESSION_IN_USE"}
 # Module with the formatters of a group's answers.
 _FORMATTERS = {
     "context": "formatters.receipts",
+    "entity": "formatters.search",
     "history": "formatters.history",
     "knowledge": "formatters.knowledge",
     "missing": "formatters.missing_context",

@@ -44,6 +44,7 @@ _TOP_LEVEL_SUMMARIES = {
     "search": "Search everything you may see, by keywords and by meaning.",
     "get-context": "Gather one text for a prompt within a token budget.",
     "similar": "Find passages similar to a search result or a text.",
+    "entities": "List people, projects, files and other entities in what you may see.",
 }
 _GROUPS = {
     "session": "Create, list, archive, inspect and delete sessions.",
@@ -85,6 +86,7 @@ _SECTIONS = {
         "search",
         "get-context",
         "similar",
+        "entities",
         "knowledge",
         "missing",
         "memory",

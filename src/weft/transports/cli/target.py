@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from weft.open import Weft
 
 # Operations whose results depend on a job: on a data folder without a server, searching is what keeps the index fresh.
-_NEEDS_JOBS = frozenset({"search.query", "search.get_context", "search.find_similar"})
+_NEEDS_JOBS = frozenset({"search.query", "search.get_context", "search.find_similar", "entity.list"})
 
 
 @dataclass(frozen=True, slots=True)

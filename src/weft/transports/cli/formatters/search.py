@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from weft.capabilities.assembly.get_context import ContextResponse
+    from weft.capabilities.search.entity_operations import EntityListing
     from weft.capabilities.search.operations import SearchResponse, SimilarResponse
     from weft.capabilities.search.results import PassageInfo, PassageSource, PendingItems, SearchFacts
 
@@ -27,6 +28,7 @@ def render_search(found: SearchResponse) -> str:
         notes.append(f"Unsure. {escape_controls(found.hint)}" if found.results else f"No results. {found.hint}")
     if found.lexical_only:
         notes.append("No embedding model is available; only words were matched.")
+    notes += [escape_controls(f'"{each.phrase}": {each.entity}') for each in found.resolved]
     pins = [click.style("Pinned", bold=True), *map(_result, found.pinned)] if found.pinned else []
     summary = f"{_summary(len(found.results), found)}, confidence {found.confidence:.2f}{_pending(found.pending)}"
     return "\n\n".join([*notes, *map(_result, found.results), *pins, summary])
@@ -87,7 +89,17 @@ def _pending(pending: PendingItems | None) -> str:
     return f"{missing}; an index is being rebuilt, so results are incomplete" if pending.partial else missing
 
 
+def _render_entities(listing: EntityListing) -> str:
+    rows = [
+        f"{each.count:>5}  {each.type:<10}  {escape_controls(each.value)}  {click.style(cell(each.last_at), dim=True)}"
+        for each in listing.entities
+    ]
+    more = [] if listing.complete else [click.style("There may be more.", dim=True)]
+    return "\n".join([*(rows or ["No entities."]), *more])
+
+
 FORMATTERS: dict[str, Callable[[Any], str]] = {
+    "entity.list": _render_entities,
     "search.query": render_search,
     "search.get_context": render_context,
     "search.find_similar": render_similar,
