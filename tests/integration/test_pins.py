@@ -178,3 +178,42 @@ async def test_an_imported_session_has_its_decisions_pinned(world: World) -> Non
     await imported(world.admin, bundle, session_id="copy")
     listed = await world.admin.call("pin.list", session_id="copy")
     assert [each["text"] for each in listed["pins"]] == ["We use PostgreSQL."]
+
+
+async def test_all_pins_are_in_every_prompt_or_the_error_names_them(world: World) -> None:
+    for number in range(30):
+        await world.planner.say(f"Rule {number}: never touch server {number}.", category="constraint")
+    await world.planner.write("budget", "At most 500 euros.")
+    await pin(world.planner, key="budget")
+    await world.index_sessions()
+    task = {"session_id": SESSION, "task_description": "Bake a cake."}
+    prompt = await world.analysis.call("context.assemble", **task, token_budget=4_000)
+    text = str(prompt)
+    assert all(f"Rule {number}:" in text for number in range(30))
+    assert "At most 500 euros." in text
+    with refused("CONTEXT_OVER_BUDGET") as caught:
+        await world.analysis.call("context.assemble", **task, token_budget=400)
+    assert len(caught.value.context["pins"]) == 31
+
+
+async def test_pins_of_a_team_reach_its_members_and_cannot_grow_beyond_the_limit(world: World) -> None:
+    await world.admin.call("team.create", team="research")
+    for member in ("planner", "analysis"):
+        await world.admin.call("team.add_member", team="research", agent_id=member)
+    entry = {"key": "style", "value": "Use tabs.", "memory_type": "team_preferences"}
+    team = {"owner": "team:research"}
+    await world.planner.call("context.push", knowledge=[entry], if_version=0, **team)
+    item = {"memory_key": "style", "memory_type": "team_preferences", **team}
+    with refused("PERMISSION_DENIED"):
+        await world.analysis.call("pin.add", **item)
+    with refused("TEAM_NOT_FOUND"):
+        await world.review.call("pin.add", **item)
+    await world.planner.call("pin.add", **item)
+    assert [each["text"] for each in (await world.analysis.call("pin.list"))["pins"]] == ["Use tabs."]
+    assert (await world.review.call("pin.list"))["pins"] == []
+    with refused("PIN_LIMIT"):
+        longer = [{**entry, "value": "lorem ipsum " * 1_000}]
+        await world.analysis.call("context.push", knowledge=longer, if_version=1, **team)
+    await world.index_sessions()
+    found = await world.analysis.call("search.query", query="banana bread")
+    assert [each["text"] for each in found["pinned"]] == ["Use tabs."]

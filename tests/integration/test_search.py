@@ -216,16 +216,18 @@ async def test_pinned_messages_are_only_in_searches_of_their_session(world: Worl
 
 
 @pytest.mark.req("CE-F12", part="pinned chunks come with every result")
-async def test_pinned_items_take_at_most_a_third_of_a_context(world: World) -> None:
+async def test_all_pinned_items_are_in_a_context_or_it_is_refused(world: World) -> None:
     await add_domain_with_document(world, "Vacation is thirty days a year. Ask your lead two weeks before.")
-    for number in range(20):
+    for number in range(10):
         await world.planner.say(f"Number {number}: " + "lorem ipsum dolor " * 20, metadata={"pinned": True})
     await world.index_sessions()
-    asked = {"query": "how many vacation days", "session_id": SESSION, "max_tokens": 900}
-    context = await world.planner.call("search.get_context", **asked)
-    assert "Vacation is thirty days" in context["context"]
-    assert "lorem ipsum" in context["context"]
-    assert (context["tokens"] < 560, context["complete"]) == (True, False)
+    asked = {"query": "how many vacation days", "session_id": SESSION}
+    context = (await world.planner.call("search.get_context", **asked, max_tokens=2_500))["context"]
+    assert "Vacation is thirty days" in context
+    assert all(f"Number {number}:" in context for number in range(10))
+    with refused("CONTEXT_OVER_BUDGET") as caught:
+        await world.planner.call("search.get_context", **asked, max_tokens=600)
+    assert set(caught.value.context["pins"]) == {f"message:{SESSION}/{number}" for number in range(1, 11)}
 
 
 @pytest.mark.req("CE-F12", part="pinned chunks come with every result")

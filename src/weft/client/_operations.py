@@ -1687,6 +1687,7 @@ class PinOperations:
         memory_type: Literal["conversation_context", "learned_knowledge", "team_preferences", "work_artifacts"]
         | None = None,
         workflow_id: str | None = None,
+        owner: str | None = None,
     ) -> PinInfo:
         """Pin a message, a board key or a key of your memory: it is part of every prompt, whatever the task.
 
@@ -1701,6 +1702,7 @@ class PinOperations:
                 memory_key=memory_key,
                 memory_type=memory_type,
                 workflow_id=workflow_id,
+                owner=owner,
             ),
         )
 
@@ -1714,6 +1716,7 @@ class PinOperations:
         memory_type: Literal["conversation_context", "learned_knowledge", "team_preferences", "work_artifacts"]
         | None = None,
         workflow_id: str | None = None,
+        owner: str | None = None,
     ) -> PinRemoved:
         """Unpin a message, a board key or a key of your memory. The item itself stays."""
         return await self._caller.call(
@@ -1725,6 +1728,7 @@ class PinOperations:
                 memory_key=memory_key,
                 memory_type=memory_type,
                 workflow_id=workflow_id,
+                owner=owner,
             ),
         )
 

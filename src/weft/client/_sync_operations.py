@@ -1667,6 +1667,7 @@ class SyncPinOperations:
         memory_type: Literal["conversation_context", "learned_knowledge", "team_preferences", "work_artifacts"]
         | None = None,
         workflow_id: str | None = None,
+        owner: str | None = None,
     ) -> PinInfo:
         """Pin a message, a board key or a key of your memory: it is part of every prompt, whatever the task.
 
@@ -1681,6 +1682,7 @@ class SyncPinOperations:
                 memory_key=memory_key,
                 memory_type=memory_type,
                 workflow_id=workflow_id,
+                owner=owner,
             ),
         )
 
@@ -1694,6 +1696,7 @@ class SyncPinOperations:
         memory_type: Literal["conversation_context", "learned_knowledge", "team_preferences", "work_artifacts"]
         | None = None,
         workflow_id: str | None = None,
+        owner: str | None = None,
     ) -> PinRemoved:
         """Unpin a message, a board key or a key of your memory. The item itself stays."""
         return self._caller.call(
@@ -1705,6 +1708,7 @@ class SyncPinOperations:
                 memory_key=memory_key,
                 memory_type=memory_type,
                 workflow_id=workflow_id,
+                owner=owner,
             ),
         )
 

@@ -46,6 +46,7 @@ from weft.capabilities.history.model import (
 from weft.capabilities.history.revisions import resolve_revision
 from weft.capabilities.history.store import CheckoutStore, LineStore, RetentionStore, Rule
 from weft.capabilities.object_storage.store import ObjectIndex, keep_staged
+from weft.capabilities.pins.service import Pins
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.teams.store import TeamStore
 from weft.kernel.clock import Clock, to_micros
@@ -75,6 +76,7 @@ class Contexts(msgspec.Struct, frozen=True):
     outbox: Outbox
     clock: Clock
     limits: ContextLimits
+    pins: Pins
 
     @property
     def now(self) -> int:

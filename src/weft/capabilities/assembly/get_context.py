@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, structs
 
 from weft.capabilities.assembly.context_passages import GatheredPassages, gather_passages, gather_surroundings
+from weft.capabilities.assembly.model import ContextOverBudget, over_budget
 from weft.capabilities.assembly.passages import RenderedContext, Section, heading_of, numbered, render_context
 from weft.capabilities.knowledge.model import DomainNotFound
 from weft.capabilities.records.model import Block, ContextAssembly, ContextSourceRef
@@ -120,7 +121,7 @@ class ContextResponse(SearchFacts, kw_only=True):
     permission=Permission.READ,
     rate=RateClass.SEARCH,
     effect=Effect.OWN_TRANSACTIONS,
-    errors=(DomainNotFound, SessionNotFound, SessionArchived, ChunkNotFound, PermissionDenied),
+    errors=(DomainNotFound, SessionNotFound, SessionArchived, ChunkNotFound, ContextOverBudget, PermissionDenied),
 )
 async def get_context(
     request: GetContext, actor: Actor, retriever: Retriever, counters: TokenCounters
@@ -137,7 +138,7 @@ async def get_context(
         raise InvalidInput("query: give either query or ref", field="query")
     if request.query is not None:
         search = search_request(request, actor, request.query, DEFAULT_TOP_K, retriever)
-        gathered = await gather_passages(retriever, actor, search, request.max_tokens, count)
+        gathered = await gather_passages(retriever, actor, search, request.max_tokens)
     else:
         similar_search = SimilarSearch(retriever, actor, requested_scope(request))
         gathered = await gather_surroundings(similar_search, request.ref or "")
@@ -145,9 +146,20 @@ async def get_context(
     rendered = render_context(
         gathered.refs, request.max_tokens, count, measure=lambda sections: answer.tokens(sections, count)
     )
-    built = BuiltContext(rendered._replace(complete=rendered.complete and gathered.complete), gathered)
+    _check_pins_fit(rendered, gathered, request.max_tokens, count)
+    built = BuiltContext(rendered, gathered)
     records = await retriever.stores.write(actor, partial(_record, request, built)) if request.record else None
     return answer.response(built.rendered, records)
+
+
+def _check_pins_fit(
+    rendered: RenderedContext, gathered: GatheredPassages, max_tokens: int, count: TokenCounter
+) -> None:
+    """Raise ContextOverBudget if a pin had to be left out: pins are never omitted silently."""
+    included = {passage.chunk_id for section in rendered.sections for passage in section.passages}
+    if any(pin.passage.chunk_id not in included for pin in gathered.pins):
+        pins = {pin.passage.uri: count(pin.passage.text) for pin in gathered.pins}
+        raise over_budget({"pins": sum(pins.values())}, max_tokens, pins)
 
 
 class BuiltContext(NamedTuple):

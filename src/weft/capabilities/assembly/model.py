@@ -35,7 +35,10 @@ class ContextOverBudget(Rejected):
     """What a prompt must contain exceeds the token limit."""
 
     code = "CONTEXT_OVER_BUDGET"
-    hint = "Raise token_budget, choose a model with a larger context window, or shorten the parts named in 'parts'."
+    hint = (
+        "Raise token_budget, choose a model with a larger context window, or shorten the parts named in 'parts'; "
+        "`pin.remove` unpins what is named in 'pins'."
+    )
     related = ("assemble_context",)
 
 
@@ -150,13 +153,18 @@ def digest_of(value: object) -> bytes:
     return hashlib.sha256(_encode(value)).digest()
 
 
-def over_budget(parts: Mapping[str, int], limit: int) -> ContextOverBudget:
-    """Return the error that names the parts that do not fit, largest first."""
-    largest = dict(sorted(parts.items(), key=lambda part: -part[1]))
+def over_budget(parts: Mapping[str, int], limit: int, pins: Mapping[str, int]) -> ContextOverBudget:
+    """Return the error that names the parts that do not fit and each pin, with their tokens, largest first."""
+    largest = _largest_first(parts)
     named = ", ".join(f"{name} {tokens}" for name, tokens in largest.items())
     return ContextOverBudget(
         f"The prompt must contain {sum(parts.values())} tokens ({named}), but the limit is {limit}.",
         limit_tokens=limit,
         needed_tokens=sum(parts.values()),
         parts=largest,
+        pins=_largest_first(pins),
     )
+
+
+def _largest_first(tokens: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(tokens.items(), key=lambda part: -part[1]))

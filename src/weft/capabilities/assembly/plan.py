@@ -192,7 +192,8 @@ def _check_required(materials: Materials, limit: int) -> None:
         "conversation": materials.conversation.required_tokens,
     }
     if sum(parts.values()) > limit:
-        raise over_budget({name: tokens for name, tokens in parts.items() if tokens}, limit)
+        pins = {pin.ref: pin.tokens for pin in materials.pins.candidates}
+        raise over_budget({name: tokens for name, tokens in parts.items() if tokens}, limit, pins)
 
 
 def _rebuild(materials: Materials, limit: int, *, keep_free: bool) -> _Draft:

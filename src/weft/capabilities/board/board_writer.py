@@ -31,6 +31,7 @@ from weft.capabilities.pins.model import ItemPlace
 from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.events import EventType, NewEvent
 from weft.kernel.identity import ANYONE
+from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -104,7 +105,7 @@ class BoardWriter(BoardView):
             writable_by=options.writable_by or (current.writable_by if current else ANYONE),
         )
         if current is not None and self.branch is None:
-            await boards.pins.resize(ItemPlace.of_board_key(self.session.session_id, key), value)
+            await boards.pins.resize(ItemPlace.of_board_key(self.session.session_id, key), approximate_tokens(value))
         await boards.lines.put_blob(entry.blob_hash, value)
         await self.entries.put(self.session.session_id, entry)
         commit_meta = CommitMeta(options.reason or "write", options.step)

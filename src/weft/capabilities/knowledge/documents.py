@@ -24,15 +24,13 @@ from weft.capabilities.knowledge.model import (
 )
 from weft.capabilities.knowledge.quotas import check_bytes
 from weft.capabilities.knowledge.store import DocumentStore
-from weft.capabilities.pins.model import PinLimitExceeded, PinLimits
+from weft.capabilities.pins.model import BYTES_PER_TOKEN, PinLimitExceeded, PinLimits
 from weft.kernel.clock import from_micros, optional_datetime, to_micros
 from weft.kernel.events import EventType, NewEvent
 from weft.kernel.fields import ShortText
 from weft.kernel.json_input import metadata_json, raw_json
 from weft.kernel.operation import Response, shared_fields
 
-# Of English text; roughly right for prompts.
-BYTES_PER_TOKEN = 4
 # Metadata values that searches can filter by.
 MetadataValue = str | int | float | bool | None
 _encode = msgspec.json.Encoder(order="deterministic").encode

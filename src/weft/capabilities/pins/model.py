@@ -21,6 +21,8 @@ PINNING_CATEGORIES = frozenset(
 # Messages of these categories are more important than others, whoever sends them.
 WEIGHTY_CATEGORIES = PINNING_CATEGORIES | {"fact"}
 MAX_PINS = 50
+# Of English text; roughly right for prompts.
+BYTES_PER_TOKEN = 4
 
 
 class PinLimitExceeded(Conflict):

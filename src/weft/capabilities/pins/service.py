@@ -26,12 +26,11 @@ class Pins(msgspec.Struct, frozen=True):
         pin = found or PinnedItem(at, 0, self.actor.principal_id, to_micros(self.clock.now()))
         return await self._put(structs.replace(pin, tokens=approximate_tokens(text)))
 
-    async def resize(self, at: ItemPlace, text: str) -> None:
-        """Count the new text of an item if it is pinned; raises PinLimitExceeded if it grows too large."""
+    async def resize(self, at: ItemPlace, tokens: int) -> None:
+        """Count the new size of an item if it is pinned; raises PinLimitExceeded if it grows too large."""
         pin = await self.store.find(at)
         if pin is None:
             return
-        tokens = approximate_tokens(text)
         if tokens > pin.tokens:
             await self._put(structs.replace(pin, tokens=tokens))
         elif tokens < pin.tokens:

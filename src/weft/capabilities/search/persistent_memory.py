@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from weft.capabilities.agent_context.views import PersistedEntry
     from weft.capabilities.history.model import Version
     from weft.capabilities.search.stores import SearchStores
+    from weft.kernel.identity import Actor
 
 # Larger values are found by their key alone.
 MAX_INDEXED_BYTES = 1_048_576
@@ -52,9 +53,9 @@ def own_place(principal_id: str) -> str:
     return ContextLine(principal_id, None, None).line_id
 
 
-async def readable_places(stores: SearchStores) -> frozenset[str]:
-    """Return the places of persistent memory that the caller may read."""
-    return frozenset(ContextLine(owner, None, None).line_id for owner in readable_memory_owners(stores.actor))
+def readable_places(actor: Actor) -> frozenset[str]:
+    """Return the places of persistent memory that a caller reads as its own: also its teams' and users'."""
+    return frozenset(ContextLine(owner, None, None).line_id for owner in readable_memory_owners(actor))
 
 
 def item_of_entry(address: EntryAddress) -> str:
@@ -147,7 +148,7 @@ async def readable_entries(
     place: str, items: Sequence[str], stores: SearchStores
 ) -> tuple[MemoryVersion, dict[str, PersistedEntry]] | None:
     """Return the current entries of items that the caller may read; None if it may not read the memory."""
-    if place not in await readable_places(stores):
+    if place not in readable_places(stores.actor):
         return None
     memory = await MemoryVersion.find(stores.contexts, place)
     if memory is None:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from weft.capabilities.agent_context.model import EntryAddress, MemoryTypeName, part_of
+from weft.capabilities.access.store import AccessStore
+from weft.capabilities.agent_context.model import ContextLine, EntryAddress, MemoryTypeName, part_of
+from weft.capabilities.agent_context.owners import OWNER_ERRORS, Owner, check_may_use
 from weft.capabilities.agent_context.push import EntryKey, OfWorkflow
 from weft.capabilities.board.model import KeyNotFound
 from weft.capabilities.board.operations import Key
@@ -18,7 +20,7 @@ from weft.capabilities.messages.model import ADMINS, MessageNotFound
 from weft.capabilities.messages.operations import MessageId
 from weft.capabilities.pins.model import ItemPlace, PinLimitExceeded, PinnedItem, PinNotFound
 from weft.capabilities.pins.service import Pins
-from weft.capabilities.search.persistent_memory import entry_of_item, is_persistent, item_of_entry, own_place
+from weft.capabilities.search.persistent_memory import entry_of_item, is_persistent, item_of_entry, readable_places
 from weft.capabilities.search.session_indexing.cursor import IndexItem
 from weft.capabilities.search.session_indexing.item_text import ItemText, ItemTexts
 from weft.capabilities.sessions.model import (
@@ -29,6 +31,7 @@ from weft.capabilities.sessions.model import (
     lock_active_session,
 )
 from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.teams.store import TeamStore
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import InvalidInput, NotFound, PermissionDenied
 from weft.kernel.events import EventType, NewEvent, Outbox
@@ -68,6 +71,7 @@ class PinTarget(Request):
         MemoryTypeName | None, msgspec.Meta(description="The memory type of a key of persistent memory.")
     ] = None
     workflow_id: OfWorkflow = None
+    owner: Owner = None
 
 
 class AddPin(PinTarget):
@@ -117,6 +121,8 @@ class PinnedItems(msgspec.Struct, frozen=True):
     """Pins for the caller of one operation: finds items, checks rights, publishes events."""
 
     actor: Actor
+    access: AccessStore
+    teams: TeamStore
     sessions: SessionStore
     contents: ItemTexts
     pins: Pins
@@ -126,9 +132,9 @@ class PinnedItems(msgspec.Struct, frozen=True):
         """Pin an item for all who may read it."""
         session = await self._locked_session(target.session_id)
         at, text = await self._open(target)
-        if at.collection == SESSIONS and self.actor.is_subagent:
+        if self.actor.is_subagent and (at.collection == SESSIONS or target.owner is not None):
             raise PermissionDenied(
-                "Sub-agents cannot pin for others: a pin is part of the prompts of all agents of the session.",
+                "Sub-agents cannot pin for others: a pin is part of the prompts of all who may read the item.",
                 hint="Ask the orchestrator that started you to pin it, or pin a key of your own memory.",
             )
         pin = await self.pins.add(at, text.text)
@@ -141,6 +147,7 @@ class PinnedItems(msgspec.Struct, frozen=True):
         They may do so even if the item cannot be read any more, so that it does not count against the limit.
         """
         session = await self._locked_session(target.session_id)
+        await self._check_owner(target)
         pin = await self._find(target)
         trusted = {pin.pinned_by, session.created_by if session else None}
         if self.actor.principal_id not in trusted and not self.actor.is_admin:
@@ -161,7 +168,7 @@ class PinnedItems(msgspec.Struct, frozen=True):
         found = [
             *(await store.of_place(SESSIONS, session_id) if session_id else ()),
             *await store.of_place(MEMORY, owner),
-            *await store.of_place(MEMORY, own_place(owner)),
+            *[pin for place in sorted(readable_places(self.actor)) for pin in await store.of_place(MEMORY, place)],
         ]
         shown = [
             _info(pin, text)
@@ -176,6 +183,10 @@ class PinnedItems(msgspec.Struct, frozen=True):
         session, _ = await lock_active_session(session_id, self.actor, self.sessions)
         return session
 
+    async def _check_owner(self, target: PinTarget) -> None:
+        if target.owner is not None:
+            await check_may_use(self.actor, target.owner, self.access, self.teams)
+
     async def _find(self, target: PinTarget) -> PinnedItem:
         places = list(_places(target, self.actor.principal_id))
         for at in places:
@@ -185,6 +196,7 @@ class PinnedItems(msgspec.Struct, frozen=True):
 
     async def _open(self, target: PinTarget) -> tuple[ItemPlace, ItemText]:
         """Return an item with its text; raises if the caller may not read it."""
+        await self._check_owner(target)
         places = list(_places(target, self.actor.principal_id))
         for at in places:
             if (text := await self._readable(at)) is not None:
@@ -219,6 +231,7 @@ class PinnedItems(msgspec.Struct, frozen=True):
     rate=RateClass.MESSAGE,
     effect=Effect.WRITE,
     errors=(
+        *OWNER_ERRORS,
         SessionNotFound,
         SessionArchived,
         MessageNotFound,
@@ -245,6 +258,7 @@ async def add_pin(request: AddPin, items: PinnedItems) -> PinInfo:
     rate=RateClass.MESSAGE,
     effect=Effect.WRITE,
     errors=(
+        *OWNER_ERRORS,
         SessionNotFound,
         SessionArchived,
         MessageNotFound,
@@ -287,6 +301,10 @@ def _places(target: PinTarget, owner: str) -> Iterator[ItemPlace]:
     given = [name for name in ("message_id", "key", "memory_key") if getattr(target, name) is not None]
     if len(given) != 1:
         raise InvalidInput("message_id: give exactly one of message_id, key and memory_key", field="message_id")
+    if target.memory_type is None and (target.owner is not None or target.workflow_id is not None):
+        raise InvalidInput("memory_type: is needed with owner and workflow_id", field="memory_type")
+    if target.memory_type is not None and target.memory_key is None:
+        raise InvalidInput("memory_key: is needed with memory_type", field="memory_key")
     if target.session_id is None and target.memory_key is None:
         raise InvalidInput(f"session_id: is needed with {given[0]}", field="session_id")
     if target.message_id is not None:
@@ -295,7 +313,8 @@ def _places(target: PinTarget, owner: str) -> Iterator[ItemPlace]:
         yield ItemPlace.of_board_key(target.session_id or "", target.key)
     elif target.memory_type is not None:
         part = part_of(target.memory_type, target.workflow_id, "memory_type")
-        yield ItemPlace(MEMORY, own_place(owner), item_of_entry(EntryAddress(part, target.memory_key or "")))
+        root = ContextLine(target.owner or owner, None, None).line_id
+        yield ItemPlace(MEMORY, root, item_of_entry(EntryAddress(part, target.memory_key or "")))
     else:
         for session_id in dict.fromkeys((target.session_id, None)):
             yield ItemPlace.of_memory_key(owner, session_id, target.memory_key or "")

@@ -85,9 +85,7 @@ def _parse(text: str, views: Sequence[View]) -> tuple[list[str], list[_ViewQuery
 async def _score(
     view_index: int, view_query: _ViewQuery, query: Query, lexicon: Lexicon, vectors: Floats | None
 ) -> Scores:
-    scores = await score_candidates(
-        view_index, view_query.view, lexicon, vectors, view_query.parts, all_pins=query.complete
-    )
+    scores = await score_candidates(view_index, view_query.view, lexicon, vectors, view_query.parts)
     await SEARCH_THREADS.run(_complete, scores, view_query.speaker, query)
     return scores
 

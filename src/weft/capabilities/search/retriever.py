@@ -190,7 +190,7 @@ class Retriever:
             model.name,
             limit,
             visible.pending_documents,
-            await stores.lag.events(stores.actor, filters, await readable_places(stores)),
+            await stores.lag.events(stores.actor, filters, readable_places(stores.actor)),
         )
 
     async def _embed_queries(self, actor: Actor, model: str, texts: Sequence[str]) -> Vectors | None:

@@ -150,7 +150,7 @@ async def _window_queries(filters: RequestedScope, stores: SearchStores) -> list
 
 async def _memory_queries(filters: RequestedScope, stores: SearchStores) -> list[CollectionQuery]:
     """Return the queries of the caller's private memory and of the persistent memory that it may read."""
-    own, persistent = frozenset({stores.actor.principal_id}), await readable_places(stores)
+    own, persistent = frozenset({stores.actor.principal_id}), readable_places(stores.actor)
     items = None if filters.session_id is None else await _memory_items(filters, stores)
     query = CollectionQuery(MEMORY, places=own | persistent, since=filters.since, until=filters.until)
     if items is None:

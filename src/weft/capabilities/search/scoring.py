@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 _CANDIDATES, _CANDIDATES_OF_PART = 160, 24
 # The best of these also contribute their neighbours.
 _EXPANDED = 100
-# Newest pinned rows of a view considered by every search, and by one that must return all of them.
-_MAX_PINNED, MAX_PINNED_OF_COMPLETE = 64, 256
+# Maximum pins of a search, and of each view.
+MAX_PINS = 256
 # Candidates that are rescored with the exact vectors of their windows.
 _MAX_RESCORED = 256
 # Typical length of a window's summed vector relative to the sum of lengths: consecutive texts are similar.
@@ -101,16 +101,14 @@ class _Part:
 
 
 async def score_candidates(
-    view_index: int, view: View, lexicon: Lexicon, vectors: Floats | None, parts: Sequence[int], *, all_pins: bool
+    view_index: int, view: View, lexicon: Lexicon, vectors: Floats | None, parts: Sequence[int]
 ) -> Scores:
     """Return the candidates of a view for query parts, with lexical and semantic signals."""
     searched = [_Part(lexicon.weights(part), None if vectors is None else vectors[part]) for part in parts]
     limit = max(_CANDIDATES // max(len(searched), 1), _CANDIDATES_OF_PART)
     lexical = await SEARCH_THREADS.run(_lexical_candidates, view_index, lexicon, searched, limit)
     semantic = await asyncio.gather(*(view.nearest(part.vector, limit) for part in searched if part.vector is not None))
-    # One more shows whether there are too many.
-    max_pinned = MAX_PINNED_OF_COMPLETE + 1 if all_pins else _MAX_PINNED
-    windows = await SEARCH_THREADS.run(_candidate_windows, view, max_pinned, lexical, semantic)
+    windows = await SEARCH_THREADS.run(_candidate_windows, view, lexical, semantic)
     cosines = None if vectors is None else await view.cosines(windows.rows, vectors[list(parts)])
     rescoring = await SEARCH_THREADS.run(_prefilter, view_index, view, lexicon, windows, searched, cosines)
     near = None if vectors is None else await view.vectors(rescoring.windows.rows, vectors.shape[1])
@@ -143,7 +141,7 @@ def _lexical_candidates(view_index: int, lexicon: Lexicon, parts: Sequence[_Part
     return [NearestRows(*lexicon.strongest(view_index, part.weights, limit)) for part in parts]
 
 
-def _candidate_windows(view: View, max_pinned: int, *found: Sequence[NearestRows]) -> NeighbourWindows:
+def _candidate_windows(view: View, *found: Sequence[NearestRows]) -> NeighbourWindows:
     """Return the windows of all candidates: matches, their neighbours and pinned rows."""
     strengths: dict[int, float] = {}
     for rows, strength in chain(*found):
@@ -151,7 +149,8 @@ def _candidate_windows(view: View, max_pinned: int, *found: Sequence[NearestRows
             strengths[row] = max(strengths.get(row, 0.0), value)
     matches = np.array(list(strengths), np.int64)
     best = largest(np.array(list(strengths.values())), _EXPANDED, lambda equal: view.numbers_of(matches[equal]))
-    rows = np.concatenate([matches, with_neighbours(view, matches[best]), view.pinned(max_pinned)])
+    # One more pin shows whether there are too many.
+    rows = np.concatenate([matches, with_neighbours(view, matches[best]), view.pinned(MAX_PINS + 1)])
     return windows_around(view, np.unique(rows))
 
 

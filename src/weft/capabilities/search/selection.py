@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from weft.capabilities.search.model import OmittedChunk, Ranked, Ranking
-from weft.capabilities.search.scoring import MAX_PINNED_OF_COMPLETE, near_duplicates, recency
+from weft.capabilities.search.scoring import MAX_PINS, near_duplicates, recency
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +75,7 @@ def select_results(query: Query, views: Sequence[View], candidates: ScoredCandid
     relevant_from = query.weights.min_score if query.low_confidence else bounds.min_score
     relevant = len(best.totals) > 0 and _score(best.totals[0]) >= relevant_from
     pins = _pins(candidates.by_view)
-    pinned = pins[:MAX_PINNED_OF_COMPLETE]
+    pinned = pins[:MAX_PINS]
     ranked = _newest(query, views, pins) if for_prompt and not relevant else results
     return Ranking(
         ranked=ranked,

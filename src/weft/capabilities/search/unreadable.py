@@ -48,7 +48,7 @@ async def _place_is_readable(chunk: Chunk, stores: SearchStores) -> bool:
         case "document":
             return await visible_domain(chunk.place, stores) is not None
         case "memory" if is_persistent(chunk.place):
-            return chunk.place in await readable_places(stores)
+            return chunk.place in readable_places(stores.actor)
         case "memory":
             session_id = MemoryKey.parse(chunk.item).session_id
             return session_id is None or await admits(session_id, stores)
