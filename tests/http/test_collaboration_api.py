@@ -357,6 +357,8 @@ def test_admin_metrics_have_the_documented_shape(team: Team) -> None:
     # Without a lookup there is no hit rate yet.
     assert team.ask("GET", f"/v1/sessions/{team.new_session()}/messages").status_code == 200
     checked(team.ask("POST", "/mcp/tool/get_performance_metrics", "admin", json={}), METRICS)
+    through = {"action": "call", "name": "get_performance_metrics", "arguments": {}}
+    checked(team.ask("POST", "/mcp/tool/weft_tools", "admin", json=through), METRICS)
     checked(team.ask("GET", "/mcp/resource/performance://metrics", "admin"), FIGURES)
     watched = team.ask("POST", "/mcp/resource/subscribe", "admin", json={"uri": "performance://metrics"})
     checked(watched, {"success": True, "uri": "performance://metrics", "poll_seconds": 30})

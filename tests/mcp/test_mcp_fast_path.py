@@ -221,6 +221,11 @@ async def test_a_board_call_gets_the_same_answer_as_from_the_sdk(pair: Pair, era
 
 
 OTHER_TOOLS = [
+    ("weft_tools", {"action": "call", "name": "get_session", "arguments": {"session_id": "$"}}),
+    ("weft_tools", {"action": "call", "name": "shared_context.read", "arguments": {"session_id": "$", "key": "goal"}}),
+    ("weft_tools", {"action": "call", "name": "no_such_tool"}),
+    ("weft_tools", {"action": "call"}),
+    ("weft_tools", {"action": "describe", "name": "rollback_context"}),
     ("get_session", {"session_id": "$"}),
     ("get_session", {"session_id": "absent"}),
     ("inspect_session", {"session_id": "$"}),
@@ -663,17 +668,48 @@ async def test_an_idle_connection_is_passed_to_the_sdk(world: World) -> None:
         assert len(fast.sdk) == 1
 
 
-async def test_a_call_that_waits_can_be_cancelled(world: World) -> None:
+WAITING = {
+    "read_events": {"wait_seconds": 60},
+    "weft_tools": {"action": "call", "name": "read_events", "arguments": {"wait_seconds": 60}},
+}
+
+
+@pytest.mark.parametrize("tool", WAITING)
+async def test_a_call_that_waits_can_be_cancelled(world: World, tool: str) -> None:
     async with serving(world.app, "s1", fast_path=True) as fast:
         key = world.planner.credential
         await fast.connection(key)
         fast.reached_sdk.clear()
-        waiting = asyncio.create_task(fast.call(key, LEGACY, {"wait_seconds": 60}, "read_events"))
+        waiting = asyncio.create_task(fast.call(key, LEGACY, WAITING[tool], tool))
         await with_timeout(fast.reached_sdk.wait())
         headers = PLAIN | {"mcp-session-id": await fast.connection(key)}
         cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
         assert (await fast.post(key, cancelled, headers)).status_code == 202
         assert (await with_timeout(waiting)).json()["error"]["message"] == "Request cancelled"
+
+
+@ERAS
+@pytest.mark.req("WX-01")
+async def test_a_list_depends_on_caller_and_endpoint_and_not_on_the_connection(world: World, era: str) -> None:
+    key = world.planner.credential
+    paths = ("/mcp", "/mcp/full", "/mcp/tools/board,history", "/mcp/session/s1/knowledge", "/mcp")
+    async with both(world) as (fast, sdk):
+        lists = []
+        for served in (fast, sdk):
+            _, headers = await served.plain(key, era, "x", {})
+            headers.pop("mcp-name", None)
+            if era == MODERN:
+                headers["mcp-method"] = "tools/list"
+            asked = message("tools/list", **({"_meta": ENVELOPE} if era == MODERN else {}))
+            # All on one connection, where there is one.
+            answers = [await served.post(key, asked, headers, path) for path in paths]
+            lists.append([answer.json()["result"]["tools"] for answer in answers])
+        assert lists[0] == lists[1]
+        default, full, groups, knowledge, again = lists[0]
+        assert default == again
+        assert len(default) < len(groups) + 10 < len(full)
+        assert [tool["name"] for tool in knowledge] == ["knowledge"]
+        assert not any("outputSchema" in tool for tool in full)
 
 
 async def test_the_envelope_cache_is_bounded(world: World) -> None:

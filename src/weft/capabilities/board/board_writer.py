@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 # Above this many keys, one query for all entries is faster.
 _MAX_SINGLE_LOOKUPS = 20
-# Restore and rollback of a board.
-ROLLBACK_CLEARANCE = 3
 MAX_BRANCHES = 100
 
 _Done = Literal["written", "deleted", "expired", "snapshot", "restored"]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.board.board_writer import ROLLBACK_CLEARANCE
 from weft.capabilities.board.model import StoreFull, ValueTooLarge
 from weft.capabilities.board.service import Boards
+from weft.capabilities.history.line_backend import ROLLBACK_CLEARANCE
 from weft.capabilities.history.line_kinds import LineKind
 from weft.capabilities.history.model import MAIN, branch_of, line_name, no_line
 from weft.capabilities.history.store import Rule

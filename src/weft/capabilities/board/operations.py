@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 
 from weft.capabilities.access.grants import needs_clearance
-from weft.capabilities.board.board_writer import ROLLBACK_CLEARANCE, WriteOptions
+from weft.capabilities.board.board_writer import WriteOptions
 from weft.capabilities.board.model import (
     Entry,
     EntryWithValue,
@@ -26,7 +26,7 @@ from weft.capabilities.board.model import (
 )
 from weft.capabilities.board.service import Boards
 from weft.capabilities.history.diff import differing, visible_states
-from weft.capabilities.history.line_backend import CommitMeta
+from weft.capabilities.history.line_backend import ROLLBACK_CLEARANCE, CommitMeta
 from weft.capabilities.history.log import visible_at
 from weft.capabilities.history.model import (
     SYSTEM,

@@ -72,6 +72,10 @@ class LockedLine(OpenLine, Protocol):
         ...
 
 
+# Clearance that every rollback needs; that of some contexts needs more.
+ROLLBACK_CLEARANCE = 3
+
+
 class LineBackend(Protocol):
     """Opens the lines of one kind."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weft.capabilities.access.grants import check_clearance, needs_clearance
 from weft.capabilities.history.commits import tag_automatically
 from weft.capabilities.history.fields import ContextId, audited_write
-from weft.capabilities.history.line_backend import CommitMeta, RestorePoint
+from weft.capabilities.history.line_backend import ROLLBACK_CLEARANCE, CommitMeta, RestorePoint
 from weft.capabilities.history.line_kinds import is_composite, size_errors, write_errors
 from weft.capabilities.history.model import VersionNotFound, VersionPruned, trunk_of
 from weft.capabilities.history.revisions import VersionName
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     from weft.capabilities.history.line_backend import LockedLine
     from weft.capabilities.history.model import Head, Point
-
-# For any context; some need more.
-_MIN_CLEARANCE = 3
 
 
 class RollBack(Request):
@@ -54,7 +51,7 @@ class RolledBack(Response, kw_only=True, omit_defaults=False):
     "history.rollback",
     tool="rollback_context",
     http="POST /v1/history/{context_id}/rollback",
-    requires=needs_clearance(_MIN_CLEARANCE, "A rollback"),
+    requires=needs_clearance(ROLLBACK_CLEARANCE, "A rollback"),
     errors=lambda: (
         *write_errors(),
         VersionNotFound,

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.access.model import AgentNotFound
+from weft.capabilities.history.line_backend import ROLLBACK_CLEARANCE
 from weft.capabilities.history.line_kinds import AGENT, SESSION, LineKind
 from weft.capabilities.history.model import branch_of, no_line
 from weft.capabilities.history.store import Rule
@@ -55,9 +56,9 @@ class WindowLines(msgspec.Struct, frozen=True):
         return await self.windows.to_write(window)
 
     def rollback_clearance(self, line_id: str) -> int:
-        """Return 0: a window is its agent's own."""
+        """Return the least: a window is its agent's own."""
         del line_id
-        return 0
+        return ROLLBACK_CLEARANCE
 
     async def expire(self, line_id: str, limit: int) -> bool:
         """Events do not expire."""
