@@ -13,6 +13,7 @@ from benchmarks.harness import run_in_subprocess, save, show
 NAMES = (
     "startup",
     "idle_memory",
+    "indexing_cost",
     "rest_write",
     "mcp_write",
     "inprocess_write",

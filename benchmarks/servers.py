@@ -12,6 +12,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,7 +24,7 @@ from weft.kernel.operation import RateClass
 from weft.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 _SERVE = (
     "from weft.settings import Settings; from weft.transports.server import serve; serve(Settings.from_environment())"
@@ -81,11 +82,15 @@ async def prepare(url: str, sessions: Sequence[str], **config: Any) -> str:  # n
 
 @contextmanager
 def weft_server(
-    data: Path, command: Sequence[str] = (sys.executable, "-c", _SERVE), *, log_level: str = "INFO"
+    data: Path,
+    command: Sequence[str] = (sys.executable, "-c", _SERVE),
+    *,
+    log_level: str = "INFO",
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Served]:
     """Serve a data folder as ``weft serve`` does."""
-    settings = {"WEFT_DATA_DIR": str(data), "WEFT_RATE_LIMITS": _RATES, "WEFT_LOG_LEVEL": log_level}
-    with server(command, settings, "/ready") as served:
+    environment = {"WEFT_DATA_DIR": str(data), "WEFT_RATE_LIMITS": _RATES, "WEFT_LOG_LEVEL": log_level, **settings}
+    with server(command, environment, "/ready") as served:
         yield served
 
 

@@ -35,7 +35,12 @@ from weft.capabilities.history.model import (
 )
 from weft.capabilities.history.reviews import ReviewClosed, ReviewNotFound
 from weft.capabilities.indexing.chunking.reader import DocumentUnreadable
-from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, EmbeddingModelUnknown, TextRefused
+from weft.capabilities.indexing.embeddings.model import (
+    EmbedderUnavailable,
+    EmbeddingModelUnknown,
+    SemanticSearchOff,
+    TextRefused,
+)
 from weft.capabilities.indexing.model_migration.model import (
     ModelInUse,
     ModelMigrationInProgress,
@@ -185,6 +190,7 @@ __all__ = [
     "ReviewClosed",
     "ReviewNotFound",
     "SelfModification",
+    "SemanticSearchOff",
     "SessionArchived",
     "SessionExists",
     "SessionInUse",

@@ -161,6 +161,11 @@ class Settings:
         "WEFT_SESSION_INDEXING",
         "'off' stops indexing messages, boards and memory for search; existing entries stay.",
     )
+    semantic_search: str = setting(
+        "on",
+        "WEFT_SEMANTIC_SEARCH",
+        "'off' embeds nothing: searches of all tenants find by words only, and the model is never loaded.",
+    )
     models_file: str = setting(
         "",
         "WEFT_MODELS_FILE",
@@ -204,9 +209,11 @@ class Settings:
 
     @property
     def indexes_sessions(self) -> bool:
-        if self.session_indexing not in {"on", "off"}:
-            raise InvalidSetting(f"WEFT_SESSION_INDEXING: '{self.session_indexing}' is neither on nor off.")
-        return self.session_indexing == "on"
+        return _is_on("WEFT_SESSION_INDEXING", self.session_indexing)
+
+    @property
+    def searches_by_meaning(self) -> bool:
+        return _is_on("WEFT_SEMANTIC_SEARCH", self.semantic_search)
 
     def rates(self) -> dict[RateClass, str]:
         """Return the rate limit of each class; empty means unlimited."""
@@ -219,6 +226,12 @@ class Settings:
                 raise InvalidSetting(f"WEFT_RATE_LIMITS: '{override}' is not CLASS=RATE with one of {list(RateClass)}.")
             rates[RateClass(name)] = "" if rate == "off" else rate
         return rates
+
+
+def _is_on(env: str, value: str) -> bool:
+    if value not in {"on", "off"}:
+        raise InvalidSetting(f"{env}: '{value}' is neither on nor off.")
+    return value == "on"
 
 
 def _convert(name: str, value: Any) -> Any:  # noqa: ANN401 - text or an already typed value

@@ -25,6 +25,9 @@ class ScriptedEmbeddings:
         self.texts: list[str] = []
         self.batches: list[int] = []
 
+    def is_enabled(self) -> bool:
+        return True
+
     def models(self) -> Sequence[Model]:
         return [Model(MODEL, 8, 256)]
 

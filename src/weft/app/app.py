@@ -156,6 +156,7 @@ class App:
             self.metrics,
             self._cache("query_vectors", 1, megabytes=8, seconds=3600),
             settings.embedding_cache_entries,
+            enabled=settings.searches_by_meaning,
         )
         runner, container = self.lease_runner, self._container
         self.deferred_deletion = DeferredDeletion(runner)

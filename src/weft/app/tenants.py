@@ -14,6 +14,7 @@ from weft.kernel.identity import HIGHEST_CLEARANCE, Permission, PrincipalKind
 from weft.settings import InvalidSetting
 from weft.storage.sql.access import SqlAccessStore
 from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.embeddings import SqlTenantModelStore
 from weft.storage.sql.knowledge import SqlPlanStore
 from weft.storage.sql.tenants import add_tenant, tenant_names
 
@@ -49,7 +50,7 @@ class NewTenant:
 
 
 class Tenants:
-    """Creates and lists tenants, and sets their plans."""
+    """Creates and lists tenants, and sets their plans and options."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
@@ -102,6 +103,16 @@ class Tenants:
         await self._check_exists(tenant)
         now = to_micros(self._clock.now())
         await self._database.write(Scope(tenant), lambda tx: SqlPlanStore(tx).set_plan(plan, now))
+
+    async def semantic_search(self, tenant: str) -> bool:
+        """Return whether the content of a tenant is embedded and searched by meaning."""
+        await self._check_exists(tenant)
+        return await self._database.read(Scope(tenant), lambda tx: SqlTenantModelStore(tx).semantic_search())
+
+    async def set_semantic_search(self, tenant: str, *, on: bool) -> None:
+        """Turn semantic search of a tenant on or off. What was not embedded meanwhile is embedded later."""
+        await self._check_exists(tenant)
+        await self._database.write(Scope(tenant), lambda tx: SqlTenantModelStore(tx).set_semantic_search(on=on))
 
     async def _check_exists(self, tenant: str) -> None:
         if not is_name(tenant) or not await self.exists(tenant):

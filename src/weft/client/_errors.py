@@ -80,6 +80,7 @@ ERROR_MODULES: dict[str, str] = {
     "REVIEW_CLOSED": "weft.capabilities.history.reviews",
     "REVIEW_NOT_FOUND": "weft.capabilities.history.reviews",
     "SELF_MODIFICATION": "weft.capabilities.agent_context.model",
+    "SEMANTIC_SEARCH_OFF": "weft.capabilities.indexing.embeddings.model",
     "SESSION_ARCHIVED": "weft.capabilities.sessions.model",
     "SESSION_EXISTS": "weft.capabilities.sessions.model",
     "SESSION_IN_USE": "weft.capabilities.sessions.model",

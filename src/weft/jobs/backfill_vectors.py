@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
-from weft.capabilities.indexing.embeddings.model_selection import known_models_to_fill
+from weft.capabilities.indexing.embeddings.model_selection import is_semantic, known_models_to_fill
 from weft.capabilities.indexing.model_migration.migration import models_in_use
 from weft.kernel.clock import DAY_MICROS
 from weft.storage.sql.collections import SqlCollectionStore
@@ -28,7 +28,7 @@ _RETRY_SECONDS = 300.0
 
 
 class ModelVectors:
-    """Computes the vectors of chunks for every model a tenant needs.
+    """Computes the vectors of chunks for every model a tenant needs; none if it is not searched by meaning.
 
     The first model serves searches: without its vectors nothing can be written. The vectors of a model that is being
     migrated to are left to the migration while that model is unavailable.
@@ -40,6 +40,8 @@ class ModelVectors:
     async def compute(
         self, models: Sequence[str], embed: Callable[[str], Awaitable[list[bytes]]]
     ) -> dict[str, Sequence[bytes]]:
+        if not models:
+            return {}
         serving, *others = models
         vectors: dict[str, Sequence[bytes]] = {serving: await embed(serving)}
         now = asyncio.get_running_loop().time
@@ -67,10 +69,11 @@ class VectorBackfill:
         await self._runner.run(tenant, BACKFILL, self._fill_all, only_if_due=True)
 
     async def _fill_all(self, lease: Lease) -> None:
-        listed = await lease.read(lambda tx: SqlTenantModelStore(tx).listed())
-        model, *_ = known_models_to_fill(listed, self._embeddings.models())
-        for collection in await lease.read(lambda tx: SqlCollectionStore(tx).names()):
-            await self._fill(lease, collection, model)
+        if await lease.read(lambda tx: is_semantic(SqlTenantModelStore(tx), self._embeddings)):
+            listed = await lease.read(lambda tx: SqlTenantModelStore(tx).listed())
+            model, *_ = known_models_to_fill(listed, self._embeddings.models())
+            for collection in await lease.read(lambda tx: SqlCollectionStore(tx).names()):
+                await self._fill(lease, collection, model)
         await lease.write(lambda tx: SqlJobStore(tx).finish(BACKFILL, self._runner.now + DAY_MICROS))
 
     async def _fill(self, lease: Lease, collection: str, model: str) -> None:

@@ -59,7 +59,9 @@ class SessionEmbedding:
         self._running = 0
 
     async def due(self, _queue: JobQueue) -> list[Work]:
-        """Return the tenants with items that are found by words only so far."""
+        """Return the tenants with items that are found by words only so far, and searched by meaning."""
+        if not self._embeddings.is_enabled():
+            return []
         tenants = await self._runner.database.read(SYSTEM, lambda tx: tenants_to_embed(tx, self._runner.now))
         return [Work(tenant) for tenant in tenants]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import structs
 
 from weft.capabilities.indexing.embeddings.model import TextRefused
-from weft.capabilities.indexing.embeddings.model_selection import has_required_models, known_models_to_fill
+from weft.capabilities.indexing.embeddings.model_selection import has_required_models, is_semantic, known_models_to_fill
 from weft.capabilities.indexing.model_migration.migration import models_in_use
 from weft.capabilities.search.persistent_memory import text_of_value
 from weft.capabilities.search.session_indexing.cursor import (
@@ -74,15 +74,16 @@ class _Step(NamedTuple):
     started: Progress
     found: IndexingRound
     models: tuple[str, ...]
+    semantic: bool
 
     @property
     def is_words_first(self) -> bool:
-        """Tell whether vectors may follow later.
+        """Tell whether vectors may follow later, if at all.
 
         Not of a reindex, whose items are found by meaning all the time, and not while the tenant is migrated to another
         model, which ends when every chunk has a vector of it.
         """
-        return self.found.reached.reindex is None and len(self.models) == 1
+        return not self.semantic or (self.found.reached.reindex is None and len(self.models) == 1)
 
 
 class SessionIndexing:
@@ -206,11 +207,11 @@ class SessionIndexing:
         if progress is None and job == REINDEXING_JOB:
             return None
         started = progress or Progress()
-        listed = await SqlTenantModelStore(transaction).listed()
-        models = known_models_to_fill(listed, self._embeddings.models())
+        store = SqlTenantModelStore(transaction)
+        models = known_models_to_fill(await store.listed(), self._embeddings.models())
         indexer, cursor = self._indexers.within(transaction), IndexCursor.of(started)
         found = await (indexer.changes_after(cursor) if job == INDEXING_JOB else indexer.changes_before(cursor))
-        return _Step(started, found, models)
+        return _Step(started, found, models, await is_semantic(store, self._embeddings))
 
     async def _chunk_items(self, tenant: str, job: str, found: IndexingRound) -> list[list[NewChunk]]:
         """Chunk the items of a round. A failing item is retried a few times, then skipped."""
@@ -252,12 +253,17 @@ class SessionIndexing:
         self, lease: Lease, found: IndexingRound, chunked: Sequence[list[NewChunk]], models: Sequence[str]
     ) -> list[PreparedChange]:
         reindex = found.reached.reindex
-        chunks = [chunk for item_chunks in chunked for chunk in item_chunks]
+        chunks = [chunk for item_chunks in chunked for chunk in item_chunks if chunk.semantic]
         embed = partial(self._embedded, lease, chunks, reembed=reindex is not None and reindex.reembed)
         vectors = {model: iter(made) for model, made in (await self._vectors.compute(models, embed)).items()}
         return [
             PreparedChange(
-                change, item_chunks, {model: [next(made) for _ in item_chunks] for model, made in vectors.items()}
+                change,
+                item_chunks,
+                {
+                    model: [next(made) if chunk.semantic else None for chunk in item_chunks]
+                    for model, made in vectors.items()
+                },
             )
             for change, item_chunks in zip(found.changes, chunked, strict=True)
         ]

@@ -11,7 +11,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.capabilities.indexing.embeddings.model import Embedded, EmbeddingModelUnknown
+from weft.capabilities.indexing.embeddings.model import Embedded, EmbeddingModelUnknown, SemanticSearchOff
 from weft.capabilities.indexing.embeddings.model_selection import usable_model
 from weft.kernel.clock import DAY_MICROS, to_micros
 from weft.storage.sql.database import SYSTEM, Scope
@@ -57,6 +57,8 @@ class CachedEmbeddings:
         metrics: Metrics,
         queries: Cache[Vectors],
         max_entries: int,
+        *,
+        enabled: bool = True,
     ) -> None:
         self._database = database
         self._embedders = {embedder.model.name: embedder for embedder in embedders}
@@ -64,8 +66,12 @@ class CachedEmbeddings:
         self._metrics = metrics
         self._queries = queries
         self._max_entries = max_entries
+        self._enabled = enabled
         # Vectors added since the last count, by scope; a scope that is missing was never counted.
         self._uncounted: Counter[Scope] = Counter()
+
+    def is_enabled(self) -> bool:
+        return self._enabled
 
     def models(self) -> Sequence[Model]:
         return [embedder.model for embedder in self._embedders.values()]
@@ -114,6 +120,8 @@ class CachedEmbeddings:
         return Embedded(chosen, [_numbers(looked.vectors[digest]) for digest in digests], looked.hits)
 
     def _embedder(self, model: str) -> Embedder:
+        if not self._enabled:
+            raise SemanticSearchOff
         try:
             return self._embedders[model]
         except KeyError:

@@ -16,7 +16,7 @@ from msgspec import structs
 from weft.capabilities.indexing.collections.model import NewChunk, domain_collection
 from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.indexing.embeddings.model import Embeddings
-from weft.capabilities.indexing.embeddings.model_selection import has_required_models, known_models_to_fill
+from weft.capabilities.indexing.embeddings.model_selection import has_required_models, is_semantic, known_models_to_fill
 from weft.capabilities.indexing.embeddings.store import TenantModelStore
 from weft.capabilities.indexing.model_migration.migration import models_in_use
 from weft.capabilities.knowledge.document_chunks import ChunkLayout
@@ -44,7 +44,7 @@ WriteOutcome = Literal["written", "lost", "other_models"]
 
 
 class ClaimedDocument(NamedTuple):
-    """A leased document with its progress and content, and the models that its chunks need vectors of."""
+    """A leased document with its progress and content, and the models that its chunks need vectors of, if any."""
 
     document: Document
     domain: Domain
@@ -87,13 +87,13 @@ class IngestTransaction(msgspec.Struct, frozen=True):
     async def queued(self, limit: int) -> Sequence[QueuedDocument]:
         """Return the next queued documents; an error if this process does not have the tenant's models."""
         queued = await self.documents.queued(self.now, limit)
-        if queued:
+        if queued and await is_semantic(self.models, self.embeddings):
             await self._models()
         return queued
 
     async def take(self, queued: QueuedDocument, holder: str) -> ClaimedDocument | None:
         """Lease a document; None if another process has it or there is nothing to do."""
-        models = await self._models()
+        models = await self._models() if await is_semantic(self.models, self.embeddings) else ()
         domain = await self.domains.find_shared(queued.domain)
         now = self.now
         held = await self.documents.claim(queued.domain, queued.document_id, holder, now, now + LEASE_MICROS)
@@ -123,7 +123,8 @@ class IngestTransaction(msgspec.Struct, frozen=True):
             return "lost"
         if batch.span.start == 0 and growth > 0:
             await self._check_quota(growth)
-        if not has_required_models(batch.vectors, await models_in_use(self.models, self.embeddings.models(), self.now)):
+        needed = await models_in_use(self.models, self.embeddings.models(), self.now)
+        if taken.models and not has_required_models(batch.vectors, needed):
             return "other_models"
         if document.chunks_done > batch.span.start:
             await self._delete_unfinished(document)

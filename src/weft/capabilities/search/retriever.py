@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from msgspec import structs
 
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, Embeddings, TextRefused
-from weft.capabilities.indexing.embeddings.model_selection import serving_model
+from weft.capabilities.indexing.embeddings.model_selection import is_semantic, serving_model
 from weft.capabilities.knowledge.quotas import max_results
 from weft.capabilities.messages.model import ADMINS
 from weft.capabilities.search.model import Query, Ranked, Ranking, RankingWeights
@@ -77,7 +77,8 @@ class SearchHit(NamedTuple):
 class SearchScope(NamedTuple):
     """What is searched, with which model, and the plan's maximum of results.
 
-    ``partial``: a replica is being rebuilt, so not everything can be found yet.
+    ``partial``: a replica is being rebuilt, so not everything can be found yet. ``semantic``: something in scope may
+    have vectors.
     """
 
     queries: Sequence[CollectionQuery]
@@ -86,6 +87,7 @@ class SearchScope(NamedTuple):
     pending_documents: int
     pending_events: int
     partial: bool = False
+    semantic: bool = True
 
 
 class RetrievalResult(NamedTuple):
@@ -128,7 +130,7 @@ class Retriever:
         references = [await self._references(actor, query.text, filters) for query in queries]
         for query, collection_query in product(queries, scope.queries):
             self.record_query(actor.tenant, collection_query.collection, query.text)
-        embed = partial(self._embed_queries, actor, scope.model)
+        embed = partial(self._embed_queries, actor, scope)
         expanded = [
             structs.replace(query, text=expanded_query(query.text, found))
             for query, found in zip(queries, references, strict=True)
@@ -191,11 +193,23 @@ class Retriever:
             limit,
             visible.pending_documents,
             await stores.lag.events(stores.actor, filters, readable_places(stores.actor)),
+            semantic=await self._is_semantic(filters, stores),
         )
 
-    async def _embed_queries(self, actor: Actor, model: str, texts: Sequence[str]) -> Vectors | None:
+    async def _is_semantic(self, filters: RequestedScope, stores: SearchStores) -> bool:
+        """Return whether something in scope may have vectors."""
+        if not await is_semantic(stores.models, self.embeddings):
+            return False
+        if filters.session_id is None or filters.searched_sources - filters.in_sessions - {"event"}:
+            return True
+        session = await stores.sessions.find(filters.session_id)
+        return session is None or session.config.semantic_search
+
+    async def _embed_queries(self, actor: Actor, scope: SearchScope, texts: Sequence[str]) -> Vectors | None:
+        if not scope.semantic:
+            return None
         try:
-            found = await asyncio.gather(*(self.embeddings.of_query(actor, text, model) for text in texts))
+            found = await asyncio.gather(*(self.embeddings.of_query(actor, text, scope.model) for text in texts))
         except (EmbedderUnavailable, TextRefused):
             return None
         from numpy import stack  # noqa: PLC0415 - an embedder has loaded it already

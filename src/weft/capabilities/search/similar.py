@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from weft.capabilities.indexing.embeddings.model import SemanticSearchOff
 from weft.capabilities.search.model import Ranked
 from weft.kernel.errors import NotFound
 
@@ -47,6 +48,8 @@ class SimilarSearch:
         """Return the passages nearest in meaning to a chunk or a text, except the chunk itself."""
         origin = None if chunk_id is None else await self.passage(chunk_id)
         scope, views = await self.retriever.open_scope(self.actor, self.filters)
+        if not scope.semantic:
+            raise SemanticSearchOff
         query_text = text if origin is None else origin.chunk.embedded
         vector = await self.retriever.embeddings.of_query(self.actor, query_text or "", scope.model)
         limit = top_k if scope.max_results is None else min(top_k, scope.max_results)

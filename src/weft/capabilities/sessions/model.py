@@ -94,6 +94,9 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         Literal["approximate", "o200k_base", "cl100k_base"],
         msgspec.Meta(description="Token counter; the exact ones need the weft[tokenizers] extra."),
     ] = "approximate"
+    semantic_search: Annotated[
+        bool, msgspec.Meta(description="False: its messages and keys are not embedded, and found by their words only.")
+    ] = True
     conventions: Annotated[Name, msgspec.Meta(description="The key conventions rendered for its agents.")] = "default"
     participants: Annotated[
         tuple[Pattern, ...],

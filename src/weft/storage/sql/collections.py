@@ -26,7 +26,7 @@ _POSITIONS = ", ".join(
 )
 _CHUNK = """
 SELECT number, source, place, scope, item, version, ordinal, start_at, end_at, kind, heading, speaker, timestamp,
-       tokens, importance, pinned, metadata, terms, text, digest, entities
+       tokens, importance, pinned, metadata, terms, text, digest, entities, semantic
 FROM chunks
 """
 _CHUNKS_AT = f"""
@@ -85,9 +85,9 @@ class SqlCollectionStore:
             INSERT INTO chunks (tenant, collection, number, source, place, scope, item, version, ordinal, start_at,
                                 end_at,
                                 kind, heading, speaker, timestamp, tokens, importance, pinned, metadata, terms, text,
-                                digest, entities)
+                                digest, entities, semantic)
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
-                    $23)
+                    $23, $24)
             """,
             [
                 (self._tenant, collection, *_values(number, chunk))
@@ -373,7 +373,7 @@ class SqlCollectionStore:
         rows = await self._tx.all(
             _CHUNK  # noqa: S608 - our own columns
             + """
-            WHERE tenant = $1 AND collection = $2 AND number > $3 AND NOT EXISTS (
+            WHERE tenant = $1 AND collection = $2 AND number > $3 AND semantic = 1 AND NOT EXISTS (
                 SELECT 1 FROM chunk_vectors v
                 WHERE v.tenant = $1 AND v.collection = $2 AND v.model = $4 AND v.number = chunks.number)
             ORDER BY number LIMIT $5
@@ -551,12 +551,13 @@ def _values(number: int, chunk: NewChunk) -> tuple[str | int | float | bytes | N
         chunk.text,
         chunk.digest,
         chunk.entities,
+        int(chunk.semantic),
     )
 
 
 def _chunk(collection: str, row: Row) -> Chunk:
     (number, source, place, scope, item, version, ordinal, start, end, kind, heading, speaker) = row[:12]
-    timestamp, tokens, importance, pinned, metadata, terms, text, digest, entities = row[12:]
+    timestamp, tokens, importance, pinned, metadata, terms, text, digest, entities, semantic = row[12:]
     return Chunk(
         collection=collection,
         number=number,
@@ -580,4 +581,5 @@ def _chunk(collection: str, row: Row) -> Chunk:
         text=text,
         digest=digest,
         entities=entities,
+        semantic=bool(semantic),
     )

@@ -138,6 +138,13 @@ class SqlTenantModelStore:
     async def listed(self) -> Sequence[TenantModel]:
         return [TenantModel(*row) for row in await self._tx.all(_LISTED, self._tenant)]
 
+    async def semantic_search(self) -> bool:
+        row = await self._tx.one("SELECT semantic_search FROM tenants WHERE tenant = $1", self._tenant)
+        return row is not None and bool(row[0])
+
+    async def set_semantic_search(self, *, on: bool) -> None:
+        await self._tx.run("UPDATE tenants SET semantic_search = $1 WHERE tenant = $2", int(on), self._tenant)
+
     async def held(self) -> Sequence[TenantModel]:
         return [TenantModel(*row) for row in await self._tx.all(_LISTED + "{for_share}", self._tenant)]
 

@@ -56,11 +56,11 @@ async def tenants_reindexing(transaction: Transaction, now: int) -> list[str]:
 
 
 async def tenants_to_embed(transaction: Transaction, now: int) -> list[str]:
-    """Return the tenants with chunks that are found by words only so far, and that no worker has leased."""
+    """Return the tenants with chunks to embed, unless a worker has leased them or they are not searched by meaning."""
     rows = await transaction.all(
         """
         SELECT tenants.tenant FROM tenants JOIN jobs j ON j.tenant = tenants.tenant AND j.job = $1
-        WHERE j.lease_until <= $2 AND j.progress > '' ORDER BY tenants.tenant
+        WHERE j.lease_until <= $2 AND j.progress > '' AND tenants.semantic_search = 1 ORDER BY tenants.tenant
         """,
         EMBEDDING_JOB,
         now,

@@ -33,6 +33,13 @@ class TenantPlan(Response, omit_defaults=False):
     plan: str | None
 
 
+class TenantSemanticSearch(Response, omit_defaults=False):
+    """Whether the content of a tenant is embedded and searched by meaning."""
+
+    tenant: str
+    semantic_search: bool
+
+
 class TenantNames(Response):
     """Names of all tenants."""
 
@@ -92,3 +99,25 @@ def plan(target: Target, name: str, plan: Plan | None, *, as_json: bool) -> None
             return await app.tenants.plan(name)
 
     show(TenantPlan(tenant=name, plan=asyncio.run(read_or_set())), as_json=as_json)
+
+
+@tenant.command("semantic-search", params=[JSON])
+@click.argument("name", help="The tenant.")
+@click.argument(
+    "switch", type=click.Choice(("on", "off")), required=False, help="Without it, the current setting is shown."
+)
+@click.pass_obj
+def semantic_search(target: Target, name: str, switch: str | None, *, as_json: bool) -> None:
+    """Show whether a tenant is searched by meaning, or turn that on or off.
+
+    While it is off nothing is embedded, and searches find by words only. What is missing is embedded when it is on
+    again: messages, keys and memories at once, documents within a day.
+    """
+
+    async def read_or_set() -> bool:
+        async with opened(target.settings()) as app:
+            if switch is not None:
+                await app.tenants.set_semantic_search(name, on=switch == "on")
+            return await app.tenants.semantic_search(name)
+
+    show(TenantSemanticSearch(tenant=name, semantic_search=asyncio.run(read_or_set())), as_json=as_json)

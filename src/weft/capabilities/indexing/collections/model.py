@@ -77,6 +77,7 @@ class NewChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     participant patterns in JSON, empty for all. ``terms`` are the index terms, separated by spaces; ``entities`` are as
     packed by pack_entities. ``digest`` is the SHA-256 of the embedded text. ``timestamp`` is in microseconds.
     Importance is from 0 to 1; pinned chunks are always returned.
+    ``semantic``: it gets a vector; otherwise it is found by its words only.
     """
 
     source: Source
@@ -98,6 +99,7 @@ class NewChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pinned: bool = False
     metadata: str = "{}"
     entities: str = ""
+    semantic: bool = True
     text: str
 
     @property

@@ -84,8 +84,20 @@ class Embedder(Protocol):
         ...
 
 
+class SemanticSearchOff(EmbedderUnavailable):
+    """Texts are not embedded here: the operator has turned semantic search off."""
+
+    code = "SEMANTIC_SEARCH_OFF"
+    hint = "Use `search.query`, which finds by words; the operator can turn semantic search on again."
+    related = ("search",)
+
+
 class Embeddings(Protocol):
     """The embedders of this installation, with a cache."""
+
+    def is_enabled(self) -> bool:
+        """Return whether this installation embeds texts; if not, every call is refused with SemanticSearchOff."""
+        ...
 
     def models(self) -> Sequence[Model]:
         """Return the configured models, the default first."""

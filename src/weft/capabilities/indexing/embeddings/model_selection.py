@@ -13,7 +13,7 @@ from weft.capabilities.indexing.embeddings.model import EmbeddingModelUnknown
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from weft.capabilities.indexing.embeddings.model import Model
+    from weft.capabilities.indexing.embeddings.model import Embeddings, Model
     from weft.capabilities.indexing.embeddings.store import TenantModel, TenantModelStore
 
 # Stored as a model name to mark that the tenant's models are restricted.
@@ -69,6 +69,11 @@ def usable_model(listed: Sequence[TenantModel], models: Sequence[Model], name: s
         # Does not reveal whether the model exists.
         raise EmbeddingModelUnknown(your_models=[model.name for model in usable])
     return found
+
+
+async def is_semantic(store: TenantModelStore, embeddings: Embeddings) -> bool:
+    """Return whether a tenant's content is embedded: neither the installation nor the tenant has turned it off."""
+    return embeddings.is_enabled() and await store.semantic_search()
 
 
 async def allow_models(names: Sequence[str], models: Sequence[Model], store: TenantModelStore, now: int) -> None:

@@ -12,8 +12,8 @@ from weft.capabilities.indexing.collections.item_ids import MemoryKey, item_of_k
 from weft.capabilities.indexing.collections.model import MEMORY, SOURCES, WINDOWS, Source, domain_collection
 from weft.capabilities.memory.model import scope_of
 from weft.capabilities.records.record_ids import MessageItemId, VersionId
-from weft.capabilities.search.items import MESSAGE_VERSION, is_window, version_of, window_place
-from weft.capabilities.search.persistent_memory import item_of_entry, memory_place
+from weft.capabilities.search.items import MESSAGE_VERSION, WindowPlace, is_window, version_of, window_place
+from weft.capabilities.search.persistent_memory import is_persistent, item_of_entry, memory_place
 from weft.capabilities.sessions.model import line_of, session_of
 from weft.kernel.identity import PRINCIPAL
 from weft.kernel.ports import Progress
@@ -59,6 +59,13 @@ class IndexItem(NamedTuple):
     @property
     def collection(self) -> str:
         return SOURCES[self.source].collection or domain_collection(self.place)
+
+    @property
+    def session_id(self) -> str | None:
+        """Return the session that the item belongs to; None if it belongs to none."""
+        if self.source == "memory":
+            return None if is_persistent(self.place) else MemoryKey.parse(self.item).session_id
+        return WindowPlace.parse(self.place).session_id if self.source == "event" else self.place
 
 
 class Sweep(msgspec.Struct, frozen=True):

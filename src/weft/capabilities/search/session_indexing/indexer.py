@@ -74,7 +74,7 @@ class PreparedChange(NamedTuple):
 
     change: ItemChange
     chunks: Sequence[NewChunk]
-    vectors: Mapping[str, Sequence[bytes]]
+    vectors: Mapping[str, Sequence[bytes | None]]
 
     @property
     def outdated(self) -> Sequence[int]:
@@ -130,14 +130,15 @@ class Indexer(msgspec.Struct, frozen=True):
         numbers = await self.collections.add(collection, chunks, vectors)
         # Afterwards: an unchanged text keeps its cached vector, which is deleted with the last chunk that uses it.
         await self.collections.remove(collection, [number for each in written for number in each.outdated])
-        missing = (number for number, vector in zip(numbers, vectors[model], strict=True) if vector is None)
-        first = next(missing, None)
+        placed = zip(numbers, chunks, vectors[model], strict=True)
+        first = next((number for number, chunk, vector in placed if vector is None and chunk.semantic), None)
         return {} if first is None else {collection: first}
 
     async def _cached_vectors(self, model: str, chunks: Sequence[NewChunk]) -> list[bytes | None]:
         """Return the vectors of texts that the tenant has already; None for the others."""
-        cached = await self.vectors.find(model, list({chunk.digest for chunk in chunks}))
-        return [cached[chunk.digest].vector if chunk.digest in cached else None for chunk in chunks]
+        cached = await self.vectors.find(model, list({chunk.digest for chunk in chunks if chunk.semantic}))
+        known = (cached.get(chunk.digest) if chunk.semantic else None for chunk in chunks)
+        return [None if each is None else each.vector for each in known]
 
     async def _is_unchanged(self, change: ItemChange) -> bool:
         return await self.contents.read(change.item) == change.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import structs
 
 from weft.capabilities.agent_context.memory_version import MemoryVersion
 from weft.capabilities.agent_context.service import Contexts
@@ -48,6 +49,7 @@ from weft.capabilities.search.persistent_memory import (
 from weft.capabilities.search.session_indexing.importance import importance_of
 from weft.capabilities.search.window_events import event_numbered, is_searchable
 from weft.capabilities.sessions.model import line_of
+from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.windows.line_events import events_of_line
 from weft.capabilities.windows.model import window_line
 from weft.capabilities.windows.redacted_events import apply_redactions
@@ -89,6 +91,7 @@ class ItemText(msgspec.Struct, frozen=True, kw_only=True):
     # A value in object storage, whose text has to be fetched outside of the transaction, and its media type.
     pointer: Pointer | None = None
     media_type: str | None = None
+    semantic: bool = True
 
     @property
     def size(self) -> int:
@@ -109,14 +112,24 @@ class ItemTexts(msgspec.Struct, frozen=True):
     window_cache: EventCache
     clock: Clock
     pins: PinStore
+    sessions: SessionStore
 
     async def read(self, item: IndexItem) -> ItemText | None:
         """Return the current text of an item; None if it is deleted, damaged or redacted."""
         try:
-            return await self._read(item)
+            text = await self._read(item)
         except ValueDamaged:
             # Reading it reports the damage; here it must not block the rest of the log.
             return None
+        if text is None or await self._is_semantic(item):
+            return text
+        return structs.replace(text, semantic=False)
+
+    async def _is_semantic(self, item: IndexItem) -> bool:
+        """Return whether the item's session, if it has one, is searched by meaning."""
+        session_id = item.session_id
+        session = None if session_id is None else await self.sessions.find(session_id)
+        return session is None or session.config.semantic_search
 
     async def _read(self, item: IndexItem) -> ItemText | None:
         match item.source:
@@ -290,6 +303,7 @@ def chunks_of(item: IndexItem, content: ItemText) -> list[NewChunk]:
             else content.importance,
             pinned=content.pinned,
             entities=pack_entities(_entities(text, content)),
+            semantic=content.semantic,
             text=text,
         )
         chunks.append(chunk)
