@@ -112,6 +112,21 @@ IN_POSTGRES = {
 BARE = {"nearest": "full scan with numpy, ms", "nearest_to_graph": "usearch, HNSW over float16, ms"}
 INGESTION = {"long_documents": "long documents", "short_documents": "documents of one chunk"}
 PEER = ("create_session", "add_message", "get_messages", "search_context", "set_memory", "get_memory")
+CLIENTS = {"official": "the official Python client", "fastmcp": "FastMCP"}
+WITH_CLIENTS = {
+    "add_message": "`add_message`",
+    "get_messages": "`get_messages`, 50 messages",
+    "search_context": "`search_context`",
+}
+ROLES = {"subagent": "sub-agent", "orchestrator": "orchestrator", "admin": "admin"}
+LISTS = {"default": "default", "collaboration": "`/mcp/collaboration`", "full": "`/mcp/full`"}
+ANSWERS = {
+    "get_messages": "`get_messages`, 50 messages",
+    "search_context": "`search_context`",
+    "search": "`search`",
+    "search_unanswerable": "`search` for what is not there",
+    "assemble_context": "`assemble_context`, budget of 4,000",
+}
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 SESSION_SIZES = (1_000, 10_000, 100_000, 300_000, 1_000_000)
 
@@ -268,6 +283,52 @@ def _peer(results: Results) -> str:
     return _table(["", "Weft, ms of CPU", "the other", "ratio", "Weft, p95 ms", "the other"], body)
 
 
+def _clients(results: Results) -> str:
+    body = []
+    for client, title in CLIENTS.items():
+        for name, operation in WITH_CLIENTS.items():
+            rows = [results.row(f"peer.{client}.{name}_{figure}") for figure in ("cpu", "p50", "p95")]
+            cells = [_number(value) for row in rows for value in (row["value"], row["baseline"]["value"])]
+            body.append([f"{operation}, {title}", *cells])
+    head = ["", "Weft, ms of CPU", "the other", "Weft, p50 ms", "the other", "Weft, p95 ms", "the other"]
+    return _table(head, body)
+
+
+def _schemas(results: Results) -> str:
+    parts = [
+        f"{results.value(f'peer.{client}.{name}.with_schemas_p50')} ms instead of "
+        f"{results.value(f'peer.{client}.{name}_p50')} for `{name}` with {title}"
+        for client, title in CLIENTS.items()
+        for name in ("get_messages", "search_context")
+    ]
+    text = (
+        "These clients validate every answer against the output schema of its tool, if the server lists one. Weft "
+        f"lists none. With them, the p50 would be {'; '.join(parts)}."
+    )
+    return textwrap.fill(text, 120)
+
+
+def _lists(results: Results) -> str:
+    parts = ("names", "descriptions", "input_schemas")
+    body = []
+    for role, title in ROLES.items():
+        for profile, endpoint in LISTS.items():
+            name = f"tool_list.{role}.{profile}"
+            cells = [results.value(f"{name}.{part}") for part in ("tools", *parts)]
+            body.append([f"{title}, {endpoint}", *cells, results.value(name)])
+    theirs = [results.value(f"tool_list.peer.{part}") for part in (*parts, "total")]
+    body.append(["the other server", "", *theirs])
+    return _table(["tokens", "tools", "names", "descriptions", "input schemas", "as listed"], body)
+
+
+def _answers(results: Results) -> str:
+    body = []
+    for name, title in ANSWERS.items():
+        row = results.row(f"tool_list.answer.{name}")
+        body.append([title, _number(row["value"]), _number(row["baseline"]["value"]) if row["baseline"] else ""])
+    return _table(["tokens of an answer", "Weft", "the other server"], body)
+
+
 def _peer_words(results: Results) -> str:
     rate, memory = results.row("peer.throughput"), results.row("peer.resident")
     text = (
@@ -302,6 +363,10 @@ def page(results: Results) -> str:
         ingestion=_ingestion(results),
         peer=_peer(results),
         peer_words=_peer_words(results),
+        clients=_clients(results),
+        schemas=_schemas(results),
+        lists=_lists(results),
+        answers=_answers(results),
     )
 
 

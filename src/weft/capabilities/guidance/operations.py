@@ -107,6 +107,7 @@ def _first_steps(actor: Actor, operations: list[Operation]) -> list[str]:
         "board.write": "Write conclusions to the board with shared_context, news to the others with add_message.",
         "context.push": "Keep what should outlast the session with push_context, private notes with set_memory.",
         "context.assemble": "Let assemble_context build the prompt of your next model call within its budget.",
+        "tools.search": "Find, describe and call tools that are not in your list with weft_tools.",
         "agent.create": "Create agents with create_agent; get_audit_log shows what was denied or changed.",
     }
     more = "For the operations of a topic, call get_usage_guidance with guidance_type set to it."
