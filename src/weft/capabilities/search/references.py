@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.indexing.entities import Entity, extract_entities
+from weft.capabilities.indexing.text_analysis import FILLER_WORDS
 from weft.capabilities.search.enumerations import options_in
 
 if TYPE_CHECKING:
@@ -53,8 +54,7 @@ _ONE_OF_TWO = re.compile(r"\bthe (former|latter)\b", re.IGNORECASE)
 _NUMBERED_OPTION = re.compile(rf"\b(?i:{_OPTION}|plan) (?:(?i:number|no\.?) |#)?(\d{{1,2}}|[A-H])\b")
 _ERROR = re.compile(rf"\b{_POINTER} (?:error|exception|failure|traceback|stack trace|crash)\b", re.IGNORECASE)
 _ERROR_LINE = re.compile(
-    r"(?:\b[A-Za-z_.]{0,80}(?:Error|Exception)\b|\berror:|\bfatal:|\bpanic:|\bfailed with\b|\bexit code [1-9])",
-    re.IGNORECASE,
+    r"\b[A-Za-z_.]{1,80}(?:Error|Exception)\b|(?i:\berror:|\bfatal:|\bpanic:|\bfailed with\b|\bexit code [1-9])"
 )
 _SHE, _HE = "she", "he"
 # "They" mostly stands for several, so it is not resolved.
@@ -66,10 +66,11 @@ _PRONOUN = re.compile(rf"\b(?:{'|'.join(_PRONOUNS)})\b", re.IGNORECASE)
 _IT = re.compile(r"\bits?\b", re.IGNORECASE)
 # "it" that stands for nothing.
 _EMPTY_IT = re.compile(
-    r"\bit (?:is|was|will be|would be|takes?|took|rains?|snows?|seems|looks like|depends)\b|\bit's\b|"
+    r"\bit (?:is|was|will be|would be|takes?|took|rains?|snows?|seems|feels|looks like|depends)\b|\bit's\b|"
     r"\b(?:is|was|be) it (?:possible|true|ok|okay|fine|raining|worth|time|likely|safe|necessary|better|best|a|the)\b|"
+    r"\bis it going to\b|"
     r"\btime (?:is|was) it\b|\b(?:does|did) it (?:matter|rain|snow|take)\b|\bhow(?:'s| is| did) it (?:going|go)\b|"
-    r"\b(?:make|made|worth|got|get|about) it\b",
+    r"\b(?:make|made|worth|got|get|about|appreciate) it\b",
     re.IGNORECASE,
 )
 _NOUN_PHRASE = re.compile(r"\b(?:the|a|an|my|our|your|this|that|these|those|any|some)\b", re.IGNORECASE)
@@ -144,7 +145,8 @@ def _references(
     if (match := _ERROR.search(query)) is not None:
         yield _error(match[0], items)
     for pattern, kind, fits in _THINGS:
-        if (match := pattern.search(query)) is not None:
+        is_named = any(entity.type == kind for entity in own)
+        if not is_named and (match := pattern.search(query)) is not None:
             yield _thing(match[0], items, lambda entity: entity.type == kind and fits(entity.value))  # noqa: B023 - called at once
     if not any(entity.type == "person" for entity in own):
         yield from _people(query, items, asker)
@@ -199,6 +201,8 @@ def _it(query: str, items: Sequence[RecentItem]) -> Reference | None:
         return None
     before = query[: match.start()]
     if len(before.split()) > _MAX_WORDS_BEFORE or _NOUN_PHRASE.search(before):
+        return None
+    if match[0].casefold() == "its" and not FILLER_WORDS.issuperset(re.findall(r"\w+", before.casefold())):
         return None
     return _thing(match[0], items, lambda entity: entity.type in _IT_TYPES, _NEAR)
 
