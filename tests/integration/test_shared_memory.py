@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from support.bundles import exported, imported
 from support.contexts import artifact, knowledge_entry, problems, push
 from support.teams import add_member, create_team, remove_member
 from support.world import SESSION, outcome, refused
+from weft.kernel.errors import WeftError
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -199,11 +202,13 @@ async def test_agents_below_a_human_and_in_its_teams_share_its_memory(world: Wor
 
 async def test_a_session_pins_no_shared_memory(team: World) -> None:
     await team.analysis.call("context.pull", session_id=SESSION)
-    for operation in ("context.read", "context.status"):
-        with refused("INVALID_INPUT_FORMAT"):
-            await team.analysis.call(operation, owner=TEAM, session_id=SESSION)
+    await push(team.review, preference("b", 1), owner=TEAM, if_version=1)
+    # A connection that is bound to a session names it in every call.
+    assert await read(team.analysis, session_id=SESSION) == {"tone": "brief", "b": 1}
+    shared = await team.analysis.call("context.status", owner=TEAM, session_id=SESSION)
+    assert (shared["context_id"], shared["version"], shared["pulled_version"]) == (TEAM, 2, None)
     # The session of a push is recorded; what it knows of the agent's own context stays.
-    await push(team.analysis, preference("b", 2), owner=TEAM, if_version=1, session_id=SESSION)
+    await push(team.analysis, preference("b", 2), owner=TEAM, if_version=2, session_id=SESSION)
     status = await team.analysis.call("context.status", session_id=SESSION)
     assert (status["context_id"], status["version"], status["known_version"]) == ("context:analysis", 0, 0)
     with refused("INVALID_INPUT_FORMAT"):
@@ -307,3 +312,28 @@ async def test_records_of_shared_memory_are_for_those_who_share_it(team: World) 
         assert await outcome(by.call("records.show", record_id=item, type="context_item")) == "RECORD_NOT_FOUND"
         source.pop("session_id", None)
         assert await outcome(by.call("records.show", **source)) == "RECORD_NOT_FOUND"
+
+
+async def test_exports_carry_shared_memory_only_for_those_who_share_it(team: World) -> None:
+    await push(team.analysis, preference("b", "The kettle is broken."), owner=TEAM, if_version=1, session_id=SESSION)
+    secret = b"kettle is broken"
+    assert secret not in await exported(team.planner)
+    assert TEAM.encode() not in await exported(team.planner)
+    # What a bundle says about shared memory is not restored as such.
+    bundle = await exported(team.admin)
+    await create_team(team.stranger, "research", "admin")
+    forged = (await exported(team.planner)).replace(b"board:s1", b"team:research:learned_knowledge")
+    for content, session in ((bundle, "copy"), (forged, "forged")):
+        with contextlib.suppress(WeftError):
+            await imported(team.stranger, content, session_id=session)
+    assert await read(team.stranger) == {}
+
+
+async def test_only_admins_set_the_retention_of_shared_memory(team: World) -> None:
+    rule = {"subject": f"{TEAM}:work_artifacts", "days": 30}
+    for by in (team.analysis, team.planner, team.stranger):
+        assert await outcome(by.call("history.set_retention", **rule)) != "ok"
+    await push(team.analysis, artifact("report", 1), owner=TEAM, if_version=1)
+    assert (await team.admin.call("history.set_retention", **rule))["days"] == 30
+    team.clock.advance(days=31)
+    assert await read(team.review) == {"tone": "brief"}

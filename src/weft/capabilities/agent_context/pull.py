@@ -47,7 +47,7 @@ from weft.capabilities.sessions.model import (
     lock_active_session,
 )
 from weft.kernel.clock import from_micros, optional_datetime
-from weft.kernel.errors import MAX_COMPARED, InvalidInput, PermissionDenied, close_names
+from weft.kernel.errors import MAX_COMPARED, PermissionDenied, close_names
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Effect, RateClass, Request, Response, Success, operation
 from weft.kernel.ports import Transactions
@@ -124,7 +124,7 @@ class ReadContext(Request):
 
     owner: Owner = None
     session_id: Annotated[
-        SessionId | None, msgspec.Meta(description="Read the snapshot pulled there. Default: the current version.")
+        SessionId | None, msgspec.Meta(description="Read your snapshot pulled there. Default: the current version.")
     ] = None
     memory_type: Annotated[MemoryTypeName | None, msgspec.Meta(description="Only this memory type.")] = None
     key: Annotated[EntryKey | None, msgspec.Meta(description="One entry with its full value.")] = None
@@ -263,11 +263,10 @@ async def read_context(
 async def get_context_status(request: GetContextStatus, contexts: Contexts, layers: SessionLayers) -> ContextStatus:
     """Return the current version of your context, or of a team or user, and the one that your session pulled."""
     check_own(contexts.actor, request.agent_id)
-    _check_unpinned(request.owner, request.session_id)
     owner = contexts.actor.principal_id
     line = await contexts.named_line(request.owner, request.branch)
     held, update = None, None
-    if request.session_id is not None:
+    if request.session_id is not None and request.owner is None:
         session = await find_session(request.session_id, contexts.actor, contexts.sessions)
         held = await contexts.snapshots.find(session.session_id, owner)
         update = await layers.critical_update(session.session_id, owner)
@@ -361,8 +360,8 @@ async def _read(request: ReadContext, contexts: Contexts) -> tuple[ContextRead, 
 
 async def _opened(request: ReadContext, contexts: Contexts) -> tuple[MemoryVersion, PinnedContext | None]:
     """Open the version to read: the current one, or the one that a session has pulled."""
-    _check_unpinned(request.owner, request.session_id)
-    if request.session_id is None:
+    # Sessions pin nobody else's memory; on a connection bound to one, every request names it.
+    if request.session_id is None or request.owner is not None:
         line = await contexts.named_line(request.owner, None)
         return await MemoryVersion.current(contexts, line, await contexts.head(line)), None
     session = await find_session(request.session_id, contexts.actor, contexts.sessions)
@@ -374,21 +373,13 @@ async def _opened(request: ReadContext, contexts: Contexts) -> tuple[MemoryVersi
     return memory, held
 
 
-def _check_unpinned(owner: str | None, session_id: str | None) -> None:
-    if owner is not None and session_id is not None:
-        raise InvalidInput(
-            "session_id: not with owner; sessions pin your own context only, that of a team or user is always current",
-            field="session_id",
-        )
-
-
 async def _entry(request: ReadContext, key: str, memory: MemoryVersion) -> PersistedEntry:
     place = EntryAddress(_part(request), key)
     at = await memory.version.part(place.part) if is_well_formed(key) else None
     entry = None if at is None else await memory.entry(place)
     if at is None or entry is None:
         known = [] if at is None else [entry.place.key for entry in await memory.entries(place.part, at)]
-        what = "Your snapshot" if request.session_id else "Your memory" if request.owner is None else request.owner
+        what = request.owner or ("Your snapshot" if request.session_id else "Your memory")
         raise ContextKeyNotFound(
             f"{what} has no entry '{key[:200]}' in {place.part}.",
             resource_id=key[:200],

@@ -40,16 +40,17 @@ _BRANCH = click.option("--branch", help="Branch of your context, or main.")
 @click.option(
     "--type", "memory_type", type=_TYPES, default="learned_knowledge", show_default=True, help="Type of memory."
 )
+@click.option("--owner", help="team:NAME or user:ID, to save to memory that you share. Default: yourself.")
 @click.option("--workflow", help="Workflow, for conversation_context.")
 @click.option("--remove", multiple=True, metavar="KEY", help="Entry to remove. Repeatable.")
-@click.option("--if-version", type=int, help="Fail unless your context is at this version.")
+@click.option("--if-version", type=int, help="Fail unless the context is at this version.")
 @click.option("--reason", help="Reason, for the log.")
 @click.option("--step", help="Workflow step.")
 @_SESSION
 @_BRANCH
 @click.pass_context
 def push(ctx: click.Context, /, *, key: str | None, file: Path | None, as_json: bool, **options: Any) -> None:  # noqa: ANN401
-    """Save knowledge to your persistent memory.
+    """Save knowledge to your persistent memory, or to that of a team or user.
 
     Without --if-version, the version that your session pulled is expected, or else the current one.
     """
@@ -65,12 +66,12 @@ def push(ctx: click.Context, /, *, key: str | None, file: Path | None, as_json: 
         "knowledge": [] if key is None else [{"key": key, **scope, **_content(options["value"], file)}],
         "remove": [{"key": removed, **scope} for removed in options["remove"]],
         **where,
-        **_given(reason=options["reason"], step=options["step"]),
+        **_given(owner=options["owner"], reason=options["reason"], step=options["step"]),
     }
     target: Target = ctx.obj
     version = options["if_version"]
     if version is None:
-        version = _expected_version(target, where)
+        version = _expected_version(target, {**where, **_given(owner=options["owner"])})
     pushed = _call(target, "context.push", {**request, "if_version": version})
     show(pushed, as_json=as_json, formatter=_render_push)
 
