@@ -12,16 +12,17 @@ from benchmarks.environments import NotInstallable
 from benchmarks.harness import Baseline, Compared, Row, limited, resident_bytes
 from benchmarks.peer_load import OPERATIONS, Access, Party, crowd, lost
 from benchmarks.peer_server import API_KEY, NAME, PEER, peer_server
-from benchmarks.real_clients import MEASURED, WITH_SCHEMAS, available_clients, client_costs
+from benchmarks.real_clients import LISTED, UNLISTED, WITH_SCHEMAS, available_clients, client_costs
 from benchmarks.servers import AGENT, folder, prepare, weft_server
 from benchmarks.wire import LEGACY, MODERN, run_async
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from benchmarks.peer_load import Crowd
+    from benchmarks.real_clients import ClientCosts, Load
     from benchmarks.servers import Served
 
     Serve = Callable[[Path], AbstractContextManager[Served]]
@@ -64,7 +65,7 @@ async def _run(sizes: Sizes, *, peer: bool) -> list[Row]:
             weft = Party(stack.enter_context(quiet_weft(ours)), access, LEGACY)
             other = await peer_party(stack, theirs) if peer else None
             rows = await _operations(sizes, weft, other)
-            rows += await _real_clients(sizes, [weft, *([other] if other else [])], everything=peer)
+            rows += await _real_clients(sizes, weft, other)
             rows.append(_resident(weft, other))
             crowds = [await crowd(party, sizes.writers, sizes.seconds) for party in (weft, other) if party]
         # Read back by a restarted server, so that only durable data counts.
@@ -106,19 +107,26 @@ async def _operations(sizes: Sizes, weft: Party, other: Party | None) -> list[Ro
     return rows
 
 
-async def _real_clients(sizes: Sizes, parties: list[Party], *, everything: bool) -> list[Row]:
-    """Measure with real clients; what output schemas would cost a client is measured with Weft only."""
+async def _real_clients(sizes: Sizes, weft: Party, other: Party | None) -> list[Row]:
+    """Measure with real clients: on the endpoint that lists the tools of the other server, and on the default one."""
+    # Lists the same tools as the other server.
+    listed = replace(weft, path="/mcp/collaboration")
     rows: list[Row] = []
-    for client in available_clients() if everything else ("official",):
-        costs = await client_costs(client, parties, MEASURED, sizes.rounds, sizes.calls)
-        for operation in MEASURED:
-            name = f"peer.{client}.{operation}"
-            rows.append(_less(f"{name}_cpu", "ms CPU/call", *(cost.cpu[operation] for cost in costs)))
-            rows += _percentile_rows(name, [cost.seconds[operation] for cost in costs])
-        (with_schemas,) = await client_costs(client, parties[:1], WITH_SCHEMAS, sizes.rounds, sizes.calls, schemas=True)
-        for operation in WITH_SCHEMAS:
-            rows += _percentile_rows(f"peer.{client}.{operation}.with_schemas", [with_schemas.seconds[operation]])
+    for client in available_clients() if other else ("official",):
+        name = f"peer.{client}"
+        costs = await client_costs(client, [listed, *([other] if other else [])], LISTED, sizes.rounds, sizes.calls)
+        rows += _client_rows(f"{name}.{{}}", LISTED, costs)
+        for load, path, suffix in ((UNLISTED, weft, "unlisted"), (WITH_SCHEMAS, listed, "with_schemas")):
+            costs = await client_costs(client, [path], load, sizes.rounds, sizes.calls)
+            rows += _client_rows(f"{name}.{{}}.{suffix}", load, costs)
     return rows
+
+
+def _client_rows(name: str, load: Load, costs: Sequence[ClientCosts]) -> Iterator[Row]:
+    for operation in load.operations:
+        named = name.format(operation)
+        yield _less(f"{named}_cpu", "ms CPU/call", *(cost.cpu[operation] for cost in costs))
+        yield from _percentile_rows(named, [cost.seconds[operation] for cost in costs])
 
 
 def _cpu_rows(operation: str, rounds: Sequence[Sequence[float]]) -> list[Row]:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 PAGE = 50
 _MAX_PAGE = 1_000
 _CALL_SECONDS = 30
+_PAUSE_SECONDS, _MAX_PAUSES = 0.25, 240
+# Share of a core below which a server counts as idle.
+_IDLE_SHARE = 0.05
 _MILLIS = 1_000
 # Step between pages: visits every page once before repeating one.
 _STRIDE = 37
@@ -109,6 +112,7 @@ class Party:
             self.request(client, operation, **OPERATIONS[operation](self, turn))
             for turn in islice(self.turns(operation), calls)
         ]
+        await settled(self.served.pid)
         before = cpu_with_children(self.served.pid)
         for request in requests:
             started = time.perf_counter()
@@ -189,6 +193,15 @@ async def lost(party: Party, result: Crowd) -> int:
         if not page["has_more"]:
             break
     return len(set(result.acknowledged) - stored)
+
+
+async def settled(pid: int) -> None:
+    """Wait until a server has finished its background work, so that only the calls are measured."""
+    for _ in range(_MAX_PAUSES):
+        before = cpu_with_children(pid)
+        await asyncio.sleep(_PAUSE_SECONDS)
+        if cpu_with_children(pid) - before < _PAUSE_SECONDS * _IDLE_SHARE:
+            return
 
 
 def cpu_with_children(pid: int) -> float:

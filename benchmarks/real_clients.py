@@ -12,22 +12,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.environments import Environment, NotInstallable
-from benchmarks.peer_load import OPERATIONS, cpu_with_children
+from benchmarks.peer_load import OPERATIONS, cpu_with_children, settled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from benchmarks.peer_load import Party
 
-CLIENTS = ("official", "fastmcp")
-MEASURED = ("add_message", "get_messages", "search_context")
-WITH_SCHEMAS = ("get_messages", "search_context")
 _PROGRAM = Path(__file__).with_name("baselines") / "mcp_client.py"
 _FASTMCP = Environment("fastmcp")
 _LINE_BYTES = 2**20
 _MILLIS = 1_000
-# Offsets of the clients, so that no call repeats one of another client.
-_FIRST_TURN = {"official": 200, "fastmcp": 350, "with_schemas": 700}
+_TURNS_OF_CLIENT = {"official": 0, "fastmcp": 120}
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Operations to measure. ``first_turn`` differs, so that no call repeats one of another load.
+
+    With ``schemas``, the client validates answers as if the server listed output schemas.
+    """
+
+    operations: tuple[str, ...]
+    first_turn: int
+    schemas: bool = False
+
+
+LISTED = Load(("add_message", "get_messages", "search_context"), first_turn=120)
+UNLISTED = Load(("search_context",), first_turn=1_000)
+WITH_SCHEMAS = Load(("get_messages", "search_context"), first_turn=620, schemas=True)
 
 
 @dataclass(slots=True)
@@ -49,16 +62,14 @@ def available_clients() -> Iterator[str]:
         yield "fastmcp"
 
 
-async def client_costs(
-    client: str, parties: list[Party], operations: tuple[str, ...], rounds: int, calls: int, *, schemas: bool = False
-) -> list[ClientCosts]:
-    """Measure servers with one client, in alternation; with ``schemas`` it validates answers as if they were listed."""
+async def client_costs(client: str, parties: list[Party], load: Load, rounds: int, calls: int) -> list[ClientCosts]:
+    """Measure servers with one client, in alternation."""
     results = [ClientCosts() for _ in parties]
-    first = _FIRST_TURN["with_schemas" if schemas else client]
+    first = load.first_turn + _TURNS_OF_CLIENT[client]
     sides = [replace(party, first_turn=first, _turns={}) for party in parties]
     async with AsyncExitStack() as stack:
-        running = [await stack.enter_async_context(_client(client, side, schemas=schemas)) for side in sides]
-        for operation in operations:
+        running = [await stack.enter_async_context(_client(client, side, schemas=load.schemas)) for side in sides]
+        for operation in load.operations:
             # The first round is not counted.
             for counted in [False, *[True] * rounds]:
                 for side, process, result in zip(sides, running, results, strict=True):
@@ -91,6 +102,7 @@ class _Process:
             {"tool": operation, "arguments": OPERATIONS[operation](party, turn) | party.access.arguments}
             for turn in islice(party.turns(operation), calls)
         ]
+        await settled(party.served.pid)
         before = cpu_with_children(party.served.pid)
         answer = await self.ask({"calls": asked, "output_schemas": self._output_schemas})
         return (cpu_with_children(party.served.pid) - before) / calls * _MILLIS, answer["seconds"]
@@ -120,7 +132,7 @@ async def _output_schemas(party: Party) -> dict[str, Any]:
     client = await party.client()
     described = {
         tool: (await party.ask(client, "weft_tools", action="describe", name=tool))["output_schema"]
-        for tool in WITH_SCHEMAS
+        for tool in WITH_SCHEMAS.operations
     }
     await client.connection.close()
     return described

@@ -294,6 +294,20 @@ def _clients(results: Results) -> str:
     return _table(head, body)
 
 
+def _unlisted(results: Results) -> str:
+    parts = [
+        f"{results.value(f'peer.{client}.search_context.unlisted_p50')} ms instead of "
+        f"{results.value(f'peer.{client}.search_context_p50')} with {title}"
+        for client, title in CLIENTS.items()
+    ]
+    text = (
+        "This is the endpoint `/mcp/collaboration`, which lists the tools that the other server lists. Both clients "
+        "request the list again after every call of a tool that is not in it, such as `search_context` on `/mcp`: "
+        f"a p50 of {'; '.join(parts)}. Calls through `weft_tools` do not have that cost."
+    )
+    return textwrap.fill(text, 120)
+
+
 def _schemas(results: Results) -> str:
     parts = [
         f"{results.value(f'peer.{client}.{name}.with_schemas_p50')} ms instead of "
@@ -364,6 +378,7 @@ def page(results: Results) -> str:
         peer=_peer(results),
         peer_words=_peer_words(results),
         clients=_clients(results),
+        unlisted=_unlisted(results),
         schemas=_schemas(results),
         lists=_lists(results),
         answers=_answers(results),
