@@ -16,6 +16,7 @@ from evals.message_search import message_search
 from evals.public_schemas import public_schemas
 from evals.results import Row, as_table
 from evals.retrieval import retrieval
+from evals.search_answers import search_answers
 from evals.token_estimate import token_estimate
 from evals.tool_choice import tool_choice
 
@@ -28,6 +29,7 @@ EVALUATIONS = {
     "message_search": message_search,
     "public_schemas": public_schemas,
     "retrieval": retrieval,
+    "search_answers": search_answers,
     "token_estimate": token_estimate,
     "tool_choice": tool_choice,
 }

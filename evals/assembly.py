@@ -139,7 +139,9 @@ async def _assemble(product: Product, each: AssemblySet, question: GoldQuestion,
 async def _search(product: Product, each: AssemblySet, question: GoldQuestion) -> list[str]:
     """Return the results of plain search, best first, as a caller would write them into a prompt."""
     scope = {"domains": domains} if (domains := _domains(each, question)) else {"sources": ["event"]}
-    answer = await product.call("search.query", query=question.task, session_id=question.source, top_k=100, **scope)
+    answer = await product.call(
+        "search.query", query=question.task, session_id=question.source, top_k=100, low_confidence=True, **scope
+    )
     return [f"{found.get('speaker') or ''}: {found['text']}" for found in answer["results"]]
 
 

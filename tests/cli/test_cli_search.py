@@ -59,6 +59,7 @@ def test_any_word_can_be_searched(line: CommandLine) -> None:
     for word in words:
         found = line.json("search", word, "--low-confidence")
         while found.get("pending"):
+            time.sleep(0.5)
             found = line.json("search", word, "--low-confidence")
         assert found["results"][0]["text"] == f"Notes on {word}."
 
@@ -67,7 +68,7 @@ def test_any_word_can_be_searched(line: CommandLine) -> None:
 def test_no_results_print_what_to_do(line: CommandLine) -> None:
     output = line.run("search", QUERY, *LATER).stdout
     assert output.splitlines()[0] == (
-        "No results. The answer may not be here. Try other words, or low_confidence: true for weaker matches."
+        "No results. Perhaps not answered here: try other words, or low_confidence: true."
     )
     assert "0 results, confidence 0.00" in output
 

@@ -168,7 +168,7 @@ async def test_a_search_without_relevant_results_says_so_and_is_logged(world: Wo
     await world.index_sessions()
     found = await search(world.planner, "xylophone quartz", min_score=1.0, **RELEVANCE_ONLY)
     assert (found["results"], found["unsure"]) == ([], True)
-    assert found["hint"].endswith("Try other words, or low_confidence: true for weaker matches.")
+    assert found["hint"] == "Perhaps not answered here: try other words, or low_confidence: true."
     events = [event for event in (await world.planner.events())["events"] if event["type"] == "search.low_relevance"]
     assert len(events) == 1
     assert "xylophone" not in str(events[0])
@@ -288,6 +288,9 @@ async def test_a_session_filter_excludes_other_sessions(world: World) -> None:
     assert len(everything["results"]) == 7
     in_session = await search(world.planner, "falcon", low_confidence=True, session_id=SESSION)
     assert len(in_session["results"]) == 4
+    assert [each.get("session_id") for each in in_session["results"] if each["source"] != "memory"] == [None] * 2
+    explained = await search(world.planner, "falcon", low_confidence=True, session_id=SESSION, explain=True)
+    assert {each.get("session_id") for each in explained["results"]} == {SESSION, None}
     assert "other" not in str(in_session)
     hidden = next(result for result in everything["results"] if result.get("session_id") == "other")
     with refused("CHUNK_NOT_FOUND"):

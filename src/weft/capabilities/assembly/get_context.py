@@ -26,7 +26,13 @@ from weft.capabilities.search.requests import (
     requested_scope,
     search_request,
 )
-from weft.capabilities.search.results import ResolvedReference, SearchFacts, resolved_references, search_facts
+from weft.capabilities.search.results import (
+    SCORE_DIGITS,
+    ResolvedReference,
+    SearchFacts,
+    resolved_references,
+    search_facts,
+)
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.search_records import (
     RecordOption,
@@ -256,7 +262,7 @@ def _doubts(found: RetrievalResult) -> dict[str, Any]:
     """Return the fields that say how far to trust the passages."""
     ranking = found.ranking
     return {
-        "confidence": ranking.confidence,
+        "confidence": round(ranking.confidence, SCORE_DIGITS),
         "unsure": ranking.unsure,
         "widened": ranking.widened,
         "fallback": ranking.fallback,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import UNSET, structs
@@ -23,6 +23,7 @@ from weft.capabilities.search.requests import (
     search_request,
 )
 from weft.capabilities.search.results import (
+    SCORE_DIGITS,
     PassageInfo,
     ResolvedReference,
     SearchFacts,
@@ -46,8 +47,13 @@ from weft.kernel.fields import Fraction
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, operation
 
-_OTHER_WORDS = "The answer may not be here. Try other words"
-_UNSURE_HINT = f"{_OTHER_WORDS}, or low_confidence: true for weaker matches."
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from weft.capabilities.search.retriever import SearchHit
+
+_OTHER_WORDS = "Perhaps not answered here: try other words"
+_UNSURE_HINT = f"{_OTHER_WORDS}, or low_confidence: true."
 
 
 class SearchQuery(RankingOptions, kw_only=True):
@@ -126,11 +132,11 @@ async def search_query(request: SearchQuery, actor: Actor, retriever: Retriever)
     found = await retriever.find(actor, search._replace(query=query))
     ranking, explain = found.ranking, request.explain
     return SearchResponse(
-        results=[passage_info(hit, explain=explain) for hit in found.hits],
-        confidence=ranking.confidence,
+        results=_passages(found.hits, request),
+        confidence=round(ranking.confidence, SCORE_DIGITS),
         unsure=ranking.unsure,
         hint=_hint(request) if ranking.unsure else "",
-        pinned=tuple(passage_info(hit, explain=explain) for hit in found.pinned),
+        pinned=tuple(_passages(found.pinned, request)),
         resolved=resolved_references(found.references),
         lexical_only=found.model is None,
         min_score=ranking.min_score if explain else UNSET,
@@ -156,9 +162,13 @@ async def find_similar(request: FindSimilar, actor: Actor, retriever: Retriever)
     similar_search = SimilarSearch(retriever, actor, requested_scope(request))
     found = await similar_search.find(request.ref, checked_text("text", request.text), request.top_k, request.min_score)
     return SimilarResponse(
-        results=[passage_info(hit, explain=request.explain) for hit in found.hits],
+        results=_passages(found.hits, request),
         **search_facts(found.scope, found.searched, found.scope.model, started, explain=request.explain),
     )
+
+
+def _passages(hits: Iterable[SearchHit], request: SearchQuery | FindSimilar) -> list[PassageInfo]:
+    return [passage_info(hit, request.session_id, explain=request.explain) for hit in hits]
 
 
 def _hint(request: SearchQuery) -> str:

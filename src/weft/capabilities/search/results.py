@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 # More digits would cost tokens and mean nothing.
-_SCORE_DIGITS = 3
+SCORE_DIGITS = 3
+# Kinds of sources that always belong to a session.
+_OF_SESSIONS = frozenset({"message", "board", "event"})
 
 
 class PassageSource(Response, kw_only=True):
@@ -53,6 +55,7 @@ class PassageSource(Response, kw_only=True):
 class PassageInfo(PassageSource, kw_only=True):
     """A search result. ``score`` is from 0 to 1; ``ref`` is a handle that context_records, show or resolve, opens.
 
+    Results of the session that the search names have no ``session_id``.
     With ``explain``: ``signals`` make up the score, ``entities`` are mentioned, such as file:src/app.py, ``source_ref``
     is the full reference to the exact passage.
     """
@@ -96,15 +99,20 @@ class SearchFacts(Response, kw_only=True):
     took_ms: float | UnsetType = UNSET
 
 
-def passage_info(hit: SearchHit, *, explain: bool) -> PassageInfo:
+def passage_info(hit: SearchHit, session_id: str | None, *, explain: bool) -> PassageInfo:
+    """Return a result of a search in a session, if one was named."""
+    source = source_fields(hit.passage)
+    if not explain and hit.passage.chunk.source in _OF_SESSIONS and source["session_id"] == session_id:
+        # The caller named it.
+        source["session_id"] = None
     return PassageInfo(
         ref=hit.passage.chunk_id,
-        score=round(hit.ranked.score, _SCORE_DIGITS),
+        score=round(hit.ranked.score, SCORE_DIGITS),
         text=hit.passage.text,
         signals=hit.ranked.signals if explain else UNSET,
         entities=tuple(map(str, unpack_entities(hit.passage.chunk.entities))) if explain else (),
         source_ref=ref_to(hit.passage) if explain else UNSET,
-        **source_fields(hit.passage),
+        **source,
     )
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from weft.capabilities.search.scoring import Scores
 
 # An unsure answer has at most this many results that are not reliable, that is, score less than this.
-UNSURE_RESULTS, RELIABLE_SCORE = 3, 0.9
+UNSURE_RESULTS, RELIABLE_SCORE = 2, 0.9
 # In doubt, a prompt gets this many times as many results, from a minimum score divided by it.
 WIDENING = 2
 _PARTIAL_INDEX_FACTOR = 0.5
