@@ -79,6 +79,9 @@ def test_get_context_and_similar_are_commands(line: CommandLine) -> None:
     assert " tokens with citations" in context
     ref = search_answer(line)["results"][0]["ref"]
     assert "We chose the database PostgreSQL." in line.run("get-context", "--ref", ref).stdout
+    while not line.json("similar", "--text", "The database is PostgreSQL.")["results"]:
+        # Its vector is computed in the background.
+        time.sleep(0.5)
     similar = line.run("similar", "--text", "The database is PostgreSQL.").stdout
     assert "We chose the database PostgreSQL." in similar
     assert "0 results" in line.run("similar", ref).stdout
