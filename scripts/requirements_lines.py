@@ -182,4 +182,5 @@ MISSING = {
     "CE-U1": "quality of answers against the full document",
     "CE-U8": "p95 of retrieval and assembly below 500 ms",
     "MS-14": "latency targets, and 1,000 agents",
+    "WX-04": "budgets of teams",
 }
