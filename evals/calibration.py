@@ -15,8 +15,8 @@ import numpy as np
 from evals.results import Row
 from evals.retrieval_runs import BEST, runs_over
 from evals.retrieval_sets import is_relevant
-from weft.capabilities.search.model import DEFAULT_MIN_SCORE
-from weft.capabilities.search.selection import CONFIDENT, relevance
+from weft.capabilities.search.model import CONFIDENT, DEFAULT_MIN_SCORE
+from weft.capabilities.search.selection import relevance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

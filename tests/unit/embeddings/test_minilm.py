@@ -106,8 +106,11 @@ def test_the_weights_match_the_pinned_hash() -> None:
     assert hashlib.sha256(content).hexdigest() == minilm._SHA256
 
 
-def test_numpy_and_onnxruntime_are_imported_on_first_use() -> None:
-    code = "import sys, weft.app.app; sys.exit(bool({'numpy', 'onnxruntime'} & sys.modules.keys()))"
+@pytest.mark.parametrize(
+    "start", ["import weft.app.app", "from weft.app.registry import all_operations as a; list(a())"]
+)
+def test_numpy_and_onnxruntime_are_imported_on_first_use(start: str) -> None:
+    code = f"import sys; {start}; sys.exit(bool({{'numpy', 'onnxruntime'}} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -136,6 +139,6 @@ asyncio.run(main())
 def test_a_released_model_returns_its_memory() -> None:
     result = subprocess.run([sys.executable, "-c", _MEMORY], check=True, capture_output=True, text=True)
     before, loaded, released = map(float, result.stdout.split())
-    assert loaded - before < 100
+    assert loaded - before < 70
     assert released - before < 40
-    assert loaded - released > 30
+    assert loaded - released > 20

@@ -16,8 +16,8 @@ from weft.capabilities.layers.prefix import sanitise
 from weft.capabilities.records.record_ids import VersionId
 from weft.capabilities.redaction.detector import Scanner
 from weft.capabilities.redaction.secret_detectors import SECRET_DETECTORS
+from weft.capabilities.search.model import WIDENING
 from weft.capabilities.search.neighbours import passage_ref
-from weft.capabilities.search.selection import WIDENING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,15 +10,21 @@ import msgspec
 from weft.capabilities.assembly.task_queries import task_queries
 from weft.capabilities.indexing.collections.model import Source
 from weft.capabilities.records.vocabulary import OmissionReason
-from weft.capabilities.search.model import OmittedChunk, Query, Ranked, RankingWeights
+from weft.capabilities.search.model import (
+    CONFIDENT,
+    WIDENING,
+    OmittedChunk,
+    Query,
+    Ranked,
+    RankingWeights,
+    is_near_duplicate,
+)
 from weft.capabilities.search.neighbours import PassageRef, TextLine, passage_ref, with_surroundings
 from weft.capabilities.search.passages import ChunkPassage
 from weft.capabilities.search.references import Reference
 from weft.capabilities.search.results import PendingItems, pending_items
 from weft.capabilities.search.retriever import RetrievalResult, SearchHit, SearchScope
 from weft.capabilities.search.scope import RequestedScope
-from weft.capabilities.search.scoring import is_near_duplicate
-from weft.capabilities.search.selection import CONFIDENT, WIDENING
 from weft.capabilities.search.unreadable import unreadable_reasons
 from weft.kernel.thread_pools import SEARCH_THREADS
 

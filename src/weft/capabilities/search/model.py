@@ -14,6 +14,14 @@ DEFAULT_TOP_K = 10
 DEFAULT_RECENCY_WEIGHT = 0.02
 DEFAULT_IMPORTANCE_WEIGHT = 0.15
 DEFAULT_HALF_LIFE_DAYS = 30.0
+# A search with less confidence is unsure.
+CONFIDENT = 0.5
+# In doubt, a prompt gets this many times as many results, from a minimum score divided by it.
+WIDENING = 2
+# Penalties of a near-duplicate of a better result, and of a chunk of the same short document; they may add up.
+DUPLICATE_PENALTY, SAME_DOCUMENT_PENALTY = -0.3, -0.15
+# Half-way between the two.
+DUPLICATE_THRESHOLD = (DUPLICATE_PENALTY + SAME_DOCUMENT_PENALTY) / 2
 
 
 class RankingWeights(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +61,11 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     signals: dict[str, float]
     evidence: float = 0.0
     pinned: bool = False
+
+
+def is_near_duplicate(ranked: Ranked) -> bool:
+    """Return whether a chunk was penalised as near-duplicate of a better one."""
+    return bool(ranked.signals.get("repetition", 0.0) < DUPLICATE_THRESHOLD)
 
 
 class OmittedChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):

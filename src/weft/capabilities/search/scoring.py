@@ -15,6 +15,7 @@ import numpy as np
 
 from weft.capabilities.search.bm25 import bm25_scores
 from weft.capabilities.search.index_view import Columns, NearestRows
+from weft.capabilities.search.model import DUPLICATE_PENALTY, DUPLICATE_THRESHOLD, SAME_DOCUMENT_PENALTY
 from weft.capabilities.search.neighbour_windows import windows_around, with_neighbours
 from weft.capabilities.search.top_k import largest
 from weft.kernel.clock import DAY_MICROS
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.search.bm25 import Lexicon, Weights
     from weft.capabilities.search.index_view import Floats, View
-    from weft.capabilities.search.model import Ranked, RankingWeights
+    from weft.capabilities.search.model import RankingWeights
     from weft.capabilities.search.neighbour_windows import NeighbourWindows
 
 # Candidates per retriever (lexical, semantic); fewer per part for a query of many parts.
@@ -55,12 +56,8 @@ _CONSIDERED = 100
 # Cosine from which documents count as duplicates: copies of a text, or of a tool under the same name. Repetition within
 # one document or session may be an answer, in another context.
 _DUPLICATE_COSINE = 0.96
-_DUPLICATE_PENALTY = -0.3
 # The chunks of a short document share their windows, so they all score alike.
-_SAME_DOCUMENT_PENALTY = -0.15
 _SHORT_DOCUMENT_CHUNKS = 5
-# Half-way between the two penalties, which may add up.
-_DUPLICATE_THRESHOLD = (_DUPLICATE_PENALTY + _SAME_DOCUMENT_PENALTY) / 2
 
 
 @dataclass(slots=True)
@@ -232,22 +229,17 @@ def penalise_duplicates(scores: Scores) -> None:
     penalty = np.zeros(len(order), np.float32)
     if not scores.view.is_conversation:
         in_short = scores.window_sizes[order] <= _SHORT_DOCUMENT_CHUNKS
-        penalty[order] += _SAME_DOCUMENT_PENALTY * (in_short & _repeated_lines(scores.columns.line[order]))
+        penalty[order] += SAME_DOCUMENT_PENALTY * (in_short & _repeated_lines(scores.columns.line[order]))
     if scores.vectors is not None:
         best = order[:_CONSIDERED]
-        penalty[best] += _DUPLICATE_PENALTY * _duplicates(scores.vectors[best], scores.columns.line[best])
+        penalty[best] += DUPLICATE_PENALTY * _duplicates(scores.vectors[best], scores.columns.line[best])
     scores.add("repetition", penalty)
 
 
 def near_duplicates(scores: Scores) -> NDArray[np.bool_]:
     """Return which candidates were penalised as near-duplicates of a better one."""
-    found: NDArray[np.bool_] = scores.signals["repetition"] < _DUPLICATE_THRESHOLD
+    found: NDArray[np.bool_] = scores.signals["repetition"] < DUPLICATE_THRESHOLD
     return found
-
-
-def is_near_duplicate(ranked: Ranked) -> bool:
-    """Return whether a chunk was penalised as near-duplicate of a better one."""
-    return bool(ranked.signals.get("repetition", 0.0) < _DUPLICATE_THRESHOLD)
 
 
 def _repeated_lines(lines: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from weft.capabilities.search.model import OmittedChunk, Ranked, Ranking
+from weft.capabilities.search.model import CONFIDENT, WIDENING, OmittedChunk, Ranked, Ranking
 from weft.capabilities.search.scoring import MAX_PINS, near_duplicates, recency
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 # An unsure answer has at most this many results that are not reliable, that is, score less than this.
 UNSURE_RESULTS, RELIABLE_SCORE = 2, 0.9
-# In doubt, a prompt gets this many times as many results, from a minimum score divided by it.
-WIDENING = 2
 _PARTIAL_INDEX_FACTOR = 0.5
 _DIGITS = 4
 # Relevance as a piecewise linear function of the score. At 0.7: of the answers among the ten best results, fewer than
@@ -39,8 +37,6 @@ _RELEVANCES = (0.0, 0.7, 0.9, 0.97, 1.0)
 # logistic model of the best score's lead and of its non-lexical part, because words alone are shared by chance.
 _CONSIDERED = 10
 _INTERCEPT, _LEAD_WEIGHT, _NON_LEXICAL_WEIGHT = -3.24, 5.81, 5.65
-# A search with less confidence is unsure.
-CONFIDENT = 0.5
 
 
 class ScoredCandidates(NamedTuple):

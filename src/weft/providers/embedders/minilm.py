@@ -85,7 +85,7 @@ class MiniLm:
 
     def __init__(self, weights: bytes) -> None:
         self._tokenizer = WordPieceTokenizer()
-        self._session = _session(_graph(read_weights(weights)))
+        self._session = _session(*_graph(read_weights(weights)))
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         vectors = np.empty((len(texts), _WIDTH), np.float32)
@@ -142,7 +142,7 @@ def _checked(path: Path) -> bytes:
     return weights
 
 
-def _session(graph: bytes) -> Any:  # noqa: ANN401 - onnxruntime is untyped
+def _session(graph: bytes, weights: dict[str, Array]) -> Any:  # noqa: ANN401 - onnxruntime is untyped
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
@@ -153,11 +153,13 @@ def _session(graph: bytes) -> Any:  # noqa: ANN401 - onnxruntime is untyped
     # An idle thread must not wait for work by spinning.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+    values = [onnxruntime.OrtValue.ortvalue_from_numpy(weight) for weight in weights.values()]
+    options.add_external_initializers(list(weights), values)
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
-def _graph(weights: dict[str, Array]) -> bytes:
-    """Return the graph that maps the token ids of a text to its vector."""
+def _graph(weights: dict[str, Array]) -> tuple[bytes, dict[str, Array]]:
+    """Return the graph that maps the token ids of a text to its vector, and its large weights."""
     writer = _Writer(weights)
     hidden = writer.embeddings()
     for layer in range(_LAYERS):
@@ -165,7 +167,7 @@ def _graph(weights: dict[str, Array]) -> bytes:
     graph = writer.graph
     mean = graph.step("ReduceMean", hidden, axes=[1], keepdims=0)
     graph.step("LpNormalization", mean, axis=-1, p=2, output="vector")
-    return graph.model({"piece": INT64}, {"vector": FLOAT})
+    return graph.model({"piece": INT64}, {"vector": FLOAT}), graph.external
 
 
 class _Writer:

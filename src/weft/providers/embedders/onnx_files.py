@@ -21,6 +21,10 @@ _DTYPE_NUMBERS = {np.dtype(dtype): number for number, dtype in _DTYPES.items()}
 _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 _IR_VERSION = 8
 _OPSET = 17
+# TensorProto.EXTERNAL: the data is not in the file.
+_EXTERNAL = 1
+# Smaller weights, such as shapes, must be in the file.
+_MIN_EXTERNAL_BYTES = 1_024
 MICROSOFT = "com.microsoft"
 FLOAT, INT64 = 1, 7
 
@@ -82,18 +86,28 @@ def _varints(message: memoryview) -> list[int]:
 
 
 class Graph:
-    """A graph being written: steps refer to their inputs by name and return the names of their outputs."""
+    """A graph being written: steps refer to their inputs by name and return the names of their outputs.
+
+    ``external`` are the large weights, by name. They are given to the runtime apart from the file, so that it does not
+    keep a second copy of them.
+    """
 
     def __init__(self) -> None:
         self._nodes: list[bytes] = []
         self._weights: list[bytes] = []
+        self.external: dict[str, Array] = {}
 
     def constant(self, array: Array) -> str:
         name = f"weight{len(self._weights)}"
-        array = np.ascontiguousarray(array)
-        # The format is little-endian, like every platform of the runtime.
         shape = b"".join(_number(1, size) for size in array.shape)
-        tensor = shape + _number(2, _DTYPE_NUMBERS[array.dtype]) + _bytes(8, name) + _bytes(9, array.tobytes())
+        tensor = shape + _number(2, _DTYPE_NUMBERS[array.dtype]) + _bytes(8, name)
+        if array.nbytes < _MIN_EXTERNAL_BYTES:
+            # The format is little-endian, like every platform of the runtime.
+            tensor += _bytes(9, array.tobytes())
+        else:
+            # A copy, so that the file that it was read from can be freed.
+            self.external[name] = np.array(array, order="C")
+            tensor += _location(array.nbytes) + _number(14, _EXTERNAL)
         self._weights.append(_bytes(5, tensor))
         return name
 
@@ -125,6 +139,12 @@ class Graph:
         parts += [_bytes(5, _attribute(name, value)) for name, value in attributes.items()]
         self._nodes.append(_bytes(1, b"".join([*parts, _bytes(7, domain)])))
         return outputs
+
+
+def _location(size: int) -> bytes:
+    """Return where the data of an external weight is: the runtime wants a name, but is given the data itself."""
+    entries = {"location": "memory", "offset": "0", "length": str(size)}
+    return b"".join(_bytes(13, _bytes(1, key) + _bytes(2, value)) for key, value in entries.items())
 
 
 def _value_info(number: int, name: str, dtype: int) -> bytes:
