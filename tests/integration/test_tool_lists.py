@@ -221,8 +221,10 @@ async def test_an_unknown_profile_is_refused_with_the_known_ones(world: World) -
     with refused("UNKNOWN_TOOL_PROFILE") as caught:
         await world.admin.call("key.create", agent_id="analysis", tools="boards")
     assert all(profile in caught.value.hint for profile in PROFILES)
-    with refused("UNKNOWN_TOOL_PROFILE"):
+    with refused("INVALID_SETTING") as caught:
         await world.another_app(tools="board,,full")
+    assert "WEFT_TOOLS" in caught.value.message
+    assert "collaboration" in caught.value.hint
     app = await world.another_app(tools="history")
     actor = await actor_of(world.planner.at(app))
     assert [view.name for view in app.toolbox.listed(actor)] == ["context_history", "rollback_context"]

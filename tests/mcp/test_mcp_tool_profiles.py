@@ -74,7 +74,9 @@ async def test_weft_tools_finds_and_describes_what_the_caller_may_use(web: Conne
         names = [tool["name"] for tool in found["tools"]]
         assert 0 < len(names) <= 5
         assert "rollback_context" in names
-        described = await answer(client, action="describe", name="context_history.log")
+        short = await answer(client, action="describe", name="context_history.log")
+        described = await answer(client, action="describe", name="context_history.log", output_schema=True)
+        assert {**short, "output_schema": described["output_schema"]} == described
         assert described["name"] == "context_history.log"
         assert "action" not in described["input_schema"]["properties"]
         assert described["output_schema"]

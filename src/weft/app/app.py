@@ -28,6 +28,7 @@ from weft.app.tools.catalogue import IndexedTools
 from weft.app.tools.toolbox import Toolbox
 from weft.app.transfer import Transfers, Uploads
 from weft.capabilities.access.operations import TokenLifetimes
+from weft.capabilities.access.tool_profiles import UnknownToolProfile
 from weft.capabilities.agent_context.model import ContextLimits
 from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.events.model import SESSION_END_EVENTS, EventPage
@@ -68,6 +69,7 @@ from weft.providers.local_folders import AllowedFolders
 from weft.providers.object_storage import connect_objects
 from weft.providers.prices import PriceTable
 from weft.providers.tokenizers import TokenizerRegistry
+from weft.settings import InvalidSetting, Settings
 from weft.storage.migrations.runner import migrate
 from weft.storage.sql.database import AccessChanged, Scope, connect
 from weft.storage.sql.events import SqlEventStore
@@ -81,8 +83,7 @@ if TYPE_CHECKING:
     from weft.capabilities.knowledge.sources.hooks import HookResponse
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
-    from weft.kernel.operation import Operation, Response
-    from weft.settings import Settings
+    from weft.kernel.operation import Operation, Registry, Response
 
 # For jobs to reach their next step; all of them resume after a crash.
 _STOP_SECONDS = 1.0
@@ -103,7 +104,7 @@ class App:
         self._embedders = configured_embedders(settings) if embedders is None else embedders
         self.clock = clock or SystemClock()
         self.registry = all_operations()
-        self.toolbox = Toolbox(self.registry, settings.tools)
+        self.toolbox = _toolbox(self.registry, settings)
         self.metrics = Metrics(self.clock)
         self.caches = CacheRegistry()
         self.database = connect(settings.storage_url)
@@ -360,3 +361,10 @@ class App:
         shown = {event.seq: event for event in answer.events}
         kept = [recorded for recorded in page.recorded if recorded.event.seq in shown]
         return EventPage([replace(recorded, event=shown[recorded.event.seq]) for recorded in kept], page.reached)
+
+
+def _toolbox(registry: Registry, settings: Settings) -> Toolbox:
+    try:
+        return Toolbox(registry, settings.tools)
+    except UnknownToolProfile as error:
+        raise InvalidSetting(f"WEFT_TOOLS: {error.message}", hint=error.hint) from error

@@ -2335,9 +2335,13 @@ class ToolsOperations:
         """Find the MCP tools for a task among those you may use, each with one line on what it does."""
         return await self._caller.call("tools.search", {"query": query, "limit": limit})
 
-    async def describe(self, name: str, *, session_id: str | None = None) -> ToolDescription:
-        """Describe an MCP tool or one of its actions in full: description, input schema and output schema."""
-        return await self._caller.call("tools.describe", {"name": name, **given(session_id=session_id)})
+    async def describe(
+        self, name: str, *, session_id: str | None = None, output_schema: bool = False
+    ) -> ToolDescription:
+        """Describe an MCP tool or one of its actions in full: description, input schema, output schema on request."""
+        return await self._caller.call(
+            "tools.describe", {"name": name, "output_schema": output_schema, **given(session_id=session_id)}
+        )
 
 
 class WebhookOperations:

@@ -2315,9 +2315,11 @@ class SyncToolsOperations:
         """Find the MCP tools for a task among those you may use, each with one line on what it does."""
         return self._caller.call("tools.search", {"query": query, "limit": limit})
 
-    def describe(self, name: str, *, session_id: str | None = None) -> ToolDescription:
-        """Describe an MCP tool or one of its actions in full: description, input schema and output schema."""
-        return self._caller.call("tools.describe", {"name": name, **given(session_id=session_id)})
+    def describe(self, name: str, *, session_id: str | None = None, output_schema: bool = False) -> ToolDescription:
+        """Describe an MCP tool or one of its actions in full: description, input schema, output schema on request."""
+        return self._caller.call(
+            "tools.describe", {"name": name, "output_schema": output_schema, **given(session_id=session_id)}
+        )
 
 
 class SyncWebhookOperations:

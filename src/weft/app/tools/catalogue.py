@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weft.app.dispatch import check_access
 from weft.app.search.service import rank
 from weft.app.tools.needs import NEEDS, synonyms_of
-from weft.capabilities.guidance.tools import FoundTool, ToolDescription
+from weft.capabilities.guidance.tools import DescribeTool, FoundTool, ToolDescription
 from weft.capabilities.indexing.collections.model import embedded_text
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
 from weft.capabilities.indexing.embeddings.model_selection import serving_model
@@ -89,16 +89,16 @@ class IndexedTools:
         names = list(dict.fromkeys(index.name_of(each.number) for each in ranking.ranked))
         return [FoundTool(name=name, summary=usable[name].summary) for name in names[:limit]]
 
-    async def describe(self, actor: Actor, name: str, *, in_session: bool) -> ToolDescription:
+    async def describe(self, actor: Actor, request: DescribeTool) -> ToolDescription:
         # No transaction follows that would check it.
         await check_access(self._database, actor)
-        view, output = self._toolbox.describe(actor, name, in_session=in_session)
+        view, output = self._toolbox.describe(actor, request.name, in_session=request.session_id is not None)
         return ToolDescription(
             name=view.name,
             description=view.description,
             read_only=view.read_only,
             input_schema=view.input_schema,
-            output_schema=output,
+            output_schema=output if request.output_schema else None,
         )
 
     async def prepare(self) -> None:

@@ -135,7 +135,7 @@ LEAN_TOOLS: Mapping[str, LeanTool] = {
     ),
     "weft_tools": LeanTool(
         "All other tools: history, snapshots and rollback, documents, windows, records, exact message search, events, "
-        "access and more. search finds tools for a task, describe returns a tool's schema, call runs it.",
+        "access and more. search finds tools for a task, describe returns a tool's fields, call runs it.",
         {
             "query": "For search: what you want to do.",
             "name": "For describe and call: a name from search.",

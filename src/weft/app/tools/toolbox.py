@@ -114,7 +114,7 @@ class Toolbox:
         allowed = [operation for operation in operations if may_use(operation, actor)]
         if not allowed:
             authorise(operations[0], actor)
-            raise UnknownOperation(f"The tool '{name[:100]}' is for callers without a credential.")
+            raise UnknownOperation(f"The tool '{name[:100]}' is not for callers with this kind of credential.")
         view = (_action_view if action else _whole_view)(allowed, in_session=in_session)
         return view, standalone(allowed[0].response) if len(operations) == 1 else None
 

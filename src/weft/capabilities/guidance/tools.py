@@ -53,10 +53,11 @@ class DescribeTool(Request):
         Name | None,
         msgspec.Meta(description="As for a connection that is bound to a session: without session_id."),
     ] = None
+    output_schema: Annotated[bool, msgspec.Meta(description="Return the schema of the answer as well.")] = False
 
 
 class ToolDescription(Response, kw_only=True):
-    """A tool with all its fields. A tool of several actions has one output schema for each, see TOOL.ACTION."""
+    """A tool with all its fields. Each action of a tool with several has its own output schema, see TOOL.ACTION."""
 
     name: str
     description: str
@@ -72,7 +73,7 @@ class ToolCatalogue(Protocol):
         """Return the tools that fit a task, best first."""
         ...
 
-    async def describe(self, actor: Actor, name: str, *, in_session: bool) -> ToolDescription:
+    async def describe(self, actor: Actor, request: DescribeTool) -> ToolDescription:
         """Return a tool with all its fields; in a session it needs no session_id."""
         ...
 
@@ -94,5 +95,5 @@ async def search_tools(request: SearchTools, actor: Actor, catalogue: ToolCatalo
     errors=(UnknownOperation, PermissionDenied, InvalidInput),
 )
 async def describe_tool(request: DescribeTool, actor: Actor, catalogue: ToolCatalogue) -> ToolDescription:
-    """Describe an MCP tool or one of its actions in full: description, input schema and output schema."""
-    return await catalogue.describe(actor, request.name, in_session=request.session_id is not None)
+    """Describe an MCP tool or one of its actions in full: description, input schema, output schema on request."""
+    return await catalogue.describe(actor, request)

@@ -218,6 +218,6 @@ COMMANDS: dict[str, dict[str, str]] = {
     "performance": {"read": "Get performance figures: database, memory, CPU, caches, calls and trends."},
     "tools": {
         "search": "Find the MCP tools for a task among those you may use, each with one line on what it does.",
-        "describe": "Describe an MCP tool or one of its actions in full: description, input schema and output schema.",
+        "describe": "Describe an MCP tool or one of its actions in full: description, input schema, output schema on request.",
     },
 }
