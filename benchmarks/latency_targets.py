@@ -67,11 +67,11 @@ def _get_messages(turn: int, token: str) -> bytes:
 
 
 def _search(turn: int, token: str) -> bytes:
-    return request("GET", f"/v1/sessions/{_FILLED}/search?query={quote(query(turn))}", token)
+    return request("GET", f"/v1/sessions/{_FILLED}/messages/search?query={quote(query(turn))}", token)
 
 
 def _cold_search(turn: int, token: str) -> bytes:
-    return request("GET", f"/v1/sessions/{_cold(turn)}/search?query={quote(query(turn))}", token)
+    return request("GET", f"/v1/sessions/{_cold(turn)}/messages/search?query={quote(query(turn))}", token)
 
 
 def _set_memory(turn: int, token: str) -> bytes:

@@ -1486,9 +1486,10 @@ class SyncMessageOperations:
         search_scope: Literal["all", "public", "private"] = "all",
         record: bool = False,
     ) -> MessageSearchResponse:
-        """Search all of a session's messages by keywords, which may be misspelt, or with a question.
+        """Search the messages of one session by keywords, which may be misspelt, or with a question.
 
-        A score of 100 means that the message matches the whole query, or matches terms that no other message has.
+        A score of 100 means that the message matches the whole query, or matches terms that no other message has. To
+        search by meaning, and in documents, boards and memory too, use search.
         """
         return self._caller.call(
             "message.search",

@@ -87,7 +87,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "list": "Read the messages of a session that you may see, oldest first.",
         "set-visibility": "Change the visibility of a message, such as one that should not be public. For admins; audited.",
         "inspect": "Read every message of a session, whatever its visibility. For admins; every use is audited.",
-        "search": "Search all of a session's messages by keywords, which may be misspelt, or with a question.",
+        "search": "Search the messages of one session by keywords, which may be misspelt, or with a question.",
         "search-by-sender": "List the messages of one sender in a session that you may read, newest first.",
         "search-by-timerange": "List the messages of a time range in a session that you may read, oldest first.",
     },

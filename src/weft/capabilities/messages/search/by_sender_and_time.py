@@ -82,7 +82,7 @@ class MessagesByTime(Response, kw_only=True, omit_defaults=False):
 @operation(
     "message.search_by_sender",
     tool="search_by_sender",
-    http="GET /v1/sessions/{session_id}/search/by-sender",
+    http="GET /v1/sessions/{session_id}/messages/search/by-sender",
     permission=Permission.READ,
     rate=RateClass.SEARCH,
     effect=Effect.READ,
@@ -102,7 +102,7 @@ async def search_by_sender(request: SearchBySender, transcripts: Transcripts) ->
 @operation(
     "message.search_by_timerange",
     tool="search_by_timerange",
-    http="GET /v1/sessions/{session_id}/search/by-timerange",
+    http="GET /v1/sessions/{session_id}/messages/search/by-timerange",
     permission=Permission.READ,
     rate=RateClass.SEARCH,
     effect=Effect.READ,

@@ -71,7 +71,7 @@ class MessageSearchResponse(Response, kw_only=True, omit_defaults=False):
 @operation(
     "message.search",
     tool="search_context",
-    http="GET /v1/sessions/{session_id}/search",
+    http="GET /v1/sessions/{session_id}/messages/search",
     permission=Permission.READ,
     rate=RateClass.SEARCH,
     effect=Effect.OWN_TRANSACTIONS,
@@ -80,9 +80,10 @@ class MessageSearchResponse(Response, kw_only=True, omit_defaults=False):
 async def search_messages(
     request: SearchMessages, actor: Actor, searcher: Searcher, records: Transactions[SelectionRecorder]
 ) -> MessageSearchResponse:
-    """Search all of a session's messages by keywords, which may be misspelt, or with a question.
+    """Search the messages of one session by keywords, which may be misspelt, or with a question.
 
-    A score of 100 means that the message matches the whole query, or matches terms that no other message has.
+    A score of 100 means that the message matches the whole query, or matches terms that no other message has. To search
+    by meaning, and in documents, boards and memory too, use search.
     """
     _check(request, actor)
     started = time.perf_counter()
