@@ -166,6 +166,11 @@ class Settings:
         "WEFT_SEMANTIC_SEARCH",
         "'off' embeds nothing: searches of all tenants find by words only, and the model is never loaded.",
     )
+    search_wait_ms: int = setting(
+        300,
+        "WEFT_SEARCH_WAIT_MS",
+        "How long a search waits at most until what its own caller has just written is indexed; 0: not at all.",
+    )
     models_file: str = setting(
         "",
         "WEFT_MODELS_FILE",

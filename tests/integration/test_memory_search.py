@@ -212,6 +212,7 @@ async def test_a_ref_to_an_entry_resolves_to_its_passage(world: World) -> None:
     resolved = await world.planner.call("records.resolve", source_id=result["ref"])
     assert resolved["outcome"] == "exact", resolved
     assert resolved["text"] == result["text"]
+    assert (await world.planner.call("records.resolve", source_id=result["ref"]))["text"] == result["text"]
 
 
 async def test_pending_counts_pushes_of_memory_that_the_caller_may_read(world: World) -> None:

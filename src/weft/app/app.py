@@ -21,6 +21,7 @@ from weft.app.objects import Objects
 from weft.app.rate_limits import RateLimits
 from weft.app.registry import all_operations
 from weft.app.search.embedding_cache import CachedEmbeddings
+from weft.app.search.index_wait import BoundedIndexWait
 from weft.app.search.service import LowRelevanceReporter, SearchIndexes, rank
 from weft.app.session_acl_cache import SessionAclCache
 from weft.app.tenants import Tenants, default_plan
@@ -196,6 +197,7 @@ class App:
             self.clock,
             self.model_migrations.record_query,
             LowRelevanceReporter(self._search_stores, self.clock, self.metrics),
+            BoundedIndexWait(self.database, self.session_indexing, self.scheduler, settings.search_wait_ms),
         )
 
     def _add_jobs(self) -> None:

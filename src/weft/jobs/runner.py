@@ -90,6 +90,10 @@ class Lease:
 
         return await self._database.write(self._scope, claim)
 
+    @property
+    def is_stopping(self) -> bool:
+        return self._runner.stopping.is_set()
+
     async def read(self, look: Callable[[Transaction], Awaitable[T]], *, heavy: bool = False) -> T:
         return await self._database.read(self._scope, look, heavy=heavy)
 

@@ -226,10 +226,10 @@ class Scheduler:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
 
-    def wake(self, name: str) -> None:
+    def wake(self, name: str, seconds: float = _MIN_POLL_SECONDS) -> None:
         """Poll a job soon. Any thread may call it, also from a transaction that is about to commit."""
-        if self._event_loop is not None:
-            self._event_loop.call_soon_threadsafe(self._schedule, self._entries[name], _MIN_POLL_SECONDS)
+        if self._event_loop is not None and name not in self.paused:
+            self._event_loop.call_soon_threadsafe(self._schedule, self._entries[name], seconds)
 
     def notify(self, tenants: set[str]) -> None:
         """Poll the jobs that react to events: some of these tenants have new ones, or of any if none is named."""

@@ -61,6 +61,8 @@ EVENT_DELAY_SECONDS = 1.0
 _POLL_SECONDS = 30.0
 # While a tenant is reindexed, which is paced.
 _POLL_SOON_SECONDS = 0.5
+# A pause ends early if a search waits.
+_REST_SLICE_SECONDS = 0.02
 # Then it is the next tenant's turn.
 _TURN_SECONDS = 5.0
 # An item that cannot be chunked is retried, then skipped, so that it does not block those after it.
@@ -68,13 +70,24 @@ _MAX_TRIES = 3
 _log = logging.getLogger("weft.jobs")
 
 
+class _Awaited(NamedTuple):
+    """Events that a search waits for, and the future that is done when they are indexed."""
+
+    seqs: frozenset[int]
+    indexed: asyncio.Future[None]
+
+
 class _Step(NamedTuple):
-    """A round of changes, the progress it started from, and the models its chunks need vectors of."""
+    """A round of changes, the progress it started from, and the models its chunks need vectors of.
+
+    ``awaited`` are the waits that it ends.
+    """
 
     started: Progress
     found: IndexingRound
     models: tuple[str, ...]
     semantic: bool
+    awaited: Sequence[_Awaited] = ()
 
     @property
     def is_words_first(self) -> bool:
@@ -114,6 +127,8 @@ class SessionIndexing:
         # Failed tries of the items at the cursor, by tenant and job.
         self._tries: dict[tuple[str, str], Mapping[IndexItem, int]] = {}
         self._running = 0
+        # Events that searches wait for, by tenant: those of each search, and the future that ends its wait.
+        self._awaited: dict[str, list[_Awaited]] = {}
         self.poll_seconds = _POLL_SECONDS
 
     async def due(self, _queue: JobQueue) -> list[Work]:
@@ -129,6 +144,24 @@ class SessionIndexing:
     async def run(self, tenant: str) -> bool:
         """Index a tenant's changes for a while; return whether another process did not."""
         return await self._runner.run(tenant, INDEXING_JOB, self._take_turn) is not None
+
+    def index_next(self, tenant: str, seqs: Sequence[int]) -> asyncio.Future[None]:
+        """Index these events of a tenant before older ones; the future is done when they are indexed here.
+
+        Many events are left to their turn.
+        """
+        awaited = _Awaited(frozenset(seqs), asyncio.get_running_loop().create_future())
+        if len(seqs) <= TEXT_BATCH_SIZE:
+            self._awaited.setdefault(tenant, []).append(awaited)
+            awaited.indexed.add_done_callback(lambda _: self._forget(tenant, awaited))
+        return awaited.indexed
+
+    def _forget(self, tenant: str, awaited: _Awaited) -> None:
+        rest = [each for each in self._awaited.get(tenant, ()) if each is not awaited]
+        if rest:
+            self._awaited[tenant] = rest
+        else:
+            self._awaited.pop(tenant, None)
 
     async def pending(self, transaction: Transaction) -> int:
         """Return the number of events of the transaction's tenant that are not indexed yet."""
@@ -160,8 +193,10 @@ class SessionIndexing:
 
     async def _rest(self, lease: Lease, started: float) -> None:
         """Pause so that all tenants together use no more of a core than one would."""
-        worked = asyncio.get_running_loop().time() - started
-        await lease.pause(worked * self._runner.rest * max(1, 2 * self._running - 1))
+        loop = asyncio.get_running_loop()
+        end = loop.time() + (loop.time() - started) * self._runner.rest * max(1, 2 * self._running - 1)
+        while (left := end - loop.time()) > 0 and lease.tenant not in self._awaited and not lease.is_stopping:
+            await lease.pause(min(left, _REST_SLICE_SECONDS))
 
     async def _begin(self, lease: Lease) -> None:
         """Start at the end of a long log that was never indexed: new changes are found before old ones."""
@@ -191,6 +226,9 @@ class SessionIndexing:
         if step.is_words_first and written:
             self._on_unembedded()
         self._tries.pop((tenant, job), None)
+        for awaited in step.awaited:
+            if not awaited.indexed.done():
+                awaited.indexed.set_result(None)
         self._metrics.count_indexed_items(len(written))
         return found.more and (job == INDEXING_JOB or self._may_continue(tenant, written))
 
@@ -210,8 +248,15 @@ class SessionIndexing:
         store = SqlTenantModelStore(transaction)
         models = known_models_to_fill(await store.listed(), self._embeddings.models())
         indexer, cursor = self._indexers.within(transaction), IndexCursor.of(started)
-        found = await (indexer.changes_after(cursor) if job == INDEXING_JOB else indexer.changes_before(cursor))
-        return _Step(started, found, models, await is_semantic(store, self._embeddings))
+        semantic = await is_semantic(store, self._embeddings)
+        if job == REINDEXING_JOB:
+            return _Step(started, await indexer.changes_before(cursor), models, semantic)
+        awaited = tuple(self._awaited.get(transaction.tenant, ()))
+        if awaited:
+            first = frozenset[int]().union(*(each.seqs for each in awaited))
+            found = await indexer.changes_of(sorted(first), cursor)
+            return _Step(started, found._replace(more=True), models, semantic, () if found.more else awaited)
+        return _Step(started, await indexer.changes_after(cursor), models, semantic)
 
     async def _chunk_items(self, tenant: str, job: str, found: IndexingRound) -> list[list[NewChunk]]:
         """Chunk the items of a round. A failing item is retried a few times, then skipped."""

@@ -8,13 +8,14 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from weft.capabilities.search.session_indexing.cursor import is_pending_for
+from weft.capabilities.search.session_indexing.cursor import pending_source
+from weft.capabilities.search.stores import PendingEvents
 from weft.jobs.runner import attempt
 from weft.kernel.thread_pools import SEARCH_THREADS
 from weft.search_index.paths import remove_unknown
 from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import SYSTEM, Scope
-from weft.storage.sql.session_index import first_pending_events
+from weft.storage.sql.session_index import unindexed_events
 from weft.storage.sql.tenants import tenant_names
 
 if TYPE_CHECKING:
@@ -24,20 +25,22 @@ if TYPE_CHECKING:
 
     from weft.app.metrics import Metrics
     from weft.app.search.replicas import Indexes
-    from weft.capabilities.indexing.collections.model import CollectionState
+    from weft.capabilities.indexing.collections.model import CollectionState, Source
     from weft.capabilities.search.index_view import Audiences, CollectionQuery, View
     from weft.capabilities.search.model import Query, Ranking
     from weft.capabilities.search.retriever import Embed
     from weft.capabilities.search.scope import RequestedScope
     from weft.capabilities.search.stores import SearchStores
     from weft.kernel.clock import Clock
-    from weft.kernel.events import NewEvent
+    from weft.kernel.events import NewEvent, StoredEvent
     from weft.kernel.identity import Actor
     from weft.kernel.ports import Transactions
     from weft.storage.sql.database import Database, Transaction
 
 # Every search checks at most this many unindexed events for its caller.
 _MAX_PENDING = 1_000
+# If there are more, it also looks for its caller's among the newest.
+_MAX_NEWEST = 200
 # Fewer change records are not worth a transaction.
 _MIN_PRUNED = 1_000
 _REPORT_INTERVAL = timedelta(minutes=1)
@@ -118,10 +121,18 @@ class IndexLag:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
 
-    async def events(self, actor: Actor, filters: RequestedScope, readable: Collection[str]) -> int:
-        pending = await first_pending_events(self._transaction, _MAX_PENDING)
-        # Older events are not counted: the number would reveal the activity of others.
-        return sum(is_pending_for(event, actor, filters, readable) for event in pending)
+    async def pending(self, actor: Actor, filters: RequestedScope, readable: Collection[str]) -> PendingEvents:
+        found = await unindexed_events(self._transaction, _MAX_PENDING, _MAX_NEWEST)
+
+        def source(event: StoredEvent) -> Source | None:
+            return pending_source(event, actor, filters, readable)
+
+        own = (event for event in (*found.new, *found.newest) if event.principal_id == actor.principal_id)
+        return PendingEvents(
+            # Other events are not counted: the number would reveal the activity of others.
+            sum(source(event) is not None for event in (*found.new, *found.old)),
+            tuple(sorted(event.event.seq for event in own if source(event) in filters.waits_for)),
+        )
 
 
 class LowRelevanceReporter:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from weft.capabilities.assembly.task_queries import task_queries
-from weft.capabilities.indexing.collections.model import Source
+from weft.capabilities.indexing.collections.model import SOURCES, Source
 from weft.capabilities.records.vocabulary import OmissionReason
 from weft.capabilities.search.model import (
     CONFIDENT,
@@ -44,6 +44,8 @@ _MIN_RESULTS, _MAX_RESULTS = 5, 200
 SURROUNDING_PLACES = 2
 # The best passages, which get surroundings: one more passage is worth more than the surroundings of the others.
 _MAX_SURROUNDED = 96
+# The newest events of a window are part of the prompt anyway.
+_AWAITED: frozenset[Source] = frozenset(SOURCES) - {"event"}
 # Fewer equal terms may be a coincidence.
 _MIN_DUPLICATE_TERMS = 4
 
@@ -185,7 +187,11 @@ def results_within(max_tokens: int) -> int:
 
 def _scope_of(request: RetrievalRequest) -> RequestedScope:
     return RequestedScope(
-        domains=request.domains, session_id=request.session_id, window=request.window, sources=request.sources
+        domains=request.domains,
+        session_id=request.session_id,
+        window=request.window,
+        sources=request.sources,
+        waits_for=_AWAITED,
     )
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from weft.capabilities.search.index_view import CollectionQuery, View, Views
     from weft.capabilities.search.references import Reference
     from weft.capabilities.search.scope import RequestedScope
-    from weft.capabilities.search.stores import SearchStores
+    from weft.capabilities.search.stores import IndexWait, SearchStores
     from weft.kernel.identity import Actor
     from weft.kernel.ports import Transactions
 
@@ -78,7 +78,7 @@ class SearchScope(NamedTuple):
     """What is searched, with which model, and the plan's maximum of results.
 
     ``partial``: a replica is being rebuilt, so not everything can be found yet. ``semantic``: something in scope may
-    have vectors.
+    have vectors. ``own_pending`` are the unindexed events that the caller itself caused.
     """
 
     queries: Sequence[CollectionQuery]
@@ -88,6 +88,7 @@ class SearchScope(NamedTuple):
     pending_events: int
     partial: bool = False
     semantic: bool = True
+    own_pending: tuple[int, ...] = ()
 
 
 class RetrievalResult(NamedTuple):
@@ -118,6 +119,7 @@ class Retriever:
     # Called with tenant, collection and query text: a model migration replays recent queries to compare models.
     record_query: Callable[[str, str, str], None]
     reporter: SearchReporter
+    index_wait: IndexWait
 
     async def find(self, actor: Actor, request: SearchRequest) -> RetrievalResult:
         """Return the best results, best first, and the pinned items in scope."""
@@ -150,8 +152,10 @@ class Retriever:
         return tuple(await SEARCH_THREADS.run(resolve_references, query, recent, actor.principal_id))
 
     async def open_scope(self, actor: Actor, filters: RequestedScope) -> tuple[SearchScope, list[View]]:
-        """Resolve a scope and open its views."""
+        """Resolve a scope, wait briefly for what the caller has just written, and open the views."""
         scope = await self.stores.read(actor, partial(self._resolve, filters))
+        if scope.own_pending and await self.index_wait.until_indexed(actor, scope.own_pending):
+            scope = await self.stores.read(actor, partial(self._resolve, filters))
         views = await self._open_views(actor, scope)
         return scope._replace(partial=any(view.lag for view in views)), views
 
@@ -186,14 +190,15 @@ class Retriever:
     async def _resolve(self, filters: RequestedScope, stores: SearchStores) -> SearchScope:
         visible = await resolve_scope(filters, stores)
         model = serving_model(await stores.models.listed(), self.embeddings.models())
-        limit = max_results(await stores.domains.plan())
+        pending = await stores.lag.pending(stores.actor, filters, readable_places(stores.actor))
         return SearchScope(
             visible.queries,
             model.name,
-            limit,
+            max_results(await stores.domains.plan()),
             visible.pending_documents,
-            await stores.lag.events(stores.actor, filters, readable_places(stores.actor)),
+            pending.total,
             semantic=await self._is_semantic(filters, stores),
+            own_pending=pending.own,
         )
 
     async def _is_semantic(self, filters: RequestedScope, stores: SearchStores) -> bool:

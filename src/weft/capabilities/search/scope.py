@@ -34,7 +34,8 @@ class RequestedScope(msgspec.Struct, frozen=True, kw_only=True):
     ``domains``, ``metadata`` or ``types`` without ``sources`` restrict the search to documents. ``session_id`` excludes
     other sessions but neither documents nor global memory. ``window`` is the place of the window to search, by default
     the caller's own windows; it must be one that the caller may open. ``entities``: only chunks that mention all of
-    them, each given by its value or as TYPE:VALUE. Times are in microseconds, ``until`` exclusive.
+    them, each given by its value or as TYPE:VALUE. Times are in microseconds, ``until`` exclusive. ``waits_for`` are
+    the sources whose newest items of the caller should be found.
     """
 
     domains: tuple[str, ...] = ()
@@ -46,6 +47,7 @@ class RequestedScope(msgspec.Struct, frozen=True, kw_only=True):
     entities: tuple[str, ...] = ()
     since: int | None = None
     until: int | None = None
+    waits_for: frozenset[Source] = _ALL_SOURCES
 
     @property
     def searched_sources(self) -> frozenset[Source]:

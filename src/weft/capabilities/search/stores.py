@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -23,21 +23,36 @@ from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from weft.capabilities.search.scope import RequestedScope
 
 T = TypeVar("T")
 
 
+class PendingEvents(NamedTuple):
+    """Number of unindexed events in scope that the caller may see; ``own`` are those that it caused, in order."""
+
+    total: int
+    own: tuple[int, ...] = ()
+
+
 class Lag(Protocol):
     """Lag of the index."""
 
-    async def events(self, actor: Actor, filters: RequestedScope, readable: Collection[str]) -> int:
-        """Return the number of unindexed events in scope that the caller may see; very many are not all counted.
+    async def pending(self, actor: Actor, filters: RequestedScope, readable: Collection[str]) -> PendingEvents:
+        """Return the unindexed events in scope that the caller may see; very many are not all counted.
 
         ``readable`` are the places of persistent memory that it may read.
         """
+        ...
+
+
+class IndexWait(Protocol):
+    """Waits for the index, so that a search finds what its caller has just written."""
+
+    async def until_indexed(self, actor: Actor, own: Sequence[int]) -> bool:
+        """Wait for a short time until these events of the caller are indexed; False if they are not."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.indexing.collections.item_ids import MemoryKey
 from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS, WINDOWS
@@ -131,14 +131,32 @@ async def remove_message_from_index(transaction: Transaction, session_id: str, m
     await collections.remove_item(SESSIONS, session_id, str(message_id))
 
 
-async def first_pending_events(transaction: Transaction, limit: int) -> Sequence[StoredEvent]:
-    """Return the next unindexed events of the tenant's log."""
+class UnindexedEvents(NamedTuple):
+    """Unindexed events of a tenant: the next new ones, and old ones that were never indexed.
+
+    ``newest`` are the last new ones, if there are more than the next.
+    """
+
+    new: Sequence[StoredEvent]
+    old: Sequence[StoredEvent]
+    newest: Sequence[StoredEvent] = ()
+
+
+async def unindexed_events(transaction: Transaction, limit: int, newest: int) -> UnindexedEvents:
+    """Return unindexed events of the tenant's log, at most ``limit`` and ``newest``."""
     jobs, events = SqlJobStore(transaction), SqlEventStore(transaction)
     progress, unindexed_before = await jobs.progress(INDEXING_JOB), await _unindexed_before(jobs)
-    found: Sequence[StoredEvent] = []
-    if pending_events(progress, await events.last_seq()):
-        found = await events.after(0 if progress is None else IndexCursor.of(progress).seq, None, limit)
-    return [*found, *await events.before(unindexed_before, limit - len(found))] if unindexed_before else found
+    last, reached = await events.last_seq(), 0 if progress is None else IndexCursor.of(progress).seq
+    new = await events.after(reached, None, limit) if last > reached else []
+    tail = await events.before(last + 1, newest) if len(new) == limit else []
+    old = await events.before(unindexed_before, limit - len(new)) if unindexed_before and len(new) < limit else []
+    return UnindexedEvents(new, old, [each for each in tail if each.event.seq > new[-1].event.seq])
+
+
+async def indexed_up_to(transaction: Transaction) -> int:
+    """Return the number of the last event of the tenant that is indexed, with all before it."""
+    progress = await SqlJobStore(transaction).progress(INDEXING_JOB)
+    return 0 if progress is None else IndexCursor.of(progress).seq
 
 
 async def events_pending(transaction: Transaction) -> int:

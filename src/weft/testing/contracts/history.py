@@ -311,6 +311,15 @@ class LineStoreContract:
         assert list(await stores.lines.pointers(LINE, every[0][0], 1)) == every[1:2]
         assert list(await stores.lines.pointers("agent:other", b"", 10)) == []
 
+    async def test_roots_come_in_pages_without_parts_and_branches(self, stores: ContractStores) -> None:
+        for line in ("context:b", "context:b:notes", "context:a", "agent:a", "contexts:c", "team:d"):
+            await write(stores, "k", "x", line=line)
+        await stores.lines.branch("context:a@try", Point("context:a", 1, EMPTY), weight=0, next_expiry_at=None)
+        assert list(await stores.lines.roots(["context"], "", 10)) == ["context:a", "context:b"]
+        assert list(await stores.lines.roots(["context", "team"], "context:a", 1)) == ["context:b"]
+        assert list(await stores.lines.roots(["context", "team"], "context:b", 10)) == ["team:d"]
+        assert list(await stores.lines.roots(["none"], "", 10)) == []
+
     async def test_versions_are_found_in_bulk_by_line_key_and_commit(self, stores: ContractStores) -> None:
         for number in range(1, 121):
             await commit(

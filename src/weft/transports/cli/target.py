@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # Operations whose results depend on a job: on a data folder without a server, searching is what keeps the index fresh.
 _NEEDS_JOBS = frozenset({"search.query", "search.get_context", "search.find_similar", "entity.list"})
+# A single command has to start the indexer first.
+_INDEX_WAIT_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +105,10 @@ class Target:
 
     @asynccontextmanager
     async def _opened(self, *, background: bool) -> AsyncIterator[App]:
-        # Rate limits protect a server; here the caller holds the database itself.
-        async with opened(replace(self.settings(), rate_limits="off"), background=background) as app:
+        # Rate limits protect a server, and so does a short wait for the index; here the caller holds the database.
+        settings = self.settings()
+        wait = max(settings.search_wait_ms, _INDEX_WAIT_MS) if settings.search_wait_ms else 0
+        async with opened(replace(settings, rate_limits="off", search_wait_ms=wait), background=background) as app:
             created = await app.tenants.ensure_default()
             if created is not None:
                 click.echo(f"Created the tenant '{created.tenant}'. API key of its admin, shown only once:", err=True)

@@ -290,22 +290,33 @@ def remaining_events(progress: Progress) -> int:
     return max(0, IndexCursor.of(progress).seq - 1)
 
 
-def is_pending_for(stored: StoredEvent, actor: Actor, filters: RequestedScope, readable: Collection[str] = ()) -> bool:
-    """Return whether a caller may see an unindexed event of its search scope, so that its search may miss the item.
+def pending_source(
+    stored: StoredEvent, actor: Actor, filters: RequestedScope, readable: Collection[str] = ()
+) -> Source | None:
+    """Return what a caller's search may miss because an event is not indexed; None if it is not in its scope.
 
     ``readable`` are the places of persistent memory that it may read.
     """
-    item, window, memory = changed_item(stored), changed_window(stored), changed_memory(stored)
-    if memory is not None:
-        is_searched = "memory" in filters.searched_sources and memory.place in readable
-    elif window is not None:
-        # Admins may see that others' windows change, but do not find what is in them.
-        is_searched = "event" in filters.searched_sources and f"{PRINCIPAL}{actor.principal_id}" in stored.readable_by
-    elif item is None:
-        is_searched = stored.event.type == IMPORTED and bool(filters.in_sessions)
-    else:
-        is_searched = item.source in filters.searched_sources
+    source, memory = _changed_source(stored), changed_memory(stored)
+    searched = filters.in_sessions if stored.event.type == IMPORTED else filters.searched_sources & {source}
+    if source is None or not searched:
+        return None
     if memory is not None:
         # It belongs to no session, whichever it was pushed from.
-        return is_searched
-    return is_searched and filters.includes_session(stored.event.session_id) and EventFilter().covers(stored, actor)
+        return source if memory.place in readable else None
+    if source == "event" and f"{PRINCIPAL}{actor.principal_id}" not in stored.readable_by:
+        # Admins may see that others' windows change, but do not find what is in them.
+        return None
+    is_visible = filters.includes_session(stored.event.session_id) and EventFilter().covers(stored, actor)
+    return source if is_visible else None
+
+
+def _changed_source(stored: StoredEvent) -> Source | None:
+    if stored.event.type == IMPORTED:
+        return "message"
+    if changed_window(stored) is not None:
+        return "event"
+    if changed_memory(stored) is not None:
+        return "memory"
+    item = changed_item(stored)
+    return None if item is None else item.source

@@ -96,6 +96,19 @@ class Indexer(msgspec.Struct, frozen=True):
         # Events may have been deleted with their session, so the last one left may not be the last of the log.
         return await self._process(position, events, end=await self.events.last_seq())
 
+    async def changes_of(self, seqs: Sequence[int], position: IndexCursor) -> IndexingRound:
+        """Return the changes of a few events anywhere in the log; the cursor stays. ``more``: these are not all."""
+        changes: dict[IndexItem, ItemChange | None] = {}
+        texts = 0
+        for event in await self.events.numbered(seqs):
+            for item in await self._changed_items(event, IndexCursor()):
+                if texts >= TEXT_BATCH_SIZE:
+                    return IndexingRound(_needed(changes), position, more=True)
+                if item not in changes:
+                    changes[item] = change = await self._change(item, None)
+                    texts += change.texts if change else 0
+        return IndexingRound(_needed(changes), position, more=False)
+
     async def changes_before(self, position: IndexCursor) -> IndexingRound:
         """Return the next changes before a cursor, newest first; after the first event, those of persistent memory."""
         if position.seq == 0:
