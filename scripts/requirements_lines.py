@@ -180,7 +180,6 @@ MISSING = {
     "CE-S": "quality of answers, time to first token, and compaction, against the full context",
     "CE-T": "limits on versions, snapshots, rollback, dashboards, compaction strategies and guardrails",
     "CE-U1": "quality of answers against the full document",
-    "CE-U8": "p95 of retrieval and assembly below 500 ms",
     "MS-14": "latency targets, and 1,000 agents",
     "WX-04": "budgets of teams",
 }

@@ -127,9 +127,7 @@ async def test_a_wait_of_zero_is_none(world: World) -> None:
     assert await timed(planner.call("search.query", query="apricot")) < WAIT_MS / 1000
 
 
-async def test_my_write_is_found_during_a_flood_of_another_agent(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_my_write_is_found_during_a_flood_of_another_agent(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.app.search.service._MAX_PENDING", 5)
     app = await indexing_app(world)
     planner, analysis = world.planner.at(app), world.analysis.at(app)

@@ -9,7 +9,10 @@ import pytest
 
 from support.contexts import artifact, knowledge_entry, pull, push, version_of
 from support.indexed_items import indexed_texts, use_scripted_embeddings
+from support.teams import create_team, remove_member
 from support.world import SESSION, refused
+from weft.capabilities.object_storage.model import ObjectStorageUnavailable
+from weft.storage.migrations.runner import known_migrations
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -221,3 +224,94 @@ async def test_pending_counts_pushes_of_memory_that_the_caller_may_read(world: W
     assert found["pending"]["events"] == 1
     found = await world.analysis.call("search.query", query="x", sources=["memory"])
     assert "pending" not in found
+
+
+async def test_members_find_the_memory_of_their_team_and_nobody_else(world: World) -> None:
+    await create_team(world.admin, "research", "analysis", "review-2")
+    tone = knowledge_entry("tone", "apricot tone", memory_type="team_preferences")
+    await push(world.analysis, tone, owner="team:research", if_version=0)
+    await world.index_sessions()
+    for member in (world.analysis, world.review):
+        (result,) = await search(member, "apricot")
+        assert (result["owner"], result["memory_type"]) == ("team:research", "team_preferences")
+    assert await search(world.planner, "apricot") == []
+    assert await search(world.admin, "apricot") == []
+    await remove_member(world.admin, "review-2")
+    assert await search(world.review, "apricot") == []
+    assert await texts(world.analysis, "apricot") == ["apricot tone"]
+    await world.admin.call("team.delete", team="research", force=True)
+    assert await search(world.analysis, "apricot") == []
+    await world.index_sessions()
+    assert await indexed_texts(world, "memory") == {}
+
+
+async def test_a_member_on_a_branch_of_shared_memory_finds_what_it_reads(world: World) -> None:
+    await create_team(world.admin, "research", "analysis", "review-2")
+    shared = {"owner": "team:research"}
+    await push(
+        world.analysis,
+        knowledge_entry("a", "apricot main"),
+        knowledge_entry("b", "apricot both"),
+        if_version=0,
+        **shared,
+    )
+    await world.index_sessions()
+    await world.analysis.call("history.branch", context_id="team:research", branch="try")
+    await world.analysis.call("history.switch", context_id="team:research", branch="try")
+    await push(world.analysis, knowledge_entry("a", "apricot branch"), if_version=1, **shared)
+    await world.index_sessions()
+    assert await texts(world.analysis, "apricot") == ["apricot both"]
+    assert await texts(world.review, "apricot") == ["apricot both", "apricot main"]
+
+
+async def test_agents_find_the_memory_of_the_user_they_serve(world: World) -> None:
+    await world.admin.call("agent.create", agent_id="ada", kind="human")
+    helper = await world.admin.create_agent("helper", parent_id="ada")
+    await push(helper, knowledge_entry("food", "apricot jam"), owner="user:ada", if_version=0)
+    await world.index_sessions()
+    (result,) = await search(helper, "apricot")
+    assert result["owner"] == "user:ada"
+    assert await search(world.planner, "apricot") == []
+
+
+async def test_existing_memory_is_indexed_after_an_upgrade_and_by_a_reindex(world: World) -> None:
+    await push(
+        world.planner, *(knowledge_entry(f"k{number}", f"apricot {number}") for number in range(70)), if_version=0
+    )
+    await learn(world.analysis, "a", "apricot of analysis")
+    await world.index_sessions()
+    complete = await indexed_texts(world, "memory")
+    assert len(complete) == 71
+    # As it was before persistent memory was indexed: the log has been read, and the push was deleted with its session.
+    await world.sql("DELETE FROM chunks WHERE tenant = $1", world.tenant)
+    await world.sql("DELETE FROM events WHERE tenant = $1 AND type = 'context.pushed'", world.tenant)
+    (upgrade,) = [each.sql for each in known_migrations() if each.name == "0021_memory_search"]
+    await world.sql(upgrade[upgrade.index("INSERT") :].rstrip(";\n"))
+    await world.index_sessions()
+    assert await indexed_texts(world, "memory") == complete
+    numbers = await world.rows("SELECT number FROM chunks WHERE tenant = $1", world.tenant)
+    await world.admin.call("knowledge.reindex_all")
+    await world.index_sessions()
+    assert await indexed_texts(world, "memory") == complete
+    assert not {row[0] for row in numbers} & {
+        row[0] for row in await world.rows("SELECT number FROM chunks WHERE tenant = $1", world.tenant)
+    }
+    assert (await world.admin.call("knowledge.show_reindexing"))["events"] is None
+
+
+async def test_a_large_push_is_indexed_in_several_rounds(world: World) -> None:
+    entries = [knowledge_entry(f"k{number}", "apricot " * 900 + str(number)) for number in range(100)]
+    await push(world.planner, *entries, if_version=0)
+    assert len(await memory_index(world)) == 100
+
+
+async def test_a_value_that_cannot_be_fetched_holds_nothing_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await push(world.planner, artifact("lost", "apricot lost"), knowledge_entry("kept", "apricot kept"), if_version=0)
+
+    async def unavailable(*_: Any) -> bytes:
+        raise ObjectStorageUnavailable
+
+    monkeypatch.setattr(world.app.session_indexing._objects, "fetch", unavailable)
+    for _ in range(3):
+        await world.index_sessions()
+    assert await memory_index(world) == {"learned_knowledge/kept": ["apricot kept"]}

@@ -30,13 +30,13 @@ class MemoryVersion:
     rules: Mapping[str, Rule] | None = None
 
     @classmethod
-    async def find(cls, contexts: Contexts, root_id: str) -> MemoryVersion | None:
-        """Open the latest version by its root, on the branch that the owner has checked out.
+    async def find(cls, contexts: Contexts, root_id: str, reader: str | None = None) -> MemoryVersion | None:
+        """Open the latest version by its root, on the branch that a reader has checked out, by default the owner.
 
         None if nothing was written, or that branch was deleted.
         """
         root = ContextLine.parse(root_id)
-        switch = await contexts.checkouts.of(root.line_id, root.owner)
+        switch = await contexts.checkouts.of(root.line_id, reader or root.owner)
         line = root if switch is None else root._replace(branch=switch.branch)
         found = None if switch is not None and switch.gone else await contexts.lines.find(line.line_id)
         return None if found is None else await cls.current(contexts, line, found.head)

@@ -150,7 +150,7 @@ async def readable_entries(
     """Return the current entries of items that the caller may read; None if it may not read the memory."""
     if place not in readable_places(stores.actor):
         return None
-    memory = await MemoryVersion.find(stores.contexts, place)
+    memory = await MemoryVersion.find(stores.contexts, place, stores.actor.principal_id)
     if memory is None:
         return None
     found = {item: await memory.entry(entry_of_item(item)) for item in items}

@@ -13,9 +13,9 @@ from weft.capabilities.indexing.collections.model import MEMORY, SOURCES, WINDOW
 from weft.capabilities.memory.model import scope_of
 from weft.capabilities.records.record_ids import MessageItemId, VersionId
 from weft.capabilities.search.items import MESSAGE_VERSION, WindowPlace, is_window, version_of, window_place
-from weft.capabilities.search.persistent_memory import is_persistent, item_of_entry, memory_place
+from weft.capabilities.search.persistent_memory import is_persistent, item_of_entry, memory_place, own_place
 from weft.capabilities.sessions.model import line_of, session_of
-from weft.kernel.identity import PRINCIPAL
+from weft.kernel.identity import PRINCIPAL, TEAM
 from weft.kernel.ports import Progress
 
 if TYPE_CHECKING:
@@ -36,11 +36,13 @@ _ANY_TIME = 2**62
 _MESSAGE_EVENTS = frozenset({"message.added", "message.visibility_changed"})
 _BOARD_EVENTS = frozenset({"board.written", "board.deleted", "board.expired"})
 _MEMORY_EVENTS = frozenset({"memory.written", "memory.deleted", "memory.expired"})
+_SWITCHED = "history.switched"
+_TEAM_DELETED = "team.deleted"
 # What a read without a session shows may change with any of these.
 _CONTEXT_EVENTS = frozenset(
     {
         *("context.pushed", "context.expired", "history.rolled_back", "history.merged"),
-        *("history.switched", "history.branch_deleted"),
+        *(_SWITCHED, "history.branch_deleted"),
     }
 )
 _PIN_EVENTS = frozenset({"pin.added", "pin.removed"})
@@ -155,9 +157,14 @@ class ChangedMemory(NamedTuple):
 def changed_memory(stored: StoredEvent) -> ChangedMemory | None:
     """Return the persistent memory that an event changes; None if it changes none."""
     event = stored.event
+    if event.type == _TEAM_DELETED:
+        return ChangedMemory(f"{TEAM}{event.subject}")
     line_id = event.data.get("context_id") if event.type in _CONTEXT_EVENTS else None
     place = memory_place(line_id) if isinstance(line_id, str) else None
     if place is None or not isinstance(line_id, str):
+        return None
+    if event.type == _SWITCHED and place != own_place(stored.principal_id or ""):
+        # The memory of a team is indexed as it is on its main line, whatever a member has checked out.
         return None
     after, upto = event.data.get("previous_version"), event.data.get("version")
     if not isinstance(after, int) or not isinstance(upto, int):
