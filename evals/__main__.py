@@ -10,6 +10,7 @@ from pathlib import Path
 from evals.assembly import assembly
 from evals.cache_replay import cache_replay
 from evals.calibration import calibration
+from evals.calibration_fit import calibration_fit
 from evals.chunking import chunking
 from evals.entities import entities
 from evals.message_search import message_search
@@ -24,6 +25,7 @@ EVALUATIONS = {
     "assembly": assembly,
     "cache_replay": cache_replay,
     "calibration": calibration,
+    "calibration_fit": calibration_fit,
     "chunking": chunking,
     "entities": entities,
     "message_search": message_search,

@@ -11,6 +11,7 @@ import numpy as np
 
 from evals.retrieval_sets import SETS, recall_of
 from evals.vector_cache import VectorCache
+from weft.capabilities.search.calibration import ranking_features
 from weft.capabilities.search.model import Query
 from weft.capabilities.search.ranking import score_views
 from weft.capabilities.search.selection import select_results
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from evals.retrieval_sets import Corpus, Dataset, EvalQuestion
+    from weft.capabilities.search.calibration import RankingFeatures
     from weft.capabilities.search.index_view import Floats, View
     from weft.capabilities.search.model import Ranking
     from weft.search_index.view import CollectionView
@@ -38,6 +40,7 @@ class Answer:
     ranking: Ranking
     places: NDArray[np.int64]
     signals: dict[str, Floats]
+    features: RankingFeatures | None
 
     @property
     def total(self) -> Floats:
@@ -102,7 +105,14 @@ class Runs:
         query = Query(text=question.text, asked_at=corpus.asked_at, top_k=BEST, purpose="prompt")
         scored = await score_views(query, [view], self._embed)
         found = scored.by_view[0]
-        return Answer(question, corpus, select_results(query, [view], scored), found.columns.number - 1, found.signals)
+        return Answer(
+            question,
+            corpus,
+            select_results(query, [view], scored),
+            found.columns.number - 1,
+            found.signals,
+            ranking_features(scored.by_view, by_meaning=True),
+        )
 
     async def _embed(self, texts: Sequence[str]) -> Floats:
         return self._vectors.of(texts)

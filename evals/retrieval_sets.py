@@ -115,12 +115,13 @@ class Corpus:
 
 @dataclass
 class Dataset:
-    """An evaluation set."""
+    """An evaluation set. ``unanswerable`` are questions that its own content does not answer, though it seems to."""
 
     name: str
     corpora: dict[str, Corpus]
     questions: list[EvalQuestion]
     measure: Measure = "recall"
+    unanswerable: list[EvalQuestion] = field(default_factory=list)
 
 
 def conversations(folder: Path, name: str) -> Dataset:
@@ -128,12 +129,14 @@ def conversations(folder: Path, name: str) -> Dataset:
     corpora: dict[str, Corpus] = defaultdict(lambda: Corpus(SESSIONS))
     for turn in _lines(folder, f"conv_retrieval/{name}_docs"):
         corpora[turn["conv"]].add(turn["id"], _message(turn))
-    questions = [
-        EvalQuestion(each["conv"], each["query"], tuple(frozenset({gold}) for gold in sorted(set(each["gold_ids"]))))
-        for each in _lines(folder, f"conv_retrieval/{name}_queries")
-        if each["category"] != "adversarial"
-    ]
-    return Dataset(name, dict(corpora), questions)
+    questions, unanswerable = [], []
+    for each in _lines(folder, f"conv_retrieval/{name}_queries"):
+        if each["category"] == "adversarial":
+            unanswerable.append(EvalQuestion(each["conv"], each["query"]))
+        else:
+            gold = tuple(frozenset({turn}) for turn in sorted(set(each["gold_ids"])))
+            questions.append(EvalQuestion(each["conv"], each["query"], gold))
+    return Dataset(name, dict(corpora), questions, unanswerable=unanswerable)
 
 
 def documents(folder: Path, name: str) -> Dataset:

@@ -18,8 +18,9 @@ from support.small_collections import (
     text_row,
     view_of,
 )
+from weft.capabilities.search.calibration import RELIABLE_SCORE
 from weft.capabilities.search.model import Query, RankingWeights
-from weft.capabilities.search.selection import RELIABLE_SCORE, UNSURE_RESULTS, select_results
+from weft.capabilities.search.selection import UNSURE_RESULTS, select_results
 from weft.kernel.clock import DAY_MICROS
 from weft.search_index.snapshot import IndexSnapshot
 
@@ -167,10 +168,11 @@ def test_an_answer_is_bounded(
 @pytest.mark.req("WX-06")
 def test_an_answer_that_does_not_know_is_short() -> None:
     view = document_collection(*(f"note {number} about fruit and trees" for number in range(30)))
-    unsure = ranked("fruit and something else entirely unknown", view)
+    query, low = "fruit among other entirely unknown matters written elsewhere", RankingWeights(min_score=0.5)
+    unsure = ranked(query, view, weights=low)
     assert unsure.unsure
     assert len(unsure.ranked) == UNSURE_RESULTS
-    assert len(ranked("fruit and something else entirely unknown", view, low_confidence=True).ranked) == 10
+    assert len(ranked(query, view, low_confidence=True).ranked) == 10
     assert numbers(ranked("banana smoothie recipe", view, by_meaning=False)) == []
     sure = ranked("when are pears harvested in early autumn", document_collection(*FRUIT))
     assert not sure.unsure
@@ -193,7 +195,10 @@ def test_a_prompt_gets_at_least_what_an_answer_gets(texts: list[str], query: str
 def test_a_prompt_gets_more_results_at_low_confidence() -> None:
     rows = [f"note {number} about fruit and trees" for number in range(30)]
     uncertain = ranked(
-        "fruit and something else entirely unknown", document_collection(*rows), top_k=5, purpose="prompt"
+        "fruit among other entirely unknown matters written elsewhere",
+        document_collection(*rows),
+        top_k=5,
+        purpose="prompt",
     )
     assert uncertain.widened
     assert uncertain.min_score == 0.35
@@ -208,7 +213,7 @@ def test_a_prompt_gets_more_results_at_low_confidence() -> None:
 def test_expanded_is_reported_only_if_results_were_added() -> None:
     rows = [f"note {number} about fruit and trees" for number in range(30)]
     capped = ranked(
-        "fruit and something else entirely unknown",
+        "fruit among other entirely unknown matters written elsewhere",
         document_collection(*rows),
         top_k=5,
         max_results=5,

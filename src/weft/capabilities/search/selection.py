@@ -1,8 +1,4 @@
-"""Selection of results from one ranking, by one of two policies: short answers, or prompts that lack nothing.
-
-Relevance and confidence are calibrated: the constants were fitted on all evaluation sets together, and
-``make evals ARGS=calibration`` checks them.
-"""
+"""Selection of results from one ranking, by one of two policies: short answers, or prompts that lack nothing."""
 
 from __future__ import annotations
 
@@ -11,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from weft.capabilities.search.calibration import RELIABLE_SCORE, calibrate, ranking_features
 from weft.capabilities.search.model import CONFIDENT, WIDENING, OmittedChunk, Ranked, Ranking
 from weft.capabilities.search.scoring import MAX_PINS, near_duplicates, recency
 
@@ -20,23 +17,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weft.capabilities.records.vocabulary import OmissionReason
+    from weft.capabilities.search.calibration import Calibration
     from weft.capabilities.search.index_view import Floats, View
     from weft.capabilities.search.model import Query
     from weft.capabilities.search.scoring import Scores
 
-# An unsure answer has at most this many results that are not reliable, that is, score less than this.
-UNSURE_RESULTS, RELIABLE_SCORE = 2, 0.9
+# An unsure answer has at most this many results that are not reliable.
+UNSURE_RESULTS = 2
 _PARTIAL_INDEX_FACTOR = 0.5
 _DIGITS = 4
-# Relevance as a piecewise linear function of the score. At 0.7: of the answers among the ten best results, fewer than
-# 1 % score lower. At 0.9: among as many answers as best results of unanswerable queries, 90 % with this score are
-# answers.
-_SCORES = (0.0, 0.2, 0.7, 1.0, 1.6)
-_RELEVANCES = (0.0, 0.7, 0.9, 0.97, 1.0)
-# Confidence is the expected share of the answers among the ten best results, if one query in five has no answer: a
-# logistic model of the best score's lead and of its non-lexical part, because words alone are shared by chance.
-_CONSIDERED = 10
-_INTERCEPT, _LEAD_WEIGHT, _NON_LEXICAL_WEIGHT = -3.24, 5.81, 5.65
 
 
 class ScoredCandidates(NamedTuple):
@@ -64,13 +53,14 @@ class _Bounds(NamedTuple):
 def select_results(query: Query, views: Sequence[View], candidates: ScoredCandidates) -> Ranking:
     """Return the best candidates within the bounds of the query's purpose, and all pins."""
     best = _best_first(candidates.by_view)
-    certainty = confidence(best.totals, _non_lexical(best, candidates)) * _indexed_share(views)
+    calibration = calibrate(ranking_features(candidates.by_view, by_meaning=candidates.by_meaning))
+    certainty = calibration.confidence * _indexed_share(views)
     for_prompt, unsure = query.purpose == "prompt", certainty < CONFIDENT
     bounds = (_prompt_bounds if for_prompt else _answer_bounds)(query, unsure=unsure)
-    results = _results(best, candidates.by_view, bounds, query.max_results)
+    results = _results(best, candidates.by_view, bounds, query.max_results, calibration)
     relevant_from = query.weights.min_score if query.low_confidence else bounds.min_score
-    relevant = len(best.totals) > 0 and _score(best.totals[0]) >= relevant_from
-    pins = _pins(candidates.by_view)
+    relevant = len(best.totals) > 0 and _score(best.totals[0], calibration) >= relevant_from
+    pins = _pins(candidates.by_view, calibration)
     pinned = pins[:MAX_PINS]
     ranked = _newest(query, views, pins) if for_prompt and not relevant else results
     return Ranking(
@@ -84,7 +74,9 @@ def select_results(query: Query, views: Sequence[View], candidates: ScoredCandid
         fallback="recency" if for_prompt and not relevant else None,
         searched=sum(view.size for view in views),
         by_meaning=candidates.by_meaning,
-        omitted=_omitted(best, candidates.by_view, [*ranked, *pinned], bounds.min_score) if query.complete else [],
+        omitted=_omitted(best, candidates.by_view, [*ranked, *pinned], bounds.min_score, calibration)
+        if query.complete
+        else [],
         pins_truncated=query.complete and len(pins) > len(pinned),
     )
 
@@ -102,13 +94,15 @@ def _prompt_bounds(query: Query, *, unsure: bool) -> _Bounds:
     return _Bounds(query.weights.min_score / factor, query.top_k * factor)
 
 
-def _results(best: _Best, by_view: Sequence[Scores], bounds: _Bounds, max_results: int | None) -> list[Ranked]:
+def _results(
+    best: _Best, by_view: Sequence[Scores], bounds: _Bounds, max_results: int | None, calibration: Calibration
+) -> list[Ranked]:
     """Return the best candidates that are not pinned, within bounds and the plan's limit."""
     limit = bounds.limit if max_results is None else min(bounds.limit, max_results)
     unpinned = (
         (by_view[view], index) for view, index in best.positions.tolist() if not by_view[view].columns.pinned[index]
     )
-    scored = (_ranked(scores, index) for scores, index in islice(unpinned, limit))
+    scored = (_ranked(scores, index, calibration) for scores, index in islice(unpinned, limit))
     results = [each for each in scored if each.score >= bounds.min_score]
     if not bounds.cautious:
         return results
@@ -119,21 +113,24 @@ def _is_below(min_score: float, results: Sequence[Ranked]) -> bool:
     return any(each.score < min_score for each in results)
 
 
-def _omitted(best: _Best, by_view: Sequence[Scores], ranked: Sequence[Ranked], min_score: float) -> list[OmittedChunk]:
+def _omitted(
+    best: _Best, by_view: Sequence[Scores], ranked: Sequence[Ranked], min_score: float, calibration: Calibration
+) -> list[OmittedChunk]:
     """Return every candidate that is not a result, best first, with the reason."""
     selected = {_chunk_key(each) for each in ranked}
-    omissions = [_omissions(each, min_score) for each in by_view]
+    omissions = [_omissions(each, min_score, calibration) for each in by_view]
     ordered = (omissions[view][index] for view, index in best.positions.tolist())
     return [each for each in ordered if (each.collection, each.number) not in selected]
 
 
-def _omissions(scores: Scores, min_score: float) -> list[OmittedChunk]:
+def _omissions(scores: Scores, min_score: float, calibration: Calibration) -> list[OmittedChunk]:
     """Return the omission of each candidate, were it no result."""
+    without_penalty = calibration.scores(scores.total - scores.signals["repetition"])
     known = zip(
         scores.columns.number.tolist(),
-        relevance(scores.total).astype(np.float64).tolist(),
+        calibration.scores(scores.total).astype(np.float64).tolist(),
         # A duplicate that would be irrelevant in any case covers nothing.
-        (near_duplicates(scores) & (relevance(scores.total - scores.signals["repetition"]) >= min_score)).tolist(),
+        (near_duplicates(scores) & (without_penalty >= min_score)).tolist(),
         strict=True,
     )
     return [
@@ -175,18 +172,7 @@ def _places(view: int, count: int) -> NDArray[np.int64]:
     return np.stack([np.full(count, view), np.arange(count)], axis=1)
 
 
-def _non_lexical(best: _Best, candidates: ScoredCandidates) -> float:
-    """Return the best candidate's non-lexical score; half of the total if only keywords were matched."""
-    if not len(best.totals):
-        return 0.0
-    if not candidates.by_meaning:
-        return float(best.totals[0]) / 2
-    view, index = best.positions[0].tolist()
-    signals = candidates.by_view[view].signals
-    return float(best.totals[0] - signals["lexical"][index] - signals["lexical_around"][index])
-
-
-def _pins(by_view: Sequence[Scores]) -> list[Ranked]:
+def _pins(by_view: Sequence[Scores], calibration: Calibration) -> list[Ranked]:
     """Return pinned candidates, best first; ties: newest first, then by collection and number."""
     pinned = [(scores, index) for scores in by_view for index in np.flatnonzero(scores.columns.pinned).tolist()]
 
@@ -195,27 +181,27 @@ def _pins(by_view: Sequence[Scores]) -> list[Ranked]:
         columns = scores.columns
         return -scores.total[index], -columns.timestamp[index], scores.view.collection, columns.number[index]
 
-    return [_ranked(*pin) for pin in sorted(pinned, key=key)]
+    return [_ranked(*pin, calibration) for pin in sorted(pinned, key=key)]
 
 
 def _chunk_key(ranked: Ranked) -> tuple[str, int]:
     return ranked.collection, ranked.number
 
 
-def _ranked(scores: Scores, index: int) -> Ranked:
+def _ranked(scores: Scores, index: int, calibration: Calibration) -> Ranked:
     return Ranked(
         collection=scores.view.collection,
         number=int(scores.columns.number[index]),
-        score=_score(scores.total[index]),
+        score=_score(scores.total[index], calibration),
         signals={name: round(float(values[index]), _DIGITS) for name, values in scores.signals.items()},
         evidence=float(scores.total[index]),
         pinned=bool(scores.columns.pinned[index]),
     )
 
 
-def _score(total: Floats) -> float:
-    """Return the relevance of a candidate as it is compared and shown."""
-    return round(float(relevance(total)), _DIGITS)
+def _score(total: Floats, calibration: Calibration) -> float:
+    """Return the score of a candidate as it is compared and shown."""
+    return round(float(calibration.scores(total)), _DIGITS)
 
 
 def _newest(query: Query, views: Sequence[View], pins: Sequence[Ranked]) -> list[Ranked]:
@@ -231,20 +217,3 @@ def _newest(query: Query, views: Sequence[View], pins: Sequence[Ranked]) -> list
             if not pinned:
                 by_view.append((-timestamp, view.collection, number, ranked))
     return [ranked for *_, ranked in sorted(by_view, key=lambda each: each[:3])[: query.top_k]]
-
-
-def relevance(scores: Floats) -> Floats:
-    """Return the calibrated relevance of scores, from 0 to 1."""
-    return np.interp(scores, _SCORES, _RELEVANCES).astype(np.float32)
-
-
-def confidence(scores: Floats, non_lexical: float) -> float:
-    """Return the confidence in results, from 0 to 1.
-
-    ``scores`` are theirs, best first; ``non_lexical`` is the non-lexical part of the first.
-    """
-    if not len(scores):
-        return 0.0
-    others = float(scores[1:_CONSIDERED].sum()) / (_CONSIDERED - 1)
-    logit = _INTERCEPT + _LEAD_WEIGHT * (float(scores[0]) - others) + _NON_LEXICAL_WEIGHT * non_lexical
-    return float(1 / (1 + np.exp(-logit)))
