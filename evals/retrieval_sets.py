@@ -81,7 +81,7 @@ class Corpus:
         """Return a view of the whole corpus."""
         embedded = vectors.of([chunk.embedded for chunk in self.chunks]).astype("<f2")
         indexed = [
-            _indexed(number, chunk, vector.tobytes())
+            _indexed(number, chunk, vector.tobytes() if chunk.semantic else None)
             for number, (chunk, vector) in enumerate(zip(self.chunks, embedded, strict=True), start=1)
         ]
         return CollectionView(
@@ -277,7 +277,7 @@ def _described(tool: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _indexed(number: int, chunk: NewChunk, vector: bytes) -> IndexedChunk:
+def _indexed(number: int, chunk: NewChunk, vector: bytes | None) -> IndexedChunk:
     return IndexedChunk(
         number=number,
         source=chunk.source,

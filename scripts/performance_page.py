@@ -127,6 +127,19 @@ ANSWERS = {
     "search_unanswerable": "`search` for what is not there",
     "assemble_context": "`assemble_context`, budget of 4,000",
 }
+INDEXED = {
+    "message": "a message",
+    "board_key": "a board key",
+    "memory": "a memory entry",
+    "window_event": "a window event",
+}
+INDEXING_PARTS = ("call", "words", "embedding", "storing_vectors", "total")
+RESIDENT = {
+    "start": "idle, after the start",
+    "first_search": "after the first search, which loads the model",
+    "backlog": "peak while a backlog of 1,000 messages is embedded",
+    "released": "after the model was released",
+}
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 SESSION_SIZES = (1_000, 10_000, 100_000, 300_000, 1_000_000)
 
@@ -262,6 +275,29 @@ def _ingestion(results: Results) -> str:
     return _table(["chunks per second (ratio to the embedder alone)", "SQLite", "PostgreSQL", "target"], body)
 
 
+def _indexing(results: Results) -> str:
+    body = [
+        [f"{title}, {length}", *(results.value(f"indexing_cost.{kind}.{length}.{part}") for part in INDEXING_PARTS)]
+        for kind, title in INDEXED.items()
+        for length in ("short", "long")
+    ]
+    return _table(["ms of CPU", "the call", "its words", "its vector", "storing the vector", "all told"], body)
+
+
+def _resident(results: Results) -> str:
+    body = [[title, results.value(f"indexing_cost.resident.{name}")] for name, title in RESIDENT.items()]
+    return _table(["resident memory of a server", "MB"], body)
+
+
+def _others(results: Results) -> str:
+    row = results.row("indexing_cost.others_p95")
+    text = (
+        f"While a backlog is indexed, the p95 of calls in another session is {_number(row['value'])} ms, against "
+        f"{_number(row['baseline']['value'])} ms without a backlog: {row['ratio']:.2f} times; the target is 1.2."
+    )
+    return textwrap.fill(text, 120)
+
+
 def _times(row: dict[str, Any]) -> str:
     return "" if row["ratio"] is None else f" ({row['ratio']:.2f} times)"
 
@@ -375,6 +411,9 @@ def page(results: Results) -> str:
         ten_millions=_ten_millions(results),
         in_postgres=_searching(results, "search_pgvector", IN_POSTGRES),
         ingestion=_ingestion(results),
+        indexing=_indexing(results),
+        resident=_resident(results),
+        others=_others(results),
         peer=_peer(results),
         peer_words=_peer_words(results),
         clients=_clients(results),

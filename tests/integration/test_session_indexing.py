@@ -700,6 +700,15 @@ async def test_a_new_item_is_found_by_words_before_it_is_embedded(world: World, 
     assert [result["text"] for result in found["results"]] == ["the zeppelin lands on Friday"]
 
 
+async def test_small_talk_is_found_by_words_and_not_embedded(world: World, embeddings: ScriptedEmbeddings) -> None:
+    await world.planner.say("ok, thanks!")
+    await world.planner.say("ok, Friday")
+    await world.planner.write("answer", "ok")
+    await world.index_sessions()
+    assert sorted(embeddings.texts) == ["answer\nok", "planner: ok, Friday"]
+    assert len(await indexed_texts(world)) == 3
+
+
 async def test_vectors_do_not_wait_for_a_stream_of_words(world: World, embeddings: ScriptedEmbeddings) -> None:
     await world.planner.say("first")
     await world.app.scheduler.drain("search.index_sessions")

@@ -75,8 +75,8 @@ async def check_index_complete(world: World) -> None:
 
 
 async def unembedded(world: World) -> set[tuple[str, int]]:
-    """Return the chunks without a vector, as collection and number."""
-    chunks = await world.rows("SELECT collection, number FROM chunks WHERE tenant = $1", world.tenant)
+    """Return the chunks that should have a vector and have none, as collection and number."""
+    chunks = await world.rows("SELECT collection, number FROM chunks WHERE tenant = $1 AND semantic = 1", world.tenant)
     vectors = await world.rows("SELECT collection, number FROM chunk_vectors WHERE tenant = $1", world.tenant)
     return {*map(tuple, chunks)} - {*map(tuple, vectors)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.capabilities.search.session_indexing.importance import importance_of
+from weft.capabilities.search.session_indexing.importance import importance_of, is_without_content
 
 pytestmark = pytest.mark.req("CE-F14")
 PLAIN = "The weather was lovely and the cat slept on the chair all afternoon"
@@ -59,3 +59,13 @@ def test_importance_is_between_zero_and_one(text: str) -> None:
 
 def test_a_weighty_category_adds_importance() -> None:
     assert importance_of(PLAIN, "message", weighty=True) > importance_of(PLAIN, "message")
+
+
+@pytest.mark.parametrize("text", ["ok", "OK, thanks!", "Sounds good.", "yes", "haha 🙂", "...", "Great, see you!"])
+def test_small_talk_alone_has_no_content(text: str) -> None:
+    assert is_without_content(text)
+
+
+@pytest.mark.parametrize("text", ["ok, Friday then", "thanks Ada", "deploy", "42", "Yes! " * 30])
+def test_a_text_with_any_other_word_has_content(text: str) -> None:
+    assert not is_without_content(text)

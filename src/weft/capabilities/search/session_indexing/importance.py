@@ -79,6 +79,8 @@ _SMALL_TALK = re.compile(
     re.IGNORECASE,
 )
 _WORD = re.compile(r"\w+")
+# Longer texts are never only small talk.
+_MAX_SMALL_TALK = 100
 # Only the beginning of a long text is analysed.
 _ANALYSED_CHARACTERS = 4_000
 
@@ -99,6 +101,11 @@ def importance_of(text: str, source: Source, *, weighty: bool = False) -> float:
     if weighty:
         signs += _CATEGORY_WEIGHT
     return round(min(_MAX, max(_MIN, SOURCES[source].base_importance + signs)), 3)
+
+
+def is_without_content(text: str) -> bool:
+    """Tell whether a text has no words besides small talk, such as 'ok, thanks!'; no query asks for its meaning."""
+    return len(text) <= _MAX_SMALL_TALK and not _WORD.search(_SMALL_TALK.sub(" ", text))
 
 
 def _is_small_talk(text: str) -> bool:

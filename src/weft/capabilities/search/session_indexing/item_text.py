@@ -46,7 +46,7 @@ from weft.capabilities.search.persistent_memory import (
     version_id,
     version_of_entry,
 )
-from weft.capabilities.search.session_indexing.importance import importance_of
+from weft.capabilities.search.session_indexing.importance import importance_of, is_without_content
 from weft.capabilities.search.window_events import event_numbered, is_searchable
 from weft.capabilities.sessions.model import line_of
 from weft.capabilities.sessions.store import SessionStore
@@ -303,7 +303,7 @@ def chunks_of(item: IndexItem, content: ItemText) -> list[NewChunk]:
             else content.importance,
             pinned=content.pinned,
             entities=pack_entities(_entities(text, content)),
-            semantic=content.semantic,
+            semantic=content.semantic and not (SOURCES[item.source].is_spoken and is_without_content(text)),
             text=text,
         )
         chunks.append(chunk)
