@@ -95,6 +95,7 @@ LEAN_TOOLS: Mapping[str, LeanTool] = {
             "sources": "",
             "domains": "Only these knowledge domains.",
             "top_k": "",
+            "low_confidence": "Also weaker matches.",
         },
     ),
     "set_memory": LeanTool(
