@@ -310,6 +310,11 @@ async def call_every_operation(weft: Any, client_name: str, admin_key: str) -> d
     await note("webhook.replay", weft.webhook.replay(hook.webhook_id))
     await note("webhook.delete", weft.webhook.delete(hook.webhook_id))
     await note("webhook.delete", weft.webhook.delete(hook.webhook_id))
+    await note("pin.add", weft.pin.add(session_id=s, memory_key="goal"))
+    await note("pin.add", weft.pin.add(session_id=s, key="no_such_key"))
+    await note("pin.list", weft.pin.list(session_id=s))
+    await note("pin.remove", weft.pin.remove(session_id=s, memory_key="goal"))
+    await note("pin.remove", weft.pin.remove(session_id=s, memory_key="goal"))
     await note("context.ingest", weft.context.ingest(s, [{"event_id": "e1", "content": "hello é"}]))
     await note("context.ingest", weft.context.ingest(s, [{"event_id": "e1", "content": "other"}]))
     # A session of its own: names of clients have several lengths, and tokens are counted. Workflow events are not

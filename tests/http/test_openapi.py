@@ -29,6 +29,15 @@ WITH_BODY = frozenset({"patch", "post", "put"})
 BUNDLE = small_bundle().decode()
 A_SOURCE = {"schema_version": "0.1.0", "source_id": "x", "uri": "board://s1/goal", "source_kind": "board_entry"}
 A_PAGE = {"kind": "url", "url": "https://93.184.215.14/", "every_seconds": 3600}
+PIN = {
+    "session_id": "nowhere",
+    "message_id": None,
+    "key": "goal",
+    "memory_key": None,
+    "memory_type": None,
+    "workflow_id": None,
+    "owner": None,
+}
 CHUNKING = {"chunk_tokens": 64, "overlap_tokens": 8}
 NO_FILTER = {"domain": None, "domains": None, "since": None, "until": None}
 # Valid values of fields whose rules the schema does not express, such as one of two fields being required.
@@ -46,6 +55,8 @@ VALID_FIELDS: dict[str, dict[str, Any]] = {
     "/v1/import": {"bundle": BUNDLE, "expected_digest": None, "session_id": None},
     "/v1/missing/{missing_id}/request": {"form": "user_question", "agent_id": None, "tool": None},
     "/v1/missing/{missing_id}/resolve": {"answer": "On Friday.", "resolution_refs": []},
+    "/v1/pins": PIN,
+    "/v1/pins/remove": PIN,
     "/v1/records": {"records": [A_SOURCE]},
     "/v1/records/resolve": {"source_id": None, "source_ref": A_SOURCE, "against": "Ship."},
     "/v1/retention/{subject}": {"days": 30, "snapshot_from": None},

@@ -22,13 +22,20 @@ def domain(team: Team) -> str:
 
 def test_an_upload_may_exceed_the_limit_of_other_bodies(team: Team, domain: str) -> None:
     content = b"\x00" * (5 * 2**20)
-    asked = {"document_id": "notes/big.bin", "title": "Big", "pinned": "true", "metadata": '{"team": "people"}'}
+    asked = {"document_id": "notes/big.bin", "title": "Big", "metadata": '{"team": "people"}'}
     answer = team.ask("PUT", f"/v1/domains/{domain}/uploads", "admin", content=content, params=asked)
     assert (answer.status_code, answer.json()["bytes"]) == (200, len(content)), answer.text
     shown = team.ask("GET", f"/v1/domains/{domain}/document", "admin", params={"document_id": "notes/big.bin"}).json()
-    assert (shown["title"], shown["pinned"], shown["metadata"]) == ("Big", True, {"team": "people"})
+    assert (shown["title"], shown["metadata"]) == ("Big", {"team": "people"})
     again = team.ask("PUT", f"/v1/domains/{domain}/uploads", "admin", content=content, params=asked)
     assert again.json()["unchanged"]
+
+
+def test_a_pinned_upload_must_be_short(team: Team, domain: str) -> None:
+    where, asked = f"/v1/domains/{domain}/uploads", {"document_id": "rules.txt", "pinned": "true"}
+    assert team.ask("PUT", where, "admin", content=b"Be kind.", params=asked).status_code == 200
+    refused = team.ask("PUT", where, "admin", content=b"Be kind. " * 2_000, params=asked)
+    assert (refused.status_code, refused.json()["code"]) == (409, "PIN_LIMIT")
 
 
 def test_the_content_type_of_the_client_is_used(team: Team, domain: str) -> None:

@@ -36,7 +36,7 @@ from weft.kernel.clock import from_micros
 from weft.kernel.errors import InvalidInput, NotFound, PermissionDenied
 from weft.kernel.events import EventType, NewEvent, Outbox
 from weft.kernel.identity import ANYONE, PRINCIPAL, Actor, Permission
-from weft.kernel.operation import Effect, RateClass, Request, Success, operation
+from weft.kernel.operation import Effect, RateClass, Request, Response, Success, operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,14 +91,14 @@ class ListPins(Request):
     ] = None
 
 
-class PinInfo(Success, kw_only=True):
-    """A pinned item; ``text`` is its beginning."""
+class PinInfo(Response, kw_only=True):
+    """A pinned item; ``text`` is its beginning. ``key``: of the board, or of memory."""
 
     source: Source
-    session_id: str | None
-    message_id: int | None
-    key: str | None
-    memory_type: str | None
+    session_id: str | None = None
+    message_id: int | None = None
+    key: str | None = None
+    memory_type: str | None = None
     tokens: int
     pinned_by: str
     pinned_at: datetime
