@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.bundles import exported, imported
+from support.contexts import knowledge_entry, push
+from support.teams import create_team
 from support.world import SESSION, refused
 
 if TYPE_CHECKING:
@@ -217,3 +219,60 @@ async def test_pins_of_a_team_reach_its_members_and_cannot_grow_beyond_the_limit
     await world.index_sessions()
     found = await world.analysis.call("search.query", query="banana bread")
     assert [each["text"] for each in found["pinned"]] == ["Use tabs."]
+
+
+LARGE = "lorem ipsum " * 2_000
+
+
+@pytest.mark.both_databases
+async def test_a_pinned_key_grows_beyond_the_limit_neither_by_a_merge_nor_by_a_restored_snapshot(world: World) -> None:
+    await world.planner.say(LARGE[:7_000], category="decision")
+    await world.planner.write("rule", LARGE[:3_600])
+    await world.planner.snapshot("large")
+    await world.planner.write("rule", "short")
+    await pin(world.planner, key="rule")
+    board = f"board:{SESSION}"
+    await world.planner.call("history.branch", context_id=board, branch="growth")
+    await world.analysis.write("rule", LARGE[:3_600], branch="growth")
+    with refused("PIN_LIMIT"):
+        await world.analysis.call("history.merge", context_id=board, from_context_id=f"{board}@growth")
+    with refused("PIN_LIMIT"):
+        await world.planner.restore("large")
+    with refused("PIN_LIMIT"):
+        await world.planner.call("history.rollback", context_id=board, target_version="large", reason="larger")
+    assert await world.planner.value("rule") == "short"
+
+
+@pytest.mark.both_databases
+async def test_a_key_that_a_restored_snapshot_removes_is_not_pinned_when_it_is_written_again(world: World) -> None:
+    await world.planner.snapshot("empty")
+    await world.planner.write("rule", "short")
+    await pin(world.planner, key="rule")
+    await world.planner.restore("empty")
+    await world.analysis.write("rule", LARGE[:3_600])
+    assert await pinned_texts(world.planner) == []
+
+
+async def test_a_pinned_key_of_memory_does_not_grow_beyond_the_limit(world: World) -> None:
+    await world.planner.remember("tone", "short")
+    await pin(world.planner, memory_key="tone")
+    with refused("PIN_LIMIT"):
+        await world.planner.remember("tone", LARGE)
+    assert await world.planner.recalled("tone") == "short"
+
+
+@pytest.mark.both_databases
+async def test_a_pinned_entry_of_a_team_does_not_grow_beyond_the_limit_by_a_merge_or_a_rollback(world: World) -> None:
+    await create_team(world.admin, "research", "analysis", "planner")
+    team, entry = "team:research", {"memory_key": "style", "memory_type": "learned_knowledge", "owner": "team:research"}
+    await push(world.planner, knowledge_entry("style", LARGE), owner=team, if_version=0)
+    await push(world.planner, knowledge_entry("style", "short"), owner=team, if_version=1)
+    await world.planner.call("pin.add", **entry)
+    await world.analysis.call("history.branch", context_id=team, branch="growth")
+    await push(world.analysis, knowledge_entry("style", LARGE), owner=team, branch="growth", if_version=2)
+    with refused("PIN_LIMIT"):
+        await world.analysis.call("history.merge", context_id=team, from_context_id=f"{team}@growth")
+    with refused("PIN_LIMIT"):
+        await world.admin.call("history.rollback", context_id=team, target_version="1", reason="larger")
+    (listed,) = (await world.planner.call("pin.list"))["pins"]
+    assert listed["text"] == "short"

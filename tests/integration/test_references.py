@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import SESSION
+from weft.capabilities.search import retriever
+from weft.capabilities.search.recent_items import MAX_TOTAL_CHARACTERS
+from weft.capabilities.search.references import resolve_references
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from support.world import Caller, World
+    from weft.capabilities.search.references import RecentItem, Reference
 
 pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-F14")]
 
@@ -79,3 +85,20 @@ async def test_tasks_of_prompts_are_resolved(world: World) -> None:
     assert assembled["resolved"] == [
         {"phrase": "that file", "entity": "file:src/billing.py", "source": f"message:{SESSION}/1"}
     ]
+
+
+async def test_long_messages_of_others_are_not_read_without_limit(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.planner.say("See src/old.py.")
+    for _ in range(10):
+        await world.analysis.say("May and Ada " * 700)
+    read: list[int] = []
+
+    def resolve(query: str, recent: Sequence[RecentItem], asker: str) -> list[Reference]:
+        read.append(sum(len(item.text) for item in recent))
+        return resolve_references(query, recent, asker)
+
+    monkeypatch.setattr(retriever, "resolve_references", resolve)
+    assert await resolved(world.planner, "Who owns that file?") == []
+    assert read == [MAX_TOTAL_CHARACTERS]

@@ -33,6 +33,7 @@ Severity = Literal["warning", "error", "critical"]
 MAX_COMPARED = 200
 _MAX_MATCHES = 5
 _MIN_SIMILARITY = 0.5
+_MAX_NAME_LENGTH = 200
 _CURSOR_HINT = "Pass the cursor of the previous page unchanged, or leave it out to read the first page."
 _PARAMETER_TYPE = re.compile(r":[a-z]+}")
 _REFERENCE = re.compile(r"`([a-z_]+\.[a-z_]+)`")
@@ -266,4 +267,5 @@ def close_names(name: str, known: Sequence[str]) -> list[str]:
     """Return the known names that are most similar to a mistyped one, best first."""
     from difflib import get_close_matches  # noqa: PLC0415 - only for errors
 
-    return get_close_matches(name, known, n=_MAX_MATCHES, cutoff=_MIN_SIMILARITY)
+    # Comparing takes time in proportion to the length, and a caller may give a text of megabytes.
+    return get_close_matches(name[:_MAX_NAME_LENGTH], known, n=_MAX_MATCHES, cutoff=_MIN_SIMILARITY)

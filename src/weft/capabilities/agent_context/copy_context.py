@@ -28,6 +28,7 @@ from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import VersionNotFound, VersionPruned, is_metadata
 from weft.capabilities.history.revisions import VersionName
 from weft.capabilities.object_storage.model import ObjectBusy, ObjectMissing
+from weft.capabilities.pins.model import PinLimitExceeded
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.fields import Reason, Step
@@ -91,6 +92,7 @@ class ContextCopied(Success, kw_only=True):
         VersionNotFound,
         VersionPruned,
         ContextLimitExceeded,
+        PinLimitExceeded,
         ObjectBusy,
         ObjectMissing,
     ),

@@ -32,6 +32,7 @@ from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.line_kinds import LineKind
 from weft.capabilities.history.model import Head, is_metadata, no_line
 from weft.capabilities.history.store import Rule
+from weft.capabilities.pins.model import PinLimitExceeded
 from weft.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -284,7 +285,7 @@ PERSISTENT_MEMORY = LineKind(
     snapshot_on_push=True,
     composite=True,
     unmerged_parts=frozenset({DEFINITION}),
-    size_errors=(ContextLimitExceeded,),
+    size_errors=(ContextLimitExceeded, PinLimitExceeded),
     item_kind="persistent_memory",
     source_kind="weft_persistent_memory",
 )

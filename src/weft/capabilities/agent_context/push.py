@@ -30,13 +30,11 @@ from weft.capabilities.agent_context.model import (
 from weft.capabilities.agent_context.owners import OWNER_ERRORS, Owner, is_shared
 from weft.capabilities.agent_context.permissions import check_own
 from weft.capabilities.agent_context.service import ContextAt, Contexts, OpenContext
-from weft.capabilities.history.composite_lines import PART_MARK
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import BranchNotFound, ChangeMeta, Point, VersionConflict, metadata_key
-from weft.capabilities.indexing.collections.model import MEMORY
 from weft.capabilities.object_storage.model import ObjectBusy, ObjectMissing, ObjectStorageUnavailable
 from weft.capabilities.object_storage.store import Staging, keep_staged
-from weft.capabilities.pins.model import BYTES_PER_TOKEN, ItemPlace, PinLimitExceeded
+from weft.capabilities.pins.model import PinLimitExceeded
 from weft.capabilities.sessions.model import Session, SessionId, SessionNotFound, find_session
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
@@ -216,7 +214,6 @@ async def push_context(request: PushContext, contexts: Contexts) -> ContextPushe
     context = await contexts.open_named(request.owner, request.branch)
     previous = context.root.seq
     parts, changed = await _planned(request, entries, context)
-    await _resize_pins(changed, context)
     # Unchanged entries too: their objects may have been lost, and were just uploaded again.
     await keep_staged(
         [entry.value.pointer for entry in entries if entry.value and entry.value.pointer], contexts.objects
@@ -239,16 +236,6 @@ async def push_context(request: PushContext, contexts: Contexts) -> ContextPushe
         snapshot_before=label,
         pushed_at=from_micros(context.now),
     )
-
-
-async def _resize_pins(changed: Sequence[_Entry], context: OpenContext) -> None:
-    """Count the new values of pinned entries; PinLimitExceeded if they grow too large for the prompts of others."""
-    for entry in changed:
-        at = ItemPlace(MEMORY, context.root.line_id, f"{entry.place.part}{PART_MARK}{entry.place.key}")
-        if entry.value is None:
-            await context.service.pins.forget(at)
-        else:
-            await context.service.pins.resize(at, entry.value.meta.size // BYTES_PER_TOKEN)
 
 
 def _values(request: PushContext) -> list[tuple[EntryAddress, NewValue | None]]:

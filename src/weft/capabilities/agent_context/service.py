@@ -24,7 +24,7 @@ from weft.capabilities.agent_context.model import (
 from weft.capabilities.agent_context.owners import audience_of, check_may_use, unknown_owner
 from weft.capabilities.agent_context.store import SnapshotStore
 from weft.capabilities.history.commits import record, tag_automatically
-from weft.capabilities.history.composite_lines import PartVersion
+from weft.capabilities.history.composite_lines import PART_MARK, PartVersion
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import (
     EMPTY,
@@ -45,7 +45,9 @@ from weft.capabilities.history.model import (
 )
 from weft.capabilities.history.revisions import resolve_revision
 from weft.capabilities.history.store import CheckoutStore, LineStore, RetentionStore, Rule
+from weft.capabilities.indexing.collections.model import MEMORY
 from weft.capabilities.object_storage.store import ObjectIndex, keep_staged
+from weft.capabilities.pins.model import BYTES_PER_TOKEN, ItemPlace
 from weft.capabilities.pins.service import Pins
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.teams.store import TeamStore
@@ -236,6 +238,7 @@ class OpenContext:
         if not changed and commit_meta.merged is None:
             return None
         growth = await self.check_limit(changed)
+        await self._resize_pins(changed)
         author = author or self.service.author
         kept = await self._keep_values(changed)
         snapshot_prefix = next((part.snapshot_prefix for part in changed if part.snapshot_prefix), None)
@@ -244,6 +247,23 @@ class OpenContext:
             await part.commit(commit_meta, author, kept)
         await self._commit_root([await self._names(part) for part in changed], commit_meta, author, growth)
         return label
+
+    async def _resize_pins(self, parts: Iterable[OpenPart]) -> None:
+        """Count the new values of pinned entries; PinLimitExceeded if they grow too large for the prompts of others.
+
+        Those of a branch count when it is merged.
+        """
+        if self.line.branch is None:
+            changes = [(part.name, change) for part in parts for change in part.changes.values()]
+            await self.service.pins.resize_all(
+                {
+                    ItemPlace(MEMORY, self.root.line_id, f"{name}{PART_MARK}{change.key}"): change.meta.size
+                    // BYTES_PER_TOKEN
+                    if change.act is ChangeKind.WRITE
+                    else None
+                    for name, change in changes
+                }
+            )
 
     async def snapshot_before_commit(self, head: Head, snapshot_prefix: str | None, author: Author) -> str | None:
         """Tag the head of a line if a label prefix is given, unless the line is empty."""

@@ -171,6 +171,7 @@ class BoardWriter(BoardView):
         ]
         replaced = [now[entry.key] for entry in written if entry.key in now]
         self._check_may_replace((*removed, *replaced))
+        await self._resize_pins(written, removed)
         await self._replace(
             written, removed, freed=sum(entry.tokens for entry in (*removed, *replaced)), commit_meta=commit_meta
         )
@@ -183,6 +184,15 @@ class BoardWriter(BoardView):
         )
         await self._notify(written)
         return self.head
+
+    async def _resize_pins(self, written: Sequence[Entry], removed: Sequence[Entry]) -> None:
+        """Count the new sizes of pinned keys; those of a branch count when it is merged."""
+        if self.branch is None:
+            sizes = {entry.key: entry.tokens for entry in written} | dict.fromkeys(entry.key for entry in removed)
+            session_id = self.session.session_id
+            await self.boards.pins.resize_all(
+                {ItemPlace.of_board_key(session_id, key): tokens for key, tokens in sizes.items()}
+            )
 
     async def _restricted(
         self, state: Mapping[str, Version | None], now: Mapping[str, Entry], commit_meta: CommitMeta

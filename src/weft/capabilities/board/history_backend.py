@@ -13,6 +13,7 @@ from weft.capabilities.history.line_backend import ROLLBACK_CLEARANCE
 from weft.capabilities.history.line_kinds import LineKind
 from weft.capabilities.history.model import MAIN, branch_of, line_name, no_line
 from weft.capabilities.history.store import Rule
+from weft.capabilities.pins.model import PinLimitExceeded
 from weft.capabilities.sessions.model import SessionArchived, SessionNotFound, line_of, session_of
 from weft.kernel.fields import is_name
 
@@ -88,7 +89,7 @@ BOARD = LineKind(
     retention={"board": Rule(None, None)},
     ttl=True,
     write_errors=(SessionArchived,),
-    size_errors=(StoreFull, ValueTooLarge),
+    size_errors=(StoreFull, ValueTooLarge, PinLimitExceeded),
     item_kind="board_entry",
     source_kind="weft_board",
     private=False,

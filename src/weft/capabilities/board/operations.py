@@ -548,6 +548,7 @@ async def compare_snapshots(request: CompareSnapshots, boards: Boards, history: 
         VersionPruned,
         PermissionDenied,
         StoreFull,
+        PinLimitExceeded,
     ),
 )
 async def restore_snapshot(request: RestoreSnapshot, boards: Boards, history: History) -> SnapshotRestored:

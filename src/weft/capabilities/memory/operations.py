@@ -21,6 +21,7 @@ from weft.capabilities.memory.model import (
     scope_name,
 )
 from weft.capabilities.memory.service import Memories, MemoryWriteOptions
+from weft.capabilities.pins.model import PinLimitExceeded
 from weft.capabilities.sessions.model import ALL_SESSIONS, SessionArchived, SessionId, SessionNotFound
 from weft.kernel.clock import from_micros, to_seconds
 from weft.kernel.errors import ContentTooLarge
@@ -176,7 +177,15 @@ class MemoryDeleted(Success, kw_only=True):
     "memory.set",
     tool="set_memory",
     http="PUT /v1/memory/{key}",
-    errors=(SessionNotFound, SessionArchived, ContentTooLarge, KeyExists, VersionConflict, MemoryLimitExceeded),
+    errors=(
+        SessionNotFound,
+        SessionArchived,
+        ContentTooLarge,
+        KeyExists,
+        VersionConflict,
+        MemoryLimitExceeded,
+        PinLimitExceeded,
+    ),
 )
 async def set_memory(request: SetMemory, memories: Memories) -> MemorySet:
     """Store a value in your private memory: globally, or for one session.

@@ -45,6 +45,7 @@ from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import MAX_COMPARED, close_names
 from weft.kernel.events import EventType, NewEvent, Outbox
 from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
+from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -204,6 +205,9 @@ class MemoryWriter(MemoryReader):
         entry = await self._next_version(current, key, text, options)
         growth = entry.weight - (current.weight if current else 0)
         await self._check_limit(growth, entry)
+        if current is not None:
+            at = ItemPlace.of_memory_key(self.scope.owner, self.scope.session_id, key)
+            await self.service.pins.resize(at, approximate_tokens(text))
         await self.service.lines.put_blob(entry.blob_hash, text)
         await self.service.entries.put(self.scope, entry)
         await self._commit([_write_change(entry)], "set", growth=growth)

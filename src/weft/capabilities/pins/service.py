@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 from msgspec import structs
 
@@ -10,6 +12,9 @@ from weft.capabilities.pins.store import PinStore
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.identity import Actor
 from weft.kernel.tokens import approximate_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Pins(msgspec.Struct, frozen=True):
@@ -35,6 +40,21 @@ class Pins(msgspec.Struct, frozen=True):
             await self._put(structs.replace(pin, tokens=tokens))
         elif tokens < pin.tokens:
             await self.store.put(structs.replace(pin, tokens=tokens))
+
+    async def resize_all(self, sizes: Mapping[ItemPlace, int | None]) -> None:
+        """Count the new sizes of changed items of one place, as far as they are pinned; None if one was deleted."""
+        place = next(iter(sizes), None)
+        if place is None:
+            return
+        pinned = await self.store.of_place(place.collection, place.place)
+        growth = {pin.at: (sizes[pin.at] or 0) - pin.tokens for pin in pinned if pin.at in sizes}
+        # Those that shrink first, because they make room for others.
+        for at in sorted(growth, key=growth.__getitem__):
+            tokens = sizes[at]
+            if tokens is None:
+                await self.forget(at)
+            else:
+                await self.resize(at, tokens)
 
     async def forget(self, at: ItemPlace) -> None:
         """Unpin an item that was deleted."""

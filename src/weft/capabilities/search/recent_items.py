@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,14 @@ from weft.capabilities.search.references import RecentItem
 from weft.capabilities.search.window_events import is_searchable, live_events, own_places
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from weft.capabilities.search.stores import SearchStores
 
 _MAX_ITEMS = 30
 _MAX_CHARACTERS = 8_000
+# Of all items together: long messages of one agent must not slow down the searches of others.
+MAX_TOTAL_CHARACTERS = 24_000
 
 
 async def recent_items(session_id: str, window: str | None, stores: SearchStores) -> list[RecentItem]:
@@ -24,7 +29,17 @@ async def recent_items(session_id: str, window: str | None, stores: SearchStores
     if not await admits(session_id, stores):
         return []
     found = [*await _messages(session_id, stores), *await _events(session_id, window, stores)]
-    return sorted(found, key=lambda item: item.timestamp, reverse=True)[:_MAX_ITEMS]
+    return list(_bounded(sorted(found, key=lambda item: item.timestamp, reverse=True)[:_MAX_ITEMS]))
+
+
+def _bounded(items: Iterable[RecentItem]) -> Iterator[RecentItem]:
+    """Yield items as long as their texts are within the limit; the last one may be cut."""
+    left = MAX_TOTAL_CHARACTERS
+    for item in items:
+        if left <= 0:
+            return
+        yield replace(item, text=item.text[:left])
+        left -= len(item.text)
 
 
 async def _messages(session_id: str, stores: SearchStores) -> list[RecentItem]:

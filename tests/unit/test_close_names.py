@@ -1,0 +1,17 @@
+"""Suggestions for mistyped names."""
+
+from __future__ import annotations
+
+import time
+
+from weft.kernel.errors import close_names
+
+
+def test_the_most_similar_names_are_suggested() -> None:
+    assert close_names("serch", ["search", "get_memory"]) == ["search"]
+
+
+def test_a_name_of_megabytes_is_not_compared_in_full() -> None:
+    started = time.process_time()
+    assert close_names("abcdefgh" * 500_000, ["search"] * 100) == []
+    assert time.process_time() - started < 0.5
