@@ -10,7 +10,6 @@ import asyncio
 import time
 from dataclasses import dataclass
 from itertools import count
-from random import Random
 from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
@@ -57,7 +56,7 @@ class Sizes:
 
 
 _QUICK = Sizes(short=4, long=2, backlog=40, seconds=0.5, rounds=1)
-_FULL = Sizes(short=200, long=40, backlog=4_000, seconds=8, rounds=3)
+_FULL = Sizes(short=100, long=20, backlog=2_000, seconds=6, rounds=3)
 
 
 def _short(number: int) -> str:
@@ -282,13 +281,15 @@ async def _p95(data: Path, token: str, settings: dict[str, str], seconds: float,
 
 
 def _other_call(turn: int, token: str) -> bytes:
+    """Return a call of a caller in another session: each key is written before it is read."""
+    key = f"/v1/memory/key_{turn // 4 % 50}"
     calls = (
         ("POST", f"/v1/sessions/{_OTHERS}/messages", {"content": _short(turn)}),
         ("GET", f"/v1/sessions/{_OTHERS}/messages?limit=50", None),
-        ("PUT", f"/v1/memory/key_{turn % 50}", {"value": _short(turn)}),
-        ("GET", f"/v1/memory/key_{turn % 50}", None),
+        ("PUT", key, {"value": _short(turn)}),
+        ("GET", key, None),
     )
-    method, path, body = calls[Random(turn).randrange(2) if turn < 50 else turn % 4]
+    method, path, body = calls[turn % 4]
     return request(method, path, token, body)
 
 
