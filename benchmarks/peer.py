@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +15,7 @@ from benchmarks.peer_load import OPERATIONS, Access, Party, crowd, lost
 from benchmarks.peer_server import API_KEY, NAME, PEER, peer_server
 from benchmarks.real_clients import LISTED, UNLISTED, WITH_SCHEMAS, available_clients, client_costs
 from benchmarks.servers import AGENT, folder, prepare, weft_server
-from benchmarks.wire import LEGACY, MODERN, run_async
+from benchmarks.wire import LEGACY, MODERN, Connection, request, run_async
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -119,13 +120,24 @@ async def _real_clients(sizes: Sizes, weft: Party, other: Party | None) -> list[
         for load, path, suffix in ((UNLISTED, weft, "unlisted"), (WITH_SCHEMAS, listed, "with_schemas")):
             costs = await client_costs(client, [path], load, sizes.rounds, sizes.calls)
             rows += _client_rows(f"{name}.{{}}.{suffix}", load, costs)
-    return rows
+    return [*rows, await _slow_calls(weft)]
+
+
+async def _slow_calls(weft: Party) -> Row:
+    """Return the number of tool calls that did not take the fast path."""
+    connection = await Connection.open(weft.served.port)
+    metrics = (await connection.ask(request("GET", "/metrics", None))).body.decode()
+    await connection.close()
+    counted = re.search(r'^weft_tool_calls_total\{path="sdk"\} (\d+)', metrics, re.MULTILINE)
+    slow = int(counted[1]) if counted else 0
+    return Row("peer.slow_calls", slow, "calls", target="0", met=slow == 0)
 
 
 def _client_rows(name: str, load: Load, costs: Sequence[ClientCosts]) -> Iterator[Row]:
     for operation in load.operations:
         named = name.format(operation)
-        yield _less(f"{named}_cpu", "ms CPU/call", *(cost.cpu[operation] for cost in costs))
+        yield _less(f"{named}_cpu", "ms CPU/call", *(cost.server_cpu[operation] for cost in costs))
+        yield _less(f"{named}_client_cpu", "ms CPU/call", *(cost.client_cpu[operation] for cost in costs))
         yield from _percentile_rows(named, [cost.seconds[operation] for cost in costs])
 
 

@@ -45,9 +45,10 @@ WITH_SCHEMAS = Load(("get_messages", "search_context"), first_turn=620, schemas=
 
 @dataclass(slots=True)
 class ClientCosts:
-    """Server CPU of each call in milliseconds, by round, and the latencies at the client, by operation."""
+    """CPU of each call in milliseconds, by round, and the latencies at the client, by operation."""
 
-    cpu: dict[str, list[float]] = field(default_factory=dict)
+    server_cpu: dict[str, list[float]] = field(default_factory=dict)
+    client_cpu: dict[str, list[float]] = field(default_factory=dict)
     seconds: dict[str, list[float]] = field(default_factory=dict)
 
 
@@ -73,10 +74,11 @@ async def client_costs(client: str, parties: list[Party], load: Load, rounds: in
             # The first round is not counted.
             for counted in [False, *[True] * rounds]:
                 for side, process, result in zip(sides, running, results, strict=True):
-                    cost, seconds = await process.measure(side, operation, calls)
+                    server_cpu, answer = await process.measure(side, operation, calls)
                     if counted:
-                        result.cpu.setdefault(operation, []).append(cost)
-                        result.seconds.setdefault(operation, []).extend(seconds)
+                        result.server_cpu.setdefault(operation, []).append(server_cpu / calls * _MILLIS)
+                        result.client_cpu.setdefault(operation, []).append(answer["cpu"] / calls * _MILLIS)
+                        result.seconds.setdefault(operation, []).extend(answer["seconds"])
     return results
 
 
@@ -96,8 +98,8 @@ class _Process:
             raise RuntimeError("the client ended")
         return dict(json.loads(answer))
 
-    async def measure(self, party: Party, operation: str, calls: int) -> tuple[float, list[float]]:
-        """Return the server's CPU per call in milliseconds, and the seconds of each call."""
+    async def measure(self, party: Party, operation: str, calls: int) -> tuple[float, dict[str, Any]]:
+        """Return the seconds of CPU that the server used, and what the client reports."""
         asked = [
             {"tool": operation, "arguments": OPERATIONS[operation](party, turn) | party.access.arguments}
             for turn in islice(party.turns(operation), calls)
@@ -105,7 +107,7 @@ class _Process:
         await settled(party.served.pid)
         before = cpu_with_children(party.served.pid)
         answer = await self.ask({"calls": asked, "output_schemas": self._output_schemas})
-        return (cpu_with_children(party.served.pid) - before) / calls * _MILLIS, answer["seconds"]
+        return cpu_with_children(party.served.pid) - before, answer
 
 
 @asynccontextmanager

@@ -332,28 +332,29 @@ def _clients(results: Results) -> str:
 
 def _unlisted(results: Results) -> str:
     parts = [
-        f"{results.value(f'peer.{client}.search_context.unlisted_p50')} ms instead of "
-        f"{results.value(f'peer.{client}.search_context_p50')} with {title}"
+        f"{results.value(f'peer.{client}.search_context.unlisted_client_cpu')} instead of "
+        f"{results.value(f'peer.{client}.search_context_client_cpu')} ms with {title}"
         for client, title in CLIENTS.items()
     ]
     text = (
         "This is the endpoint `/mcp/collaboration`, which lists the tools that the other server lists. Both clients "
         "request the list again after every call of a tool that is not in it, such as `search_context` on `/mcp`: "
-        f"a p50 of {'; '.join(parts)}. Calls through `weft_tools` do not have that cost."
+        f"a call then takes {' and '.join(parts)} of the client's CPU. Calls through `weft_tools` do not have that "
+        "cost."
     )
     return textwrap.fill(text, 120)
 
 
 def _schemas(results: Results) -> str:
     parts = [
-        f"{results.value(f'peer.{client}.{name}.with_schemas_p50')} ms instead of "
-        f"{results.value(f'peer.{client}.{name}_p50')} for `{name}` with {title}"
+        f"{results.value(f'peer.{client}.{name}.with_schemas_client_cpu')} instead of "
+        f"{results.value(f'peer.{client}.{name}_client_cpu')} ms for `{name}` with {title}"
         for client, title in CLIENTS.items()
         for name in ("get_messages", "search_context")
     ]
     text = (
         "These clients validate every answer against the output schema of its tool, if the server lists one. Weft "
-        f"lists none. With them, the p50 would be {'; '.join(parts)}."
+        f"lists none. With them, a call would take more of the client's CPU: {', '.join(parts)}."
     )
     return textwrap.fill(text, 120)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 import time
 from contextlib import asynccontextmanager
@@ -40,6 +41,8 @@ async def fastmcp(url: str, headers: dict[str, str]) -> AsyncIterator[tuple[Any,
 
 
 async def main() -> None:
+    # It warns of every tool that is not listed.
+    logging.disable(logging.WARNING)
     given = json.loads(sys.stdin.readline())
     connect = {"official": official, "fastmcp": fastmcp}[given["client"]]
     async with connect(given["url"], given["headers"]) as (client, session):

@@ -234,6 +234,11 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "look something up in documents, messages and memory",
         "answer a question from what we have",
     ),
+    "list_entities": (
+        "which people, projects, files and dates are mentioned",
+        "who and what is talked about here, and how often",
+        "names, identifiers and addresses that occur in a project",
+    ),
     "find_similar": (
         "other passages that say almost the same",
         "are there duplicates or texts like this one",
