@@ -9,6 +9,9 @@ import pytest
 
 from support.knowledge import HANDBOOK, domain, embed_quickly, put
 from weft.app.diagnostics.checks import CheckStatus, check_database
+from weft.capabilities.search.session_indexing.cursor import start_session_reindex
+from weft.storage.sql.database import Scope
+from weft.storage.sql.jobs import SqlJobStore
 
 if TYPE_CHECKING:
     from support.world import World
@@ -41,6 +44,16 @@ async def test_search_index_lag_is_reported(world: World, monkeypatch: pytest.Mo
     [lagging] = await findings_of(world, "Sessions", session_indexing="on")
     assert (lagging.state, "lags up to" in lagging.detail) == (CheckStatus.WARNING, True)
     assert await findings_of(world, "Sessions", session_indexing="off") == []
+
+
+async def test_memory_that_was_never_indexed_is_reported(world: World) -> None:
+    before = [each.detail for each in await findings_of(world, "Memory", session_indexing="on")]
+    await world.app.database.write(Scope(world.tenant), lambda tx: start_session_reindex(SqlJobStore(tx), 0))
+    [unindexed] = await findings_of(world, "Memory", session_indexing="on")
+    assert (unindexed.state, "not indexed yet" in unindexed.detail) == (CheckStatus.WARNING, True)
+    assert unindexed.detail not in before
+    await world.index_sessions()
+    assert unindexed not in await findings_of(world, "Memory", session_indexing="on")
 
 
 @pytest.mark.parametrize("role", ["serving", "building"])

@@ -14,7 +14,7 @@ from weft.storage.sql.search_health import (
     models_of_tenants,
     stalled_model_migrations,
 )
-from weft.storage.sql.session_index import largest_backlog
+from weft.storage.sql.session_index import largest_backlog, tenants_never_indexed
 from weft.storage.sql.vectors import unfinished_indexes
 
 if TYPE_CHECKING:
@@ -44,12 +44,17 @@ async def check_documents(database: Database, now: datetime) -> list[Finding]:
 
 
 async def check_session_indexing(database: Database) -> list[Finding]:
-    """Check the lag of session indexing."""
+    """Check the lag of session indexing, and whether older content still has to be indexed."""
     lag = await database.read(SYSTEM, largest_backlog)
-    if lag < _MANY_EVENTS:
-        return []
+    unindexed = await database.read(SYSTEM, tenants_never_indexed)
     step = "It catches up while a server runs: start one, or look for its warnings in the log."
-    return [Finding("Sessions", CheckStatus.WARNING, f"the search index lags up to {lag} events", step)]
+    findings = []
+    if lag >= _MANY_EVENTS:
+        findings.append(Finding("Sessions", CheckStatus.WARNING, f"the search index lags up to {lag} events", step))
+    if unindexed:
+        detail = f"older messages or memory are not indexed yet; tenants: {unindexed}"
+        findings.append(Finding("Memory", CheckStatus.WARNING, detail, step))
+    return findings
 
 
 async def check_models(database: Database, configured: Sequence[str], now: datetime) -> list[Finding]:

@@ -14,7 +14,7 @@ from weft.capabilities.history.composite_lines import PartVersion, part_states_a
 from weft.capabilities.history.model import Point, branch_of, is_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from weft.capabilities.history.model import Head, Version
     from weft.capabilities.history.store import LineStore, Rule
@@ -55,6 +55,20 @@ class MemoryVersion:
         is_live = version is not None and not self.is_overdue(address.part, version)
         return PersistedEntry(address, version) if version is not None and is_live else None
 
+    async def some_entries(self, addresses: Iterable[EntryAddress]) -> list[PersistedEntry]:
+        """Return entries without values, in few statements; those that do not exist are left out."""
+        keys: dict[str, list[str]] = {}
+        for address in addresses:
+            keys.setdefault(address.part, []).append(address.key)
+        found: list[PersistedEntry] = []
+        for part in sorted(keys.keys() - {DEFINITION}):
+            at = await self.version.part(part)
+            if at is not None:
+                versions = await self.contexts.lines.latest_of_each(at.line, keys[part], at.seq)
+                live = (version for version in versions if not self.is_overdue(part, version))
+                found += [PersistedEntry(EntryAddress(part, version.change.key), version) for version in live]
+        return found
+
     async def entries(self, part: str, at: PartVersion) -> list[PersistedEntry]:
         """Return the entries of a part, by key, without values."""
         found = await entries_of(self.contexts.lines, part, at)
@@ -74,7 +88,7 @@ class MemoryVersion:
 
     async def line_of(self, entry: PersistedEntry) -> str:
         """Return the line that an entry was written on: a branch inherits entries."""
-        at = await self.version.part(entry.place.part)
+        at = None if self.line.branch is None else await self.version.part(entry.place.part)
         if at is None or branch_of(at.line) is None:
             return self.line._replace(part=entry.place.part, branch=None).line_id
         past = await self.contexts.lines.past(at.line, entry.version.seq)

@@ -164,6 +164,10 @@ class LineStore(Protocol):
         """Return a key as of commit ``at``; None if it did not exist then."""
         ...
 
+    async def latest_of_each(self, line_id: str, keys: Sequence[str], at: int) -> Sequence[Version]:
+        """Return keys as of commit ``at``, without values and without those that did not exist then."""
+        ...
+
     async def state_at(
         self, line_id: str, seq: int, touched: Iterable[CommitRange] | None = None, *, values: bool = True
     ) -> Sequence[Version]:

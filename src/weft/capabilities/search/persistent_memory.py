@@ -153,8 +153,7 @@ async def readable_entries(
     memory = await MemoryVersion.find(stores.contexts, place, stores.actor.principal_id)
     if memory is None:
         return None
-    found = {item: await memory.entry(entry_of_item(item)) for item in items}
-    return memory, {item: entry for item, entry in found.items() if entry is not None}
+    return memory, {item_of_entry(entry.place): entry for entry in await memory.some_entries(map(entry_of_item, items))}
 
 
 async def text_of_entry_id(name: VersionId, stores: SearchStores) -> str | None:

@@ -21,6 +21,7 @@ from weft.capabilities.history.model import (
 from weft.capabilities.history.store import Pin
 from weft.storage.sql.blobs import SqlBlobs, unpack
 from weft.storage.sql.checkouts import note_branch_gone
+from weft.storage.sql.database import BATCH_SIZE, batches, placeholders
 from weft.storage.sql.history_rows import ALL_KEYS, CHANGE, COMMIT, VERSION, by_commit, recorded, version
 from weft.storage.sql.history_verify import find_damage
 from weft.storage.sql.pruning import delete_automatic_tags, prune_batch, prune_key
@@ -66,6 +67,12 @@ def _last_changes(keys: str, line: str, upto: str, *, values: bool) -> str:
 
 _STATE = {values: _last_changes(ALL_KEYS, "$2", "$3", values=values) for values in (True, False)}
 _STATE_OF_TOUCHED = {values: _last_changes(_TOUCHED_KEYS, "$5", "$6", values=values) for values in (True, False)}
+_NAMED_KEYS = f"""
+WITH touched(key) AS (
+    SELECT DISTINCT f.key FROM changes f WHERE f.tenant = $1 AND f.line_id = $2 AND f.key IN ({placeholders(3)}))
+"""  # noqa: S608 - our own SQL
+# SQLite numbers parameters in the order they appear in.
+_STATE_OF_KEYS = _last_changes(_NAMED_KEYS, "$2", f"${3 + BATCH_SIZE}", values=False)
 _COMMIT = f"""
 SELECT {COMMIT}, {CHANGE} FROM commits k
 LEFT JOIN changes c ON c.tenant = k.tenant AND c.line_id = k.line_id AND c.seq = k.seq
@@ -365,6 +372,15 @@ class SqlLineStore:
                 found = version(row)
                 return found if found.change.act is ChangeKind.WRITE else None
         return None
+
+    async def latest_of_each(self, line_id: str, keys: Sequence[str], at: int) -> Sequence[Version]:
+        state: dict[str, Version] = {}
+        for commits in await self.past(line_id, at):
+            for batch in batches(keys):
+                rows = await self._tx.all(_STATE_OF_KEYS, self._tenant, commits.line_id, *batch, commits.upto)
+                for found in map(version, rows):
+                    state.setdefault(found.change.key, found)
+        return [found for found in state.values() if found.change.act is ChangeKind.WRITE]
 
     async def state_at(
         self, line_id: str, seq: int, touched: Iterable[CommitRange] | None = None, *, values: bool = True

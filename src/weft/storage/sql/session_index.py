@@ -14,6 +14,7 @@ from weft.capabilities.search.session_indexing.cursor import (
     IndexCursor,
     pending_events,
 )
+from weft.kernel.ports import Progress
 from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.events import SqlEventStore
 from weft.storage.sql.jobs import SqlJobStore
@@ -66,6 +67,12 @@ async def tenants_to_embed(transaction: Transaction, now: int) -> list[str]:
         now,
     )
     return [row[0] for row in rows]
+
+
+async def tenants_never_indexed(transaction: Transaction) -> int:
+    """Return the number of tenants whose older events or memory were never indexed; a reindex does not count."""
+    rows = await transaction.all("SELECT cursor, progress FROM jobs WHERE job = $1", REINDEXING_JOB)
+    return sum(IndexCursor.of(Progress(*row)).reindex is None for row in rows)
 
 
 async def largest_backlog(transaction: Transaction) -> int:

@@ -311,6 +311,19 @@ class LineStoreContract:
         assert list(await stores.lines.pointers(LINE, every[0][0], 1)) == every[1:2]
         assert list(await stores.lines.pointers("agent:other", b"", 10)) == []
 
+    async def test_the_latest_versions_of_many_keys(self, stores: ContractStores) -> None:
+        keys = [f"k{number}" for number in range(120)]
+        await commit(stores, *(written(key, "x") for key in keys), values=("x",))
+        await write(stores, "k0", "y", 2)
+        await commit(stores, deleted("k1", 1))
+        for at in (1, 2, 3):
+            found = await stores.lines.latest_of_each(LINE, [*keys, "none"], at)
+            expected = [version for key in keys if (version := await stores.lines.latest(LINE, key, at)) is not None]
+            assert sorted(version.change.key for version in found) == sorted(each.change.key for each in expected)
+            assert {(each.change, each.seq) for each in found} == {(each.change, each.seq) for each in expected}
+            assert all(each.value is None for each in found)
+        assert list(await stores.lines.latest_of_each("agent:none", ["k0"], 1)) == []
+
     async def test_roots_come_in_pages_without_parts_and_branches(self, stores: ContractStores) -> None:
         for line in ("context:b", "context:b:notes", "context:a", "agent:a", "contexts:c", "team:d"):
             await write(stores, "k", "x", line=line)
