@@ -67,9 +67,7 @@ def test_any_word_can_be_searched(line: CommandLine) -> None:
 @pytest.mark.req("WX-06")
 def test_no_results_print_what_to_do(line: CommandLine) -> None:
     output = line.run("search", QUERY, *LATER).stdout
-    assert output.splitlines()[0] == (
-        "No results. Perhaps not answered here: try other words, or low_confidence: true."
-    )
+    assert output.splitlines()[0] == ("No results. Perhaps not answered here: try other words, or --low-confidence.")
     assert "0 results, confidence 0.00" in output
 
 
@@ -94,5 +92,39 @@ def test_entities_are_listed(line: CommandLine) -> None:
         pass
     assert line.json("entities", "--type", "file")["entities"][0]["value"] == "src/app.py"
     output = line.run("entities", "--query", "ada").stdout
-    assert output.split()[:3] == ["1", "person", "Ada"]
+    head, row, *_ = output.splitlines()
+    assert head.split() == ["entity", "passages", "last_mentioned"]
+    assert row.split()[:2] == ["person:Ada", "1"]
     assert line.run("entities", "--query", "nobody").stdout.strip() == "No entities."
+
+
+def test_results_of_the_named_session_do_not_repeat_it(line: CommandLine) -> None:
+    output = line.run("search", QUERY, "--session", "release").stdout
+    assert "  key decision" in output
+    assert "None" not in output
+
+
+@pytest.mark.req("CE-F12")
+def test_pins_are_listed_as_a_table(line: CommandLine) -> None:
+    added = line.run("pin", "add", "--session", "release", "--key", "decision").stdout
+    assert added.startswith("Pinned: release, key decision, ")
+    head, row, _, total = line.run("pin", "list", "--session", "release").stdout.splitlines()
+    assert head.split() == ["item", "tokens", "pinned_by", "pinned_at", "text"]
+    assert row.startswith("release, key decision  ")
+    assert total.endswith("at most 4000 for each session or memory")
+    line.run("pin", "remove", "--session", "release", "--key", "decision")
+    assert line.run("pin", "list", "--session", "release").stdout.strip() == "No pins."
+
+
+@pytest.mark.req("CE-F11")
+def test_a_command_on_the_data_folder_finds_what_any_principal_wrote_before_it(tmp_path: Path) -> None:
+    line = CommandLine(tmp_path / "data", {})
+    for name in ("planner", "analysis"):
+        line.run("agent", "create", name)
+    line.run("team", "create", "research")
+    for name in ("planner", "analysis"):
+        line.run("team", "add-member", "research", name)
+    line.run("--as", "planner", "push", "citations", "Cite the page, not only the book.", "--owner", "team:research")
+    output = line.run("--as", "analysis", "search", "cite the page").stdout
+    assert "memory of team:research, key citations" in output
+    assert "not indexed yet" not in output

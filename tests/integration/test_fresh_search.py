@@ -75,6 +75,16 @@ async def test_what_i_wrote_is_found_by_my_next_search(world: World) -> None:
     assert time.monotonic() - started < 6 * EVENT_DELAY_SECONDS
 
 
+async def test_what_was_waited_for_is_not_pending(world: World) -> None:
+    app = await indexing_app(world)
+    planner = world.planner.at(app)
+    await app.scheduler.drain("search.index_sessions")
+    await planner.say("the apricot message")
+    answer = await planner.call("search.query", query="apricot")
+    assert answer["results"][0]["text"] == "the apricot message"
+    assert "pending" not in answer
+
+
 async def test_it_is_found_through_another_process_as_well(world: World) -> None:
     one, other = await indexing_app(world), await indexing_app(world)
     await found(world.planner.at(other), "warm up")

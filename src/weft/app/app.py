@@ -189,6 +189,9 @@ class App:
         self.model_migrations = ModelMigrations(runner, container, self.embeddings, self.collections)
         self.vector_backfill = VectorBackfill(runner, self.embeddings)
         self.tool_catalogue = IndexedTools(self.toolbox, self.database, self.embeddings, self.clock)
+        self.index_wait = BoundedIndexWait(
+            self.database, self.session_indexing, self.scheduler, settings.search_wait_ms
+        )
         self.retriever = Retriever(
             self._search_stores,
             self.collections,
@@ -197,7 +200,7 @@ class App:
             self.clock,
             self.model_migrations.record_query,
             LowRelevanceReporter(self._search_stores, self.clock, self.metrics),
-            BoundedIndexWait(self.database, self.session_indexing, self.scheduler, settings.search_wait_ms),
+            self.index_wait,
         )
 
     def _add_jobs(self) -> None:

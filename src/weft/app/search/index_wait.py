@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from weft.jobs.session_indexing import INDEX
 from weft.storage.sql.database import Scope
+from weft.storage.sql.events import SqlEventStore
 from weft.storage.sql.session_index import indexed_up_to
 
 if TYPE_CHECKING:
@@ -54,6 +55,17 @@ class BoundedIndexWait:
             indexed.cancel()
         self._note_late(actor, own[-1])
         return False
+
+    async def until_all_indexed(self, tenant: str) -> None:
+        """Wait until everything that a tenant has written so far is indexed: for a process that serves one caller."""
+        if INDEX in self._scheduler.paused:
+            return
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._seconds
+        last = await self._database.read(Scope(tenant), lambda tx: SqlEventStore(tx).last_seq())
+        while loop.time() < deadline and await self._indexed_up_to(tenant) < last:
+            self._scheduler.wake(INDEX, 0.0)
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def _is_late(self, actor: Actor) -> bool:
         """Tell whether the index has not yet reached what the caller last waited for."""

@@ -28,7 +28,7 @@ from weft.kernel.identity import PRINCIPAL
 from weft.kernel.thread_pools import SEARCH_THREADS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from weft.capabilities.indexing.embeddings.model import Vectors
     from weft.capabilities.search.index_view import CollectionQuery, View, Views
@@ -155,7 +155,7 @@ class Retriever:
         """Resolve a scope, wait briefly for what the caller has just written, and open the views."""
         scope = await self.stores.read(actor, partial(self._resolve, filters))
         if scope.own_pending and await self.index_wait.until_indexed(actor, scope.own_pending):
-            scope = await self.stores.read(actor, partial(self._resolve, filters))
+            scope = _without_indexed(await self.stores.read(actor, partial(self._resolve, filters)), scope.own_pending)
         views = await self._open_views(actor, scope)
         return scope._replace(partial=any(view.lag for view in views)), views
 
@@ -263,6 +263,12 @@ class Retriever:
             gone |= unreadable | await self.stores.read(actor, partial(read_siblings, unreadable))
             views = await self._open_views(actor, scope, gone)
         return views, found
+
+
+def _without_indexed(scope: SearchScope, indexed: Collection[int]) -> SearchScope:
+    """Do not count events that were indexed before their turn; the cursor has not passed them yet."""
+    known = len(set(scope.own_pending) & set(indexed))
+    return scope._replace(pending_events=max(0, scope.pending_events - known))
 
 
 def _capped(query: Query, scope: SearchScope) -> Query:

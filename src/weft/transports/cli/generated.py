@@ -44,6 +44,7 @@ _FORMATTERS = {
     "history": "formatters.history",
     "knowledge": "formatters.knowledge",
     "missing": "formatters.missing_context",
+    "pin": "formatters.search",
     "policy": "formatters.transfer",
     "receipt": "formatters.receipts",
     "records": "formatters.records",

@@ -96,10 +96,13 @@ class Target:
     async def _call_locally(self, operation: Operation, raw: dict[str, Any]) -> Response:
         from weft.app.dispatch import CallContext  # noqa: PLC0415 - help and completion need no database
 
-        async with self._opened(background=operation.name in _NEEDS_JOBS) as app:
-            answer = await app.call(
-                operation, raw, CallContext(self._credential(), correlation=make_correlation(self.ids()))
-            )
+        needs_jobs = operation.name in _NEEDS_JOBS
+        async with self._opened(background=needs_jobs) as app:
+            context = CallContext(self._credential(), correlation=make_correlation(self.ids()))
+            if needs_jobs:
+                # Commands that wrote before it, as whichever principal, indexed nothing.
+                await app.index_wait.until_all_indexed((await app.identify(context)).tenant)
+            answer = await app.call(operation, raw, context)
             # Decoded like the answer of a server, so that both print alike.
             return msgspec.json.decode(msgspec.json.encode(answer), type=operation.response)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import UNSET
 
-from weft.transports.cli.render import cell, counted, escape_controls, indent
+from weft.transports.cli.render import cell, counted, escape_controls, indent, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from weft.capabilities.assembly.get_context import ContextResponse
     from weft.capabilities.search.entity_operations import EntityListing
     from weft.capabilities.search.operations import SearchResponse, SimilarResponse
+    from weft.capabilities.search.pin_operations import PinInfo, PinList
     from weft.capabilities.search.results import PassageInfo, PassageSource, PendingItems, SearchFacts
 
 _SNIPPET_CHARACTERS = 400
@@ -25,7 +26,8 @@ _WIDTH = 96
 def render_search(found: SearchResponse) -> str:
     notes = []
     if found.unsure:
-        notes.append(f"Unsure. {escape_controls(found.hint)}" if found.results else f"No results. {found.hint}")
+        hint = escape_controls(found.hint).replace("low_confidence: true", "--low-confidence")
+        notes.append(f"{'Unsure' if found.results else 'No results'}. {hint}")
     if found.lexical_only:
         notes.append("No embedding model is available; only words were matched.")
     notes += [escape_controls(f'"{each.phrase}": {each.entity}') for each in found.resolved]
@@ -67,13 +69,19 @@ def _source(found: PassageSource) -> str:
         case "document":
             return escape_controls(" > ".join(filter(None, [found.domain, found.document_id, found.heading])))
         case "message":
-            return escape_controls(f"{found.session_id}, message {found.message_id} of {found.speaker}")
+            return _in_session(found, f"message {found.message_id} of {found.speaker}")
         case "event":
-            return escape_controls(f"{found.session_id}, event {found.event_id} of {found.agent_id}")
+            return _in_session(found, f"event {found.event_id} of {found.agent_id}")
         case "board":
-            return escape_controls(f"{found.session_id}, key {found.key}")
+            return _in_session(found, f"key {found.key}")
         case _:
-            return escape_controls(f"memory, key {found.key}")
+            owner = f" of {found.owner}" if found.owner else ""
+            return escape_controls(f"memory{owner}, key {found.key}")
+
+
+def _in_session(found: PassageSource, item: str) -> str:
+    """Name an item with its session; results of a named session do not repeat it."""
+    return escape_controls(", ".join(filter(None, [found.session_id, item])))
 
 
 def _signals(signals: Mapping[str, float]) -> str:
@@ -91,15 +99,49 @@ def _pending(pending: PendingItems | None) -> str:
 
 def _render_entities(listing: EntityListing) -> str:
     rows = [
-        f"{each.count:>5}  {each.type:<10}  {escape_controls(each.value)}  {click.style(cell(each.last_at), dim=True)}"
+        {
+            "entity": escape_controls(f"{each.type}:{each.value}"),
+            "passages": str(each.count),
+            "last_mentioned": cell(each.last_at),
+        }
         for each in listing.entities
     ]
     more = [] if listing.complete else [click.style("There may be more.", dim=True)]
-    return "\n".join([*(rows or ["No entities."]), *more])
+    return "\n".join([table(rows) if rows else "No entities.", *more])
+
+
+def _render_pin(pin: PinInfo) -> str:
+    return f"Pinned: {_pinned_item(pin)}, {counted(pin.tokens, 'token')}"
+
+
+def _render_pins(listing: PinList) -> str:
+    if not listing.pins:
+        return "No pins."
+    rows = [
+        {
+            "item": _pinned_item(pin),
+            "tokens": str(pin.tokens),
+            "pinned_by": escape_controls(pin.pinned_by),
+            "pinned_at": cell(pin.pinned_at),
+            "text": escape_controls(pin.text),
+        }
+        for pin in listing.pins
+    ]
+    total = f"{counted(listing.tokens, 'token')} together; at most {listing.limit_tokens} for each session or memory"
+    return f"{table(rows)}\n\n{click.style(total, dim=True)}"
+
+
+def _pinned_item(pin: PinInfo) -> str:
+    memory = "memory" if pin.memory_type is None else f"memory {pin.memory_type}"
+    place = pin.session_id if pin.source != "memory" else ", ".join(filter(None, [pin.session_id, memory]))
+    item = f"message {pin.message_id}" if pin.message_id is not None else f"key {pin.key}"
+    return escape_controls(", ".join(filter(None, [place, item])))
 
 
 FORMATTERS: dict[str, Callable[[Any], str]] = {
     "entity.list": _render_entities,
+    "pin.add": _render_pin,
+    "pin.list": _render_pins,
     "search.query": render_search,
     "search.get_context": render_context,
     "search.find_similar": render_similar,
