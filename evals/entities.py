@@ -18,6 +18,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from evals.results import Row
+from evals.retrieval_runs import runs_over
 from evals.retrieval_sets import Corpus
 from evals.vector_cache import VectorCache
 from weft.capabilities.indexing.collections.model import SESSIONS
@@ -33,6 +34,7 @@ from weft.kernel.clock import to_micros
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from evals.retrieval_runs import Answer
     from weft.capabilities.search.index_view import Floats, View
 
 _DATA = Path(__file__).parent / "data"
@@ -62,6 +64,7 @@ def entities(folder: Path | None) -> Iterator[Row]:
     yield from _recall(dialogues)
     if folder is not None:
         yield _public(folder, dialogues)
+        yield _lift(runs_over(folder).answers("locomo"))
 
 
 def _extraction(texts: Sequence[dict[str, Any]]) -> Iterator[Row]:
@@ -179,6 +182,13 @@ def _public(folder: Path, dialogues: Sequence[dict[str, Any]]) -> Row:
         for number, question in enumerate(questions)
     )
     return Row("entities.references.wrong_public", wrong, "share", None, "<= 0.001", wrong <= 0.001)
+
+
+def _lift(answers: Sequence[Answer]) -> Row:
+    """Compare recall on LoCoMo with and without the bonus for the entities of a question."""
+    value = fmean(answer.recall(answer.best(answer.total)) for answer in answers)
+    baseline = fmean(answer.recall(answer.best(answer.without(("entities",)))) for answer in answers)
+    return Row("entities.locomo", value, "recall@10", baseline, ">= without", value >= baseline)
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

@@ -55,6 +55,7 @@ _PARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "meaning": (_SEMANTIC, ("locomo", "scifact", "qmsum", "metatool", "bfcl_live")),
     "windows": (("lexical_around", "semantic_around"), ("locomo", "bfcl_memory", "qmsum", "chunkeval")),
     "references": (("speaker",), ("locomo",)),
+    "entities": (("entities",), ("locomo", "scifact", "tau2_banking", "qmsum")),
     "importance": (("importance",), ("locomo", "bfcl_memory")),
     "recency": (("recency",), ("locomo",)),
     "repetition": (("repetition",), ("bfcl_live", "tau2_banking")),
@@ -88,7 +89,7 @@ def _ablations(runs: Runs) -> Iterator[Row]:
             yield _ablation(part, name, answers, without)
     unnamed = runs.ask(runs.dataset("locomo"), _without_names(runs))
     without = fmean(answer.recall(answer.best(answer.total)) for answer in unnamed)
-    yield _ablation("entities", "locomo", runs.answers("locomo"), without)
+    yield _ablation("names", "locomo", runs.answers("locomo"), without)
 
 
 def _ablation(part: str, name: str, answers: Sequence[Answer], without: float) -> Row:

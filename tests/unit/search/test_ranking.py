@@ -18,6 +18,7 @@ from support.small_collections import (
     text_row,
     view_of,
 )
+from weft.capabilities.indexing.entities import Entity, pack_entities
 from weft.capabilities.search.calibration import RELIABLE_SCORE
 from weft.capabilities.search.model import Query, RankingWeights
 from weft.capabilities.search.selection import UNSURE_RESULTS, select_results
@@ -335,3 +336,18 @@ def test_more_results_can_be_selected_from_one_ranking() -> None:
         for top_k in (1, 5)
     )
     assert numbers(many)[: len(few.ranked)] == numbers(few)
+
+
+@pytest.mark.req("CE-F14")
+def test_a_chunk_that_mentions_the_entity_of_a_query_gets_a_bonus() -> None:
+    view = document_collection(
+        text_row("the app starts here", entities=pack_entities([Entity("file", "src/app.py")])),
+        text_row("the app starts here"),
+        text_row("soup of the day", entities=pack_entities([Entity("file", "src/soup.py")])),
+    )
+    scores = scored("where does src/app.py start", view).by_view[0]
+    bonus = dict(zip(scores.columns.number.tolist(), scores.signals["entities"].tolist(), strict=True))
+    assert bonus[1] > 0
+    assert bonus[2] == 0
+    assert bonus.get(3, 0) == 0
+    assert "entities" not in scored("where does the app start", view).by_view[0].signals

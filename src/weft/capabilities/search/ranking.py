@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from weft.capabilities.search.bm25 import Lexicon
+from weft.capabilities.search.entity_matches import entity_weights
 from weft.capabilities.search.query_parser import parse_query
 from weft.capabilities.search.scoring import (
+    add_entities,
     add_recency_and_importance,
     add_speaker,
     penalise_duplicates,
@@ -23,7 +25,7 @@ from weft.capabilities.search.selection import ScoredCandidates, select_results
 from weft.kernel.thread_pools import SEARCH_THREADS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from weft.capabilities.search.index_view import Floats, View
     from weft.capabilities.search.model import Query, Ranking
@@ -34,6 +36,15 @@ if TYPE_CHECKING:
 _MAX_PARTS = 16
 # Maximum parts considered for that, longest first.
 _MAX_CONSIDERED_PARTS = 64
+
+
+class _ParsedQuery(NamedTuple):
+    """All distinct parts of a query, the parts of each view, their posting lists, and the weights of its entities."""
+
+    texts: list[str]
+    by_view: list[_ViewQuery]
+    lexicon: Lexicon
+    entities: Mapping[str, float]
 
 
 class _ViewQuery(NamedTuple):
@@ -52,46 +63,47 @@ async def rank(query: Query, views: Sequence[View], embed: Embed) -> Ranking:
 
 async def score_views(query: Query, views: Sequence[View], embed: Embed) -> ScoredCandidates:
     """Return the candidates with their signals."""
-    texts, queries, lexicon = await SEARCH_THREADS.run(_parse, query.text, views)
-    vectors = await _embed_parts(texts, {part for each in queries for part in each.parts}, embed)
+    parsed = await SEARCH_THREADS.run(_parse, query, views)
+    vectors = await _embed_parts(parsed.texts, {part for each in parsed.by_view for part in each.parts}, embed)
     found = await asyncio.gather(
         *(
-            _score(view_index, each, query, lexicon, vectors)
-            for view_index, each in enumerate(queries)
+            _score(view_index, query, parsed, vectors)
+            for view_index, each in enumerate(parsed.by_view)
             if each.view.size
         )
     )
     return ScoredCandidates(found, vectors is not None)
 
 
-def _parse(text: str, views: Sequence[View]) -> tuple[list[str], list[_ViewQuery], Lexicon]:
-    """Parse the query for each view: all distinct parts, the parts of each view, and their posting lists."""
+def _parse(query: Query, views: Sequence[View]) -> _ParsedQuery:
+    """Parse the query for each view."""
     texts: dict[str, int] = {}
     queries = []
     for view in views:
-        parts, speaker = parse_query(text, view.present_speakers() if view.is_conversation else ())
+        parts, speaker = parse_query(query.text, view.present_speakers() if view.is_conversation else ())
         longest = sorted(parts, key=len, reverse=True)[:_MAX_CONSIDERED_PARTS]
         queries.append(
             _ViewQuery(view, [texts.setdefault(part, len(texts)) for part in parts if part in longest], speaker)
         )
     lexicon = Lexicon(views, list(texts))
-    return (
+    return _ParsedQuery(
         list(texts),
         [_strongest_parts(index, each, lexicon) for index, each in enumerate(queries)],
         lexicon,
+        entity_weights(query.text, query.asked_at, views),
     )
 
 
-async def _score(
-    view_index: int, view_query: _ViewQuery, query: Query, lexicon: Lexicon, vectors: Floats | None
-) -> Scores:
-    scores = await score_candidates(view_index, view_query.view, lexicon, vectors, view_query.parts)
-    await SEARCH_THREADS.run(_complete, scores, view_query.speaker, query)
+async def _score(view_index: int, query: Query, parsed: _ParsedQuery, vectors: Floats | None) -> Scores:
+    view, parts, speaker = parsed.by_view[view_index]
+    scores = await score_candidates(view_index, view, parsed.lexicon, vectors, parts)
+    await SEARCH_THREADS.run(_complete, scores, query, speaker, parsed.entities)
     return scores
 
 
-def _complete(scores: Scores, speaker: str | None, query: Query) -> None:
+def _complete(scores: Scores, query: Query, speaker: str | None, entities: Mapping[str, float]) -> None:
     add_speaker(scores, speaker)
+    add_entities(scores, entities)
     add_recency_and_importance(scores, query.weights, query.asked_at)
     penalise_duplicates(scores)
 

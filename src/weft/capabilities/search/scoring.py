@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from weft.capabilities.search.bm25 import bm25_scores
+from weft.capabilities.search.entity_matches import entity_matches
 from weft.capabilities.search.index_view import Columns, NearestRows
 from weft.capabilities.search.model import DUPLICATE_PENALTY, DUPLICATE_THRESHOLD, SAME_DOCUMENT_PENALTY
 from weft.capabilities.search.neighbour_windows import windows_around, with_neighbours
@@ -22,12 +23,12 @@ from weft.kernel.clock import DAY_MICROS
 from weft.kernel.thread_pools import SEARCH_THREADS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from weft.capabilities.search.bm25 import Lexicon, Weights
-    from weft.capabilities.search.index_view import Floats, View
+    from weft.capabilities.search.index_view import Floats, Rows, View
     from weft.capabilities.search.model import RankingWeights
     from weft.capabilities.search.neighbour_windows import NeighbourWindows
 
@@ -47,6 +48,8 @@ _BEST_PARTS = 8
 _SEMANTIC_WEIGHT = 0.5
 _LEXICAL_WEIGHT = 0.75
 _SPEAKER_BONUS = 0.2
+# Names and dates are terms as well, so that an entity adds little: at 0.1 tau2 loses more than LoCoMo gains.
+_ENTITY_WEIGHT = 0.03
 _NEUTRAL_IMPORTANCE = 0.5
 _SEMANTIC_AROUND = "semantic_around"
 # Avoids division by zero.
@@ -68,6 +71,7 @@ class Scores:
     """
 
     view: View
+    rows: Rows
     columns: Columns
     vectors: Floats | None
     window_sizes: NDArray[np.int64]
@@ -118,6 +122,12 @@ def add_speaker(scores: Scores, speaker: str | None) -> None:
         return
     codes = [code for code, name in enumerate(scores.view.speakers()) if name.casefold() == speaker]
     scores.add("speaker", _SPEAKER_BONUS * np.isin(scores.columns.speaker, codes))
+
+
+def add_entities(scores: Scores, weights: Mapping[str, float]) -> None:
+    """Add a bonus for rows that mention the entities of the query, given as index terms with their weights."""
+    if weights:
+        scores.add("entities", _ENTITY_WEIGHT * entity_matches(scores.view, scores.rows, weights))
 
 
 def add_recency_and_importance(scores: Scores, weights: RankingWeights, asked_at: int) -> None:
@@ -189,7 +199,8 @@ def _rescored(view: View, rescoring: _Rescoring, near: Floats | None) -> Scores:
         correction = rescoring.lengths / np.maximum(windows.lengths(near), _EPSILON)
         signals[_SEMANTIC_AROUND] *= correction.astype(np.float32)
     vectors = None if near is None else near[windows.centres]
-    return Scores(view, rescoring.columns, vectors, windows.sizes, signals, np.sum(list(signals.values()), axis=0))
+    rows, total = windows.rows[windows.centres], np.sum(list(signals.values()), axis=0)
+    return Scores(view, rows, rescoring.columns, vectors, windows.sizes, signals, total)
 
 
 def _lexical_signals(counts: Floats, lengths: Floats, windows: NeighbourWindows, weights: Weights) -> dict[str, Floats]:
