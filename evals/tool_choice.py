@@ -2,7 +2,8 @@
 
 Each task is put to ``weft_tools`` as the agent would phrase it. It succeeds if the right tool is in the agent's default
 list, or if the right tool, with the right action if it has several, is among the first three found. The tasks were
-written without regard to the ranking. The baseline ranks by words alone.
+written before the ranking was looked at; the texts of the tools were improved with them, so they overestimate. The
+held-out tasks do not: they were written afterwards.
 """
 
 from __future__ import annotations
