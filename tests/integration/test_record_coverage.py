@@ -34,6 +34,7 @@ READS = frozenset(
         "history.verify",
         "performance.read",
         "records.resolve",
+        "records.show",
         "records.schema",
         "agent.capabilities",
         "tools.search",
