@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from support.bundles import exported, imported
 from support.contexts import knowledge_entry, push
 from support.teams import create_team
-from support.world import SESSION, refused
+from support.world import SESSION, outcome, refused
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -276,3 +277,16 @@ async def test_a_pinned_entry_of_a_team_does_not_grow_beyond_the_limit_by_a_merg
         await world.admin.call("history.rollback", context_id=team, target_version="1", reason="larger")
     (listed,) = (await world.planner.call("pin.list"))["pins"]
     assert listed["text"] == "short"
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize("owner", ["team:research", None])
+async def test_concurrent_pins_of_a_memory_do_not_exceed_its_limit_together(world: World, owner: str | None) -> None:
+    await create_team(world.admin, "research", "planner")
+    entries = [knowledge_entry(f"k{number}", LARGE[:3_600]) for number in range(8)]
+    await push(world.planner, *entries, owner=owner, if_version=0)
+    callers = [world.planner, world.planner.at(await world.another_app())]
+    item = {"memory_type": "learned_knowledge", "owner": owner}
+    calls = [callers[number % 2].call("pin.add", memory_key=f"k{number}", **item) for number in range(8)]
+    outcomes = await asyncio.gather(*map(outcome, calls))
+    assert sorted(outcomes) == ["PIN_LIMIT"] * 6 + ["ok"] * 2

@@ -172,6 +172,7 @@ def _by_action(operations: Sequence[Operation], arguments: Mapping[str, Any]) ->
     found = next((operation for operation in operations if operation.action == action), None)
     if found is None:
         actions = [operation.action for operation in operations]
+        actions += [CALL] if operations[0].tool == WEFT_TOOLS else []
         problem = "is required" if ACTION not in arguments else f"'{str(action)[:60]}' is not one of them"
         raise InvalidInput(
             f"action: {problem}; use one of {', '.join(map(str, actions))}", field=ACTION, actions=actions

@@ -13,9 +13,11 @@ from weft.capabilities.agent_context.owners import OWNER_ERRORS, Owner, check_ma
 from weft.capabilities.agent_context.push import EntryKey, OfWorkflow
 from weft.capabilities.board.model import KeyNotFound
 from weft.capabilities.board.operations import Key
+from weft.capabilities.history.store import LineStore
 from weft.capabilities.indexing.collections.item_ids import MemoryKey, key_of_item
 from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS, WHOLE_PLACE, Source
 from weft.capabilities.memory.model import MemoryNotFound
+from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.model import ADMINS, MessageNotFound
 from weft.capabilities.messages.operations import MessageId
 from weft.capabilities.pins.model import ItemPlace, PinLimitExceeded, PinnedItem, PinNotFound
@@ -124,6 +126,8 @@ class PinnedItems(msgspec.Struct, frozen=True):
     access: AccessStore
     teams: TeamStore
     sessions: SessionStore
+    lines: LineStore
+    memories: MemoryStore
     contents: ItemTexts
     pins: Pins
     outbox: Outbox
@@ -137,6 +141,7 @@ class PinnedItems(msgspec.Struct, frozen=True):
                 "Sub-agents cannot pin for others: a pin is part of the prompts of all who may read the item.",
                 hint="Ask the orchestrator that started you to pin it, or pin a key of your own memory.",
             )
+        await self._lock_memory(at)
         pin = await self.pins.add(at, text.text)
         await self._publish("pin.added", session, at)
         return _info(pin, text)
@@ -182,6 +187,13 @@ class PinnedItems(msgspec.Struct, frozen=True):
             return None
         session, _ = await lock_active_session(session_id, self.actor, self.sessions)
         return session
+
+    async def _lock_memory(self, at: ItemPlace) -> None:
+        """Lock a memory, so that concurrent pins do not exceed its limit together; a session is locked already."""
+        if is_persistent(at.place):
+            await self.lines.lock(at.place)
+        elif at.collection == MEMORY:
+            await self.memories.lock(at.place)
 
     async def _check_owner(self, target: PinTarget) -> None:
         if target.owner is not None:
