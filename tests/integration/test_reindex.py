@@ -165,6 +165,19 @@ async def numbers_by_collection(world: World) -> dict[str, set[int]]:
 
 
 @pytest.mark.req("CE-F50")
+async def test_equal_texts_of_a_tenant_are_embedded_once(world: World, embedder: QuickEmbedder) -> None:
+    for _ in range(3):
+        await world.planner.say("the deploy is on Friday")
+    await world.index_sessions()
+    await world.planner.say("the deploy is on Friday")
+    await world.planner.write("plan", "ship it")
+    await world.planner.write("plan", "wait")
+    await world.planner.write("plan", "ship it")
+    await world.index_sessions()
+    assert sorted(embedder.embedded) == ["plan\nship it", "planner: the deploy is on Friday"]
+    await check_index_complete(world)
+
+
 async def test_session_items_are_embedded_again_on_request(world: World, embedder: QuickEmbedder) -> None:
     await fill_session(world)
     embedder.embedded.clear()
