@@ -38,8 +38,9 @@ _SHORT_MESSAGE_BELOW = 4
 _IDLE_BELOW = 120
 _P95_AT_MOST = 1.2
 _IDLE_SECONDS = "5"
-# The model is released at most this long after it became idle.
-_RELEASED_AFTER = 40
+# Seconds for a backlog and until the model is released, and what that frees at least.
+_RELEASED_WITHIN = 180
+_MODEL_BYTES = 15_000_000
 _LONG_SENTENCES = 40
 _WITHOUT_INDEXING = {"WEFT_SESSION_INDEXING": "off"}
 
@@ -209,7 +210,7 @@ async def _memory_rows(sizes: Sizes) -> list[Row]:
             for number in range(backlog):
                 await connection.ask(_message(number, message_text(number), token))
             working = await _peak(served.pid, sizes.seconds)
-            idle = await _after_idle(served.pid, sizes)
+            idle = await _after_idle(served.pid, working, wait=sizes.rounds > 1)
             await connection.close()
     return [
         limited("indexing_cost.resident.start", start / _MEGABYTE, "MB", below=_IDLE_BELOW),
@@ -227,16 +228,11 @@ async def _peak(pid: int, seconds: float) -> int:
     return peak
 
 
-async def _after_idle(pid: int, sizes: Sizes) -> int:
+async def _after_idle(pid: int, peak: int, *, wait: bool) -> int:
     """Wait until the server has embedded everything and released the model; return its memory then."""
-    busy = cpu_seconds(pid)
-    while sizes.rounds > 1:
-        await asyncio.sleep(2)
-        now = cpu_seconds(pid)
-        if now - busy < 0.2:
-            break
-        busy = now
-    await asyncio.sleep(_RELEASED_AFTER if sizes.rounds > 1 else 0)
+    until = time.monotonic() + (_RELEASED_WITHIN if wait else 0)
+    while time.monotonic() < until and resident_bytes(pid) > peak - _MODEL_BYTES:  # noqa: ASYNC110 - another process
+        await asyncio.sleep(1)
     return resident_bytes(pid)
 
 
