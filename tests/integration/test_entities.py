@@ -153,3 +153,5 @@ async def test_results_show_their_entities_if_explained(filled: World) -> None:
     assert result["entities"] == ["agent:orchestrator", "date:2026-03-01", "project:Heron", "person:Ada"]
     bare = await filled.planner.call("search.query", query="Heron", entities=["project:heron"])
     assert "entities" not in bare["results"][0]
+    shown = await filled.planner.call("records.show", record_id=result["ref"])
+    assert shown["entities"] == result["entities"]

@@ -1910,7 +1910,7 @@ class SyncRecordsOperations:
         """Show one record by its id: a stored one, or one derived from the board, messages, sessions or events.
 
         For an item, the answer includes the records that reference it and its redaction; redacted content is not shown.
-        The ref of a search result shows its full source ref and, as content, its text.
+        The ref of a search result shows its full source ref, its entities and, as content, its text.
         """
         return self._caller.call(
             "records.show",

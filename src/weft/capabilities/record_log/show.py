@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 
 from weft.capabilities.events.model import EventQuery
+from weft.capabilities.indexing.entities import unpack_entities
 from weft.capabilities.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
 from weft.capabilities.record_log.model import JSON_CONTENT, TOOL, OfSession, RecordId, read_operation, stored_content
 from weft.capabilities.records.model import RECORD_TYPES, ContextItem, ContextSourceRef, decode_item
@@ -75,6 +76,7 @@ class RedactionInfo(Response):
 class RecordShown(Response):
     """One record. ``content`` is an item's content, ``base64`` the same if it is not text.
 
+    ``entities`` are what the passage of a search result mentions, such as file:src/app.py.
     ``recorded_by``, ``recorded_at``, ``changed_at`` and ``seq`` are set for stored records only, not for derived ones.
     """
 
@@ -84,6 +86,7 @@ class RecordShown(Response):
     digest: str | None = None
     content: Any = msgspec.UNSET
     base64: bytes | None = None
+    entities: tuple[str, ...] = ()
     referenced_by: tuple[ReferencingRecord, ...] = ()
     redaction: RedactionInfo | None = None
     recorded_by: str | None = None
@@ -105,7 +108,7 @@ async def show_record(
     """Show one record by its id: a stored one, or one derived from the board, messages, sessions or events.
 
     For an item, the answer includes the records that reference it and its redaction; redacted content is not shown.
-    The ref of a search result shows its full source ref and, as content, its text.
+    The ref of a search result shows its full source ref, its entities and, as content, its text.
     """
     shown = await lookups.read(actor, partial(_show, request))
     if shown is not None:
@@ -115,7 +118,10 @@ async def show_record(
     if passage is None or request.type not in {None, ContextSourceRef.type}:
         raise no_record("record", request.record_id)
     ref = msgspec.to_builtins(ref_to(passage))
-    return RecordShown(type=ContextSourceRef.type, id=passage.handle, record=ref, content=passage.text)
+    entities = tuple(map(str, unpack_entities(passage.chunk.entities)))
+    return RecordShown(
+        type=ContextSourceRef.type, id=passage.handle, record=ref, content=passage.text, entities=entities
+    )
 
 
 async def _show(request: ShowRecord, finder: RecordFinder) -> RecordShown | None:

@@ -75,6 +75,7 @@ def _render_record(shown: RecordShown) -> str:
         "changed": cell(shown.changed_at),
         "digest": shown.digest or "",
         "redaction": _redaction(shown),
+        "entities": escape_controls(", ".join(shown.entities)),
         "referenced by": ", ".join(f"{each.type} {escape_controls(each.id)}" for each in shown.referenced_by),
     }
     title = click.style(f"{shown.type} {escape_controls(shown.id)}", fg="yellow")
