@@ -107,7 +107,7 @@ class LineStore(Protocol):
         ...
 
     async def roots(self, prefixes: Sequence[str], after: str, limit: int) -> Sequence[str]:
-        """Return the next lines PREFIX:NAME of these kinds, without branches, in the database's order."""
+        """Return the next lines PREFIX:NAME of these kinds, without branches: by kind, then in the database's order."""
         ...
 
     async def children(self, line_id: str) -> Sequence[str]:

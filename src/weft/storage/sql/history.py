@@ -39,6 +39,10 @@ _HEAD = "SELECT line_id, seq, head, weight, next_expiry_at, step FROM lines WHER
 _LINE = "SELECT line_id, seq, head, weight, next_expiry_at, step, trunk, base_line, base_seq FROM lines "
 _HEAD_COLUMNS = 6
 _ROOTS_PAGE = 200
+# Compared by text, not as a range: the order of a database need not be that of bytes.
+_BEGINNING_WITH = """
+SELECT line_id FROM lines WHERE tenant = $1 AND line_id > $2 AND SUBSTR(line_id, 1, $3) = $4 ORDER BY line_id LIMIT $5
+"""
 _JOINED = """
 FROM changes c
 JOIN commits k ON k.tenant = c.tenant AND k.line_id = c.line_id AND k.seq = c.seq
@@ -217,22 +221,16 @@ class SqlLineStore:
 
     async def roots(self, prefixes: Sequence[str], after: str, limit: int) -> Sequence[str]:
         found: list[str] = []
-        while len(found) < limit and (page := await self._beginning_with(prefixes, after, limit)):
-            after = page[-1]
-            found += [line_id for line_id in page if line_id.count(":") == 1 and BRANCH_MARK not in line_id]
+        last = after.partition(":")[0]
+        for prefix in sorted(each for each in prefixes if each >= last):
+            reached = after if prefix == last else ""
+            while len(found) < limit and (page := await self._beginning_with(f"{prefix}:", reached)):
+                reached = page[-1]
+                found += [line_id for line_id in page if line_id.count(":") == 1 and BRANCH_MARK not in line_id]
         return found[:limit]
 
-    async def _beginning_with(self, prefixes: Sequence[str], after: str, limit: int) -> list[str]:
-        # Compared by text, not as a range: the order of a database need not be that of bytes.
-        kinds = " OR ".join(f"SUBSTR(line_id, 1, {len(each) + 1}) = ${at}" for at, each in enumerate(prefixes, 3))
-        rows = await self._tx.all(
-            f"SELECT line_id FROM lines WHERE tenant = $1 AND line_id > $2 AND ({kinds}) ORDER BY line_id "  # noqa: S608
-            f"LIMIT ${len(prefixes) + 3}",
-            self._tenant,
-            after,
-            *(f"{each}:" for each in prefixes),
-            max(limit, _ROOTS_PAGE),
-        )
+    async def _beginning_with(self, prefix: str, after: str) -> list[str]:
+        rows = await self._tx.all(_BEGINNING_WITH, self._tenant, after, len(prefix), prefix, _ROOTS_PAGE)
         return [row[0] for row in rows]
 
     async def children(self, line_id: str) -> Sequence[str]:
