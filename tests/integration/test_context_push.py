@@ -153,12 +153,21 @@ async def test_a_conflict_lists_every_part_and_at_most_a_hundred_changes(world: 
 
 
 @pytest.mark.req("CE-F17")
+async def test_without_a_version_only_new_keys_are_written(world: World) -> None:
+    await push(world.planner, knowledge_entry("a", 1))
+    await push(world.planner, knowledge_entry("b", 1))
+    repeated = await push(world.planner, knowledge_entry("b", 1))
+    assert (repeated["unchanged"], repeated["version"]) == (1, 2)
+    for change in ({"knowledge": [knowledge_entry("a", 2)]}, {"knowledge": [], "remove": [{"key": "a"}]}):
+        with refused("INVALID_INPUT_FORMAT") as caught:
+            await world.planner.call("context.push", **change)
+        assert (caught.value.context["field"], caught.value.context["key"]) == ("if_version", "a")
+    (entry,) = (await world.planner.call("context.read", key="a"))["entries"]
+    assert entry["value"] == 1
+
+
+@pytest.mark.req("CE-F17")
 async def test_if_version_defaults_to_the_version_the_session_pulled(world: World) -> None:
-    with refused("INVALID_INPUT_FORMAT") as caught:
-        await push(world.planner, knowledge_entry("a", 1))
-    assert caught.value.context["field"] == "if_version"
-    with refused("INVALID_INPUT_FORMAT"):
-        await push(world.planner, knowledge_entry("a", 1), session_id=SESSION)
     await pull(world.planner)
     await push(world.planner, knowledge_entry("a", 1), session_id=SESSION)
     await push(world.planner, knowledge_entry("a", 2), session_id=SESSION)

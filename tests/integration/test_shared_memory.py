@@ -80,7 +80,7 @@ async def test_concurrent_pushes_of_two_members_conflict_and_lose_nothing(team: 
     await push(by, entry, owner=TEAM, if_version=2)
     assert await read(team.review) == {"tone": "brief", "a": 1, "b": 2}
     with refused("INVALID_INPUT_FORMAT"):
-        await push(team.review, preference("c"), owner=TEAM)
+        await push(team.review, preference("a", 9), owner=TEAM)
 
 
 @pytest.mark.both_databases
@@ -212,7 +212,7 @@ async def test_a_session_pins_no_shared_memory(team: World) -> None:
     status = await team.analysis.call("context.status", session_id=SESSION)
     assert (status["context_id"], status["version"], status["known_version"]) == ("context:analysis", 0, 0)
     with refused("INVALID_INPUT_FORMAT"):
-        await push(team.analysis, preference("c"), owner=TEAM, session_id=SESSION)
+        await push(team.analysis, preference("b", 9), owner=TEAM, session_id=SESSION)
 
 
 async def test_definitions_cannot_be_reached_through_shared_memory(team: World) -> None:

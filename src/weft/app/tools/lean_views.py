@@ -119,7 +119,7 @@ LEAN_TOOLS: Mapping[str, LeanTool] = {
                 },
             },
             "session_id": "",
-            "if_version": "Version you know, 0 if none; refused if it changed.",
+            "if_version": "Version you know; needed to replace a key.",
         },
     ),
     "create_session": LeanTool(

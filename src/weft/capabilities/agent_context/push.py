@@ -113,7 +113,7 @@ class PushContext(Request, weakref=True, eq=False):
         Count | None,
         msgspec.Meta(
             description="Expected version of the context (0: nothing pushed yet); VERSION_CONFLICT if it differs. "
-            "Default: the version that session_id last pulled or pushed."
+            "Default: the version that session_id last pulled or pushed; without one, only new keys are written."
         ),
     ] = None
     session_id: Annotated[SessionId | None, msgspec.Meta(description="The session of the push.")] = None
@@ -303,24 +303,35 @@ async def _planned(
     is_current = context.root.seq == expected
     parts = {name: await context.part(name) for name in sorted({entry.place.part for entry in entries})}
     changed = [entry for entry in entries if await _apply(entry, parts[entry.place.part], may_renew=is_current)]
-    if changed and not is_current:
+    if expected is None:
+        _check_only_new(changed, parts)
+    elif changed and not is_current:
         raise await _version_conflict(context, expected)
     return parts, changed
 
 
-async def _expected(request: PushContext, context: OpenContext) -> int:
-    """Return the expected version: from the request, or the one the session knows."""
+def _check_only_new(changed: Sequence[_Entry], parts: Mapping[str, OpenPart]) -> None:
+    """Refuse to replace or remove entries of a version that the caller does not say it knows."""
+    for entry in changed:
+        change = parts[entry.place.part].changes[entry.place.key]
+        if entry.value is None or change.version > 1:
+            raise InvalidInput(
+                f"if_version: required, because '{entry.place.key}' exists already",
+                hint="Read the entry with `context.read`, and pass the version that `context.status` returns.",
+                field="if_version",
+                key=entry.place.key,
+            )
+
+
+async def _expected(request: PushContext, context: OpenContext) -> int | None:
+    """Return the expected version: from the request, or the one the session knows; None if there is none."""
     if request.if_version is not None:
         return request.if_version
     held = None
     if request.session_id is not None:
         held = await context.service.snapshots.find(request.session_id, context.owner)
     if held is None or not await is_known_context(held, context.root.line_id, context.service.lines):
-        raise InvalidInput(
-            "if_version: required, unless session_id is a session where you pulled this context",
-            hint="Pass the version that `context.status` returns as if_version; 0 if nothing was pushed yet.",
-            field="if_version",
-        )
+        return None
     return held.known
 
 
