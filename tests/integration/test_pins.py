@@ -116,11 +116,15 @@ async def test_pins_above_the_limit_are_refused_and_the_message_is_not_sent(worl
     await world.planner.say(text)
 
 
-async def test_a_session_has_at_most_fifty_pins(world: World) -> None:
-    for number in range(50):
-        await world.planner.say(f"Rule {number}", category="constraint")
+async def test_a_session_has_at_most_fifty_pins_and_one_author_half_of_them(world: World) -> None:
+    second = await world.admin.create_agent("second")
+    for author in (world.planner, second.in_session(SESSION)):
+        for number in range(25):
+            await author.say(f"Rule {number}", category="constraint")
+        with refused("PIN_LIMIT"):
+            await author.say("Rule 25", category="constraint")
     with refused("PIN_LIMIT"):
-        await world.planner.say("Rule 50", category="constraint")
+        await world.admin.in_session(SESSION).say("One more", category="constraint")
 
 
 async def test_a_pinned_key_cannot_grow_beyond_the_limit_and_stays_pinned_when_rewritten(world: World) -> None:
@@ -184,7 +188,7 @@ async def test_an_imported_session_has_its_decisions_pinned(world: World) -> Non
 
 
 async def test_all_pins_are_in_every_prompt_or_the_error_names_them(world: World) -> None:
-    for number in range(30):
+    for number in range(24):
         await world.planner.say(f"Rule {number}: never touch server {number}.", category="constraint")
     await world.planner.write("budget", "At most 500 euros.")
     await pin(world.planner, key="budget")
@@ -192,11 +196,11 @@ async def test_all_pins_are_in_every_prompt_or_the_error_names_them(world: World
     task = {"session_id": SESSION, "task_description": "Bake a cake."}
     prompt = await world.analysis.call("context.assemble", **task, token_budget=4_000)
     text = str(prompt)
-    assert all(f"Rule {number}:" in text for number in range(30))
+    assert all(f"Rule {number}:" in text for number in range(24))
     assert "At most 500 euros." in text
     with refused("CONTEXT_OVER_BUDGET") as caught:
-        await world.analysis.call("context.assemble", **task, token_budget=400)
-    assert len(caught.value.context["pins"]) == 31
+        await world.analysis.call("context.assemble", **task, token_budget=300)
+    assert len(caught.value.context["pins"]) == 25
 
 
 async def test_pins_of_a_team_reach_its_members_and_cannot_grow_beyond_the_limit(world: World) -> None:

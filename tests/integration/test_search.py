@@ -227,6 +227,7 @@ async def test_all_pinned_items_are_in_a_context_or_it_is_refused(world: World) 
     assert all(f"Number {number}:" in context for number in range(10))
     with refused("CONTEXT_OVER_BUDGET") as caught:
         await world.planner.call("search.get_context", **asked, max_tokens=600)
+    assert caught.value.context["needed_tokens"] > 600
     assert set(caught.value.context["pins"]) == {f"message:{SESSION}/{number}" for number in range(1, 11)}
 
 

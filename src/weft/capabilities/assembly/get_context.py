@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from collections import Counter
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -53,7 +55,7 @@ from weft.kernel.tokens import TokenCounters
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.search.retriever import RetrievalResult
+    from weft.capabilities.search.retriever import RetrievalResult, SearchHit
     from weft.kernel.tokens import TokenCounter
 
 _DEFAULT_TOKENS = 2_000
@@ -149,23 +151,30 @@ async def get_context(
         similar_search = SimilarSearch(retriever, actor, requested_scope(request))
         gathered = await gather_surroundings(similar_search, request.ref or "")
     answer = _Answer(request, gathered, started)
-    rendered = render_context(
-        gathered.refs, request.max_tokens, count, measure=lambda sections: answer.tokens(sections, count)
-    )
-    _check_pins_fit(rendered, gathered, request.max_tokens, count)
+    render = partial(render_context, count=count, measure=lambda sections: answer.tokens(sections, count))
+    rendered = render(gathered.refs, request.max_tokens)
+    if not _has_pins(rendered, gathered):
+        pins_only = [ref for ref in gathered.refs if ref.rank < len(gathered.pins)]
+        raise _pins_over_budget(gathered.pins, render(pins_only, sys.maxsize).tokens, request.max_tokens, count)
     built = BuiltContext(rendered, gathered)
     records = await retriever.stores.write(actor, partial(_record, request, built)) if request.record else None
     return answer.response(built.rendered, records)
 
 
-def _check_pins_fit(
-    rendered: RenderedContext, gathered: GatheredPassages, max_tokens: int, count: TokenCounter
-) -> None:
-    """Raise ContextOverBudget if a pin had to be left out: pins are never omitted silently."""
+def _has_pins(rendered: RenderedContext, gathered: GatheredPassages) -> bool:
+    """Tell whether no pin had to be left out."""
     included = {passage.chunk_id for section in rendered.sections for passage in section.passages}
-    if any(pin.passage.chunk_id not in included for pin in gathered.pins):
-        pins = {pin.passage.uri: count(pin.passage.text) for pin in gathered.pins}
-        raise over_budget({"pins": sum(pins.values())}, max_tokens, pins)
+    return all(pin.passage.chunk_id in included for pin in gathered.pins)
+
+
+def _pins_over_budget(
+    pins: Sequence[SearchHit], needed: int, max_tokens: int, count: TokenCounter
+) -> ContextOverBudget:
+    """Return the error for pins that need more tokens than there are, with their headings and citations."""
+    tokens: Counter[str] = Counter()
+    for pin in pins:
+        tokens[pin.passage.uri] += count(pin.passage.text)
+    return over_budget({"pins": tokens.total(), "citations": max(0, needed - tokens.total())}, max_tokens, tokens)
 
 
 class BuiltContext(NamedTuple):

@@ -20,6 +20,7 @@ PINNING_CATEGORIES = frozenset(
 )
 # Messages of these categories are more important than others, whoever sends them.
 WEIGHTY_CATEGORIES = PINNING_CATEGORIES | {"fact"}
+# Of one place; each author may use half of them.
 MAX_PINS = 50
 # Of English text; roughly right for prompts.
 BYTES_PER_TOKEN = 4
@@ -95,6 +96,11 @@ def check_limits(pin: PinnedItem, others: Sequence[PinnedItem], limits: PinLimit
     of_author = pin.tokens + sum(other.tokens for other in by_author)
     if len(others) >= MAX_PINS:
         raise PinLimitExceeded(f"There are {len(others)} pins already; {MAX_PINS} is the maximum.", pins=len(others))
+    if len(by_author) >= MAX_PINS // 2:
+        raise PinLimitExceeded(
+            f"You have {len(by_author)} pins here already; {MAX_PINS // 2} is the maximum of one author.",
+            pins=len(by_author),
+        )
     if total > limits.tokens:
         raise PinLimitExceeded(
             f"The pins would have {total} tokens; {limits.tokens} is the maximum.",

@@ -9,7 +9,7 @@ import msgspec
 
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.agent_context.model import ContextLine, EntryAddress, MemoryTypeName, part_of
-from weft.capabilities.agent_context.owners import OWNER_ERRORS, Owner, check_may_use
+from weft.capabilities.agent_context.owners import OWNER_ERRORS, Owner, check_may_use, is_shared
 from weft.capabilities.agent_context.push import EntryKey, OfWorkflow
 from weft.capabilities.board.model import KeyNotFound
 from weft.capabilities.board.operations import Key
@@ -37,7 +37,7 @@ from weft.capabilities.teams.store import TeamStore
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import InvalidInput, NotFound, PermissionDenied
 from weft.kernel.events import EventType, NewEvent, Outbox
-from weft.kernel.identity import ANYONE, PRINCIPAL, Actor, Permission
+from weft.kernel.identity import ANYONE, PRINCIPAL, USER, Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, Success, operation
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ class PinInfo(Response, kw_only=True):
     message_id: int | None = None
     key: str | None = None
     memory_type: str | None = None
+    owner: str | None = None
     tokens: int
     pinned_by: str
     pinned_at: datetime
@@ -154,7 +155,7 @@ class PinnedItems(msgspec.Struct, frozen=True):
         session = await self._locked_session(target.session_id)
         await self._check_owner(target)
         pin = await self._find(target)
-        trusted = {pin.pinned_by, session.created_by if session else None}
+        trusted = {pin.pinned_by, session.created_by if session else None, (target.owner or "").removeprefix(USER)}
         if self.actor.principal_id not in trusted and not self.actor.is_admin:
             if await self._readable(pin.at) is None:
                 raise _not_pinned(pin.at)
@@ -354,6 +355,7 @@ def _info(pin: PinnedItem, text: ItemText) -> PinInfo:
         message_id=int(pin.at.item) if source == "message" else None,
         key=None if source == "message" else key,
         memory_type=memory_type,
+        owner=pin.at.place if is_shared(pin.at.place) else None,
         tokens=pin.tokens,
         pinned_by=pin.pinned_by,
         pinned_at=from_micros(pin.pinned_at),
