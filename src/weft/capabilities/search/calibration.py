@@ -82,9 +82,9 @@ class Model(NamedTuple):
 
 
 FITTED = Model(
-    found=Coefficients(-2.87, 8.64, 13.43, 3.48),
-    first=Coefficients(-2.16, 3.61, 14.51, 11.51),
-    speaker=SpeakerModel(0.69, 28.12),
+    found=Coefficients(-2.73, 8.25, 13.7, 4.49),
+    first=Coefficients(-2.11, 3.45, 14.69, 12.03),
+    speaker=SpeakerModel(0.26, 26.04),
 )
 # A result scores less if the confidence is below one half: its log-odds count with this weight, at most this many.
 _CONFIDENCE_WEIGHT, _MAX_LOG_ODDS = 0.1, 5.0
