@@ -7,6 +7,7 @@ import logging
 import os
 import secrets
 import shutil
+from functools import cache
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -25,6 +26,7 @@ from support.databases import (
 from support.full_run import examples
 from support.pgvector import search_in_replicas_if_unusable
 from support.world import World
+from weft.providers.embedders.local import load_minilm
 from weft.settings import Settings
 from weft.testing.clock import FrozenClock
 
@@ -53,6 +55,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _no_fsync() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("weft.storage.sql.dialects.sqlite._connect", connect_without_fsync)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_model() -> Iterator[None]:
+    """Load the embedding model once: an App releases it when it is closed, and every test has its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("weft.providers.embedders.factory.load_minilm", cache(load_minilm))
         yield
 
 
