@@ -126,11 +126,16 @@ class ContextMachine(RuleBasedStateMachine):
         what = {"knowledge": knowledge, "remove": [_place(*place) for place in removed_places], "branch": branch}
         answer, code = self.ask("context.push", context.owner, **what, **arguments)
         after, changed = self.after_push(context, branch, values, removed_places, is_current=expected == root.head)
+        before = context.memory(branch)
+        # Without a version, a push may add entries, but replace and remove none.
+        if expected is None and any(key in before.get(part, {}) for part, key in changed):
+            assert code == "INVALID_INPUT_FORMAT"
+            self.expect_memory(context, branch, before)
+            return
         # An unchanged push is accepted for any version: it may be a retry.
-        if expected is None or (changed and expected != root.head):
-            assert code == ("INVALID_INPUT_FORMAT" if expected is None else "VERSION_CONFLICT")
-            assert expected is None or answer["current_version"] == root.head
-            self.expect_memory(context, branch, context.memory(branch))
+        if expected is not None and changed and expected != root.head:
+            assert (code, answer["current_version"]) == ("VERSION_CONFLICT", root.head)
+            self.expect_memory(context, branch, before)
             return
         assert code is None, (code, answer)
         assert {(_part(entry), entry["key"]) for entry in answer["changed"]} == changed
