@@ -110,7 +110,8 @@ class Target:
     async def _opened(self, *, background: bool) -> AsyncIterator[App]:
         # Rate limits protect a server, and so does a short wait for the index; here the caller holds the database.
         settings = self.settings()
-        wait = max(settings.search_wait_ms, _INDEX_WAIT_MS) if settings.search_wait_ms else 0
+        # Without jobs nothing would be indexed, however long it waited.
+        wait = max(settings.search_wait_ms, _INDEX_WAIT_MS) if settings.search_wait_ms and background else 0
         async with opened(replace(settings, rate_limits="off", search_wait_ms=wait), background=background) as app:
             created = await app.tenants.ensure_default()
             if created is not None:
