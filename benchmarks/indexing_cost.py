@@ -18,8 +18,8 @@ from benchmarks.peer_load import text as message_text
 from benchmarks.servers import folder, prepare, weft_server
 from benchmarks.wire import Connection, request, run_async
 from weft.app.app import App
-from weft.jobs.session_embedding import EMBED
 from weft.jobs.session_indexing import INDEX
+from weft.jobs.session_vectors import EMBED
 from weft.providers.embedders.factory import configured_embedders
 from weft.settings import Settings
 

@@ -13,7 +13,13 @@ import numpy as np
 from evals.calibration_cases import calibration_cases, weights
 from evals.results import Row
 from evals.retrieval_runs import runs_over
-from weft.capabilities.search.calibration import MIN_SPEAKER_GAP, Coefficients, Model, SpeakerModel, calibrate
+from weft.capabilities.search.calibration import (
+    MIN_SPEAKER_GAP,
+    CalibrationModel,
+    Coefficients,
+    SpeakerModel,
+    calibrate,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +50,7 @@ def left_out(cases: Sequence[Case]) -> list[Calibration]:
 
     Only LoCoMo names speakers, so the speaker model is fitted without the case's conversation instead.
     """
-    models: dict[tuple[str, str | None], Model] = {}
+    models: dict[tuple[str, str | None], CalibrationModel] = {}
     found = []
     for case in cases:
         conversation = case.answer.question.corpus if _gap(case) is not None else None
@@ -58,9 +64,9 @@ def left_out(cases: Sequence[Case]) -> list[Calibration]:
     return found
 
 
-def fitted_model(cases: Sequence[Case], conversations: Sequence[Case]) -> Model:
+def fitted_model(cases: Sequence[Case], conversations: Sequence[Case]) -> CalibrationModel:
     """Fit a model; ``conversations`` have the cases that name a speaker."""
-    return Model(
+    return CalibrationModel(
         found=_coefficients(cases, lambda case: any(case.relevant)),
         first=_coefficients(cases, lambda case: case.relevant[0]),
         speaker=_speaker(conversations),

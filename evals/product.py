@@ -17,8 +17,8 @@ from weft.app.app import App
 from weft.app.authentication import Local
 from weft.app.dispatch import CallContext
 from weft.jobs.ingestion import INGEST
-from weft.jobs.session_embedding import EMBED
 from weft.jobs.session_indexing import INDEX
+from weft.jobs.session_vectors import EMBED
 from weft.providers.embedders.local import MINILM
 from weft.settings import Settings
 

@@ -68,14 +68,14 @@ async def test_a_crash_at_any_statement_duplicates_and_loses_no_item(
 async def test_a_crash_at_any_statement_of_embedding_loses_no_vector(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.jobs.session_embedding._BATCH_SIZE", 3)
+    monkeypatch.setattr("weft.jobs.session_vectors._BATCH_SIZE", 3)
     embeddings = use_scripted_embeddings(world)
     await fill_session(world)
     await world.app.scheduler.drain("search.index_sessions")
     assert not embeddings.texts
     assert len(await unembedded(world)) == 6
     crashed_statements = 0
-    while await dies(world, monkeypatch, crashed_statements + 1, lambda: world.app.session_embedding.run(world.tenant)):
+    while await dies(world, monkeypatch, crashed_statements + 1, lambda: world.app.session_vectors.run(world.tenant)):
         crashed_statements += 1
         await check_index_consistent(world)
         world.clock.advance(seconds=MORE_THAN_A_LEASE)

@@ -49,7 +49,7 @@ def vector_of(text: str) -> bytes:
 def use_scripted_embeddings(world: World) -> ScriptedEmbeddings:
     """Index the world's sessions without a model."""
     embeddings: Any = ScriptedEmbeddings()
-    world.app.session_indexing._embeddings = world.app.session_embedding._embeddings = embeddings
+    world.app.session_indexing._embeddings = world.app.session_vectors._embeddings = embeddings
     world.app.lease_runner.rest = 0
     return embeddings
 

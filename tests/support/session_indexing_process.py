@@ -17,6 +17,6 @@ def session_indexing_process(url: str, data: str, clock: ClockAhead) -> App:
     weft.jobs.scheduler._FIRST_POLL_SECONDS = 0.0
     app = App(Settings(database_url=url, data_dir=data), clock=clock)
     embeddings: Any = ScriptedEmbeddings()
-    app.session_indexing._embeddings = app.session_embedding._embeddings = embeddings
+    app.session_indexing._embeddings = app.session_vectors._embeddings = embeddings
     app.lease_runner.rest = 0
     return app

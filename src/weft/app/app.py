@@ -53,8 +53,8 @@ from weft.jobs.model_migration import ModelMigrations
 from weft.jobs.reindex import DomainReindexing
 from weft.jobs.runner import LeaseRunner
 from weft.jobs.scheduler import Scheduler
-from weft.jobs.session_embedding import EMBED, SessionEmbedding
 from weft.jobs.session_indexing import INDEX, SessionIndexing
+from weft.jobs.session_vectors import EMBED, SessionVectors
 from weft.jobs.source_sync import SYNC, SourceSyncJob
 from weft.jobs.webhook_delivery import WebhookDelivery
 from weft.jobs.window_autosave import WindowAutosave
@@ -171,7 +171,7 @@ class App:
             settings.reindex_rate,
             on_unembedded=lambda: self.scheduler.wake(EMBED),
         )
-        self.session_embedding = SessionEmbedding(runner, self.embeddings, self.metrics)
+        self.session_vectors = SessionVectors(runner, self.embeddings, self.metrics)
         self._documents = IsolatedDocumentReader()
         self._markup = IsolatedMarkupReader()
         self.ingestion = Ingestion(self.database, container, self.embeddings, self._documents, self.metrics)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.capabilities.metrics.operations import COLLECTION_INTERVAL
-from weft.jobs import ingestion, session_embedding, session_indexing, source_sync, webhook_delivery
+from weft.jobs import ingestion, session_indexing, session_vectors, source_sync, webhook_delivery
 from weft.jobs.backfill_vectors import BACKFILL
 from weft.jobs.cleanup import DELETE, EXPIRE, EXPIRE_EVERY_SECONDS, EXPIRE_SOON_SECONDS, PRUNE_RECEIPTS
 from weft.jobs.history_pruning import PRUNE
@@ -163,11 +163,11 @@ def _queue_jobs(app: App) -> list[Job]:
             concurrency=session_indexing.CONCURRENCY,
         ),
         Job(
-            name=session_embedding.EMBED,
+            name=session_vectors.EMBED,
             every=30.0,
-            due=app.session_embedding.due,
-            run=lambda work: app.session_embedding.run(work.tenant),
-            concurrency=session_embedding.CONCURRENCY,
+            due=app.session_vectors.due,
+            run=lambda work: app.session_vectors.run(work.tenant),
+            concurrency=session_vectors.CONCURRENCY,
         ),
     ]
 

@@ -1,6 +1,6 @@
 """Incremental indexing of sessions and memories: reads each tenant's event log and updates outdated index entries.
 
-Words first: a new item is found by its words at once, and by its meaning when ``session_embedding`` has added a vector.
+Words first: a new item is found by its words at once, and by its meaning when ``session_vectors`` has added a vector.
 It pauses at least as long as it works, so that it uses no more than about half a core.
 """
 

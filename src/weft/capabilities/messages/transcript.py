@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import structs
 
+from weft.capabilities.messages.categories import pins_itself
 from weft.capabilities.messages.model import (
     MAX_CHARACTERS,
     AudienceCount,
@@ -19,7 +20,6 @@ from weft.capabilities.messages.model import (
     audience_for,
     audiences_of,
 )
-from weft.capabilities.messages.pinning import pins_itself
 from weft.capabilities.messages.store import MessageStore, ReplyObserver
 from weft.capabilities.pins.model import ItemPlace
 from weft.capabilities.pins.service import Pins

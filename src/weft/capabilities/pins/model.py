@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PINNING_CATEGORIES = frozenset(
     {"decision", "commitment", "constraint", "requirement", "immutable_fact", "guardrail", "pinned"}
 )
-# Messages of these categories are more important than others, whoever sends them.
+# Messages of these categories get a higher importance; this also applies to messages of sub-agents.
 WEIGHTY_CATEGORIES = PINNING_CATEGORIES | {"fact"}
 # Of one place; each author may use half of them.
 MAX_PINS = 50

@@ -73,7 +73,7 @@ class SpeakerModel(NamedTuple):
         return _logistic(self.intercept + self.gap * max(features.speaker_gap, MIN_SPEAKER_GAP))
 
 
-class Model(NamedTuple):
+class CalibrationModel(NamedTuple):
     """All fitted constants: whether the first ten contain an answer, whether the first is one, and of which speaker."""
 
     found: Coefficients
@@ -81,7 +81,7 @@ class Model(NamedTuple):
     speaker: SpeakerModel
 
 
-FITTED = Model(
+FITTED = CalibrationModel(
     found=Coefficients(-2.73, 8.25, 13.7, 4.49),
     first=Coefficients(-2.11, 3.45, 14.69, 12.03),
     speaker=SpeakerModel(0.26, 26.04),
@@ -113,7 +113,7 @@ class Calibration(NamedTuple):
         return np.where(totals > 0, scores, 0.0).astype(np.float32)
 
 
-def calibrate(features: RankingFeatures | None, model: Model = FITTED) -> Calibration:
+def calibrate(features: RankingFeatures | None, model: CalibrationModel = FITTED) -> Calibration:
     """Return the calibration of a ranking; ``features`` are None if it is empty."""
     if features is None:
         return Calibration(0.0, 0.0, 0.0)

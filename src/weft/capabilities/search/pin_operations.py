@@ -270,16 +270,7 @@ async def add_pin(request: AddPin, items: PinnedItems) -> PinInfo:
     permission=Permission.WRITE,
     rate=RateClass.MESSAGE,
     effect=Effect.WRITE,
-    errors=(
-        *OWNER_ERRORS,
-        SessionNotFound,
-        SessionArchived,
-        MessageNotFound,
-        KeyNotFound,
-        MemoryNotFound,
-        PinNotFound,
-        PermissionDenied,
-    ),
+    errors=(*OWNER_ERRORS, SessionNotFound, SessionArchived, PinNotFound, PermissionDenied),
 )
 async def remove_pin(request: RemovePin, items: PinnedItems) -> PinRemoved:
     """Unpin a message, a board key or a key of your memory. The item itself stays."""

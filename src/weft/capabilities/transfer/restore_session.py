@@ -15,8 +15,8 @@ from weft.capabilities.board.store import EntryStore
 from weft.capabilities.events.model import EventImport, EventStore
 from weft.capabilities.history.model import Version
 from weft.capabilities.history.store import LineStore
+from weft.capabilities.messages.categories import pins_itself
 from weft.capabilities.messages.model import Message
-from weft.capabilities.messages.pinning import pins_itself
 from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.pins.model import ItemPlace, PinLimitExceeded
 from weft.capabilities.pins.service import Pins

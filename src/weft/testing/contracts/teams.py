@@ -85,7 +85,7 @@ class TeamStoreContract:
         assert await stores.access.memberships(helper) == Memberships(
             frozenset({"research"}), frozenset({"ada", "bob"})
         )
-        # A human shares its own memory only, whoever is in its teams.
+        # A human reads the user memory of no other human, even in a shared team.
         assert await stores.access.memberships(human("bob")) == Memberships(
             frozenset({"research", "ops"}), frozenset({"bob"})
         )

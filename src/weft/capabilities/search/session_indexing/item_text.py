@@ -21,7 +21,7 @@ from weft.capabilities.indexing.text_analysis import index_terms
 from weft.capabilities.knowledge.document_content import storable_text
 from weft.capabilities.memory.model import MemoryScope
 from weft.capabilities.memory.store import MemoryStore
-from weft.capabilities.messages.pinning import is_weighty
+from weft.capabilities.messages.categories import is_weighty
 from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.object_storage.model import Pointer
 from weft.capabilities.pins.model import ItemPlace

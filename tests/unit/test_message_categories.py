@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from weft.capabilities.messages.categories import is_weighty, pins_itself
 from weft.capabilities.messages.model import Message
-from weft.capabilities.messages.pinning import is_weighty, pins_itself
 from weft.kernel.identity import Actor, Permission, PrincipalKind
 
 pytestmark = pytest.mark.req("CE-F12")

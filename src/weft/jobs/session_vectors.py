@@ -49,7 +49,7 @@ class _Batch(NamedTuple):
     model: str
 
 
-class SessionEmbedding:
+class SessionVectors:
     """Adds the vectors of new items of all tenants."""
 
     def __init__(self, runner: LeaseRunner, embeddings: Embeddings, metrics: JobMetrics) -> None:

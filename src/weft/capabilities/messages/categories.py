@@ -1,4 +1,4 @@
-"""Messages that are pinned or weigh more by their category, their type or their metadata."""
+"""Message categories: which messages are pinned when they are sent, and which get a higher importance."""
 
 from __future__ import annotations
 
