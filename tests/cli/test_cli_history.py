@@ -36,7 +36,7 @@ def test_the_log_prints_version_hash_time_author_and_changes(board: CommandLine)
 def test_the_log_names_the_agent(launch: CommandLine) -> None:
     launch.run("agent", "create", "planner")
     launch.run("--as", "planner", "board", "write", "goal", "ship")
-    assert launch.run("history", "log", BOARD).stdout.splitlines()[0].endswith("  orchestrator (planner)")
+    assert launch.run("history", "log", BOARD).stdout.splitlines()[0].endswith("  orchestrator:planner")
 
 
 @pytest.mark.req("CE-F24")

@@ -21,7 +21,8 @@ def test_a_session_from_beginning_to_end(cli: CommandLine) -> None:
     cli.run("session", "create", "Plan the launch", "--session-id", "launch", "--metadata", '{"ticket": 7}')
     cli.env["WEFT_SESSION"] = "launch"
 
-    assert cli.json("--as", "planner", "board", "write", "goal", "Ship on Friday")["written_by"] == "orchestrator"
+    written = cli.json("--as", "planner", "board", "write", "goal", "Ship on Friday")
+    assert written["written_by"] == "orchestrator:planner"
     cli.run("board", "snapshot", "before")
     assert cli.json("board", "write", "goal", "Ship on Monday", "--if-version", "1")["version"] == 2
     cli.run("board", "write", "risk", "Rain")

@@ -64,7 +64,7 @@ async def test_other_principals_of_the_tenant_can_be_used(tmp_path: Path) -> Non
         await weft.session.create("try it", session_id="s")
         await weft.agent.create("planner")
         await weft.agent.create("analysis", parent_id="planner")
-        assert (await weft.acting_as("planner").board.write("s", "a", "x")).written_by == "orchestrator"
+        assert (await weft.acting_as("planner").board.write("s", "a", "x")).written_by == "orchestrator:planner"
         assert (await weft.acting_as("analysis").board.write("s", "b", "x")).written_by == "subagent:analysis"
         with pytest.raises(PermissionDenied):
             await weft.acting_as("analysis").session.create("not mine to make")
@@ -77,7 +77,7 @@ async def test_an_api_key_selects_the_principal(tmp_path: Path) -> None:
         await weft.session.create("try it", session_id="s")
         made = await weft.agent.create("planner")
         planner = weft.with_key(made.api_key)
-        assert (await planner.board.write("s", "goal", "ship")).written_by == "orchestrator"
+        assert (await planner.board.write("s", "goal", "ship")).written_by == "orchestrator:planner"
         assert made.api_key not in repr(planner)
         with pytest.raises(InvalidApiKey):
             await weft.with_key(made.api_key + "x").session.list()

@@ -65,7 +65,7 @@ def _staying_demo(folder: Path, *options: str, **environment: str) -> Iterator[l
 def test_the_demo_plays_the_whole_cycle_with_separate_agents(output: str) -> None:
     assert "findings_summary           1      24  subagent:analysis" in output
     assert "deliverables_status        1      12  subagent:remediation" in output
-    assert "decisions_made             1      18  orchestrator" in output
+    assert "decisions_made             1      18  orchestrator:planner" in output
     assert "open_questions has changed" in output
     assert "gone; it was at version 1" in output
     assert "PERMISSION_DENIED" in output

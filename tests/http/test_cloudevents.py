@@ -116,7 +116,7 @@ async def test_native_events_have_their_class(team: Team, session: str) -> None:
             event = read(json.loads((await with_timeout(anext(stream)))["data"]))
             assert (event.get_type(), event.get_data()["data"]["type"]) == (event_class, event_type)
             assert event.get_dataschema().endswith("context_event")
-            assert event.get_extension("actor") == "orchestrator"
+            assert event.get_extension("actor") == "orchestrator:planner"
 
 
 @pytest.mark.parametrize("pattern", ["context.item.*", "board.written", "context.*.added"])

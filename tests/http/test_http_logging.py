@@ -83,7 +83,7 @@ def test_every_write_and_delete_is_logged_with_its_metadata(team: Team, session:
     records = [json.loads(line) for line in team.server.logged().splitlines() if session in line]
     changes = [record for record in records if record.get("key") == "logged"]
     assert [record["message"] for record in changes] == ["board.written", "board.deleted"]
-    assert [record["written_by"] for record in changes] == ["subagent:analysis", "orchestrator"]
+    assert [record["written_by"] for record in changes] == ["subagent:analysis", "orchestrator:planner"]
     for change in changes:
         assert (change["session_id"], change["version"], change["value_size_tokens"]) == (session, 1, 6)
         assert change["at"].endswith("Z")

@@ -19,7 +19,7 @@ async def test_agents_are_shown_with_their_public_name(world: World) -> None:
     agents = (await world.admin.call("agent.list"))["agents"]
     assert {agent["agent_id"]: agent["participant"] for agent in agents} == {
         "admin": "human:admin",
-        "planner": "orchestrator",
+        "planner": "orchestrator:planner",
         "analysis": "subagent:analysis",
         "review-2": "subagent:review:review-2",
     }
@@ -225,7 +225,7 @@ async def test_every_denial_is_audited_with_its_reason(world: World) -> None:
     denied = (await world.admin.audit(outcome="denied"))[::-1]
     assert [(row["action"], row["actor"], row["detail"]["code"]) for row in denied] == [
         ("session.list", "subagent:analysis", "PERMISSION_DENIED"),
-        ("audit.list", "orchestrator", "PERMISSION_DENIED"),
+        ("audit.list", "orchestrator:planner", "PERMISSION_DENIED"),
         ("board.write", "subagent:analysis", "PERMISSION_DENIED"),
         ("authenticate", "unknown", "INVALID_API_KEY"),
         ("token.issue", "unknown", "AUTHENTICATION_ERROR"),

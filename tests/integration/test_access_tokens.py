@@ -57,7 +57,7 @@ async def test_an_api_key_is_exchanged_for_a_token_in_the_specified_shape(world:
         "token_type": "Bearer",
         "issued_at": "2026-02-20T14:30:00Z",
     }
-    assert (await world.planner.with_credential(answer["token"]).write("goal"))["written_by"] == "orchestrator"
+    assert (await world.planner.with_credential(answer["token"]).write("goal"))["written_by"] == "orchestrator:planner"
 
 
 @pytest.mark.req("MS-13")

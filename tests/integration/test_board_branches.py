@@ -152,7 +152,7 @@ async def test_versions_on_a_branch_continue_from_its_base(world: World) -> None
     await world.analysis.write("goal", "try 2", branch="try", if_version=1)
     past = (await world.planner.history("goal", branch="try"))["versions"]
     assert [(v["version"], v["value"], v["written_by"]) for v in past] == [
-        (1, "1", "orchestrator"),
+        (1, "1", "orchestrator:planner"),
         (2, "try 2", "subagent:analysis"),
     ]
 
@@ -553,7 +553,7 @@ async def test_the_line_of_a_session_is_visible_to_participants_only(world: Worl
 def version(key: str, value: str | None, **meta: Any) -> Version:
     """Return a version of a key on another line; without a value it was pruned."""
     change = Change(key, 1, 1, ChangeKind.WRITE, blob_hash(value or "lost"), ChangeMeta(**meta))
-    return Version(change, 1, "orchestrator", 0, value)
+    return Version(change, 1, "orchestrator:planner", 0, value)
 
 
 async def test_applying_a_state_is_one_commit_that_names_its_source(world: World) -> None:

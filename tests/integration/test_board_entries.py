@@ -35,7 +35,7 @@ async def test_read_returns_the_specified_shape(world: World) -> None:
     assert await world.analysis.read("problem_summary") == {
         "key": "problem_summary",
         "value": "It broke.",
-        "written_by": "orchestrator",
+        "written_by": "orchestrator:planner",
         "written_at": NOW,
         "version": 1,
     }
@@ -57,7 +57,7 @@ async def test_list_keys_returns_sizes_and_the_total_but_no_values(world: World)
             },
             {
                 "key": "problem_summary",
-                "written_by": "orchestrator",
+                "written_by": "orchestrator:planner",
                 "written_at": NOW,
                 "version": 1,
                 "value_size_tokens": 11,
@@ -220,8 +220,8 @@ async def test_read_batch_returns_existing_keys_in_request_order_and_lists_missi
     answer = await world.analysis.batch("b", "none", "a", "b")
     assert answer == {
         "entries": [
-            {"key": "b", "value": "2", "written_by": "orchestrator", "written_at": NOW, "version": 1},
-            {"key": "a", "value": "1", "written_by": "orchestrator", "written_at": NOW, "version": 1},
+            {"key": "b", "value": "2", "written_by": "orchestrator:planner", "written_at": NOW, "version": 1},
+            {"key": "a", "value": "1", "written_by": "orchestrator:planner", "written_at": NOW, "version": 1},
         ],
         "missing": ["none"],
     }
@@ -248,7 +248,7 @@ async def test_written_by_comes_from_the_credential(world: World) -> None:
     human = await world.admin.create_agent("dana", kind="human")
     below_human = await world.admin.create_agent("solo", parent_id="dana")
     names = {
-        "orchestrator": world.planner,
+        "orchestrator:planner": world.planner,
         "subagent:analysis": world.analysis,
         "subagent:review:review-2": world.review,
         "human:dana": human,
@@ -256,7 +256,7 @@ async def test_written_by_comes_from_the_credential(world: World) -> None:
     }
     for name, caller in names.items():
         assert (await caller.write("who"))["written_by"] == name
-    assert (await below_human.write("who"))["written_by"] == "orchestrator"
+    assert (await below_human.write("who"))["written_by"] == "orchestrator:solo"
 
 
 @pytest.mark.req("SC-17")

@@ -40,7 +40,7 @@ async def test_read_history_returns_every_version_with_its_author(world: World) 
             {
                 "version": 1,
                 "value": "one",
-                "written_by": "orchestrator",
+                "written_by": "orchestrator:planner",
                 "written_at": "2026-02-20T14:30:00Z",
                 "value_size_tokens": 1,
             },

@@ -24,7 +24,7 @@ KEYS = st.sampled_from(["a", "b", "c_c"])
 VALUES = st.sampled_from(["", "one", "two words", "漢字", "x" * 60])
 TTLS = st.one_of(st.none(), st.integers(1, 10))
 CALLERS = st.sampled_from(["planner", "analysis"])
-NAMES = {"planner": "orchestrator", "analysis": "subagent:analysis"}
+NAMES = {"planner": "orchestrator:planner", "analysis": "subagent:analysis"}
 LIMIT = 30
 
 

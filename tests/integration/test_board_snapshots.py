@@ -35,7 +35,7 @@ async def test_a_snapshot_is_taken_listed_and_read(world: World) -> None:
             {
                 "key": "goal",
                 "value": "ship",
-                "written_by": "orchestrator",
+                "written_by": "orchestrator:planner",
                 "written_at": "2026-02-20T14:30:00Z",
                 "version": 1,
             }
@@ -99,7 +99,7 @@ async def test_a_restore_writes_the_whole_board_as_new_versions(world: World) ->
     ]
     assert (await world.planner.history("goes"))["incarnation"] == 2
     assert (await world.planner.read("stays"))["version"] == 1
-    assert (await world.planner.read("changes"))["written_by"] == "orchestrator"
+    assert (await world.planner.read("changes"))["written_by"] == "orchestrator:planner"
     assert await world.planner.restore("mark") == {"restored": "mark", "written": [], "deleted": []}
 
 

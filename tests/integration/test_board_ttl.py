@@ -81,7 +81,7 @@ async def test_expiry_is_published_with_the_next_change_of_the_board(world: Worl
     world.clock.advance(seconds=6)
     await world.planner.write("other")
     events = [(e["type"], e["subject"], e["actor"]) for e in (await world.planner.events())["events"]]
-    assert events[-2:] == [("board.expired", "phase", "system"), ("board.written", "other", "orchestrator")]
+    assert events[-2:] == [("board.expired", "phase", "system"), ("board.written", "other", "orchestrator:planner")]
 
 
 @pytest.mark.req("SC-14")

@@ -130,8 +130,8 @@ async def test_the_second_push_for_one_version_gets_a_conflict_with_the_changes(
     assert (context["current_version"], context["expected_version"]) == (2, 1)
     changes = {(each["memory_type"], each["key"], each["act"], each["by"]) for each in context["changed_since"]}
     assert changes == {
-        ("learned_knowledge", "kept", "write", "orchestrator"),
-        ("learned_knowledge", "gone", "delete", "orchestrator"),
+        ("learned_knowledge", "kept", "write", "orchestrator:planner"),
+        ("learned_knowledge", "gone", "delete", "orchestrator:planner"),
     }
     assert "text" not in str(context)
     assert entries(await pull(world.planner)) == {"kept": 2}

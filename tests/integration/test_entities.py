@@ -150,7 +150,7 @@ async def test_only_what_the_caller_may_read_is_counted(filled: World) -> None:
 async def test_results_show_their_entities_if_explained(filled: World) -> None:
     found = await filled.planner.call("search.query", query="Heron", entities=["project:heron"], explain=True)
     (result,) = found["results"]
-    assert result["entities"] == ["agent:orchestrator", "date:2026-03-01", "project:Heron", "person:Ada"]
+    assert result["entities"] == ["agent:orchestrator:planner", "date:2026-03-01", "project:Heron", "person:Ada"]
     bare = await filled.planner.call("search.query", query="Heron", entities=["project:heron"])
     assert "entities" not in bare["results"][0]
     shown = await filled.planner.call("records.show", record_id=result["ref"])

@@ -139,7 +139,7 @@ async def test_an_export_is_audited(world: World) -> None:
     assert (header.scope, header.session_id, header.history) == ("session", SESSION, True)
     event = (await world.admin.events(session_id=SESSION))["events"][-1]
     assert (event["type"], event["subject"]) == ("context.exported", header.bundle_id)
-    assert event["actor"] == "orchestrator"
+    assert event["actor"] == "orchestrator:planner"
     (audited,) = await export_audits(world)
     assert header.bundle_id in audited["target"]
     assert audited["detail"]["policy"] == "standard"

@@ -231,7 +231,7 @@ async def test_an_envelope_references_only_items_everyone_may_read(world: World)
     assert (turn_envelope["selection_refs"], turn_envelope["budget_ref"]) == (["sel"], "bud")
     assert turn_envelope["evidence_refs"] == ["run-1"]
     assert [ref["id"] for ref in turn_envelope["telemetry_refs"]] == [turn.trace_id]
-    assert turn_envelope["actor_refs"] == [{"kind": "agent", "id": "orchestrator"}]
+    assert turn_envelope["actor_refs"] == [{"kind": "agent", "id": "orchestrator:planner"}]
     kept = await world.review.call("records.show", record_id=turn_envelope["context_id"])
     assert kept["record"] == turn_envelope
     by_human = entries(await exported(world.admin, scope="turn", turn_id="t2"))[1]

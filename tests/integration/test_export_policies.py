@@ -117,7 +117,7 @@ async def test_an_export_is_audited_with_its_policy(world: World) -> None:
     rows = [row for row in await world.admin.audit() if row["action"] == "bundle.export"]
     audited = [(row["actor"], row["outcome"], row["detail"].get("policy")) for row in reversed(rows)]
     assert audited == [
-        ("orchestrator", "done", "standard"),
+        ("orchestrator:planner", "done", "standard"),
         ("subagent:review:review-2", "done", "masked"),
         ("subagent:review:review-2", "denied", None),
     ]

@@ -32,7 +32,7 @@ async def fill_session(world: World) -> None:
         "surface_id": f"session:{SESSION}",
         "created_at": "2026-01-01T00:00:00Z",
         "selected_item_refs": [f"board:{SESSION}/goal/1.2"],
-        "actor_ref": "orchestrator",
+        "actor_ref": "orchestrator:planner",
     }
     summary = {
         "schema_version": "0.1.0",
@@ -78,7 +78,7 @@ async def test_every_exported_record_and_event_is_included(world: World) -> None
 async def test_derivations_and_agents_are_exported(world: World) -> None:
     await fill_session(world)
     raw, _ = await prov(world)
-    assert (f"{GOAL}/1.1", "weft:agent/orchestrator") in pairs(raw["wasAttributedTo"], "entity", "agent")
+    assert (f"{GOAL}/1.1", "weft:agent/orchestrator%3Aplanner") in pairs(raw["wasAttributedTo"], "entity", "agent")
     derived = pairs(raw["wasDerivedFrom"], "generatedEntity", "usedEntity")
     assert {(f"{GOAL}/1.2", f"{GOAL}/1.1"), ("weft:summary/sum1", f"{GOAL}/1.2")} <= derived
     assert (f"{GOAL}/1.1", f"weft:source_ref/board%3A//{SESSION}") in derived
@@ -86,7 +86,7 @@ async def test_derivations_and_agents_are_exported(world: World) -> None:
     made = dict(pairs(raw["wasGeneratedBy"], "entity", "activity"))
     activity = made[f"{GOAL}/1.1"]
     assert raw["activity"][activity]["prov:type"] == "context.item.added"
-    assert (activity, "weft:agent/orchestrator") in pairs(raw["wasAssociatedWith"], "activity", "agent")
+    assert (activity, "weft:agent/orchestrator%3Aplanner") in pairs(raw["wasAssociatedWith"], "activity", "agent")
     assert raw["entity"][f"{GOAL}/1.1"]["prov:value"] == "ship: «now» # % é"
 
 

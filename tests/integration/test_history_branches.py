@@ -315,7 +315,8 @@ async def test_deleting_a_branch_closes_its_reviews(conflicting: World) -> None:
     assert {r["review_id"]: r["state"] for r in reviews} == {into_main: "abandoned", into_branch: "abandoned"}
     of_branch = (await conflicting.admin.call("history.reviews", context_id=TRY))["reviews"]
     assert [review["review_id"] for review in of_branch] == [into_branch]
-    assert (await conflicting.admin.call("history.review", review_id=into_branch))["decided_by"] == "orchestrator"
+    decided = await conflicting.admin.call("history.review", review_id=into_branch)
+    assert decided["decided_by"] == "orchestrator:planner"
     with refused("REVIEW_NOT_FOUND"):
         await conflicting.stranger.call("history.review", review_id=into_branch)
     assert await conflicting.rows("SELECT 1 FROM pins WHERE tenant = $1", conflicting.tenant) == []
@@ -361,7 +362,7 @@ async def test_a_review_is_closed_by_a_clean_merge_or_with_its_branch(conflictin
     assert (await merge(conflicting.planner))["merged"]
     assert await events(conflicting.analysis, "history.review") == ["history.review_opened", "history.review_closed"]
     shown = await conflicting.analysis.call("history.review", review_id=review["review_id"])
-    assert (shown["state"], shown["decided_by"]) == ("superseded", "orchestrator")
+    assert (shown["state"], shown["decided_by"]) == ("superseded", "orchestrator:planner")
     listed = (await conflicting.analysis.call("history.reviews", state="superseded"))["reviews"]
     assert [each["review_id"] for each in listed] == [review["review_id"]]
     await conflicting.planner.write("goal", "here")

@@ -43,11 +43,11 @@ async def filled(world: World) -> World:
 async def test_the_log_records_author_change_time_reason_and_step(filled: World) -> None:
     log = await history(filled.planner, "log")
     assert [(c["version"], c["author"], c["reason"], c.get("step")) for c in log["commits"]] == [
-        (5, "orchestrator", "write", None),
-        (4, "orchestrator", "done", None),
-        (3, "orchestrator", "write", "work"),
+        (5, "orchestrator:planner", "write", None),
+        (4, "orchestrator:planner", "done", None),
+        (3, "orchestrator:planner", "write", "work"),
         (2, "subagent:analysis", "write", "plan"),
-        (1, "orchestrator", "kick-off", "plan"),
+        (1, "orchestrator:planner", "kick-off", "plan"),
     ]
     assert log["commits"][1]["changes"] == [{"key": "plan", "act": "delete", "key_version": 1}]
     assert log["has_more"] is False

@@ -342,7 +342,7 @@ async def test_a_critical_update_is_reported_until_pulled(team: World) -> None:
     changes = [
         (each["context_id"], each["pinned_version"], each["version"], each["author"]) for each in update["changes"]
     ]
-    assert changes == [("layer:tenant", 1, 3, "human:admin"), ("agent:analysis", 1, 2, "orchestrator")]
+    assert changes == [("layer:tenant", 1, 3, "human:admin"), ("agent:analysis", 1, 2, "orchestrator:planner")]
     assert "Urgent" not in str(update)
     assert (await show(team.analysis, session_id=SESSION))["critical_update"] == update
     assert (await team.review.call("context.status", session_id=SESSION))["critical_update"] is None

@@ -175,8 +175,8 @@ async def scratch_lines(world: World) -> list[str]:
 async def test_its_log_lists_the_commits(filled: World) -> None:
     log = await filled.planner.call("history.log", context_id=LINE)
     assert [(commit["version"], commit["author"]) for commit in log["commits"]] == [
-        (2, "orchestrator"),
-        (1, "orchestrator"),
+        (2, "orchestrator:planner"),
+        (1, "orchestrator:planner"),
     ]
     assert await state(filled) == {"system": "be brief", "task": "wait", "note": "late"}
     assert (await filled.planner.call("history.verify", context_id=LINE))["intact"]

@@ -262,7 +262,7 @@ async def test_events_contain_versions_and_sizes_but_no_values(world: World) -> 
     assert [(e["session_id"], e["actor"], e["data"]) for e in events] == [
         (
             SESSION,
-            "orchestrator",
+            "orchestrator:planner",
             {"version": version, "incarnation": 1, "commit": commit, "scope": "session", "value_size": len(SECRET) + 2},
         )
         for version, commit in ((1, 1), (2, 2), (2, 3))

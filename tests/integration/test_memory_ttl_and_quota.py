@@ -167,7 +167,7 @@ async def test_history_records_every_change_and_verifies(world: World) -> None:
     ended = await lines(world, lambda store: store.versions(GLOBAL.line_id, "b", 1, 9))
     assert [(version.change.act, version.author) for version in ended] == [
         (ChangeKind.EXPIRE, "system"),
-        (ChangeKind.WRITE, "orchestrator"),
+        (ChangeKind.WRITE, "orchestrator:planner"),
     ]
 
 

@@ -693,8 +693,8 @@ async def test_each_step_is_published_without_the_question(world: World) -> None
         while len(seen) < 3:
             seen += (await anext(pages)).events
     assert [(event.type, event.subject, event.actor) for event in seen] == [
-        ("context.missing.detected", missing_id, "orchestrator"),
-        ("context.missing.requested", missing_id, "orchestrator"),
+        ("context.missing.detected", missing_id, "orchestrator:planner"),
+        ("context.missing.requested", missing_id, "orchestrator:planner"),
         ("context.missing.resolved", missing_id, "subagent:review:review-2"),
     ]
     assert [event.data for event in seen] == [

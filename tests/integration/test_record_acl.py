@@ -162,12 +162,14 @@ async def test_correlation_filters_give_no_access(world: World) -> None:
     await correlated_call(
         part, world.planner, "board.write", session_id="s1", key="k", value=SECRET, readable_by=["orchestrator"]
     )
-    for which in ({"turn_id": "t1"}, {"task_id": "a"}, {"tool_call_id": "c"}, {"agent": "orchestrator"}):
+    for which in ({"turn_id": "t1"}, {"task_id": "a"}, {"tool_call_id": "c"}, {"agent": "orchestrator:planner"}):
         assert SECRET not in await listed_text(world.analysis, session_id="s1", **which)
         assert "board:s1/k/1.1" not in await listed_text(world.analysis, session_id="s1", **which)
 
 
-@pytest.mark.parametrize("which", [{}, {"item_id": "board:s1/goal/1.1"}, {"task_id": "a"}, {"agent": "orchestrator"}])
+@pytest.mark.parametrize(
+    "which", [{}, {"item_id": "board:s1/goal/1.1"}, {"task_id": "a"}, {"agent": "orchestrator:planner"}]
+)
 async def test_records_are_isolated_by_tenant(world: World, which: dict[str, str]) -> None:
     part = Correlation(task_id="a")
     await correlated_call(part, world.planner, "board.write", session_id="s1", key="goal", value=SECRET)

@@ -158,7 +158,7 @@ async def test_content_of_a_human_has_trust_level_human(world: World) -> None:
     trust_and_author = [
         (entry["record"]["trust_level"], entry["record"]["metadata"]["weft"]["author"]) for entry in found
     ]
-    assert trust_and_author == [*[("human", "human:admin")] * 2, *[("agent", "orchestrator")] * 2]
+    assert trust_and_author == [*[("human", "human:admin")] * 2, *[("agent", "orchestrator:planner")] * 2]
     prov = await exported(world.admin, format="prov")
     assert b'"weft:agent/human%3Aadmin"' in prov
     assert b'"weft:agent/admin"' not in prov

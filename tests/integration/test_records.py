@@ -178,7 +178,7 @@ async def test_records_are_found_by_author(world: World) -> None:
         ("analysis", ["b"]),
         ("review-2", ["c"]),
         ("subagent:review:review-2", ["c"]),
-        ("orchestrator", ["a"]),
+        ("orchestrator:planner", ["a"]),
         ("planner", ["a"]),
         ("nobody", []),
     ):

@@ -43,7 +43,8 @@ async def test_a_record_is_stored_unchanged(world: World) -> None:
     assert [entry["record"] for entry in entries[1:]] == records_to_add
     assert [entry["seq"] for entry in entries[1:]] == [each["seq"] for each in added]
     one = await shown(world.analysis, "c1")
-    assert (one["record"], one["recorded_by"], one["seq"]) == (records_to_add[0], "orchestrator", added[0]["seq"])
+    assert (one["record"], one["seq"]) == (records_to_add[0], added[0]["seq"])
+    assert one["recorded_by"] == "orchestrator:planner"
 
 
 @pytest.mark.req("AC-06", part="selections of searches and of frameworks")
@@ -317,14 +318,14 @@ async def test_only_the_author_and_admins_set_the_lifecycle_state(world: World) 
 
 
 @pytest.mark.req("AC-03")
-async def test_another_principal_with_the_same_name_is_not_the_author(world: World) -> None:
-    namesake = await world.admin.create_agent("second", agent_type="planning")
+async def test_another_orchestrator_is_not_the_author(world: World) -> None:
+    other = await world.admin.create_agent("second", agent_type="planning")
     await add(world.planner, envelope("c1"), item("n1", "text"))
-    assert (await shown(namesake, "c1"))["recorded_by"] == "orchestrator"
+    assert (await shown(other, "c1"))["recorded_by"] == "orchestrator:planner"
     with refused("PERMISSION_DENIED"):
-        await set_lifecycle(namesake, "c1", "available")
+        await set_lifecycle(other, "c1", "available")
     with refused("PERMISSION_DENIED"):
-        await namesake.call("records.redact", item_id="n1", state="removed", reason="not mine")
+        await other.call("records.redact", item_id="n1", state="removed", reason="not mine")
     await set_lifecycle(world.planner, "c1", "available")
 
 

@@ -46,10 +46,10 @@ async def everything_shown(caller: Caller, item_id: str) -> str:
 async def test_a_removed_item_shows_only_its_id(world: World, state: str) -> None:
     await world.planner.write("goal", SECRET, reason="for bob@example.com")
     answer = await redact(world.planner, GOAL, state, method="by hand")
-    assert (answer["redaction_state"], answer["redacted_by"]) == (state, "orchestrator")
+    assert (answer["redaction_state"], answer["redacted_by"]) == (state, "orchestrator:planner")
     for record in ((await shown(world.admin, GOAL))["record"], items(await exported(world.admin))[GOAL]):
         assert (record["redaction_state"], record["redaction_method"]) == (state, "by hand")
-        assert record["redacted_by"] == "orchestrator"
+        assert record["redacted_by"] == "orchestrator:planner"
         assert record["content_mode"] == "opaque"
         assert not any(name in record for name in REVEALING_FIELDS)
         assert {"reason", "tokens"}.isdisjoint(record["metadata"]["weft"])
@@ -221,7 +221,7 @@ async def test_summaries_and_assemblies_are_redacted_like_items(world: World, ki
     await redact(world.planner, "q1", state, **({"replacement": "call them"} if state == "summarized" else {}))
     answer = await world.review.call("records.show", record_id="q1")
     assert answer["redaction"]["state"] == answer["record"]["redaction_state"] == state
-    assert answer["record"]["redacted_by"] == "orchestrator"
+    assert answer["record"]["redacted_by"] == "orchestrator:planner"
     in_bundle = records(await exported(world.review))[kind, "q1"]
     listed = (await all_records(world.review, session_id=SESSION, types=[kind]))[-1]
     text = json.dumps(answer["record"])
@@ -363,7 +363,7 @@ async def test_a_redaction_is_published_and_audited_without_content(world: World
     await world.planner.write("goal", SECRET)
     await redact(world.planner, GOAL, "summarized", replacement="somebody")
     (event,) = (await world.review.events(session_id=SESSION, types=["context.redaction.applied"]))["events"]
-    assert (event["subject"], event["actor"]) == (GOAL, "orchestrator")
+    assert (event["subject"], event["actor"]) == (GOAL, "orchestrator:planner")
     assert event["data"] == {
         "redaction_state": "summarized",
         "redaction_method": "content replaced by a summary",

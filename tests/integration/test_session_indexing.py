@@ -91,7 +91,8 @@ async def test_a_chunk_has_author_timestamp_and_audience(world: World, embedding
     await world.index_sessions()
     assert await columns(world, "1") == ('["principal:planner"]', "planner", "", 1, at, "message")
     assert await columns(world, "2") == ("", "analysis", "", 0, at, "message")
-    assert await columns(world, "key/plan") == ('["orchestrator","human:*"]', "orchestrator", "plan", 0, at, "board")
+    readers = '["orchestrator","human:*"]'
+    assert await columns(world, "key/plan") == (readers, "orchestrator:planner", "plan", 0, at, "board")
 
 
 async def test_an_overwritten_value_is_not_indexed(world: World, embeddings: ScriptedEmbeddings) -> None:

@@ -187,7 +187,15 @@ async def test_changes_are_logged_with_metadata_and_never_with_values(
     assert [
         {name: fields[name] for name in ("session_id", "key", "written_by", "version", "value_size_tokens")}
         for fields in logged
-    ] == [{"session_id": "s1", "key": "goal", "written_by": "orchestrator", "version": 1, "value_size_tokens": 6}] * 2
+    ] == [
+        {
+            "session_id": "s1",
+            "key": "goal",
+            "written_by": "orchestrator:planner",
+            "version": 1,
+            "value_size_tokens": 6,
+        }
+    ] * 2
     assert "private" not in "".join(f"{record.__dict__}" for record in caplog.records)
     assert "private" not in f"{await world.admin.audit()}"
     assert b"private" not in world.app.metrics.exposition()

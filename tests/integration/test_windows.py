@@ -159,7 +159,7 @@ async def test_every_event_is_tagged_with_its_agent_and_addressee(world: World) 
     )
     (event,) = (await window_events(world.analysis))["events"]
     assert (event["agent_id"], event["recipient_id"], event["message_type"]) == ("analysis", "review-2", "request")
-    assert (event["author"], event["references"]) == ("orchestrator", ["b"])
+    assert (event["author"], event["references"]) == ("orchestrator:planner", ["b"])
     published = [
         each
         for each in (await world.analysis.events(session_id=SESSION))["events"]

@@ -138,7 +138,7 @@ async def test_identity_comes_from_the_credential_and_not_from_the_request(web: 
         body = await board.refused("write", key="k", value="v", written_by="subagent:analysis")
         assert body["code"] == "INVALID_INPUT_FORMAT"
         assert "written_by" in body["error"]
-        assert (await board("write", key="k", value="v"))["written_by"] == "orchestrator"
+        assert (await board("write", key="k", value="v"))["written_by"] == "orchestrator:planner"
 
 
 @pytest.mark.req("SC-09")

@@ -21,6 +21,15 @@ pytestmark = pytest.mark.req("SC-11")
         ((("subagent:review:*", "human:a"), ("subagent:*",)), ("subagent:review:*",)),
         ((("subagent:*", "human:a"), ("human:*", "subagent:x:*")), ("human:a", "subagent:x:*")),
         ((("orchestrator",), ("subagent:*",)), NOBODY),
+        ((("orchestrator",), ("orchestrator:a", "human:*")), ("orchestrator:a",)),
+        ((("orchestrator:a",), ("orchestrator:b",)), NOBODY),
+        ((("orchestrator",), ("orchestrator:*",)), ("orchestrator:*",)),
+        ((("orchestrator",), ("*r",)), NOBODY),
+        ((("orchestrator",), ("orch*",)), ("orchestrator",)),
+        ((("subagent:review",), ("subagent:review:*",)), ("subagent:review:*",)),
+        ((("subagent:review",), ("subagent:*w",)), NOBODY),
+        ((("subagent:review",), ("subagent:reviewer:1",)), NOBODY),
+        ((("subagent:review",), ("subagent:*",)), ("subagent:review",)),
         ((("subagent:*",), ("subagent:?:x",)), ("subagent:?:x",)),
         ((("human:?",), ("human:*",)), ("human:?",)),
         ((("human:?x",), ("human:*x", "human:a?")), ("human:?x",)),
@@ -37,6 +46,6 @@ def test_the_intersection_matches_principals_of_every_list(
 
 
 def test_a_wildcard_covers_no_group() -> None:
-    for group in ("team:research", "user:ada", "clearance:3"):
+    for group in ("team:research", "user:ada", "clearance:3", "tree:ada"):
         assert intersect_acls((group,), (f"{group[:4]}*",)) == NOBODY
         assert intersect_acls((group,), (group, "orchestrator")) == (group,)

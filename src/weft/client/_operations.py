@@ -194,8 +194,8 @@ class AgentOperations:
         """Create an agent or a human, with an API key that is shown only once.
 
         An agent whose parent is an agent is a sub-agent and writes as ``subagent:{type}`` (or ``subagent:{type}:{id}``
-        if its id differs from its type); any other agent is an orchestrator. You cannot grant more than you have, and
-        an agent can create only its own descendants.
+        if its id differs from its type); any other agent is an orchestrator and writes as ``orchestrator:{id}``. You
+        cannot grant more than you have, and an agent can create only its own descendants.
         """
         return await self._caller.call(
             "agent.create",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from weft.kernel.correlation import NO_CORRELATION, Correlation
+from weft.kernel.fields import is_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,14 +18,17 @@ if TYPE_CHECKING:
 EVERYONE = "*"
 ANYONE = (EVERYONE,)
 # Prefixes of ACL patterns other than participant names: one principal, all agents of a type, all holders of a
-# permission, everyone with at least this clearance, the members of a team, a human with the agents that serve it.
+# permission, everyone with at least this clearance, the members of a team, a human with the agents that serve it, a
+# principal with the agents below it.
 PRINCIPAL = "principal:"
 AGENT_TYPE = "type:"
 PERMISSION = "permission:"
 CLEARANCE = "clearance:"
 TEAM = "team:"
 USER = "user:"
-# Prefixes of the participant names of sub-agents and of humans.
+TREE = "tree:"
+# Beginnings of participant names: of orchestrators, of sub-agents and of humans.
+ORCHESTRATOR = "orchestrator"
 SUBAGENT = "subagent:"
 HUMAN = "human:"
 HIGHEST_CLEARANCE = 5
@@ -45,27 +50,37 @@ class PrincipalKind(StrEnum):
 
 
 def participant_name(kind: PrincipalKind, principal_id: str, agent_type: str, *, parent_is_agent: bool) -> str:
-    """Return the participant name shown on a principal's work.
-
-    An agent whose id is its type is the only one of that type, so its name is not suffixed with the id.
-    """
+    """Return the participant name shown on a principal's work. Its last part is the principal's id."""
     if kind is PrincipalKind.HUMAN:
         return f"{HUMAN}{principal_id}"
-    if not parent_is_agent:
-        return "orchestrator"
-    if principal_id == agent_type:
-        return f"{SUBAGENT}{agent_type}"
-    return f"{SUBAGENT}{agent_type}:{principal_id}"
+    group, only_id = _group_of_agents(agent_type, parent_is_agent=parent_is_agent)
+    return group if principal_id == only_id else f"{group}:{principal_id}"
 
 
-class Actor(msgspec.Struct, frozen=True):
+def _group_of_agents(agent_type: str, *, parent_is_agent: bool) -> tuple[str, str]:
+    """Return the name of all orchestrators or of all sub-agents of a type, and the id that needs no suffix."""
+    return (f"{SUBAGENT}{agent_type}", agent_type) if parent_is_agent else (ORCHESTRATOR, ORCHESTRATOR)
+
+
+def is_group_of_agents(pattern: str) -> bool:
+    """Tell whether an ACL pattern means all orchestrators or all sub-agents of one type."""
+    agent_type = pattern.removeprefix(SUBAGENT)
+    return pattern == ORCHESTRATOR or (agent_type != pattern and is_name(agent_type))
+
+
+def principal_of(participant: str) -> str:
+    """Return the id of the principal with this participant name."""
+    return participant.rpartition(":")[2]
+
+
+class Actor(msgspec.Struct, frozen=True, dict=True):
     """The authenticated caller of one operation. Built from a credential, never from a request.
 
     ``epoch`` is the version of the tenant's access rules it was built under, ``valid_until`` the expiry of its
     credential, ``min_score`` the minimum relevance of its search results if an admin set one. ``correlation`` is what
     the caller claims; it serves lookups and decides nothing. ``teams`` are the teams it is a member of, ``users`` the
     humans it serves: those above it in the tree and those in its teams; of a human, itself. ``tools`` is
-    the tool profile of its API key.
+    the tool profile of its API key. ``ancestors`` are the principals above it in the tree.
     """
 
     tenant: str
@@ -84,6 +99,7 @@ class Actor(msgspec.Struct, frozen=True):
     users: frozenset[str] = frozenset()
     tools: str | None = None
     has_agents_below: bool = False
+    ancestors: frozenset[str] = frozenset()
 
     @property
     def is_subagent(self) -> bool:
@@ -93,18 +109,23 @@ class Actor(msgspec.Struct, frozen=True):
     def is_admin(self) -> bool:
         return Permission.ADMIN in self.permissions
 
-    @property
+    @cached_property
     def participant(self) -> str:
         """Return the participant name shown on this caller's work."""
         return participant_name(self.kind, self.principal_id, self.agent_type, parent_is_agent=self.parent_is_agent)
 
-    @property
+    @cached_property
     def audiences(self) -> frozenset[str]:
-        """Return the ACL patterns that match this caller besides its participant name."""
-        held = (f"{PERMISSION}{permission}" for permission in self.permissions)
-        groups = (*(f"{TEAM}{team}" for team in self.teams), *(f"{USER}{user}" for user in self.users))
-        own = (EVERYONE, f"{PRINCIPAL}{self.principal_id}", f"{AGENT_TYPE}{self.agent_type}")
-        return frozenset((*own, *held, *groups))
+        """Return the ACL patterns that match this caller besides those that match its participant name."""
+        own = {EVERYONE, f"{PRINCIPAL}{self.principal_id}", f"{AGENT_TYPE}{self.agent_type}"}
+        own.update(f"{PERMISSION}{permission}" for permission in self.permissions)
+        own.update(f"{TEAM}{team}" for team in self.teams)
+        own.update(f"{USER}{user}" for user in self.users)
+        own.add(f"{TREE}{self.principal_id}")
+        if self.kind is PrincipalKind.AGENT:
+            own.update(f"{TREE}{ancestor}" for ancestor in self.ancestors)
+            own.add(_group_of_agents(self.agent_type, parent_is_agent=self.parent_is_agent)[0])
+        return frozenset(own)
 
     def matches(self, patterns: Iterable[str]) -> bool:
         """Return whether any of the ACL patterns matches this caller (``*`` is a wildcard)."""

@@ -89,10 +89,11 @@ class Principal:
 
 
 class Memberships(NamedTuple):
-    """The teams of a principal and the humans it serves; see Actor."""
+    """The teams of a principal, the humans it serves and the principals above it; see Actor."""
 
     teams: frozenset[str] = frozenset()
     users: frozenset[str] = frozenset()
+    ancestors: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,4 +204,5 @@ def actor_for(
         users=memberships.users,
         tools=tools,
         has_agents_below=principal.has_agents_below,
+        ancestors=memberships.ancestors,
     )

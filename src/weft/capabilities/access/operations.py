@@ -343,8 +343,8 @@ async def create_agent(request: CreateAgent, actor: Actor, access: AccessStore, 
     """Create an agent or a human, with an API key that is shown only once.
 
     An agent whose parent is an agent is a sub-agent and writes as ``subagent:{type}`` (or ``subagent:{type}:{id}`` if
-    its id differs from its type); any other agent is an orchestrator. You cannot grant more than you have, and an
-    agent can create only its own descendants.
+    its id differs from its type); any other agent is an orchestrator and writes as ``orchestrator:{id}``. You cannot
+    grant more than you have, and an agent can create only its own descendants.
     """
     parent = await access.principal(request.parent_id) if request.parent_id else None
     if request.parent_id and (parent is None or parent.disabled_at is not None):

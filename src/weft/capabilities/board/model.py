@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.kernel.errors import Conflict, NotFound, Rejected
-from weft.kernel.identity import AGENT_TYPE, ANYONE, CLEARANCE, EVERYONE, PERMISSION, PRINCIPAL, TEAM, USER
+from weft.kernel.identity import (
+    AGENT_TYPE,
+    ANYONE,
+    CLEARANCE,
+    EVERYONE,
+    PERMISSION,
+    PRINCIPAL,
+    TEAM,
+    TREE,
+    USER,
+    is_group_of_agents,
+)
 
 if TYPE_CHECKING:
     from weft.capabilities.sessions.model import SessionConfig
@@ -20,7 +31,7 @@ Patterns = tuple[str, ...]
 # Pattern that matches no participant.
 NOBODY = ("nobody",)
 # Prefixes of patterns that are not participant names and take no wildcards.
-_NOT_A_NAME = (PRINCIPAL, AGENT_TYPE, PERMISSION, CLEARANCE, TEAM, USER)
+_NOT_A_NAME = (PRINCIPAL, AGENT_TYPE, PERMISSION, CLEARANCE, TEAM, USER, TREE)
 _FLAT_KEY = re.compile(r"[a-z0-9_]{1,64}\Z")
 _NAMESPACED_KEY = re.compile(r"(?:[a-z0-9_]{1,64}:)?[a-z0-9_]{1,64}\Z")
 
@@ -119,8 +130,15 @@ def _covers(wider: str, pattern: str) -> bool:
     """Tell whether every caller that matches ``pattern`` certainly matches ``wider``."""
     if wider in {EVERYONE, pattern}:
         return True
-    # fnmatch would let a question mark match the star of the pattern.
-    return not pattern.startswith(_NOT_A_NAME) and "?" not in wider and fnmatchcase(pattern, wider)
+    if pattern.startswith(_NOT_A_NAME):
+        return False
+    if is_group_of_agents(wider):
+        return pattern.startswith(f"{wider}:")
+    # fnmatch would let a question mark or a set of characters match the star of the pattern.
+    if "?" in wider or "[" in wider:
+        return False
+    names = (pattern, f"{pattern}:*") if is_group_of_agents(pattern) else (pattern,)
+    return all(fnmatchcase(name, wider) for name in names)
 
 
 def check_key(key: str, *, namespaces: bool) -> None:

@@ -24,7 +24,7 @@ from weft.capabilities.indexing.entity_words import (
     ROOTS,
     TOP_DOMAINS,
 )
-from weft.kernel.identity import HUMAN, SUBAGENT
+from weft.kernel.identity import HUMAN, ORCHESTRATOR, SUBAGENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -36,7 +36,6 @@ MAX_VALUE_LENGTH = 200
 _MAX_CHARACTERS = 20_000
 _MAX_QUERY_WORDS = 200
 _SEPARATOR = ":"
-ORCHESTRATOR = "orchestrator"
 
 
 class Entity(NamedTuple):
@@ -200,7 +199,7 @@ def _speaker(speaker: str, known_type: EntityType | None = None) -> Iterator[Ent
         yield Entity(known_type, name)
     elif name.startswith(HUMAN):
         yield Entity("person", name.removeprefix(HUMAN))
-    elif name.startswith(SUBAGENT) or name == ORCHESTRATOR:
+    elif name.startswith((SUBAGENT, f"{ORCHESTRATOR}:")) or name == ORCHESTRATOR:
         yield Entity("agent", name)
     elif name[0].isupper() or is_given_name(name.partition(" ")[0]):
         yield Entity("person", name)

@@ -11,6 +11,7 @@ import msgspec
 
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.events.model import EventQuery
+from weft.capabilities.history.model import SYSTEM
 from weft.capabilities.messages.search.by_sender_and_time import TimestampText, parse_timestamp
 from weft.capabilities.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
 from weft.capabilities.record_log.model import RecordId, read_operation
@@ -27,7 +28,7 @@ from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.kernel.clock import to_micros
 from weft.kernel.correlation import NativeId
 from weft.kernel.errors import InvalidInput, PermissionDenied
-from weft.kernel.identity import participant_name
+from weft.kernel.identity import ORCHESTRATOR, participant_name
 from weft.kernel.operation import Request, Response
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class ListRecords(Request):
         ParticipantOrAgent | None,
         msgspec.Meta(
             description="Records of this participant, by the name that events show, such as subagent:review, or by an "
-            "agent's id. Orchestrators share one name.",
+            "agent's id.",
         ),
     ] = None
     turn_id: Annotated[NativeId | None, msgspec.Meta(description="Records of this turn.")] = None
@@ -185,11 +186,12 @@ async def _query(request: ListRecords, access: AccessStore) -> EventQuery | None
 
 async def _participant(agent: str, access: AccessStore) -> str | None:
     """Return the participant name of an agent in events; None if there is no such agent."""
-    if ":" in agent or agent in {"orchestrator", "system"}:
+    if ":" in agent or agent == SYSTEM.participant:
         return agent
     principal = await access.principal(agent)
     if principal is None:
-        return None
+        # Imported events may carry the name that all orchestrators share.
+        return agent if agent == ORCHESTRATOR else None
     return participant_name(
         principal.kind, principal.principal_id, principal.agent_type, parent_is_agent=principal.parent_is_agent
     )

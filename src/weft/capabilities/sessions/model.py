@@ -29,7 +29,7 @@ Pattern = Annotated[
         min_length=1,
         max_length=200,
         pattern=r"^[A-Za-z0-9_:*?-]+\Z",
-        description="A participant's name, with * and ? as wildcards, such as subagent:review:*.",
+        description="A participant's name with wildcards, such as subagent:review:*, or tree:ID, team:NAME.",
     ),
 ]
 # Accepted instead of a session id where all sessions can be addressed.

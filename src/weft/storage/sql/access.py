@@ -39,7 +39,7 @@ WHERE tenant = $5 AND principal_id = $6
 """
 _TEAMS = "SELECT team FROM team_members WHERE tenant = $1 AND principal_id = $2"
 # CROSS JOIN, because SQLite keeps its order: first the few candidates, then their rows.
-_SERVED_USERS = """
+_NEAR = """
 WITH RECURSIVE above (principal_id) AS (
     SELECT parent_id FROM principals WHERE tenant = $1 AND principal_id = $2
     UNION
@@ -50,8 +50,10 @@ near (principal_id) AS (
     SELECT other.principal_id FROM team_members own
     CROSS JOIN team_members other
     WHERE own.tenant = $1 AND own.principal_id = $2 AND other.tenant = $1 AND other.team = own.team)
-SELECT p.principal_id FROM near CROSS JOIN principals p
-WHERE p.tenant = $1 AND p.principal_id = near.principal_id AND p.kind = 'human'
+SELECT p.principal_id, p.kind, p.principal_id IN (SELECT principal_id FROM above)
+FROM near CROSS JOIN principals p
+WHERE p.tenant = $1 AND p.principal_id = near.principal_id
+  AND (p.kind = 'human' OR p.principal_id IN (SELECT principal_id FROM above))
 """
 _ADD_KEY = """
 INSERT INTO api_keys (tenant, key_id, principal_id, secret_hash, created_at, expires_at, tools)
@@ -132,9 +134,11 @@ class SqlAccessStore:
     async def memberships(self, principal: Principal) -> Memberships:
         own = self.tenant, principal.principal_id
         teams = frozenset(row[0] for row in await self._tx.all(_TEAMS, *own))
+        near = await self._tx.all(_NEAR, *own)
+        ancestors = frozenset(row[0] for row in near if row[2])
         if principal.kind is PrincipalKind.HUMAN:
-            return Memberships(teams, frozenset({principal.principal_id}))
-        return Memberships(teams, frozenset(row[0] for row in await self._tx.all(_SERVED_USERS, *own)))
+            return Memberships(teams, frozenset({principal.principal_id}), ancestors)
+        return Memberships(teams, frozenset(row[0] for row in near if row[1] == PrincipalKind.HUMAN), ancestors)
 
     async def key(self, key_id: str) -> StoredKey | None:
         row = await self._tx.one(_KEY + " WHERE tenant = $1 AND key_id = $2", self.tenant, key_id)

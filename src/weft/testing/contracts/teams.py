@@ -79,14 +79,15 @@ class TeamStoreContract:
         await _fill(stores)
         await _fill(elsewhere)
         helper = principal("helper", "planner")
-        assert await stores.access.memberships(helper) == Memberships(frozenset(), frozenset({"ada"}))
+        above = frozenset({"planner", "ada"})
+        assert await stores.access.memberships(helper) == Memberships(frozenset(), frozenset({"ada"}), above)
         for team, member in (("research", "helper"), ("research", "bob"), ("ops", "bob"), ("ops", "planner")):
             await stores.teams.add_member(team, member, "human:admin", 3)
         assert await stores.access.memberships(helper) == Memberships(
-            frozenset({"research"}), frozenset({"ada", "bob"})
+            frozenset({"research"}), frozenset({"ada", "bob"}), above
         )
         # A human reads the user memory of no other human, even in a shared team.
         assert await stores.access.memberships(human("bob")) == Memberships(
             frozenset({"research", "ops"}), frozenset({"bob"})
         )
-        assert await elsewhere.access.memberships(helper) == Memberships(frozenset(), frozenset({"ada"}))
+        assert await elsewhere.access.memberships(helper) == Memberships(frozenset(), frozenset({"ada"}), above)
