@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_RATES = {
+    RateClass.ANONYMOUS: "600/minute",
     RateClass.AUTHENTICATION: "60/minute;1000/hour",
     RateClass.SESSION: "1000/minute",
     RateClass.BOARD: "6000/minute",

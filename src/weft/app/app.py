@@ -252,6 +252,10 @@ class App:
         """Return the caller, for interfaces that need it before there is an operation."""
         return await self._dispatcher.identify(context, fresh=True)
 
+    async def admit_without_credential(self, context: CallContext) -> None:
+        """Limit messages without a credential by address; raises RateLimited."""
+        await self._dispatcher.admit_without_credential(context)
+
     async def follow(self, context: CallContext, interest: EventFilter, after: int | None) -> AsyncIterator[EventPage]:
         """Yield pages of events; an empty one as a heartbeat.
 

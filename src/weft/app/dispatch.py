@@ -200,6 +200,10 @@ class Dispatcher:
                 await self._auditor.denied(tenant, None, "authenticate", error)
             raise
 
+    async def admit_without_credential(self, context: CallContext) -> None:
+        """Limit messages without a credential by address; raises RateLimited."""
+        await self._rates.check(RateClass.ANONYMOUS, context.peer)
+
     def forget(self, context: CallContext) -> None:
         """Look the caller up again before its next call."""
         if context.credential is not None:

@@ -78,9 +78,7 @@ class WindowCounter(NamedTuple):
 class RateLimits:
     """Counts calls and raises RateLimited above the limit. ``now`` replaces the clocks, in seconds."""
 
-    def __init__(
-        self, rates: Mapping[RateClass, str], valkey_url: str, now: Callable[[], float] | None = None
-    ) -> None:
+    def __init__(self, rates: Mapping[RateClass, str], valkey_url: str, now: Callable[[], float] | None = None) -> None:
         self._rates = {rate_class: _parse(rate_class, text) for rate_class, text in rates.items()}
         self._local = _LocalCounters(now or time.time)
         self._shared = _SharedCounters(valkey_url, now) if valkey_url else None

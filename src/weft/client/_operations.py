@@ -2300,7 +2300,8 @@ class TokenOperations:
     ) -> TokenIssued:
         """Exchange an agent's API key for a token that expires.
 
-        The token carries the requested permissions as far as an admin granted them to the agent.
+        The token carries the requested permissions as far as an admin granted them to the agent. Send it as
+        ``Authorization: Bearer TOKEN`` with every request; an MCP client connects again with this header.
         """
         return await self._caller.call(
             "token.issue",

@@ -2280,7 +2280,8 @@ class SyncTokenOperations:
     ) -> TokenIssued:
         """Exchange an agent's API key for a token that expires.
 
-        The token carries the requested permissions as far as an admin granted them to the agent.
+        The token carries the requested permissions as far as an admin granted them to the agent. Send it as
+        ``Authorization: Bearer TOKEN`` with every request; an MCP client connects again with this header.
         """
         return self._caller.call(
             "token.issue",

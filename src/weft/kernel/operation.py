@@ -85,8 +85,9 @@ class SessionUse(Enum):
 
 
 class RateClass(StrEnum):
-    """Classes of calls, each with its rate limit per agent."""
+    """Classes of calls, each with its rate limit per agent; messages of anonymous callers are limited by address."""
 
+    ANONYMOUS = "anonymous"
     AUTHENTICATION = "authentication"
     SESSION = "session"
     BOARD = "board"

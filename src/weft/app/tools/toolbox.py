@@ -11,7 +11,7 @@ from weft.app.tools.lean_views import LEAN_TOOLS, lean_schema
 from weft.capabilities.access.tool_profiles import parse_tool_profile
 from weft.kernel.errors import InvalidInput, UnknownOperation, close_names
 from weft.kernel.identity import Permission
-from weft.kernel.operation import Effect, SessionUse
+from weft.kernel.operation import Audience, Effect, SessionUse
 from weft.kernel.schema import ACTION, request_schema, standalone, tool_schema
 
 if TYPE_CHECKING:
@@ -88,6 +88,12 @@ class Toolbox:
                 allowed = tuple(operation.name for operation in operations if may_use(operation, actor))
                 views.append(self._view(_ViewKey(tool, allowed, lean, in_session)))
         return [view for view in views if view is not None]
+
+    def listed_without_credential(self) -> list[ToolView]:
+        """Return the tools for callers that have no credential yet."""
+        tools = self._tools.values()
+        first = [operations for operations in tools if operations[0].audience is Audience.ANONYMOUS]
+        return [_whole_view(operations, in_session=False) for operations in first]
 
     def entries(self, actor: Actor) -> Iterator[ToolEntry]:
         """Return every tool and action that the caller may use, except weft_tools itself."""

@@ -253,7 +253,8 @@ async def authenticate_agent(
 ) -> TokenIssued:
     """Exchange an agent's API key for a token that expires.
 
-    The token carries the requested permissions as far as an admin granted them to the agent.
+    The token carries the requested permissions as far as an admin granted them to the agent. Send it as
+    ``Authorization: Bearer TOKEN`` with every request; an MCP client connects again with this header.
     """
     now = to_micros(clock.now())
     presented = parse_key(request.api_key)

@@ -27,6 +27,10 @@ class AllowedOperations(Protocol):
         ...
 
 
+# A caller with a credential is not anonymous.
+_CALLERS_RATES = [rate for rate in RateClass if rate is not RateClass.ANONYMOUS]
+
+
 class GetUsageGuidance(Request):
     """The topic of guidance."""
 
@@ -93,7 +97,7 @@ async def get_usage_guidance(request: GetUsageGuidance, actor: Actor, allowed: A
         advice=list(TOPICS[topic].advice),
         operations={_call_name(each): each.summary for each in covered},
         example={_call_name(each): example_request(each, actor) for each in covered[:1]},
-        rate_limits={rate: allowed.limit(rate) for rate in RateClass} if topic == "troubleshooting" else {},
+        rate_limits={rate: allowed.limit(rate) for rate in _CALLERS_RATES} if topic == "troubleshooting" else {},
     )
 
 

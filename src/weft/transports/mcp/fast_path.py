@@ -31,6 +31,7 @@ from weft.kernel.errors import WeftError
 from weft.kernel.operation import Effect
 from weft.transports.http.http_io import send_json
 from weft.transports.mcp.caller import ToolCalls, connection_of
+from weft.transports.mcp.read_ahead import ReadAhead
 from weft.transports.mcp.tool_models import tool_model
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult
     from mcp.server.streamable_http import StreamableHTTPServerTransport
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
     from weft.app.app import App
     from weft.app.tools.toolbox import Toolbox, ToolView
@@ -161,7 +162,7 @@ class FastPath:
         if headers is None:
             await self._manager.handle_request(scope, receive, send)
             return
-        body = _ReadAhead(receive)
+        body = ReadAhead(receive)
         request = _parsed(await body.read(limit))
         if request is None or not await self._answered(request, headers, scope["user"], send):
             await self._manager.handle_request(scope, body, send)
@@ -280,30 +281,6 @@ class _ToolLists:
         dumped = result.model_dump(mode="json", by_alias=True, exclude_none=True)
         shaped = serialize_server_result(_LIST, version, dumped)
         return Raw(_encode({**shaped, "_meta": self._server_info} if version == _MODERN else shaped))
-
-
-class _ReadAhead:
-    """Request body that is read here and can be read again by the SDK."""
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._messages: list[Message] = []
-
-    async def read(self, limit: int) -> bytes | None:
-        """Return the body; None if it is too large or incomplete."""
-        size = 0
-        while size <= limit:
-            message = await self._receive()
-            self._messages.append(message)
-            if message["type"] != "http.request":
-                return None
-            size += len(message.get("body", b""))
-            if not message.get("more_body", False):
-                return b"".join([part.get("body", b"") for part in self._messages])
-        return None
-
-    async def __call__(self) -> Message:
-        return self._messages.pop(0) if self._messages else await self._receive()
 
 
 def _plain_headers(scope: Scope, limit: int) -> Headers | None:

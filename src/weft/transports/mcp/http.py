@@ -1,6 +1,7 @@
 """MCP over streamable HTTP: at /mcp, and at /mcp/session/{session_id} for agents that work in one session.
 
 Below both, /tools/{names} or just the name of a tool profile, such as /mcp/full, chooses which tools are listed.
+Without a credential only authenticate_agent is.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from weft.kernel.fields import is_name
 from weft.transports.http.http_io import context_of, send_error
 from weft.transports.mcp.caller import McpCaller, WeftUser
 from weft.transports.mcp.fast_path import FastPath
+from weft.transports.mcp.login import LoginEndpoint
 from weft.transports.mcp.server import build_server
 from weft.transports.mcp.subscriptions import Subscriptions
 from weft.transports.references import tool_reference
@@ -105,6 +107,7 @@ class McpEndpoint:
         self._connections = OpenConnections(self._manager._server_instances)  # noqa: SLF001
         # A profile changes the answers of tools.
         is_fast = fast_path and profile is None
+        self._login = LoginEndpoint(app)
         self._answer: ASGIApp = FastPath(app, server, self._manager) if is_fast else self._manager.handle_request
 
     def routes(self) -> Iterator[Route]:
@@ -115,7 +118,7 @@ class McpEndpoint:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        async with self._manager.run():
+        async with self._manager.run(), self._login.running():
             yield
 
     def end_streams(self) -> None:
@@ -135,6 +138,16 @@ class McpEndpoint:
         return known
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.calls_in_flight += scope["method"] == "POST"
+        try:
+            await self._route(scope, receive, send)
+        finally:
+            self.calls_in_flight -= scope["method"] == "POST"
+
+    async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not any(name == b"authorization" for name, _ in scope["headers"]):
+            await self._login(scope, receive, send)
+            return
         context = context_of(scope)
         session_id, tools = (scope["path_params"].get(name) for name in ("session_id", "tools"))
         try:
@@ -150,9 +163,4 @@ class McpEndpoint:
         scope["user"] = self._user(actor, McpCaller(context, session_id, tools))
         # httptools does not strip white space around header values.
         scope["headers"] = [(name, value.strip()) for name, value in scope["headers"]]
-        is_call = scope["method"] == "POST"
-        self.calls_in_flight += is_call
-        try:
-            await self._answer(scope, receive, send)
-        finally:
-            self.calls_in_flight -= is_call
+        await self._answer(scope, receive, send)

@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from weft import __version__
 from weft.transports.mcp.caller import ServerState, ToolCalls, answering, caller_of, caller_of_call
 from weft.transports.mcp.subscriptions import Subscriptions
-from weft.transports.mcp.tool_models import tool_model
+from weft.transports.mcp.tool_models import tool_model, tool_result
 from weft.transports.resources import METRICS, TEMPLATES, read_resource
 
 if TYPE_CHECKING:
@@ -58,12 +58,7 @@ class Handlers:
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         self._app.metrics.count_tool_call("sdk")
         answer = await self._call(caller_of_call(context), params.name, params.arguments or {})
-        content = msgspec.json.encode(answer.content)
-        return types.CallToolResult(
-            content=[types.TextContent(text=content.decode())],
-            structured_content=msgspec.json.decode(content),
-            is_error=answer.is_error,
-        )
+        return tool_result(answer.content, is_error=answer.is_error)
 
     @answering
     async def list_resources(self, context: Context, params: object) -> types.ListResourcesResult:
