@@ -16,6 +16,7 @@ import msgspec
 import pytest
 from client_support import WeftServer, threaded_client
 
+from support.attribution import SYSTEM, named_agents
 from weft import Client, SyncClient, Weft
 from weft.app.registry import all_operations
 from weft.capabilities.board.guidance import ConventionGroup, KeyConvention
@@ -42,6 +43,7 @@ class AnswerLog:
     def __init__(self, client_name: str) -> None:
         self.client_name = client_name
         self.answers: dict[str, list[Any]] = {}
+        self.named: dict[str, str] = {}
 
     async def note(self, operation: str, call: Awaitable[Any]) -> Any:
         try:
@@ -51,6 +53,7 @@ class AnswerLog:
             self._add(operation, details)
             return None
         self._add(operation, [type(answer).__name__, answer])
+        self.named |= {agent_id: f"{operation}{path}" for path, agent_id in named_agents(msgspec.to_builtins(answer))}
         return answer
 
     def _add(self, operation: str, answer: Any) -> None:
@@ -441,6 +444,8 @@ async def call_every_operation(weft: Any, client_name: str, admin_key: str) -> d
     await note("signing_key.rotate", weft.signing_key.rotate(revoke_existing=False))
     await note("audit.list", weft.audit.list(outcome="done", limit=3))
     await note("audit.list", weft.audit.list(outcome="perhaps"))
+    known = {each.agent_id for each in (await weft.agent.list(limit=1000)).agents} | {SYSTEM}
+    assert {agent_id: where for agent_id, where in record.named.items() if agent_id not in known} == {}
     return record.answers
 
 
@@ -454,6 +459,7 @@ async def clients(product: WeftServer) -> AsyncIterator[dict[str, Any]]:
         yield dict(zip(CLIENT_NAMES, (client, blocking, inprocess), strict=True))
 
 
+@pytest.mark.req("WX-02")
 async def test_every_client_gives_the_same_answers_and_errors(clients: dict[str, Any], product: WeftServer) -> None:
     answers = {}
     for client_name, weft in clients.items():

@@ -117,6 +117,7 @@ async def test_native_events_have_their_class(team: Team, session: str) -> None:
             assert (event.get_type(), event.get_data()["data"]["type"]) == (event_class, event_type)
             assert event.get_dataschema().endswith("context_event")
             assert event.get_extension("actor") == "orchestrator:planner"
+            assert event.get_extension("agentid") == "planner"
 
 
 @pytest.mark.parametrize("pattern", ["context.item.*", "board.written", "context.*.added"])

@@ -83,7 +83,7 @@ async def test_a_stream_sends_each_write_in_order_without_the_value(team: Team, 
         events = [await stream.event() for _ in range(3)]
     assert [(event["subject"], event["data"]["version"]) for event in events] == [("goal", 1), ("plan", 1), ("goal", 2)]
     assert [event["seq"] for event in events] == sorted(event["seq"] for event in events)
-    assert events[0]["actor"] == "orchestrator:planner"
+    assert (events[0]["actor"], events[0]["agent_id"]) == ("orchestrator:planner", "planner")
     assert "value" not in events[0]["data"]
 
 

@@ -53,6 +53,7 @@ async def test_every_change_is_published_in_order_with_metadata_and_without_valu
         "session_id": "s1",
         "subject": "goal",
         "actor": "orchestrator:planner",
+        "agent_id": "planner",
         "at": "2026-02-20T14:30:00Z",
         "data": {"version": 1, "incarnation": 1, "commit": 1, "value_size_tokens": 4},
     }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from support.attribution import named_agents
 from support.records import envelope
 from weft.app.registry import all_operations
 from weft.capabilities.records.event_classes import event_class_of
@@ -70,13 +71,16 @@ class OperationLog:
     def __init__(self, world: World) -> None:
         self.world = world
         self.published: dict[str, list[Event]] = {}
+        self.named: set[str] = set()
 
     async def do(self, caller: Caller, operation: str, **raw: Any) -> Any:
         before = await self.world.last_event()
         answer = await caller.call(operation, **raw)
+        self.named |= {agent_id for _, agent_id in named_agents(answer)}
         log = await self.world.app.database.read(
             Scope(self.world.tenant), lambda tx: SqlEventStore(tx).after(before, None, 100)
         )
+        self.named |= {recorded.event.agent_id for recorded in log}
         self.published.setdefault(operation, []).extend(recorded.event for recorded in log)
         return answer
 
@@ -178,6 +182,8 @@ async def on_records(do: Callable[..., Awaitable[Any]], world: World) -> None:
     await do(planner, "missing.resolve", missing_id=gap["missing_id"], answer="Dana")
 
 
+@pytest.mark.req("WX-02")
+@pytest.mark.req("MW-08")
 @pytest.mark.req("AC-15", part="operations that exist")
 async def test_every_operation_publishes_the_documented_events(world: World) -> None:
     doings = OperationLog(world)
@@ -185,6 +191,7 @@ async def test_every_operation_publishes_the_documented_events(world: World) -> 
         await part(doings.do, world)
     page = rows("event")
     assert doings.published.keys() == page.keys()
+    assert doings.named == {"admin", "planner", "analysis"}
     for operation, (event, event_class, _) in page.items():
         published = doings.published[operation]
         assert published, operation

@@ -134,6 +134,7 @@ class WebhookDelivery:
             datacontenttype="application/json",
             data={"type": "webhook.test", "actor": actor.participant},
             actor=actor.participant,
+            agentid=actor.principal_id,
         )
         return await self._send(webhook, test_id, _encode(event))
 

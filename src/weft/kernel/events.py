@@ -132,13 +132,14 @@ class NewEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """A published event; ``seq`` orders all events of a tenant."""
+    """A published event; ``seq`` orders all events of a tenant. ``agent_id`` is the id of its actor."""
 
     seq: int
     type: str
     session_id: str | None
     subject: str
     actor: str
+    agent_id: str
     at: datetime
     data: dict[str, Any]
 
@@ -155,7 +156,8 @@ class Origin:
 class StoredEvent:
     """An event with its ACLs, its correlation ids and, if it was imported, its origin.
 
-    ``principal_id`` is the principal that caused it, None if not known: several may have the same participant name.
+    ``principal_id`` is the principal whose call published it, None if not known. It differs from the actor's if the
+    system did something during the call, such as expiring a key.
     """
 
     event: Event

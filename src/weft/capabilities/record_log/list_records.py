@@ -91,6 +91,7 @@ class ListedRecord(Response):
 
     seq: int
     at: datetime
+    actor: str
     type: str
     id: str
     record: dict[str, Any]
@@ -252,6 +253,7 @@ class _PageBuilder:
         listed = ListedRecord(
             seq=event.seq,
             at=event.at,
+            actor=event.actor,
             type=entry.ref.type,
             id=entry.ref.id,
             record=msgspec.json.decode(found.body),

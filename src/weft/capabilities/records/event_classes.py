@@ -70,6 +70,7 @@ class CloudEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     taskid: Maybe[str] = UNSET
     toolcallid: Maybe[str] = UNSET
     actor: Maybe[str] = UNSET
+    agentid: Maybe[str] = UNSET
     traceparent: Maybe[str] = UNSET
 
 
@@ -130,6 +131,7 @@ def to_cloud_event(recorded: StoredEvent, source: str) -> CloudEvent:
         taskid=correlation.task_id or UNSET,
         toolcallid=correlation.tool_call_id or UNSET,
         actor=event.actor,
+        agentid=event.agent_id,
         traceparent=f"00-{correlation.trace_id}-{correlation.span_id}-01"
         if correlation.trace_id and correlation.span_id
         else UNSET,

@@ -22,6 +22,7 @@ from weft.capabilities.sessions.model import Pattern, line_of
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Event, Origin, StoredEvent
 from weft.kernel.fields import Count, Name, Ordinal, ShortText
+from weft.kernel.identity import principal_of
 from weft.kernel.json_input import NO_METADATA
 from weft.kernel.operation import shared_fields
 from weft.kernel.tokens import approximate_tokens
@@ -144,6 +145,7 @@ def decode_event(
         session_id=record.session_id or None,
         subject=record.subject or "",
         actor=fields.actor,
+        agent_id=principal_of(fields.actor),
         at=record.time,
         data={name: value for name, value in record.data.items() if name not in _COMMON_FIELDS},
     )

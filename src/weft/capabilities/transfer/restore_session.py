@@ -31,7 +31,7 @@ from weft.capabilities.transfer.restore_board import BoardRestore, RowBatch
 from weft.capabilities.transfer.validate_bundle import EntryWithContent, decode_entry, entries_with_content, open_bundle
 from weft.kernel.clock import Clock, from_micros, to_micros
 from weft.kernel.events import Event, NewEvent, Outbox, StoredEvent
-from weft.kernel.identity import SUBAGENT, Actor
+from weft.kernel.identity import SUBAGENT, Actor, principal_of
 from weft.kernel.ports import Cooperative
 
 if TYPE_CHECKING:
@@ -236,6 +236,7 @@ class SessionRestore:
             session_id=self.session.session_id,
             subject=row.record_id,
             actor=row.recorded_by,
+            agent_id=principal_of(row.recorded_by),
             at=from_micros(row.recorded_at),
             data={"record_type": row.type},
         )

@@ -11,6 +11,7 @@ from msgspec import structs
 from weft.kernel.clock import from_micros, to_micros
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Event, EventType, NewEvent, Origin, StoredEvent
+from weft.kernel.identity import principal_of
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 from weft.storage.sql.database import SqlStore, batches, placeholders
 
@@ -281,6 +282,7 @@ def _recorded(row: Row) -> StoredEvent:
         session_id=session_id,
         subject=subject,
         actor=actor,
+        agent_id=principal_of(actor),
         at=from_micros(at),
         data=_data.decode(data),
     )

@@ -31,7 +31,14 @@ def foreign_event(
 ) -> StoredEvent:
     """Return an event of another installation."""
     happened = Event(
-        seq=1, type="record.added", session_id="s1", subject=subject, actor="system", at=from_micros(at), data={}
+        seq=1,
+        type="record.added",
+        session_id="s1",
+        subject=subject,
+        actor="orchestrator:planner",
+        agent_id="planner",
+        at=from_micros(at),
+        data={},
     )
     return StoredEvent(happened, ("*",), ("*",), correlation, origin)
 
@@ -96,7 +103,7 @@ class EventStoreContract:
         assert await subjects(after=1, limit=2) == ["b", "c"]
         assert await subjects(upto=2) == ["a", "b"]
         assert await subjects(session_id="s2") == ["b"]
-        assert await subjects(actor="system") == ["d", "e"]
+        assert await subjects(actor="orchestrator:planner") == ["d", "e"]
         assert await subjects(subject="c") == ["c"]
         assert await subjects(turn_id="t1") == ["d", "e"]
         assert await subjects(turn_id="t1", task_id="x") == ["d"]

@@ -12,12 +12,13 @@ from typing import Any, TypeGuard
 import click
 import msgspec
 
+from weft.kernel.identity import principal_of
 from weft.kernel.operation import Response
 
 _GAP = "  "
 _MIN_COLUMN_WIDTH = 8
-# Columns hidden when they repeat another column.
-_DUPLICATE_COLUMNS = {"agent_id": "sender", "match_preview": "content"}
+# Columns hidden when they repeat another column, or the end of a participant name in it.
+_DUPLICATE_COLUMNS = {"agent_id": ("sender", "author", "actor"), "match_preview": ("content",)}
 # Text of agents may hold control characters, which a terminal would execute.
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
@@ -37,11 +38,7 @@ def render(response: msgspec.Struct) -> str:
 def table(rows: Sequence[Mapping[str, str]]) -> str:
     """Format rows as columns; empty columns are left out, the widest are truncated to fit the terminal."""
     columns = {name: [row.get(name, "") for row in rows] for row in rows for name in row}
-    names = [
-        name
-        for name in columns
-        if any(columns[name]) and columns[name] != columns.get(_DUPLICATE_COLUMNS.get(name, ""))
-    ]
+    names = [name for name in columns if any(columns[name]) and not _is_duplicate(name, columns)]
     cells = [[" ".join(row.get(name, "").split()) for name in names] for row in rows]
     widths = _fit([max(len(name), *(len(line[place]) for line in cells)) for place, name in enumerate(names)])
     head, *body = (
@@ -49,6 +46,11 @@ def table(rows: Sequence[Mapping[str, str]]) -> str:
         for line in (names, *cells)
     )
     return "\n".join([click.style(head, bold=True), *body])
+
+
+def _is_duplicate(name: str, columns: Mapping[str, Sequence[str]]) -> bool:
+    others = (columns[other] for other in _DUPLICATE_COLUMNS.get(name, ()) if other in columns)
+    return any(columns[name] in (list(other), [principal_of(cell) for cell in other]) for other in others)
 
 
 def block(pairs: Mapping[str, str]) -> str:
