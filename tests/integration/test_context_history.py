@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -59,7 +61,7 @@ async def test_values_are_shown_as_json(world: World) -> None:
     assert await state(world.planner) == {"a": {"calls": 100}, "b": "text", "c": None}
     assert await state(world.planner, key="a") == {"a": {"calls": 100}}
     diff = await history(world.planner, "diff", from_version=0)
-    assert [d["diff"].split("\n")[-1] for d in diff["added"]] == ['+{"calls":100}', '+"text"', "+null"]
+    assert [d["diff"].partition("@@\n")[2] for d in diff["added"]] == ['+{\n+  "calls": 100\n+}', "+text", "+null"]
 
 
 @pytest.mark.req("CE-F26")
@@ -100,6 +102,38 @@ async def test_a_metadata_change_is_shown_as_a_change_of_its_entry(world: World)
     log = await history(world.planner, "log")
     assert [[change["key"] for change in commit["changes"]] for commit in log["commits"]] == [["a"], ["a"]]
     assert [c["key"] for c in (await history(world.planner, "show"))["commit"]["changes"]] == ["a"]
+
+
+@pytest.mark.req("CE-F24")
+async def test_artifacts_are_compared_as_text(world: World) -> None:
+    page = {"memory_type": "work_artifacts", "key": "page", "media_type": "text/markdown"}
+    texts = ["# Plan\n\nShip on Friday.\n", "# Plan\n\nShip on Monday.\nTell sales.\n"]
+    for version, text in enumerate(texts):
+        report, data = artifact("report", text), artifact("data", {"day": "Friday", "done": bool(version)})
+        encoded = {**page, "base64": base64.b64encode(text.encode()).decode()}
+        await push(world.planner, report, data, encoded, if_version=version)
+    changed = "@@ -1,3 +1,4 @@\n # Plan\n \n-Ship on Friday.\n+Ship on Monday.\n+Tell sales."
+    for line, part in ((f"{WHOLE}:work_artifacts", ""), (WHOLE, "work_artifacts/")):
+        diff = await history(world.planner, "diff", context_id=line, from_version=1)
+        shown = {each["key"]: each["diff"] for each in diff["modified"]}
+        assert shown[f"{part}report"] == shown[f"{part}page"] == changed
+        assert '-  "done": false\n+  "done": true' in shown[f"{part}data"]
+    by_words = await history(world.planner, "diff", context_id=f"{WHOLE}:work_artifacts", from_version=1, words=True)
+    shown = {each["key"]: each["diff"] for each in by_words["modified"]}
+    assert "Ship on [-Friday-]{+Monday.\nTell sales+}." in shown["report"]
+
+
+@pytest.mark.req("CE-F24")
+async def test_a_lost_artifact_is_named_and_the_others_are_compared(world: World) -> None:
+    for version, text in enumerate(("one", "two")):
+        await push(world.planner, artifact("lost", text), artifact("there", text * 2), if_version=version)
+    lost = hashlib.sha256(b'"one"').hexdigest()
+    (path,) = [path for path in (world.settings.object_store_folder / world.tenant).rglob("*") if path.name == lost]
+    path.unlink()
+    diff = await history(world.planner, "diff", context_id=f"{WHOLE}:work_artifacts", from_version=1)
+    found = {each["key"]: each for each in diff["modified"]}
+    assert "could not be read" in found["lost"]["no_diff"]
+    assert found["there"]["diff"] == "@@ -1 +1 @@\n-oneone\n+twotwo"
 
 
 @pytest.mark.req("CE-F20")

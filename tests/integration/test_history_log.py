@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -136,18 +138,51 @@ async def test_any_two_versions_can_be_compared(filled: World) -> None:
 
 @pytest.mark.req("CE-F24")
 async def test_text_diffs_are_bounded(world: World) -> None:
-    board = await world.planner.create_session("large", max_value_tokens=100_000, max_total_tokens=1_000_000)
-    await board.write("long", "x" * 20_001)
-    await board.write("lines", "\n" * 501)
-    for number in range(20):
-        await board.write(f"k{number}", "line\n" * 400)
+    board = await world.planner.create_session("large", max_value_tokens=400_000, max_total_tokens=2_000_000)
+    await board.write("a_huge", "x" * (2**20 + 1))
+    for number in range(6):
+        await board.write(f"k{number}", "".join(f"line {each} of {number}\n" for each in range(2_000)))
     answer = await board.call("history.diff", context_id="board:large", from_version="0")
-    why = {d["key"]: d.get("no_diff") for d in answer["added"]}
-    assert "characters" in why["long"]
-    assert "lines" in why["lines"]
-    assert any(w and "too long" in w for w in why.values())
+    found = {d["key"]: d for d in answer["added"]}
+    assert "bytes" in found["a_huge"]["no_diff"]
+    assert found["k0"]["diff"].startswith("@@ -0,0 +1,2000 @@\n+line 0 of 0\n")
+    assert any(d.get("omitted_lines") for d in found.values())
+    assert "too long" in found["k5"]["no_diff"]
+    assert sum(len(d.get("diff", "")) for d in found.values()) <= 100_000
     without = await board.call("history.diff", context_id="board:large", from_version="0", text=False)
     assert not any("diff" in d or "no_diff" in d for d in without["added"])
+
+
+@pytest.mark.req("CE-F24")
+async def test_a_diff_of_hostile_values_is_quick_and_does_not_block_others(world: World) -> None:
+    board = await world.planner.create_session("hostile", max_value_tokens=400_000, max_total_tokens=2_000_000)
+    random = Random(1)
+    for _ in range(2):
+        await board.write("log", "\n".join(random.choice("ab") for _ in range(200_000)))
+    longest = 0.0
+
+    async def tick() -> None:
+        nonlocal longest
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.001)
+            longest = max(longest, time.monotonic() - before)
+
+    ticking = asyncio.create_task(tick())
+    started = time.monotonic()
+    for words in (False, True):
+        diff = await board.call("history.diff", context_id="board:hostile", from_version="1", words=words)
+        assert 0 < len(diff["modified"][0]["diff"]) <= 100_000
+    taken = time.monotonic() - started
+    ticking.cancel()
+    assert taken < 20, "difflib needs hours"
+    assert longest < taken / 2
+
+
+@pytest.mark.req("CE-F24")
+async def test_changed_words_are_marked(filled: World) -> None:
+    diff = await history(filled.planner, "diff", from_version="2", to_version="5", words=True)
+    assert diff["modified"][0]["diff"] == "@@ -1 +1 @@\nship{+ on Friday+}"
 
 
 async def test_versions_are_resolved_by_number_label_or_hash(filled: World) -> None:

@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from weft.capabilities.history.composite_lines import entries_apart
 from weft.capabilities.history.fields import ContextId, own_transactions_read
-from weft.capabilities.history.line_kinds import is_composite
+from weft.capabilities.history.line_kinds import is_composite, kind_of
 from weft.capabilities.history.log import READ_ERRORS
 from weft.capabilities.history.model import Point, Version
 from weft.capabilities.history.revisions import HEAD, VersionName
 from weft.capabilities.history.service import History, visible_state
+from weft.capabilities.history.text_diff import DiffBudget, text_diff
 from weft.capabilities.history.three_way import same_content
+from weft.capabilities.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
+from weft.capabilities.object_storage.store import Staging
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Request, Response
 from weft.kernel.ports import Transactions
+from weft.kernel.thread_pools import DIFF_THREADS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from weft.capabilities.history.line_backend import VersionReader
     from weft.capabilities.history.three_way import State
 
 
-_MAX_CHARACTERS = 20_000
-_MAX_LINES = 500
-_MAX_LINES_PER_RESPONSE = 5_000
+# A larger value is not compared, so that a comparison needs little memory; texts in object storage are fetched.
+_MAX_BYTES = 2**20
+_MAX_FETCHED = 32
+_MAX_FETCHES_AT_ONCE = 4
+# About a second of work, and 25,000 tokens of text, for one response.
+_MAX_STEPS = 1_000_000
+_MAX_CHARACTERS = 100_000
+# Endings of media types that are text, such as application/ld+json.
+_TEXT_SUFFIXES = ("json", "xml", "yaml", "toml", "javascript", "sql")
 
 
 class CompareVersions(Request):
@@ -42,10 +52,16 @@ class CompareVersions(Request):
         ContextId | None, msgspec.Meta(description="Context of to_version; default: the same context.")
     ] = None
     text: Annotated[bool, msgspec.Meta(description="Include a line by line diff of the values.")] = True
+    words: Annotated[
+        bool, msgspec.Meta(description="Mark the changed words instead of lines, as [-removed-] and {+added+}.")
+    ] = False
 
 
 class KeyDiff(Response):
-    """A key that differs. ``diff`` is a unified diff of its value; ``no_diff`` is the reason if there is none."""
+    """A key that differs. ``diff`` is a unified diff of its value; ``no_diff`` is the reason if there is none.
+
+    ``omitted_lines`` is the number of lines of the diff that did not fit.
+    """
 
     key: str
     from_version: int | None = None
@@ -53,6 +69,7 @@ class KeyDiff(Response):
     author: str | None = None
     diff: str | None = None
     no_diff: str | None = None
+    omitted_lines: int = 0
 
 
 class Differences(Response, kw_only=True, omit_defaults=False):
@@ -68,11 +85,15 @@ class Differences(Response, kw_only=True, omit_defaults=False):
 
 
 @own_transactions_read("history.diff", action="diff", http="GET /v1/history/{context_id}/diff", errors=READ_ERRORS)
-async def compare_versions(request: CompareVersions, actor: Actor, transactions: Transactions[History]) -> Differences:
+async def compare_versions(
+    request: CompareVersions, actor: Actor, transactions: Transactions[History], staging: Staging
+) -> Differences:
     """Compare two versions: added, removed and modified entries, with a diff of their values."""
     sides = await transactions.read(actor, lambda history: _sides(request, history), heavy=True)
+    pairs = differing(sides[0].state, sides[1].state)
+    objects = await _fetch(pairs, actor.tenant, staging) if request.text else {}
     # Text diffs are CPU work: keep them off the event loop.
-    return await asyncio.to_thread(_compare, request, *sides)
+    return await DIFF_THREADS.run(_compare, request, *sides, pairs, objects)
 
 
 class _Side(msgspec.Struct, frozen=True):
@@ -114,9 +135,44 @@ async def _entries(history: History, one: Point, two: Point, *, values: bool) ->
     return await entries_apart(history.lines, before, after, values=values)
 
 
-def _compare(request: CompareVersions, before: _Side, after: _Side) -> Differences:
-    texts = _TextDiffs() if request.text else None
-    pairs = differing(before.state, after.state)
+class _NoText(NamedTuple):
+    """Why a value cannot be compared as text."""
+
+    reason: str
+
+
+# Versions of a key on both sides; None: it does not exist there.
+_Pair = tuple[Version | None, Version | None]
+_Objects = dict[str, bytes | _NoText]
+
+
+async def _fetch(pairs: Sequence[_Pair], tenant: str, staging: Staging) -> _Objects:
+    """Fetch the text values of differing keys from object storage, by path."""
+    versions = [version for pair in pairs if not _same_value(*pair) for version in pair if version is not None]
+    outside = [version for version in versions if version.change.meta.outside and version.value is not None]
+    wanted = {
+        pointer.object: pointer
+        for version in outside
+        if (pointer := Pointer.decode(version.value or "")) and _why_no_text(version, pointer.size) is None
+    }
+    some = list(wanted.values())[:_MAX_FETCHED]
+    free = asyncio.Semaphore(_MAX_FETCHES_AT_ONCE)
+
+    async def fetched(pointer: Pointer) -> bytes | _NoText:
+        async with free:
+            try:
+                return await staging.fetch(tenant, pointer)
+            except (ObjectStorageUnavailable, ObjectMissing, ObjectDamaged) as error:
+                return _NoText(f"A value could not be read: {error.message}")
+
+    contents = await asyncio.gather(*map(fetched, some))
+    return dict(zip((pointer.object for pointer in some), contents, strict=True))
+
+
+def _compare(
+    request: CompareVersions, before: _Side, after: _Side, pairs: Sequence[_Pair], objects: _Objects
+) -> Differences:
+    texts = _TextDiffs(request, objects) if request.text else None
     shown = [(old, new, _key_diff(old, new, texts)) for old, new in pairs]
     return Differences(
         from_context_id=request.context_id,
@@ -130,64 +186,87 @@ def _compare(request: CompareVersions, before: _Side, after: _Side) -> Differenc
 
 
 def _key_diff(old: Version | None, new: Version | None, texts: _TextDiffs | None) -> KeyDiff:
-    diff = _TextDiff(None) if texts is None else _text_diff(old, new, texts)
-    return KeyDiff(
+    diff = KeyDiff(
         key=next(version.change.key for version in (old, new) if version),
         from_version=old.change.version if old else None,
         to_version=new.change.version if new else None,
         author=new.author if new else None,
-        diff=diff.text,
-        no_diff=diff.why_none,
     )
+    return diff if texts is None else texts.add_to(diff, old, new)
 
 
-def _text_diff(old: Version | None, new: Version | None, texts: _TextDiffs) -> _TextDiff:
-    if old is not None and new is not None and old.change.blob_hash == new.change.blob_hash:
-        return _TextDiff(None, "The value is the same; its ACL, expiry or metadata changed.")
-    lost = next((version for version in (old, new) if version is not None and not _is_text(version)), None)
-    return _TextDiff(None, _why_no_text(lost)) if lost else texts.between(_value(old), _value(new))
+def _same_value(old: Version | None, new: Version | None) -> bool:
+    return old is not None and new is not None and old.change.blob_hash == new.change.blob_hash
 
 
-def _is_text(version: Version) -> bool:
-    return version.value is not None and not version.change.meta.outside
+def _why_no_text(version: Version, size: int) -> _NoText | None:
+    """Return why a value is not compared, as far as that is known without reading it."""
+    media_type = version.change.meta.media_type
+    if media_type is not None and not _is_text_type(media_type):
+        return _NoText(f"A value is not text but {media_type[:100]}.")
+    if size > _MAX_BYTES:
+        return _NoText(f"A value has more than {_MAX_BYTES} bytes; read the key at both versions.")
+    return None
 
 
-def _why_no_text(version: Version) -> str:
-    if version.change.meta.outside:
-        return "A value is in object storage; read the key at both versions."
-    return "A value was pruned."
+def _is_text_type(media_type: str) -> bool:
+    kind = media_type.lower()
+    return kind.startswith("text/") or kind.endswith(_TEXT_SUFFIXES)
 
 
-def _value(version: Version | None) -> str | None:
-    return None if version is None else version.value
+def _shown_text(line_id: str, stored: str) -> str:
+    """Return a stored value as lines of text: a string as it is, other JSON indented."""
+    if kind_of(line_id).values == "text":
+        return stored
+    return msgspec.json.decode(stored, type=str) if stored.startswith('"') else msgspec.json.format(stored, indent=2)
 
 
 def _without(state: Mapping[str, Version], keys: set[str]) -> State:
     return {key: version for key, version in state.items() if key not in keys}
 
 
-class _TextDiff(NamedTuple):
-    """A unified diff, or the reason why there is none."""
-
-    text: str | None
-    why_none: str | None = None
-
-
 class _TextDiffs:
-    """Text diffs of one response, limited in total size."""
+    """Text diffs of one response, which share a limit of work and of size."""
 
-    def __init__(self) -> None:
-        self._room = _MAX_LINES_PER_RESPONSE
+    def __init__(self, request: CompareVersions, objects: _Objects) -> None:
+        self._before_id = request.context_id
+        self._after_id = request.other_context_id or request.context_id
+        self._words = request.words
+        self._objects = objects
+        self._budget = DiffBudget(_MAX_STEPS, _MAX_CHARACTERS)
 
-    def between(self, before: str | None, after: str | None) -> _TextDiff:
-        """Return the diff of two values; None: no value."""
-        old, new = (before or "").splitlines(), (after or "").splitlines()
-        if max(len(before or ""), len(after or "")) > _MAX_CHARACTERS:
-            return _TextDiff(None, f"A value is longer than {_MAX_CHARACTERS} characters.")
-        if max(len(old), len(new)) > _MAX_LINES:
-            return _TextDiff(None, f"A value has more than {_MAX_LINES} lines.")
-        self._room -= len(old) + len(new)
-        if self._room < 0:
-            return _TextDiff(None, "The response would be too long; compare fewer versions, or read the key.")
-        # The first two lines of a unified diff name the files.
-        return _TextDiff("\n".join([*difflib.unified_diff(old, new, lineterm="")][2:]))
+    def add_to(self, diff: KeyDiff, old: Version | None, new: Version | None) -> KeyDiff:
+        """Return the difference of a key with the diff of its values, or with the reason why it has none."""
+        if _same_value(old, new):
+            return structs.replace(diff, no_diff="The value is the same; its ACL, expiry or metadata changed.")
+        before, after = self._text(self._before_id, old), self._text(self._after_id, new)
+        for side in (before, after):
+            if isinstance(side, _NoText):
+                return structs.replace(diff, no_diff=side.reason)
+        if self._budget.characters <= 0:
+            why = "The response would be too long; compare fewer versions, or read the key."
+            return structs.replace(diff, no_diff=why)
+        made = text_diff(str(before), str(after), self._budget, words=self._words)
+        return structs.replace(diff, diff=made.text, omitted_lines=made.omitted_lines)
+
+    def _text(self, line_id: str, version: Version | None) -> str | _NoText:
+        """Return the value of a version as text."""
+        if version is None:
+            return ""
+        if version.value is None:
+            return _NoText("A value was pruned.")
+        outside = Pointer.decode(version.value) if version.change.meta.outside else None
+        why = _why_no_text(version, len(version.value) if outside is None else outside.size)
+        if why is not None:
+            return why
+        if outside is None:
+            return _shown_text(line_id, version.value)
+        content = self._objects.get(outside.object, _NoText("Too many values are in object storage; read the key."))
+        return content if isinstance(content, _NoText) else self._decoded(line_id, version, content)
+
+    def _decoded(self, line_id: str, version: Version, content: bytes) -> str | _NoText:
+        try:
+            text = content.decode()
+        except UnicodeDecodeError:
+            return _NoText("A value is not text in UTF-8.")
+        return text if version.change.meta.media_type is not None else _shown_text(line_id, text)

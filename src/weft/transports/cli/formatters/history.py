@@ -74,6 +74,8 @@ def _key(diff: KeyDiff, title: str) -> str:
     lines = [click.style(escape_controls(title), bold=True)]
     if diff.diff is not None:
         lines += [_coloured(line) for line in escape_controls(diff.diff).split("\n")]
+    if diff.omitted_lines:
+        lines.append(f"({counted(diff.omitted_lines, 'more line')})")
     if diff.no_diff is not None:
         lines.append(f"({escape_controls(diff.no_diff)})")
     return "\n".join(lines)
