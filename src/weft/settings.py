@@ -63,9 +63,10 @@ class Settings:
         "", "WEFT_OBJECT_STORE_REGION", "Region of the bucket; AWS_REGION or us-east-1 if empty."
     )
     object_store_versioning: str = setting(
-        "off",
+        "on",
         "WEFT_OBJECT_STORE_VERSIONING",
-        "'required' refuses to store large values in a bucket without versioning.",
+        "'on' turns versioning on for the bucket where it can; 'required' refuses to store large values without it; "
+        "'off' leaves the bucket as it is.",
     )
     object_store_timeout_seconds: int = setting(
         30, "WEFT_OBJECT_STORE_TIMEOUT_SECONDS", "Timeout for writing or reading one large value in a bucket, 1 to 120."

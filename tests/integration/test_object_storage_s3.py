@@ -9,11 +9,15 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 
 from support.jobs import sweep_objects
 from support.s3 import CREDENTIALS, REGION, SharedBucket, new_bucket, s3_service
@@ -22,7 +26,9 @@ from weft.app.diagnostics.checks import CheckStatus, check_objects
 from weft.app.objects import Objects
 from weft.capabilities.object_storage.model import Pointer
 from weft.capabilities.object_storage.store import keep_staged
+from weft.providers import s3_versioning
 from weft.providers.object_storage import Bucket, connect_objects
+from weft.providers.s3_versioning import S3Location, turn_on_versioning
 from weft.settings import Settings
 from weft.storage.sql.database import Scope
 from weft.storage.sql.object_storage import SqlObjectIndex
@@ -57,6 +63,8 @@ class FaultyProxy:
     faults: deque[Fault | None] = field(default_factory=deque)
     always: Fault | None = None
     closed: threading.Event = field(default_factory=threading.Event)
+    # Refuses requests about the bucket itself: their method, and the status of the response.
+    about_bucket: tuple[str, int] | None = None
 
     def next_fault(self) -> Fault | None:
         return self.faults.popleft() if self.faults else self.always
@@ -73,6 +81,10 @@ def drop_request(_: Callable[[], Answer]) -> Answer | None:
 
 def fail(_: Callable[[], Answer]) -> Answer | None:
     return Answer(503, [("Content-Length", "0")], b"")
+
+
+def refuse(status: int) -> Fault:
+    return lambda _: Answer(status, [("Content-Length", "0")], b"")
 
 
 def without_version(forward: Callable[[], Answer]) -> Answer:
@@ -102,6 +114,8 @@ def proxy_to(upstream: str) -> Iterator[FaultyProxy]:
             proxy.requests.append(self.command)
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             fault = proxy.next_fault()
+            if proxy.about_bucket and proxy.about_bucket[0] == self.command and "versioning" in self.path:
+                fault = refuse(proxy.about_bucket[1])
             forward = _forwarding(proxy.upstream, self, body)
             answer = forward() if fault is None else fault(forward)
             if answer is None:
@@ -195,7 +209,7 @@ def objects(world: World, settings_of_bucket: Settings) -> Objects:
 
 
 def bucket_with_short_timeout(bucket: SharedBucket, endpoint: str) -> Bucket:
-    return Bucket(bucket.name, prefix="", endpoint=endpoint, region=REGION, versioned=True, timeout_seconds=0.5)
+    return Bucket(bucket.name, prefix="", endpoint=endpoint, region=REGION, versioning="required", timeout_seconds=0.5)
 
 
 def wait_until_closed(proxy: FaultyProxy) -> Fault:
@@ -352,7 +366,7 @@ async def test_an_unreachable_service_is_reported(world: World, bucket: SharedBu
 
 
 async def test_a_missing_bucket_is_reported_and_not_treated_as_empty(s3: str) -> None:
-    store = Bucket("no-such-bucket", prefix="", endpoint=s3, region=REGION, versioned=False, timeout_seconds=5)
+    store = Bucket("no-such-bucket", prefix="", endpoint=s3, region=REGION, versioning="off", timeout_seconds=5)
     for work in (store.put("a", VALUE), store.get("a", None, 1), store.delete("a")):
         with refused("OBJECT_STORAGE_UNAVAILABLE") as caught:
             await work
@@ -374,7 +388,7 @@ async def test_a_value_overwritten_in_a_bucket_without_versions_is_damaged(
     world: World, bucket: SharedBucket, s3: str, content: bytes
 ) -> None:
     bucket.set_versioning("Suspended")
-    store = Bucket(bucket.name, prefix="", endpoint=s3, region=REGION, versioned=False, timeout_seconds=20)
+    store = Bucket(bucket.name, prefix="", endpoint=s3, region=REGION, versioning="off", timeout_seconds=20)
     objects = Objects(world.app.database, store, world.clock)
     pointer = await stage_and_keep(world, objects)
     assert (await stored_version(world, pointer), await objects.fetch(world.tenant, pointer)) == (None, VALUE)
@@ -405,6 +419,117 @@ async def test_the_doctor_checks_the_bucket_and_its_versioning(
     proxy.always = None
     proxy.faults += [None, flip_a_byte]
     assert (await check_objects(settings_of_bucket)).state is CheckStatus.PROBLEM
+
+
+@pytest.fixture
+def unversioned(bucket: SharedBucket) -> SharedBucket:
+    """Return a new bucket whose versioning was never turned on."""
+    name = f"{bucket.name}-new"
+    bucket.client.create_bucket(Bucket=name)
+    return SharedBucket(name, bucket.client)
+
+
+@pytest.fixture
+def default_settings(unversioned: SharedBucket, settings_of_bucket: Settings) -> Settings:
+    """Return settings for that bucket that do not mention versioning."""
+    return replace(
+        settings_of_bucket,
+        object_store_url=f"s3://{unversioned.name}/some/prefix",
+        object_store_versioning=Settings().object_store_versioning,
+    )
+
+
+def versioning(bucket: SharedBucket) -> str | None:
+    status: str | None = bucket.client.get_bucket_versioning(Bucket=bucket.name).get("Status")
+    return status
+
+
+@pytest.mark.req("CE-F4")
+async def test_versioning_is_turned_on_by_the_first_upload(
+    world: World, unversioned: SharedBucket, default_settings: Settings
+) -> None:
+    objects = Objects(world.app.database, connect_objects(default_settings), world.clock)
+    assert versioning(unversioned) is None
+    pointer = await stage_and_keep(world, objects)
+    assert versioning(unversioned) == "Enabled"
+    assert await stored_version(world, pointer) in unversioned.versions(unversioned.names()[0])
+    unversioned.overwrite(unversioned.names()[0], OTHER)
+    assert await objects.fetch(world.tenant, pointer) == VALUE
+
+
+@pytest.mark.req("CE-F4")
+async def test_versioning_that_is_off_leaves_the_bucket_as_it_is(
+    world: World, unversioned: SharedBucket, default_settings: Settings
+) -> None:
+    settings = replace(default_settings, object_store_versioning="off")
+    await stage_and_keep(world, Objects(world.app.database, connect_objects(settings), world.clock))
+    assert versioning(unversioned) is None
+    finding = await check_objects(settings)
+    assert (finding.state, finding.detail.endswith("WEFT_OBJECT_STORE_VERSIONING is off")) == (CheckStatus.OK, True)
+
+
+@pytest.mark.req("CE-F4")
+async def test_a_bucket_whose_owner_suspended_versioning_is_used_and_the_doctor_says_so(
+    world: World, unversioned: SharedBucket, default_settings: Settings, proxy: FaultyProxy
+) -> None:
+    unversioned.set_versioning("Suspended")
+    objects = Objects(world.app.database, connect_objects(default_settings), world.clock)
+    first = await stage_and_keep(world, objects)
+    await stage_and_keep(world, objects, OTHER)
+    assert (versioning(unversioned), await stored_version(world, first)) == ("Suspended", None)
+    assert await objects.fetch(world.tenant, first) == VALUE
+    # It asks about versioning once, not for every upload.
+    assert proxy.requests == ["PUT", "GET", "PUT", "GET"]
+    finding = await check_objects(default_settings)
+    assert finding.state is CheckStatus.WARNING
+    assert finding.detail.endswith("without versions: its owner suspended it")
+
+
+@pytest.mark.req("CE-F4")
+@pytest.mark.parametrize(
+    ("method", "status", "reason"),
+    [
+        ("GET", 403, "the credentials do not allow s3:GetBucketVersioning"),
+        ("PUT", 403, "the credentials do not allow s3:PutBucketVersioning"),
+        ("PUT", 501, "the service does not support it (status 501)"),
+    ],
+)
+async def test_the_reason_is_given_where_versioning_cannot_be_turned_on(
+    unversioned: SharedBucket, default_settings: Settings, proxy: FaultyProxy, method: str, status: int, reason: str
+) -> None:
+    proxy.about_bucket = (method, status)
+    finding = await check_objects(default_settings)
+    assert (finding.state, finding.detail.partition("without versions: ")[2]) == (CheckStatus.WARNING, reason)
+    finding = await check_objects(replace(default_settings, object_store_versioning="required"))
+    assert (finding.state, reason in finding.detail) == (CheckStatus.PROBLEM, True)
+    assert versioning(unversioned) is None
+
+
+@pytest.mark.req("CE-F4")
+async def test_without_keys_in_the_environment_versioning_is_not_turned_on(
+    unversioned: SharedBucket, default_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = S3Location(unversioned.name, default_settings.object_store_endpoint, REGION)
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    assert "AWS_ACCESS_KEY_ID" in (await turn_on_versioning(location, 5)).reason
+
+
+@pytest.mark.req("CE-F4")
+@pytest.mark.parametrize(("method", "body"), [("GET", b""), ("PUT", b"<Status>Enabled</Status>")])
+@pytest.mark.parametrize("token", [None, "a-token"])
+def test_requests_about_a_bucket_are_signed_as_by_amazon_s_own_library(
+    method: str, body: bytes, token: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if token is not None:
+        monkeypatch.setenv("AWS_SESSION_TOKEN", token)
+    location, at = S3Location("a-bucket", "", "eu-central-1"), datetime(2026, 5, 24, 1, 2, 3, tzinfo=UTC)
+    headers = s3_versioning._signed_headers(location, method, body, at)
+    given = {name: value for name, value in headers.items() if name not in {"authorization", "host"}}
+    request = AWSRequest(method, f"{location.url}?versioning=", data=body, headers=given)
+    request.context["timestamp"] = given["x-amz-date"]
+    signer = S3SigV4Auth(Credentials(*CREDENTIALS.values(), token), "s3", "eu-central-1")
+    canonical = signer.string_to_sign(request, signer.canonical_request(request))
+    assert headers["authorization"].endswith(f"Signature={signer.signature(canonical, request)}")
 
 
 async def test_the_doctor_s_bucket_check_times_out(

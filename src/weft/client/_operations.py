@@ -844,6 +844,7 @@ class HistoryOperations:
         to_version: str | int = "head",
         other_context_id: str | None = None,
         text: bool = True,
+        words: bool = False,
     ) -> Differences:
         """Compare two versions: added, removed and modified entries, with a diff of their values."""
         return await self._caller.call(
@@ -853,6 +854,7 @@ class HistoryOperations:
                 "from_version": from_version,
                 "to_version": to_version,
                 "text": text,
+                "words": words,
                 **given(other_context_id=other_context_id),
             },
         )

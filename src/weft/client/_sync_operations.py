@@ -838,6 +838,7 @@ class SyncHistoryOperations:
         to_version: str | int = "head",
         other_context_id: str | None = None,
         text: bool = True,
+        words: bool = False,
     ) -> Differences:
         """Compare two versions: added, removed and modified entries, with a diff of their values."""
         return self._caller.call(
@@ -847,6 +848,7 @@ class SyncHistoryOperations:
                 "from_version": from_version,
                 "to_version": to_version,
                 "text": text,
+                "words": words,
                 **given(other_context_id=other_context_id),
             },
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import re
 import secrets
@@ -12,11 +13,12 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, cast, get_args
 from urllib.parse import urlsplit
 
 from weft.capabilities.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable
 from weft.kernel.errors import DiskFull
+from weft.providers.s3_versioning import S3Location, turn_on_versioning
 from weft.settings import InvalidSetting
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from weft.capabilities.object_storage.store import ObjectStore
     from weft.settings import Settings
 
+# on: with versions where the bucket can; required: only with versions; off: the bucket stays as it is.
+Versioning = Literal["on", "required", "off"]
+_log = logging.getLogger("weft.objects")
 # No tenant name begins with a dot.
 _INCOMING = ".incoming"
 _ABANDONED_SECONDS = 3_600
@@ -34,27 +39,28 @@ _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 _RETRIES = 3
 # Windows would translate line endings without it.
 _BINARY = getattr(os, "O_BINARY", 0)
+# How long a bucket without versions is used before Weft tries again to turn them on.
+_VERSIONING_RETRY_SECONDS = 900.0
 # An upload must end before its grace period does.
 _MAX_TIMEOUT_SECONDS = 120
 
 
 def connect_objects(settings: Settings) -> ObjectStore:
     """Return the configured store, without connecting to it."""
-    if settings.object_store_versioning not in {"off", "required"}:
-        raise InvalidSetting(
-            f"WEFT_OBJECT_STORE_VERSIONING: '{settings.object_store_versioning}' is neither off nor required."
-        )
-    versioned = settings.object_store_versioning == "required"
+    versioning = settings.object_store_versioning
+    if versioning not in get_args(Versioning):
+        raise InvalidSetting(f"WEFT_OBJECT_STORE_VERSIONING: '{versioning}' is none of on, off and required.")
     if settings.object_store_url:
-        return _bucket(settings, versioned=versioned)
-    if versioned:
+        return _bucket(settings, cast("Versioning", versioning))
+    if versioning == "required":
         raise InvalidSetting(
-            "WEFT_OBJECT_STORE_VERSIONING: a folder keeps no versions; name a bucket, or leave it off."
+            "WEFT_OBJECT_STORE_VERSIONING: a folder has no object versions, but keeps every value as a file of its "
+            "own; name a bucket, or leave it on."
         )
     return ObjectFolder(settings.object_store_folder)
 
 
-def _bucket(settings: Settings, *, versioned: bool) -> Bucket:
+def _bucket(settings: Settings, versioning: Versioning) -> Bucket:
     where = urlsplit(settings.object_store_url)
     if where.scheme != "s3" or not where.netloc:
         raise InvalidSetting(
@@ -67,13 +73,13 @@ def _bucket(settings: Settings, *, versioned: bool) -> Bucket:
         prefix=where.path.strip("/"),
         endpoint=settings.object_store_endpoint,
         region=settings.object_store_region,
-        versioned=versioned,
+        versioning=versioning,
         timeout_seconds=settings.object_store_timeout_seconds,
     )
 
 
 class ObjectFolder:
-    """Objects as files in a folder with mode 0700.
+    """Objects as files in a folder with mode 0700. Paths contain the hash of the value, so each value has its own file.
 
     Written here and not by obstore's LocalStore, whose put returns before anything is on disk: it renames without an
     fsync of file or folder, and lets others read what it makes.
@@ -139,34 +145,61 @@ class ObjectFolder:
 
 
 class Bucket:
-    """Objects in an S3 bucket. If ``versioned``, the bucket must return a version for every upload.
+    """Objects in an S3 bucket, with versions unless ``versioning`` is off.
 
-    A bucket with versions keeps old versions of deleted objects for as long as its lifecycle rules define.
+    An upload that gets no version turns versioning on for the bucket. Where that is not possible, ``no_versions`` is
+    the reason, and uploads go on without, or fail if ``versioning`` is required. A bucket with versions keeps old
+    versions of deleted objects for as long as its lifecycle rules define.
     """
 
     def __init__(
-        self, bucket: str, *, prefix: str, endpoint: str, region: str, versioned: bool, timeout_seconds: float
+        self, bucket: str, *, prefix: str, endpoint: str, region: str, versioning: Versioning, timeout_seconds: float
     ) -> None:
         self._bucket = bucket
         self._prefix = prefix
         self._endpoint = endpoint
         self._region = region
-        self._versioned = versioned
+        self._versioning = versioning
         self._timeout_seconds = timeout_seconds
+        self._retry_at = 0.0
+        self.no_versions = ""
 
     async def put(self, path: str, content: bytes) -> str | None:
+        version = await self._upload(path, content)
+        if version is None and self._versioning != "off" and await self._turn_on_versioning():
+            version = await self._upload(path, content)
+        if version is not None:
+            self.no_versions = ""
+        elif self._versioning == "required":
+            raise ObjectStorageUnavailable(
+                f"The bucket '{self._bucket}' keeps no versions ({self.no_versions}), though "
+                "WEFT_OBJECT_STORE_VERSIONING requires them.",
+                hint="Turn versioning on for the bucket, or set WEFT_OBJECT_STORE_VERSIONING=off; nothing was changed.",
+            )
+        return version
+
+    async def _upload(self, path: str, content: bytes) -> str | None:
         with self._translate_errors():
             async with asyncio.timeout(self._timeout_seconds):
                 # In one request, so that an aborted upload leaves no parts in the bucket.
                 stored = await self._store.put_async(path, content, use_multipart=False)
         # A bucket with suspended versioning returns "null" for every version.
-        version = stored["version"] if stored["version"] != "null" else None
-        if self._versioned and version is None:
-            raise ObjectStorageUnavailable(
-                f"The bucket '{self._bucket}' keeps no versions, though WEFT_OBJECT_STORE_VERSIONING requires them.",
-                hint="Turn versioning on for the bucket, or set WEFT_OBJECT_STORE_VERSIONING=off; nothing was changed.",
-            )
-        return version
+        return stored["version"] if stored["version"] != "null" else None
+
+    async def _turn_on_versioning(self) -> bool:
+        """Turn versioning on; return whether it was turned on now. Tried again from time to time."""
+        if time.monotonic() < self._retry_at:
+            return False
+        self._retry_at = time.monotonic() + _VERSIONING_RETRY_SECONDS
+        state = await turn_on_versioning(S3Location(self._bucket, self._endpoint, self._region), self._timeout_seconds)
+        # Right after it was turned on, Amazon may take some minutes until uploads get versions.
+        self.no_versions = "uploads get no version yet" if state.on else state.reason
+        fields = {"bucket": self._bucket, "reason": self.no_versions}
+        if state.switched_on:
+            _log.warning("versioning of the bucket turned on", extra={"fields": {"bucket": self._bucket}})
+        else:
+            _log.warning("large values have no versions", extra={"fields": fields})
+        return state.switched_on
 
     async def get(self, path: str, version: str | None, size: int) -> bytes:
         try:

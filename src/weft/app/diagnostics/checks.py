@@ -27,7 +27,7 @@ from weft.app.diagnostics.search_checks import (
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import WeftError
 from weft.providers.embedders.factory import configured_embedders
-from weft.providers.object_storage import connect_objects
+from weft.providers.object_storage import Bucket, connect_objects
 from weft.search_index.paths import DAMAGED_SUFFIX, damaged_files
 from weft.storage.migrations.runner import status
 from weft.storage.sql.database import SYSTEM, Scope, connect
@@ -50,6 +50,7 @@ _TIMEOUT_SECONDS = 5.0
 _EARLIEST_YEAR = 2025
 # No tenant can have this name, so a transaction inside it must see nothing.
 _NO_TENANT = "/"
+_OWN_FILES = "every version of a value in a file of its own"
 # Likewise not a tenant: the prefix of the object that is stored as a test.
 _PROBE = "_doctor"
 _UNPROTECTED = """
@@ -128,10 +129,10 @@ async def check_database(settings: Settings, clock: Clock) -> list[Finding]:
 
 
 async def check_objects(settings: Settings) -> Finding:
-    """Check that objects can be stored, read and deleted, and are versioned if required."""
+    """Check that objects can be stored, read and deleted, and whether they have versions."""
     where = settings.object_store_url or str(settings.object_store_folder)
     if not settings.object_store_url and not settings.object_store_folder.exists():
-        return _check_reach(settings, f"{where} will be made when it is first needed")
+        return _check_reach(settings, f"{where} will be made when it is first needed, {_OWN_FILES}")
     path, content = f"{_PROBE}/{secrets.token_hex(8)}", secrets.token_bytes(16)
     try:
         async with asyncio.timeout(_TIMEOUT_SECONDS):
@@ -149,7 +150,9 @@ async def check_objects(settings: Settings) -> Finding:
         return Finding(
             "Large values", CheckStatus.PROBLEM, f"{where} returns other bytes than it was given", "Do not use it."
         )
-    return _check_reach(settings, f"{where}{', with versions' if version else ''}")
+    if isinstance(store, Bucket) and version is None:
+        return _without_versions(store, where)
+    return _check_reach(settings, f"{where}, {'with versions' if version else _OWN_FILES}")
 
 
 async def check_embedder(settings: Settings) -> Finding:
@@ -212,6 +215,15 @@ def check_port(host: str, port: int) -> Finding:
         step = "Restart the server so that it runs the version installed here."
         return Finding("Port", CheckStatus.WARNING, f"Weft {running} answers at {where}, not {version('weft')}", step)
     return Finding("Port", CheckStatus.OK, f"Weft {running} answers at {where}")
+
+
+def _without_versions(bucket: Bucket, where: str) -> Finding:
+    if not bucket.no_versions:
+        return Finding(
+            "Large values", CheckStatus.OK, f"{where}, without versions: WEFT_OBJECT_STORE_VERSIONING is off"
+        )
+    step = "Turn versioning on for the bucket, or set WEFT_OBJECT_STORE_VERSIONING=off if it should have none."
+    return Finding("Large values", CheckStatus.WARNING, f"{where}, without versions: {bucket.no_versions}", step)
 
 
 def _check_reach(settings: Settings, detail: str) -> Finding:
