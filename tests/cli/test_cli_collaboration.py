@@ -145,7 +145,7 @@ def test_memory_is_global_despite_a_session_in_the_environment(launch: CommandLi
     assert launch.json("memory", "get", "phase", "-s", "launch")["value"] == "triage"
     assert launch.json("memory", "list")["scope_filter"] == "global"
     assert launch.json("memory", "list", "-s", "all")["count"] == 2
-    launch.run("memory", "delete", "phase")
+    launch.run("memory", "delete", "phase", "--yes")
     assert launch.json("memory", "list", "-s", "all")["entries"][0]["session_id"] == "launch"
 
 

@@ -49,6 +49,6 @@ def test_a_webhook_is_created_listed_and_deleted(launch: CommandLine) -> None:
     assert made["secret"] not in shown
     assert launch.json("webhook", "deliveries", made["webhook_id"])["dead"] == 0
     assert launch.json("webhook", "update", made["webhook_id"], "false")["enabled"] is False
-    launch.run("webhook", "delete", made["webhook_id"])
-    launch.run("webhook", "delete", made["webhook_id"], code=1)
+    launch.run("webhook", "delete", made["webhook_id"], "--yes")
+    launch.run("webhook", "delete", made["webhook_id"], "--yes", code=1)
     launch.run("webhook", "create", "http://127.0.0.1/", code=1)

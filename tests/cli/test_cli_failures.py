@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 from cli_support import free_port
 
-from weft.transports.cli import generated as derived
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -61,65 +59,6 @@ def test_the_exit_code_depends_on_the_kind_of_error(command: list[str], code: in
 
 def test_a_missing_session_is_a_usage_error(cli: CommandLine) -> None:
     assert "Missing option '--session' / '-s'" in cli.run("board", "list-keys", code=2).stderr
-
-
-@pytest.fixture
-def _interactive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(derived, "interactive", lambda: True)
-
-
-@pytest.mark.usefixtures("_interactive")
-def test_irreversible_commands_ask_for_confirmation(launch: CommandLine) -> None:
-    assert "Are you sure?" in launch.run("session", "delete", "launch", code=1, stdin="n\n").stderr
-    launch.run("session", "get", "launch")
-    launch.run("session", "delete", "launch", stdin="y\n")
-    launch.run("session", "get", "launch", code=1)
-
-
-@pytest.fixture
-def shared(launch: CommandLine) -> CommandLine:
-    """Return a command line on a session in which two agents have windows."""
-    for agent in ("planner", "critic"):
-        launch.run("agent", "create", agent)
-        launch.run("window", "create", "-s", "launch", "--agent-id", agent)
-    return launch
-
-
-@pytest.mark.req("MW-12")
-@pytest.mark.usefixtures("_interactive")
-def test_deleting_a_session_that_others_use_asks_and_names_them(shared: CommandLine) -> None:
-    asked = shared.run("session", "delete", "launch", code=1, stdin="y\nn\n").stderr
-    assert "critic, planner" in asked
-    shared.run("session", "get", "launch")
-    shared.run("session", "delete", "launch", stdin="y\ny\n")
-    shared.run("session", "get", "launch", code=1)
-
-
-@pytest.mark.req("MW-12")
-def test_without_a_terminal_deleting_a_session_that_others_use_needs_force(shared: CommandLine) -> None:
-    refused = shared.run("session", "delete", "launch", code=1).stderr
-    assert "SESSION_IN_USE" in refused
-    assert "critic, planner" in refused
-    shared.run("session", "delete", "launch", "--force")
-    shared.run("session", "get", "launch", code=1)
-
-
-@pytest.mark.usefixtures("_interactive")
-@pytest.mark.parametrize("command", [["session", "delete", "launch"], ["signing-key", "rotate"]])
-def test_yes_skips_the_confirmation(command: list[str], launch: CommandLine) -> None:
-    assert launch.run(*command, "--yes").stderr == ""
-
-
-@pytest.mark.usefixtures("_interactive")
-def test_revoking_a_key_asks_for_confirmation(launch: CommandLine) -> None:
-    launch.run("agent", "create", "planner")
-    [key] = launch.json("key", "list", "planner")["keys"]
-    launch.run("key", "revoke", key["key_id"], code=1, stdin="n\n")
-    launch.run("key", "revoke", key["key_id"], stdin="y\n")
-
-
-def test_without_a_terminal_no_confirmation_is_asked(launch: CommandLine) -> None:
-    launch.run("session", "delete", "launch")
 
 
 def test_a_refused_command_prints_no_traceback_and_no_log_line(launch: CommandLine) -> None:

@@ -225,7 +225,7 @@ def test_models_migrations_and_reindexing_are_printed(cli: CommandLine, docs: Pa
     cli.env |= service
     started = cli.run("knowledge", "start-model-migration", "remote:m@8").stdout
     assert started == "all-MiniLM-L6-v2-int8 -> remote:m@8: embedding\n0 of 2 chunks embedded.\n"
-    assert "cancelled" in cli.run("knowledge", "cancel-model-migration").stdout
+    assert "cancelled" in cli.run("knowledge", "cancel-model-migration", "--yes").stdout
     assert "handbook: 2 documents left" in cli.run("knowledge", "reindex-all").stdout
     assert cli.run("knowledge", "show-reindexing").stdout.startswith("handbook: ")
 
@@ -242,4 +242,4 @@ def test_large_files_are_uploaded_to_a_server_and_indexed(tmp_path: Path, docs: 
         assert (waited["unchanged"], waited["pending"], waited["failed"]) == (1, 0, [])
         assert line.json("knowledge", "get-document", "handbook", "leave.md")["state"] == "indexed"
         assert line.json("knowledge", "get-document", "handbook", "large.txt")["bytes"] > 5_000_000
-        line.run("knowledge", "delete-document", "handbook", "large.txt")
+        line.run("knowledge", "delete-document", "handbook", "large.txt", "--yes")

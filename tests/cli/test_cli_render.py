@@ -71,6 +71,56 @@ def test_a_nested_column_is_not_prefixed_if_its_name_is_unique() -> None:
     assert list(row(_Pair(key="k", ours=None, theirs=None, only=_Items(items=[], total=2))))[-2:] == ["items", "total"]
 
 
+@pytest.fixture
+def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Print to a terminal of 40 columns."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "40")
+
+
+@pytest.mark.req("WX-08")
+@pytest.mark.usefixtures("_terminal")
+def test_ids_are_never_shortened_and_other_columns_respect_columns() -> None:
+    rows = [{"session_id": "session_a1b2c3d4e5f60718", "purpose": "Find out why orders became slow"}]
+    assert click.unstyle(table(rows)).splitlines() == [
+        "session_id                purpose",
+        "session_a1b2c3d4e5f60718  Find out wh…",
+    ]
+
+
+@pytest.mark.req("WX-08")
+@pytest.mark.usefixtures("_terminal")
+def test_rows_that_cannot_fit_become_blocks() -> None:
+    rows = [{"agent_id": f"agent_{number}", **dict.fromkeys("abcd", "x" * 9)} for number in range(2)]
+    assert click.unstyle(table(rows)).splitlines() == [
+        "agent_id: agent_0",
+        *[f"{name}:        xxxxxxxxx" for name in "abcd"],
+        "",
+        "agent_id: agent_1",
+        *[f"{name}:        xxxxxxxxx" for name in "abcd"],
+    ]
+
+
+@pytest.mark.usefixtures("_terminal")
+def test_wide_characters_take_two_columns() -> None:
+    lines = click.unstyle(table([{"key": "k", "value": "漢字" * 20, "z": "é"}])).splitlines()
+    assert lines[1] == "k    漢字漢字漢字漢字漢字漢字漢字…   é"
+
+
+@pytest.mark.usefixtures("_terminal")
+def test_a_wrapped_column_loses_nothing() -> None:
+    detail = "the search index lags up to 3000 events and nothing new is found"
+    lines = click.unstyle(table([{"check": "Index", "detail": detail}], wrapped="detail")).splitlines()
+    assert " ".join(line.removeprefix("Index").strip() for line in lines[1:]) == detail
+    assert all(len(line) <= 40 for line in lines)
+
+
+@pytest.mark.req("WX-08")
+def test_a_pipe_gets_full_columns_whatever_columns_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert "word " * 29 + "word" in table([{"key": "goal", "value": "word " * 30}])
+
+
 def test_a_table_fits_the_terminal_by_shortening_its_widest_column(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((40, 20)))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import pytest
-from cli_support import CommandLine
+from cli_support import CommandLine, free_port
 
 from support.forked_python import server_process
 
@@ -37,7 +38,30 @@ def test_a_server_error_prints_like_a_local_one(remote: CommandLine) -> None:
 
 
 def test_a_wrong_key_is_forbidden(remote: CommandLine) -> None:
-    assert "INVALID_API_KEY" in remote.run("--key", "weft.default.key_0.x", "session", "list", code=3).stderr
+    stderr = remote.run("--key", "weft.default.key_0.x", "session", "list", code=3).stderr
+    assert "INVALID_API_KEY" in stderr
+    assert "WEFT_API_KEY or --key" in stderr
+
+
+@pytest.mark.req("WX-08")
+def test_a_missing_key_says_where_to_set_it(remote: CommandLine) -> None:
+    without = CommandLine(remote.data, {"WEFT_URL": remote.env["WEFT_URL"]})
+    stderr = without.run("session", "list", code=3).stderr
+    assert f"The server {remote.env['WEFT_URL']} needs an API key." in stderr
+    assert "Set WEFT_API_KEY or --key" in stderr
+
+
+def test_a_key_passed_to_token_issue_is_not_the_one_of_the_command(remote: CommandLine) -> None:
+    stderr = remote.run("token", "issue", "planner", "planner", "weft.default.key_0.x", code=3).stderr
+    assert "WEFT_API_KEY" not in stderr
+
+
+@pytest.mark.req("WX-08")
+def test_a_folder_named_by_a_flag_is_not_mixed_up_with_the_server(remote: CommandLine) -> None:
+    remote.run("session", "create", "Plan", "--session-id", "kept")
+    refused = remote.run("--data-dir", "scratch", "session", "delete", "kept", "--yes", code=2).stderr
+    assert "WEFT_URL is set" in refused
+    assert remote.json("session", "get", "kept")["session"]["id"] == "kept"
 
 
 def test_a_token_is_issued_for_an_api_key(remote: CommandLine) -> None:
@@ -49,6 +73,43 @@ def test_a_token_is_issued_for_an_api_key(remote: CommandLine) -> None:
 def test_an_unreachable_server_is_unavailable(cli: CommandLine) -> None:
     stderr = cli.run("--url", "http://127.0.0.1:9", "session", "list", code=4).stderr
     assert "SYSTEM_UNAVAILABLE" in stderr
+
+
+def checks_of(line: CommandLine, *options: str, code: int = 0) -> dict[str, tuple[str, str]]:
+    return {
+        each["check"]: (each["state"], each["detail"]) for each in line.json(*options, "doctor", code=code)["checks"]
+    }
+
+
+@pytest.mark.req("WX-08")
+def test_doctor_checks_the_server_that_commands_would_call(remote: CommandLine) -> None:
+    url = remote.env["WEFT_URL"]
+    checks = checks_of(remote)
+    assert checks["Target"] == ("ok", f"the server {url} (WEFT_URL)")
+    assert checks["Server"] == ("ok", f"Weft {version('weft')} answers at {url}")
+    assert [checks[name][0] for name in ("Ready", "Clock", "Key")] == ["ok", "ok", "ok"]
+    assert checks["Key"][1].startswith("of admin: ")
+    assert "Database" not in checks
+    assert checks_of(remote, "--key", "weft.default.key_0.x", code=1)["Key"] == ("problem", "The API key is not valid.")
+    local = checks_of(CommandLine(remote.data, {"WEFT_PORT": str(free_port())}), "--data-dir", str(remote.data))
+    assert local["Target"] == ("ok", f"the data folder {remote.data} (--data-dir)")
+    assert local["Caller"] == ("ok", "admin, in the tenant default")
+    assert "Server" not in local
+
+
+@pytest.mark.req("WX-08")
+def test_doctor_says_what_is_wrong_with_the_server(remote: CommandLine) -> None:
+    without = CommandLine(remote.data, {"WEFT_URL": remote.env["WEFT_URL"]})
+    assert "Set WEFT_API_KEY or --key" in without.run("doctor", code=1).stdout
+    assert "cannot be reached" in checks_of(remote, "--url", f"http://127.0.0.1:{free_port()}", code=1)["Server"][1]
+    assert "has no http://" in checks_of(remote, "--url", "127.0.0.1:8787", code=1)["Server"][1]
+
+
+def test_doctor_checks_who_would_act(launch: CommandLine) -> None:
+    launch.env["WEFT_PORT"] = str(free_port())
+    result = launch.run("--as", "nobody", "doctor", code=1)
+    assert "Ask an admin of the tenant to create it with weft agent create" in result.stdout
+    assert checks_of(launch, "--tenant", "acme", code=1)["Caller"] == ("problem", "There is no tenant 'acme'.")
 
 
 def test_doctor_recognises_the_running_server(remote: CommandLine) -> None:

@@ -44,6 +44,7 @@ TRANSFER_SECONDS = 600.0
 CHUNK_BYTES = 65_536
 EXPORT_STREAM, IMPORT_STREAM = "/v1/export/stream", "/v1/import/stream"
 UPLOAD = "/v1/domains/{domain}/uploads"
+_MAX_SHOWN_URL = 200
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 _ANY_JSON = {"metadata", "value"}
 _PLACEHOLDER = re.compile(r"\{(\w+)(:int)?\}")
@@ -71,7 +72,7 @@ class Address:
     @classmethod
     def resolve(cls, url: str | None, api_key: str | None) -> Address:
         """Return the given address, completed from the environment and the defaults."""
-        url = (url or os.environ.get("WEFT_URL") or DEFAULT_URL).rstrip("/")
+        url = url or os.environ.get("WEFT_URL") or DEFAULT_URL
         return cls(_checked_url(url), _checked_key(api_key or os.environ.get("WEFT_API_KEY")))
 
     @property
@@ -88,16 +89,40 @@ class Address:
 
 
 def _checked_url(url: str) -> str:
+    """Return the URL of a server; raise InvalidInput that says what is wrong with it, and what to give instead."""
+    if "@" in url:
+        # Not repeated: it may hold a password.
+        raise InvalidInput("url: pass the credential as the API key, not in the URL.", hint=_url_hint(), field="url")
+    problem = _problem_of(url)
+    plain = url.rstrip("/")
+    if problem is None and plain.endswith("/mcp"):
+        base = plain.removesuffix("/mcp")
+        raise InvalidInput(f"url: '{url}' is the URL for MCP clients.", hint=_url_hint(base), field="url")
+    if problem is None:
+        return plain
+    guess = f"http://{url.lstrip('/')}"
+    likely = None if "://" in url or _problem_of(guess) else guess
+    raise InvalidInput(f"url: '{url[:_MAX_SHOWN_URL]}' {problem}.", hint=_url_hint(likely), field="url")
+
+
+def _problem_of(url: str) -> str | None:
+    """Return what is wrong with a URL, or None."""
+    if "://" not in url:
+        return "has no http:// or https:// in front of it"
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        port = parts.port
     except ValueError:
-        usable = False
-    if not usable:
-        raise InvalidInput("url: give the URL of the server, such as http://127.0.0.1:8787.", field="url")
-    if "@" in parts.netloc:
-        raise InvalidInput("url: pass the credential as api_key, not in the URL.", field="url")
-    return url
+        return "has a host or port that is not valid"
+    if parts.scheme not in {"http", "https"}:
+        return f"begins with {parts.scheme}://, not with http:// or https://"
+    if not parts.hostname or any(letter.isspace() for letter in url):
+        return "names no host"
+    return "has port 0" if port == 0 else None
+
+
+def _url_hint(url: str | None = None) -> str:
+    return f"Give {url or 'a URL such as ' + DEFAULT_URL}: with --url, in WEFT_URL, or as the url of the client."
 
 
 def _checked_key(api_key: str | None) -> str | None:
@@ -106,7 +131,11 @@ def _checked_key(api_key: str | None) -> str | None:
         return None
     api_key = api_key.strip()
     if not api_key.isascii() or not api_key.isprintable() or " " in api_key:
-        raise InvalidInput("api_key: contains a character that no key or token has.", field="api_key")
+        raise InvalidInput(
+            "api_key: contains a character that no key or token has.",
+            hint="Copy the key again, without spaces: with --key, in WEFT_API_KEY, or as the api_key of the client.",
+            field="api_key",
+        )
     return api_key
 
 

@@ -69,7 +69,12 @@ def _serving(settings: Settings) -> Iterator[str]:
         [sys.executable, "-m", "weft", "serve", "--host", settings.host, "--port", str(settings.port)],
         # Ctrl-C is for the demo, which then stops its server; the story should not be interrupted by log lines.
         start_new_session=True,
-        env={**os.environ, "WEFT_LOG_LEVEL": "ERROR", "WEFT_DATABASE_URL": settings.storage_url},
+        env={
+            **os.environ,
+            "WEFT_LOG_LEVEL": "ERROR",
+            "WEFT_DATA_DIR": settings.data_dir,
+            "WEFT_DATABASE_URL": settings.storage_url,
+        },
     )
     try:
         _wait_until_ready(url, server)

@@ -123,6 +123,7 @@ class Operation:
     """Definition of one operation, for all interfaces.
 
     An ``audited`` one adds a row to the audit log, without the fields in ``off_record`` (values).
+    A ``destructive`` one removes something that no other call brings back: interfaces for humans ask first.
     A ``heavy`` request reads so much that it gets its own connection.
     ``requires`` raises PermissionDenied for callers that may not use it, whatever the request.
     A connection bound to one session fills in session_id, depending on ``session``.
@@ -138,6 +139,7 @@ class Operation:
     audience: Audience
     declared_errors: Callable[[], tuple[type[WeftError], ...]]
     audited: bool
+    destructive: bool
     off_record: frozenset[str]
     heavy: Callable[[Any], bool]
     session: SessionUse
@@ -246,16 +248,22 @@ def operation(
     audience: Audience = Audience.EVERYONE,
     errors: Iterable[type[WeftError]] | Callable[[], tuple[type[WeftError], ...]] = (),
     audited: bool = False,
+    destructive: bool | None = None,
     off_record: Iterable[str] = (),
     heavy: bool | Callable[[Any], bool] = False,
     session: SessionUse = SessionUse.WORKS_IN,
     requires: Callable[[Actor], None] = lambda _: None,
     prepare: Callable[..., Awaitable[None]] | None = None,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Operation]:
-    """Define an operation from the function that performs it."""
+    """Define an operation from the function that performs it.
+
+    One that deletes has to state whether it is ``destructive``.
+    """
 
     def define(run: Callable[..., Awaitable[Any]]) -> Operation:
         method, _, path = http.partition(" ")
+        if method == "DELETE" and destructive is None:
+            raise ValueError(f"{name} deletes: state whether it is destructive, or whether another call undoes it")
         return Operation(
             name=name,
             tool=tool,
@@ -267,6 +275,7 @@ def operation(
             audience=audience,
             declared_errors=_lazy(errors),
             audited=audited,
+            destructive=bool(destructive),
             off_record=frozenset(off_record),
             heavy=heavy if callable(heavy) else lambda _: heavy,
             session=session,

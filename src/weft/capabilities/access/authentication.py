@@ -37,7 +37,9 @@ async def identify_local(principal_id: str, store: AccessStore) -> Actor:
     """Return the actor of a principal without a credential, for processes that have the database itself."""
     epoch = await store.epoch()
     if epoch is None:
-        raise AuthenticationError(f"There is no tenant '{store.tenant}'.")
+        raise AuthenticationError(
+            f"There is no tenant '{store.tenant}'.", hint="List the tenants with weft tenant list.", related=()
+        )
     principal = await active_principal(principal_id, store)
     memberships = await store.memberships(principal)
     return actor_for(store.tenant, principal, memberships, permissions=principal.permissions, epoch=epoch)

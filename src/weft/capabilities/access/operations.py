@@ -318,6 +318,7 @@ async def refresh_token(
     "token.revoke",
     tool="revoke_token",
     http="POST /v1/tokens/revoke",
+    destructive=True,
     audited=True,
     errors=(PermissionDenied, AuthenticationError),
 )
@@ -450,6 +451,7 @@ async def list_api_keys(request: ListApiKeys, access: AccessStore) -> ApiKeyList
     "key.rotate",
     tool="rotate_key",
     http="POST /v1/keys/{key_id}/rotate",
+    destructive=True,
     permission=None,
     rate=RateClass.ADMIN,
     effect=Effect.WRITE,
@@ -478,7 +480,11 @@ async def rotate_key(request: RotateKey, actor: Actor, access: AccessStore, cloc
 
 
 @admin_write(
-    "key.revoke", tool="revoke_key", http="DELETE /v1/keys/{key_id}", errors=(ApiKeyNotFound, PermissionDenied)
+    "key.revoke",
+    tool="revoke_key",
+    http="DELETE /v1/keys/{key_id}",
+    destructive=True,
+    errors=(ApiKeyNotFound, PermissionDenied),
 )
 async def revoke_key(request: RevokeKey, actor: Actor, access: AccessStore, clock: Clock) -> Success:
     """Revoke an API key, and every token issued for it, at once."""
@@ -495,6 +501,7 @@ async def revoke_key(request: RevokeKey, actor: Actor, access: AccessStore, cloc
     "signing_key.rotate",
     tool="rotate_signing_key",
     http="POST /v1/signing-keys/rotate",
+    destructive=True,
     requires=check_highest_clearance,
     errors=(PermissionDenied,),
 )

@@ -426,6 +426,7 @@ async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
     "board.delete",
     action="delete",
     http="DELETE /v1/sessions/{session_id}/context/{key}",
+    destructive=False,
     errors=(*_WRITE_ERRORS, KeyNotFound),
 )
 async def delete_entry(request: DeleteEntry, boards: Boards) -> EntryDeleted:

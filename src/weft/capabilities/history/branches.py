@@ -217,6 +217,7 @@ def _switched(actor: Actor, context_id: str, branch: str) -> NewEvent:
     "history.delete_branch",
     action="delete_branch",
     http="DELETE /v1/history/{context_id}/branches/{branch}",
+    destructive=True,
     errors=lambda: (*write_errors(), BranchInUse, BranchNotMerged, PermissionDenied),
 )
 async def delete_branch(request: DeleteBranch, history: History) -> BranchDeleted:

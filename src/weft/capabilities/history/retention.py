@@ -180,6 +180,7 @@ async def set_retention(request: SetRetention, history: History, rules: Retentio
     tool=TOOL,
     action="clear_retention",
     http="DELETE /v1/retention/{subject}",
+    destructive=False,
     errors=(LineNotFound,),
 )
 async def clear_retention(request: ClearRetention, rules: RetentionRules) -> RetentionCleared:
@@ -214,6 +215,7 @@ async def read_retention(request: ReadRetention, history: History, rules: Retent
     tool=TOOL,
     action="prune",
     http="POST /v1/history-prune",
+    destructive=True,
     effect=Effect.OWN_TRANSACTIONS,
     errors=(LineNotFound,),
 )

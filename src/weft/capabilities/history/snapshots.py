@@ -135,6 +135,7 @@ async def create_snapshot(request: CreateSnapshot, history: History) -> Snapshot
     "history.delete_snapshot",
     action="delete_snapshot",
     http="DELETE /v1/history/{context_id}/snapshots/{label}",
+    destructive=True,
     requires=needs_clearance(_CLEARANCE, "Deleting a snapshot"),
     errors=lambda: (*write_errors(), SnapshotNotFound, PermissionDenied),
 )

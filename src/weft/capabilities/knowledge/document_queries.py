@@ -156,6 +156,7 @@ async def read_document(request: ReadDocument, documents: Documents) -> Document
     "knowledge.delete_document",
     action="delete_document",
     http="DELETE /v1/domains/{domain}/document",
+    destructive=True,
     errors=(DomainNotFound, DocumentNotFound),
 )
 async def delete_document(request: DeleteDocument, documents: Documents) -> DocumentDeleted:

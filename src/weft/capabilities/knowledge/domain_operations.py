@@ -237,7 +237,11 @@ async def update_domain(request: UpdateDomain, view: DomainView) -> DomainInfo:
 
 
 @admin_operation(
-    "knowledge.delete_domain", action="delete_domain", http="DELETE /v1/domains/{domain}", errors=(DomainNotFound,)
+    "knowledge.delete_domain",
+    action="delete_domain",
+    http="DELETE /v1/domains/{domain}",
+    destructive=True,
+    errors=(DomainNotFound,),
 )
 async def delete_domain(request: DeleteDomain, view: DomainView) -> DomainDeleted:
     """Delete a domain permanently, with its documents and chunks."""

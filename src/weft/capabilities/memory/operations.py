@@ -243,6 +243,7 @@ async def list_memory(request: ListMemory, memories: Memories) -> MemoryListed:
     "memory.delete",
     tool="delete_memory",
     http="DELETE /v1/memory/{key}",
+    destructive=True,
     errors=(SessionNotFound, SessionArchived, MemoryNotFound, VersionConflict),
 )
 async def delete_memory(request: DeleteMemory, memories: Memories) -> MemoryDeleted:

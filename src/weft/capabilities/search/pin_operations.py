@@ -267,6 +267,7 @@ async def add_pin(request: AddPin, items: PinnedItems) -> PinInfo:
     tool=TOOL,
     action="remove",
     http="POST /v1/pins/remove",
+    destructive=False,
     permission=Permission.WRITE,
     rate=RateClass.MESSAGE,
     effect=Effect.WRITE,

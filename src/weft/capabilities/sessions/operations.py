@@ -217,6 +217,7 @@ async def archive_session(
     "session.delete",
     tool="delete_session",
     http="DELETE /v1/sessions/{session_id}",
+    destructive=True,
     audited=True,
     errors=(SessionNotFound, SessionInUse),
 )

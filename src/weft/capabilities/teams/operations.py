@@ -213,7 +213,13 @@ async def update_team(request: UpdateTeam, teams: Teams) -> TeamInfo:
     return _info(msgspec.structs.replace(team, description=request.description, updated_at=teams.now))
 
 
-@_admin_write("team.delete", action="delete", http="DELETE /v1/teams/{team}", errors=(TeamNotFound, TeamNotEmpty))
+@_admin_write(
+    "team.delete",
+    action="delete",
+    http="DELETE /v1/teams/{team}",
+    destructive=True,
+    errors=(TeamNotFound, TeamNotEmpty),
+)
 async def delete_team(request: DeleteTeam, teams: Teams, contents: TeamContents) -> TeamDeleted:
     """Delete a team with its memory and guidelines, for good. For admins; its name cannot be used again."""
     team = await teams.lock(request.team)
@@ -243,7 +249,9 @@ async def add_member(request: ChangeMember, teams: Teams) -> MemberChanged:
     return MemberChanged(team=team.team, agent_id=request.agent_id, changed=changed)
 
 
-@_member_write("team.remove_member", action="remove_member", http="DELETE /v1/teams/{team}/members/{agent_id}")
+@_member_write(
+    "team.remove_member", action="remove_member", http="DELETE /v1/teams/{team}/members/{agent_id}", destructive=False
+)
 async def remove_member(request: ChangeMember, teams: Teams) -> MemberChanged:
     """Remove a member from a team; it loses access with its next call.
 

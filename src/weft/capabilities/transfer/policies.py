@@ -197,7 +197,11 @@ async def list_policies(request: ListPolicies, actor: Actor, policies: PolicySto
 
 
 @_admin_operation(
-    "policy.delete", action="delete", http="DELETE /v1/export-policies/{name}", errors=(PolicyNotFound, PolicyBuiltIn)
+    "policy.delete",
+    action="delete",
+    http="DELETE /v1/export-policies/{name}",
+    destructive=True,
+    errors=(PolicyNotFound, PolicyBuiltIn),
 )
 async def delete_policy(request: DeletePolicy, policies: PolicyStore) -> PolicyDeleted:
     """Delete an export policy. Exports made with it still refer to it, with the digest of its definition."""

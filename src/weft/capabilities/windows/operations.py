@@ -244,6 +244,7 @@ async def update(request: UpdateWindow, windows: Windows) -> WindowView:
     "window.delete",
     action="delete",
     http="DELETE /v1/sessions/{session_id}/window",
+    destructive=True,
     audited=True,
     errors=(*WRITE_ERRORS, WindowInUse),
 )

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from click.shell_completion import CompletionItem
 
+from weft.transports.cli import global_options
+
 if TYPE_CHECKING:
     import click
 
@@ -44,6 +46,8 @@ def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 def _names(ctx: click.Context, kind: NameKind, prefix: str) -> list[tuple[str, str]]:
     options = ctx.find_root().params
+    if options["url"]:
+        global_options.check_server(ctx, options["url"], global_options.given(ctx))
     session_id = ctx.params.get("session_id") or ctx.params.get("session")
     file = _sqlite_file(options)
     if file is None:

@@ -13,7 +13,7 @@ import click
 
 from weft.kernel.clock import SystemClock, optional_datetime
 from weft.kernel.operation import Response
-from weft.transports.cli.base import JSON, OrderedGroup
+from weft.transports.cli.base import JSON, DataFolderGroup
 from weft.transports.cli.render import show
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class BackupSummary(Response):
     omitted: tuple[str, ...] = ()
 
 
-@click.group(cls=OrderedGroup, no_args_is_help=True)
+@click.group(cls=DataFolderGroup, no_args_is_help=True)
 def db() -> None:
     """Migrate, back up and restore the database: the data folder, or --database-url."""
 

@@ -11,10 +11,12 @@ import click
 
 from weft.kernel.clock import SystemClock
 from weft.kernel.operation import Response
-from weft.transports.cli.base import JSON, Command
+from weft.transports.cli.base import JSON, Command, OfflineCommand
+from weft.transports.cli.global_options import EVERY, FLAGS
 from weft.transports.cli.render import row, show, table
 
 if TYPE_CHECKING:
+    from weft.app.diagnostics import Finding
     from weft.transports.cli.target import Target
 
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
@@ -44,18 +46,25 @@ class VersionInfo(Response):
     sqlite: str
 
 
-@click.command(cls=Command, params=[JSON])
+class DoctorCommand(Command):
+    """Command that examines the target without calling operations that change anything."""
+
+    global_options = EVERY - {"turn", "task"}
+
+
+@click.command(cls=DoctorCommand, params=[JSON])
 @click.pass_context
 def doctor(ctx: click.Context, *, as_json: bool) -> None:
-    """Check this installation and suggest fixes: Python, disk, database, schema, isolation, Valkey, port, clock.
+    """Check what commands would talk to, a server or the data folder, and suggest fixes.
 
-    Exits with 1 if there is a problem; warnings do not count.
+    With --url or WEFT_URL: the server, its version, the key and the clock. Otherwise: Python, disk, database, schema,
+    isolation, caller, Valkey, port, clock. Exits with 1 if there is a problem; warnings do not count.
     """
-    from weft.app.diagnostics import CheckStatus  # noqa: PLC0415 - likewise
-    from weft.app.diagnostics.checks import examine  # noqa: PLC0415 - help needs no storage
+    from weft.app.diagnostics import CheckStatus  # noqa: PLC0415 - help needs no storage
 
     target: Target = ctx.obj
-    findings = asyncio.run(examine(target.settings(), SystemClock()))
+    examined = asyncio.run(_examine_folder(target) if target.url is None else _examine_server(target))
+    findings = [_target_of(ctx, target), *examined]
     healthy = all(finding.state is not CheckStatus.PROBLEM for finding in findings)
     checks = [CheckResult(check=f.check, state=f.state, detail=f.detail, next_step=f.next_step) for f in findings]
     if as_json:
@@ -65,15 +74,50 @@ def doctor(ctx: click.Context, *, as_json: bool) -> None:
     ctx.exit(0 if healthy else 1)
 
 
+def _target_of(ctx: click.Context, target: Target) -> Finding:
+    """Say what the other commands would talk to, and which option or variable decides it."""
+    from weft.app.diagnostics import CheckStatus, Finding  # noqa: PLC0415 - help needs no storage
+
+    deciding = ("url",) if target.url else ("database_url", "data_dir")
+    root = ctx.find_root()
+    reasons = {
+        "COMMANDLINE": FLAGS,
+        "ENVIRONMENT": {"url": "WEFT_URL", "database_url": "WEFT_DATABASE_URL", "data_dir": "WEFT_DATA_DIR"},
+    }
+    given = [(name, root.get_parameter_source(name)) for name in deciding if getattr(target, name)]
+    why = next((reasons[source.name][name] for name, source in given if source and source.name in reasons), "default")
+    return Finding("Target", CheckStatus.OK, f"{target.place} ({why})")
+
+
+async def _examine_folder(target: Target) -> list[Finding]:
+    from weft.app.diagnostics import CheckStatus  # noqa: PLC0415 - help needs no storage
+    from weft.app.diagnostics.checks import examine  # noqa: PLC0415 - likewise
+    from weft.transports.cli.caller_check import check_caller  # noqa: PLC0415 - likewise
+
+    settings, clock = target.settings(), SystemClock()
+    findings = await examine(settings, clock)
+    # Without a current schema there is no caller, and the other checks say why.
+    if any(finding.check == "Schema" and finding.state is CheckStatus.OK for finding in findings):
+        findings.append(await check_caller(settings, target.credential, clock))
+    return findings
+
+
+async def _examine_server(target: Target) -> list[Finding]:
+    from weft.app.diagnostics.checks import check_packages, check_python  # noqa: PLC0415 - help needs no storage
+    from weft.transports.cli.server_checks import examine_server  # noqa: PLC0415 - likewise
+
+    return [check_python(), check_packages(), *await examine_server(target)]
+
+
 def _print(checks: list[CheckResult], *, healthy: bool) -> None:
-    click.echo(table([row(check) | {"next_step": ""} for check in checks]))
+    click.echo(table([row(check) | {"next_step": ""} for check in checks], wrapped="detail"))
     steps = [check for check in checks if check.next_step]
     for check in steps:
         click.echo(f"\n{click.style(check.check, fg=_COLOURS[check.state], bold=True)}: {check.next_step}", nl=False)
     click.echo("\n" + ("Everything works." if healthy and not steps else "\nWeft can run." if healthy else ""))
 
 
-@click.command(cls=Command, params=[JSON])
+@click.command(cls=OfflineCommand, params=[JSON])
 def version(*, as_json: bool) -> None:
     """Show the versions of Weft, Python and SQLite."""
     from apsw import sqlite_lib_version  # noqa: PLC0415 - help needs no storage

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from weft.kernel.clock import SystemClock
-from weft.kernel.errors import Forbidden, Unavailable, WeftError
+from weft.kernel.errors import AuthenticationError, Forbidden, Unavailable, WeftError
 from weft.transports.cli.command_names import command_name
 from weft.transports.cli.render import cell, escape_controls
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from weft.kernel.errors import ErrorBody
     from weft.kernel.operation import Operation
+    from weft.transports.cli.target import Target
 
 FAILED, FORBIDDEN, UNAVAILABLE = 1, 3, 4
 # Hand-written commands that replace generated ones.
@@ -33,7 +34,9 @@ def exit_code(error: WeftError) -> int:
 def report(error: WeftError, params: Sequence[click.Parameter] = (), *, as_json: bool) -> None:
     """Print an error of a command with these parameters: text on standard error, or JSON on standard output."""
     timestamp = SystemClock().now().isoformat().replace("+00:00", "Z")
-    body = _in_commands(error.body(timestamp, _command), params)
+    body = _in_commands(error.body(timestamp, as_command), params)
+    if isinstance(error, AuthenticationError):
+        body = _about_credential(body, click.get_current_context(silent=True))
     if as_json:
         click.echo(msgspec.json.encode(body))
         return
@@ -59,6 +62,28 @@ def _in_commands(body: ErrorBody, params: Sequence[click.Parameter]) -> ErrorBod
     return msgspec.structs.replace(body, suggestions=hints, related_resources=related)
 
 
+def _about_credential(body: ErrorBody, ctx: click.Context | None) -> ErrorBody:
+    """Return an error about the caller's credential that says where the command takes it from."""
+    target: Target | None = None if ctx is None else ctx.obj
+    if target is None or ctx is None or ctx.command_path == "weft token issue":
+        return body
+    *_, hint = body.suggestions
+    if target.url and not target.key:
+        hint = (
+            "Set WEFT_API_KEY or --key to an API key or token of this server. An admin creates one with "
+            "weft key create AGENT."
+        )
+        return msgspec.structs.replace(body, error=f"The server {target.url} needs an API key.", suggestions=[hint])
+    if target.url:
+        hint = f"The key comes from WEFT_API_KEY or --key. {hint}"
+    elif target.key and not target.principal:
+        hint = (
+            "The key comes from WEFT_API_KEY or --key. It is not one of this data folder, which needs none: unset it, "
+            "or name an agent with --as."
+        )
+    return msgspec.structs.replace(body, suggestions=[hint])
+
+
 def _with_flags(hint: str, params: Sequence[click.Parameter]) -> str:
     """Replace the fields of the request by the command's flags and arguments; single words stay, as English."""
     flags = {param.name: _flag(param) for param in params if param.name and "_" in param.name}
@@ -72,8 +97,9 @@ def _flag(param: click.Parameter) -> str:
 def _related(tools: Iterator[list[Operation]]) -> Iterator[str]:
     """Yield the command of each tool, or the help of its group if the tool has several operations."""
     for first, *others in tools:
-        yield f"weft {command_name(first.group)} --help" if others else _command(first.name)
+        yield f"weft {command_name(first.group)} --help" if others else as_command(first.name)
 
 
-def _command(name: str) -> str:
+def as_command(name: str) -> str:
+    """Return the command of an operation."""
     return f"weft {_HAND_WRITTEN.get(name) or command_name(name)}"

@@ -5,14 +5,13 @@ Groups list their commands from the generated command table; a command is built,
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from weft.transports.cli.base import JSON, Command, OrderedGroup
+from weft.transports.cli.base import JSON, YES, Command, OrderedGroup
 from weft.transports.cli.command_names import TOP_LEVEL, is_top_level
 from weft.transports.cli.command_table import COMMANDS
 
@@ -22,19 +21,6 @@ if TYPE_CHECKING:
     from weft.kernel.operation import Operation
     from weft.transports.cli.target import Target
 
-# Commands that ask for confirmation in a terminal.
-IRREVERSIBLE = frozenset(
-    {
-        "session.delete",
-        "window.delete",
-        "history.delete_branch",
-        "history.prune",
-        "key.revoke",
-        "signing_key.rotate",
-        "webhook.delete",
-        "knowledge.delete_domain",
-    }
-)
 # Refusals that ``force`` overrides: in a terminal, the command asks and tries again.
 _OVERRIDABLE = {"session.delete": "SESSION_IN_USE"}
 # Module with the formatters of a group's answers.
@@ -59,7 +45,6 @@ _UNSUCCESSFUL: dict[str, Callable[[Any], bool]] = {
     "history.verify": lambda answer: not answer.intact,
     "webhook.test": lambda answer: not answer.delivered,
 }
-_YES = click.Option(["--yes", "-y"], is_flag=True, help="Do not ask for confirmation.")
 
 
 class OperationGroup(OrderedGroup):
@@ -126,7 +111,7 @@ def command_for(operation: Operation, name: str | None = None) -> click.Command:
     """Return the command of an operation, by default named by its verb."""
     from weft.transports.cli.params import parameters  # noqa: PLC0415 - listing the commands needs no parameters
 
-    extra = [_YES, JSON] if operation.name in IRREVERSIBLE else [JSON]
+    extra = [YES, JSON] if operation.destructive else [JSON]
     return Command(
         name or dashed(operation.verb),
         params=[*parameters(operation), *extra],
@@ -148,19 +133,19 @@ def _underscored(name: str) -> str:
 def _callback(operation: Operation) -> Any:  # noqa: ANN401 - click wraps it
     @click.pass_context
     def call(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click hands over every parameter
-        if operation.name in IRREVERSIBLE and not options["yes"] and interactive():
-            click.confirm(f"{operation.summary} Are you sure?", abort=True, err=True)
-        from weft.transports.cli import events  # noqa: PLC0415 - only to run the command
+        from weft.transports.cli import confirmation, events  # noqa: PLC0415 - only to run the command
         from weft.transports.cli.errors import FAILED  # noqa: PLC0415 - likewise
         from weft.transports.cli.params import given  # noqa: PLC0415 - likewise
         from weft.transports.cli.render import show  # noqa: PLC0415 - likewise
 
-        target: Target = ctx.obj
+        target, request = ctx.obj, given(ctx, operation)
         if events.is_export(operation, options):
-            events.export(target, given(ctx, operation))
+            events.export(target, request)
             return
-        answer = _answer(target, operation, given(ctx, operation), ask=interactive() and not options.get("yes"))
-        show(answer, as_json=options["as_json"], formatter=_formatter(operation))
+        if operation.destructive and not options["yes"]:
+            confirmation.confirm(ctx, target, operation, request)
+        answer = _answer(target, operation, request, ask=not options.get("yes"))
+        show(answer, as_json=options["as_json"], formatter=_formatter(operation, request))
         if operation.name in _UNSUCCESSFUL and _UNSUCCESSFUL[operation.name](answer):
             ctx.exit(FAILED)
 
@@ -170,26 +155,27 @@ def _callback(operation: Operation) -> Any:  # noqa: ANN401 - click wraps it
 def _answer(target: Target, operation: Operation, raw: dict[str, Any], *, ask: bool) -> Any:  # noqa: ANN401 - a response
     """Call an operation; if it is refused and ``force`` would override that, ask whether to."""
     from weft.kernel.errors import Conflict  # noqa: PLC0415 - only to run the command
+    from weft.transports.cli import confirmation  # noqa: PLC0415 - only to run the command
 
     try:
         return target.call(operation, raw)
     except Conflict as refusal:
-        if not ask or _OVERRIDABLE.get(operation.name) != refusal.code:
+        if not ask or not confirmation.interactive() or _OVERRIDABLE.get(operation.name) != refusal.code:
             raise
-        click.confirm(f"{refusal.message} Delete it all the same?", abort=True, err=True)
+        confirmation.ask(f"{refusal.message} Delete it all the same?")
         return target.call(operation, {**raw, "force": True})
 
 
-def _formatter(operation: Operation) -> Callable[[Any], str] | None:
-    if operation.group not in _FORMATTERS:
-        return None
-    formatters = import_module(f"weft.transports.cli.{_FORMATTERS[operation.group]}").FORMATTERS
-    formatter: Callable[[Any], str] | None = formatters.get(operation.name)
+def _formatter(operation: Operation, request: dict[str, Any]) -> Callable[[Any], str] | None:
+    formatter: Callable[[Any], str] | None = None
+    if operation.group in _FORMATTERS:
+        formatters = import_module(f"weft.transports.cli.{_FORMATTERS[operation.group]}").FORMATTERS
+        formatter = formatters.get(operation.name)
+    if formatter is None and operation.destructive:
+        from weft.transports.cli import confirmation  # noqa: PLC0415 - only to run the command
+
+        return lambda answer: confirmation.render_removed(operation, request, answer)
     return formatter
-
-
-def interactive() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _epilog(operation: Operation) -> str:

@@ -18,6 +18,7 @@ from weft.capabilities.access.tool_profiles import parse_tool_profile
 from weft.kernel.fields import is_name
 from weft.transports.cli.base import Command
 from weft.transports.cli.completion import complete_name
+from weft.transports.cli.global_options import DATA_FOLDER, check_server, given
 
 if TYPE_CHECKING:
     from weft.transports.cli.target import Target
@@ -46,7 +47,13 @@ class UnmergeableConfigError(Exception):
     """The configuration file cannot be changed without losing something."""
 
 
-@click.command(cls=Command)
+class InitCommand(Command):
+    """Command that writes options of the data folder into a configuration; it has its own --url."""
+
+    global_options = DATA_FOLDER | {"tenant", "principal"}
+
+
+@click.command(cls=InitCommand)
 @click.argument("editor", type=click.Choice(list(_EDITORS)), help="Editor to connect.")
 @click.option("--url", help="Connect to this server over HTTP instead of starting weft mcp.")
 @click.option(
@@ -56,9 +63,9 @@ class UnmergeableConfigError(Exception):
 @click.option("--tools", help="Tool profile to list, such as full or board,messages.  [default: about ten tools]")
 @click.option("--print", "only_print", is_flag=True, help="Print the configuration instead of writing it.")
 @click.option("--replace", is_flag=True, help="Replace an existing entry named weft.")
-@click.pass_obj
+@click.pass_context
 def init(
-    target: Target,
+    ctx: click.Context,
     editor: str,
     url: str | None,
     agent: str | None,
@@ -74,8 +81,13 @@ def init(
     server with the API key in WEFT_API_KEY; the key is not written to the file. Other servers in the file are kept.
     The editor lists about ten tools and finds all others through weft_tools; --tools lists more, or others.
     """
+    if url is not None:
+        check_server(ctx, url, ["url", *given(ctx)])
+        if agent is not None:
+            raise click.UsageError("--url and --agent exclude each other: a server knows the agent by its key.", ctx)
+    target: Target = ctx.obj
     chosen = _EDITORS[editor]
-    name = _checked(agent or editor, "--agent")
+    name = _checked(agent or target.principal or editor, "--agent")
     session = None if session is None else _checked(session, "--session")
     if tools is not None:
         parse_tool_profile(tools)

@@ -17,6 +17,7 @@ from weft.transports.cli.base import OrderedGroup
 from weft.transports.cli.command_names import TOP_LEVEL
 from weft.transports.cli.command_table import COMMANDS
 from weft.transports.cli.completion import complete_name
+from weft.transports.cli.global_options import on_command_line
 
 
 class _HandWritten(NamedTuple):
@@ -182,7 +183,9 @@ def _summary(name: str) -> str:
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.option("--url", envvar="WEFT_URL", show_envvar=True, help="Server to call instead of using the data folder.")
+@click.option(
+    "--url", envvar="WEFT_URL", show_envvar=True, help="Server to call instead of using the data folder; '' for none."
+)
 @click.option("--key", envvar="WEFT_API_KEY", show_envvar=True, help="API key or token.")
 @click.option("--data-dir", envvar="WEFT_DATA_DIR", show_envvar=True, help="Data folder.  [default: ~/.weft]")
 @click.option(
@@ -202,21 +205,25 @@ def _summary(name: str) -> str:
 def weft(ctx: click.Context, /, **options: str | None) -> None:
     """Weft is the context layer for multi-agent systems.
 
-    Agents share a board, messages, knowledge, history and events over MCP, REST and Python. Every command works on a
-    running server (--url) or directly on the data folder, also while a server uses it.
+    Agents share a board, messages, knowledge, history and events over MCP, REST and Python. Commands work on a running
+    server (--url) or directly on the data folder, also while a server uses it. An option beats a variable; an option
+    that a command would ignore is an error.
     """
     from weft.transports.cli.target import Target  # noqa: PLC0415 - help and completion need no target
 
     _quiet_logging()
     if os.environ.get("NO_COLOR"):
         ctx.color = False
-    if _on_command_line(ctx, "data_dir") and not _on_command_line(ctx, "database_url"):
-        options["database_url"] = ""
-    ctx.obj = Target.from_options(options)
+    ctx.obj = Target.from_options(_by_flags(ctx, options))
 
 
-def _on_command_line(ctx: click.Context, name: str) -> bool:
-    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+def _by_flags(ctx: click.Context, options: dict[str, str | None]) -> dict[str, str | None]:
+    """Drop variables that contradict a flag: the database of another folder, the key of another tenant."""
+    overridden = {"database_url": "data_dir", "key": "tenant"}
+    dropped = [
+        name for name, flag in overridden.items() if on_command_line(ctx, flag) and not on_command_line(ctx, name)
+    ]
+    return {**options, **dict.fromkeys(dropped, "")}
 
 
 def _quiet_logging() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.kernel.operation import Response
-from weft.transports.cli.base import JSON, Command
+from weft.transports.cli.base import JSON, OfflineCommand
 from weft.transports.cli.errors import FAILED
 from weft.transports.cli.formatters.records import render_validation
 from weft.transports.cli.render import show
@@ -46,7 +46,7 @@ class ValidationSummary(Response, omit_defaults=False):
     files: list[FileReport]
 
 
-@click.command(cls=Command, params=[JSON])
+@click.command(cls=OfflineCommand, params=[JSON])
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", help="Files to validate; - is standard input.")
 @click.pass_context
 def validate(ctx: click.Context, *, files: tuple[str, ...], as_json: bool) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import shutil
 import sys
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import accumulate
+from textwrap import wrap
 from typing import Any, TypeGuard
+from unicodedata import combining, east_asian_width
 
 import click
 import msgspec
@@ -17,6 +21,8 @@ from weft.kernel.operation import Response
 
 _GAP = "  "
 _MIN_COLUMN_WIDTH = 8
+# Columns that a reader copies into the next command, beside those that end in _id.
+_IDS = frozenset({"id", "key", "ref", "label", "name", "domain", "team", "check", "state"})
 # Columns hidden when they repeat another column, or the end of a participant name in it.
 _DUPLICATE_COLUMNS = {"agent_id": ("sender", "author", "actor"), "match_preview": ("content",)}
 # Text of agents may hold control characters, which a terminal would execute.
@@ -35,15 +41,29 @@ def render(response: msgspec.Struct) -> str:
     return "\n\n".join(filter(None, _parts(response))) or "Done."
 
 
-def table(rows: Sequence[Mapping[str, str]]) -> str:
-    """Format rows as columns; empty columns are left out, the widest are truncated to fit the terminal."""
+def render_rest(response: msgspec.Struct, without: Collection[str]) -> str:
+    """Format the fields of an answer that a command has not printed already."""
+    hidden = {"success", *without}
+    shown = {name: cell(value) for name, value in _fields(response) if name not in hidden and value is not None}
+    return block({name: value for name, value in shown.items() if value})
+
+
+def table(rows: Sequence[Mapping[str, str]], *, wrapped: str | None = None) -> str:
+    """Format rows as columns; empty columns are left out.
+
+    In a terminal the widest columns are shortened until they fit, but ids never; the column ``wrapped`` is wrapped
+    instead. Rows of too many columns become blocks of one line per column. A pipe gets everything.
+    """
     columns = {name: [row.get(name, "") for row in rows] for row in rows for name in row}
     names = [name for name in columns if any(columns[name]) and not _is_duplicate(name, columns)]
     cells = [[" ".join(row.get(name, "").split()) for name in names] for row in rows]
-    widths = _fit([max(len(name), *(len(line[place]) for line in cells)) for place, name in enumerate(names)])
+    widths = _fit(names, [max(map(_width, column)) for column in zip(names, *cells, strict=True)])
+    if widths is None:
+        return "\n\n".join(block(dict(zip(names, line, strict=True))) for line in cells)
+    lines = [part for line in cells for part in _wrapped(line, names, widths, wrapped)]
     head, *body = (
-        _GAP.join(f"{_short(text, width):<{width}}" for text, width in zip(line, widths, strict=True)).rstrip()
-        for line in (names, *cells)
+        _GAP.join(_padded(text, width) for text, width in zip(line, widths, strict=True)).rstrip()
+        for line in (names, *lines)
     )
     return "\n".join([click.style(head, bold=True), *body])
 
@@ -51,6 +71,18 @@ def table(rows: Sequence[Mapping[str, str]]) -> str:
 def _is_duplicate(name: str, columns: Mapping[str, Sequence[str]]) -> bool:
     others = (columns[other] for other in _DUPLICATE_COLUMNS.get(name, ()) if other in columns)
     return any(columns[name] in (list(other), [principal_of(cell) for cell in other]) for other in others)
+
+
+def _wrapped(line: list[str], names: list[str], widths: list[int], wrapped: str | None) -> list[list[str]]:
+    """Return the lines of a row: one, or more if the wrapped column needs them."""
+    if wrapped not in names:
+        return [line]
+    place = names.index(wrapped)
+    texts = wrap(line[place], widths[place]) or [""]
+    return [
+        [text if at == place else "" if number else line[at] for at in range(len(line))]
+        for number, text in enumerate(texts)
+    ]
 
 
 def block(pairs: Mapping[str, str]) -> str:
@@ -159,20 +191,35 @@ def indent(text: str) -> str:
     return "\n".join(f"  {line}" if line else "" for line in text.split("\n"))
 
 
-def _fit(widths: list[int]) -> list[int]:
-    """Narrow the widest columns until all fit the terminal; a pipe gets full width."""
+def _fit(names: list[str], widths: list[int]) -> list[int] | None:
+    """Narrow the widest columns but ids until all fit the terminal; None if they cannot. A pipe gets full width."""
     if not sys.stdout.isatty():
         return widths
     # A table below a heading is indented by the width of a gap.
     room = shutil.get_terminal_size().columns - len(_GAP) * len(widths)
-    while sum(widths) > room and max(widths) > _MIN_COLUMN_WIDTH:
-        widest = widths.index(max(widths))
-        widths[widest] -= 1
-    return widths
+    narrowed = dict(enumerate(widths))
+    text = [place for place, name in enumerate(names) if name not in _IDS and not name.endswith("_id")]
+    while sum(narrowed.values()) > room:
+        widest = max(text, key=narrowed.__getitem__, default=None)
+        if widest is None or narrowed[widest] <= _MIN_COLUMN_WIDTH:
+            return None
+        narrowed[widest] -= 1
+    return list(narrowed.values())
 
 
-def _short(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+def _padded(text: str, width: int) -> str:
+    """Return a cell of a table: shortened with an ellipsis, or padded."""
+    if _width(text) > width:
+        kept = list(accumulate(map(_width, text)))
+        text = text[: bisect_right(kept, width - 1)] + "…"
+    return text + " " * (width - _width(text))
+
+
+def _width(text: str) -> int:
+    """Return the number of columns of a text in a terminal: two for wide characters, none for combining ones."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text)
 
 
 def _as_json(value: object) -> str:

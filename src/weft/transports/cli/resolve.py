@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from weft.kernel.errors import InvalidInput
+from weft.transports.cli import global_options
 from weft.transports.cli.base import JSON, Command
 from weft.transports.cli.completion import complete_name
 from weft.transports.cli.errors import FAILED
@@ -64,6 +65,7 @@ def resolve(
         source_ref = _json_in(ref)
     media_type = media_type or (None if against is None else mimetypes.guess_type(against)[0])
     if source_ref is not None and against is not None:
+        global_options.check(ctx, global_options.NONE)
         answer = _offline(source_ref, _read(against), media_type)
     else:
         request = {

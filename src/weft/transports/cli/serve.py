@@ -10,8 +10,9 @@ import click
 from weft.capabilities.access.tool_profiles import parse_tool_profile
 from weft.kernel.correlation import make_correlation
 from weft.kernel.errors import Unavailable
-from weft.transports.cli.base import Command
+from weft.transports.cli.base import Command, DataFolderCommand
 from weft.transports.cli.completion import complete_name
+from weft.transports.cli.global_options import DATA_FOLDER, FLAGS, check_once, given
 
 if TYPE_CHECKING:
     from weft.settings import Settings
@@ -25,25 +26,42 @@ class CannotListen(Unavailable):
     hint = "Nothing was changed. Choose another port with --port or WEFT_PORT."
 
 
-@click.command(cls=Command)
+class ServerCommand(Command):
+    """Command that runs a server on the data folder."""
+
+    global_options = DATA_FOLDER
+
+
+class McpCommand(DataFolderCommand):
+    """Command that serves one agent on the data folder."""
+
+    global_options = DATA_FOLDER | {"tenant", "principal", "turn", "task"}
+
+
+@click.command(cls=ServerCommand)
 @click.option("--host", help="Address to listen on.  [env var: WEFT_HOST; default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65_535), help="Port to listen on.  [env var: WEFT_PORT; default: 8787]")
 @click.option("--data-dir", help="Data folder.  [env var: WEFT_DATA_DIR; default: ~/.weft]")
 @click.option("--database-url", help="SQLite file or postgresql:// URL instead.  [env var: WEFT_DATABASE_URL]")
-@click.pass_obj
-def serve(target: Target, host: str | None, port: int | None, data_dir: str | None, database_url: str | None) -> None:
+@click.pass_context
+def serve(
+    ctx: click.Context, host: str | None, port: int | None, data_dir: str | None, database_url: str | None
+) -> None:
     """Run the server: MCP and REST on one port.
 
     On Ctrl-C or SIGTERM, calls in flight finish first. Other settings come from WEFT_ variables.
     """
     from weft.transports.server import serve as run  # noqa: PLC0415 - help needs no server
 
+    check_once(ctx, "data_dir")
+    check_once(ctx, "database_url")
+    target: Target = ctx.obj
     settings = target.settings(host=host, port=port, data_dir=data_dir, database_url=database_url)
     _check_port(settings)
     run(settings)
 
 
-@click.command(cls=Command)
+@click.command(cls=McpCommand)
 @click.option("--as", "principal", shell_complete=complete_name, help="Agent to act as.  [default: that of weft --as]")
 @click.option(
     "--session",
@@ -54,14 +72,16 @@ def serve(target: Target, host: str | None, port: int | None, data_dir: str | No
     help="Work in this session only.",
 )
 @click.option("--tools", help="Tool profile: default, full, or groups such as board,messages.  [env var: WEFT_TOOLS]")
-@click.pass_obj
-def mcp(target: Target, principal: str | None, session: str | None, tools: str | None) -> None:
+@click.pass_context
+def mcp(ctx: click.Context, principal: str | None, session: str | None, tools: str | None) -> None:
     """Serve MCP over standard input and output, for an editor or agent that starts it.
 
     It works on the data folder. weft init writes the editor configuration that starts it.
     """
     from weft.transports.stdio import run  # noqa: PLC0415 - help needs no server
 
+    check_once(ctx, "principal")
+    target: Target = ctx.obj
     principal = principal or target.principal or "admin"
     if tools is not None:
         parse_tool_profile(tools)
@@ -75,18 +95,23 @@ def mcp(target: Target, principal: str | None, session: str | None, tools: str |
     )
 
 
-@click.command(cls=Command)
+@click.command(cls=ServerCommand)
 @click.option("--stay", is_flag=True, help="Keep the session and the server running afterwards.")
 @click.option("--port", type=click.IntRange(1, 65_535), help="Port for the demo's server.  [env var: WEFT_PORT]")
 @click.option("--data-dir", help="Data folder to keep it in, with --stay.  [env var: WEFT_DATA_DIR]")
-@click.pass_obj
-def demo(target: Target, port: int | None, data_dir: str | None, *, stay: bool) -> None:
+@click.pass_context
+def demo(ctx: click.Context, port: int | None, data_dir: str | None, *, stay: bool) -> None:
     """Watch a team of agents work together on one board for half a minute.
 
     Without --stay, the demo uses a temporary folder and removes it.
     """
     from weft.demo import run  # noqa: PLC0415 - help needs no demo
 
+    check_once(ctx, "data_dir")
+    chosen = [*given(ctx), *(["data_dir"] if data_dir else [])]
+    if chosen and not stay:
+        raise click.UsageError(f"{FLAGS[chosen[0]]} needs --stay: otherwise the demo uses a temporary folder.", ctx)
+    target: Target = ctx.obj
     settings = target.settings(port=port, data_dir=data_dir)
     _check_port(settings)
     run(settings, stay=stay)

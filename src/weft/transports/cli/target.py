@@ -47,8 +47,8 @@ class Target:
     @classmethod
     def from_options(cls, options: Mapping[str, str | None]) -> Target:
         return cls(
-            url=options["url"],
-            key=options["key"],
+            url=options["url"] or None,
+            key=options["key"] or None,
             data_dir=options["data_dir"],
             database_url=options["database_url"],
             tenant=options["tenant"] or "default",
@@ -56,6 +56,19 @@ class Target:
             turn=options["turn"],
             task=options["task"],
             traceparent=os.environ.get("TRACEPARENT"),
+        )
+
+    @property
+    def place(self) -> str:
+        """Name the server or the database that commands work on."""
+        if self.url is not None:
+            return f"the server {self.url}"
+        settings = self.settings()
+        if "://" in settings.database_url:
+            # Not named: the URL may hold a password.
+            return "the PostgreSQL database"
+        return (
+            f"the database {settings.database_url}" if settings.database_url else f"the data folder {settings.data_dir}"
         )
 
     def settings(self, **overrides: Any) -> Settings:  # noqa: ANN401 - settings are of several types
@@ -84,7 +97,7 @@ class Target:
         from weft.open import Weft  # noqa: PLC0415 - help and completion need no database
 
         async with self._opened(background=background) as app:
-            yield Weft(app, self._credential(), make_correlation(self.ids()))
+            yield Weft(app, self.credential, make_correlation(self.ids()))
 
     async def _call_server(self, operation: Operation, raw: dict[str, Any]) -> Response:
         from weft.client import Client  # noqa: PLC0415 - only a server needs an HTTP client
@@ -98,7 +111,7 @@ class Target:
 
         needs_jobs = operation.name in _NEEDS_JOBS
         async with self._opened(background=needs_jobs) as app:
-            context = CallContext(self._credential(), correlation=make_correlation(self.ids()))
+            context = CallContext(self.credential, correlation=make_correlation(self.ids()))
             if needs_jobs:
                 # Commands that wrote before it, as whichever principal, indexed nothing.
                 await app.index_wait.until_all_indexed((await app.identify(context)).tenant)
@@ -124,7 +137,8 @@ class Target:
         trace = self.traceparent if self.traceparent and is_traceparent(self.traceparent) else None
         return {"turn_id": self.turn or None, "task_id": self.task or None, "traceparent": trace}
 
-    def _credential(self) -> Credential:
+    @property
+    def credential(self) -> Credential:
         """Return the caller on the data folder: the named principal, else the owner of the key, else the admin."""
         from weft.app.authentication import Local  # noqa: PLC0415 - help and completion need no database
 

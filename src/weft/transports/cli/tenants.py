@@ -9,7 +9,7 @@ import click
 
 from weft.capabilities.knowledge.quotas import PLANS
 from weft.kernel.operation import Response
-from weft.transports.cli.base import JSON, OrderedGroup
+from weft.transports.cli.base import JSON, DataFolderGroup
 from weft.transports.cli.render import show
 from weft.transports.cli.target import opened
 
@@ -46,7 +46,7 @@ class TenantNames(Response):
     tenants: list[str]
 
 
-@click.group(cls=OrderedGroup, no_args_is_help=True)
+@click.group(cls=DataFolderGroup, no_args_is_help=True)
 def tenant() -> None:
     """Create and list tenants, and set their plans.
 

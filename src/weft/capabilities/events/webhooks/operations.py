@@ -315,6 +315,7 @@ async def update_webhook(request: UpdateWebhook, registered: WebhookRegistry, ac
     tool="webhooks",
     action="delete",
     http="DELETE /v1/webhooks/{webhook_id}",
+    destructive=True,
     errors=(WebhookNotFound,),
 )
 async def delete_webhook(request: DeleteWebhook, registered: WebhookRegistry) -> WebhookDeleted:

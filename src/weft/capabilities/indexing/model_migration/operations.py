@@ -187,6 +187,7 @@ async def show_model_migration(_: ShowModelMigration, migrations: MigrationSteps
     action="cancel_model_migration",
     requires=check_highest_clearance,
     http="DELETE /v1/models/migration",
+    destructive=True,
     effect=Effect.WRITE,
     errors=(ModelMigrationNotFound,),
     audited=True,

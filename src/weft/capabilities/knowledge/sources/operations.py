@@ -264,6 +264,7 @@ async def update_source(request: UpdateSource, registry: SourceRegistry, control
     "knowledge.remove_source",
     action="remove_source",
     http="DELETE /v1/domains/{domain}/sources/{source_id}",
+    destructive=True,
     errors=(DomainNotFound, SourceNotFound),
 )
 async def remove_source(request: RemoveSource, registry: SourceRegistry, supply: SourceDocuments) -> SourceRemoved:
