@@ -159,7 +159,9 @@ class Places:
             return ObjectFolder(self._folder / name / "objects")
         bucket: SharedBucket = self._request.getfixturevalue("bucket")
         service: str = self._request.getfixturevalue("s3")
-        return Bucket(bucket.name, prefix=name, endpoint=service, region=REGION, versioned=True, timeout_seconds=20)
+        return Bucket(
+            bucket.name, prefix=name, endpoint=service, region=REGION, versioning="required", timeout_seconds=20
+        )
 
 
 @pytest.fixture
