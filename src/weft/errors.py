@@ -54,7 +54,6 @@ from weft.capabilities.knowledge.model import (
     DomainExists,
     DomainNotFound,
 )
-from weft.capabilities.knowledge.quotas import QuotaExceeded
 from weft.capabilities.knowledge.sources.model import (
     FolderRefused,
     HookRefused,
@@ -100,6 +99,7 @@ from weft.kernel.errors import (
     NotFound,
     PermissionDenied,
     PoolNotInitialized,
+    QuotaExceeded,
     RateLimited,
     Rejected,
     SystemUnavailable,

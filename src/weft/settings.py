@@ -81,6 +81,11 @@ class Settings:
         "WEFT_TOKEN_MAX_AGE_HOURS",
         "Maximum age up to which a token can be refreshed; after that the API key is required.",
     )
+    agent_limit: int = setting(
+        10_000,
+        "WEFT_AGENT_LIMIT",
+        "Maximum active agents per tenant, of which one orchestrator may have half below it; 0: no limit.",
+    )
     memory_limit_mb: int = setting(100, "WEFT_MEMORY_LIMIT_MB", "Quota for one agent's private memory, in MiB.")
     context_limit_mb: int = setting(1_024, "WEFT_CONTEXT_LIMIT_MB", "Quota for one agent's persistent memory, in MiB.")
     pinned_tokens: int = setting(

@@ -45,12 +45,11 @@ async def test_agent_ids_are_unique_and_parents_must_exist(world: World) -> None
 @pytest.mark.req("SC-17")
 async def test_administration_needs_the_admin_permission(world: World) -> None:
     for operation, raw in (
-        ("agent.create", {"agent_id": "mine"}),
+        ("agent.create", {"agent_id": "mine", "parent_id": "admin"}),
         ("agent.list", {}),
         ("agent.update", {"agent_id": "review-2", "permissions": ["read", "write", "admin"]}),
         ("key.create", {"agent_id": "admin"}),
         ("key.list", {"agent_id": "admin"}),
-        ("key.revoke", {"key_id": "key_1"}),
         ("signing_key.rotate", {}),
         ("audit.list", {}),
         ("session.inspect", {"session_id": "s1"}),
@@ -115,7 +114,7 @@ async def test_an_agent_creates_only_descendants(world: World) -> None:
     lead = await world.admin.create_agent("lead", permissions=EVERY)
     await lead.create_agent("child", parent_id="lead")
     await lead.create_agent("grandchild", parent_id="child")
-    for parent_id in (None, "admin", "planner", "analysis"):
+    for parent_id in ("admin", "planner", "analysis"):
         with refused("PERMISSION_DENIED"):
             await lead.create_agent("elsewhere", parent_id=parent_id)
     with refused("PERMISSION_DENIED"):  # as a human, it would reach everyone

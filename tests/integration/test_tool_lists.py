@@ -43,6 +43,7 @@ TOOLS = REGISTRY.tools()
 LIMITS = {"subagent": 2_000, "orchestrator": 2_500}
 # Operations that refuse the example arguments for some callers, and what these may pass instead.
 BY_ARGUMENTS = {
+    "agent.update": "nobody changes itself",
     "agent.create": "a parent_id below the caller",
     "events.read": "a session_id",
     "key.create": "an agent below the caller",

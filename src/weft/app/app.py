@@ -28,6 +28,7 @@ from weft.app.tenants import Tenants, default_plan
 from weft.app.tools.catalogue import IndexedTools
 from weft.app.tools.toolbox import Toolbox
 from weft.app.transfer import Transfers, Uploads
+from weft.capabilities.access.agent_tree import AgentLimit
 from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.access.tool_profiles import UnknownToolProfile
 from weft.capabilities.agent_context.model import ContextLimits
@@ -314,6 +315,7 @@ class App:
             read_counts=self._read_counts,
             feed=self.feed,
             metrics_source=self.metrics_snapshot,
+            agent_limit=AgentLimit(settings.agent_limit),
             pin_limits=PinLimits(settings.pinned_tokens),
             memory_limits=MemoryLimits(settings.memory_limit_mb, cleanup_interval_seconds=EXPIRE_EVERY_SECONDS),
             knowledge_limits=KnowledgeLimits(default_plan(settings)),

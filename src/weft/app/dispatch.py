@@ -141,6 +141,7 @@ class Dispatcher:
         await self._rates.check(operation.rate, actor.tenant, actor.principal_id)
         for _ in range(_MAX_TRIES):
             try:
+                operation.forbids(raw, actor)
                 authorise(operation, actor)
                 request = operation.parse(raw, strict=strict)
                 acting = (

@@ -15,6 +15,7 @@ import weft.app.line_kinds  # noqa: F401 - registers them
 from weft.app.audit_writer import CallAuditTrail
 from weft.app.search.service import IndexLag
 from weft.app.session_acl_cache import CallSessionAcl, SessionAclCache
+from weft.capabilities.access.agent_tree import AgentLimit
 from weft.capabilities.access.audit import AuditFilter, AuditStore, AuditTrail
 from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.access.store import AccessStore, TokenCodec
@@ -166,6 +167,7 @@ class Singletons:
     read_counts: ReadTally
     feed: Feed
     metrics_source: MetricsSource
+    agent_limit: AgentLimit
     memory_limits: MemoryLimits
     pin_limits: PinLimits
     knowledge_limits: KnowledgeLimits

@@ -71,7 +71,7 @@ ERROR_MODULES: dict[str, str] = {
     "POLICY_FORBIDDEN": "weft.capabilities.transfer.policies",
     "POLICY_NOT_FOUND": "weft.capabilities.transfer.policies",
     "POOL_NOT_INITIALIZED": "weft.kernel.errors",
-    "QUOTA_EXCEEDED": "weft.capabilities.knowledge.quotas",
+    "QUOTA_EXCEEDED": "weft.kernel.errors",
     "RATE_LIMITED": "weft.kernel.errors",
     "RECEIPT_NOT_FOUND": "weft.capabilities.assembly.receipts",
     "RECEIPT_PRUNED": "weft.capabilities.assembly.receipts",

@@ -333,7 +333,7 @@ RESPONSES: dict[str, tuple[str, str]] = {
     "token.revoke": ("weft.kernel.operation", "Success"),
     "agent.create": ("weft.capabilities.access.operations", "AgentCreated"),
     "agent.list": ("weft.capabilities.access.operations", "AgentList"),
-    "agent.update": ("weft.capabilities.access.operations", "AgentInfo"),
+    "agent.update": ("weft.capabilities.access.operations", "AgentUpdated"),
     "key.create": ("weft.capabilities.access.operations", "ApiKeyCreated"),
     "key.list": ("weft.capabilities.access.operations", "ApiKeyList"),
     "key.rotate": ("weft.capabilities.access.operations", "ApiKeyCreated"),

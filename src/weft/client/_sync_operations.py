@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from weft.capabilities.access.audit import AuditLog
     from weft.capabilities.access.operations import (
         AgentCreated,
-        AgentInfo,
         AgentList,
+        AgentUpdated,
         ApiKeyCreated,
         ApiKeyList,
         TokenIssued,
@@ -191,11 +191,12 @@ class SyncAgentOperations:
         permissions: Sequence[Literal["read", "write", "admin"]] = ("read", "write"),
         min_score: float | None = None,
     ) -> AgentCreated:
-        """Create an agent or a human, with an API key that is shown only once.
+        """Create an agent or a human, with an API key that is shown only once. For admins and orchestrators.
 
         An agent whose parent is an agent is a sub-agent and writes as ``subagent:{type}`` (or ``subagent:{type}:{id}``
         if its id differs from its type); any other agent is an orchestrator and writes as ``orchestrator:{id}``. You
-        cannot grant more than you have, and an agent can create only its own descendants.
+        cannot grant more than you have, and an agent can create only its own descendants: below itself, or below an
+        agent that is below it.
         """
         return self._caller.call(
             "agent.create",
@@ -220,11 +221,12 @@ class SyncAgentOperations:
         clearance: int | None = None,
         disabled: bool | None = None,
         min_score: float | None = None,
-    ) -> AgentInfo:
+    ) -> AgentUpdated:
         """Change a principal's permissions or clearance, or disable it. Takes effect on its next call everywhere.
 
-        Humans may change principals up to their own clearance, agents only their descendants. Nobody can change itself
-        or grant more than it has.
+        Disabling it disables everything below it; enabling it enables exactly that again. Human admins may change
+        principals up to their own clearance, orchestrators only their descendants. Nobody can change itself or grant
+        more than it has.
         """
         return self._caller.call(
             "agent.update",
@@ -903,7 +905,8 @@ class SyncHistoryOperations:
     ) -> RolledBack:
         """Return a context to an earlier version. History is not rewritten: the rollback is a new version.
 
-        Needs clearance 3, 4 for persistent memory, 5 for the tenant's layer.
+        Needs clearance 3, 4 for persistent memory, 5 for the tenant's layer. An agent may roll back the memory and the
+        definition of agents below it with any clearance that is not below theirs.
         """
         return self._caller.call(
             "history.rollback",
@@ -1016,7 +1019,7 @@ class SyncKeyOperations:
         self._caller = caller
 
     def create(self, agent_id: str, *, expires_in: int | None = None, tools: str | None = None) -> ApiKeyCreated:
-        """Create another API key for a principal. It is shown only once."""
+        """Create another API key for a principal that you may change. It is shown only once."""
         return self._caller.call("key.create", {"agent_id": agent_id, **given(expires_in=expires_in, tools=tools)})
 
     def list(self, agent_id: str) -> ApiKeyList:
@@ -1026,7 +1029,7 @@ class SyncKeyOperations:
     def rotate(self, key_id: str) -> ApiKeyCreated:
         """Replace an API key. The new one is shown only once; the old one and its tokens are revoked at once.
 
-        You may rotate your own keys and, as an admin, those of principals that you may edit.
+        You may rotate your own keys and, as an admin or orchestrator, those of principals that you may change.
         """
         return self._caller.call("key.rotate", {"key_id": key_id})
 

@@ -13,7 +13,6 @@ from weft.capabilities.knowledge.document_content import check_size, decode_cont
 from weft.capabilities.knowledge.document_operations import AddDocument, add_document, document_meta
 from weft.capabilities.knowledge.documents import DocumentMeta
 from weft.capabilities.knowledge.model import MAX_DOCUMENT_BYTES, DocumentTooLarge
-from weft.capabilities.knowledge.quotas import QuotaExceeded
 from weft.capabilities.knowledge.sources.hooks import HookResponse, is_signed, parse_hook_body, verify_call
 from weft.capabilities.knowledge.sources.model import (
     SYNC_REQUESTED,
@@ -35,7 +34,7 @@ from weft.capabilities.knowledge.sources.sync import (
 )
 from weft.jobs.runner import LeaseLost
 from weft.jobs.scheduler import Work
-from weft.kernel.errors import InvalidInput, Unavailable, WeftError
+from weft.kernel.errors import InvalidInput, QuotaExceeded, Unavailable, WeftError
 from weft.kernel.fields import is_name
 from weft.kernel.guards import GuardedCall
 from weft.storage.sql.database import SYSTEM, Scope

@@ -124,6 +124,13 @@ class Forbidden(WeftError):
     denial = True
 
 
+class QuotaExceeded(Conflict):
+    """A limit of the tenant is reached."""
+
+    code = "QUOTA_EXCEEDED"
+    hint = "Remove what is no longer needed, or ask the operator for a higher limit."
+
+
 class Unavailable(WeftError):
     """Weft cannot answer this call now."""
 

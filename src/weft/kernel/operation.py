@@ -126,6 +126,7 @@ class Operation:
     A ``destructive`` one removes something that no other call brings back: interfaces for humans ask first.
     A ``heavy`` request reads so much that it gets its own connection.
     ``requires`` raises PermissionDenied for callers that may not use it, whatever the request.
+    ``forbids`` raises for raw requests that no caller may make, before permissions are checked.
     A connection bound to one session fills in session_id, depending on ``session``.
     """
 
@@ -144,6 +145,7 @@ class Operation:
     heavy: Callable[[Any], bool]
     session: SessionUse
     requires: Callable[[Actor], None]
+    forbids: Callable[[Mapping[str, Any], Actor], None]
     run: Callable[..., Awaitable[Any]]
     prepare: Preparation | None
 
@@ -253,6 +255,7 @@ def operation(
     heavy: bool | Callable[[Any], bool] = False,
     session: SessionUse = SessionUse.WORKS_IN,
     requires: Callable[[Actor], None] = lambda _: None,
+    forbids: Callable[[Mapping[str, Any], Actor], None] = lambda *_: None,
     prepare: Callable[..., Awaitable[None]] | None = None,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Operation]:
     """Define an operation from the function that performs it.
@@ -280,6 +283,7 @@ def operation(
             heavy=heavy if callable(heavy) else lambda _: heavy,
             session=session,
             requires=requires,
+            forbids=forbids,
             run=run,
             prepare=None if prepare is None else Preparation(prepare),
         )

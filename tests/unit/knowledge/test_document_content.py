@@ -17,8 +17,8 @@ from weft.capabilities.knowledge.document_content import (
     storable_text,
 )
 from weft.capabilities.knowledge.model import MAX_DOCUMENT_BYTES, DocumentTooLarge, check_document_id
-from weft.capabilities.knowledge.quotas import PLANS, QuotaExceeded, check_bytes, check_domains, max_results
-from weft.kernel.errors import InvalidInput
+from weft.capabilities.knowledge.quotas import PLANS, check_bytes, check_domains, max_results
+from weft.kernel.errors import InvalidInput, QuotaExceeded
 
 
 @given(st.binary(max_size=2_000))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.kernel.errors import PermissionDenied
-from weft.kernel.identity import PrincipalKind
+from weft.kernel.identity import Permission, PrincipalKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from weft.capabilities.access.model import Principal
     from weft.capabilities.access.store import AccessStore
-    from weft.kernel.identity import Actor, Permission
+    from weft.kernel.identity import Actor
 
 
 HIGHEST_CLEARANCE = 5
@@ -52,12 +52,12 @@ def check_may_grant(actor: Actor, clearance: int, permissions: frozenset[Permiss
         )
 
 
-def check_clearance(actor: Actor, needed: int, what: str = "This") -> None:
-    """Refuse callers below a clearance."""
+def check_clearance(actor: Actor, needed: int, what: str = "This", *, who: str = "someone") -> None:
+    """Refuse callers below a clearance; the hint names who has it."""
     if actor.clearance < needed:
         raise PermissionDenied(
             f"{what} needs clearance {needed}; yours is {actor.clearance}.",
-            hint=f"Ask someone with clearance {needed} or more.",
+            hint=f"Ask {who} with clearance {needed} or more.",
             required_clearance=needed,
             your_clearance=actor.clearance,
         )
@@ -78,6 +78,22 @@ def check_supervisor(actor: Actor) -> None:
         )
 
 
+def check_may_create(actor: Actor) -> None:
+    """Refuse callers that may create no agents: all but admins and orchestrators that may write."""
+    if not actor.is_admin and (actor.kind is not PrincipalKind.AGENT or Permission.WRITE not in actor.permissions):
+        raise PermissionDenied(
+            "This is for admins, and for orchestrators with the permission 'write'.",
+            your_permissions=sorted(actor.permissions),
+        )
+
+
+def check_may_manage(actor: Actor) -> None:
+    """Refuse callers that may change no agents: all but admins and orchestrators that have agents below them."""
+    check_may_create(actor)
+    if not actor.is_admin:
+        check_supervisor(actor)
+
+
 def check_highest_clearance(actor: Actor) -> None:
     if actor.clearance < HIGHEST_CLEARANCE:
         raise PermissionDenied(
@@ -94,14 +110,7 @@ def check_may_hold_key(actor: Actor, owner: Principal) -> None:
 
 
 async def is_descendant(ancestor_id: str, principal: Principal, access: AccessStore) -> bool:
-    """Tell whether a principal is below another one in the tree."""
-    visited: set[str] = set()
-    parent_id = principal.parent_id
-    # Parents never change, so the tree has no cycles; the check guards against rows that were edited by hand.
-    while parent_id is not None and parent_id not in visited:
-        if parent_id == ancestor_id:
-            return True
-        visited.add(parent_id)
-        parent = await access.principal(parent_id)
-        parent_id = parent.parent_id if parent else None
-    return False
+    """Tell whether a principal is below another one in the tree; it may be one that is about to be created."""
+    if principal.parent_id in {None, ancestor_id}:
+        return principal.parent_id is not None
+    return any(above.principal_id == ancestor_id for above in await access.ancestors(principal.parent_id))

@@ -64,16 +64,20 @@ class ApiKeyNotFound(NotFound):
 
 
 class InvalidParent(Rejected):
-    """The parent must be an existing principal of the same tenant."""
+    """The parent must be an active principal of the same tenant."""
 
     code = "INVALID_PARENT"
-    hint = "Create the parent first with `agent.create`, or omit parent_id to create an orchestrator."
+    hint = "Create the parent first with `agent.create`, or enable it with `agent.update`."
     related = ("create_agent", "list_agents")
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """An agent or a human in a tenant's tree."""
+    """An agent or a human in a tenant's tree.
+
+    ``disabled_by`` is the principal that disabled it, ``disabled_with`` the one above it that was disabled, if it was
+    not disabled by itself.
+    """
 
     principal_id: str
     kind: PrincipalKind
@@ -86,6 +90,8 @@ class Principal:
     disabled_at: int | None = None
     min_score: float | None = None
     has_agents_below: bool = False
+    disabled_by: str | None = None
+    disabled_with: str | None = None
 
 
 class Memberships(NamedTuple):

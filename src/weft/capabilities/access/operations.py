@@ -9,15 +9,19 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from weft.capabilities.access.agent_tree import AgentLimit, TreeChange, check_room, disable, enable, find_parent
 from weft.capabilities.access.authentication import active_principal, check_key
 from weft.capabilities.access.grants import (
     check_highest_clearance,
+    check_may_create,
     check_may_edit,
     check_may_grant,
     check_may_hold_key,
+    check_may_manage,
     check_may_manage_credentials,
     check_reach,
     check_supervisor,
+    is_descendant,
 )
 from weft.capabilities.access.model import (
     AgentExists,
@@ -38,7 +42,7 @@ from weft.capabilities.access.model import (
 from weft.capabilities.access.store import AccessStore, TokenCodec
 from weft.capabilities.access.tool_profiles import ToolsField, UnknownToolProfile, parse_tool_profile
 from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
-from weft.kernel.errors import AuthenticationError, InvalidApiKey, PermissionDenied
+from weft.kernel.errors import AuthenticationError, InvalidApiKey, PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Fraction, Name, ShortText, new_id
 from weft.kernel.identity import Actor, Permission, PrincipalKind, participant_name
 from weft.kernel.operation import (
@@ -116,7 +120,8 @@ class CreateAgent(Request):
     parent_id: Annotated[
         AgentId | None,
         msgspec.Meta(
-            description="The parent. An agent with an agent as parent is a sub-agent; otherwise it is an orchestrator."
+            description="The parent: by default you, if you are an agent. An agent with an agent as parent is a "
+            "sub-agent; otherwise it is an orchestrator."
         ),
     ] = None
     clearance: Clearance = 1
@@ -130,9 +135,13 @@ class UpdateAgent(Request):
     agent_id: AgentId
     permissions: Annotated[list[PermissionName] | None, msgspec.Meta(description="The new full set.")] = None
     clearance: Clearance | None = None
-    disabled: Annotated[bool | None, msgspec.Meta(description="True disables it at once; false enables it again.")] = (
-        None
-    )
+    disabled: Annotated[
+        bool | None,
+        msgspec.Meta(
+            description="True disables it and everything below it at once; false enables it again, with what was "
+            "disabled with it."
+        ),
+    ] = None
     min_score: MinScore = None
 
 
@@ -165,6 +174,16 @@ class AgentCreated(AgentInfo):
 
     def __repr__(self) -> str:
         return f"AgentCreated(agent_id={self.agent_id!r})"
+
+
+class AgentUpdated(AgentInfo, omit_defaults=True):
+    """A principal after the change, and what was disabled or enabled with it: the first 100 ids and the number."""
+
+    on_record = ("also_disabled", "also_enabled", "also_changed")
+
+    also_disabled: tuple[str, ...] = ()
+    also_enabled: tuple[str, ...] = ()
+    also_changed: int = 0
 
 
 class AgentList(Response):
@@ -237,6 +256,23 @@ class RotateSigningKey(Request):
     ] = False
 
 
+_LISTED = 100
+
+
+def _check_may_update(actor: Actor) -> None:
+    """Refuse callers that may change no principal: also admins that are agents without agents below them."""
+    check_may_manage(actor)
+    check_supervisor(actor)
+
+
+_managing = partial(
+    operation,
+    permission=None,
+    rate=RateClass.ADMIN,
+    audience=Audience.NOT_SUBAGENTS,
+    requires=check_may_manage,
+)
+_manage = partial(_managing, effect=Effect.WRITE, audited=True)
 _token_operation = partial(operation, permission=None, rate=RateClass.AUTHENTICATION, effect=Effect.WRITE)
 
 
@@ -334,29 +370,33 @@ async def revoke_token(request: RevokeToken, actor: Actor, access: AccessStore, 
     return Success()
 
 
-@admin_write(
+@_manage(
     "agent.create",
     tool="create_agent",
     http="POST /v1/agents",
     status=201,
-    errors=(AgentExists, InvalidParent, PermissionDenied),
+    requires=check_may_create,
+    errors=(AgentExists, InvalidParent, PermissionDenied, QuotaExceeded),
 )
-async def create_agent(request: CreateAgent, actor: Actor, access: AccessStore, clock: Clock) -> AgentCreated:
-    """Create an agent or a human, with an API key that is shown only once.
+async def create_agent(
+    request: CreateAgent, actor: Actor, access: AccessStore, limit: AgentLimit, clock: Clock
+) -> AgentCreated:
+    """Create an agent or a human, with an API key that is shown only once. For admins and orchestrators.
 
     An agent whose parent is an agent is a sub-agent and writes as ``subagent:{type}`` (or ``subagent:{type}:{id}`` if
     its id differs from its type); any other agent is an orchestrator and writes as ``orchestrator:{id}``. You cannot
-    grant more than you have, and an agent can create only its own descendants.
+    grant more than you have, and an agent can create only its own descendants: below itself, or below an agent that is
+    below it.
     """
-    parent = await access.principal(request.parent_id) if request.parent_id else None
-    if request.parent_id and (parent is None or parent.disabled_at is not None):
-        raise InvalidParent(f"There is no active principal '{request.parent_id}'.")
+    await access.lock_tree()
+    parent_id = request.parent_id or (actor.principal_id if actor.kind is PrincipalKind.AGENT else None)
+    parent = None if parent_id is None else await find_parent(parent_id, access)
     now = to_micros(clock.now())
     principal = Principal(
         principal_id=request.agent_id,
         kind=PrincipalKind(request.kind),
         agent_type=request.agent_type or request.agent_id[:50],
-        parent_id=request.parent_id,
+        parent_id=parent_id,
         parent_is_agent=parent is not None and parent.kind is PrincipalKind.AGENT,
         clearance=request.clearance,
         permissions=frozenset(map(Permission, request.permissions)),
@@ -367,6 +407,7 @@ async def create_agent(request: CreateAgent, actor: Actor, access: AccessStore, 
     check_may_hold_key(actor, principal)
     if not await access.add_principal(principal):
         raise AgentExists(f"The principal '{request.agent_id}' already exists.")
+    await check_room(actor, access, limit)
     key = new_key(access.tenant, principal.principal_id, now, None)
     await access.add_key(key.stored)
     if parent is not None and not parent.has_agents_below:
@@ -385,29 +426,45 @@ async def list_agents(request: ListAgents, access: AccessStore) -> AgentList:
     )
 
 
-@admin_write(
+@_manage(
     "agent.update",
     tool="update_agent",
     http="PATCH /v1/agents/{agent_id}",
-    requires=check_supervisor,
-    errors=(AgentNotFound, PermissionDenied),
+    requires=_check_may_update,
+    errors=(AgentNotFound, InvalidParent, PermissionDenied, QuotaExceeded),
 )
-async def update_agent(request: UpdateAgent, actor: Actor, access: AccessStore, clock: Clock) -> AgentInfo:
+async def update_agent(
+    request: UpdateAgent, actor: Actor, access: AccessStore, limit: AgentLimit, clock: Clock
+) -> AgentUpdated:
     """Change a principal's permissions or clearance, or disable it. Takes effect on its next call everywhere.
 
-    Humans may change principals up to their own clearance, agents only their descendants. Nobody can change itself or
-    grant more than it has.
+    Disabling it disables everything below it; enabling it enables exactly that again. Human admins may change
+    principals up to their own clearance, orchestrators only their descendants. Nobody can change itself or grant more
+    than it has.
     """
+    await access.lock_tree()
     principal = await _find_principal(request.agent_id, access)
     await check_may_edit(actor, principal, access)
     asked = frozenset(map(Permission, request.permissions or ()))
     check_may_grant(actor, request.clearance or principal.clearance, asked)
-    await access.update_principal(_apply_update(principal, request, to_micros(clock.now())))
+    change = TreeChange(principal)
+    if request.disabled is not None:
+        now = to_micros(clock.now())
+        changing = disable(principal, actor, access, now) if request.disabled else enable(principal, actor, access)
+        change = await changing
+    await access.update_principal(_apply_update(change.principal, request))
+    if request.disabled is False:
+        await check_room(actor, access, limit)
     await access.advance_epoch()
-    return _info(await _find_principal(request.agent_id, access))
+    return AgentUpdated(
+        **msgspec.structs.asdict(_info(await _find_principal(request.agent_id, access))),
+        also_disabled=change.disabled[:_LISTED],
+        also_enabled=change.enabled[:_LISTED],
+        also_changed=len(change.disabled) + len(change.enabled),
+    )
 
 
-@admin_write(
+@_manage(
     "key.create",
     tool="create_api_key",
     http="POST /v1/agents/{agent_id}/keys",
@@ -415,23 +472,30 @@ async def update_agent(request: UpdateAgent, actor: Actor, access: AccessStore, 
     errors=(AgentNotFound, PermissionDenied, UnknownToolProfile),
 )
 async def create_api_key(request: CreateApiKey, actor: Actor, access: AccessStore, clock: Clock) -> ApiKeyCreated:
-    """Create another API key for a principal. It is shown only once."""
+    """Create another API key for a principal that you may change. It is shown only once."""
     if request.tools is not None:
         parse_tool_profile(request.tools)
     principal = await _find_principal(request.agent_id, access)
-    await check_may_manage_credentials(actor, principal, access)
+    # An additional key of one's own would outlive the rotation of a stolen one.
+    await (check_may_manage_credentials if actor.is_admin else check_may_edit)(actor, principal, access)
     check_may_hold_key(actor, principal)
     now = to_micros(clock.now())
     expires_at = now + request.expires_in * 1_000_000 if request.expires_in else None
     return await _add_key(access, principal.principal_id, now, expires_at, request.tools)
 
 
-@admin_operation(
-    "key.list", tool="list_api_keys", http="GET /v1/agents/{agent_id}/keys", effect=Effect.READ, errors=(AgentNotFound,)
+@_managing(
+    "key.list",
+    tool="list_api_keys",
+    http="GET /v1/agents/{agent_id}/keys",
+    effect=Effect.READ,
+    errors=(AgentNotFound, PermissionDenied),
 )
-async def list_api_keys(request: ListApiKeys, access: AccessStore) -> ApiKeyList:
+async def list_api_keys(request: ListApiKeys, actor: Actor, access: AccessStore) -> ApiKeyList:
     """List a principal's API keys, without their secrets."""
     principal = await _find_principal(request.agent_id, access)
+    if not actor.is_admin:
+        await check_may_manage_credentials(actor, principal, access)
     return ApiKeyList(
         keys=[
             ApiKeyInfo(
@@ -461,25 +525,19 @@ async def list_api_keys(request: ListApiKeys, access: AccessStore) -> ApiKeyList
 async def rotate_key(request: RotateKey, actor: Actor, access: AccessStore, clock: Clock) -> ApiKeyCreated:
     """Replace an API key. The new one is shown only once; the old one and its tokens are revoked at once.
 
-    You may rotate your own keys and, as an admin, those of principals that you may edit.
+    You may rotate your own keys and, as an admin or orchestrator, those of principals that you may change.
     """
     now = to_micros(clock.now())
-    key = await access.key(request.key_id)
-    if key is None or (key.principal_id != actor.principal_id and not actor.is_admin):
-        error = ApiKeyNotFound(f"You may not rotate a key '{request.key_id}', or it does not exist.")
-        error.denial = key is not None
-        raise error
+    key, owner = await _manageable_key(request.key_id, actor, access)
     if key.revoked_at is not None:
         raise ApiKeyNotFound(f"The key '{request.key_id}' was revoked; create a new one with create_api_key.")
-    owner = await _find_principal(key.principal_id, access)
-    await check_may_manage_credentials(actor, owner, access)
     check_may_hold_key(actor, owner)
     await access.revoke_key(key.key_id, now)
     await access.advance_epoch()
     return await _add_key(access, key.principal_id, now, key.expires_at, key.tools)
 
 
-@admin_write(
+@_manage(
     "key.revoke",
     tool="revoke_key",
     http="DELETE /v1/keys/{key_id}",
@@ -488,10 +546,7 @@ async def rotate_key(request: RotateKey, actor: Actor, access: AccessStore, cloc
 )
 async def revoke_key(request: RevokeKey, actor: Actor, access: AccessStore, clock: Clock) -> Success:
     """Revoke an API key, and every token issued for it, at once."""
-    key = await access.key(request.key_id)
-    if key is None:
-        raise ApiKeyNotFound(f"There is no key '{request.key_id}'.")
-    await check_may_manage_credentials(actor, await _find_principal(key.principal_id, access), access)
+    key, _ = await _manageable_key(request.key_id, actor, access)
     await access.revoke_key(key.key_id, to_micros(clock.now()))
     await access.advance_epoch()
     return Success()
@@ -584,14 +639,32 @@ async def _find_principal(agent_id: str, access: AccessStore) -> Principal:
     return principal
 
 
-def _apply_update(principal: Principal, request: UpdateAgent, now: int) -> Principal:
+async def _manageable_key(key_id: str, actor: Actor, access: AccessStore) -> tuple[StoredKey, Principal]:
+    """Return a key that the caller may replace or revoke, and its owner."""
+    key = await access.key(key_id)
+    owner = None if key is None else await access.principal(key.principal_id)
+    if key is None or owner is None or not await _may_name_key(actor, owner, access):
+        error = ApiKeyNotFound(f"There is no key '{key_id}' that you may change.")
+        error.denial = key is not None
+        raise error
+    await check_may_manage_credentials(actor, owner, access)
+    return key, owner
+
+
+async def _may_name_key(actor: Actor, owner: Principal, access: AccessStore) -> bool:
+    """Tell whether a caller may know that a key exists: an owner, an admin, or an orchestrator above the owner."""
+    if actor.principal_id == owner.principal_id:
+        return True
+    if actor.is_subagent or Permission.WRITE not in actor.permissions:
+        return actor.is_admin
+    return actor.is_admin or await is_descendant(actor.principal_id, owner, access)
+
+
+def _apply_update(principal: Principal, request: UpdateAgent) -> Principal:
     changes: dict[str, Any] = {"clearance": request.clearance, "min_score": request.min_score}
     if request.permissions is not None:
         changes["permissions"] = frozenset(map(Permission, request.permissions))
-    kept = {name: value for name, value in changes.items() if value is not None}
-    if request.disabled is not None:
-        kept["disabled_at"] = now if request.disabled else None
-    return replace(principal, **kept)
+    return replace(principal, **{name: value for name, value in changes.items() if value is not None})
 
 
 def _info(principal: Principal) -> AgentInfo:

@@ -26,7 +26,23 @@ class AccessStore(Protocol):
         """Invalidate the cached callers of the tenant in every process."""
         ...
 
+    async def lock_tree(self) -> None:
+        """Let no other transaction create, disable or enable principals of the tenant until this one ends."""
+        ...
+
     async def principal(self, principal_id: str) -> Principal | None: ...
+
+    async def ancestors(self, principal_id: str) -> Sequence[Principal]:
+        """Return the principals above one, the nearest first."""
+        ...
+
+    async def below(self, principal_id: str) -> Sequence[Principal]:
+        """Return all active principals below one, by id."""
+        ...
+
+    async def active_agents(self) -> int:
+        """Return how many agents of the tenant are not disabled."""
+        ...
 
     async def principals(self, after: str, limit: int) -> Sequence[Principal]: ...
 
@@ -36,6 +52,17 @@ class AccessStore(Protocol):
 
     async def update_principal(self, principal: Principal) -> None:
         """Store the mutable fields of a principal: permissions, clearance, disabled state, search threshold."""
+        ...
+
+    async def disable_below(self, root: Principal, instead_of: str | None) -> Sequence[str]:
+        """Disable the active principals below one with it, and return their ids.
+
+        Those disabled with ``instead_of``, a principal above it, count as disabled with it from now on.
+        """
+        ...
+
+    async def enable_below(self, principal_id: str) -> Sequence[str]:
+        """Enable the principals that were disabled with one, and return their ids."""
         ...
 
     async def memberships(self, principal: Principal) -> Memberships:

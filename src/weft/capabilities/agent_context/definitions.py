@@ -15,6 +15,7 @@ from weft.capabilities.agent_context.permissions import (
     check_editor,
     check_may_define,
     find_agent,
+    forbid_self_definition,
     may_read_definition,
     unknown_agent,
 )
@@ -100,6 +101,7 @@ class DefinitionRead(AgentDefinition, kw_only=True):
     rate=RateClass.ADMIN,
     effect=Effect.WRITE,
     requires=check_editor,
+    forbids=forbid_self_definition,
     audited=True,
     off_record=("role", "system_prompt", "guardrails", "config"),
     errors=(AgentNotFound, PermissionDenied, SelfModification, VersionConflict, ContentTooLarge),

@@ -22,7 +22,9 @@ from weft.capabilities.agent_context.owners import exists, is_shared, may_use_sh
 from weft.capabilities.agent_context.permissions import (
     EDITOR_CLEARANCE,
     check_may_define,
+    check_may_roll_back,
     find_agent,
+    forbid_self_definition,
     may_read_context,
 )
 from weft.capabilities.agent_context.restore import restore_entries, restore_parts
@@ -30,10 +32,11 @@ from weft.capabilities.agent_context.service import Contexts, OpenContext
 from weft.capabilities.history.composite_lines import PART_MARK, PartVersion
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.line_kinds import LineKind
-from weft.capabilities.history.model import Head, is_metadata, no_line
+from weft.capabilities.history.model import Head, LineNotFound, is_metadata, no_line
 from weft.capabilities.history.store import Rule
 from weft.capabilities.pins.model import PinLimitExceeded
 from weft.kernel.errors import InvalidInput
+from weft.kernel.identity import PrincipalKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -73,8 +76,22 @@ class ContextLines(msgspec.Struct, frozen=True):
             raise no_line(line_id)
         return LockedContextLine(self.contexts, line, head, context)
 
-    def rollback_clearance(self, line_id: str) -> int:
-        return _DEFINITION_CLEARANCE if ContextLine.parse(line_id).part == DEFINITION else _ROLLBACK_CLEARANCE
+    async def check_rollback(self, line_id: str) -> None:
+        line, actor = ContextLine.parse(line_id), self.contexts.actor
+        needed = _DEFINITION_CLEARANCE if line.part == DEFINITION else _ROLLBACK_CLEARANCE
+        try:
+            await self._parse_visible(line_id)
+        except LineNotFound:
+            # Whether or not it exists.
+            check_clearance(actor, needed, "A rollback")
+            raise
+        if is_shared(line.owner):
+            check_clearance(actor, needed, "A rollback")
+            return
+        if line.part == DEFINITION:
+            forbid_self_definition({"agent_id": line.owner}, actor)
+        owner = await find_agent(line.owner, self.contexts.access)
+        await check_may_roll_back(actor, owner, needed, self.contexts.access)
 
     async def expire(self, line_id: str, limit: int) -> bool:
         """Expire entries past retention; deletes a part whose branch or team was deleted."""
@@ -147,7 +164,8 @@ class ContextLines(msgspec.Struct, frozen=True):
             await check_may_define(actor, owner, access)
         elif actor.principal_id != owner.principal_id:
             await check_may_edit(actor, owner, access)
-            check_clearance(actor, EDITOR_CLEARANCE)
+            if actor.kind is PrincipalKind.HUMAN:
+                check_clearance(actor, EDITOR_CLEARANCE)
 
     async def _branch_exists(self, line: ContextLine) -> bool:
         """Tell whether the branch of a part still exists."""

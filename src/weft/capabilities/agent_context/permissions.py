@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from weft.capabilities.access.grants import check_clearance, check_may_edit, check_supervisor
 from weft.capabilities.access.model import AgentNotFound
@@ -11,6 +11,8 @@ from weft.kernel.errors import PermissionDenied
 from weft.kernel.identity import PrincipalKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from weft.capabilities.access.model import Principal
     from weft.capabilities.access.store import AccessStore
     from weft.kernel.identity import Actor
@@ -39,10 +41,12 @@ async def may_edit(actor: Actor, owner: Principal, access: AccessStore) -> bool:
 
 
 async def may_read_context(actor: Actor, owner: Principal, access: AccessStore) -> bool:
-    """Tell whether the caller owns the context, is an admin, or may edit its owner."""
+    """Tell whether the caller owns the context, is an admin, or may edit its owner; a human with EDITOR_CLEARANCE."""
     if actor.principal_id == owner.principal_id or actor.is_admin:
         return True
-    return actor.clearance >= EDITOR_CLEARANCE and await may_edit(actor, owner, access)
+    if actor.kind is PrincipalKind.HUMAN and actor.clearance < EDITOR_CLEARANCE:
+        return False
+    return await may_edit(actor, owner, access)
 
 
 async def may_read_definition(actor: Actor, owner: Principal, access: AccessStore) -> bool:
@@ -61,6 +65,35 @@ def check_may_copy(actor: Actor) -> None:
     """Refuse callers that may copy no agent's memory."""
     check_supervisor(actor)
     check_clearance(actor, COPY_CLEARANCE, "Copying an agent's memory")
+
+
+def forbid_self_definition(raw: Mapping[str, Any], actor: Actor) -> None:
+    """Raise SelfModification for a request to define the caller itself, whatever its permissions."""
+    if raw.get("agent_id") == actor.principal_id:
+        raise SelfModification("You cannot change your own definition.")
+
+
+async def check_may_roll_back(actor: Actor, owner: Principal, needed: int, access: AccessStore) -> None:
+    """Raise, with those who can, unless the caller is an agent above the owner or has the clearance."""
+    above = await access.ancestors(owner.principal_id)
+    is_above = actor.kind is PrincipalKind.AGENT and actor.principal_id in {each.principal_id for each in above}
+    if is_above or actor.clearance >= needed:
+        return
+    can = [each.principal_id for each in above if each.disabled_at is None and _is_cleared(each, owner, needed)]
+    named = " or ".join([*(f"'{name}'" for name in can), f"a human with clearance {needed} or more"])
+    raise PermissionDenied(
+        f"A rollback of the context of '{owner.principal_id}' needs clearance {needed}; yours is {actor.clearance}.",
+        hint=f"Ask {named}.",
+        required_clearance=needed,
+        your_clearance=actor.clearance,
+        who_can=can,
+    )
+
+
+def _is_cleared(above: Principal, owner: Principal, needed: int) -> bool:
+    """Tell whether a principal above another one may roll back its context."""
+    least = owner.clearance if above.kind is PrincipalKind.AGENT else max(needed, owner.clearance)
+    return above.clearance >= least
 
 
 async def check_may_define(actor: Actor, owner: Principal, access: AccessStore) -> None:

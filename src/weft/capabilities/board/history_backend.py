@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from weft.capabilities.access.grants import check_clearance
 from weft.capabilities.board.model import StoreFull, ValueTooLarge
 from weft.capabilities.board.service import Boards
 from weft.capabilities.history.line_backend import ROLLBACK_CLEARANCE
@@ -59,9 +60,9 @@ class BoardLines(msgspec.Struct, frozen=True):
         except SessionNotFound as error:
             raise no_line(line_id, denied=error.denial) from error
 
-    def rollback_clearance(self, line_id: str) -> int:
+    async def check_rollback(self, line_id: str) -> None:
         del line_id
-        return ROLLBACK_CLEARANCE
+        check_clearance(self.boards.actor, ROLLBACK_CLEARANCE, "A rollback")
 
     async def expire(self, line_id: str, limit: int) -> bool:
         """Entries of a board expire by their time to live, not by retention."""

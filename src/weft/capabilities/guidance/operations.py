@@ -112,7 +112,8 @@ def _first_steps(actor: Actor, operations: list[Operation]) -> list[str]:
         "context.push": "Keep what should outlast the session with push_context, private notes with set_memory.",
         "context.assemble": "Let assemble_context build the prompt of your next model call within its budget.",
         "tools.search": "Find, describe and call tools that are not in your list with weft_tools.",
-        "agent.create": "Create agents with create_agent; get_audit_log shows what was denied or changed.",
+        "agent.create": "Create agents with create_agent, and retire them with update_agent and disabled.",
+        "audit.list": "See what was denied or changed with get_audit_log.",
     }
     more = "For the operations of a topic, call get_usage_guidance with guidance_type set to it."
     return [_role(actor), *(step for name, step in steps.items() if name in names), more]

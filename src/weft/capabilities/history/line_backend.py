@@ -72,7 +72,7 @@ class LockedLine(OpenLine, Protocol):
         ...
 
 
-# Clearance that every rollback needs; that of some contexts needs more.
+# Clearance that a rollback needs, except by an agent above the owner; that of some contexts needs more.
 ROLLBACK_CLEARANCE = 3
 
 
@@ -87,8 +87,8 @@ class LineBackend(Protocol):
         """Lock a line for a caller who may change it."""
         ...
 
-    def rollback_clearance(self, line_id: str) -> int:
-        """Return the clearance that a rollback needs."""
+    async def check_rollback(self, line_id: str) -> None:
+        """Raise PermissionDenied, with those who can, unless the caller has the clearance that a rollback needs."""
         ...
 
     async def expire(self, line_id: str, limit: int) -> bool:

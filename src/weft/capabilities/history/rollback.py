@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.capabilities.access.grants import check_clearance, needs_clearance
+from weft.capabilities.access.grants import check_clearance
 from weft.capabilities.history.commits import tag_automatically
 from weft.capabilities.history.fields import ContextId, audited_write
 from weft.capabilities.history.line_backend import ROLLBACK_CLEARANCE, CommitMeta, RestorePoint
@@ -15,6 +15,7 @@ from weft.capabilities.history.service import History, SnapshotPoint, head_point
 from weft.capabilities.history.three_way import same_content
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.fields import Reason, Step
+from weft.kernel.identity import PrincipalKind
 from weft.kernel.operation import Request, Response
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.history.line_backend import LockedLine
     from weft.capabilities.history.model import Head, Point
+    from weft.kernel.identity import Actor
 
 
 class RollBack(Request):
@@ -47,11 +49,18 @@ class RolledBack(Response, kw_only=True, omit_defaults=False):
     snapshot_before: str | None
 
 
+def _check_may_roll_back(actor: Actor) -> None:
+    """Refuse callers that may roll back nothing: neither cleared nor above another agent."""
+    if actor.kind is PrincipalKind.AGENT and actor.has_agents_below:
+        return
+    check_clearance(actor, ROLLBACK_CLEARANCE, "A rollback", who="a human")
+
+
 @audited_write(
     "history.rollback",
     tool="rollback_context",
     http="POST /v1/history/{context_id}/rollback",
-    requires=needs_clearance(ROLLBACK_CLEARANCE, "A rollback"),
+    requires=_check_may_roll_back,
     errors=lambda: (
         *write_errors(),
         VersionNotFound,
@@ -63,10 +72,10 @@ class RolledBack(Response, kw_only=True, omit_defaults=False):
 async def roll_back(request: RollBack, history: History) -> RolledBack:
     """Return a context to an earlier version. History is not rewritten: the rollback is a new version.
 
-    Needs clearance 3, 4 for persistent memory, 5 for the tenant's layer.
+    Needs clearance 3, 4 for persistent memory, 5 for the tenant's layer. An agent may roll back the memory and the
+    definition of agents below it with any clearance that is not below theirs.
     """
-    needed = history.backends.of(request.context_id).rollback_clearance(request.context_id)
-    check_clearance(history.actor, needed, "A rollback")
+    await history.backends.of(request.context_id).check_rollback(request.context_id)
     line = await history.to_write(request.context_id)
     before = line.head
     target = await history.resolve(line, request.target_version)

@@ -31,9 +31,8 @@ from weft.capabilities.knowledge.model import (
     MediaType,
     write_operation,
 )
-from weft.capabilities.knowledge.quotas import QuotaExceeded
 from weft.capabilities.pins.model import PinLimitExceeded
-from weft.kernel.errors import InvalidInput
+from weft.kernel.errors import InvalidInput, QuotaExceeded
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Effect, Operation, Request, Response, shared_fields
 from weft.kernel.ports import Transactions

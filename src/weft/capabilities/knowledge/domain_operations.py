@@ -24,11 +24,11 @@ from weft.capabilities.knowledge.model import (
     check_chunking,
     read_operation,
 )
-from weft.capabilities.knowledge.quotas import QuotaExceeded, check_domains
+from weft.capabilities.knowledge.quotas import check_domains
 from weft.capabilities.knowledge.store import DocumentStore
 from weft.capabilities.sessions.model import Pattern
 from weft.kernel.clock import from_micros
-from weft.kernel.errors import InvalidInput
+from weft.kernel.errors import InvalidInput, QuotaExceeded
 from weft.kernel.identity import ANYONE
 from weft.kernel.operation import Request, Response, shared_fields
 

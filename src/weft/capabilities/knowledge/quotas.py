@@ -6,20 +6,12 @@ from typing import Literal, get_args
 
 import msgspec
 
-from weft.kernel.errors import Conflict
+from weft.kernel.errors import QuotaExceeded
 
 Plan = Literal["free", "pro", "enterprise"]
 PLANS: tuple[Plan, ...] = get_args(Plan)
 
 _GIBIBYTE = 2**30
-
-
-class QuotaExceeded(Conflict):
-    """The quota of the tenant's plan is exceeded."""
-
-    code = "QUOTA_EXCEEDED"
-    hint = "Delete documents or domains, or ask the operator for a larger plan."
-    related = ("knowledge",)
 
 
 class Allowance(msgspec.Struct, frozen=True):

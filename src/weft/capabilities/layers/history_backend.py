@@ -83,8 +83,8 @@ class LayerLines(msgspec.Struct, frozen=True):
             head = await self.lines.lock(line_id) or Head.of_new_line(line_id)
         return LockedLayer(self, name, head)
 
-    def rollback_clearance(self, line_id: str) -> int:
-        return CLEARANCES[level_of(name_of(line_id))]
+    async def check_rollback(self, line_id: str) -> None:
+        check_clearance(self.actor, CLEARANCES[level_of(name_of(line_id))], "A rollback")
 
     async def expire(self, line_id: str, limit: int) -> bool:
         """Layers do not expire."""

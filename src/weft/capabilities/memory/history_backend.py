@@ -45,10 +45,8 @@ class MemoryLines(msgspec.Struct, frozen=True):
         await self.to_read(line_id)
         raise HistoryNotKept
 
-    def rollback_clearance(self, line_id: str) -> int:
-        """Return 0, so that every caller gets HistoryNotKept instead of a missing clearance."""
-        del line_id
-        return 0
+    async def check_rollback(self, line_id: str) -> None:
+        """Require nothing, so that every caller gets HistoryNotKept instead of a missing clearance."""
 
     async def expire(self, line_id: str, limit: int) -> bool:
         del line_id, limit

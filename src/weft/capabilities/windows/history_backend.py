@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
+from weft.capabilities.access.grants import check_clearance
 from weft.capabilities.access.model import AgentNotFound
 from weft.capabilities.history.line_backend import ROLLBACK_CLEARANCE
 from weft.capabilities.history.line_kinds import AGENT, SESSION, LineKind
@@ -55,10 +56,10 @@ class WindowLines(msgspec.Struct, frozen=True):
             raise no_line(line_id)
         return await self.windows.to_write(window)
 
-    def rollback_clearance(self, line_id: str) -> int:
-        """Return the least: a window is its agent's own."""
+    async def check_rollback(self, line_id: str) -> None:
+        """Require the least clearance: a window is its agent's own."""
         del line_id
-        return ROLLBACK_CLEARANCE
+        check_clearance(self.windows.actor, ROLLBACK_CLEARANCE, "A rollback")
 
     async def expire(self, line_id: str, limit: int) -> bool:
         """Events do not expire."""

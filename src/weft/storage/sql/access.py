@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _PRINCIPAL = """
 SELECT p.principal_id, p.kind, p.agent_type, p.parent_id, parent.kind, p.clearance, p.permissions, p.created_at,
-       p.disabled_at, p.min_score,
+       p.disabled_at, p.min_score, p.disabled_by, p.disabled_with,
        EXISTS (SELECT 1 FROM principals below
                WHERE below.tenant = p.tenant AND below.parent_id = p.principal_id AND below.kind = 'agent')
 FROM principals p
@@ -34,8 +34,38 @@ INSERT INTO principals
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING RETURNING 1
 """
 _UPDATE_PRINCIPAL = """
-UPDATE principals SET permissions = $1, clearance = $2, disabled_at = $3, min_score = $4
-WHERE tenant = $5 AND principal_id = $6
+UPDATE principals SET permissions = $1, clearance = $2, disabled_at = $3, min_score = $4, disabled_by = $5,
+       disabled_with = $6
+WHERE tenant = $7 AND principal_id = $8
+"""
+# CROSS JOIN, because SQLite keeps its order: first the tree so far, then the next level. UNION ends a cycle of parents.
+_ABOVE = """
+WITH RECURSIVE above (principal_id) AS (
+    SELECT parent_id FROM principals WHERE tenant = $1 AND principal_id = $2
+    UNION
+    SELECT p.parent_id FROM above CROSS JOIN principals p WHERE p.tenant = $1 AND p.principal_id = above.principal_id)
+"""
+_BELOW = """
+WITH RECURSIVE below_it (principal_id) AS (
+    SELECT principal_id FROM principals WHERE tenant = $1 AND parent_id = $2
+    UNION
+    SELECT p.principal_id FROM below_it CROSS JOIN principals p
+    WHERE p.tenant = $1 AND p.parent_id = below_it.principal_id)
+"""
+_ANCESTORS = _ABOVE + _PRINCIPAL + "WHERE p.tenant = $1 AND p.principal_id IN (SELECT principal_id FROM above)"  # noqa: S608 - constants only
+_OF_BELOW = "WHERE p.tenant = $1 AND p.principal_id IN (SELECT principal_id FROM below_it) AND p.disabled_at IS NULL"
+_ACTIVE_BELOW = _BELOW + _PRINCIPAL + _OF_BELOW + " ORDER BY p.principal_id"
+_ACTIVE_AGENTS = "SELECT COUNT(*) FROM principals WHERE tenant = $1 AND kind = 'agent' AND disabled_at IS NULL"
+_DISABLE = """
+UPDATE principals SET disabled_at = COALESCE(disabled_at, $3), disabled_by = $4, disabled_with = $2
+WHERE tenant = $1 AND principal_id IN (SELECT principal_id FROM below_it)
+  AND principal_id <> $2 AND (disabled_at IS NULL OR disabled_with = $5)
+RETURNING principal_id
+"""
+_DISABLE_BELOW = _BELOW + _DISABLE
+_ENABLE_BELOW = """
+UPDATE principals SET disabled_at = NULL, disabled_by = NULL, disabled_with = NULL
+WHERE tenant = $1 AND disabled_with = $2 RETURNING principal_id
 """
 _TEAMS = "SELECT team FROM team_members WHERE tenant = $1 AND principal_id = $2"
 # CROSS JOIN, because SQLite keeps its order: first the few candidates, then their rows.
@@ -96,6 +126,34 @@ class SqlAccessStore:
         row = await self._tx.one(_PRINCIPAL + "WHERE p.tenant = $1 AND p.principal_id = $2", self.tenant, principal_id)
         return None if row is None else _principal(row)
 
+    async def lock_tree(self) -> None:
+        await self._tx.run("SELECT 1 FROM tenants WHERE tenant = $1 {for_update}", self.tenant)
+
+    async def ancestors(self, principal_id: str) -> Sequence[Principal]:
+        found = {row[0]: _principal(row) for row in await self._tx.all(_ANCESTORS, self.tenant, principal_id)}
+        child = await self.principal(principal_id)
+        chain: list[Principal] = []
+        while child is not None and child.parent_id in found:
+            child = found.pop(child.parent_id)
+            chain.append(child)
+        return chain
+
+    async def below(self, principal_id: str) -> Sequence[Principal]:
+        return [_principal(row) for row in await self._tx.all(_ACTIVE_BELOW, self.tenant, principal_id)]
+
+    async def active_agents(self) -> int:
+        row = await self._tx.one(_ACTIVE_AGENTS, self.tenant)
+        return 0 if row is None else int(row[0])
+
+    async def disable_below(self, root: Principal, instead_of: str | None) -> Sequence[str]:
+        rows = await self._tx.all(
+            _DISABLE_BELOW, self.tenant, root.principal_id, root.disabled_at, root.disabled_by, instead_of
+        )
+        return sorted(row[0] for row in rows)
+
+    async def enable_below(self, principal_id: str) -> Sequence[str]:
+        return sorted(row[0] for row in await self._tx.all(_ENABLE_BELOW, self.tenant, principal_id))
+
     async def principals(self, after: str, limit: int) -> Sequence[Principal]:
         rows = await self._tx.all(
             _PRINCIPAL + "WHERE p.tenant = $1 AND p.principal_id > $2 ORDER BY p.principal_id LIMIT $3",
@@ -127,6 +185,8 @@ class SqlAccessStore:
             principal.clearance,
             principal.disabled_at,
             principal.min_score,
+            principal.disabled_by,
+            principal.disabled_with,
             self.tenant,
             principal.principal_id,
         )
@@ -261,7 +321,7 @@ def _audit_row(*columns: Any) -> AuditRow:  # noqa: ANN401 - a row
 
 def _principal(row: Row) -> Principal:
     principal_id, kind, agent_type, parent_id, parent_kind, clearance, permissions, *rest = row
-    created_at, disabled_at, min_score, has_agents_below = rest
+    created_at, disabled_at, min_score, disabled_by, disabled_with, has_agents_below = rest
     return Principal(
         principal_id=principal_id,
         kind=PrincipalKind(kind),
@@ -274,6 +334,8 @@ def _principal(row: Row) -> Principal:
         disabled_at=disabled_at,
         min_score=min_score,
         has_agents_below=bool(has_agents_below),
+        disabled_by=disabled_by,
+        disabled_with=disabled_with,
     )
 
 

@@ -41,7 +41,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "replay": "Send dead letters again, some or all, or every event from a seq on.",
     },
     "agent": {
-        "create": "Create an agent or a human, with an API key that is shown only once.",
+        "create": "Create an agent or a human, with an API key that is shown only once. For admins and orchestrators.",
         "define": "Set the definition of an agent: role, system prompt, guardrails and configuration.",
         "read-definition": "Read a version of the definition of an agent: your own, or that of an agent you may edit.",
         "list": "List the tenant's principals, ordered by id.",
@@ -49,7 +49,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "capabilities": "Get your role, what to do first and the topics of guidance, or one topic: its operations and advice.",
     },
     "key": {
-        "create": "Create another API key for a principal. It is shown only once.",
+        "create": "Create another API key for a principal that you may change. It is shown only once.",
         "list": "List a principal's API keys, without their secrets.",
         "rotate": "Replace an API key. The new one is shown only once; the old one and its tokens are revoked at once.",
         "revoke": "Revoke an API key, and every token issued for it, at once.",

@@ -225,7 +225,8 @@ class PostgresDatabase:
                     raise
                 await self.prepare_vectors([scope.tenant])
             else:
-                if transaction.published:
+                if transaction.published or transaction.access_changed:
+                    # Changed access ends streams at once.
                     self._announce(transaction.tenant)
                 return result
         raise AssertionError("unreachable: the last attempt returns or raises")
