@@ -64,6 +64,7 @@ from weft.capabilities.knowledge.sources.model import (
 from weft.capabilities.layers.model import LayerViolation
 from weft.capabilities.memory.history_backend import HistoryNotKept
 from weft.capabilities.memory.model import KeyExists, MemoryLimitExceeded, MemoryNotFound
+from weft.capabilities.messages.categories import ProtectedCategory
 from weft.capabilities.messages.model import MessageNotFound
 from weft.capabilities.missing_context.model import AlreadyResolved, MissingContextLimit, MissingContextNotFound
 from weft.capabilities.object_storage.model import ObjectBusy, ObjectDamaged, ObjectMissing, ObjectStorageUnavailable
@@ -180,6 +181,7 @@ __all__ = [
     "PolicyForbidden",
     "PolicyNotFound",
     "PoolNotInitialized",
+    "ProtectedCategory",
     "QuotaExceeded",
     "RateLimited",
     "ReceiptNotFound",

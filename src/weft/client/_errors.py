@@ -71,6 +71,7 @@ ERROR_MODULES: dict[str, str] = {
     "POLICY_FORBIDDEN": "weft.capabilities.transfer.policies",
     "POLICY_NOT_FOUND": "weft.capabilities.transfer.policies",
     "POOL_NOT_INITIALIZED": "weft.kernel.errors",
+    "PROTECTED_CATEGORY": "weft.capabilities.messages.categories",
     "QUOTA_EXCEEDED": "weft.kernel.errors",
     "RATE_LIMITED": "weft.kernel.errors",
     "RECEIPT_NOT_FOUND": "weft.capabilities.assembly.receipts",

@@ -18,6 +18,7 @@ from weft.capabilities.history.model import BranchNotFound
 from weft.capabilities.knowledge.model import DomainName, DomainNotFound
 from weft.capabilities.language_models.wire import PromptForm, parse
 from weft.capabilities.layers.model import LayerViolation
+from weft.capabilities.messages.categories import ProtectedCategory
 from weft.capabilities.search.results import ResolvedReference, resolved_references
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
 from weft.capabilities.windows.model import EventExists, NotParticipant, WindowChanged, WindowTooSmall
@@ -164,6 +165,7 @@ class EmitMetrics(Request):
         DomainNotFound,
         PermissionDenied,
         NotParticipant,
+        ProtectedCategory,
         ContextOverBudget,
         WindowTooSmall,
         WindowChanged,

@@ -1,4 +1,4 @@
-"""Message categories: which messages are pinned when they are sent, and which get a higher importance."""
+"""Message categories: which are protected, which pin a message when it is sent, and which make it more important."""
 
 from __future__ import annotations
 
@@ -7,12 +7,32 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from weft.capabilities.pins.model import PINNING_CATEGORIES, WEIGHTY_CATEGORIES
+from weft.kernel.errors import Forbidden
 
 if TYPE_CHECKING:
     from weft.capabilities.messages.model import Message
     from weft.kernel.identity import Actor
 
 _PINNED = "pinned"
+# Instructions to other agents. Providers call the role of such messages system or developer.
+PROTECTED_CATEGORIES = frozenset({"system", "developer", "guardrail"})
+
+
+class ProtectedCategory(Forbidden):
+    """Messages of this category are instructions: orchestrators and humans send them, sub-agents do not."""
+
+    code = "PROTECTED_CATEGORY"
+    hint = "Send it as DIALOG or CONTEXT, or ask the orchestrator that started you, or a human, to send it."
+    related = ("add_message", "ingest_event")
+
+
+def check_not_protected(message: Message, actor: Actor) -> None:
+    """Refuse a sub-agent's message whose category, type or metadata category is protected."""
+    protected = sorted(_categories(message) & PROTECTED_CATEGORIES) if actor.is_subagent else []
+    if protected:
+        raise ProtectedCategory(
+            f"A sub-agent cannot send messages of the category '{protected[0]}': only orchestrators and humans can."
+        )
 
 
 def pins_itself(message: Message, actor: Actor) -> bool:

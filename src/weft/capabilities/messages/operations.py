@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Protocol
 import msgspec
 
 from weft.capabilities.access.model import AgentId
+from weft.capabilities.messages.categories import ProtectedCategory
 from weft.capabilities.messages.model import MAX_CHARACTERS, Message, MessageNotFound, TranscriptRange, Visibility
 from weft.capabilities.messages.store import MessagePages
 from weft.capabilities.messages.transcript import MessageDraft, MessagePage, Transcripts, TranscriptWriter
@@ -74,7 +75,10 @@ class AddMessage(Request):
         "message"
     )
     category: Annotated[
-        Name, msgspec.Meta(description="Its part in the conversation, such as SYSTEM, CONTEXT or DIALOG.")
+        Name,
+        msgspec.Meta(
+            description="Its part in the conversation, such as CONTEXT or DIALOG; SYSTEM is not for sub-agents."
+        ),
     ] = "DIALOG"
 
 
@@ -173,6 +177,7 @@ def skips_far(request: Paged) -> bool:
         MessageNotFound,
         ContentTooLarge,
         PinLimitExceeded,
+        ProtectedCategory,
         PermissionDenied,
         TeamNotFound,
     ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.messages.categories import pins_itself
+from weft.capabilities.messages.categories import check_not_protected, pins_itself
 from weft.capabilities.messages.model import (
     MAX_CHARACTERS,
     AudienceCount,
@@ -144,6 +144,7 @@ class TranscriptWriter(msgspec.Struct, frozen=True):
         session, _ = await lock_active_session(session_id, self.actor, self.sessions)
         parent = await self._find_parent(session_id, draft.parent_id)
         message = self._message(session, draft)
+        check_not_protected(message, self.actor)
         await self.messages.add(session_id, message)
         if pins_itself(message, self.actor):
             await self.pins.add(ItemPlace.of_message(session_id, message.message_id), message.content)

@@ -21,6 +21,7 @@ from weft.capabilities.windows.model import (
     WindowEvent,
     WindowExists,
     WindowSettings,
+    as_read_by,
     content_hash,
     content_key,
     message_tokens,
@@ -166,7 +167,7 @@ async def _inheritable(service: Windows, window: Window, parent: Window) -> list
     """Return the parent's events that a sub-agent inherits, as they would be in its window."""
     return [
         structs.replace(
-            event,
+            as_read_by(event, window.agent_id),
             event_id=f"{parent.agent_id}{ORIGIN_MARK}{event.event_id}",
             origin=event.origin or event.item_id,
             content_hash=content_hash(event.message),

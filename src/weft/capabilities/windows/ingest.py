@@ -10,6 +10,7 @@ from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.history.model import BranchNotFound
 from weft.capabilities.language_models.model import ConversationMessage, Role, ToolCall, WireForm
 from weft.capabilities.language_models.wire import check_native
+from weft.capabilities.messages.categories import ProtectedCategory
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
 from weft.capabilities.windows.model import (
     MAX_CONTENT_BYTES,
@@ -144,6 +145,7 @@ class Ingested(Response, kw_only=True, omit_defaults=False):
         AgentNotFound,
         PermissionDenied,
         NotParticipant,
+        ProtectedCategory,
         EventExists,
         ContentTooLarge,
         BranchNotFound,

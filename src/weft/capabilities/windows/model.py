@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.history.model import blob_hash, line_name
+from weft.capabilities.history.model import blob_hash, line_name, trunk_of
 from weft.capabilities.language_models.model import ConversationMessage
 from weft.capabilities.records.record_ids import VersionId
 from weft.kernel.errors import Conflict, NotFound
 from weft.kernel.fields import Fraction, Name, ShortText
+from weft.kernel.identity import SUBAGENT, principal_of
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
@@ -340,13 +341,35 @@ def encode_event(event: WindowEvent) -> tuple[str, str | None]:
 
 
 def decode_event(line_id: str, version: Version, content: str | None) -> WindowEvent:
-    """Return a stored event of a line, with its content if that is a value of its own."""
-    event = _decoder.decode(version.value or "")
+    """Return a stored event as the agent of the line reads it, with its content if that is a value of its own."""
+    event = as_read_by(_decoder.decode(version.value or ""), _agent_of(line_id))
     change = version.change
     item_id = str(VersionId(line_id, change.key, change.incarnation, change.version))
     if content is None:
         return structs.replace(event, item_id=item_id)
     return structs.replace(event, item_id=item_id, message=structs.replace(event.message, content=content))
+
+
+def _agent_of(line_id: str) -> str:
+    return trunk_of(line_id).rpartition(":")[2]
+
+
+def is_instruction(event: WindowEvent) -> bool:
+    """Tell whether an event is an instruction to the model, which is never trimmed."""
+    return event.category is Category.SYSTEM or event.message.role == "system"
+
+
+def as_read_by(event: WindowEvent, agent_id: str) -> WindowEvent:
+    """Return an event as it appears to an agent: instructions of another sub-agent are context."""
+    is_foreign = event.author.startswith(SUBAGENT) and principal_of(event.author) != agent_id
+    return as_context(event) if is_foreign and is_instruction(event) else event
+
+
+def as_context(event: WindowEvent) -> WindowEvent:
+    """Return an instruction as a message of the category CONTEXT."""
+    category = Category.CONTEXT if event.category is Category.SYSTEM else event.category
+    message = structs.replace(event.message, role="user", form=None, native=None)
+    return structs.replace(event, category=category, message=message)
 
 
 def content_hash(message: ConversationMessage) -> str | None:

@@ -33,6 +33,9 @@ from weft.capabilities.windows.model import (
     Window,
     WindowLimit,
     WindowNotFound,
+    as_context,
+    as_read_by,
+    is_instruction,
     limit_of,
     window_line,
 )
@@ -108,7 +111,7 @@ class Windows(msgspec.Struct, frozen=True):
     async def events(self, window: Window) -> Sequence[WindowEvent]:
         """Return the events of a window and those routed to it, in order of time."""
         redactions = await self.records.redactions_in(window.session_id)
-        lists = [await self._events_of(window.line_id, redactions)]
+        lists = [await self._own_events(window, redactions)]
         routed: dict[str, set[Category]] = {}
         teams = await self._teams(window.agent_id)
         for route in await self.store.routes_to(window.session_id, window.agent_id, window.agent_type, teams):
@@ -126,7 +129,7 @@ class Windows(msgspec.Struct, frozen=True):
 
     async def own_events(self, window: Window) -> Sequence[WindowEvent]:
         """Return the events of a window without those routed to it."""
-        return await self._events_of(window.line_id, await self.records.redactions_in(window.session_id))
+        return await self._own_events(window, await self.records.redactions_in(window.session_id))
 
     async def ingest(self, window: Window, drafts: Sequence[EventDraft]) -> list[WindowEvent]:
         """Add events in order and return them; an event that is there already is returned as it is."""
@@ -233,6 +236,12 @@ class Windows(msgspec.Struct, frozen=True):
             data={"agent_id": agent_id, **data},
         )
 
+    async def _own_events(self, window: Window, redactions: Mapping[str, Redaction]) -> Sequence[WindowEvent]:
+        events = await self._events_of(window.line_id, redactions)
+        if window.events_of == window.agent_id:
+            return events
+        return [as_read_by(event, window.agent_id) for event in events]
+
     async def _events_of(self, line_id: str, redactions: Mapping[str, Redaction]) -> Sequence[WindowEvent]:
         line = await self.lines.find(line_id)
         if line is None:
@@ -247,19 +256,19 @@ class Windows(msgspec.Struct, frozen=True):
         reader = await self.access.principal(window.agent_id)
         is_superior = reader is not None and await is_descendant(agent_id, reader, self.access)
         events = await self._events_of(window_line(window.session_id, agent_id), redactions)
-        return [_as_routed(event, keep_system=is_superior) for event in events if event.category in categories]
+        return [
+            _as_routed(as_read_by(event, window.agent_id), is_superior=is_superior)
+            for event in events
+            if event.category in categories
+        ]
 
 
-def _as_routed(event: WindowEvent, *, keep_system: bool) -> WindowEvent:
-    """Mark an event as routed. Only an ancestor pins and gives system instructions; those of others are context."""
-    if keep_system:
+def _as_routed(event: WindowEvent, *, is_superior: bool) -> WindowEvent:
+    """Mark an event as routed. Only an ancestor pins and gives instructions; those of others are context."""
+    if is_superior:
         return structs.replace(event, routed=True)
     event = structs.replace(event, routed=True, pinned=False)
-    if event.category is not Category.SYSTEM and event.message.role != "system":
-        return event
-    category = Category.CONTEXT if event.category is Category.SYSTEM else event.category
-    message = structs.replace(event.message, role="user", form=None, native=None)
-    return structs.replace(event, category=category, message=message)
+    return as_context(event) if is_instruction(event) else event
 
 
 def no_window(agent_id: str) -> WindowNotFound:

@@ -20,6 +20,7 @@ from weft.capabilities.history.model import (
     VersionPruned,
     blob_hash,
 )
+from weft.capabilities.messages.categories import ProtectedCategory
 from weft.capabilities.windows.model import (
     MAX_CONTENT_BYTES,
     EventExists,
@@ -30,6 +31,7 @@ from weft.capabilities.windows.model import (
     decode_event,
     encode_event,
     is_content,
+    is_instruction,
     kind_of_draft,
     message_tokens,
 )
@@ -73,10 +75,23 @@ class WindowWriter:
                     f"The window has an event '{draft.event_id}' with other content.", resource_id=draft.event_id
                 )
             found[draft.event_id] = known
+        await self._check_instructions(new)
         await self.add(new, "ingest", are_new=True)
         if new:
             self._announce(new)
         return [found[draft.event_id] for draft in drafts]
+
+    async def _check_instructions(self, events: Iterable[WindowEvent]) -> None:
+        """Refuse instructions of a sub-agent that another agent would read: it records only its own prompt."""
+        actor = self.service.actor
+        if not actor.is_subagent or not any(map(is_instruction, events)):
+            return
+        sharing = await self.service.store.sharing(self.window.session_id, self.window.events_of)
+        if self.window.agent_id != actor.principal_id or len(sharing) > 1:
+            raise ProtectedCategory(
+                "A sub-agent adds SYSTEM events, or events of the role system, only to a window that it alone uses: "
+                "only orchestrators and humans instruct others."
+            )
 
     async def add(
         self, events: Sequence[WindowEvent], reason: str, removed: Sequence[Version] = (), *, are_new: bool = False
