@@ -178,7 +178,7 @@ MISSING = {
     "token reduction",
     "CE-O": "summaries next to originals, the compaction model, layers counted as overhead",
     "CE-S": "quality of answers, time to first token, and compaction, against the full context",
-    "CE-T": "limits on versions, snapshots, rollback, dashboards, compaction strategies and guardrails",
+    "CE-T": "limits on dashboards, compaction strategies and guardrails, which do not exist yet",
     "CE-U1": "quality of answers against the full document",
     "MS-14": "latency targets, and 1,000 agents",
     "WX-04": "budgets of teams",

@@ -144,7 +144,7 @@ def test_tenants_are_created_listed_and_isolated(launch: CommandLine) -> None:
     assert "AUTHENTICATION_ERROR" in launch.run("--tenant", "nobody", "session", "list", code=3).stderr
 
 
-@pytest.mark.req("CE-T", part="domains, bytes and search results")
+@pytest.mark.req("CE-T", part="all limits of what exists")
 def test_the_owner_of_the_data_folder_sets_a_tenants_plan(launch: CommandLine) -> None:
     assert launch.json("tenant", "plan", "default") == {"tenant": "default", "plan": None}
     assert launch.json("tenant", "plan", "default", "free") == {"tenant": "default", "plan": "free"}

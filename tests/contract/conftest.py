@@ -19,7 +19,7 @@ from weft.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
 from weft.storage.sql.events import SqlEventStore, SqlOutbox
 from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.jobs import SqlJobStore
-from weft.storage.sql.knowledge import SqlDocumentStore, SqlDomainStore, SqlPlanStore
+from weft.storage.sql.knowledge import SqlDocumentStore, SqlDomainStore
 from weft.storage.sql.knowledge_sources import SqlSourceStore
 from weft.storage.sql.layers import SqlCriticalEditStore, SqlLayerStore
 from weft.storage.sql.memory import SqlMemoryStore
@@ -27,6 +27,7 @@ from weft.storage.sql.messages import SqlMessageStore
 from weft.storage.sql.model_migrations import SqlModelMigrationStore
 from weft.storage.sql.object_storage import SqlObjectIndex
 from weft.storage.sql.pins import SqlPinStore
+from weft.storage.sql.plans import SqlPlanStore
 from weft.storage.sql.policies import SqlPolicyStore
 from weft.storage.sql.receipts import SqlReceiptStore
 from weft.storage.sql.records import SqlRecordStore

@@ -546,7 +546,7 @@ async def test_a_document_that_may_have_crashed_a_process_is_retried_alone(
     assert {(await document(library.planner, name))["state"] for name in names} == {"indexed"}
 
 
-@pytest.mark.req("CE-T", part="domains, bytes and search results")
+@pytest.mark.req("CE-T", part="all limits of what exists")
 async def test_ingestion_is_fair_between_tenants(library: World, monkeypatch: pytest.MonkeyPatch) -> None:
     reading, max_reading, running = Counter(), Counter(), []
     read_document = library.app.ingestion._reader.read
@@ -686,7 +686,7 @@ async def counted_bytes(world: World) -> int:
     return int((await world.planner.call("knowledge.show_domain", domain=HANDBOOK))["bytes"])
 
 
-@pytest.mark.req("CE-T", part="domains, bytes and search results")
+@pytest.mark.req("CE-T", part="all limits of what exists")
 async def test_the_extracted_text_counts_toward_the_domain_s_bytes(library: World) -> None:
     put_bytes = (await put_pdf(library, 2))["bytes"]
     assert await counted_bytes(library) == put_bytes
@@ -703,7 +703,7 @@ async def test_the_extracted_text_counts_toward_the_domain_s_bytes(library: Worl
     assert await counted_bytes(library) == 0
 
 
-@pytest.mark.req("CE-T", part="domains, bytes and search results")
+@pytest.mark.req("CE-T", part="all limits of what exists")
 async def test_a_text_beyond_the_plan_is_not_indexed(library: World) -> None:
     await library.app.tenants.set_plan(library.tenant, "free")
     put_bytes = (await put_pdf(library, 2))["bytes"]

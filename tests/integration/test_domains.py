@@ -200,7 +200,7 @@ async def test_domains_are_isolated_by_tenant(world: World) -> None:
     assert (shown["documents"], shown["bytes"]) == (0, 0)
 
 
-@pytest.mark.req("CE-T", part="domains, bytes and search results")
+@pytest.mark.req("CE-T", part="all limits of what exists")
 async def test_a_plan_limits_domains_and_bytes(world: World) -> None:
     await world.app.tenants.set_plan(world.tenant, "free")
     await domain(world.admin)
@@ -225,7 +225,7 @@ async def test_a_plan_limits_domains_and_bytes(world: World) -> None:
     assert await world.app.tenants.plan(world.tenant) == "pro"
 
 
-@pytest.mark.req("CE-T", part="domains, bytes and search results")
+@pytest.mark.req("CE-T", part="all limits of what exists")
 async def test_the_default_plan_applies_to_tenants_without_one(world: World) -> None:
     assert await world.app.tenants.plan(world.tenant) is None
     assert (await world.admin.call("knowledge.list_domains"))["plan"] == "enterprise"

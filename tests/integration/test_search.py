@@ -232,7 +232,7 @@ async def test_all_pinned_items_are_in_a_context_or_it_is_refused(world: World) 
 
 
 @pytest.mark.req("CE-F12", part="pinned chunks come with every result")
-@pytest.mark.req("CE-T", part="domains, bytes and search results")
+@pytest.mark.req("CE-T", part="all limits of what exists")
 async def test_pins_come_in_addition_to_the_results_of_the_plan(world: World) -> None:
     await add_domain_with_document(world, "Where the canteen is.")
     rules = [
@@ -475,7 +475,7 @@ async def test_redacted_items_are_not_found_by_their_text(world: World) -> None:
     assert await texts(world.planner, "pin", low_confidence=True) == []
 
 
-@pytest.mark.req("CE-T", part="domains, bytes and search results")
+@pytest.mark.req("CE-T", part="all limits of what exists")
 async def test_the_plan_limits_the_number_of_results(world: World) -> None:
     for number in range(12):
         await world.planner.write(f"key{number}", f"Tea is served at {number} o'clock.")

@@ -36,7 +36,6 @@ from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.events.model import SESSION_END_EVENTS, EventPage
 from weft.capabilities.events.operations import Events, ReadEvents
 from weft.capabilities.knowledge.document_operations import DocumentWrites
-from weft.capabilities.knowledge.quotas import KnowledgeLimits
 from weft.capabilities.knowledge.sources.model import HookRefused
 from weft.capabilities.language_models.catalog import load_catalog
 from weft.capabilities.language_models.token_counts import CountCache
@@ -44,6 +43,7 @@ from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.messages.search.searcher import Searcher
 from weft.capabilities.messages.transcript import Transcripts
 from weft.capabilities.pins.model import PinLimits
+from weft.capabilities.plans.model import DefaultPlan
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.stores import SearchStores
 from weft.jobs.backfill_vectors import VectorBackfill
@@ -318,7 +318,7 @@ class App:
             agent_limit=AgentLimit(settings.agent_limit),
             pin_limits=PinLimits(settings.pinned_tokens),
             memory_limits=MemoryLimits(settings.memory_limit_mb, cleanup_interval_seconds=EXPIRE_EVERY_SECONDS),
-            knowledge_limits=KnowledgeLimits(default_plan(settings)),
+            default_plan=DefaultPlan(default_plan(settings)),
             context_limits=ContextLimits(settings.context_limit_mb),
             staging=self.objects,
             exporter=self.transfers,

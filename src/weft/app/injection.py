@@ -49,9 +49,8 @@ from weft.capabilities.indexing.embeddings.model import Embeddings
 from weft.capabilities.indexing.embeddings.store import TenantModelStore, VectorStore
 from weft.capabilities.indexing.model_migration.model import ModelMigrationStore
 from weft.capabilities.knowledge.domains import DomainAuditFilter
-from weft.capabilities.knowledge.quotas import KnowledgeLimits
 from weft.capabilities.knowledge.sources.store import SourceControl, SourceStore
-from weft.capabilities.knowledge.store import DocumentStore, DomainStore, PlanStore
+from weft.capabilities.knowledge.store import DocumentStore, DomainStore
 from weft.capabilities.language_models.catalog import Catalog
 from weft.capabilities.language_models.factors import TokenFactorStore
 from weft.capabilities.language_models.prices import Prices
@@ -68,6 +67,8 @@ from weft.capabilities.missing_context.answers import GapAnswers
 from weft.capabilities.object_storage.store import ObjectIndex, Staging
 from weft.capabilities.pins.model import PinLimits
 from weft.capabilities.pins.store import PinStore
+from weft.capabilities.plans.model import DefaultPlan
+from weft.capabilities.plans.store import PlanStore
 from weft.capabilities.records.store import MarkupReader, ReceiptRecords, RecordStore
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.stores import KnownSessions, Lag
@@ -92,7 +93,7 @@ from weft.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
 from weft.storage.sql.events import SqlEventStore, SqlOutbox
 from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.jobs import SqlJobStore
-from weft.storage.sql.knowledge import SqlDocumentStore, SqlDomainStore, SqlPlanStore
+from weft.storage.sql.knowledge import SqlDocumentStore, SqlDomainStore
 from weft.storage.sql.knowledge_sources import SqlSourceStore
 from weft.storage.sql.layers import SqlCriticalEditStore, SqlLayerStore
 from weft.storage.sql.memory import SqlMemoryStore
@@ -100,6 +101,7 @@ from weft.storage.sql.messages import SqlMessageStore
 from weft.storage.sql.model_migrations import SqlModelMigrationStore
 from weft.storage.sql.object_storage import SqlObjectIndex
 from weft.storage.sql.pins import SqlPinStore
+from weft.storage.sql.plans import SqlPlanStore
 from weft.storage.sql.policies import SqlPolicyStore
 from weft.storage.sql.receipts import SqlReceiptStore
 from weft.storage.sql.records import SqlRecordStore
@@ -170,7 +172,7 @@ class Singletons:
     agent_limit: AgentLimit
     memory_limits: MemoryLimits
     pin_limits: PinLimits
-    knowledge_limits: KnowledgeLimits
+    default_plan: DefaultPlan
     context_limits: ContextLimits
     pages: MessagePages
     layer_texts: LayerTexts

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from weft.capabilities.access.model import DEFAULT_TENANT, Principal, new_key, new_signing_key
-from weft.capabilities.knowledge.quotas import PLANS
+from weft.capabilities.plans.model import PLANS
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import Conflict, InvalidInput, NotFound
 from weft.kernel.fields import is_name
@@ -15,11 +15,11 @@ from weft.settings import InvalidSetting
 from weft.storage.sql.access import SqlAccessStore
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.embeddings import SqlTenantModelStore
-from weft.storage.sql.knowledge import SqlPlanStore
+from weft.storage.sql.plans import SqlPlanStore
 from weft.storage.sql.tenants import add_tenant, tenant_names
 
 if TYPE_CHECKING:
-    from weft.capabilities.knowledge.quotas import Plan
+    from weft.capabilities.plans.model import Plan
     from weft.kernel.clock import Clock
     from weft.settings import Settings
     from weft.storage.sql.database import Database, Transaction

@@ -1,4 +1,4 @@
-"""Stored content of documents: compression, limits, ids and quotas."""
+"""Stored content of documents: compression, limits and ids."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from weft.capabilities.knowledge.document_content import (
     storable_text,
 )
 from weft.capabilities.knowledge.model import MAX_DOCUMENT_BYTES, DocumentTooLarge, check_document_id
-from weft.capabilities.knowledge.quotas import PLANS, check_bytes, check_domains, max_results
-from weft.kernel.errors import InvalidInput, QuotaExceeded
+from weft.kernel.errors import InvalidInput
 
 
 @given(st.binary(max_size=2_000))
@@ -76,22 +75,3 @@ def test_a_name_or_relative_path_is_a_document_id(name: str) -> None:
 def test_an_absolute_or_parent_path_is_not_a_document_id(name: str) -> None:
     with pytest.raises(InvalidInput):
         check_document_id(name)
-
-
-@pytest.mark.req("CE-T", part="domains, bytes and search results")
-def test_plans_define_quotas() -> None:
-    assert [max_results(plan) for plan in PLANS] == [5, 20, None]
-    check_domains("free", 1)
-    check_domains("pro", 10)
-    check_domains("enterprise", 10**6)
-    check_bytes("free", 2**30)
-    check_bytes("pro", 50 * 2**30)
-    check_bytes("enterprise", 2**60)
-    for check, plan, amount in (
-        (check_domains, "free", 2),
-        (check_domains, "pro", 11),
-        (check_bytes, "free", 2**30 + 1),
-        (check_bytes, "pro", 50 * 2**30 + 1),
-    ):
-        with pytest.raises(QuotaExceeded):
-            check(plan, amount)  # type: ignore[operator]

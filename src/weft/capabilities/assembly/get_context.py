@@ -46,7 +46,7 @@ from weft.capabilities.search.search_records import (
 from weft.capabilities.search.similar import ChunkNotFound, SimilarSearch
 from weft.capabilities.search.stores import SearchStores
 from weft.capabilities.sessions.model import SessionArchived, SessionNotFound
-from weft.kernel.errors import InvalidInput, PermissionDenied
+from weft.kernel.errors import InvalidInput, PermissionDenied, QuotaExceeded
 from weft.kernel.fields import new_id
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Response, operation
@@ -129,7 +129,15 @@ class ContextResponse(SearchFacts, kw_only=True):
     permission=Permission.READ,
     rate=RateClass.SEARCH,
     effect=Effect.OWN_TRANSACTIONS,
-    errors=(DomainNotFound, SessionNotFound, SessionArchived, ChunkNotFound, ContextOverBudget, PermissionDenied),
+    errors=(
+        DomainNotFound,
+        SessionNotFound,
+        SessionArchived,
+        ChunkNotFound,
+        ContextOverBudget,
+        PermissionDenied,
+        QuotaExceeded,
+    ),
 )
 async def get_context(
     request: GetContext, actor: Actor, retriever: Retriever, counters: TokenCounters

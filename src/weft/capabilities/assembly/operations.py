@@ -22,7 +22,7 @@ from weft.capabilities.messages.categories import ProtectedCategory
 from weft.capabilities.search.results import ResolvedReference, resolved_references
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
 from weft.capabilities.windows.model import EventExists, NotParticipant, WindowChanged, WindowTooSmall
-from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
+from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Fraction
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.json_input import encode_json_field
@@ -163,6 +163,7 @@ class EmitMetrics(Request):
         SessionNotFound,
         SessionArchived,
         DomainNotFound,
+        QuotaExceeded,
         PermissionDenied,
         NotParticipant,
         ProtectedCategory,

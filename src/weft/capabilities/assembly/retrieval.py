@@ -67,6 +67,7 @@ class RetrievalRequest(msgspec.Struct, frozen=True, kw_only=True):
     domains: tuple[str, ...] = ()
     sources: frozenset[Source] | None = None
     weights: RankingWeights = RankingWeights()
+    tuned: bool = False
     surroundings: int = SURROUNDING_PLACES
 
 
@@ -153,6 +154,7 @@ async def retrieve(retriever: Retriever, actor: Actor, request: RetrievalRequest
             asked_at=request.asked_at,
             top_k=top_k,
             weights=request.weights,
+            tuned=request.tuned,
             purpose="prompt",
             complete=True,
         )
@@ -243,7 +245,7 @@ def _fused(results: Sequence[RetrievalResult]) -> _Found:
 def _select(found: _Found, top_k: int) -> _Selection:
     """Keep all pins and the best others, without those that only repeat a better one."""
     limit = top_k * WIDENING if found.confidence < CONFIDENT else top_k
-    max_results = found.relevant[0].scope.max_results
+    max_results = found.relevant[0].scope.allowance.results
     limit = limit if max_results is None else min(limit, max_results)
     ordered = sorted(found.hits.values(), key=_rank_key)
     kept = [hit for hit in ordered if hit.ranked.pinned]

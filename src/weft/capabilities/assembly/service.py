@@ -249,6 +249,7 @@ class Assembler(msgspec.Struct, frozen=True):
                 domains=request.domains or (),
                 sources=_sources(actor, request, gathered),
                 weights=RankingWeights(min_score=min_score),
+                tuned=request.min_score is not None,
             ),
         )
 

@@ -125,7 +125,7 @@ class BoardWriter(BoardView):
 
     async def snapshot(self, label: str) -> Tag:
         """Name the current version. Copies nothing."""
-        tag = await add_snapshot(self.boards.lines, self.head, label, self.boards.actor.participant, self.now)
+        tag = await add_snapshot(self.boards.lines, self.head, label, self.boards.actor, self.now)
         await self.announce(self._event_type("snapshot"), label, {"seq": tag.seq})
         return tag
 

@@ -41,10 +41,11 @@ from weft.capabilities.history.model import (
 )
 from weft.capabilities.history.rollback import restore
 from weft.capabilities.history.service import History, current_state
+from weft.capabilities.history.snapshot_quota import SnapshotQuota
 from weft.capabilities.pins.model import PinLimitExceeded
 from weft.capabilities.sessions.model import Pattern, SessionArchived, SessionId, SessionNotFound
 from weft.kernel.clock import from_micros, optional_datetime
-from weft.kernel.errors import PermissionDenied
+from weft.kernel.errors import PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Count, Name, Ordinal, Reason, Step
 from weft.kernel.identity import ANYONE, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
@@ -472,12 +473,14 @@ async def read_history(request: ReadHistory, boards: Boards) -> KeyHistory:
     action="snapshot",
     http="POST /v1/sessions/{session_id}/snapshots",
     status=201,
-    errors=(SessionNotFound, BranchNotFound, SessionArchived, SnapshotExists),
+    errors=(SessionNotFound, BranchNotFound, SessionArchived, SnapshotExists, QuotaExceeded),
 )
-async def take_snapshot(request: TakeSnapshot, boards: Boards) -> SnapshotInfo:
+async def take_snapshot(request: TakeSnapshot, boards: Boards, quota: SnapshotQuota) -> SnapshotInfo:
     """Name the current state of the whole board, to read, compare or restore it later."""
     board = await boards.to_write(request.session_id, request.branch)
-    return snapshot_info(await board.snapshot(request.label))
+    taken = await board.snapshot(request.label)
+    await quota.check(board.line_id)
+    return snapshot_info(taken)
 
 
 @_read_operation(
@@ -548,6 +551,7 @@ async def compare_snapshots(request: CompareSnapshots, boards: Boards, history: 
         SnapshotNotFound,
         VersionPruned,
         PermissionDenied,
+        QuotaExceeded,
         StoreFull,
         PinLimitExceeded,
     ),

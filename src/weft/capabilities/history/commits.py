@@ -6,12 +6,14 @@ import re
 from typing import TYPE_CHECKING
 
 from weft.capabilities.history.model import SnapshotExists, Tag
+from weft.capabilities.history.snapshot_quota import snapshot_owner
 from weft.kernel.errors import InvalidInput
 from weft.kernel.fields import is_name
 
 if TYPE_CHECKING:
     from weft.capabilities.history.model import Commit, Head
     from weft.capabilities.history.store import LineStore
+    from weft.kernel.identity import Actor
 
 _VERSION_NAME = re.compile(r"(?:head|latest|v?[0-9]+)\Z")
 _AUTOMATIC_LABEL = re.compile(r"(?:(?:before|after)-.+|autosave)-v[0-9]+(?:-[0-9]+)?\Z")
@@ -36,10 +38,13 @@ async def tag_automatically(lines: LineStore, head: Head, occasion: str, by: str
     return label
 
 
-async def add_snapshot(lines: LineStore, head: Head, label: str, by: str, now: int) -> Tag:
-    """Tag the head with a label that a caller chose; raises SnapshotExists if it is taken."""
+async def add_snapshot(lines: LineStore, head: Head, label: str, actor: Actor, now: int) -> Tag:
+    """Tag the head with a label that a caller chose; raises SnapshotExists if it is taken.
+
+    The caller checks the quota of snapshots after the event.
+    """
     check_label(label)
-    tag = Tag(label, head.seq, by, now)
+    tag = Tag(label, head.seq, actor.participant, now, owner=snapshot_owner(head.line_id, actor))
     if not await lines.tag(head.line_id, tag):
         raise SnapshotExists(f"There is already a snapshot '{label}'.", resource_id=label)
     return tag

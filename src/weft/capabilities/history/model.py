@@ -244,13 +244,17 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class Tag(msgspec.Struct, frozen=True):
-    """A snapshot: label of a version. ``automatic`` ones were made by Weft and are pruned by retention."""
+    """A snapshot: label of a version. ``automatic`` ones were made by Weft and are pruned by retention.
+
+    ``owner`` is the agent for whom a named one counts.
+    """
 
     label: str
     seq: int
     created_by: str
     created_at: int
     automatic: bool = False
+    owner: str | None = None
 
     def seal(self, commit_hash: bytes) -> bytes:
         """Return the hash by which verification detects a changed tag."""

@@ -12,6 +12,7 @@ from weft.capabilities.history.line_kinds import kind_of
 from weft.capabilities.history.model import branch_of
 from weft.capabilities.history.retention_rules import Pruning, describe_rule, pruning_rule
 from weft.capabilities.history.store import Limits, LineStore, PruneCursor, PruningLog, RetentionRules
+from weft.capabilities.plans.service import Plans
 from weft.kernel.clock import DAY_MICROS, Clock, to_micros
 from weft.kernel.events import NewEvent, Outbox
 from weft.kernel.fields import new_ordered_id
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from weft.capabilities.history.store import Pruned, Rule
+    from weft.capabilities.plans.model import Allowance
 
 _LINE_PAGE = 200
 _EXPIRY_BATCH = 200
@@ -53,6 +55,13 @@ class PruneTotals(msgspec.Struct, frozen=True):
         return PruneTotals(self.versions + pruned.versions, self.bytes + pruned.freed)
 
 
+class _Rules(NamedTuple):
+    """The tenant's rules, and what its plan allows."""
+
+    rules: Mapping[str, Rule]
+    allowance: Allowance
+
+
 class HistoryPruning(msgspec.Struct, frozen=True):
     """Dependencies of a step, built for the system actor in one tenant."""
 
@@ -62,31 +71,30 @@ class HistoryPruning(msgspec.Struct, frozen=True):
     backends: LineBackends
     outbox: Outbox
     clock: Clock
+    plans: Plans
 
     async def step(
         self, cursor: PruneJobCursor, totals: PruneTotals, request: PruneRequest
     ) -> tuple[PruneJobCursor | None, PruneTotals]:
         """Prune the next few hundred values; returns the next cursor, None when done."""
-        rules = await self.rules.rules()
+        rules = _Rules(await self.rules.rules(), await self.plans.allowance())
         if cursor.pruning_id is None:
             # A separate step, so that the stored cursor names the line if pruning it fails.
             return await self._next_line(cursor, rules, request.only), totals
         return await self._prune(cursor, totals, rules, request)
 
-    async def _next_line(
-        self, cursor: PruneJobCursor, rules: Mapping[str, Rule], only: str | None
-    ) -> PruneJobCursor | None:
+    async def _next_line(self, cursor: PruneJobCursor, rules: _Rules, only: str | None) -> PruneJobCursor | None:
         """Return the cursor of the next line to prune."""
         if only is not None:
             return PruneJobCursor(only, new_ordered_id())
         page = await self.lines.page(cursor.line_id, _LINE_PAGE)
         for line_id in page:
-            if pruning_rule(line_id, rules) is not None or _may_be_orphan(line_id):
+            if pruning_rule(line_id, *rules) is not None or _may_be_orphan(line_id):
                 return PruneJobCursor(line_id, new_ordered_id())
         return PruneJobCursor(page[-1]) if len(page) == _LINE_PAGE else None
 
     async def _prune(
-        self, cursor: PruneJobCursor, totals: PruneTotals, rules: Mapping[str, Rule], request: PruneRequest
+        self, cursor: PruneJobCursor, totals: PruneTotals, rules: _Rules, request: PruneRequest
     ) -> tuple[PruneJobCursor | None, PruneTotals]:
         """Prune the next values of one line by its current rule."""
         done = None if request.only is not None else PruneJobCursor(cursor.line_id)
@@ -94,7 +102,7 @@ class HistoryPruning(msgspec.Struct, frozen=True):
         # Locks the root of a composite line, so that no snapshot appears between pinning and pruning.
         if await backend.expire(cursor.line_id, _EXPIRY_BATCH):
             return cursor, totals
-        found = pruning_rule(cursor.line_id, rules)
+        found = pruning_rule(cursor.line_id, *rules)
         if found is None or await self.lines.lock(cursor.line_id) is None:
             return done, totals
         await backend.pin_referenced(cursor.line_id)

@@ -21,7 +21,7 @@ from weft.capabilities.history.retention_rules import (
 from weft.capabilities.history.service import History
 from weft.capabilities.history.store import Pruner, PruningLog, RetentionRules, Rule
 from weft.kernel.clock import from_micros, optional_datetime
-from weft.kernel.errors import InvalidInput
+from weft.kernel.errors import InvalidInput, QuotaExceeded
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import (
     Effect,
@@ -104,9 +104,14 @@ class ReadRetention(Request):
 
 
 class RetentionRuleList(Response):
-    """The rule of each kind of context, and those of single contexts, which take precedence."""
+    """The rule of each kind of context, and those of single contexts, which take precedence.
+
+    ``plan_versions``: the plan keeps at most this many versions of each key, whatever a rule says.
+    """
 
     rules: list[RetentionRule]
+    plan: str
+    plan_versions: int | Literal["all"]
 
 
 class PruneHistory(Request):
@@ -158,7 +163,7 @@ class PruneLog(Response):
     tool=TOOL,
     action="set_retention",
     http="PUT /v1/retention/{subject}",
-    errors=(LineNotFound,),
+    errors=(LineNotFound, QuotaExceeded),
 )
 async def set_retention(request: SetRetention, history: History, rules: RetentionRules) -> RetentionRule:
     """Set how long old versions of a context, or of a kind of context, are kept. Omitted limits stay unchanged."""
@@ -169,6 +174,8 @@ async def set_retention(request: SetRetention, history: History, rules: Retentio
     kind = kind_of_subject(request.subject)
     if request.snapshot_from is not None and not (kind and kind.snapshot_on_push):
         raise InvalidInput("snapshot_from: only for persistent memory", field="snapshot_from")
+    if request.versions is not None:
+        (await history.plans.allowance()).check_versions(request.versions or None)
     rule = _updated(request, await rules.rules())
     stored = StoredRule(request.subject, rule, history.actor.participant, history.now)
     await rules.set(stored)
@@ -207,7 +214,10 @@ async def read_retention(request: ReadRetention, history: History, rules: Retent
     known = {stored.subject: _stored_rule(stored) for stored in await rules.listed()}
     # Ids of single contexts are for admins only.
     shown = {subject: rule for subject, rule in known.items() if subject in defaults or history.actor.is_admin}
-    return RetentionRuleList(rules=[*{**defaults, **shown}.values()])
+    allowance = await history.plans.allowance()
+    return RetentionRuleList(
+        rules=[*{**defaults, **shown}.values()], plan=allowance.plan, plan_versions=allowance.versions or "all"
+    )
 
 
 @admin_operation(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from weft.capabilities.history.line_kinds import LineKind
+    from weft.capabilities.plans.model import Allowance
 
 
 class StoredRule(NamedTuple):
@@ -62,11 +63,13 @@ def rule_for(subject: str, rules: Mapping[str, Rule]) -> tuple[str, Rule]:
     return found, known.get(found, Rule(None, None))
 
 
-def pruning_rule(line_id: str, rules: Mapping[str, Rule]) -> tuple[str, Rule] | None:
-    """Return the rule by which a line is pruned and its subject; None if everything is kept."""
+def pruning_rule(line_id: str, rules: Mapping[str, Rule], allowance: Allowance) -> tuple[str, Rule] | None:
+    """Return the rule by which a line is pruned, within the plan, and its subject; None if everything is kept."""
     if subject_of(line_id) is None:
         return None
     subject, rule = rule_for(line_id, rules)
+    if allowance.versions is not None and (rule.versions is None or rule.versions > allowance.versions):
+        subject, rule = f"{subject} (plan {allowance.plan})", rule._replace(versions=allowance.versions)
     return None if rule.days is None and rule.versions is None else (subject, rule)
 
 

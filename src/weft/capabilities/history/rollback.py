@@ -13,7 +13,7 @@ from weft.capabilities.history.model import VersionNotFound, VersionPruned, trun
 from weft.capabilities.history.revisions import VersionName
 from weft.capabilities.history.service import History, SnapshotPoint, head_point, visible_state
 from weft.capabilities.history.three_way import same_content
-from weft.kernel.errors import PermissionDenied
+from weft.kernel.errors import PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Reason, Step
 from weft.kernel.identity import PrincipalKind
 from weft.kernel.operation import Request, Response
@@ -66,6 +66,7 @@ def _check_may_roll_back(actor: Actor) -> None:
         VersionNotFound,
         VersionPruned,
         PermissionDenied,
+        QuotaExceeded,
         *size_errors(),
     ),
 )
@@ -118,7 +119,9 @@ async def restore(
 
     Restored entries get the time to live they had left at the target. ``renew_ttl``: unchanged entries do too.
     Keys ``without`` are not restored. The target may be a point of another line of the same kind.
+    Raises QuotaExceeded if the plan has no rollback.
     """
+    (await history.plans.allowance()).check_rollback()
     head = line.head
     whole = renew_ttl or trunk_of(target.line_id) != trunk_of(head.line_id)
     now, then = await history.states(head_point(head), target, values=True, whole=whole)

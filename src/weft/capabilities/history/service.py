@@ -11,6 +11,7 @@ from weft.capabilities.history.model import EMPTY, LATEST, Point, Tag, Version, 
 from weft.capabilities.history.revisions import find_snapshot, point_at, resolve_revision
 from weft.capabilities.history.store import CheckoutStore, LineStore, ReviewStore
 from weft.capabilities.history.three_way import state_by_key, states_apart
+from weft.capabilities.plans.service import Plans
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import Outbox
 from weft.kernel.fields import is_name
@@ -44,6 +45,7 @@ class History(msgspec.Struct, frozen=True):
     backends: LineBackends
     clock: Clock
     outbox: Outbox
+    plans: Plans
 
     @property
     def now(self) -> int:

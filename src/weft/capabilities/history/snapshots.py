@@ -13,9 +13,10 @@ from weft.capabilities.history.fields import ContextId, PageSize, audited_write,
 from weft.capabilities.history.line_kinds import AGENT, kind_of, name_in, write_errors
 from weft.capabilities.history.model import LineNotFound, SnapshotExists, SnapshotNotFound, no_snapshot
 from weft.capabilities.history.service import History
+from weft.capabilities.history.snapshot_quota import SnapshotQuota
 from weft.capabilities.history.store import IndexedSnapshot, SnapshotIndex, SnapshotPosition
 from weft.kernel.clock import from_micros
-from weft.kernel.errors import Forbidden, NotFound, PermissionDenied
+from weft.kernel.errors import Forbidden, NotFound, PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Name
 from weft.kernel.operation import Request, Response
 
@@ -111,16 +112,17 @@ class SnapshotList(Response):
     http="POST /v1/history/{context_id}/snapshots",
     status=201,
     requires=needs_clearance(_CLEARANCE, "A snapshot"),
-    errors=lambda: (*write_errors(), SnapshotExists, PermissionDenied),
+    errors=lambda: (*write_errors(), SnapshotExists, PermissionDenied, QuotaExceeded),
 )
-async def create_snapshot(request: CreateSnapshot, history: History) -> SnapshotTaken:
+async def create_snapshot(request: CreateSnapshot, history: History, quota: SnapshotQuota) -> SnapshotTaken:
     """Name the current version of a context, to compare with it or to roll back to it. Needs clearance 3."""
     kind_of(request.context_id)
     check_label(request.label)
     line = await history.to_write(request.context_id)
     head = line.head
-    tag = await add_snapshot(history.lines, head, request.label, history.actor.participant, history.now)
+    tag = await add_snapshot(history.lines, head, request.label, history.actor, history.now)
     await line.announce("history.snapshot", request.label, {"context_id": head.line_id, "version": head.seq})
+    await quota.check(head.line_id)
     return SnapshotTaken(
         context_id=request.context_id,
         label=tag.label,

@@ -297,6 +297,10 @@ class SnapshotIndex(Protocol):
         """Return snapshots before a position, newest first; of one line if given."""
         ...
 
+    async def count(self, owner: str) -> int:
+        """Return the number of named snapshots that count for an agent."""
+        ...
+
 
 class ReviewStore(Protocol):
     """Merge reviews."""

@@ -22,7 +22,6 @@ from weft.capabilities.knowledge.model import (
     check_may_pin,
     check_may_write,
 )
-from weft.capabilities.knowledge.quotas import check_bytes
 from weft.capabilities.knowledge.store import DocumentStore
 from weft.capabilities.pins.model import BYTES_PER_TOKEN, PinLimitExceeded, PinLimits
 from weft.kernel.clock import from_micros, optional_datetime, to_micros
@@ -135,7 +134,8 @@ class Documents(msgspec.Struct, frozen=True):
         event: EventType = "document.added" if before is None else "document.updated"
         await self.domains.publish(document_event(event, place, document, self.domains.actor.participant))
         # After the event, which serializes the writers of a tenant: two cannot exceed the quota together.
-        check_bytes(await self.domains.plan(), sum(each.bytes for each in await self.domains.domains.all()))
+        allowance = await self.domains.plans.allowance()
+        allowance.check_bytes(sum(each.bytes for each in await self.domains.domains.all()))
         return PutResult(document, unchanged=False)
 
     async def remove(self, domain: str, document_id: str) -> Document:

@@ -24,7 +24,6 @@ from weft.capabilities.knowledge.model import (
     check_chunking,
     read_operation,
 )
-from weft.capabilities.knowledge.quotas import check_domains
 from weft.capabilities.knowledge.store import DocumentStore
 from weft.capabilities.sessions.model import Pattern
 from weft.kernel.clock import from_micros
@@ -185,7 +184,7 @@ async def create_domain(request: CreateDomain, view: DomainView) -> DomainInfo:
         raise DomainExists(f"The domain '{domain.domain}' already exists or is still being deleted.")
     await domains.publish(domain_event("domain.created", domain, domains.actor.participant))
     # After the event, which serializes the writers of a tenant: two cannot exceed the quota together.
-    check_domains(await domains.plan(), len(await domains.domains.all()))
+    (await domains.plans.allowance()).check_domains(len(await domains.domains.all()))
     return await view.info(domain)
 
 
@@ -194,7 +193,7 @@ async def list_domains(request: ListDomains, view: DomainView) -> DomainList:
     """List the domains you can see, with their documents and indexing progress."""
     del request
     domains = [await view.info(domain) for domain in await view.domains.visible()]
-    return DomainList(domains=domains, plan=await view.domains.plan())
+    return DomainList(domains=domains, plan=(await view.domains.plans.allowance()).plan)
 
 
 @read_operation(

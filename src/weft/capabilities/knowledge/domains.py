@@ -10,8 +10,8 @@ import msgspec
 from weft.capabilities.access.audit import AuditRow
 from weft.capabilities.access.grants import HIGHEST_CLEARANCE
 from weft.capabilities.knowledge.model import Domain, DomainNotFound, can_see
-from weft.capabilities.knowledge.quotas import KnowledgeLimits, Plan
-from weft.capabilities.knowledge.store import DomainStore, PlanStore
+from weft.capabilities.knowledge.store import DomainStore
+from weft.capabilities.plans.service import Plans
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import MAX_COMPARED, close_names
 from weft.kernel.events import EventType, NewEvent, Outbox
@@ -23,8 +23,7 @@ class Domains(msgspec.Struct, frozen=True):
 
     actor: Actor
     domains: DomainStore
-    plans: PlanStore
-    limits: KnowledgeLimits
+    plans: Plans
     outbox: Outbox
     clock: Clock
 
@@ -42,9 +41,6 @@ class Domains(msgspec.Struct, frozen=True):
     async def visible(self) -> Sequence[Domain]:
         """Return the domains that the caller can see, by name."""
         return [domain for domain in await self.domains.all() if can_see(domain, self.actor)]
-
-    async def plan(self) -> Plan:
-        return await self.plans.plan() or self.limits.default_plan
 
     async def publish(self, event: NewEvent) -> None:
         await self.outbox.publish(event)

@@ -23,8 +23,8 @@ from weft.capabilities.knowledge.document_chunks import ChunkLayout
 from weft.capabilities.knowledge.documents import document_event
 from weft.capabilities.knowledge.domains import domain_event
 from weft.capabilities.knowledge.model import Document, Domain
-from weft.capabilities.knowledge.quotas import KnowledgeLimits, check_bytes
-from weft.capabilities.knowledge.store import DocumentStore, DomainStore, PlanStore, QueuedDocument
+from weft.capabilities.knowledge.store import DocumentStore, DomainStore, QueuedDocument
+from weft.capabilities.plans.service import Plans
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
@@ -71,8 +71,7 @@ class IngestTransaction(msgspec.Struct, frozen=True):
 
     actor: Actor
     domains: DomainStore
-    plans: PlanStore
-    limits: KnowledgeLimits
+    plans: Plans
     documents: DocumentStore
     collections: CollectionStore
     models: TenantModelStore
@@ -189,8 +188,8 @@ class IngestTransaction(msgspec.Struct, frozen=True):
 
     async def _check_quota(self, growth: int) -> None:
         """Raise QuotaExceeded if the text is longer than what was counted, beyond the plan."""
-        plan = await self.plans.plan() or self.limits.default_plan
-        check_bytes(plan, growth + sum(each.bytes for each in await self.domains.all()))
+        allowance = await self.plans.allowance()
+        allowance.check_bytes(growth + sum(each.bytes for each in await self.domains.all()))
 
     async def _finish(self, document: Document, layout: ChunkLayout) -> None:
         domain = await self.domains.find(document.domain)

@@ -1,4 +1,4 @@
-"""Storage ports of knowledge: plans, domains and documents."""
+"""Storage ports of knowledge: domains and documents."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from weft.capabilities.knowledge.model import Document, DocumentState, Domain
-    from weft.capabilities.knowledge.quotas import Plan
 
 
 class Backlog(NamedTuple):
@@ -55,16 +54,6 @@ class LeasedDocument(NamedTuple):
     document: Document
     layout_hash: str
     attempts: int
-
-
-class PlanStore(Protocol):
-    """The plan of the transaction's tenant."""
-
-    async def plan(self) -> Plan | None:
-        """Return the plan; None if the default applies."""
-        ...
-
-    async def set_plan(self, plan: Plan, now: int) -> None: ...
 
 
 class DomainStore(Protocol):

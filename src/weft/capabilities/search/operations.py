@@ -42,7 +42,7 @@ from weft.capabilities.search.search_records import (
 from weft.capabilities.search.similar import ChunkNotFound, SimilarSearch
 from weft.capabilities.search.stores import SearchStores
 from weft.capabilities.sessions.model import SessionArchived, SessionNotFound
-from weft.kernel.errors import InvalidInput, PermissionDenied
+from weft.kernel.errors import InvalidInput, PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Fraction
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, operation
@@ -116,7 +116,7 @@ class SimilarResponse(SearchFacts, kw_only=True):
     permission=Permission.READ,
     rate=RateClass.SEARCH,
     effect=Effect.OWN_TRANSACTIONS,
-    errors=(DomainNotFound, SessionNotFound, SessionArchived, PermissionDenied),
+    errors=(DomainNotFound, SessionNotFound, SessionArchived, PermissionDenied, QuotaExceeded),
 )
 async def search_query(request: SearchQuery, actor: Actor, retriever: Retriever) -> SearchResponse:
     """Search everything you may see by keywords and meaning: documents, messages, boards, your memory and windows.

@@ -6,6 +6,7 @@ from datetime import time
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
+from msgspec import structs
 
 from weft.capabilities.indexing.collections.model import SOURCES, Source
 from weft.capabilities.indexing.entities import MAX_VALUE_LENGTH
@@ -124,8 +125,20 @@ def search_request(
     )
     text = checked_text("query", query) or ""
     return SearchRequest(
-        Query(text=text, asked_at=retriever.now(), top_k=top_k, weights=weights), requested_scope(request)
+        Query(text=text, asked_at=retriever.now(), top_k=top_k, weights=weights, tuned=_is_tuned(request)),
+        requested_scope(request),
     )
+
+
+def _is_tuned(request: RankingOptions) -> bool:
+    defaults = RankingWeights()
+    weights = structs.replace(
+        defaults,
+        recency_weight=request.recency_weight,
+        importance_weight=request.importance_weight,
+        half_life_days=request.half_life_days,
+    )
+    return request.min_score is not None or weights != defaults
 
 
 def _min_score(request: RankingOptions, actor: Actor) -> float:

@@ -14,8 +14,8 @@ from msgspec import structs
 
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, Embeddings, TextRefused
 from weft.capabilities.indexing.embeddings.model_selection import is_semantic, serving_model
-from weft.capabilities.knowledge.quotas import max_results
 from weft.capabilities.messages.model import ADMINS
+from weft.capabilities.plans.model import Allowance
 from weft.capabilities.search.model import Query, Ranked, Ranking, RankingWeights
 from weft.capabilities.search.passages import ChunkPassage, read_handle, read_numbers, read_siblings
 from weft.capabilities.search.persistent_memory import readable_places
@@ -75,7 +75,7 @@ class SearchHit(NamedTuple):
 
 
 class SearchScope(NamedTuple):
-    """What is searched, with which model, and the plan's maximum of results.
+    """What is searched, with which model, and what the plan allows.
 
     ``partial``: a replica is being rebuilt, so not everything can be found yet. ``semantic``: something in scope may
     have vectors. ``own_pending`` are the unindexed events that the caller itself caused.
@@ -83,7 +83,7 @@ class SearchScope(NamedTuple):
 
     queries: Sequence[CollectionQuery]
     model: str
-    max_results: int | None
+    allowance: Allowance
     pending_documents: int
     pending_events: int
     partial: bool = False
@@ -138,7 +138,7 @@ class Retriever:
             for query, found in zip(queries, references, strict=True)
         ]
         ranked = await asyncio.gather(
-            *(self._ranked(actor, _capped(query, scope), scope, views, embed) for query in expanded)
+            *(self._ranked(actor, _within_plan(query, scope.allowance), scope, views, embed) for query in expanded)
         )
         results = [result._replace(references=found) for result, found in zip(ranked, references, strict=True)]
         if not scope.partial and not any(result.ranking.relevant for result in results):
@@ -194,7 +194,7 @@ class Retriever:
         return SearchScope(
             visible.queries,
             model.name,
-            max_results(await stores.domains.plan()),
+            await stores.domains.plans.allowance(),
             visible.pending_documents,
             pending.total,
             semantic=await self._is_semantic(filters, stores),
@@ -271,9 +271,17 @@ def _without_indexed(scope: SearchScope, indexed: Collection[int]) -> SearchScop
     return scope._replace(pending_events=max(0, scope.pending_events - known))
 
 
-def _capped(query: Query, scope: SearchScope) -> Query:
-    allowed = query.top_k if scope.max_results is None else min(query.top_k, scope.max_results)
-    return structs.replace(query, top_k=allowed, max_results=scope.max_results)
+def _within_plan(query: Query, allowance: Allowance) -> Query:
+    """Return a query with as many results as the plan allows; QuotaExceeded if it tunes a search that cannot be."""
+    if query.tuned:
+        allowance.check_tuning()
+    most = allowance.results
+    return structs.replace(
+        query,
+        top_k=query.top_k if most is None else min(query.top_k, most),
+        max_results=most,
+        weights=query.weights if allowance.tuning else RankingWeights(),
+    )
 
 
 def _chunk_keys(ranked: Iterable[Ranked]) -> set[tuple[str, int]]:

@@ -52,7 +52,8 @@ class SimilarSearch:
             raise SemanticSearchOff
         query_text = text if origin is None else origin.chunk.embedded
         vector = await self.retriever.embeddings.of_query(self.actor, query_text or "", scope.model)
-        limit = top_k if scope.max_results is None else min(top_k, scope.max_results)
+        most = scope.allowance.results
+        limit = top_k if most is None else min(top_k, most)
         hits: list[SearchHit] = []
         for extra in _EXTRA_ROWS:
             found = [ranked for view in views for ranked in await _nearest(view, vector, limit + extra)]

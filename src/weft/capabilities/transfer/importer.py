@@ -25,7 +25,7 @@ from weft.capabilities.transfer.restore_session import (
     store_content,
 )
 from weft.kernel.clock import to_micros
-from weft.kernel.errors import ContentTooLarge, InvalidInput
+from weft.kernel.errors import ContentTooLarge, InvalidInput, QuotaExceeded
 from weft.kernel.fields import Name
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
@@ -96,7 +96,7 @@ class Importer(Protocol):
     audited=True,
     off_record=("bundle",),
     session=SessionUse.CREATES,
-    errors=(BundleDamaged, SessionExists, RecordExists, ContentTooLarge),
+    errors=(BundleDamaged, SessionExists, RecordExists, ContentTooLarge, QuotaExceeded),
 )
 async def import_context(request: ImportContext, actor: Actor, importer: Importer) -> ContextImported:
     """Import a bundle that this or another Weft exported: all of it, or nothing.

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from weft.capabilities.board.model import Entry
 from weft.capabilities.history.model import SYSTEM, Author, Change, ChangeKind, ChangeMeta, Commit, Head, Tag
+from weft.capabilities.history.snapshot_quota import snapshot_owner
 from weft.capabilities.sessions.model import line_of
 from weft.capabilities.transfer.decode import lacks_value
 from weft.kernel.clock import to_micros
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from weft.capabilities.history.model import Version
     from weft.capabilities.history.store import LineStore
     from weft.capabilities.transfer.bundle_format import BundleSnapshot
+    from weft.kernel.identity import Actor
 
 T = TypeVar("T")
 # Limits of one batch.
@@ -70,8 +72,9 @@ class _PendingCommit(NamedTuple):
 class BoardRestore:
     """Restores a board commit by commit, from versions in their original order."""
 
-    def __init__(self, lines: LineStore, entries: EntryStore, session_id: str, *, history: bool) -> None:
+    def __init__(self, lines: LineStore, entries: EntryStore, session_id: str, actor: Actor, *, history: bool) -> None:
         self._lines = lines
+        self._actor = actor
         self._entries = entries
         self._session_id = session_id
         self._history = history
@@ -92,7 +95,10 @@ class BoardRestore:
 
     async def add_snapshot(self, snapshot: BundleSnapshot) -> None:
         await self._commit()
-        tag = Tag(snapshot.label, snapshot.seq, snapshot.created_by, to_micros(snapshot.created_at), snapshot.automatic)
+        # A named snapshot counts for the caller: its author may be unknown here.
+        owner = None if snapshot.automatic else snapshot_owner(self._head.line_id, self._actor)
+        created_at = to_micros(snapshot.created_at)
+        tag = Tag(snapshot.label, snapshot.seq, snapshot.created_by, created_at, snapshot.automatic, owner)
         await self._fill_up_to(tag.seq, tag.created_at)
         await self._pending.finish()
         await self._lines.tag(self._head.line_id, tag)

@@ -14,6 +14,7 @@ from msgspec import UNSET, structs
 from weft.capabilities.board.store import EntryStore
 from weft.capabilities.events.model import EventImport, EventStore
 from weft.capabilities.history.model import Version
+from weft.capabilities.history.snapshot_quota import SnapshotQuota
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.messages.categories import pins_itself
 from weft.capabilities.messages.model import Message
@@ -71,6 +72,7 @@ class RestoreStores(msgspec.Struct, frozen=True):
     clock: Clock
     cooperative: Cooperative
     pins: Pins
+    snapshot_quota: SnapshotQuota
 
 
 @dataclass(slots=True)
@@ -93,6 +95,7 @@ class SessionRestore:
         if session.archived_at is not None:
             await stores.sessions.archive(session.session_id, session.archived_at)
         await self._announce()
+        await stores.snapshot_quota.check(line_of(session.session_id))
         return counts
 
     async def dry_run(self, file: BinaryIO) -> dict[str, int]:
@@ -129,7 +132,7 @@ class SessionRestore:
     async def _restore_content(self, file: BinaryIO) -> None:
         """Restore versions, messages, snapshots and redactions."""
         stores, session_id = self.stores, self.session.session_id
-        board = BoardRestore(stores.lines, stores.entries, session_id, history=self.bundle.header.history)
+        board = BoardRestore(stores.lines, stores.entries, session_id, stores.actor, history=self.bundle.header.history)
         messages = RowBatch[Message](partial(stores.messages.add_all, session_id))
         redactions = RowBatch[Redaction](lambda some: stores.records.redact(*some))
         sent_at: int | None = None

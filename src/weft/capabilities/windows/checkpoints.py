@@ -19,13 +19,14 @@ from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import SnapshotExists, SnapshotNotFound, VersionPruned, no_snapshot, trunk_of
 from weft.capabilities.history.rollback import restore
 from weft.capabilities.history.service import History
+from weft.capabilities.history.snapshot_quota import SnapshotQuota
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session, lock_active_session
 from weft.capabilities.windows.model import NotParticipant
 from weft.capabilities.windows.operations import WRITE_ERRORS, read_operation, write_operation
 from weft.capabilities.windows.redacted_events import redacted_keys
 from weft.capabilities.windows.service import Windows, no_window
 from weft.kernel.clock import from_micros
-from weft.kernel.errors import PermissionDenied
+from weft.kernel.errors import PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Name
 from weft.kernel.operation import Request, Response
 
@@ -138,9 +139,9 @@ class CheckpointBranched(Response, omit_defaults=False):
     action="checkpoint",
     http="POST /v1/sessions/{session_id}/checkpoints",
     status=201,
-    errors=(*WRITE_ERRORS, SnapshotExists),
+    errors=(*WRITE_ERRORS, SnapshotExists, QuotaExceeded),
 )
-async def make_checkpoint(request: MakeCheckpoint, windows: Windows) -> Checkpoint:
+async def make_checkpoint(request: MakeCheckpoint, windows: Windows, quota: SnapshotQuota) -> Checkpoint:
     """Name the current state of all windows that you may open, or of one, to return to it later."""
     session, _ = await lock_active_session(request.session_id, windows.actor, windows.sessions)
     check_label(request.label)
@@ -148,9 +149,10 @@ async def make_checkpoint(request: MakeCheckpoint, windows: Windows) -> Checkpoi
     for window in await _windows(windows, request.session_id, request.agent_id):
         head = await windows.lines.lock(window.line_id)
         if head is not None:
-            await add_snapshot(windows.lines, head, request.label, windows.actor.participant, windows.now)
+            await add_snapshot(windows.lines, head, request.label, windows.actor, windows.now)
             tagged.append(WindowVersion(agent_id=window.agent_id, context_id=window.line_id, version=head.seq))
     await windows.outbox.publish(*(_snapshot_event(windows, session, each, request.label) for each in tagged))
+    await quota.check(*(each.context_id for each in tagged))
     return Checkpoint(
         label=request.label,
         created_by=windows.actor.participant,
@@ -189,7 +191,7 @@ async def list_checkpoints(request: ListCheckpoints, windows: Windows) -> Checkp
     "window.restore",
     action="restore",
     http="POST /v1/sessions/{session_id}/checkpoints/{label}/restore",
-    errors=(*WRITE_ERRORS, SnapshotNotFound, VersionPruned),
+    errors=(*WRITE_ERRORS, SnapshotNotFound, VersionPruned, QuotaExceeded),
 )
 async def restore_checkpoint(request: RestoreCheckpoint, windows: Windows, history: History) -> CheckpointRestored:
     """Return windows to a checkpoint: all that have it and that you may open, or one.

@@ -114,7 +114,7 @@ _AUTHORS_AFTER = """
 SELECT k.seq, k.author, k.committed_at, k.reason, k.step, k.principal_id FROM commits k
 WHERE k.tenant = $1 AND k.line_id = $2 AND k.seq > $3 AND k.seq <= $4
 """
-_TAG = "SELECT label, seq, created_by, created_at, automatic FROM tags WHERE tenant = $1 AND line_id = $2 "
+_TAG = "SELECT label, seq, created_by, created_at, owner, automatic FROM tags WHERE tenant = $1 AND line_id = $2 "
 _POINTERS = """
 SELECT DISTINCT b.hash, b.content FROM changes c
 JOIN blobs b ON b.tenant = c.tenant AND b.hash = c.blob_hash AND b.object IS NOT NULL
@@ -167,8 +167,8 @@ GROUP BY k.merged_line
 """
 _PIN = "INSERT INTO pins (tenant, line_id, seq, holder) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"
 _ADD_TAG = """
-INSERT INTO tags (tenant, line_id, label, seq, created_by, created_at, automatic, hash)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING
+INSERT INTO tags (tenant, line_id, label, seq, created_by, created_at, automatic, hash, owner)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING
 """
 
 
@@ -470,6 +470,7 @@ class SqlLineStore:
             tag.created_at,
             int(tag.automatic),
             tag.seal(EMPTY if commit is None else commit.hash),
+            tag.owner,
         )
         return added > 0
 
@@ -552,5 +553,5 @@ def _line(row: Row) -> Line:
 
 
 def _tag(row: Row) -> Tag:
-    *plain, automatic = row
-    return Tag(*plain, bool(automatic))  # type: ignore[call-arg]
+    label, seq, created_by, created_at, owner, automatic = row
+    return Tag(label, seq, created_by, created_at, automatic=bool(automatic), owner=owner)

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from weft.capabilities.knowledge.model import DocumentState
-    from weft.capabilities.knowledge.quotas import Plan
     from weft.storage.sql.database import Row, Transaction, Value
 
 _DOMAIN = """
@@ -49,21 +48,6 @@ _metadata = msgspec.json.Decoder(dict[str, Any])
 _READ_BATCH = 1_000
 # A document may be large.
 _DELETE_BATCH = 100
-_SET_PLAN = """
-INSERT INTO tenant_plans (tenant, plan, since) VALUES ($1, $2, $3)
-ON CONFLICT (tenant) DO UPDATE SET plan = excluded.plan, since = excluded.since
-"""
-
-
-class SqlPlanStore(SqlStore):
-    """The plan of one tenant."""
-
-    async def plan(self) -> Plan | None:
-        row = await self._tx.one("SELECT plan FROM tenant_plans WHERE tenant = $1", self._tenant)
-        return None if row is None else row[0]
-
-    async def set_plan(self, plan: Plan, now: int) -> None:
-        await self._tx.run(_SET_PLAN, self._tenant, plan, now)
 
 
 _ADD = """

@@ -114,6 +114,10 @@ class SqlSnapshotIndex(SqlStore):
             rows = await self._tx.all(_NEWEST_OF_LINE, self._tenant, line_id, *position, limit)
         return [IndexedSnapshot(*row)._replace(automatic=bool(row[-1])) for row in rows]
 
+    async def count(self, owner: str) -> int:
+        row = await self._tx.one("SELECT COUNT(*) FROM tags WHERE tenant = $1 AND owner = $2", self._tenant, owner)
+        return 0 if row is None else int(row[0])
+
 
 _ERASE_REVIEWS = """
 DELETE FROM reviews WHERE tenant = $1 AND review_id > '' AND (

@@ -24,13 +24,14 @@ from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.indexing.embeddings.store import TenantModelStore, VectorStore
 from weft.capabilities.indexing.model_migration.model import ModelMigrationStore
 from weft.capabilities.knowledge.sources.store import SourceStore
-from weft.capabilities.knowledge.store import DocumentStore, DomainStore, PlanStore
+from weft.capabilities.knowledge.store import DocumentStore, DomainStore
 from weft.capabilities.language_models.factors import TokenFactorStore
 from weft.capabilities.layers.store import LayerStore
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.object_storage.store import ObjectIndex
 from weft.capabilities.pins.store import PinStore
+from weft.capabilities.plans.store import PlanStore
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.teams.store import TeamStore

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from weft.capabilities.knowledge.quotas import PLANS
+from weft.capabilities.plans.model import PLANS
 from weft.kernel.operation import Response
 from weft.transports.cli.base import JSON, DataFolderGroup
 from weft.transports.cli.render import show
@@ -15,7 +15,7 @@ from weft.transports.cli.target import opened
 
 if TYPE_CHECKING:
     from weft.app.tenants import NewTenant
-    from weft.capabilities.knowledge.quotas import Plan
+    from weft.capabilities.plans.model import Plan
     from weft.transports.cli.target import Target
 
 
@@ -87,7 +87,7 @@ def list_tenants(target: Target, *, as_json: bool) -> None:
 )
 @click.pass_obj
 def plan(target: Target, name: str, plan: Plan | None, *, as_json: bool) -> None:
-    """Show or set a tenant's plan, which limits its knowledge and the results of a search.
+    """Show or set a tenant's plan, which limits its knowledge, searches, versions, snapshots and rollback.
 
     Tenants without a plan have the one in WEFT_DEFAULT_PLAN.
     """

@@ -27,7 +27,9 @@ from weft.capabilities.indexing.model_migration.model import (
     ModelMigrationNotFound,
     ModelName,
 )
+from weft.capabilities.plans.service import Plans
 from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
+from weft.kernel.errors import QuotaExceeded
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
@@ -151,17 +153,18 @@ async def allow(request: AllowModels, models: TenantModelStore, embeddings: Embe
     requires=check_highest_clearance,
     http="POST /v1/models/migration",
     effect=Effect.WRITE,
-    errors=(EmbeddingModelUnknown, ModelInUse, ModelMigrationInProgress),
+    errors=(EmbeddingModelUnknown, ModelInUse, ModelMigrationInProgress, QuotaExceeded),
     audited=True,
     status=202,
 )
 async def start_model_migration(
-    request: StartModelMigration, migrations: MigrationSteps, embeddings: Embeddings
+    request: StartModelMigration, migrations: MigrationSteps, embeddings: Embeddings, plans: Plans
 ) -> ModelMigrationInfo:
     """Migrate searches to another embedding model: both are kept until the new one is on par.
 
     Then searches switch and the old vectors are deleted. Otherwise the migration is refused and nothing changes.
     """
+    (await plans.allowance()).check_custom_models()
     model = usable_model(await migrations.models.listed(), embeddings.models(), request.model)
     return await _info(await migrations.start(model, embeddings.models()), migrations)
 

@@ -1,0 +1,1 @@
+"""Plans: what a tenant is allowed, as quotas of every slice."""

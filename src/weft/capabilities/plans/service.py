@@ -1,0 +1,18 @@
+"""The plan of the caller's tenant."""
+
+from __future__ import annotations
+
+import msgspec
+
+from weft.capabilities.plans.model import ALLOWANCES, Allowance, DefaultPlan
+from weft.capabilities.plans.store import PlanStore
+
+
+class Plans(msgspec.Struct, frozen=True):
+    """What the tenant of a transaction is allowed."""
+
+    store: PlanStore
+    default: DefaultPlan
+
+    async def allowance(self) -> Allowance:
+        return ALLOWANCES[await self.store.plan() or self.default.plan]

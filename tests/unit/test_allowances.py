@@ -1,0 +1,67 @@
+"""The table of plans: what each allows, and how a refusal reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from weft.capabilities.plans.model import ALLOWANCES, PLANS, Allowance
+from weft.kernel.errors import QuotaExceeded
+
+pytestmark = pytest.mark.req("CE-T", part="all limits of what exists")
+
+GIBIBYTE = 2**30
+FREE, PRO, ENTERPRISE = (ALLOWANCES[plan] for plan in PLANS)
+
+
+def test_the_table_is_that_of_the_specification() -> None:
+    rows = [(each.results, each.tuning, each.custom_models) for each in (FREE, PRO, ENTERPRISE)]
+    assert rows == [(5, False, False), (20, True, False), (None, True, True)]
+    assert [each.versions for each in (FREE, PRO, ENTERPRISE)] == [10, 100, None]
+    assert [each.snapshots for each in (FREE, PRO, ENTERPRISE)] == [3, 50, None]
+    assert [each.rollback for each in (FREE, PRO, ENTERPRISE)] == [False, True, True]
+    assert [each.domains for each in (FREE, PRO, ENTERPRISE)] == [1, 10, None]
+    assert [each.bytes for each in (FREE, PRO, ENTERPRISE)] == [GIBIBYTE, 50 * GIBIBYTE, None]
+    assert all(allowance.plan == plan for plan, allowance in ALLOWANCES.items())
+
+
+CHECKS: list[tuple[Callable[[Allowance], None], dict[str, object]]] = [
+    (lambda free: free.check_domains(2), {"limit_domains": 1}),
+    (lambda free: free.check_bytes(GIBIBYTE + 1), {"limit_bytes": GIBIBYTE}),
+    (lambda free: free.check_snapshots(4, "planner"), {"limit_snapshots": 3, "agent_id": "planner"}),
+    (lambda free: free.check_versions(11), {"limit_versions": 10}),
+    (lambda free: free.check_versions(None), {"limit_versions": 10}),
+    (lambda free: free.check_rollback(), {"limit_rollback": False}),
+    (lambda free: free.check_tuning(), {"limit_tuning": False}),
+    (lambda free: free.check_custom_models(), {"limit_custom_models": False}),
+]
+
+
+@pytest.mark.parametrize(("check", "limit"), CHECKS)
+def test_a_refusal_names_the_plan_the_limit_and_what_to_do(
+    check: Callable[[Allowance], None], limit: dict[str, object]
+) -> None:
+    with pytest.raises(QuotaExceeded) as caught:
+        check(FREE)
+    assert "'free'" in caught.value.message
+    assert caught.value.context == {"plan": "free", **limit}
+    assert "ask the operator for a larger plan" in caught.value.hint_template
+    check(ENTERPRISE)
+
+
+def test_what_is_within_the_plan_passes() -> None:
+    FREE.check_domains(1)
+    FREE.check_bytes(GIBIBYTE)
+    FREE.check_snapshots(3, "planner")
+    FREE.check_versions(10)
+    PRO.check_domains(10)
+    PRO.check_bytes(50 * GIBIBYTE)
+    PRO.check_snapshots(50, "planner")
+    PRO.check_versions(100)
+    PRO.check_rollback()
+    PRO.check_tuning()
+    with pytest.raises(QuotaExceeded):
+        PRO.check_custom_models()
+    with pytest.raises(QuotaExceeded):
+        PRO.check_domains(11)
