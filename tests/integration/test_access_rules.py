@@ -226,6 +226,9 @@ async def test_every_denial_is_audited_with_its_reason(world: World) -> None:
         ("session.list", "subagent:analysis", "PERMISSION_DENIED"),
         ("audit.list", "orchestrator:planner", "PERMISSION_DENIED"),
         ("board.write", "subagent:analysis", "PERMISSION_DENIED"),
+    ]
+    failed = (await world.admin.audit(outcome="refused"))[::-1]
+    assert [(row["action"], row["actor"], row["detail"]["code"]) for row in failed] == [
         ("authenticate", "unknown", "INVALID_API_KEY"),
         ("token.issue", "unknown", "AUTHENTICATION_ERROR"),
     ]

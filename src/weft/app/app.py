@@ -19,6 +19,7 @@ from weft.app.metrics import Metrics
 from weft.app.metrics_snapshot import MetricsSnapshot
 from weft.app.objects import Objects
 from weft.app.rate_limits import RateLimits
+from weft.app.refusals import Refusals
 from weft.app.registry import all_operations
 from weft.app.search.embedding_cache import CachedEmbeddings
 from weft.app.search.index_wait import BoundedIndexWait
@@ -60,7 +61,7 @@ from weft.jobs.source_sync import SYNC, SourceSyncJob
 from weft.jobs.webhook_delivery import WebhookDelivery
 from weft.jobs.window_autosave import WindowAutosave
 from weft.kernel.clock import SystemClock
-from weft.kernel.errors import WeftError
+from weft.kernel.errors import RateLimited, WeftError
 from weft.kernel.guards import GuardedCall, Guards
 from weft.kernel.operation import RateClass
 from weft.providers.document_reader import IsolatedDocumentReader
@@ -116,7 +117,8 @@ class App:
         self._rates = RateLimits(settings.rates(), settings.valkey_url)
         self._read_counts = BufferedReadCounts()
         self.feed = LiveFeed(self.database)
-        self._auditor = Auditor(self.database, self.clock)
+        self._refusals = Refusals(self.database, self.clock)
+        self._auditor = Auditor(self.database, self.clock, self._refusals)
         self.guards = Guards(self._auditor)
         self.objects = Objects(self.database, connect_objects(settings), self.clock)
         self._codec = JwtCodec()
@@ -127,6 +129,7 @@ class App:
             callers=Authenticator(self.database, self._codec, self.clock),
             rates=self._rates,
             auditor=self._auditor,
+            refusals=self._refusals,
             metrics=self.metrics,
             container=self._container,
             guards=self.guards,
@@ -239,6 +242,7 @@ class App:
         self._markup.close()
         with contextlib.suppress(WeftError):
             await self.flush_read_counts()
+            await self.flush_refusals()
         await self._rates.close()
         await self.database.close()
 
@@ -293,12 +297,18 @@ class App:
             source = await self.source_sync.hook(*hook)
             await self._rates.check(RateClass.KNOWLEDGE, hook[0], source.source_id)
             return await self.source_sync.call(hook[0], source, headers, body)
-        except HookRefused:
-            await self._rates.check(RateClass.AUTHENTICATION, context.peer)
+        except RateLimited as error:
+            await self._dispatcher.note_rate_limit(hook[0], context, error)
+            raise
+        except HookRefused as error:
+            await self._dispatcher.note_refusal(hook[0], context, "knowledge.hook", error)
             raise
 
     async def flush_read_counts(self) -> None:
         await self._read_counts.flush(self.database)
+
+    async def flush_refusals(self) -> None:
+        await self._refusals.flush()
 
     def _singletons(self) -> Singletons:
         settings = self.settings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,10 +11,11 @@ import msgspec
 from weft.capabilities.access.audit import AuditRow
 from weft.kernel.clock import to_micros
 from weft.kernel.fields import new_ordered_id
-from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
+from weft.storage.sql.access import SqlAuditStore
 from weft.storage.sql.database import Scope
 
 if TYPE_CHECKING:
+    from weft.app.refusals import Refusals
     from weft.kernel.clock import Clock
     from weft.kernel.errors import WeftError
     from weft.kernel.identity import Actor
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Database, Transaction
 
 _log = logging.getLogger("weft.audit")
+_MINUTE = 60_000_000
+# Denials of one caller in a minute that have a row each.
+_MAX_DENIALS = 60
 
 
 class CallAuditTrail:
@@ -47,42 +52,41 @@ class CallAuditTrail:
 class Auditor:
     """Writes audit rows: acts in the caller's transaction, denials in one of their own."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, refusals: Refusals) -> None:
         self._database = database
         self._clock = clock
+        self._refusals = refusals
+        # Denials of each caller in the current minute.
+        self._minute = 0
+        self._denials: Counter[tuple[str, str]] = Counter()
 
     def trail(self, transaction: Transaction, actor: Actor) -> CallAuditTrail:
         return CallAuditTrail(transaction, actor, self._clock)
 
-    async def denied(
-        self,
-        tenant: str,
-        actor: Actor | None,
-        action: str,
-        error: WeftError,
-        *,
-        target: str = "",
-        **detail: str,
-    ) -> None:
-        """Audit a denial; ``actor`` is None for a rejected credential."""
+    async def denied(self, tenant: str, actor: Actor, action: str, error: WeftError) -> None:
+        """Audit a denial. Of a caller with very many in one minute, they are counted instead."""
+        if self._is_flood(tenant, actor.principal_id):
+            await self._refusals.note(tenant, None, action, error, actor=actor, outcome="denied")
+            return
         _log.warning("denied", extra={"fields": {"tenant": tenant, "action": action, "code": error.code}})
-        reason = {"code": error.code, "reason": error.message, **detail}
-        row = _row(actor, self._clock, action, "denied", target, reason)
+        row = _row(actor, self._clock, action, "denied", "", {"code": error.code, "reason": error.message})
+        await self._database.write(Scope(tenant), lambda transaction: SqlAuditStore(transaction).add(row))
 
-        async def add(transaction: Transaction) -> None:
-            # A credential may name a tenant that does not exist and so has no audit log.
-            if await SqlAccessStore(transaction).epoch() is not None:
-                await SqlAuditStore(transaction).add(row)
+    def _is_flood(self, tenant: str, principal_id: str) -> bool:
+        minute = to_micros(self._clock.now()) // _MINUTE
+        if minute != self._minute:
+            self._minute = minute
+            self._denials.clear()
+        self._denials[tenant, principal_id] += 1
+        return self._denials[tenant, principal_id] > _MAX_DENIALS
 
-        await self._database.write(Scope(tenant), add)
 
-
-def _row(actor: Actor | None, clock: Clock, action: str, outcome: str, target: str, detail: dict[str, Any]) -> AuditRow:
+def _row(actor: Actor, clock: Clock, action: str, outcome: str, target: str, detail: dict[str, Any]) -> AuditRow:
     return AuditRow(
         audit_id=new_ordered_id(),
         at=to_micros(clock.now()),
-        actor=actor.participant if actor else "unknown",
-        principal_id=actor.principal_id if actor else None,
+        actor=actor.participant,
+        principal_id=actor.principal_id,
         action=action,
         outcome=outcome,
         target=target,

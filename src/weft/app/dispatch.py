@@ -20,7 +20,15 @@ from weft.capabilities.access.model import parse_key
 from weft.capabilities.access.operations import AuthenticateAgent
 from weft.capabilities.sessions.model import ALL_SESSIONS
 from weft.kernel.correlation import NO_CORRELATION, Correlation
-from weft.kernel.errors import AuthenticationError, InternalError, InvalidApiKey, PermissionDenied, WeftError
+from weft.kernel.errors import (
+    AuthenticationError,
+    Forbidden,
+    InternalError,
+    InvalidApiKey,
+    PermissionDenied,
+    RateLimited,
+    WeftError,
+)
 from weft.kernel.guards import GuardedCall
 from weft.kernel.identity import PrincipalKind
 from weft.kernel.operation import Audience, Effect, RateClass
@@ -39,6 +47,7 @@ if TYPE_CHECKING:
     from weft.app.injection import Container
     from weft.app.metrics import Metrics
     from weft.app.rate_limits import RateLimits
+    from weft.app.refusals import Refusals
     from weft.kernel.guards import EntryPoint, Guards
     from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation, Registry
@@ -47,6 +56,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("weft.calls")
 _tracer = trace.get_tracer("weft")
 _MAX_TRIES = 5
+# Actions of audit rows about callers that were not let in.
+_AUTHENTICATE, _RATE_LIMIT = "authenticate", "rate_limit"
 _no_span = contextlib.nullcontext()
 
 
@@ -83,6 +94,7 @@ class Dispatcher:
         callers: Authenticator,
         rates: RateLimits,
         auditor: Auditor,
+        refusals: Refusals,
         metrics: Metrics,
         container: Container,
         guards: Guards,
@@ -91,6 +103,7 @@ class Dispatcher:
         self._callers = callers
         self._rates = rates
         self._auditor = auditor
+        self._refusals = refusals
         self._metrics = metrics
         self._container = container
         self._guards = guards
@@ -138,7 +151,11 @@ class Dispatcher:
         handler: Handler | None,
     ) -> Any:  # noqa: ANN401 - as above
         """Rate limit, authorise, parse, guard, run, guard; again from authorising if access rules changed meanwhile."""
-        await self._rates.check(operation.rate, actor.tenant, actor.principal_id)
+        try:
+            await self._rates.check(operation.rate, actor.tenant, actor.principal_id)
+        except RateLimited as error:
+            await self.note_rate_limit(actor.tenant, context, error, actor)
+            raise
         for _ in range(_MAX_TRIES):
             try:
                 operation.forbids(raw, actor)
@@ -168,20 +185,20 @@ class Dispatcher:
         assert isinstance(request, AuthenticateAgent)  # noqa: S101 - the one operation for callers without a credential
         key = parse_key(request.api_key)
         if key is None:
-            await self._rates.check(operation.rate, context.peer)
-            raise InvalidApiKey
-        await self._rates.check(operation.rate, key.tenant, key.key_id)
+            malformed = InvalidApiKey()
+            await self.note_refusal(None, context, operation.name, malformed, target=request.agent_id)
+            raise malformed
         try:
+            await self._rates.check(operation.rate, key.tenant, key.key_id)
             call = await self._guards.before(GuardedCall(operation, request, None))
             return await self._guards.after(call, await self._run(call, Scope(key.tenant)))
-        except WeftError as error:
-            if isinstance(error, AuthenticationError):
-                # Guesses are limited by address, so that no agent can be locked out by its neighbours.
-                await self._rates.check(operation.rate, context.peer)
-            if error.denial:
-                await self._auditor.denied(
-                    key.tenant, None, operation.name, error, target=request.agent_id, key_id=key.key_id
-                )
+        except RateLimited as error:
+            await self.note_rate_limit(key.tenant, context, error)
+            raise
+        except Forbidden as error:
+            await self.note_refusal(
+                key.tenant, context, operation.name, error, target=request.agent_id, key_id=key.key_id
+            )
             raise
 
     async def identify(self, context: CallContext, *, fresh: bool = False) -> Actor:
@@ -190,20 +207,52 @@ class Dispatcher:
         A credential that is not accepted is audited, and limited by address.
         """
         if context.credential is None:
-            raise AuthenticationError
+            error = AuthenticationError()
+            await self._refusals.note(None, context.peer, _AUTHENTICATE, error)
+            raise error
         identify = self._callers.identify_now if fresh else self._callers.identify
         try:
             return await identify(context.credential)
         except AuthenticationError as error:
-            await self._rates.check(RateClass.AUTHENTICATION, context.peer)
+            tenant = None
             with contextlib.suppress(AuthenticationError):
                 tenant = self._callers.claimed_tenant(context.credential)
-                await self._auditor.denied(tenant, None, "authenticate", error)
+            await self.note_refusal(tenant, context, _AUTHENTICATE, error)
             raise
 
     async def admit_without_credential(self, context: CallContext) -> None:
         """Limit messages without a credential by address; raises RateLimited."""
-        await self._rates.check(RateClass.ANONYMOUS, context.peer)
+        try:
+            await self._rates.check(RateClass.ANONYMOUS, context.peer)
+        except RateLimited as error:
+            await self.note_rate_limit(None, context, error)
+            raise
+
+    async def note_refusal(
+        self,
+        tenant: str | None,
+        context: CallContext,
+        action: str,
+        error: WeftError,
+        *,
+        target: str = "",
+        key_id: str | None = None,
+    ) -> None:
+        """Audit a refused credential; raises RateLimited after too many from one address."""
+        try:
+            # Guesses are limited by address, so that no agent can be locked out by its neighbours.
+            await self._rates.check(RateClass.AUTHENTICATION, context.peer)
+        except RateLimited as limited:
+            await self.note_rate_limit(tenant, context, limited)
+            raise
+        await self._refusals.note(tenant, context.peer, action, error, target=target, key_id=key_id)
+
+    async def note_rate_limit(
+        self, tenant: str | None, context: CallContext, error: RateLimited, actor: Actor | None = None
+    ) -> None:
+        """Audit a refusal by rate limit."""
+        rate_class = str(error.context.get("rate_class", ""))
+        await self._refusals.note(tenant, context.peer, _RATE_LIMIT, error, actor=actor, target=rate_class)
 
     def forget(self, context: CallContext) -> None:
         """Look the caller up again before its next call."""

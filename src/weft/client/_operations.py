@@ -275,9 +275,13 @@ class AuditOperations:
         self._caller = caller
 
     async def list(
-        self, *, before: str | None = None, outcome: Literal["done", "denied"] | None = None, limit: int = 100
+        self,
+        *,
+        before: str | None = None,
+        outcome: Literal["done", "denied", "refused"] | None = None,
+        limit: int = 100,
     ) -> AuditLog:
-        """Read the tenant's audit log: every denial and every administrative change, newest first.
+        """Read the tenant's audit log: every denial, every refused credential and administrative change, newest first.
 
         Rows about knowledge domains that you may not read show only who did what, and when.
         """

@@ -61,7 +61,7 @@ class Guard:
 class DenialLog(Protocol):
     """Where denials are audited."""
 
-    async def denied(self, tenant: str, actor: Actor | None, action: str, error: WeftError) -> None: ...
+    async def denied(self, tenant: str, actor: Actor, action: str, error: WeftError) -> None: ...
 
 
 class Guards:

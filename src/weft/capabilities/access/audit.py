@@ -34,9 +34,13 @@ class AuditRow:
 
 
 class AuditStore(Protocol):
-    """Append-only store of audit rows."""
+    """Store of audit rows: they are added, and those of repeated refusals are counted."""
 
     async def add(self, row: AuditRow) -> None: ...
+
+    async def replace_detail(self, audit_id: str, detail: dict[str, Any]) -> None:
+        """Replace the detail of a row that counts repeated refusals."""
+        ...
 
     async def read(self, before: str | None, outcome: str | None, limit: int) -> Sequence[AuditRow]:
         """Return rows newest first, older than the row ``before``."""
@@ -61,7 +65,13 @@ class GetAuditLog(Request):
     """A page of the audit log."""
 
     before: Annotated[ShortText | None, msgspec.Meta(description="Rows older than this audit_id; for paging.")] = None
-    outcome: Annotated[Literal["done", "denied"] | None, msgspec.Meta(description="Only these.")] = None
+    outcome: Annotated[
+        Literal["done", "denied", "refused"] | None,
+        msgspec.Meta(
+            description="Only these. refused: callers without a valid credential or above a rate limit, by address "
+            "and minute."
+        ),
+    ] = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="At most this many.")] = 100
 
 
@@ -94,7 +104,7 @@ class AuditLog(Response):
     effect=Effect.READ,
 )
 async def list_audit(request: GetAuditLog, audit: AuditStore, audit_filter: AuditFilter) -> AuditLog:
-    """Read the tenant's audit log: every denial and every administrative change, newest first.
+    """Read the tenant's audit log: every denial, every refused credential and administrative change, newest first.
 
     Rows about knowledge domains that you may not read show only who did what, and when.
     """

@@ -293,7 +293,7 @@ WHERE tenant = $1 AND ($2 = '' OR audit_id < $2) AND outcome LIKE $3 ORDER BY au
 
 
 class SqlAuditStore(SqlStore):
-    """SQL implementation of AuditStore: an append-only table."""
+    """SQL implementation of AuditStore."""
 
     async def add(self, row: AuditRow) -> None:
         await self._tx.run(
@@ -307,6 +307,12 @@ class SqlAuditStore(SqlStore):
             row.outcome,
             row.target,
             msgspec.json.encode(row.detail).decode(),
+        )
+
+    async def replace_detail(self, audit_id: str, detail: dict[str, Any]) -> None:
+        text = msgspec.json.encode(detail).decode()
+        await self._tx.run(
+            "UPDATE audit_log SET detail = $1 WHERE tenant = $2 AND audit_id = $3", text, self._tx.tenant, audit_id
         )
 
     async def read(self, before: str | None, outcome: str | None, limit: int) -> Sequence[AuditRow]:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weft.capabilities.access.model import DEFAULT_TENANT
+
 if TYPE_CHECKING:
     from weft.storage.sql.database import Transaction
+
+_OPERATOR_TENANT = "SELECT tenant FROM tenants ORDER BY CASE WHEN tenant = $1 THEN 0 ELSE 1 END, tenant LIMIT 2"
 
 
 async def add_tenant(transaction: Transaction, tenant: str, now: int) -> bool:
@@ -18,6 +22,13 @@ async def add_tenant(transaction: Transaction, tenant: str, now: int) -> bool:
 
 async def tenant_names(transaction: Transaction) -> list[str]:
     return [row[0] for row in await transaction.all("SELECT tenant FROM tenants ORDER BY tenant")]
+
+
+async def operator_tenant(transaction: Transaction) -> str | None:
+    """Return the tenant whose audit log has calls that name no tenant: the default one, or the only one."""
+    rows = await transaction.all(_OPERATOR_TENANT, DEFAULT_TENANT)
+    names = [row[0] for row in rows]
+    return names[0] if len(names) == 1 or DEFAULT_TENANT in names else None
 
 
 async def tenants_to_sweep(transaction: Transaction) -> list[str]:

@@ -125,3 +125,11 @@ class AuditStoreContract:
         assert list(await stores.audit.read("03", None, 10)) == [rows[2], rows[1], rows[0]]
         assert list(await stores.audit.read(None, "denied", 10)) == [rows[3], rows[1]]
         assert list(await elsewhere.audit.read(None, None, 10)) == []
+
+    async def test_the_detail_of_a_row_can_be_replaced(self, stores: ContractStores, elsewhere: ContractStores) -> None:
+        row = AuditRow("01", 1, "unknown", None, "act", "refused", "", {"count": 1})
+        for each in (stores, elsewhere):
+            await each.audit.add(row)
+        await stores.audit.replace_detail("01", {"count": 2})
+        assert list(await stores.audit.read(None, "refused", 10)) == [replace(row, detail={"count": 2})]
+        assert list(await elsewhere.audit.read(None, None, 10)) == [row]

@@ -214,7 +214,9 @@ COMMANDS: dict[str, dict[str, str]] = {
         "revoke": "Revoke a token at once: your own or, as an admin, that of a principal you may edit.",
     },
     "signing-key": {"rotate": "Replace the secret that signs the tenant's tokens."},
-    "audit": {"list": "Read the tenant's audit log: every denial and every administrative change, newest first."},
+    "audit": {
+        "list": "Read the tenant's audit log: every denial, every refused credential and administrative change, newest first."
+    },
     "performance": {"read": "Get performance figures: database, memory, CPU, caches, calls and trends."},
     "tools": {
         "search": "Find the MCP tools for a task among those you may use, each with one line on what it does.",

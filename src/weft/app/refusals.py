@@ -1,0 +1,202 @@
+"""Audit rows of refused callers, collapsed by address and minute.
+
+Callers without a valid credential, and those above a rate limit, can send as much as they like. They get few rows, each
+with a count: the first refusal is written at once, the others are counted in memory and added every few seconds.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from weft.capabilities.access.audit import AuditRow
+from weft.kernel.clock import to_micros
+from weft.kernel.errors import WeftError
+from weft.kernel.fields import new_ordered_id
+from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
+from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.tenants import operator_tenant
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.kernel.clock import Clock
+    from weft.kernel.identity import Actor
+    from weft.storage.sql.database import Database, Transaction
+
+_log = logging.getLogger("weft.audit")
+_MINUTE = 60_000_000
+# Rows of one tenant, minute and outcome; all further callers share one row.
+_MAX_ROWS = 20
+_MAX_OPEN = 10_000
+_OTHERS = "other addresses"
+_OPERATOR_TENANT_SECONDS = 60.0
+_IPV6_NETWORK = 64
+
+
+class Refusal(NamedTuple):
+    """What was refused: rows with the same values are one in the same minute."""
+
+    action: str
+    outcome: str
+    code: str
+    address: str | None
+    principal_id: str | None
+    target: str
+
+    @property
+    def group(self) -> tuple[str, bool]:
+        """Return what limits the number of rows: known and unknown callers never take each other's."""
+        return self.outcome, self.principal_id is None
+
+
+@dataclass(slots=True)
+class _Row:
+    row: AuditRow
+    count: int = 1
+    written: int = 1
+
+
+@dataclass(slots=True)
+class _Minute:
+    """Open rows of one tenant in one minute."""
+
+    number: int
+    rows: dict[Refusal, _Row] = field(default_factory=dict)
+    by_group: Counter[tuple[str, bool]] = field(default_factory=Counter)
+
+
+class Refusals:
+    """Writes and counts the refusals of this process."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._minutes: dict[str, _Minute] = {}
+        self._ended: list[tuple[str, _Row]] = []
+        self._operator_tenant: tuple[float, str | None] | None = None
+
+    async def note(
+        self,
+        tenant: str | None,
+        address: str | None,
+        action: str,
+        error: WeftError,
+        *,
+        actor: Actor | None = None,
+        outcome: str = "refused",
+        target: str = "",
+        key_id: str | None = None,
+    ) -> None:
+        """Count a refusal; the first of its kind in a minute is written at once. None: the caller named no tenant."""
+        named = await self._existing(tenant)
+        if named is None:
+            _log.warning("refused", extra={"fields": {"action": action, "code": error.code}})
+            return
+        network = None if address is None else network_of(address)
+        refusal = Refusal(action, outcome, error.code, network, actor.principal_id if actor else None, target)
+        detail = {"code": error.code, "reason": error.message} | ({"key_id": key_id} if key_id else {})
+        row = self._counted(named, refusal, actor, detail)
+        if row is not None:
+            _log.warning("refused", extra={"fields": {"tenant": named, "action": action, "code": error.code}})
+            await self._database.write(Scope(named), lambda transaction: SqlAuditStore(transaction).add(row))
+
+    async def flush(self) -> None:
+        """Write the counts that have changed."""
+        now = to_micros(self._clock.now()) // _MINUTE
+        changed, self._ended = self._ended, []
+        for tenant, minute in list(self._minutes.items()):
+            changed += [(tenant, each) for each in minute.rows.values()]
+            if minute.number != now:
+                del self._minutes[tenant]
+        by_tenant: dict[str, list[_Row]] = {}
+        for tenant, each in changed:
+            if each.count != each.written:
+                by_tenant.setdefault(tenant, []).append(each)
+        for tenant, rows in by_tenant.items():
+            try:
+                await self._write_counts(tenant, rows)
+            except WeftError:
+                self._ended = [*self._ended, *((tenant, each) for each in rows)][-_MAX_OPEN:]
+                raise
+
+    def _counted(self, tenant: str, refusal: Refusal, actor: Actor | None, detail: dict[str, Any]) -> AuditRow | None:
+        """Count a refusal; return the row to add if it is the first of its kind."""
+        now = to_micros(self._clock.now())
+        minute = self._minute(tenant, now // _MINUTE)
+        if refusal not in minute.rows and minute.by_group[refusal.group] >= _MAX_ROWS:
+            group = "callers with a credential" if actor else "callers without a valid credential"
+            refusal = Refusal("several", refusal.outcome, "SEVERAL", _OTHERS, None, group)
+            actor, detail = None, {"code": "SEVERAL", "reason": "More were refused in this minute than have a row."}
+        known = minute.rows.get(refusal)
+        if known is not None:
+            known.count += 1
+            return None
+        if sum(len(each.rows) for each in self._minutes.values()) >= _MAX_OPEN:
+            return None
+        row = AuditRow(
+            audit_id=new_ordered_id(),
+            at=now,
+            actor=actor.participant if actor else "unknown",
+            principal_id=refusal.principal_id,
+            action=refusal.action,
+            outcome=refusal.outcome,
+            target=refusal.target,
+            detail=detail | ({"address": refusal.address} if refusal.address else {}) | {"count": 1},
+        )
+        minute.rows[refusal] = _Row(row)
+        minute.by_group[refusal.group] += 1
+        return row
+
+    def _minute(self, tenant: str, number: int) -> _Minute:
+        minute = self._minutes.get(tenant)
+        if minute is None or minute.number != number:
+            if minute is not None:
+                self._ended += [(tenant, each) for each in minute.rows.values() if each.count != each.written]
+            minute = self._minutes[tenant] = _Minute(number)
+        return minute
+
+    async def _existing(self, tenant: str | None) -> str | None:
+        """Return the tenant if it exists; for a caller that named none, the operator's."""
+        if tenant is None:
+            return await self._of_operator()
+        if tenant in self._minutes:
+            return tenant
+        epoch = await self._database.read(Scope(tenant), lambda transaction: SqlAccessStore(transaction).epoch())
+        return None if epoch is None else tenant
+
+    async def _of_operator(self) -> str | None:
+        known = self._operator_tenant
+        if known is None or time.monotonic() - known[0] > _OPERATOR_TENANT_SECONDS:
+            known = time.monotonic(), await self._database.read(SYSTEM, operator_tenant)
+            self._operator_tenant = known
+        return known[1]
+
+    async def _write_counts(self, tenant: str, rows: Sequence[_Row]) -> None:
+        counts = [each.count for each in rows]
+
+        async def write(transaction: Transaction) -> None:
+            store = SqlAuditStore(transaction)
+            for each, count in zip(rows, counts, strict=True):
+                await store.replace_detail(each.row.audit_id, {**each.row.detail, "count": count})
+
+        await self._database.write(Scope(tenant), write)
+        for each, count in zip(rows, counts, strict=True):
+            each.written = count
+
+
+def network_of(address: str) -> str:
+    """Return an address as rows show it: of IPv6 only the network, because one host has many addresses in it."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return "local" if address == "local" else "unknown"
+    if parsed.version == 4:  # noqa: PLR2004 - IPv4
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((int(parsed) >> _IPV6_NETWORK << _IPV6_NETWORK, _IPV6_NETWORK)))
