@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,28 @@ def test_the_log_prints_version_hash_time_author_and_changes(board: CommandLine)
     assert re.search(r"^v1 .*\n    kick-off \(step plan\)\n    \+ goal \(v1, \d+ tokens\)$", shown, re.MULTILINE)
     assert board.run("history", "log", BOARD, "--limit", "2").stdout.endswith("More: --before-version 3\n")
     assert board.run("history", "log", BOARD, "--before-version", "1").stdout == "No commits.\n"
+
+
+@pytest.mark.req("WX-02")
+def test_two_orchestrators_are_told_apart(launch: CommandLine) -> None:
+    for name in ("a", "b"):
+        launch.run("agent", "create", name, "--parent-id", "admin")
+    launch.run("--as", "a", "board", "write", "plan", "ship", "--writable-by", "orchestrator:a")
+    refused = launch.run("--as", "b", "board", "write", "plan", "wait", code=3)
+    assert "PERMISSION_DENIED" in refused.output
+    launch.run("--as", "b", "board", "write", "note", "wait")
+    keys = launch.json("board", "list-keys")["keys"]
+    assert {key["key"]: key["written_by"] for key in keys} == {"note": "orchestrator:b", "plan": "orchestrator:a"}
+    assert re.findall(r"orchestrator:\w", launch.run("history", "log", BOARD).stdout) == [
+        "orchestrator:b",
+        "orchestrator:a",
+    ]
+    read = ("events", "read", "--after", "0")
+    lines = launch.run(*read, "--format", "cloudevents", "--json").stdout.splitlines()
+    assert [json.loads(line)["agentid"] for line in lines][-2:] == ["a", "b"]
+    shown = launch.run(*read).stdout
+    assert "orchestrator:b" in shown
+    assert "agent_id" not in shown, "the actor ends with it"
 
 
 def test_the_log_names_the_agent(launch: CommandLine) -> None:

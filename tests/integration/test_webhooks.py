@@ -76,6 +76,7 @@ async def test_an_event_is_delivered_as_a_cloudevent_with_a_valid_signature(worl
     event = parsed(call)
     assert (event.get_type(), event.get_subject()) == ("context.item.added", "goal")
     assert event.get_data()["data"]["type"] == "board.written"
+    assert (event.get_extension("actor"), event.get_extension("agentid")) == ("orchestrator:planner", "planner")
     assert b"ship it" not in call.body
     verifier = Verifier(made["secret"])
     assert verifier.verify(call.body, call.headers)["id"] == event.get_id()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +11,7 @@ from support.team import Board, call, refused, tools_of
 
 if TYPE_CHECKING:
     from conftest import Connect
+    from support.team import Team
 
 READING = [
     "list_keys",
@@ -139,6 +141,24 @@ async def test_identity_comes_from_the_credential_and_not_from_the_request(web: 
         assert body["code"] == "INVALID_INPUT_FORMAT"
         assert "written_by" in body["error"]
         assert (await board("write", key="k", value="v"))["written_by"] == "orchestrator:planner"
+
+
+@pytest.mark.req("WX-02")
+async def test_a_key_of_one_orchestrator_is_closed_to_another(web: Connect, team: Team) -> None:
+    a, b = [await asyncio.to_thread(team.new_agent, parent_id="admin") for _ in range(2)]
+    session = await asyncio.to_thread(team.new_session, "admin")
+    async with web(a) as client:
+        written = await Board(client, session)("write", key="plan", value="v", writable_by=[f"orchestrator:{a}"])
+        assert written["written_by"] == f"orchestrator:{a}"
+    async with web(b) as client:
+        board = Board(client, session)
+        assert (await board.refused("write", key="plan", value="mine"))["code"] == "PERMISSION_DENIED"
+        assert (await board("read", key="plan"))["written_by"] == f"orchestrator:{a}"
+    path = f"/v1/sessions/{session}/context/plan"
+    answer = await asyncio.to_thread(team.ask, "PUT", path, b, json={"value": "mine"})
+    assert (answer.status_code, answer.json()["code"]) == (403, "PERMISSION_DENIED")
+    answer = await asyncio.to_thread(team.ask, "PUT", path, a, json={"value": "again"})
+    assert (answer.status_code, answer.json()["written_by"]) == (200, f"orchestrator:{a}")
 
 
 @pytest.mark.req("SC-09")

@@ -391,9 +391,13 @@ class BoardWriter(BoardView):
 def _not_writable(entry: Entry, actor: Actor) -> PermissionDenied:
     """Return the error; the write ACL is named only to callers who may read the key."""
     if not entry.readable(actor):
-        return PermissionDenied(f"You may not change the key '{entry.key}'.", key=entry.key)
+        return PermissionDenied(
+            f"You may not change the key '{entry.key}'.", hint="Write another key, or ask an admin.", key=entry.key
+        )
     return PermissionDenied(
-        f"The key '{entry.key}' may only be changed by {', '.join(entry.writable_by)}.", key=entry.key
+        f"The key '{entry.key}' may only be changed by {', '.join(entry.writable_by)}.",
+        hint="Write another key, or ask one of them or an admin to change it.",
+        key=entry.key,
     )
 
 
