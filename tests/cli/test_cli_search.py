@@ -9,6 +9,7 @@ import pytest
 from cli_support import CommandLine
 
 from support.forked_python import server_process
+from weft.jobs import session_indexing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,3 +129,33 @@ def test_a_command_on_the_data_folder_finds_what_any_principal_wrote_before_it(t
     output = line.run("--as", "analysis", "search", "cite the page").stdout
     assert "memory of team:research, key citations" in output
     assert "not indexed yet" not in output
+
+
+def test_a_prompt_contains_what_commands_before_it_wrote(launch: CommandLine) -> None:
+    launch.run("agent", "create", "planner")
+    launch.run("message", "add", "Tomas owns the price cache.")
+    assembled = launch.run("--as", "planner", "context", "assemble", "Who owns the price cache?").stdout
+    assert "Tomas owns the price cache." in assembled
+
+
+def test_a_log_that_was_never_indexed_is_searched_to_its_beginning(
+    launch: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long log is indexed from its end on, and a command ends before a server would have read the rest."""
+    monkeypatch.setattr(session_indexing, "EVENT_BATCH_SIZE", 3)
+    launch.run("message", "add", "The zebra owns the price cache.")
+    for number in range(5):
+        launch.run("message", "add", f"Nothing new, number {number}.")
+    assert "zebra" in launch.run("search", "zebra").stdout
+
+
+def test_nothing_waits_for_an_index_that_is_off(launch: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    launch.env["WEFT_SESSION_INDEXING"] = "off"
+    launch.run("message", "add", "Tomas owns the price cache.")
+
+    def waited(*_: object) -> None:
+        raise AssertionError("waited for an index that is off")
+
+    monkeypatch.setattr(session_indexing.SessionIndexing, "index_next", waited)
+    launch.run("search", "price cache")
+    launch.run("context", "assemble", "Who owns the price cache?")

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from weft.jobs.session_indexing import INDEX
 from weft.storage.sql.database import Scope
 from weft.storage.sql.events import SqlEventStore
-from weft.storage.sql.session_index import indexed_up_to
+from weft.storage.sql.session_index import indexed_up_to, is_indexed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +41,7 @@ class BoundedIndexWait:
         self._late: OrderedDict[tuple[str, str], int] = OrderedDict()
 
     async def until_indexed(self, actor: Actor, own: Sequence[int]) -> bool:
-        if not self._seconds or await self._is_late(actor):
+        if not self._seconds or self._is_off or await self._is_late(actor):
             return False
         loop, tenant = asyncio.get_running_loop(), actor.tenant
         deadline = loop.time() + self._seconds
@@ -58,14 +59,19 @@ class BoundedIndexWait:
 
     async def until_all_indexed(self, tenant: str) -> None:
         """Wait until everything that a tenant has written so far is indexed: for a process that serves one caller."""
-        if INDEX in self._scheduler.paused:
+        if self._is_off:
             return
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._seconds
         last = await self._database.read(Scope(tenant), lambda tx: SqlEventStore(tx).last_seq())
-        while loop.time() < deadline and await self._indexed_up_to(tenant) < last:
+        while loop.time() < deadline and not await self._database.read(Scope(tenant), partial(is_indexed, last=last)):
             self._scheduler.wake(INDEX, 0.0)
             await asyncio.sleep(_POLL_SECONDS)
+
+    @property
+    def _is_off(self) -> bool:
+        """Tell whether nothing is indexed here, so that a wait would be in vain."""
+        return INDEX in self._scheduler.paused
 
     async def _is_late(self, actor: Actor) -> bool:
         """Tell whether the index has not yet reached what the caller last waited for."""

@@ -166,6 +166,11 @@ async def indexed_up_to(transaction: Transaction) -> int:
     return 0 if progress is None else IndexCursor.of(progress).seq
 
 
+async def is_indexed(transaction: Transaction, last: int) -> bool:
+    """Return whether every event of the tenant up to ``last`` is indexed, those before the start of indexing too."""
+    return await indexed_up_to(transaction) >= last and not await _unindexed_before(SqlJobStore(transaction))
+
+
 async def events_pending(transaction: Transaction) -> int:
     """Return the number of unindexed events of the tenant's log."""
     jobs = SqlJobStore(transaction)

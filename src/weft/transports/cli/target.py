@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from weft.kernel.operation import Operation, Response
     from weft.open import Weft
 
-# Operations whose results depend on a job: on a data folder without a server, searching is what keeps the index fresh.
-_NEEDS_JOBS = frozenset({"search.query", "search.get_context", "search.find_similar", "entity.list"})
+# Operations that search: on a data folder without a server, searching is what keeps the index fresh.
+_NEEDS_JOBS = frozenset(
+    {"search.query", "search.get_context", "search.find_similar", "entity.list", "context.assemble"}
+)
 # A single command has to start the indexer first.
 _INDEX_WAIT_MS = 5_000
 
