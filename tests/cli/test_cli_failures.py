@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -103,3 +104,25 @@ def test_an_undelivered_webhook_test_is_a_failure(launch: CommandLine) -> None:
     launch.env["WEFT_WEBHOOK_PRIVATE_HOSTS"] = "127.0.0.1"
     made = launch.json("webhook", "create", f"http://127.0.0.1:{free_port()}/")
     assert "delivered: no" in launch.run("webhook", "test", made["webhook_id"], code=1).stdout
+
+
+@pytest.mark.req("WX-08")
+def test_a_version_conflict_shows_who_changed_what(launch: CommandLine) -> None:
+    launch.run("board", "write", "goal", "Ship on Friday")
+    launch.run("board", "write", "goal", "Ship on Monday")
+    shown = launch.run("board", "write", "goal", "Ship now", "--if-version", "1", code=1).stderr.splitlines()
+    assert shown[0] == "VERSION_CONFLICT: The key 'goal' is at version 2, not 1."
+    assert re.fullmatch(r"Changed by human:admin at \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", shown[1])
+    assert shown[2:5] == ["  @@ -1 +1 @@", "  -Ship on Friday", "  +Ship on Monday"]
+    launch.run("board", "delete", "goal")
+    gone = launch.run("board", "write", "goal", "Ship now", "--if-version", "2", code=1).stderr
+    assert "Deleted by human:admin at " in gone
+
+
+@pytest.mark.req("WX-08")
+def test_a_conflict_of_a_push_lists_what_changed(launch: CommandLine) -> None:
+    launch.run("agent", "create", "planner")
+    launch.run("--as", "planner", "push", "limit", "100")
+    launch.run("--as", "planner", "push", "limit", "200")
+    refused = launch.run("--as", "planner", "push", "limit", "300", "--if-version", "1", code=1).stderr
+    assert re.search(r"\n  write learned_knowledge/limit \(version 2\) by orchestrator:planner at \d{4}-", refused)

@@ -177,8 +177,51 @@ async def test_if_version_overwrites_only_the_given_version(world: World) -> Non
     await world.analysis.write("goal", "second", if_version=1)
     with refused("VERSION_CONFLICT") as caught:
         await world.planner.write("goal", "lost", if_version=1)
-    assert caught.value.context == {"key": "goal", "current_version": 2, "expected_version": 1}
+    assert caught.value.context | {"changed_at": None} == {
+        "key": "goal",
+        "current_version": 2,
+        "expected_version": 1,
+        "changed_by": "subagent:analysis",
+        "agent_id": "analysis",
+        "changed_at": None,
+        "diff": "@@ -1 +1 @@\n-first\n+second",
+    }
     assert await world.planner.value("goal") == "second"
+
+
+@pytest.mark.req("WX-08")
+async def test_a_conflict_shows_nothing_that_the_caller_may_not_read(world: World) -> None:
+    await world.planner.write("goal", "the old secret", readable_by=["orchestrator"], writable_by=["*"])
+    await world.planner.write("goal", "the new secret")
+    with refused("VERSION_CONFLICT") as caught:
+        await world.analysis.write("goal", "lost", if_version=1)
+    assert caught.value.context == {"key": "goal", "current_version": 2, "expected_version": 1}
+    # Opening the key does not open the versions from before.
+    await world.planner.write("goal", "for all", readable_by=["*"])
+    with refused("VERSION_CONFLICT") as caught:
+        await world.analysis.write("goal", "lost", if_version=2)
+    assert caught.value.context["changed_by"] == "orchestrator:planner"
+    assert "diff" not in caught.value.context
+    assert "secret" not in str(caught.value.context)
+
+
+@pytest.mark.req("WX-08")
+async def test_a_conflict_with_a_deletion_names_who_deleted(world: World) -> None:
+    await world.planner.write("goal", "first")
+    await world.analysis.delete("goal")
+    with refused("VERSION_CONFLICT") as caught:
+        await world.planner.write("goal", "second", if_version=1)
+    assert (caught.value.context["change"], caught.value.context["agent_id"]) == ("delete", "analysis")
+
+
+@pytest.mark.req("WX-08")
+async def test_the_diff_of_a_conflict_is_short(world: World) -> None:
+    await world.planner.write("goal", "\n".join(f"line {number}" for number in range(200)))
+    await world.planner.write("goal", "\n".join(f"other {number}" for number in range(200)))
+    with refused("VERSION_CONFLICT") as caught:
+        await world.analysis.write("goal", "lost", if_version=1)
+    assert len(caught.value.context["diff"]) <= 600
+    assert caught.value.context["omitted_lines"] > 300
 
 
 @pytest.mark.req("SC-07")

@@ -106,7 +106,9 @@ async def test_an_edit_with_an_outdated_if_version_is_refused(world: World) -> N
     await define(world.admin, "planner", role="First", if_version=0)
     with refused("VERSION_CONFLICT") as caught:
         await define(world.admin, "planner", role="Second", if_version=0)
-    assert caught.value.context == {"current_version": 1, "expected_version": 0}
+    conflict = caught.value.context
+    assert (conflict["current_version"], conflict["expected_version"]) == (1, 0)
+    assert (conflict["agent_id"], conflict["changed"]) == ("admin", ["role"])
     second = await world.another_app()
     calls = [
         define(by, "planner", role=f"r{n}", if_version=1)

@@ -128,7 +128,9 @@ async def test_log_diff_and_rollback_work_on_layers(world: World) -> None:
     assert (second["previous_version"], second["version"], second["context_id"]) == (1, 2, "layer:tenant")
     with refused("VERSION_CONFLICT") as caught:
         await define(world.admin, text="x", if_version=1)
-    assert caught.value.context == {"current_version": 2, "expected_version": 1}
+    conflict = caught.value.context
+    assert (conflict["current_version"], conflict["expected_version"], conflict["agent_id"]) == (2, 1, "admin")
+    assert "+Answer in French." in conflict["diff"]
     log = await world.admin.call("history.log", context_id="layer:tenant")
     assert [commit["reason"] for commit in log["commits"]] == ["define", "founded"]
     state = await world.admin.call("history.state", context_id="layer:tenant", version="1")

@@ -19,9 +19,10 @@ from weft.capabilities.agent_context.permissions import (
     may_read_definition,
     unknown_agent,
 )
-from weft.capabilities.agent_context.service import Contexts
+from weft.capabilities.agent_context.service import Contexts, OpenPart
 from weft.capabilities.agent_context.views import AgentDefinition, definition_at
 from weft.capabilities.history.composite_lines import PartVersion
+from weft.capabilities.history.conflicts import changed_by
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import EMPTY, VersionConflict, VersionNotFound, VersionPruned
 from weft.capabilities.history.revisions import VersionName
@@ -118,7 +119,8 @@ async def define_agent(request: DefineAgent, contexts: Contexts, critical: Criti
     context = await contexts.open(agent.principal_id)
     part = await context.part(DEFINITION)
     previous = part.at.seq if part.at else 0
-    _check_version(previous, request.if_version)
+    if request.if_version not in {None, previous}:
+        raise await _version_conflict(part, request.if_version)
     changed = [key for key, text in fields.items() if await part.write(key, inline(NewValue(text)))]
     await context.commit([part], CommitMeta(request.reason or "define", request.step))
     at = part.at or PartVersion(part.line.line_id, 0, EMPTY.hex())
@@ -179,12 +181,19 @@ def _encoded(request: DefineAgent) -> dict[str, bytes]:
     return fields
 
 
-def _check_version(current: int, expected: int | None) -> None:
-    if expected not in {None, current}:
-        raise VersionConflict(
-            f"The definition is at version {current}, not {expected}.",
-            hint="Read it with `agent.read_definition`, merge your change, and retry with if_version at its version.",
-            related=("read_definition", "define_agent"),
-            current_version=current,
-            expected_version=expected,
-        )
+async def _version_conflict(part: OpenPart, expected: int | None) -> VersionConflict:
+    """Return the error for a definition that is not at the expected version: who changed it, when, and which fields."""
+    current = part.at.seq if part.at else 0
+    latest = await part.context.service.lines.commit_at(part.line.line_id, current) if current else None
+    changes: dict[str, Any] = {}
+    if latest is not None:
+        changes = changed_by(latest.commit.author, latest.commit.committed_at)
+        changes["changed"] = sorted(change.key for change in latest.commit.changes)
+    return VersionConflict(
+        f"The definition is at version {current}, not {expected}.",
+        hint="Read it with `agent.read_definition`, merge your change, and retry with if_version at its version.",
+        related=("read_definition", "define_agent"),
+        current_version=current,
+        expected_version=expected,
+        **changes,
+    )

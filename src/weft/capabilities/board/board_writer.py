@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import structs
@@ -12,6 +12,7 @@ from weft.capabilities.board.board_view import BoardView
 from weft.capabilities.board.model import Entry, check_key, check_room, check_value_size
 from weft.capabilities.board.read_acl import restrict, unless_open
 from weft.capabilities.history.commits import add_snapshot, record
+from weft.capabilities.history.conflicts import last_change
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import (
     SYSTEM,
@@ -23,9 +24,9 @@ from weft.capabilities.history.model import (
     Commit,
     VersionPruned,
     blob_hash,
-    check_version,
     prune_due,
     trunk_of,
+    version_conflict,
 )
 from weft.capabilities.pins.model import ItemPlace
 from weft.kernel.errors import InvalidInput, PermissionDenied
@@ -86,7 +87,7 @@ class BoardWriter(BoardView):
         tokens = self._count(value)
         check_value_size(tokens, config)
         current = await self.entries.get(self.session.session_id, key)
-        self._check_may_change(key, current, options.if_version)
+        await self._check_may_change(key, current, options.if_version)
         self._check_may_open(current, options.readable_by)
         freed = current.tokens if current else 0
         check_room(self.head.weight, freed, tokens, config)
@@ -119,7 +120,7 @@ class BoardWriter(BoardView):
         entry = await self.entries.get(self.session.session_id, key)
         if entry is None or not (entry.readable(self.boards.actor) or entry.writable(self.boards.actor)):
             raise await self.missing(key)
-        self._check_may_change(key, entry, options.if_version)
+        await self._check_may_change(key, entry, options.if_version)
         await self._remove([entry], ChangeKind.DELETE, CommitMeta(options.reason or "delete", options.step))
         return entry
 
@@ -335,10 +336,24 @@ class BoardWriter(BoardView):
         check_value_size(tokens, self.session.config)
         return tokens
 
-    def _check_may_change(self, key: str, current: Entry | None, if_version: int | None) -> None:
+    async def _check_may_change(self, key: str, current: Entry | None, if_version: int | None) -> None:
         if current is not None and not current.writable(self.boards.actor):
             raise _not_writable(current, self.boards.actor)
-        check_version(key, current.version if current else 0, if_version)
+        version = current.version if current else 0
+        if if_version is not None and if_version != version:
+            raise version_conflict(key, version, if_version, **await self._changes_since(key, current, if_version))
+
+    async def _changes_since(self, key: str, current: Entry | None, version: int) -> dict[str, Any]:
+        """Return who changed a key after a version, and how, as far as the caller may read it."""
+        lines = self.boards.lines
+        incarnation = current.incarnation if current else await lines.last_incarnation(self.line_id, key)
+        latest = await self.visible(await lines.versions(self.line_id, key, incarnation, 1)) if incarnation else []
+        if not latest:
+            return {}
+        earlier: Sequence[Version] = ()
+        if current is not None and 0 < version < current.version:
+            earlier = await self.visible(await lines.changes_of_version(self.line_id, key, incarnation, version))
+        return last_change(latest[0], earlier[0] if earlier else None)
 
     def _check_may_open(self, current: Entry | None, readable_by: tuple[str, ...] | None) -> None:
         """Refuse to change the read ACL of a key, and so of its history, that the caller may not read."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -290,17 +290,16 @@ class CommitRange(msgspec.Struct, frozen=True):
     upto: int
 
 
-def check_version(key: str, current: int, expected: int | None) -> None:
-    """Raise VersionConflict unless the key is at the expected version; 0: the key does not exist."""
-    if expected is None or expected == current:
-        return
-    raise VersionConflict(
+def version_conflict(key: str, current: int, expected: int, **changes: Any) -> VersionConflict:  # noqa: ANN401 - JSON
+    """Return the error for a key that is not at the expected version; 0: the key does not exist."""
+    return VersionConflict(
         f"The key '{key}' is at version {current}, not {expected}."
         if current
         else f"The key '{key}' does not exist, so it is not at version {expected}.",
         key=key,
         current_version=current,
         expected_version=expected,
+        **changes,
     )
 
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from weft.capabilities.access.grants import needs_clearance
 from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.agent_context.critical import CriticalEdit, CriticalEditStore, CriticalUpdate
+from weft.capabilities.history.conflicts import last_change
 from weft.capabilities.history.line_backend import CommitMeta
-from weft.capabilities.history.model import VersionConflict
+from weft.capabilities.history.model import LATEST, VersionConflict
 from weft.capabilities.layers.history_backend import LayerLines, may_read_layer, may_read_layers
 from weft.capabilities.layers.model import (
     CLEARANCES,
     MAX_TEXT_BYTES,
     READER_CLEARANCE,
+    TEXT,
     LayerName,
     LayerViolation,
     level_of,
@@ -153,7 +155,7 @@ async def define_layer(request: DefineLayer, lines: LayerLines, critical: Critic
     """
     line = await lines.to_define(request.layer)
     previous = line.head.seq
-    _check_version(line, request.if_version)
+    await _check_version(line, request.if_version)
     meta = CommitMeta(request.reason or "define", request.step)
     changed = await line.write(request.text.strip() or None, meta, critical=request.critical)
     head = line.head
@@ -241,15 +243,25 @@ async def _readable_page(request: ListLayers, actor: Actor, layers: LayerStore) 
     return found
 
 
-def _check_version(line: LockedLayer, expected: int | None) -> None:
-    if expected not in {None, line.head.seq}:
+async def _check_version(line: LockedLayer, expected: int | None) -> None:
+    if expected is not None and expected != line.head.seq:
         raise VersionConflict(
             f"The layer is at version {line.head.seq}, not {expected}.",
             hint="Read it with `history.state`, merge your change, and retry with if_version at its version.",
             related=("context_history", "context_layers"),
             current_version=line.head.seq,
             expected_version=expected,
+            **await _changes_since(line, expected),
         )
+
+
+async def _changes_since(line: LockedLayer, version: int) -> dict[str, Any]:
+    """Return who changed a layer after a version, and how, if the caller may read it."""
+    lines, line_id = line.service.lines, line.head.line_id
+    latest = await lines.latest(line_id, TEXT, LATEST)
+    if latest is None or not may_read_layer(line.service.actor, team_of(line_id)):
+        return {}
+    return last_change(latest, await lines.latest(line_id, TEXT, version) if version < line.head.seq else None)
 
 
 def _info(layer: Layer) -> LayerInfo:

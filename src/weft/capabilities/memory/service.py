@@ -21,7 +21,7 @@ from weft.capabilities.history.model import (
     Commit,
     Head,
     blob_hash,
-    check_version,
+    version_conflict,
 )
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.memory.model import (
@@ -41,7 +41,7 @@ from weft.capabilities.pins.model import ItemPlace
 from weft.capabilities.pins.service import Pins
 from weft.capabilities.sessions.model import Session, find_session, lock_active_session
 from weft.capabilities.sessions.store import SessionStore
-from weft.kernel.clock import Clock, to_micros
+from weft.kernel.clock import Clock, from_micros, to_micros
 from weft.kernel.errors import MAX_COMPARED, close_names
 from weft.kernel.events import EventType, NewEvent, Outbox
 from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
@@ -201,7 +201,7 @@ class MemoryWriter(MemoryReader):
         current = await self._live_entry(key)
         if current is not None and not options.overwrite:
             raise KeyExists(f"The key '{key}' exists already in your memory.", key=key, current_version=current.version)
-        check_version(key, current.version if current else 0, options.if_version)
+        _check_version(key, current, options.if_version)
         entry = await self._next_version(current, key, text, options)
         growth = entry.weight - (current.weight if current else 0)
         await self._check_limit(growth, entry)
@@ -222,7 +222,7 @@ class MemoryWriter(MemoryReader):
         entry = await self._live_entry(key)
         if entry is None:
             raise await self.missing(key)
-        check_version(key, entry.version, if_version)
+        _check_version(key, entry, if_version)
         await self._remove([entry], ChangeKind.DELETE)
         await self.publish()
         return entry
@@ -337,6 +337,14 @@ class MemoryWriter(MemoryReader):
                 "value_size": entry.size,
             },
         )
+
+
+def _check_version(key: str, current: MemoryEntry | None, expected: int | None) -> None:
+    """Raise VersionConflict unless the key is at the expected version; 0: the key does not exist."""
+    version = current.version if current else 0
+    if expected is not None and expected != version:
+        changes = {"changed_at": from_micros(current.updated_at)} if current else {}
+        raise version_conflict(key, version, expected, **changes)
 
 
 def _write_change(entry: MemoryEntry) -> Change:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -41,6 +42,8 @@ def report(error: WeftError, params: Sequence[click.Parameter] = (), *, as_json:
         click.echo(msgspec.json.encode(body))
         return
     click.echo(f"{click.style(body.code, fg='red', bold=True)}: {escape_controls(body.error)}", err=True)
+    for line in _changes(body.context):
+        click.echo(escape_controls(line), err=True)
     alternatives = body.context.get("available_alternatives")
     if alternatives:
         click.echo(f"Did you mean: {cell(alternatives)}", err=True)
@@ -60,6 +63,25 @@ def _in_commands(body: ErrorBody, params: Sequence[click.Parameter]) -> ErrorBod
     tools = all_operations().tools() if body.related_resources else {}
     related = list(_related(tools[name] for name in body.related_resources if name in tools))
     return msgspec.structs.replace(body, suggestions=hints, related_resources=related)
+
+
+def _changes(context: dict[str, Any]) -> Iterator[str]:
+    """Yield what changed since the version that the caller expected: who, when, and a diff of the value."""
+    if "current_version" in context and "changed_at" in context:
+        what = {"delete": "Deleted", "expire": "Expired"}.get(context.get("change", ""), "Changed")
+        who = f" by {context['changed_by']}" if "changed_by" in context else ""
+        fields = f": {', '.join(context['changed'])}" if "changed" in context else ""
+        yield f"{what}{who} at {cell(_time(context['changed_at']))}{fields}"
+    for line in context.get("diff", "").splitlines():
+        yield f"  {line}"
+    for entry in context.get("changed_since", ()):
+        where = f"{entry['memory_type']}/{entry['key']}"
+        yield f"  {entry['act']} {where} (version {entry['version']}) by {entry['by']} at {cell(_time(entry['at']))}"
+
+
+def _time(at: str | datetime) -> datetime:
+    """Return a time of an error's context, which is text if a server sent it."""
+    return datetime.fromisoformat(at) if isinstance(at, str) else at
 
 
 def _about_credential(body: ErrorBody, ctx: click.Context | None) -> ErrorBody:
