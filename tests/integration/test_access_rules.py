@@ -192,7 +192,7 @@ async def test_every_administrative_call_is_audited(world: World) -> None:
     await world.planner.restore("mark")
     await world.planner.call("session.archive", session_id="s1")
     await world.planner.call("session.delete", session_id="s1")
-    rows = [(row["action"], row["principal_id"], row["target"]) for row in await world.admin.audit(outcome="done")]
+    rows = [(row["action"], row["agent_id"], row["target"]) for row in await world.admin.audit(outcome="done")]
     assert rows[::-1] == [
         ("agent.create", "admin", "planner"),
         ("agent.create", "admin", "analysis/planner"),
@@ -250,7 +250,7 @@ async def test_a_denial_disguised_as_not_found_is_audited(world: World) -> None:
     with refused("API_KEY_NOT_FOUND"):
         await world.analysis.call("key.rotate", key_id="key_0")
     denied = (await world.admin.audit(outcome="denied"))[::-1]
-    assert [(row["action"], row["principal_id"], row["detail"]["code"]) for row in denied] == [
+    assert [(row["action"], row["agent_id"], row["detail"]["code"]) for row in denied] == [
         ("board.list_keys", "analysis", "SESSION_NOT_FOUND"),
         ("board.write", "analysis", "SESSION_NOT_FOUND"),
         ("events.read", "analysis", "SESSION_NOT_FOUND"),
@@ -265,7 +265,7 @@ async def test_following_events_is_authorised_and_audited(world: World) -> None:
     with refused("PERMISSION_DENIED"):
         await anext(writer.follow(EventFilter(), 0))
     denied = (await world.admin.audit(outcome="denied"))[0]
-    assert (denied["action"], denied["principal_id"]) == ("events.read", "writer")
+    assert (denied["action"], denied["agent_id"]) == ("events.read", "writer")
 
 
 @pytest.mark.req("MS-13")

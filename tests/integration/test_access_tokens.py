@@ -64,7 +64,7 @@ async def test_an_api_key_is_exchanged_for_a_token_in_the_specified_shape(world:
 async def test_an_issued_token_is_audited_with_its_agent(world: World) -> None:
     await world.analysis.token("analysis")
     issued = (await world.admin.audit())[0]
-    assert (issued["action"], issued["actor"], issued["principal_id"], issued["target"], issued["detail"]) == (
+    assert (issued["action"], issued["actor"], issued["agent_id"], issued["target"], issued["detail"]) == (
         "token.issue",
         "subagent:analysis",
         "analysis",

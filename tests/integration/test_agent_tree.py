@@ -43,7 +43,7 @@ async def test_an_orchestrator_creates_agents_below_itself(world: World, tree: d
     assert (created["parent_id"], created["participant"]) == ("planner", "subagent:helper:new")
     await tree["helper"].write("note")
     rows = [row for row in await world.admin.audit(outcome="done") if row["action"] == "agent.create"]
-    assert (rows[0]["principal_id"], rows[0]["target"]) == ("planner", "new")
+    assert (rows[0]["agent_id"], rows[0]["target"]) == ("planner", "new")
 
 
 @pytest.mark.req("CE-F33")
@@ -130,7 +130,7 @@ async def test_defining_oneself_is_self_modification_for_every_caller(world: Wor
         with refused("SELF_MODIFICATION"):
             await caller.call("agent.define", agent_id=agent_id, role="mine")
     denied = [row for row in await world.admin.audit(outcome="denied") if row["action"] == "agent.define"]
-    assert {row["principal_id"] for row in denied} == {*callers, *tree}
+    assert {row["agent_id"] for row in denied} == {*callers, *tree}
     with refused("PERMISSION_DENIED"):
         await world.analysis.call("agent.define", agent_id="planner", role="mine")
 
@@ -290,7 +290,7 @@ async def test_bad_memory_is_rolled_back_by_those_above_and_by_cleared_humans(wo
         assert await learned(caller, "worker") == "good"
         await learn(worker, f"bad again {number}")
     rows = [row for row in await world.admin.audit(outcome="done") if row["action"] == "history.rollback"]
-    assert [row["principal_id"] for row in rows] == ["lead", "boss"]
+    assert [row["agent_id"] for row in rows] == ["lead", "boss"]
 
 
 @pytest.mark.req("CE-F32")

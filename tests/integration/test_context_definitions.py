@@ -86,7 +86,7 @@ async def test_changing_one_s_own_definition_is_refused_and_audited(world: World
         with refused(code):
             await define(who, agent, role="x", guardrails=[])
         denied = (await world.admin.audit(outcome="denied"))[0]
-        assert (denied["action"], denied["principal_id"], denied["detail"]["code"]) == ("agent.define", agent, code)
+        assert (denied["action"], denied["agent_id"], denied["detail"]["code"]) == ("agent.define", agent, code)
 
 
 async def test_a_definition_is_readable_by_the_agent_its_ancestors_and_admins(world: World) -> None:

@@ -127,4 +127,4 @@ async def test_denied_reads_are_audited(filled: World) -> None:
     with refused("CONTEXT_NOT_FOUND"):
         await filled.analysis.call("history.state", context_id="context:planner")
     denied = (await filled.admin.audit(outcome="denied"))[0]
-    assert (denied["action"], denied["principal_id"]) == ("history.state", "analysis")
+    assert (denied["action"], denied["agent_id"]) == ("history.state", "analysis")

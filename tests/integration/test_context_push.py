@@ -236,7 +236,7 @@ async def test_no_key_changes_the_definition(world: World, key: str) -> None:
             await world.planner.call("context.push", if_version=1, **what)
     assert await world.planner.call("agent.read_definition", agent_id="planner") == before
     denied = (await world.admin.audit(outcome="denied"))[0]
-    assert (denied["action"], denied["principal_id"], denied["detail"]["code"]) == (
+    assert (denied["action"], denied["agent_id"], denied["detail"]["code"]) == (
         "context.push",
         "planner",
         "SELF_MODIFICATION",

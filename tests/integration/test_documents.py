@@ -489,7 +489,7 @@ async def test_adding_and_deleting_documents_is_audited_without_content(library:
     await library.planner.call("knowledge.add_documents", domain=HANDBOOK, documents=several)
     await library.review.call("knowledge.delete_document", domain=HANDBOOK, document_id="a.md")
     rows = [row for row in await library.admin.audit() if "document" in row["action"]]
-    assert sorted((row["action"], row["target"], row["principal_id"], row["detail"]) for row in rows) == [
+    assert sorted((row["action"], row["target"], row["agent_id"], row["detail"]) for row in rows) == [
         ("knowledge.add_document", "a.md", "planner", {"domain": HANDBOOK, "version": 1}),
         ("knowledge.add_documents", "a.md", "planner", {"domain": HANDBOOK, "version": 2}),
         ("knowledge.add_documents", "b.md", "planner", {"domain": HANDBOOK, "version": 1}),

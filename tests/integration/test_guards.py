@@ -129,7 +129,7 @@ async def documents(world: World) -> dict[str, int]:
 
 async def denials(world: World) -> list[tuple[str, str, str]]:
     rows = await world.admin.audit(outcome="denied")
-    return [(row["action"], row["principal_id"], row["detail"]["reason"]) for row in rows]
+    return [(row["action"], row["agent_id"], row["detail"]["reason"]) for row in rows]
 
 
 async def test_a_guard_sees_the_parsed_request_and_its_actor(world: World) -> None:

@@ -86,7 +86,7 @@ async def test_a_rollback_needs_clearance_and_is_audited(filled: World) -> None:
     lead = await filled.admin.create_agent("lead", clearance=3)
     await history(lead, "rollback", target_version="1")
     rows = [row for row in await filled.admin.audit() if row["action"] == "history.rollback"]
-    assert [(row["outcome"], row["principal_id"]) for row in rows] == [
+    assert [(row["outcome"], row["agent_id"]) for row in rows] == [
         ("done", "lead"),
         ("denied", "analysis"),
         ("denied", "novice"),

@@ -139,7 +139,7 @@ async def test_an_admin_inspects_a_memory_in_pages_and_is_audited(world: World) 
     assert [(e["key"], e["session_id"], e["value"]) for e in second["entries"]] == [("b", SESSION, None)]
     assert (second["has_more"], second["next_cursor"]) == (False, None)
     rows = [row for row in await world.admin.audit() if row["action"] == "memory.inspect"]
-    assert [(row["target"], row["principal_id"], row["outcome"]) for row in rows] == [("analysis", "admin", "done")] * 2
+    assert [(row["target"], row["agent_id"], row["outcome"]) for row in rows] == [("analysis", "admin", "done")] * 2
     assert SECRET not in str(rows)
 
 

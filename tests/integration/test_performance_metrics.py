@@ -174,7 +174,7 @@ async def test_only_admins_read_metrics_and_denials_are_audited(world: World) ->
     with refused("PERMISSION_DENIED"):
         await read_metrics(world.planner)
     denied = await world.admin.audit(outcome="denied")
-    assert [(row["action"], row["principal_id"]) for row in denied] == [("performance.read", "planner")]
+    assert [(row["action"], row["agent_id"]) for row in denied] == [("performance.read", "planner")]
 
 
 async def test_a_revoked_admin_key_reads_no_metrics(world: World) -> None:

@@ -87,7 +87,7 @@ async def test_rate_limit_refusals_name_the_caller(world: World) -> None:
         await world.analysis.list()
     await world.app.flush_refusals()
     (row,) = await world.admin.audit(outcome="refused")
-    assert (row["action"], row["principal_id"], row["target"]) == ("rate_limit", "analysis", "board")
+    assert (row["action"], row["agent_id"], row["target"]) == ("rate_limit", "analysis", "board")
     assert (row["detail"]["code"], row["detail"]["count"]) == ("RATE_LIMITED", 4)
 
 
@@ -104,7 +104,7 @@ async def test_a_flood_from_many_addresses_is_a_few_rows_and_hides_nothing(world
     assert len(rows) == 22
     (others,) = [row for row in rows if row["action"] == "several"]
     assert (others["detail"]["count"], others["detail"]["address"]) == (280, "other addresses")
-    assert [row["principal_id"] for row in rows if row["action"] == "rate_limit"] == ["analysis"]
+    assert [row["agent_id"] for row in rows if row["action"] == "rate_limit"] == ["analysis"]
     assert [row["action"] for row in await world.admin.audit(outcome="denied")] == ["session.list"]
 
 
@@ -116,7 +116,7 @@ async def test_a_flood_of_denials_of_one_caller_is_counted(world: World) -> None
         await world.review.call("session.list")
     await world.app.flush_refusals()
     rows = await world.admin.audit(outcome="denied")
-    assert [row["principal_id"] for row in rows] == ["review-2", *["analysis"] * 61]
+    assert [row["agent_id"] for row in rows] == ["review-2", *["analysis"] * 61]
     assert [row["detail"]["count"] for row in rows if "count" in row["detail"]] == [10]
 
 

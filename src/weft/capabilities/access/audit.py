@@ -81,7 +81,7 @@ class AuditEntry(Response):
     audit_id: str
     at: datetime
     actor: str
-    principal_id: str | None
+    agent_id: str | None
     action: str
     outcome: str
     target: str
@@ -114,7 +114,7 @@ async def list_audit(request: GetAuditLog, audit: AuditStore, audit_filter: Audi
             audit_id=row.audit_id,
             at=from_micros(row.at),
             actor=row.actor,
-            principal_id=row.principal_id,
+            agent_id=row.principal_id,
             action=row.action,
             outcome=row.outcome,
             target=row.target,
