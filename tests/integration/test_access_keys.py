@@ -26,7 +26,7 @@ async def test_a_wrong_secret_is_refused_and_audited(world: World) -> None:
     forged = world.planner.with_credential(world.planner.credential[:-4] + "AAAA")
     with refused("INVALID_API_KEY"):
         await forged.list()
-    denied = (await world.admin.audit(outcome="denied"))[0]
+    denied = (await world.admin.audit(outcome="refused"))[0]
     assert (denied["action"], denied["actor"], denied["detail"]["code"]) == (
         "authenticate",
         "unknown",

@@ -94,7 +94,7 @@ async def test_no_offset_or_limit_returns_hidden_messages(world: World, secrets:
 async def test_a_key_authenticates_only_its_own_agent(world: World, claim: dict[str, Any], code: str) -> None:
     with refused(code):
         await world.analysis.token(**claim)
-    (row, *_) = await world.admin.audit(outcome="denied")
+    (row, *_) = await world.admin.audit(outcome="refused")
     assert (row["action"], row["target"], row["detail"]["code"]) == ("token.issue", claim["agent_id"], code)
     assert row["detail"]["key_id"] == world.analysis.key_id
 

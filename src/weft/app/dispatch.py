@@ -251,8 +251,7 @@ class Dispatcher:
         self, tenant: str | None, context: CallContext, error: RateLimited, actor: Actor | None = None
     ) -> None:
         """Audit a refusal by rate limit."""
-        rate_class = str(error.context.get("rate_class", ""))
-        await self._refusals.note(tenant, context.peer, _RATE_LIMIT, error, actor=actor, target=rate_class)
+        await self._refusals.note(tenant, context.peer, _RATE_LIMIT, error, actor=actor)
 
     def forget(self, context: CallContext) -> None:
         """Look the caller up again before its next call."""

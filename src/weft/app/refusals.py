@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.capabilities.access.audit import AuditRow
 from weft.kernel.clock import to_micros
-from weft.kernel.errors import WeftError
+from weft.kernel.errors import RateLimited, WeftError
 from weft.kernel.fields import new_ordered_id
 from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weft.storage.sql.database import SYSTEM, Scope
@@ -46,7 +46,7 @@ class Refusal(NamedTuple):
     code: str
     address: str | None
     principal_id: str | None
-    target: str
+    rate_class: str = ""
 
     @property
     def group(self) -> tuple[str, bool]:
@@ -98,9 +98,10 @@ class Refusals:
             _log.warning("refused", extra={"fields": {"action": action, "code": error.code}})
             return
         network = None if address is None else network_of(address)
-        refusal = Refusal(action, outcome, error.code, network, actor.principal_id if actor else None, target)
+        limited = str(error.context["rate_class"]) if isinstance(error, RateLimited) else ""
+        refusal = Refusal(action, outcome, error.code, network, actor.principal_id if actor else None, limited)
         detail = {"code": error.code, "reason": error.message} | ({"key_id": key_id} if key_id else {})
-        row = self._counted(named, refusal, actor, detail)
+        row = self._counted(named, refusal, actor, limited or target, detail)
         if row is not None:
             _log.warning("refused", extra={"fields": {"tenant": named, "action": action, "code": error.code}})
             await self._database.write(Scope(named), lambda transaction: SqlAuditStore(transaction).add(row))
@@ -124,13 +125,15 @@ class Refusals:
                 self._ended = [*self._ended, *((tenant, each) for each in rows)][-_MAX_OPEN:]
                 raise
 
-    def _counted(self, tenant: str, refusal: Refusal, actor: Actor | None, detail: dict[str, Any]) -> AuditRow | None:
+    def _counted(
+        self, tenant: str, refusal: Refusal, actor: Actor | None, target: str, detail: dict[str, Any]
+    ) -> AuditRow | None:
         """Count a refusal; return the row to add if it is the first of its kind."""
         now = to_micros(self._clock.now())
         minute = self._minute(tenant, now // _MINUTE)
         if refusal not in minute.rows and minute.by_group[refusal.group] >= _MAX_ROWS:
-            group = "callers with a credential" if actor else "callers without a valid credential"
-            refusal = Refusal("several", refusal.outcome, "SEVERAL", _OTHERS, None, group)
+            target = "callers with a credential" if actor else "callers without a valid credential"
+            refusal = Refusal("several", refusal.outcome, target, _OTHERS, None)
             actor, detail = None, {"code": "SEVERAL", "reason": "More were refused in this minute than have a row."}
         known = minute.rows.get(refusal)
         if known is not None:
@@ -145,7 +148,7 @@ class Refusals:
             principal_id=refusal.principal_id,
             action=refusal.action,
             outcome=refusal.outcome,
-            target=refusal.target,
+            target=target,
             detail=detail | ({"address": refusal.address} if refusal.address else {}) | {"count": 1},
         )
         minute.rows[refusal] = _Row(row)
