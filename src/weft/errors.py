@@ -73,6 +73,7 @@ from weft.capabilities.record_log.resolve_source import SourceElsewhere
 from weft.capabilities.records.recorder import RecordExists, RecordNotFound
 from weft.capabilities.records.vocabulary import IllegalTransition
 from weft.capabilities.search.similar import ChunkNotFound
+from weft.capabilities.sessions.agent_directory import RecipientNotFound
 from weft.capabilities.sessions.model import SessionArchived, SessionExists, SessionInUse, SessionNotFound
 from weft.capabilities.teams.model import TeamExists, TeamFull, TeamNotEmpty, TeamNotFound
 from weft.capabilities.transfer.bundle_format import BundleDamaged
@@ -186,6 +187,7 @@ __all__ = [
     "RateLimited",
     "ReceiptNotFound",
     "ReceiptPruned",
+    "RecipientNotFound",
     "RecordExists",
     "RecordNotFound",
     "Rejected",

@@ -129,13 +129,14 @@ class Weft(Operations):
         *,
         types: Sequence[str] = ("*",),
         personal: bool = False,
+        addressed: bool = False,
     ) -> AsyncGenerator[Event, None]:
         """Yield events as they happen, in order and without gaps.
 
         Starts after the seq ``after``, or with the next event.
         """
-        raw = {"session_id": session_id, "keys": keys, "types": types, "personal": personal, "after": after}
-        request = cast("ReadEvents", self.app.registry["events.read"].parse(raw))
+        raw = {"session_id": session_id, "keys": keys, "types": types, "personal": personal, "addressed": addressed}
+        request = cast("ReadEvents", self.app.registry["events.read"].parse({**raw, "after": after}))
         async for page in self.app.follow(CallContext(self._credential), request.interest, request.after):
             for event in page.events:
                 yield event

@@ -4,8 +4,6 @@
 from weft.capabilities.access.audit import AuditEntry, AuditLog
 from weft.capabilities.access.operations import (
     AgentCreated,
-    AgentInfo,
-    AgentList,
     AgentUpdated,
     ApiKeyCreated,
     ApiKeyInfo,
@@ -147,6 +145,7 @@ from weft.capabilities.memory.admin_view import (
     OverviewEntry,
 )
 from weft.capabilities.memory.operations import MemoryDeleted, MemoryFound, MemoryInfo, MemoryListed, MemorySet
+from weft.capabilities.messages.inbox_operations import InboxMessage, InboxPage
 from weft.capabilities.messages.operations import MessageAdded, MessageInfo, Messages, VisibilityChanged
 from weft.capabilities.messages.search.by_sender_and_time import MessagesBySender, MessagesByTime, TimeRange
 from weft.capabilities.messages.search.operations import MessageSearchResponse
@@ -211,6 +210,7 @@ from weft.capabilities.search.operations import SearchResponse, SimilarResponse
 from weft.capabilities.search.pin_operations import PinInfo, PinList, PinRemoved
 from weft.capabilities.search.results import PassageInfo, PendingItems, ResolvedReference
 from weft.capabilities.search.session_indexing.reindex import DomainReindexStatus, ReindexStatus
+from weft.capabilities.sessions.agent_directory import AgentList, ListedAgent
 from weft.capabilities.sessions.model import SessionConfig
 from weft.capabilities.sessions.operations import (
     SessionArchivedAt,
@@ -245,7 +245,6 @@ __all__ = [
     "AgentCreated",
     "AgentDefined",
     "AgentDefinition",
-    "AgentInfo",
     "AgentList",
     "AgentUpdated",
     "ApiKeyCreated",
@@ -336,6 +335,8 @@ __all__ = [
     "GapRequest",
     "Guidance",
     "HistoryPruned",
+    "InboxMessage",
+    "InboxPage",
     "Ingested",
     "IngestedEvent",
     "InspectedEntry",
@@ -360,6 +361,7 @@ __all__ = [
     "LifecycleSet",
     "LineRange",
     "Link",
+    "ListedAgent",
     "ListedRecord",
     "Log",
     "McpMapping",

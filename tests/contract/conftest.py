@@ -18,6 +18,7 @@ from weft.storage.sql.database import Scope, connect
 from weft.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
 from weft.storage.sql.events import SqlEventStore, SqlOutbox
 from weft.storage.sql.history import SqlLineStore
+from weft.storage.sql.inbox import SqlInboxStore
 from weft.storage.sql.jobs import SqlJobStore
 from weft.storage.sql.knowledge import SqlDocumentStore, SqlDomainStore
 from weft.storage.sql.knowledge_sources import SqlSourceStore
@@ -80,6 +81,7 @@ class SqlStores:
             "layers": SqlLayerStore,
             "lines": SqlLineStore,
             "memory": SqlMemoryStore,
+            "inbox": SqlInboxStore,
             "messages": SqlMessageStore,
             "model_migrations": SqlModelMigrationStore,
             "objects": SqlObjectIndex,

@@ -37,6 +37,10 @@ class TestMessageStore(contracts.MessageStoreContract):
     """Messages in SQL."""
 
 
+class TestInboxStore(contracts.InboxStoreContract):
+    """Inboxes in SQL."""
+
+
 class TestEventStore(contracts.EventStoreContract):
     """Events in SQL."""
 

@@ -46,7 +46,6 @@ async def test_agent_ids_are_unique_and_parents_must_exist(world: World) -> None
 async def test_administration_needs_the_admin_permission(world: World) -> None:
     for operation, raw in (
         ("agent.create", {"agent_id": "mine", "parent_id": "admin"}),
-        ("agent.list", {}),
         ("agent.update", {"agent_id": "review-2", "permissions": ["read", "write", "admin"]}),
         ("key.create", {"agent_id": "admin"}),
         ("key.list", {"agent_id": "admin"}),
@@ -160,7 +159,6 @@ async def test_a_sub_agent_administers_nothing_even_as_admin(world: World) -> No
     powerful = await world.admin.create_agent("powerful", parent_id="planner", permissions=EVERY, clearance=5)
     for operation, raw in (
         ("agent.create", {"agent_id": "mine"}),
-        ("agent.list", {}),
         ("agent.update", {"agent_id": "planner", "disabled": True}),
         ("key.create", {"agent_id": "planner"}),
         ("signing_key.rotate", {}),

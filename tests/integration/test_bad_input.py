@@ -66,6 +66,7 @@ VALID: dict[str, dict[str, Any]] = {
     "session.overview": IN_SESSION,
     "message.add": {**IN_SESSION, "content": "x"},
     "message.list": IN_SESSION,
+    "message.inbox": {},
     "message.set_visibility": {**IN_SESSION, "message_id": 1, "visibility": "private"},
     "message.inspect": IN_SESSION,
     "search.query": {"query": "x"},

@@ -56,7 +56,7 @@ async def fill_session(world: World) -> None:
     await planner.delete("old", reason="done")
     await planner.snapshot("mark")
     await planner.write("goal", "ship on Monday")
-    await planner.say("hello, invoice 42", metadata={"a": [1, None, 2.5]}, recipient_id="analysis")
+    await planner.say("hello, invoice 42", metadata={"a": [1, None, 2.5]}, recipient_id="analysis", visibility="public")
     await planner.say("an answer", parent_message_id=1, message_type="result", category="CONTEXT")
     await world.admin.say("between admins", visibility="admin_only")
     await world.admin.say("to myself", visibility="private")

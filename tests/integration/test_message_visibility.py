@@ -130,7 +130,9 @@ async def test_events_of_messages_reach_only_their_audience(world: World, same_t
 
 async def test_an_event_of_a_message_names_the_sender_and_no_content(world: World) -> None:
     start = await world.last_event()
-    await world.planner.say("the words themselves", metadata={"secret": "value"}, recipient_id="review-2")
+    await world.planner.say(
+        "the words themselves", metadata={"secret": "value"}, recipient_id="review-2", visibility="public"
+    )
     (event,) = (await world.review.events(session_id="s1", after=start))["events"]
     assert event["type"] == "message.added"
     assert event["subject"] == "1"
@@ -158,7 +160,7 @@ async def test_a_visibility_change_is_published_to_old_and_new_readers(world: Wo
 
 
 async def test_the_event_of_a_hidden_message_contains_only_its_id_and_visibility(world: World) -> None:
-    number = await world.planner.say("soon hidden", recipient_id="review-2", message_type="secret")
+    number = await world.planner.say("soon hidden", message_type="secret")
     start = await world.last_event()
     await world.admin.call("message.set_visibility", session_id="s1", message_id=number, visibility="private")
     (event,) = (await world.review.events(session_id="s1", after=start))["events"]

@@ -106,7 +106,6 @@ async def test_the_length_of_a_message_is_limited(world: World) -> None:
     "bad",
     [
         {"visibility": "nonsense"},
-        {"visibility": None},
         {"metadata": ["not", "an", "object"]},
         {"metadata": {"deep": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[0]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}},
         {"metadata": {"large": "x" * 70_000}},

@@ -374,7 +374,7 @@ async def test_a_peer_task_is_for_participants_only(world: World) -> None:
     await world.admin.call("agent.update", agent_id="gone", disabled=True)
     words = set()
     for peer in ("review-2", "nobody", "gone"):
-        with refused("AGENT_NOT_FOUND") as caught:
+        with refused("RECIPIENT_NOT_FOUND") as caught:
             await request(closed, missing_id, "peer_task", agent_id=peer)
         words.add(caught.value.message.replace(peer, "…"))
     assert len(words) == 1

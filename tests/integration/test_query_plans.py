@@ -22,6 +22,7 @@ import weft.storage.sql.embeddings
 import weft.storage.sql.events
 import weft.storage.sql.history
 import weft.storage.sql.history_verify
+import weft.storage.sql.inbox
 import weft.storage.sql.jobs
 import weft.storage.sql.knowledge
 import weft.storage.sql.knowledge_sources
@@ -63,6 +64,7 @@ STORES = (
     weft.storage.sql.jobs,
     weft.storage.sql.knowledge,
     weft.storage.sql.knowledge_sources,
+    weft.storage.sql.inbox,
     weft.storage.sql.memory,
     weft.storage.sql.messages,
     weft.storage.sql.model_migrations,
@@ -86,7 +88,7 @@ SMALL_TABLES = re.compile(
 )
 # Subqueries, common table expressions and values of the statement itself.
 OWN_ROWS = re.compile(
-    r"^SCAN (a\d+|above|latest|near|page|parts|senders|touched|"
+    r"^SCAN (a\d+|above|below|below_it|latest|near|page|parts|senders|touched|"
     r"\d+-ROW VALUES CLAUSE|\d+ CONSTANT ROWS|json_each VIRTUAL TABLE .*)$"
 )
 

@@ -204,6 +204,8 @@ async def test_a_key_carries_a_profile_and_so_do_its_tokens(world: World) -> Non
         names = {view.name for view in toolbox.listed(await actor_of(caller))}
         assert names == {"shared_context", "get_board_guidance", "list_conventions", "check_board", "add_message"} | {
             "get_messages",
+            "inbox",
+            "list_agents",
             "search_context",
             "search_by_sender",
             "search_by_timerange",

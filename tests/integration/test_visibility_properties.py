@@ -52,6 +52,7 @@ class Message:
     mark: str
     sender: Member
     visibility: str
+    recipient: str | None = None
     seen_by: set[str] = field(default_factory=set)
 
 
@@ -60,7 +61,7 @@ def may_see(member: Member, message: Message) -> bool:
     if message.visibility == "public":
         return True
     if message.visibility == "private":
-        return member.name == message.sender.name
+        return member.name in (message.sender.name, message.recipient)
     if message.visibility == "agent_only":
         return member.agent_type == message.sender.agent_type
     return member.is_admin
@@ -116,6 +117,9 @@ async def read_paths(member: Member, session: str) -> AsyncIterator[tuple[str, A
     content = await read_resource(app, parse_uri(f"session://{session}"), context)
     yield "resource", msgspec.json.decode(content), True
     yield "events", await caller.events(session_id=session), False
+    yield "inbox", await caller.call("message.inbox", session_id=session, limit=100), False
+    span = {"query": "marker", "session_id": session, "top_k": 50, "low_confidence": True}
+    yield "search everything", await caller.call("search.query", **span), False
     yield "usage", await caller.call("agent.capabilities"), False
     for operation, raw in (
         ("session.get", {"session_id": session}),
@@ -154,7 +158,12 @@ async def check_events(member: Member, session: str, transcript: list[Message]) 
 
 TEAM = st.lists(st.integers(0, 15), min_size=2, max_size=5, unique=True)
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["say", "say", "say", "change"]), st.integers(0, 9), st.sampled_from(VISIBILITIES)),
+    st.tuples(
+        st.sampled_from(["say", "say", "say", "change"]),
+        st.integers(0, 9),
+        st.sampled_from(VISIBILITIES),
+        st.none() | st.integers(0, 9),
+    ),
     min_size=1,
     max_size=14,
 )
@@ -182,26 +191,29 @@ class Subscription:
 @pytest.mark.req("MS-06")
 @pytest.mark.req("MS-09")
 @pytest.mark.req("MS-15")
+@pytest.mark.req("WX-03")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(12), deadline=None)
 @given(team=TEAM, steps=STEPS)
 async def test_no_reader_sees_a_message_outside_its_visibility(
-    world: World, members: list[Member], team: list[int], steps: list[tuple[str, int, str]]
+    world: World, members: list[Member], team: list[int], steps: list[tuple[str, int, str, int | None]]
 ) -> None:
     session = f"s{secrets.token_hex(6)}"
     await world.planner.create_session(session)
     chosen = [members[number % len(members)] for number in team]
     subscriptions = [Subscription(member, session, await world.last_event()) for member in chosen]
     transcript: list[Message] = []
-    for act, who, visibility in steps:
+    for act, who, visibility, to in steps:
         member = chosen[who % len(chosen)]
         if act == "say":
             if visibility == "admin_only" and not member.is_admin:
                 continue
             mark = f"mark{secrets.token_hex(6)}"
+            addressed = to is not None and visibility in ("public", "private")
+            recipient = chosen[to % len(chosen)].name if addressed else None
             number = await member.caller.in_session(session).say(
-                f"marker {mark}", visibility=visibility, metadata={"also": mark}
+                f"marker {mark}", visibility=visibility, metadata={"also": mark}, recipient_id=recipient
             )
-            transcript.append(Message(number, mark, member, visibility))
+            transcript.append(Message(number, mark, member, visibility, recipient))
         elif transcript:
             message = transcript[who % len(transcript)]
             # Recorded before the change: a message visible before may have been published.

@@ -44,7 +44,7 @@ PARAMETERS: dict[str, dict[str, dict[str, Any]]] = {
     "add_message": {
         "session_id": STRING,
         "content": {"type": "string", "minLength": 1, "maxLength": 10_000},
-        "visibility": {"enum": VISIBILITIES, "default": "public"},
+        "visibility": {"enum": VISIBILITIES, "default": None},
         "metadata": OBJECT,
         "parent_message_id": {"type": "integer", "default": None},
     },

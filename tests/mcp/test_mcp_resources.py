@@ -41,7 +41,7 @@ async def test_listed_resources_are_those_the_caller_can_read(web: Connect, sess
 
     assert {f"board://{session}", f"session://{session}", "agent://planner/memory"} <= set(planner)
     assert not {f"board://{hidden}", f"session://{hidden}", "performance://metrics"} & set(planner)
-    assert analysis == ["agent://analysis/memory"]
+    assert analysis == ["agent://analysis/memory", "inbox://me"]
     assert {"agent://admin/memory", "performance://metrics"} <= set(admin)
 
 
@@ -122,7 +122,12 @@ async def test_a_session_connection_lists_no_resource_of_another(web: Connect, s
             f"session://{session}",
             "agent://{agent_id}/memory",
         ]
-        assert await listed(client) == [f"board://{session}", f"session://{session}", "agent://planner/memory"]
+        assert await listed(client) == [
+            f"board://{session}",
+            f"session://{session}",
+            "agent://planner/memory",
+            "inbox://me",
+        ]
         assert not any(prompt.arguments for prompt in (await client.list_prompts()).prompts)
 
 

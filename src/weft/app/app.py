@@ -364,6 +364,7 @@ class App:
             keys=interest.keys,
             types=interest.types,
             personal=interest.personal,
+            addressed=interest.addressed,
             after=after,
         )
         operation = self.registry["events.read"]

@@ -140,7 +140,7 @@ class LiveFeed:
 
     async def _check(self, actor: Actor, interest: EventFilter) -> None:
         """Check the caller's access, and that it participates in the session it names."""
-        if interest.session_id is None and not interest.personal and actor.is_subagent:
+        if interest.session_id is None and not (interest.personal or interest.addressed) and actor.is_subagent:
             raise PermissionDenied(
                 "A sub-agent can follow only the session it works in.",
                 hint="Pass the session_id you were given.",

@@ -61,7 +61,7 @@ from weft.capabilities.layers.team_contents import LayersAndMemoryOfTeams
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.search.searcher import Searcher
-from weft.capabilities.messages.store import MessagePages, MessageStore, ReplyObserver
+from weft.capabilities.messages.store import InboxStore, MessagePages, MessageStore, ReplyObserver
 from weft.capabilities.metrics.model import MetricsSource
 from weft.capabilities.missing_context.answers import GapAnswers
 from weft.capabilities.object_storage.store import ObjectIndex, Staging
@@ -92,6 +92,7 @@ from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
 from weft.storage.sql.events import SqlEventStore, SqlOutbox
 from weft.storage.sql.history import SqlLineStore
+from weft.storage.sql.inbox import SqlInboxStore
 from weft.storage.sql.jobs import SqlJobStore
 from weft.storage.sql.knowledge import SqlDocumentStore, SqlDomainStore
 from weft.storage.sql.knowledge_sources import SqlSourceStore
@@ -205,6 +206,7 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     DomainStore: SqlDomainStore,
     EntryStore: SqlEntryStore,
     EventStore: SqlEventStore,
+    InboxStore: SqlInboxStore,
     JobStore: SqlJobStore,
     Lag: IndexLag,
     LayerStore: SqlLayerStore,

@@ -135,6 +135,7 @@ class Client(Operations):
         *,
         types: Sequence[str] = ("*",),
         personal: bool = False,
+        addressed: bool = False,
     ) -> AsyncGenerator[Event, None]:
         """Yield events as they happen, in order and without gaps.
 
@@ -143,9 +144,17 @@ class Client(Operations):
         """
         if after is None:
             # Read before streaming, so that a connection lost before the first event loses none.
-            latest = await self.events.read(session_id=session_id, keys=keys, types=types, personal=personal)
+            latest = await self.events.read(
+                session_id=session_id, keys=keys, types=types, personal=personal, addressed=addressed
+            )
             after = latest.next_after
-        event_filter = {"session_id": session_id, "keys": keys, "types": types, "personal": personal}
+        event_filter = {
+            "session_id": session_id,
+            "keys": keys,
+            "types": types,
+            "personal": personal,
+            "addressed": addressed,
+        }
         failures = 0
         while True:
             pause = pause_after(failures)

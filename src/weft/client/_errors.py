@@ -76,6 +76,7 @@ ERROR_MODULES: dict[str, str] = {
     "RATE_LIMITED": "weft.kernel.errors",
     "RECEIPT_NOT_FOUND": "weft.capabilities.assembly.receipts",
     "RECEIPT_PRUNED": "weft.capabilities.assembly.receipts",
+    "RECIPIENT_NOT_FOUND": "weft.capabilities.sessions.agent_directory",
     "RECORD_EXISTS": "weft.capabilities.records.recorder",
     "RECORD_NOT_FOUND": "weft.capabilities.records.recorder",
     "REVIEW_CLOSED": "weft.capabilities.history.reviews",

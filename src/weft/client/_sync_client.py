@@ -134,6 +134,7 @@ class SyncClient(SyncOperations):
         *,
         types: Sequence[str] = ("*",),
         personal: bool = False,
+        addressed: bool = False,
     ) -> Generator[Event, None, None]:
         """Yield events as they happen, in order and without gaps.
 
@@ -142,9 +143,17 @@ class SyncClient(SyncOperations):
         """
         if after is None:
             # Read before streaming, so that a connection lost before the first event loses none.
-            latest = self.events.read(session_id=session_id, keys=keys, types=types, personal=personal)
+            latest = self.events.read(
+                session_id=session_id, keys=keys, types=types, personal=personal, addressed=addressed
+            )
             after = latest.next_after
-        event_filter = {"session_id": session_id, "keys": keys, "types": types, "personal": personal}
+        event_filter = {
+            "session_id": session_id,
+            "keys": keys,
+            "types": types,
+            "personal": personal,
+            "addressed": addressed,
+        }
         failures = 0
         while True:
             pause = pause_after(failures)

@@ -14,14 +14,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
     from weft.capabilities.access.audit import AuditLog
-    from weft.capabilities.access.operations import (
-        AgentCreated,
-        AgentList,
-        AgentUpdated,
-        ApiKeyCreated,
-        ApiKeyList,
-        TokenIssued,
-    )
+    from weft.capabilities.access.operations import AgentCreated, AgentUpdated, ApiKeyCreated, ApiKeyList, TokenIssued
     from weft.capabilities.agent_context.copy_context import ContextCopied
     from weft.capabilities.agent_context.definitions import AgentDefined, DefinitionRead
     from weft.capabilities.agent_context.pull import ContextPulled, ContextRead, ContextStatus
@@ -97,6 +90,7 @@ if TYPE_CHECKING:
     from weft.capabilities.layers.operations import LayerDefined, LayerList, LayersShown
     from weft.capabilities.memory.admin_view import MemoryInspected, MemoryOverview
     from weft.capabilities.memory.operations import MemoryDeleted, MemoryFound, MemoryListed, MemorySet
+    from weft.capabilities.messages.inbox_operations import InboxPage
     from weft.capabilities.messages.operations import MessageAdded, Messages, VisibilityChanged
     from weft.capabilities.messages.search.by_sender_and_time import MessagesBySender, MessagesByTime
     from weft.capabilities.messages.search.operations import MessageSearchResponse
@@ -118,6 +112,7 @@ if TYPE_CHECKING:
     from weft.capabilities.search.operations import SearchResponse, SimilarResponse
     from weft.capabilities.search.pin_operations import PinInfo, PinList, PinRemoved
     from weft.capabilities.search.session_indexing.reindex import ReindexStatus
+    from weft.capabilities.sessions.agent_directory import AgentList
     from weft.capabilities.sessions.model import SessionConfig
     from weft.capabilities.sessions.operations import SessionArchivedAt, SessionCreated, SessionDeleted, SessionList
     from weft.capabilities.teams.operations import MemberChanged, TeamDeleted, TeamInfo, TeamList, TeamShown
@@ -209,10 +204,6 @@ class SyncAgentOperations:
             },
         )
 
-    def list(self, *, after: str | None = None, limit: int = 100) -> AgentList:
-        """List the tenant's principals, ordered by id."""
-        return self._caller.call("agent.list", {"limit": limit, **given(after=after)})
-
     def update(
         self,
         agent_id: str,
@@ -235,6 +226,13 @@ class SyncAgentOperations:
                 **given(permissions=permissions, clearance=clearance, disabled=disabled, min_score=min_score),
             },
         )
+
+    def list(self, *, session_id: str | None = None, after: str | None = None, limit: int = 100) -> AgentList:
+        """List the agents and humans you may address: the members of a session, or your tree and your teams.
+
+        Your tree: those above and below you, and those with the same parent. Admins see the whole tenant.
+        """
+        return self._caller.call("agent.list", {"limit": limit, **given(session_id=session_id, after=after)})
 
     def capabilities(
         self,
@@ -757,6 +755,7 @@ class SyncEventsOperations:
         keys: Sequence[str] = ("*",),
         types: Sequence[str] = ("*",),
         personal: bool = False,
+        addressed: bool = False,
         after: int | None = None,
         wait_seconds: float = 0.0,
         format: Literal["native", "cloudevents"] = "native",
@@ -772,6 +771,7 @@ class SyncEventsOperations:
                 "keys": keys,
                 "types": types,
                 "personal": personal,
+                "addressed": addressed,
                 "wait_seconds": wait_seconds,
                 "format": format,
                 **given(session_id=session_id, after=after),
@@ -1423,7 +1423,7 @@ class SyncMessageOperations:
         session_id: str,
         content: str,
         *,
-        visibility: Literal["public", "private", "agent_only", "admin_only"] = "public",
+        visibility: Literal["public", "private", "agent_only", "admin_only"] | None = None,
         team: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         parent_message_id: int | None = None,
@@ -1431,19 +1431,24 @@ class SyncMessageOperations:
         message_type: str = "message",
         category: str = "DIALOG",
     ) -> MessageAdded:
-        """Add a message to a session: for all participants, agents of your type, a team, admins, or only yourself.
+        """Add a message to a session: for all participants, one of them, agents of your type, a team, or only yourself.
 
-        Reply to a message with ``parent_message_id``.
+        Reply to a message with ``parent_message_id``. A reply to a direct message goes to its other side only.
         """
         return self._caller.call(
             "message.add",
             {
                 "session_id": session_id,
                 "content": content,
-                "visibility": visibility,
                 "message_type": message_type,
                 "category": category,
-                **given(team=team, metadata=metadata, parent_message_id=parent_message_id, recipient_id=recipient_id),
+                **given(
+                    visibility=visibility,
+                    team=team,
+                    metadata=metadata,
+                    parent_message_id=parent_message_id,
+                    recipient_id=recipient_id,
+                ),
             },
         )
 
@@ -1483,6 +1488,23 @@ class SyncMessageOperations:
     def inspect(self, session_id: str, *, limit: int = 50, offset: int = 0) -> Messages:
         """Read every message of a session, whatever its visibility. For admins; every use is audited."""
         return self._caller.call("message.inspect", {"session_id": session_id, "limit": limit, "offset": offset})
+
+    def inbox(
+        self,
+        *,
+        session_id: str | None = None,
+        sender: str | None = None,
+        acknowledge: Sequence[str] = (),
+        limit: int = 20,
+    ) -> InboxPage:
+        """Read the messages addressed to you, oldest first, from all your sessions; acknowledge earlier ones.
+
+        A message stays until you pass its handle in ``acknowledge``, so nothing is lost if you stop between reading and
+        acting. If there are more than ``limit``, the senders take turns.
+        """
+        return self._caller.call(
+            "message.inbox", {"acknowledge": acknowledge, "limit": limit, **given(session_id=session_id, sender=sender)}
+        )
 
     def search(
         self,

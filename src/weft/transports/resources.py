@@ -4,6 +4,7 @@ board://{session_id}          the keys of a board
 board://{session_id}/{key}    one entry; with * or ? the keys that match
 session://{session_id}        a session: its state, latest messages and counts
 agent://{agent_id}/memory     an agent's own memory
+inbox://me                    unread messages addressed to the caller
 performance://metrics         metrics of the server
 """
 
@@ -50,6 +51,7 @@ TEMPLATES = (
     Template("session://{session_id}", "session", "State of a session with its latest messages and counts."),
     Template("agent://{agent_id}/memory", "memory", "Your own memory, global and by session."),
 )
+INBOX = Template("inbox://me", "your inbox", "Unread messages addressed to you.")
 METRICS = Template("performance://metrics", "metrics", "Metrics of the server. For admins.")
 
 
@@ -58,8 +60,8 @@ class ResourceNotFound(NotFound):
 
     code = "RESOURCE_NOT_FOUND"
     hint = (
-        "Use board://{session_id}, board://{session_id}/{key}, session://{session_id}, agent://{agent_id}/memory or "
-        "performance://metrics, with the id of a session you work in or your own."
+        "Use board://{session_id}, board://{session_id}/{key}, session://{session_id}, agent://{agent_id}/memory, "
+        "inbox://me or performance://metrics, with the id of a session you work in or your own."
     )
     related = ("list_sessions", "shared_context")
 
@@ -108,6 +110,12 @@ def _memory(uri: str, agent_id: str) -> Resource:
     return Resource(uri, "memory.overview", {"agent_id": agent_id}, EventFilter(types=("memory.*",), personal=True))
 
 
+def inbox_of(uri: str, session_id: str | None = None) -> Resource:
+    """Return the caller's inbox, of all its sessions or of one."""
+    interest = EventFilter(session_id, types=("message.added",), addressed=True)
+    return Resource(uri, "message.inbox", {"session_id": session_id}, interest, session_id)
+
+
 def _metrics(uri: str) -> Resource:
     return Resource(uri, "performance.read", {}, None)
 
@@ -117,6 +125,7 @@ _FORMS: tuple[tuple[re.Pattern[str], Callable[..., Resource]], ...] = (
     (re.compile(rf"board://{_NAME}/([a-z0-9_:*?]{{1,129}})\Z"), _entry),
     (re.compile(rf"session://{_NAME}\Z"), _session),
     (re.compile(rf"agent://{_NAME}/memory\Z"), _memory),
+    (re.compile(r"inbox://me\Z"), inbox_of),
     (re.compile(r"performance://metrics\Z"), _metrics),
 )
 

@@ -73,18 +73,22 @@ LEAN_TOOLS: Mapping[str, LeanTool] = {
         },
     ),
     "add_message": LeanTool(
-        "Send a message to the other agents of a session.",
+        "Send a message to the other agents of a session, or to one of them.",
         {
             "session_id": "",
             "content": "",
+            "recipient_id": "Only this agent gets it.",
             "visibility": "private: only you; agent_only: your type.",
             "parent_message_id": "Message you reply to.",
-            "recipient_id": "",
         },
     ),
     "get_messages": LeanTool(
         "Read a session's messages in order, oldest first. To find messages about something use search.",
         {"session_id": "", "after_id": "Only newer ones: the last id you have seen.", "limit": ""},
+    ),
+    "inbox": LeanTool(
+        "Messages addressed to you, from all sessions. They stay until you acknowledge them.",
+        {"acknowledge": "Handles of those you have dealt with.", "sender": "Only from this agent."},
     ),
     "search": LeanTool(
         "Find what is known about something, by meaning and keywords: in documents, messages, boards, your memory and "

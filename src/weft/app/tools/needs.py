@@ -132,8 +132,17 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "summary for someone new: where does the work stand",
         "catch up on a project quickly",
     ),
-    "add_message": ("tell, inform or ask the other agents", "post, reply or announce something in the chat"),
+    "add_message": (
+        "tell, inform or ask the other agents",
+        "post, reply or announce something in the chat",
+        "send something to one agent only, a direct message",
+    ),
     "get_messages": ("what have the others said", "read the latest posts and replies", "read the chat of the project"),
+    "inbox": (
+        "what did others send or ask me, which requests wait for me",
+        "unread messages addressed to me",
+        "mark a request as dealt with",
+    ),
     "set_message_visibility": (
         "hide a post from others, or show it",
         "restrict who can see a message that was posted by mistake",
@@ -593,6 +602,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "which agents, people and users are registered",
         "everybody in our tenant",
         "directory of accounts",
+        "whom can I write to, who else works in this session",
     ),
     "update_agent": (
         "change rights: allow or forbid writing, raise clearance",

@@ -43,7 +43,7 @@ from weft.capabilities.access.store import AccessStore, TokenCodec
 from weft.capabilities.access.tool_profiles import ToolsField, UnknownToolProfile, parse_tool_profile
 from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weft.kernel.errors import AuthenticationError, InvalidApiKey, PermissionDenied, QuotaExceeded
-from weft.kernel.fields import Fraction, Name, ShortText, new_id
+from weft.kernel.fields import Fraction, ShortText, new_id
 from weft.kernel.identity import Actor, Permission, PrincipalKind, participant_name
 from weft.kernel.operation import (
     Audience,
@@ -52,7 +52,6 @@ from weft.kernel.operation import (
     Request,
     Response,
     Success,
-    admin_operation,
     admin_write,
     operation,
 )
@@ -145,13 +144,6 @@ class UpdateAgent(Request):
     min_score: MinScore = None
 
 
-class ListAgents(Request):
-    """A page of principals."""
-
-    after: Annotated[Name | None, msgspec.Meta(description="Return agents after this agent_id; for paging.")] = None
-    limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="At most this many.")] = 100
-
-
 class AgentInfo(Response, kw_only=True, omit_defaults=False):
     """A principal, without credentials."""
 
@@ -184,13 +176,6 @@ class AgentUpdated(AgentInfo, omit_defaults=True):
     also_disabled: tuple[str, ...] = ()
     also_enabled: tuple[str, ...] = ()
     also_changed: int = 0
-
-
-class AgentList(Response):
-    """Principals, by id."""
-
-    agents: list[AgentInfo]
-    has_more: bool
 
 
 class CreateApiKey(Request):
@@ -414,16 +399,6 @@ async def create_agent(
         # The parent may now do what needs agents below it.
         await access.advance_epoch()
     return AgentCreated(**msgspec.structs.asdict(_info(principal)), api_key=key.text)
-
-
-@admin_operation("agent.list", tool="list_agents", http="GET /v1/agents", effect=Effect.READ)
-async def list_agents(request: ListAgents, access: AccessStore) -> AgentList:
-    """List the tenant's principals, ordered by id."""
-    found = await access.principals(request.after or "", request.limit + 1)
-    return AgentList(
-        agents=[_info(principal) for principal in found[: request.limit]],
-        has_more=len(found) > request.limit,
-    )
 
 
 @_manage(

@@ -46,6 +46,14 @@ class AccessStore(Protocol):
 
     async def principals(self, after: str, limit: int) -> Sequence[Principal]: ...
 
+    async def active_principals(self, after: str, limit: int) -> Sequence[Principal]:
+        """Return principals that are not disabled, by id."""
+        ...
+
+    async def near(self, principal_id: str, after: str, limit: int) -> Sequence[Principal]:
+        """Return active principals above and below one in the tree, with the same parent, or in one of its teams."""
+        ...
+
     async def add_principal(self, principal: Principal) -> bool:
         """Add a principal; False if the id is taken."""
         ...
@@ -67,6 +75,10 @@ class AccessStore(Protocol):
 
     async def memberships(self, principal: Principal) -> Memberships:
         """Return a principal's teams and the humans it serves: above it in the tree, or in its teams."""
+        ...
+
+    async def memberships_of(self, principals: Sequence[Principal]) -> Mapping[str, Memberships]:
+        """Return the memberships of several principals, by id."""
         ...
 
     async def key(self, key_id: str) -> StoredKey | None: ...

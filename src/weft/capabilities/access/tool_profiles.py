@@ -16,6 +16,7 @@ DEFAULT_TOOLS = (
     "shared_context",
     "add_message",
     "get_messages",
+    "inbox",
     "search",
     "set_memory",
     "get_memory",
@@ -61,6 +62,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "messages": (
         "add_message",
         "get_messages",
+        "inbox",
+        "list_agents",
         "search_context",
         "search_by_sender",
         "search_by_timerange",

@@ -52,19 +52,22 @@ class EventFilter:
     """A subscriber's filter: one session or all visible ones, board keys and event types by pattern.
 
     A type pattern matches the event's type or its Agent Context class. ``personal`` selects the events that only the
-    subscriber may see.
+    subscriber may see, ``addressed`` the messages that are addressed to it.
     """
 
     session_id: str | None = None
     keys: tuple[str, ...] = ANYONE
     types: tuple[str, ...] = ANYONE
     personal: bool = False
+    addressed: bool = False
 
     def covers(self, recorded: StoredEvent, actor: Actor) -> bool:
         """Whether the event matches the filter and is visible to the subscriber."""
         return self._is_visible(recorded, actor) and self._wants(recorded.event)
 
     def _is_visible(self, recorded: StoredEvent, actor: Actor) -> bool:
+        if self.addressed and recorded.event.data.get("recipient_id") != actor.principal_id:
+            return False
         if self.personal and recorded.readable_by != (f"{PRINCIPAL}{actor.principal_id}",):
             return False
         if recorded.participants != ANYONE and not actor.is_admin and not actor.matches(recorded.participants):

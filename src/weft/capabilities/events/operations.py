@@ -50,6 +50,7 @@ class ReadEvents(Request):
     personal: Annotated[
         bool, msgspec.Meta(description="Only events that nobody else may see, such as those of your memory.")
     ] = False
+    addressed: Annotated[bool, msgspec.Meta(description="Only new messages that are addressed to you.")] = False
     after: Annotated[Count | None, msgspec.Meta(description="Events after this seq; by default only new ones.")] = None
     wait_seconds: Annotated[
         float, msgspec.Meta(ge=0, le=60, description="How long to wait if there is no event yet.")
@@ -61,7 +62,7 @@ class ReadEvents(Request):
 
     @property
     def interest(self) -> EventFilter:
-        return EventFilter(self.session_id, self.keys, self.types, self.personal)
+        return EventFilter(self.session_id, self.keys, self.types, self.personal, self.addressed)
 
 
 class Events(Response):

@@ -40,7 +40,7 @@ class Topic:
 TOPICS: dict[str, Topic] = {
     "coordination": Topic(
         (
-            "Start with list_keys of shared_context, then get_messages with after_id set to the last id you have seen.",
+            "Start with your inbox and list_keys of shared_context, then get_messages after the last id you have seen.",
             "Write settled facts to the board and announce news in a message; do not repeat one in the other.",
             "Reply with parent_message_id, so that threads can be followed.",
             "Pass if_version when others may change the same key; on VERSION_CONFLICT read the key again and decide.",
@@ -50,7 +50,7 @@ TOPICS: dict[str, Topic] = {
     "security": Topic(
         (
             "Your identity comes from your credential; no parameter can change it.",
-            "A private message is visible to you only, agent_only to agents of your type, admin_only to admins.",
+            "A private message is for you and its recipient, agent_only for agents of your type.",
             "Your memory is private. An admin can inspect it, and messages, and every inspection is audited.",
             "Do not put keys, passwords or personal data into messages, the board or memory.",
             "An admin grants missing permissions with update_agent; a call cannot request them.",
@@ -84,6 +84,7 @@ TOPICS: dict[str, Topic] = {
     "messages": Topic(
         (
             "Messages are the conversation of a session. Read new ones with after_id instead of all of them.",
+            "add_message with recipient_id writes to one agent, who finds it in its inbox; list_agents names them.",
             "search_context finds messages of one session by words; search finds anything by meaning.",
         ),
         ("message", "events"),

@@ -1,8 +1,11 @@
 """Messages and their audiences.
 
 A visibility maps to an audience, which is one participant pattern: everyone, one principal, one agent type, the
-holders of a permission, or the members of a team. A message stores the pattern, so a caller sees exactly the messages
-whose audience it belongs to, and every query filters on that one column.
+holders of a permission, the members of a team, or the two sides of a direct message. A message stores the pattern, so
+a caller sees exactly the messages whose audience it belongs to, and every query filters on that one column.
+
+Queries name the direct messages of a principal, sent and received, by one audience: ``direct:ID``; all of a session
+are counted as ``direct:``.
 """
 
 from __future__ import annotations
@@ -25,8 +28,12 @@ AnyVisibility = Annotated[
     str, msgspec.Meta(pattern=r"^(public|private|agent_only|admin_only|team:[A-Za-z0-9][A-Za-z0-9_-]{0,99})\Z")
 ]
 VISIBILITIES: tuple[Visibility, ...] = get_args(Visibility)
+# Type and category of messages without another.
+MESSAGE, DIALOG = "message", "DIALOG"
 # Greater than any message id.
 LAST = 2**62
+# Prefix of the audience of direct messages: direct:A:B with both sides in order.
+DIRECT = "direct:"
 ADMINS = f"{PERMISSION}{Permission.ADMIN}"
 
 
@@ -63,8 +70,47 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         """Return the message's size in characters."""
         return len(self.content) + len(self.metadata)
 
+    @property
+    def readers(self) -> tuple[str, ...]:
+        """Return the audience as ACL patterns."""
+        return readers_of(self.audience)
+
+    @property
+    def is_direct(self) -> bool:
+        return self.audience.startswith(DIRECT)
+
     def visible_to(self, actor: Actor) -> bool:
-        return self.audience in audiences_of(actor)
+        return any(pattern in actor.audiences for pattern in self.readers)
+
+    def is_among(self, audiences: tuple[str, ...]) -> bool:
+        """Tell whether a query of these audiences covers the message."""
+        return any(audience in audiences for audience in listed_audiences(self.audience))
+
+    def other_side(self, principal_id: str) -> str | None:
+        """Return the other side of a direct message; None if it is not one."""
+        return next((each for each in _sides(self.audience) if each != principal_id), None)
+
+
+# Session and number of a message.
+MessageHandle = tuple[str, int]
+
+
+class UnreadMessage(msgspec.Struct, frozen=True):
+    """A message in an inbox, without its content.
+
+    ``missed``: earlier messages of the sender that had to leave the full inbox.
+    """
+
+    session_id: str
+    message_id: int
+    sender: str
+    sent_at: int
+    missed: int
+    audience: str
+
+    @property
+    def handle(self) -> MessageHandle:
+        return self.session_id, self.message_id
 
 
 class AudienceCount(msgspec.Struct, frozen=True):
@@ -99,11 +145,13 @@ class Excerpt(msgspec.Struct, frozen=True):
     part: TranscriptRange
 
 
-def audience_for(visibility: str, sender: str, sender_type: str) -> str:
+def audience_for(visibility: str, sender: str, sender_type: str, recipient_id: str | None = None) -> str:
     """Return the audience of a visibility; that of team:NAME is the same pattern."""
     match visibility:
         case "public":
             return EVERYONE
+        case "private" if recipient_id not in (None, sender):
+            return f"{DIRECT}{':'.join(sorted((sender, str(recipient_id))))}"
         case "private":
             return f"{PRINCIPAL}{sender}"
         case "agent_only":
@@ -119,4 +167,19 @@ def audiences_of(actor: Actor, *visibilities: Visibility) -> tuple[str, ...]:
     own = actor.audiences
     wanted: tuple[str, ...] = visibilities or (*VISIBILITIES, *(f"{TEAM}{team}" for team in sorted(actor.teams)))
     named = (audience_for(visibility, actor.principal_id, actor.agent_type) for visibility in wanted)
-    return tuple(audience for audience in named if audience in own)
+    direct = (f"{DIRECT}{actor.principal_id}",) if "private" in wanted else ()
+    return (*(audience for audience in named if audience in own), *direct)
+
+
+def readers_of(audience: str) -> tuple[str, ...]:
+    """Return an audience as ACL patterns: of a direct message, both sides."""
+    return tuple(f"{PRINCIPAL}{side}" for side in _sides(audience)) or (audience,)
+
+
+def listed_audiences(audience: str) -> tuple[str, ...]:
+    """Return the audiences that queries find a message under: of a direct message, one for each side and for all."""
+    return tuple(f"{DIRECT}{side}" for side in (*_sides(audience), "")) if audience.startswith(DIRECT) else (audience,)
+
+
+def _sides(audience: str) -> list[str]:
+    return audience.removeprefix(DIRECT).split(":") if audience.startswith(DIRECT) else []

@@ -10,10 +10,19 @@ import msgspec
 
 from weft.capabilities.access.model import AgentId
 from weft.capabilities.messages.categories import ProtectedCategory
-from weft.capabilities.messages.model import MAX_CHARACTERS, Message, MessageNotFound, TranscriptRange, Visibility
+from weft.capabilities.messages.model import (
+    DIALOG,
+    MAX_CHARACTERS,
+    MESSAGE,
+    Message,
+    MessageNotFound,
+    TranscriptRange,
+    Visibility,
+)
 from weft.capabilities.messages.store import MessagePages
 from weft.capabilities.messages.transcript import MessageDraft, MessagePage, Transcripts, TranscriptWriter
 from weft.capabilities.pins.model import PinLimitExceeded
+from weft.capabilities.sessions.agent_directory import RecipientNotFound
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
 from weft.capabilities.teams.model import TeamName, TeamNotFound
 from weft.kernel.clock import from_micros
@@ -57,29 +66,28 @@ class AddMessage(Request):
         ),
     ]
     visibility: Annotated[
-        Visibility,
+        Visibility | None,
         msgspec.Meta(
-            description="public: all participants; private: only you; agent_only: agents of your type; "
-            "admin_only: admins, who alone may send these."
+            description="public: all participants; private: you and the recipient, or only you; agent_only: agents of "
+            "your type; admin_only: admins, who alone may send these. Default: public, or private with a recipient."
         ),
-    ] = "public"
+    ] = None
     team: Annotated[
         TeamName | None, msgspec.Meta(description="Show it only to the members of this team, of which you are one.")
     ] = None
     metadata: Metadata = None
     parent_message_id: Annotated[MessageId | None, msgspec.Meta(description="The message this one replies to.")] = None
-    recipient_id: Annotated[AgentId | None, msgspec.Meta(description="The addressee; does not limit visibility.")] = (
-        None
-    )
-    message_type: Annotated[Name, msgspec.Meta(description="The kind of message, such as request or result.")] = (
-        "message"
-    )
+    recipient_id: Annotated[
+        AgentId | None,
+        msgspec.Meta(description="Send it to this member's inbox; only you two see it, unless you set a visibility."),
+    ] = None
+    message_type: Annotated[Name, msgspec.Meta(description="The kind of message, such as request or result.")] = MESSAGE
     category: Annotated[
         Name,
         msgspec.Meta(
             description="Its part in the conversation, such as CONTEXT or DIALOG; SYSTEM is not for sub-agents."
         ),
-    ] = "DIALOG"
+    ] = DIALOG
 
 
 class MessageAdded(Response, kw_only=True, omit_defaults=False):
@@ -180,12 +188,13 @@ def skips_far(request: Paged) -> bool:
         ProtectedCategory,
         PermissionDenied,
         TeamNotFound,
+        RecipientNotFound,
     ),
 )
 async def add_message(request: AddMessage, transcripts: TranscriptWriter) -> MessageAdded:
-    """Add a message to a session: for all participants, agents of your type, a team, admins, or only yourself.
+    """Add a message to a session: for all participants, one of them, agents of your type, a team, or only yourself.
 
-    Reply to a message with ``parent_message_id``.
+    Reply to a message with ``parent_message_id``. A reply to a direct message goes to its other side only.
     """
     draft = MessageDraft(
         content=request.content,
@@ -200,10 +209,10 @@ async def add_message(request: AddMessage, transcripts: TranscriptWriter) -> Mes
     return MessageAdded(message_id=message.message_id, timestamp=from_micros(message.sent_at))
 
 
-def _visibility(request: AddMessage) -> str:
+def _visibility(request: AddMessage) -> str | None:
     if request.team is None:
         return request.visibility
-    if request.visibility != "public":
+    if request.visibility not in (None, "public"):
         raise InvalidInput("team: not with another visibility; a team's message is for its members", field="team")
     return f"{TEAM}{request.team}"
 

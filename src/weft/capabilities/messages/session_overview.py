@@ -42,7 +42,7 @@ class SessionFound(Response, kw_only=True, omit_defaults=False):
 
 
 class SessionStatistics(Response, kw_only=True, omit_defaults=False):
-    """Figures of a session. Only ``message_count`` includes messages that you may not see."""
+    """Figures of a session. Only ``message_count`` includes messages that you may not see, but no direct ones."""
 
     message_count: int
     visible_message_count: int
@@ -117,7 +117,7 @@ async def get_session_overview(request: GetSession, transcripts: Transcripts, cl
 async def _statistics(transcript: Transcript, described: SessionInfo, now: datetime) -> SessionStatistics:
     session = transcript.session
     return SessionStatistics(
-        message_count=session.message_count,
+        message_count=await transcript.count_without_direct_of_others(),
         visible_message_count=transcript.size,
         unique_agents=await transcript.messages.count_senders(session.session_id, transcript.audiences),
         last_activity=described.updated_at,

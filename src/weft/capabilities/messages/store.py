@@ -9,7 +9,14 @@ from weft.kernel.ports import ValueCache
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.messages.model import AudienceCount, Excerpt, Message, TranscriptRange
+    from weft.capabilities.messages.model import (
+        AudienceCount,
+        Excerpt,
+        Message,
+        MessageHandle,
+        TranscriptRange,
+        UnreadMessage,
+    )
     from weft.capabilities.sessions.model import Session
 
 
@@ -57,6 +64,28 @@ class MessageStore(Protocol):
 
     async def change_audience(self, session_id: str, message: Message, visibility: str, audience: str) -> None:
         """Change the visibility and audience of a message."""
+        ...
+
+
+class InboxStore(Protocol):
+    """Unread messages of the tenant's principals, by recipient."""
+
+    async def add(self, session_id: str, message: Message) -> None:
+        """Add a message to the inbox of its recipient."""
+        ...
+
+    async def unread(self, recipient_id: str) -> Sequence[UnreadMessage]:
+        """Return the messages of an inbox, oldest first."""
+        ...
+
+    async def size(self, recipient_id: str) -> int: ...
+
+    async def drop_from_longest_queue(self, recipient_id: str) -> None:
+        """Remove the oldest message of the sender with the most, and count it in the next one; never the only one."""
+        ...
+
+    async def acknowledge(self, recipient_id: str, handles: Sequence[MessageHandle]) -> int:
+        """Remove messages from an inbox; return how many were in it."""
         ...
 
 

@@ -9,7 +9,9 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.messages.categories import check_not_protected, pins_itself
+from weft.capabilities.messages.inbox import Inbox
 from weft.capabilities.messages.model import (
+    DIRECT,
     MAX_CHARACTERS,
     AudienceCount,
     Excerpt,
@@ -19,15 +21,17 @@ from weft.capabilities.messages.model import (
     Visibility,
     audience_for,
     audiences_of,
+    readers_of,
 )
 from weft.capabilities.messages.store import MessageStore, ReplyObserver
 from weft.capabilities.pins.model import ItemPlace
 from weft.capabilities.pins.service import Pins
+from weft.capabilities.sessions.agent_directory import AgentDirectory
 from weft.capabilities.sessions.model import Session, find_session, lock_active_session, lock_session
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.teams.service import Teams
 from weft.kernel.clock import Clock, to_micros
-from weft.kernel.errors import ContentTooLarge, PermissionDenied
+from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
 from weft.kernel.events import EventType, NewEvent, Outbox
 from weft.kernel.identity import ANYONE, EVERYONE, TEAM, Actor
 from weft.kernel.json_input import encode_json_field
@@ -48,10 +52,13 @@ class MessagePage(NamedTuple):
 
 
 class MessageDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """A message before it has an id, a time and an audience."""
+    """A message before it has an id, a time and an audience.
+
+    Without a visibility it is public, or direct if it has a recipient or replies to a direct message.
+    """
 
     content: str
-    visibility: str
+    visibility: str | None
     metadata: str
     parent_id: int | None
     recipient_id: str | None
@@ -120,6 +127,12 @@ class Transcript:
             return await self.messages.read_any(session_id, structs.replace(part, until=min(part.until, last)))
         return await self.messages.read(session_id, Excerpt(self.audiences, part))
 
+    async def count_without_direct_of_others(self) -> int:
+        """Return the number of all messages of the session, except direct ones between others."""
+        own = sum(tally.messages for tally in self.audience_counts if tally.audience.startswith(DIRECT))
+        every = await self.messages.audience_counts(self.session.session_id, (DIRECT,))
+        return self.session.message_count - sum(tally.messages for tally in every) + own
+
     async def newest(self, limit: int) -> Sequence[Message]:
         """Return the latest messages, in the order sent."""
         page = await self.page(TranscriptRange(limit=limit, newest_first=True))
@@ -137,15 +150,18 @@ class TranscriptWriter(msgspec.Struct, frozen=True):
     observer: ReplyObserver
     teams: Teams
     pins: Pins
+    directory: AgentDirectory
+    inbox: Inbox
 
     async def add(self, session_id: str, draft: MessageDraft) -> Message:
         """Add a message; the session's lock serialises ids and timestamps."""
         await self._check(draft)
         session, _ = await lock_active_session(session_id, self.actor, self.sessions)
         parent = await self._find_parent(session_id, draft.parent_id)
-        message = self._message(session, draft)
+        message = self._message(session, await self._addressed(session, draft, parent))
         check_not_protected(message, self.actor)
         await self.messages.add(session_id, message)
+        await self.inbox.deliver(session_id, message)
         if pins_itself(message, self.actor):
             await self.pins.add(ItemPlace.of_message(session_id, message.message_id), message.content)
         await self.outbox.publish(self._added(session, message))
@@ -160,11 +176,11 @@ class TranscriptWriter(msgspec.Struct, frozen=True):
         message = await self.messages.find(session_id, message_id)
         if message is None:
             raise message_not_found(message_id)
-        audience = audience_for(visibility, message.sender, message.sender_type)
+        audience = audience_for(visibility, message.sender, message.sender_type, message.recipient_id)
         if audience != message.audience:
             await self.messages.change_audience(session_id, message, visibility, audience)
             # Earlier events of the message get the new audience as well.
-            await self.outbox.readdress("message.added", session_id, str(message_id), (audience,))
+            await self.outbox.readdress("message.added", session_id, str(message_id), readers_of(audience))
             changed = structs.replace(message, visibility=visibility, audience=audience)
             await self.outbox.publish(self._changed(session, changed, message.audience))
         return message
@@ -179,8 +195,26 @@ class TranscriptWriter(msgspec.Struct, frozen=True):
         encode_json_field("content", draft.content)
         if draft.visibility == "admin_only" and not self.actor.is_admin:
             raise PermissionDenied("A message with the visibility 'admin_only' needs the permission 'admin'.")
-        if draft.visibility.startswith(TEAM):
+        if draft.visibility is not None and draft.visibility.startswith(TEAM):
             await self.teams.find(draft.visibility.removeprefix(TEAM))
+
+    async def _addressed(self, session: Session, draft: MessageDraft, parent: Message | None) -> MessageDraft:
+        """Return a draft with its visibility, and with its recipient, who must be able to read it."""
+        if draft.visibility is None:
+            recipient_id = draft.recipient_id
+            if recipient_id is None and parent is not None:
+                recipient_id = parent.other_side(self.actor.principal_id)
+            visibility = "public" if recipient_id is None else "private"
+            draft = structs.replace(draft, visibility=visibility, recipient_id=recipient_id)
+        if draft.recipient_id is not None:
+            recipient = await self.directory.member(session, draft.recipient_id)
+            if not self._message(session, draft).visible_to(recipient):
+                raise InvalidInput(
+                    f"visibility: '{draft.recipient_id}' cannot read a message with the visibility "
+                    f"'{draft.visibility}'; omit it to send a direct message",
+                    field="visibility",
+                )
+        return draft
 
     async def _find_parent(self, session_id: str, parent_id: int | None) -> Message | None:
         if parent_id is None:
@@ -191,11 +225,11 @@ class TranscriptWriter(msgspec.Struct, frozen=True):
         return parent
 
     def _message(self, session: Session, draft: MessageDraft) -> Message:
-        sender, sender_type = self.actor.principal_id, self.actor.agent_type
+        sender, sender_type, visibility = self.actor.principal_id, self.actor.agent_type, draft.visibility or "public"
         return Message(
             message_id=session.message_count + 1,
-            audience=audience_for(draft.visibility, sender, sender_type),
-            visibility=draft.visibility,
+            audience=audience_for(visibility, sender, sender_type, draft.recipient_id),
+            visibility=visibility,
             sender=sender,
             sender_type=sender_type,
             recipient_id=draft.recipient_id,
@@ -212,14 +246,15 @@ class TranscriptWriter(msgspec.Struct, frozen=True):
     def _changed(self, session: Session, message: Message, old_audience: str) -> NewEvent:
         """Return the event for the old and the new audience; the old one learns only the message id."""
         data = {"message_id": message.message_id, "visibility": message.visibility}
-        return self._event("message.visibility_changed", session, message, {old_audience, message.audience}, data)
+        readers = {*readers_of(old_audience), *message.readers}
+        return self._event("message.visibility_changed", session, message, readers, data)
 
     def _added(self, session: Session, message: Message) -> NewEvent:
         return self._event(
             "message.added",
             session,
             message,
-            {message.audience},
+            {*message.readers},
             {
                 "message_id": message.message_id,
                 "agent_id": message.sender,

@@ -128,7 +128,7 @@ class GapAnswers(msgspec.Struct, frozen=True):
             return
         if any(request.message_id == parent.message_id for request in gap_notes(decode_gap(gap)).requests):
             item_id = str(MessageItemId(session.session_id, reply.message_id))
-            await self._resolve(gap, item_id, (reply.audience,), session)
+            await self._resolve(gap, item_id, reply.readers, session)
 
     async def _resolve(self, gap: StoredRecord, item_id: str, readers: tuple[str, ...], session: Session) -> None:
         may_know = self.recorder.actor.matches(gap.readable_by)

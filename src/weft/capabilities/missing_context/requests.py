@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.access.model import AgentId, AgentNotFound, actor_for
+from weft.capabilities.access.model import AgentId
 from weft.capabilities.board.board_writer import WriteOptions
 from weft.capabilities.board.model import StoreFull, ValueTooLarge
 from weft.capabilities.history.model import MAIN
@@ -37,6 +37,7 @@ from weft.capabilities.missing_context.service import Gaps, restricted_readers, 
 from weft.capabilities.records.model import CandidateSource
 from weft.capabilities.records.refs import Id
 from weft.capabilities.records.vocabulary import MissingStatus
+from weft.capabilities.sessions.agent_directory import RecipientNotFound
 from weft.capabilities.sessions.model import SessionArchived, SessionNotFound
 from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.identity import Actor
@@ -45,7 +46,6 @@ from weft.kernel.operation import Effect, Request, Response, shared_fields
 from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
-    from weft.capabilities.access.model import Principal
     from weft.capabilities.messages.search.searcher import MessageSearchResult, Searcher
     from weft.capabilities.missing_context.model import Gap
     from weft.capabilities.records.model import ContextSelection, MissingContext
@@ -117,7 +117,7 @@ class MissingRequested(Response):
         MissingContextLimit,
         SessionNotFound,
         SessionArchived,
-        AgentNotFound,
+        RecipientNotFound,
         PermissionDenied,
         ValueTooLarge,
         StoreFull,
@@ -203,23 +203,8 @@ async def _send_task(request: GapRequest, gap: Gap, gaps: Gaps) -> GapRequest:
     session = session_of(gap)
     if restricted_readers(gap) is not None:
         raise InvalidInput("form: a task message is public, and not every participant may see this gap", field="form")
-    principal = await gaps.access.principal(request.requested_from)
-    if principal is None or not await _participates(principal, session, gaps):
-        raise AgentNotFound(
-            f"The agent '{request.requested_from}' does not participate in this session.",
-            hint="Choose a participant, such as a sender of its messages.",
-            related=("get_messages",),
-        )
     message = await gaps.transcripts.add(session.session_id, _task(gap.record, request))
     return structs.replace(request, message_id=message.message_id)
-
-
-async def _participates(principal: Principal, session: Session, gaps: Gaps) -> bool:
-    memberships = await gaps.access.memberships(principal)
-    peer = actor_for(
-        gaps.actor.tenant, principal, memberships, permissions=principal.permissions, epoch=gaps.actor.epoch
-    )
-    return principal.disabled_at is None and session.admits(peer)
 
 
 def _task(gap: MissingContext, request: GapRequest) -> MessageDraft:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.access.store import AccessStore
 from weft.capabilities.board.board_writer import WriteOptions
 from weft.capabilities.board.service import Boards
 from weft.capabilities.history.model import MAIN
@@ -46,7 +45,6 @@ class Gaps(msgspec.Struct, frozen=True):
 
     actor: Actor
     sessions: SessionStore
-    access: AccessStore
     records: RecordStore
     recorder: Recorder
     boards: Boards

@@ -22,7 +22,6 @@ from weft.capabilities.history.line_kinds import SESSION, line_kinds, name_in
 from weft.capabilities.history.model import LATEST, ChangeKind, Point, is_metadata
 from weft.capabilities.history.service import History
 from weft.capabilities.history.store import ChangeRef, LineStore
-from weft.capabilities.messages.model import audiences_of
 from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.record_log.engine_items import (
     EngineItem,
@@ -277,13 +276,12 @@ class RecordLookup:
         by_session: dict[str, list[int]] = defaultdict(list)
         for name in sorted(wanted):
             by_session[name.session_id].append(name.message_id)
-        audiences = audiences_of(self.finder.actor)
         seen: dict[object, EngineItem | _Forbidden] = {}
         for session_id, numbers in by_session.items():
             session = await self.session(session_id)
             for message in [] if session is None else await self.finder.messages.find_several(session_id, numbers):
                 name = MessageItemId(session_id, message.message_id)
-                seen[name] = message_item(session_id, message) if message.audience in audiences else _FORBIDDEN
+                seen[name] = message_item(session_id, message) if message.visible_to(self.finder.actor) else _FORBIDDEN
         return seen
 
     async def _stored(self, wanted: set[StoredRecordId]) -> dict[StoredRecordId, StoredRecord]:

@@ -17,7 +17,6 @@ from weft.capabilities.indexing.collections.item_ids import MemoryKey, key_of_it
 from weft.capabilities.indexing.collections.model import Chunk
 from weft.capabilities.knowledge.document_content import decode_text
 from weft.capabilities.memory.model import MemoryScope, scope_of
-from weft.capabilities.messages.model import audiences_of
 from weft.capabilities.records.model import ContextSourceRef
 from weft.capabilities.records.record_ids import MessageItemId, VersionId, is_number
 from weft.capabilities.records.refs import TextPosition
@@ -270,9 +269,8 @@ async def visible_messages(session_id: str, numbers: Iterable[int], stores: Sear
     """Return the messages with these ids that the caller may read."""
     if not await admits(session_id, stores):
         return []
-    audiences = audiences_of(stores.actor)
     passages = await stores.messages.find_several(session_id, sorted(numbers))
-    return [message for message in passages if message.audience in audiences]
+    return [message for message in passages if message.visible_to(stores.actor)]
 
 
 async def admits(session_id: str, stores: SearchStores) -> bool:

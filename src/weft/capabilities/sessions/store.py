@@ -28,6 +28,10 @@ class SessionStore(Protocol):
 
     async def find(self, session_id: str) -> Session | None: ...
 
+    async def find_several(self, session_ids: Iterable[str]) -> Sequence[Session]:
+        """Return the sessions with these ids that exist, in any order."""
+        ...
+
     async def find_locked(self, session_id: str) -> tuple[Session, Head] | None:
         """Return a session with the head of its board, both locked for writing."""
         ...

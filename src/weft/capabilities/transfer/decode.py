@@ -70,7 +70,7 @@ class _NativeMessage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """``metadata.weft`` of an item that is a message."""
 
     message_id: Ordinal
-    audience: Pattern
+    audience: str
     visibility: AnyVisibility
     sender: Name
     sender_type: Name
@@ -124,7 +124,7 @@ def decode_message(item: ContextItem, text: str | None, session_id: str) -> Mess
     native = _native(item, _NativeMessage)
     if native is None or text is None or item.item_id != str(MessageItemId(session_id, native.message_id)):
         return None
-    if native.audience != audience_for(native.visibility, native.sender, native.sender_type):
+    if native.audience != audience_for(native.visibility, native.sender, native.sender_type, native.recipient_id):
         return None
     metadata = _encode(native.metadata).decode() if native.metadata else NO_METADATA
     fields = shared_fields(native, Message) | {"metadata": metadata}

@@ -402,7 +402,7 @@ class ExportCollector:
             await self._messages(some[0].session_id, visible)
 
     async def _messages(self, session_id: str, messages: Sequence[Message]) -> None:
-        await self.items([ExportItem(message_item(session_id, message), (message.audience,)) for message in messages])
+        await self.items([ExportItem(message_item(session_id, message), message.readers) for message in messages])
 
     async def _opened(self, line_id: str) -> OpenLine | None:
         with contextlib.suppress(NotFound, Forbidden):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,7 +13,7 @@ from weft.kernel.identity import Permission, PrincipalKind
 from weft.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from weft.storage.sql.database import Row, Transaction
 
@@ -67,24 +68,52 @@ _ENABLE_BELOW = """
 UPDATE principals SET disabled_at = NULL, disabled_by = NULL, disabled_with = NULL
 WHERE tenant = $1 AND disabled_with = $2 RETURNING principal_id
 """
-_TEAMS = "SELECT team FROM team_members WHERE tenant = $1 AND principal_id = $2"
+# Of the ids in a JSON array: their teams, the principals above them, the humans in their teams.
 # CROSS JOIN, because SQLite keeps its order: first the few candidates, then their rows.
-_NEAR = """
+_TEAMS_OF = """
+SELECT principal_id, team FROM team_members WHERE tenant = $1 AND principal_id {among_texts}$2{end_among_texts}
+"""
+_ABOVE_OF = """
+WITH RECURSIVE above (principal_id, ancestor) AS (
+    SELECT principal_id, parent_id FROM principals
+    WHERE tenant = $1 AND principal_id {among_texts}$2{end_among_texts}
+    UNION
+    SELECT above.principal_id, p.parent_id FROM above CROSS JOIN principals p
+    WHERE p.tenant = $1 AND p.principal_id = above.ancestor)
+SELECT above.principal_id, p.principal_id, p.kind FROM above CROSS JOIN principals p
+WHERE p.tenant = $1 AND p.principal_id = above.ancestor
+"""
+_HUMANS_IN_TEAMS_OF = """
+SELECT DISTINCT own.principal_id, p.principal_id
+FROM team_members own CROSS JOIN team_members other CROSS JOIN principals p
+WHERE own.tenant = $1 AND own.principal_id {among_texts}$2{end_among_texts}
+  AND other.tenant = $1 AND other.team = own.team
+  AND p.tenant = $1 AND p.principal_id = other.principal_id AND p.kind = 'human'
+"""
+_NEAR_IN_TREE_AND_TEAMS = f"""
 WITH RECURSIVE above (principal_id) AS (
     SELECT parent_id FROM principals WHERE tenant = $1 AND principal_id = $2
     UNION
     SELECT p.parent_id FROM above CROSS JOIN principals p WHERE p.tenant = $1 AND p.principal_id = above.principal_id),
+below (principal_id) AS (
+    SELECT principal_id FROM principals WHERE tenant = $1 AND parent_id = $2
+    UNION
+    SELECT p.principal_id FROM below CROSS JOIN principals p WHERE p.tenant = $1 AND p.parent_id = below.principal_id),
 near (principal_id) AS (
     SELECT principal_id FROM above
     UNION
-    SELECT other.principal_id FROM team_members own
-    CROSS JOIN team_members other
+    SELECT principal_id FROM below
+    UNION
+    SELECT sibling.principal_id FROM principals own CROSS JOIN principals sibling
+    WHERE own.tenant = $1 AND own.principal_id = $2 AND sibling.tenant = $1 AND sibling.parent_id = own.parent_id
+    UNION
+    SELECT other.principal_id FROM team_members own CROSS JOIN team_members other
     WHERE own.tenant = $1 AND own.principal_id = $2 AND other.tenant = $1 AND other.team = own.team)
-SELECT p.principal_id, p.kind, p.principal_id IN (SELECT principal_id FROM above)
-FROM near CROSS JOIN principals p
-WHERE p.tenant = $1 AND p.principal_id = near.principal_id
-  AND (p.kind = 'human' OR p.principal_id IN (SELECT principal_id FROM above))
-"""
+{_PRINCIPAL}
+WHERE p.tenant = $1 AND p.principal_id IN (SELECT principal_id FROM near WHERE principal_id <> $2 AND principal_id > $3)
+  AND p.disabled_at IS NULL
+ORDER BY p.principal_id LIMIT $4
+"""  # noqa: S608 - constants only
 _ADD_KEY = """
 INSERT INTO api_keys (tenant, key_id, principal_id, secret_hash, created_at, expires_at, tools)
 VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -163,6 +192,20 @@ class SqlAccessStore:
         )
         return [_principal(row) for row in rows]
 
+    async def active_principals(self, after: str, limit: int) -> Sequence[Principal]:
+        rows = await self._tx.all(
+            _PRINCIPAL
+            + "WHERE p.tenant = $1 AND p.principal_id > $2 AND p.disabled_at IS NULL ORDER BY p.principal_id LIMIT $3",
+            self.tenant,
+            after,
+            limit,
+        )
+        return [_principal(row) for row in rows]
+
+    async def near(self, principal_id: str, after: str, limit: int) -> Sequence[Principal]:
+        rows = await self._tx.all(_NEAR_IN_TREE_AND_TEAMS, self.tenant, principal_id, after, limit)
+        return [_principal(row) for row in rows]
+
     async def add_principal(self, principal: Principal) -> bool:
         row = await self._tx.one(
             _ADD_PRINCIPAL,
@@ -192,13 +235,28 @@ class SqlAccessStore:
         )
 
     async def memberships(self, principal: Principal) -> Memberships:
-        own = self.tenant, principal.principal_id
-        teams = frozenset(row[0] for row in await self._tx.all(_TEAMS, *own))
-        near = await self._tx.all(_NEAR, *own)
-        ancestors = frozenset(row[0] for row in near if row[2])
-        if principal.kind is PrincipalKind.HUMAN:
-            return Memberships(teams, frozenset({principal.principal_id}), ancestors)
-        return Memberships(teams, frozenset(row[0] for row in near if row[1] == PrincipalKind.HUMAN), ancestors)
+        return (await self.memberships_of([principal]))[principal.principal_id]
+
+    async def memberships_of(self, principals: Sequence[Principal]) -> Mapping[str, Memberships]:
+        ids = msgspec.json.encode([principal.principal_id for principal in principals]).decode()
+        teams: dict[str, set[str]] = defaultdict(set)
+        users: dict[str, set[str]] = defaultdict(set)
+        ancestors: dict[str, set[str]] = defaultdict(set)
+        for principal_id, team in await self._tx.all(_TEAMS_OF, self.tenant, ids):
+            teams[principal_id].add(team)
+        for principal_id, human in await self._tx.all(_HUMANS_IN_TEAMS_OF, self.tenant, ids):
+            users[principal_id].add(human)
+        for principal_id, ancestor, kind in await self._tx.all(_ABOVE_OF, self.tenant, ids):
+            ancestors[principal_id].add(ancestor)
+            if kind == PrincipalKind.HUMAN:
+                users[principal_id].add(ancestor)
+        for principal in principals:
+            if principal.kind is PrincipalKind.HUMAN:
+                users[principal.principal_id] = {principal.principal_id}
+        return {
+            each: Memberships(frozenset(teams[each]), frozenset(users[each]), frozenset(ancestors[each]))
+            for each in (principal.principal_id for principal in principals)
+        }
 
     async def key(self, key_id: str) -> StoredKey | None:
         row = await self._tx.one(_KEY + " WHERE tenant = $1 AND key_id = $2", self.tenant, key_id)

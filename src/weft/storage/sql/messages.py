@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
+from itertools import count as numbers_from
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from weft.capabilities.messages.model import LAST, AudienceCount, Message
+from weft.capabilities.messages.model import (
+    DIRECT,
+    LAST,
+    AudienceCount,
+    Message,
+    audience_for,
+    listed_audiences,
+)
 from weft.storage.sql.database import SqlStore, batches, placeholders
 from weft.storage.sql.session_index import remove_message_from_index
 
@@ -26,6 +34,8 @@ FROM messages m
 # An audience without members: pads a query to one of these numbers of audiences. Four are enough without teams.
 _NOBODY = ""
 _AUDIENCE_COUNTS = (4, 12, 48)
+# As the indexes of direct messages have it.
+_IS_DIRECT = f"substr(audience, 1, {len(DIRECT)}) = '{DIRECT}'"
 _BATCH_SIZE = 10
 _SEVERAL = f"""
 {_MESSAGE} WHERE m.tenant = $1 AND m.session_id = $2 AND m.message_id IN
@@ -33,23 +43,31 @@ _SEVERAL = f"""
 """
 
 
-def _of_audiences(count: int, order: str, *, of_sender: bool) -> str:
+def _of_audiences(count: int, order: str, *, of_sender: bool, with_direct: bool) -> str:
     """Return the query for one page: read each audience's next ids from its index, merge, and take the first.
 
-    The cost depends on the rows returned and skipped, not on the size of the transcript.
+    The cost depends on the rows returned and skipped, not on the size of the transcript. ``with_direct`` adds the
+    direct messages of one principal: those it sent and received, or only those it sent if it is the sender.
     """
     sender, before = ("AND sender = $5", 5) if of_sender else ("", 4)
     # Numbered in the order in which they first occur.
-    first, most, *others, limit, offset = (f"${before + place}" for place in range(1, 4 + count))
+    names = (f"${number}" for number in numbers_from(before + 1))
+    first, most = next(names), next(names)
+    conditions = [f"{sender} AND audience = {each}" for each in (first, *(next(names) for _ in range(1, count)))]
+    if with_direct and of_sender:
+        conditions.append(f"{sender} AND {_IS_DIRECT}")
+    elif with_direct:
+        side = next(names)
+        conditions += [f"AND {column} = {side} AND {_IS_DIRECT}" for column in ("sender", "recipient_id")]
+    limit, offset = next(names), next(names)
     numbers = " UNION ALL ".join(
         f"""
         SELECT * FROM (
             SELECT message_id FROM messages
-            WHERE tenant = $1 AND session_id = $2 AND message_id > $3 AND message_id <= $4 {sender}
-              AND audience = {each}
+            WHERE tenant = $1 AND session_id = $2 AND message_id > $3 AND message_id <= $4 {condition}
             ORDER BY message_id {order} LIMIT {most}) AS a{place}
         """  # noqa: S608 - constants only
-        for place, each in enumerate((first, *others))
+        for place, condition in enumerate(conditions)
     )
     # CROSS JOIN, because SQLite keeps its order: first the few ids, then their messages.
     return f"""
@@ -71,10 +89,13 @@ def _of_all(order: str) -> str:
 _ORDERS = {False: "ASC", True: "DESC"}
 _ALL = {newest_first: _of_all(order) for newest_first, order in _ORDERS.items()}
 _BY_AUDIENCE = {
-    (count, newest_first, of_sender): _of_audiences(count, order, of_sender=of_sender)
+    (count, newest_first, of_sender, with_direct): _of_audiences(
+        count, order, of_sender=of_sender, with_direct=with_direct
+    )
     for count in _AUDIENCE_COUNTS
     for newest_first, order in _ORDERS.items()
     for of_sender in (False, True)
+    for with_direct in (False, True)
 }
 # Loose index scan: one step for each sender, not for each message.
 _SENDERS = {
@@ -85,9 +106,16 @@ WITH RECURSIVE senders (sender) AS (
     SELECT (SELECT MIN(m.sender) FROM messages m
             WHERE m.tenant = $1 AND m.session_id = $2 AND m.sender > senders.sender)
     FROM senders WHERE senders.sender IS NOT NULL)
-SELECT COUNT(*) FROM senders WHERE senders.sender IS NOT NULL AND EXISTS (
-    SELECT 1 FROM messages m WHERE m.tenant = $1 AND m.session_id = $2 AND m.sender = senders.sender
-      AND m.audience IN ({placeholders(3, count)}))
+SELECT COUNT(*) FROM senders WHERE senders.sender IS NOT NULL AND (
+    EXISTS (
+        SELECT 1 FROM messages m WHERE m.tenant = $1 AND m.session_id = $2 AND m.sender = senders.sender
+          AND m.audience IN ({placeholders(3, count)}))
+    OR EXISTS (
+        SELECT 1 FROM messages m WHERE m.tenant = $1 AND m.session_id = $2 AND m.sender = senders.sender
+          AND m.audience IN ('{DIRECT}' || senders.sender || ':' || ${count + 3},
+                             '{DIRECT}' || ${count + 3} || ':' || senders.sender))
+    OR senders.sender = ${count + 3} AND EXISTS (
+        SELECT 1 FROM messages WHERE tenant = $1 AND session_id = $2 AND sender = ${count + 3} AND {_IS_DIRECT}))
 """  # noqa: S608 - placeholders
     for count in _AUDIENCE_COUNTS
 }
@@ -130,11 +158,13 @@ class SqlMessageStore(SqlStore):
     async def add(self, session_id: str, message: Message) -> None:
         await self._tx.run(_MOVE_ON, message.message_id, message.sent_at, self._tenant, session_id)
         await self._tx.run(_ADD, *self._row_of(session_id, message))
-        await self._count(session_id, message.audience, 1)
+        for audience in listed_audiences(message.audience):
+            await self._count(session_id, audience, 1)
 
     async def add_all(self, session_id: str, messages: Sequence[Message]) -> None:
         await self._tx.many(_ADD, [self._row_of(session_id, message) for message in messages])
-        for audience, number in Counter(message.audience for message in messages).items():
+        listed = Counter(audience for message in messages for audience in listed_audiences(message.audience))
+        for audience, number in listed.items():
             await self._count(session_id, audience, number)
 
     async def set_last_message(self, session_id: str, message_id: int, sent_at: int | None) -> None:
@@ -161,9 +191,13 @@ class SqlMessageStore(SqlStore):
 
     async def read(self, session_id: str, excerpt: Excerpt) -> Sequence[Message]:
         part = excerpt.part
-        first, *others = _padded(excerpt.audiences)
+        audiences, side = _without_direct(excerpt.audiences)
+        if side and part.sender not in (None, side):
+            # Of another sender's direct messages, the caller may see those between the two.
+            audiences, side = (*audiences, audience_for("private", side, "", part.sender)), ""
+        first, *others = _padded(audiences)
         rows = await self._tx.all(
-            _BY_AUDIENCE[len(others) + 1, part.newest_first, part.sender is not None],
+            _BY_AUDIENCE[len(others) + 1, part.newest_first, part.sender is not None, bool(side)],
             self._tenant,
             session_id,
             part.after,
@@ -172,6 +206,7 @@ class SqlMessageStore(SqlStore):
             first,
             part.offset + part.limit,
             *others,
+            *((side,) if side and part.sender is None else ()),
             part.limit,
             part.offset,
         )
@@ -198,15 +233,17 @@ class SqlMessageStore(SqlStore):
         return LAST if first is None else first[0], 0 if last is None else last[0]
 
     async def count_senders(self, session_id: str, audiences: Sequence[str]) -> int:
-        padded = _padded(audiences)
-        row = await self._tx.one(_SENDERS[len(padded)], self._tenant, session_id, *padded)
+        others, side = _without_direct(audiences)
+        padded = _padded(others)
+        row = await self._tx.one(_SENDERS[len(padded)], self._tenant, session_id, *padded, side)
         return 0 if row is None else int(row[0])
 
     async def change_audience(self, session_id: str, message: Message, visibility: str, audience: str) -> None:
         await self._tx.run(_CHANGE_AUDIENCE, visibility, audience, self._tenant, session_id, message.message_id)
         for changed, by in ((message.audience, -1), (audience, 1)):
-            await self._count(session_id, changed, by)
-            await self._restamp(session_id, changed)
+            for listed in listed_audiences(changed):
+                await self._count(session_id, listed, by)
+                await self._restamp(session_id, listed)
         await remove_message_from_index(self._tx, session_id, message.message_id)
 
     async def _count(self, session_id: str, audience: str, by: int) -> None:
@@ -224,6 +261,12 @@ def _padded(audiences: Sequence[str]) -> tuple[str, ...]:
     """Pad audiences to a number that has statements. No caller is in more teams than the largest has room for."""
     count = next(count for count in _AUDIENCE_COUNTS if count >= len(audiences))
     return (*audiences, *(_NOBODY,) * (count - len(audiences)))
+
+
+def _without_direct(audiences: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """Split off the principal whose direct messages are wanted; empty if none."""
+    side = next((each.removeprefix(DIRECT) for each in audiences if each.startswith(DIRECT)), "")
+    return tuple(each for each in audiences if not each.startswith(DIRECT)), side
 
 
 def _message(row: Row) -> Message:

@@ -12,6 +12,7 @@ from weft.capabilities.indexing.collections.model import SESSIONS, WINDOWS
 from weft.capabilities.search.items import WindowPlace
 from weft.capabilities.sessions.model import Session, SessionConfig, audience_of, line_of
 from weft.storage.sql.agent_context import erase_snapshots
+from weft.storage.sql.collections import in_json
 from weft.storage.sql.database import SqlStore
 from weft.storage.sql.deferred_deletions import PendingDeletion, SqlDeferredDeletions
 from weft.storage.sql.layers import erase_layer_pins
@@ -63,6 +64,7 @@ _TABLES_OF_SESSIONS = (
     "messages",
     "pinned_items",
     "message_audiences",
+    "inbox",
     "events",
     "records",
     "record_contents",
@@ -123,6 +125,14 @@ class SqlSessionStore(SqlStore):
     async def find(self, session_id: str) -> Session | None:
         row = await self._tx.one(_SESSION + "WHERE s.tenant = $1 AND s.session_id = $2", self._tx.tenant, session_id)
         return None if row is None else _session(row)
+
+    async def find_several(self, session_ids: Iterable[str]) -> Sequence[Session]:
+        rows = await self._tx.all(
+            _SESSION + "WHERE s.tenant = $1 AND s.session_id {among_texts}$2{end_among_texts}",
+            self._tx.tenant,
+            in_json(session_ids),
+        )
+        return [_session(row) for row in rows]
 
     async def find_locked(self, session_id: str) -> tuple[Session, Head] | None:
         line_id = line_of(session_id)

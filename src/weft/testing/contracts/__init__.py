@@ -20,6 +20,7 @@ from weft.testing.contracts.history_operations import (
     SnapshotIndexContract,
 )
 from weft.testing.contracts.history_pruning import PruningContract
+from weft.testing.contracts.inbox import InboxStoreContract
 from weft.testing.contracts.knowledge import DocumentStoreContract, DomainStoreContract
 from weft.testing.contracts.knowledge_sources import SourceStoreContract
 from weft.testing.contracts.layers import CriticalEditStoreContract, LayerStoreContract
@@ -52,6 +53,7 @@ __all__ = [
     "EmbedderContract",
     "EntryStoreContract",
     "EventStoreContract",
+    "InboxStoreContract",
     "JobStoreContract",
     "LayerStoreContract",
     "LineStoreContract",

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from weft.capabilities.messages.model import LAST, Excerpt, Message, TranscriptRange
+from weft.capabilities.messages.model import LAST, Excerpt, Message, TranscriptRange, audience_for
 from weft.testing.contracts.sessions import session
 from weft.testing.contracts.stores import ContractStores
 
@@ -30,6 +30,10 @@ def message(number: int, audience: str = "*", **changed: Any) -> Message:  # noq
         metadata='{"nested":[1,1.0,null,"é"]}',
     )
     return msgspec.structs.replace(plain, **changed)
+
+
+def _direct(sender: str, recipient: str) -> str:
+    return audience_for("private", sender, "claude", recipient)
 
 
 async def fill(stores: ContractStores, *messages: Message) -> None:
@@ -92,6 +96,41 @@ class MessageStoreContract:
             "s1", Excerpt(("*",), TranscriptRange(sender="bob", limit=2, newest_first=True))
         )
         assert [m.message_id for m in read] == [7, 5]
+
+    async def test_direct_messages_are_read_by_either_side(self, stores: ContractStores) -> None:
+        pairs = [("ada", "bob"), ("bob", "ada"), ("eve", "bob"), ("ada", "eve")]
+        sent = [message(n, _direct(a, b), sender=a, recipient_id=b) for n, (a, b) in enumerate(pairs, 1)]
+        await fill(stores, *sent, message(5, sender="ada"), message(6, "principal:ada"))
+
+        async def read(audiences: tuple[str, ...], **part: Any) -> list[int]:  # noqa: ANN401 - fields of a range
+            some = await stores.messages.read("s1", Excerpt(audiences, TranscriptRange(limit=9, **part)))
+            return [each.message_id for each in some]
+
+        assert await read(("*", "direct:ada")) == [1, 2, 4, 5]
+        assert await read(("direct:bob",), newest_first=True) == [3, 2, 1]
+        assert await read(("direct:eve",)) == [3, 4]
+        assert await read(("*", "direct:bob"), sender="ada") == [1, 5]
+        assert await read(("direct:bob",), sender="bob") == [2]
+        assert await read(("*", "direct:mallory")) == [5]
+        assert await read(("*", "direct:mallory"), sender="ada") == [5]
+        assert await read(("direct:ada",), after=1, offset=1) == [4]
+        assert await stores.messages.count_senders("s1", ("direct:bob",)) == 3
+        assert await stores.messages.count_senders("s1", ("direct:eve",)) == 2
+        assert await stores.messages.count_senders("s1", ("*", "direct:mallory")) == 1
+
+    async def test_direct_messages_are_counted_for_each_side(self, stores: ContractStores) -> None:
+        await fill(stores, message(1, _direct("ada", "bob"), sender="ada", recipient_id="bob"))
+        await stores.messages.add_all("s1", [message(2, _direct("ada", "eve"), sender="eve", recipient_id="ada")])
+
+        async def counts() -> dict[str, int]:
+            names = ("*", "direct:", "direct:ada", "direct:bob", "direct:eve")
+            return {each.audience: each.messages for each in await stores.messages.audience_counts("s1", names)}
+
+        assert await counts() == {"direct:": 2, "direct:ada": 2, "direct:bob": 1, "direct:eve": 1}
+        found = await stores.messages.find("s1", 1)
+        assert found is not None
+        await stores.messages.change_audience("s1", found, "public", "*")
+        assert await counts() == {"*": 1, "direct:": 1, "direct:ada": 1, "direct:bob": 0, "direct:eve": 1}
 
     async def test_several_messages_are_found_in_one_call(self, stores: ContractStores) -> None:
         await fill(stores, *(message(n) for n in range(1, 30)))

@@ -38,6 +38,13 @@ class SessionStoreContract:
         page = await stores.sessions.newest(SessionCursor(2, "c"), 1, archived=False)
         assert [found.session_id for found in page] == ["b"]
 
+    async def test_several_sessions_are_found_at_once(self, stores: ContractStores) -> None:
+        for session_id in ("s1", "s2", "s3"):
+            await stores.sessions.add(session(session_id))
+        found = await stores.sessions.find_several(["s3", "s1", "s1", "none"])
+        assert sorted(each.session_id for each in found) == ["s1", "s3"]
+        assert await stores.sessions.find("s1") in found
+
     async def test_each_session_is_listed_with_its_audience(self, stores: ContractStores) -> None:
         await stores.sessions.add(session("s1"))
         await stores.sessions.add(Session("s2", "open", {}, SessionConfig(), "planner", 1, 1, None))

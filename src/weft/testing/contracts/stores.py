@@ -28,7 +28,7 @@ from weft.capabilities.knowledge.store import DocumentStore, DomainStore
 from weft.capabilities.language_models.factors import TokenFactorStore
 from weft.capabilities.layers.store import LayerStore
 from weft.capabilities.memory.store import MemoryStore
-from weft.capabilities.messages.store import MessageStore
+from weft.capabilities.messages.store import InboxStore, MessageStore
 from weft.capabilities.object_storage.store import ObjectIndex
 from weft.capabilities.pins.store import PinStore
 from weft.capabilities.plans.store import PlanStore
@@ -56,6 +56,7 @@ class ContractStores(Protocol):
     layers: LayerStore
     lines: LineStore
     memory: MemoryStore
+    inbox: InboxStore
     messages: MessageStore
     model_migrations: ModelMigrationStore
     objects: ObjectIndex

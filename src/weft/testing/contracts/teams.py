@@ -91,3 +91,38 @@ class TeamStoreContract:
             frozenset({"research", "ops"}), frozenset({"bob"})
         )
         assert await elsewhere.access.memberships(helper) == Memberships(frozenset(), frozenset({"ada"}), above)
+
+    async def test_memberships_of_several_principals_are_read_at_once(self, stores: ContractStores) -> None:
+        await _fill(stores)
+        await stores.teams.add_member("ops", "helper", "human:admin", 3)
+        found = await stores.access.memberships_of(
+            [principal("helper", "planner"), human("bob"), principal("planner", "ada")]
+        )
+        assert found == {
+            "helper": Memberships(frozenset({"ops"}), frozenset({"ada"}), frozenset({"planner", "ada"})),
+            "bob": Memberships(users=frozenset({"bob"})),
+            "planner": Memberships(users=frozenset({"ada"}), ancestors=frozenset({"ada"})),
+        }
+
+    async def test_near_are_those_in_the_tree_with_the_same_parent_and_in_the_teams(
+        self, stores: ContractStores, elsewhere: ContractStores
+    ) -> None:
+        await _fill(stores)
+        for each in (principal("rival"), principal("twin", "planner"), principal("below", "helper")):
+            await stores.access.add_principal(each)
+        await elsewhere.access.add_principal(principal("stranger", "planner"))
+
+        async def near(principal_id: str, after: str = "", limit: int = 9) -> list[str]:
+            return [each.principal_id for each in await stores.access.near(principal_id, after, limit)]
+
+        assert await near("helper") == ["ada", "below", "planner", "twin"]
+        assert await near("planner") == ["ada", "below", "helper", "twin"]
+        assert await near("rival") == []
+        for member in ("helper", "rival"):
+            await stores.teams.add_member("ops", member, "human:admin", 3)
+        assert await near("rival") == ["helper"]
+        assert await near("helper", "below", 2) == ["planner", "rival"]
+        await stores.access.update_principal(replace(principal("twin", "planner"), disabled_at=5))
+        assert await near("helper") == ["ada", "below", "planner", "rival"]
+        active = [each.principal_id for each in await stores.access.active_principals("planner", 9)]
+        assert active == ["rival"]

@@ -8,6 +8,7 @@ TOP_LEVEL = {
     "get-context": "search.get_context",
     "similar": "search.find_similar",
     "entities": "entity.list",
+    "inbox": "message.inbox",
 }
 _TOP_LEVEL_OPERATIONS = {operation: command for command, operation in TOP_LEVEL.items()}
 

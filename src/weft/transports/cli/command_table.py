@@ -44,8 +44,8 @@ COMMANDS: dict[str, dict[str, str]] = {
         "create": "Create an agent or a human, with an API key that is shown only once. For admins and orchestrators.",
         "define": "Set the definition of an agent: role, system prompt, guardrails and configuration.",
         "read-definition": "Read a version of the definition of an agent: your own, or that of an agent you may edit.",
-        "list": "List the tenant's principals, ordered by id.",
         "update": "Change a principal's permissions or clearance, or disable it. Takes effect on its next call everywhere.",
+        "list": "List the agents and humans you may address: the members of a session, or your tree and your teams.",
         "capabilities": "Get your role, what to do first and the topics of guidance, or one topic: its operations and advice.",
     },
     "key": {
@@ -83,7 +83,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "list": "List the key conventions that sessions can name.",
     },
     "message": {
-        "add": "Add a message to a session: for all participants, agents of your type, a team, admins, or only yourself.",
+        "add": "Add a message to a session: for all participants, one of them, agents of your type, a team, or only yourself.",
         "list": "Read the messages of a session that you may see, oldest first.",
         "set-visibility": "Change the visibility of a message, such as one that should not be public. For admins; audited.",
         "inspect": "Read every message of a session, whatever its visibility. For admins; every use is audited.",

@@ -22,6 +22,7 @@ _FIELDS: dict[str, NameKind] = {
     "agent_id": "agent",
     "parent_id": "agent",
     "recipient": "agent",
+    "recipient_id": "agent",
     "sender": "agent",
     "principal": "agent",
     "agent": "agent",

@@ -46,6 +46,7 @@ _TOP_LEVEL_SUMMARIES = {
     "get-context": "Gather one text for a prompt within a token budget.",
     "similar": "Find passages similar to a search result or a text.",
     "entities": "List people, projects, files and other entities in what you may see.",
+    "inbox": "Read messages addressed to you, and acknowledge them.",
 }
 _GROUPS = {
     "session": "Create, list, archive, inspect and delete sessions.",
@@ -80,6 +81,7 @@ _SECTIONS = {
         "session",
         "board",
         "message",
+        "inbox",
         "context",
         "receipt",
         "window",

@@ -79,7 +79,7 @@ class EventStream(OperationEndpoint):
 
     async def _pages(self, request: ReadEvents, context: CallContext) -> AsyncIterator[EventPage]:
         """Read once without waiting, so that an error is a plain response and the start position is fixed."""
-        whose = {"session_id": request.session_id, "personal": request.personal}
+        whose = {"session_id": request.session_id, "personal": request.personal, "addressed": request.addressed}
         if request.after is None:
             first = await self._app.call(self._operation, whose, context)
             after = first.next_after if isinstance(first, Events) else None

@@ -94,8 +94,9 @@ class SubscribeShim(_Shim):
 
 def _query(interest: EventFilter, after: int) -> dict[str, object]:
     query = {"keys": interest.keys, "types": interest.types, "after": after}
-    if interest.personal:
-        query["personal"] = "true"
+    for name in ("personal", "addressed"):
+        if getattr(interest, name):
+            query[name] = "true"
     if interest.session_id is not None:
         query["session_id"] = interest.session_id
     return query

@@ -27,7 +27,7 @@ from weft.kernel.fields import MAX_INT
 from weft.kernel.operation import SessionUse
 from weft.transports.http.http_io import error_body
 from weft.transports.references import tool_reference
-from weft.transports.resources import Resource, parse_uri
+from weft.transports.resources import INBOX, Resource, inbox_of, parse_uri
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,6 +101,8 @@ class McpCaller:
     def resource(self, uri: str) -> Resource:
         """Return the resource of a URI if this connection can reach it."""
         resource = parse_uri(uri)
+        if uri == INBOX.uri:
+            return inbox_of(uri, self.session_id)
         if resource.session_id is not None:
             self.check(resource.session_id, uri=uri)
         return resource

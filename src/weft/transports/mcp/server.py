@@ -14,7 +14,7 @@ from weft import __version__
 from weft.transports.mcp.caller import ServerState, ToolCalls, answering, caller_of, caller_of_call
 from weft.transports.mcp.subscriptions import Subscriptions
 from weft.transports.mcp.tool_models import tool_model, tool_result
-from weft.transports.resources import METRICS, TEMPLATES, read_resource
+from weft.transports.resources import INBOX, METRICS, TEMPLATES, read_resource
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -72,6 +72,7 @@ class Handlers:
             for kind in ("board", "session")
         ]
         named.append((f"agent://{actor.principal_id}/memory", "your memory"))
+        named.append((INBOX.uri, INBOX.name))
         if actor.is_admin:
             named.append((METRICS.uri, METRICS.name))
         return types.ListResourcesResult(

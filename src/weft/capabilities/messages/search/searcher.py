@@ -212,7 +212,7 @@ async def _show(
 ) -> _HitMessages:
     transcript = await transcripts.to_read(session_id, *query.visibilities)
     found = await transcript.messages.find_several(session_id, [hit.message_id for hit in hits])
-    messages = {message.message_id: message for message in found if message.audience in transcript.audiences}
+    messages = {message.message_id: message for message in found if message.is_among(transcript.audiences)}
     return _HitMessages(_key(transcripts, transcript, query), messages)
 
 

@@ -1,0 +1,152 @@
+"""The inbox: messages addressed to the caller, until it acknowledges them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.statement_log import statements_of
+from support.world import outcome, refused
+from weft.capabilities.events.model import EventFilter
+from weft.capabilities.messages import inbox as inbox_rules
+
+if TYPE_CHECKING:
+    from support.world import Caller, World
+
+pytestmark = [pytest.mark.both_databases, pytest.mark.req("WX-03")]
+
+
+async def contents(caller: Caller, **fields: Any) -> list[str]:
+    return [each["content"] for each in (await caller.call("message.inbox", **fields))["messages"]]
+
+
+async def test_addressed_messages_wait_until_they_are_acknowledged(world: World) -> None:
+    await world.planner.say("Review this, please.", recipient_id="review-2", message_type="request")
+    await world.analysis.say("For all to see.", recipient_id="review-2", visibility="public")
+    await world.planner.say("Not for anyone in particular.")
+    for _ in range(2):
+        answer = await world.review.call("message.inbox")
+        assert answer == {
+            "messages": [
+                {
+                    "handle": "s1/1",
+                    "sender": "planner",
+                    "content": "Review this, please.",
+                    "timestamp": "2026-02-20T14:30:00Z",
+                    "visibility": "private",
+                    "message_type": "request",
+                },
+                {
+                    "handle": "s1/2",
+                    "sender": "analysis",
+                    "content": "For all to see.",
+                    "timestamp": "2026-02-20T14:30:00Z",
+                    "visibility": "public",
+                },
+            ],
+            "unread": 2,
+        }
+    answer = await world.review.call("message.inbox", acknowledge=["s1/1", "s1/1", "s1/3", "nowhere/7"])
+    assert (answer["acknowledged"], answer["unread"]) == (1, 1)
+    assert await contents(world.review, acknowledge=["s1/2"]) == []
+    assert await world.review.call("message.inbox") == {"messages": [], "unread": 0}
+    assert len(await world.review.message_texts()) == 3
+
+
+async def test_nobody_reads_or_acknowledges_another_inbox(world: World) -> None:
+    await world.planner.say("for review", recipient_id="review-2")
+    for other in (world.analysis, world.planner, world.admin, world.stranger):
+        assert await other.call("message.inbox", acknowledge=["s1/1"]) == {"messages": [], "unread": 0}
+    assert await contents(world.review) == ["for review"]
+
+
+async def test_an_inbox_spans_sessions_and_can_be_narrowed(world: World) -> None:
+    second = await world.planner.create_session("s2")
+    await world.planner.say("first", recipient_id="review-2")
+    await second.say("second", recipient_id="review-2")
+    await world.analysis.say("third", recipient_id="review-2")
+    assert await contents(world.review) == ["first", "third", "second"]
+    assert await contents(world.review, session_id="s2") == ["second"]
+    assert await contents(world.review, sender="analysis") == ["third"]
+    answer = await world.review.call("message.inbox", sender="analysis")
+    assert (answer["unread"], answer["senders"]) == (1, {"planner": 2, "analysis": 1})
+    with refused("SESSION_NOT_FOUND"):
+        await world.review.call("message.inbox", session_id="nowhere")
+    await world.planner.call("session.delete", session_id="s1")
+    assert await contents(world.review) == ["second"]
+
+
+async def test_messages_of_sessions_that_one_has_left_are_not_shown(world: World) -> None:
+    closed = await world.planner.create_session("closed", participants=["team:crew"])
+    await world.admin.call("team.create", team="crew", description="x")
+    await world.admin.call("team.add_member", team="crew", agent_id="review-2")
+    await closed.say("for the crew", recipient_id="review-2")
+    assert await contents(world.review) == ["for the crew"]
+    await world.admin.call("team.remove_member", team="crew", agent_id="review-2")
+    assert await world.review.call("message.inbox") == {"messages": [], "unread": 0}
+
+
+async def test_a_flood_of_one_sender_hides_nobody(world: World) -> None:
+    for number in range(30):
+        await world.analysis.say(f"spam {number}", recipient_id="review-2")
+    await world.planner.say("important", recipient_id="review-2")
+    answer = await world.review.call("message.inbox", limit=3)
+    assert [each["content"] for each in answer["messages"]] == ["spam 0", "spam 1", "important"]
+    assert (answer["unread"], answer["senders"]) == (31, {"analysis": 30, "planner": 1})
+    assert await contents(world.review, sender="planner") == ["important"]
+
+
+async def test_a_full_inbox_drops_from_the_sender_with_the_most(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbox_rules, "MAX_UNREAD", 4)
+    await world.planner.say("important", recipient_id="review-2")
+    for number in range(10):
+        await world.analysis.say(f"spam {number}", recipient_id="review-2")
+    messages = (await world.review.call("message.inbox"))["messages"]
+    assert [(each["content"], each.get("missed", 0)) for each in messages] == [
+        ("important", 0),
+        ("spam 7", 7),
+        ("spam 8", 0),
+        ("spam 9", 0),
+    ]
+    assert len(await world.review.message_texts()) == 11
+
+
+async def test_long_messages_do_not_fill_an_answer(world: World) -> None:
+    for _ in range(6):
+        await world.planner.say("x" * 9_000, recipient_id="review-2")
+    answer = await world.review.call("message.inbox")
+    assert (len(answer["messages"]), answer["unread"]) == (4, 6)
+
+
+async def test_an_inbox_costs_what_is_unread(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(40):
+        await world.planner.say(f"old {number}", recipient_id="review-2")
+    handles = [f"s1/{number}" for number in range(1, 40)]
+    await world.review.call("message.inbox", acknowledge=handles)
+    assert await world.rows("SELECT message_id FROM inbox") == [(40,)]
+
+    async def read() -> None:
+        assert await contents(world.review, acknowledge=["s1/39"]) == ["old 39"]
+
+    log = await statements_of(read, world.app.database, monkeypatch)
+    assert [sql for sql in log if "FROM messages" in sql and "message_id IN" not in sql] == []
+    assert len(log) <= 5
+
+
+async def test_handles_are_checked(world: World) -> None:
+    for handle in ("s1", "s1/0", "s1/x", "/1", "s1/1/2", "s1/01", " s1/1", "s1/1\n"):
+        assert await outcome(world.review.call("message.inbox", acknowledge=[handle])) == "INVALID_INPUT_FORMAT", handle
+
+
+async def test_a_recipient_is_woken_by_the_event_of_its_message(world: World) -> None:
+    start = await world.last_event()
+    await world.analysis.say("for planner", recipient_id="planner")
+    await world.planner.say("for all")
+    await world.planner.say("wake up", recipient_id="review-2")
+    (event,) = (await world.review.events(addressed=True, after=start))["events"]
+    assert (event["type"], event["data"]["message_id"]) == ("message.added", 3)
+    async for page in world.review.follow(EventFilter(addressed=True), start):
+        if page.events:
+            assert [each.data["message_id"] for each in page.events] == [3]
+            break
