@@ -1,7 +1,7 @@
 # Two commands do everything on a machine with Python 3.11+, pip and make:
 #   make run    set up, play the demo, and keep serving what it made
 #   make test   set up, and run the tests
-# The others: make test-full, check, bench, evals, conformance, docs.
+# The others: make test-full, check, bench, evals, conformance, docs, package.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -12,7 +12,7 @@ PIP     = $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-full check format bench evals conformance docs lock clean
+.PHONY: help run test test-full check format bench evals conformance docs package lock clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 4
@@ -20,7 +20,7 @@ help:
 # What Weft needs to run, and what working on it needs besides.
 $(VENV)/.runtime: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable .
+	$(PIP) --editable '.[search]'
 	@touch $@
 
 $(VENV)/.development: $(VENV)/.runtime
@@ -60,6 +60,10 @@ conformance: $(VENV)/.development
 
 docs: $(VENV)/.development
 	$(BIN)/python scripts/generate.py
+
+# Build the wheel, and install it from the registry as users do; for a release.
+package: $(VENV)/.development
+	$(BIN)/python scripts/package.py
 
 # Resolve anew and pin every version; names no host.
 lock:

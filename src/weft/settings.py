@@ -190,15 +190,16 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None, /, **overrides: Any) -> Settings:  # noqa: ANN401
-        """Read settings from the environment; overrides that are not None take precedence."""
+        """Read settings from the environment; overrides that are not None take precedence.
+
+        WEFT_NAME_FILE names a file that holds the value of WEFT_NAME, as container platforms provide secrets.
+        """
         unknown = overrides.keys() - {item.name for item in fields(cls)}
         if unknown:
             raise InvalidSetting(f"There is no setting named {', '.join(sorted(unknown))}.")
         environment = os.environ if environment is None else environment
         given = {
-            item.name: environment[item.metadata["env"]]
-            for item in fields(cls)
-            if environment.get(item.metadata["env"])
+            item.name: value for item in fields(cls) if (value := _environment_value(environment, item.metadata["env"]))
         }
         given |= {name: value for name, value in overrides.items() if value is not None}
         return cls(**{name: _convert(name, value) for name, value in given.items()})
@@ -238,6 +239,20 @@ class Settings:
                 raise InvalidSetting(f"WEFT_RATE_LIMITS: '{override}' is not CLASS=RATE with one of {list(RateClass)}.")
             rates[RateClass(name)] = "" if rate == "off" else rate
         return rates
+
+
+def _environment_value(environment: Mapping[str, str], env: str) -> str:
+    """Return the value of a variable, or of the file that a variable with the suffix _FILE names; empty if neither."""
+    value, path = environment.get(env, ""), environment.get(f"{env}_FILE", "")
+    if not path:
+        return value
+    if value:
+        raise InvalidSetting(f"{env} and {env}_FILE are both set.")
+    try:
+        return Path(path).read_text("utf-8").strip()
+    except (OSError, UnicodeError) as error:
+        # Neither the path nor the content is shown: one of them may be a secret that was put in the wrong variable.
+        raise InvalidSetting(f"{env}_FILE names a file that cannot be read ({type(error).__name__}).") from None
 
 
 def _is_on(env: str, value: str) -> bool:

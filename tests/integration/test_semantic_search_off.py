@@ -62,7 +62,7 @@ async def test_a_search_of_such_a_session_uses_no_model(
         "search.query", query="zeppelin", session_id="plain", sources=["message", "board"]
     )
     assert [result["text"] for result in answer["results"]] == ["the zeppelin lands on Friday"]
-    assert answer["lexical_only"] is True
+    assert answer["lexical_only"] == "turned off for this session"
 
 
 async def test_a_tenant_without_semantic_search_is_embedded_when_it_is_on_again(
@@ -74,7 +74,7 @@ async def test_a_tenant_without_semantic_search_is_embedded_when_it_is_on_again(
     await world.index_sessions()
     assert not embeddings.texts
     assert await found(world, "zeppelin") == ["the zeppelin lands on Friday"]
-    with pytest.raises(SemanticSearchOff):
+    with pytest.raises(SemanticSearchOff, match="turned off for this tenant"):
         await world.planner.call("search.find_similar", text="airship")
     await world.app.tenants.set_semantic_search(world.tenant, on=True)
     await world.index_sessions()
@@ -108,14 +108,14 @@ async def test_documents_of_such_a_tenant_are_indexed_by_words(world: World) -> 
 
 async def test_an_installation_without_semantic_search_never_embeds(world: World) -> None:
     app = world.app
-    app.embeddings._enabled = False
+    app.embeddings._off_reason = "turned off by the operator"
     await world.planner.say("the zeppelin lands on Friday")
     await world.index_sessions()
     assert len(await unembedded(world)) == 1
     answer = await world.planner.call("search.query", query="zeppelin")
     assert [result["text"] for result in answer["results"]] == ["the zeppelin lands on Friday"]
-    assert answer["lexical_only"] is True
-    with pytest.raises(SemanticSearchOff):
+    assert answer["lexical_only"] == "turned off by the operator"
+    with pytest.raises(SemanticSearchOff, match="turned off by the operator"):
         await world.planner.call("knowledge.embed", text="airship")
 
 

@@ -25,8 +25,8 @@ class ScriptedEmbeddings:
         self.texts: list[str] = []
         self.batches: list[int] = []
 
-    def is_enabled(self) -> bool:
-        return True
+    def off_reason(self) -> str:
+        return ""
 
     def models(self) -> Sequence[Model]:
         return [Model(MODEL, 8, 256)]

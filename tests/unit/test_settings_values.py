@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -43,3 +44,25 @@ def test_every_setting_has_a_variable_and_a_description() -> None:
     assert len(set(variables)) == len(variables)
     assert all(variable.startswith("WEFT_") for variable in variables)
     assert all(field.metadata["meaning"].endswith(".") for field in fields(Settings))
+
+
+@pytest.mark.req("WX-07")
+def test_a_secret_can_be_read_from_a_file(tmp_path: Path) -> None:
+    secret = tmp_path / "database_url"
+    secret.write_text("postgresql://weft:secret@db/weft\n")
+    settings = Settings.from_environment({"WEFT_DATABASE_URL_FILE": str(secret), "WEFT_PORT_FILE": ""})
+    assert settings.database_url == "postgresql://weft:secret@db/weft"
+
+
+@pytest.mark.req("WX-07")
+@pytest.mark.parametrize(
+    ("environment", "problem"),
+    [
+        ({"WEFT_EMBEDDING_KEY_FILE": "sk-put-in-the-wrong-variable"}, "WEFT_EMBEDDING_KEY_FILE"),
+        ({"WEFT_EMBEDDING_KEY_FILE": "/x", "WEFT_EMBEDDING_KEY": "sk-given-twice"}, "both set"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused_without_showing_it(environment: dict[str, str], problem: str) -> None:
+    with pytest.raises(InvalidSetting, match=problem) as caught:
+        Settings.from_environment(environment)
+    assert "sk-" not in str(caught.value)

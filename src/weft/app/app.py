@@ -65,7 +65,7 @@ from weft.kernel.errors import RateLimited, WeftError
 from weft.kernel.guards import GuardedCall, Guards
 from weft.kernel.operation import RateClass
 from weft.providers.document_reader import IsolatedDocumentReader
-from weft.providers.embedders.factory import configured_embedders
+from weft.providers.embedders.factory import configured_embedders, semantic_search_off
 from weft.providers.html_xml import IsolatedMarkupReader
 from weft.providers.jwt import JwtCodec
 from weft.providers.local_folders import AllowedFolders
@@ -162,7 +162,7 @@ class App:
             self.metrics,
             self._cache("query_vectors", 1, megabytes=8, seconds=3600),
             settings.embedding_cache_entries,
-            enabled=settings.searches_by_meaning,
+            off_reason=semantic_search_off(settings),
         )
         runner, container = self.lease_runner, self._container
         self.deferred_deletion = DeferredDeletion(runner)

@@ -60,7 +60,7 @@ class SessionVectors:
 
     async def due(self, _queue: JobQueue) -> list[Work]:
         """Return the tenants with items that are found by words only so far, and searched by meaning."""
-        if not self._embeddings.is_enabled():
+        if self._embeddings.off_reason():
             return []
         tenants = await self._runner.database.read(SYSTEM, lambda tx: tenants_to_embed(tx, self._runner.now))
         return [Work(tenant) for tenant in tenants]

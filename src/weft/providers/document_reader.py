@@ -9,6 +9,7 @@ from weft.capabilities.indexing.chunking.media_types import declared_type, detec
 from weft.capabilities.indexing.chunking.model import CodeSymbol, ParsedDocument
 from weft.capabilities.indexing.chunking.reader import DocumentUnreadable, decode_document
 from weft.capabilities.indexing.chunking.strategies.markdown import title_of_markdown
+from weft.providers.extras import INSTALL, NOT_INSTALLED, is_installed
 from weft.providers.workers.pool import WorkerFailed, WorkerPool
 
 _SECONDS = 60.0
@@ -27,6 +28,8 @@ _LANGUAGES = {
     "text/x-ruby": "ruby",
     "text/x-csharp": "c_sharp",
 }
+# Formats that need a parser of weft[search], and its module.
+_PARSERS = {"pdf": ("PDF", "pypdf"), "html": ("HTML", "lxml")}
 _BINARY_FORMATS = (
     (b"PK\x03\x04", "an archive or an office document", "Save it as PDF, HTML, markdown or text."),
     (b"\xd0\xcf\x11\xe0", "an old office document", "Save it as PDF, HTML, markdown or text."),
@@ -36,6 +39,7 @@ _BINARY_FORMATS = (
     (b"\x1f\x8b", "compressed", "Unpack it first."),
     (b"\x28\xb5\x2f\xfd", "compressed", "Unpack it first."),
 )
+_INSTALL_PARSER = f"{INSTALL} Then add the document again, or add its text."
 # Lone surrogates and NUL, which PDFs contain, cannot be stored as text.
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
@@ -64,6 +68,9 @@ class IsolatedDocumentReader:
         return ParsedDocument(text=text, media_type=kind, title=title, names=self._symbols(text, kind))
 
     def _parsed(self, task: str, content: bytes, media_type: str) -> ParsedDocument:
+        name, module = _PARSERS[task]
+        if not is_installed(module):
+            raise DocumentUnreadable(f"{name} cannot be read: {NOT_INSTALLED}.", hint=_INSTALL_PARSER)
         try:
             answer = self._workers.run(task, content, self._seconds)
         except WorkerFailed as failure:
@@ -75,7 +82,7 @@ class IsolatedDocumentReader:
     def _symbols(self, text: str, kind: str) -> tuple[CodeSymbol, ...]:
         """Return the symbols of a program; none if its language is unknown or it cannot be parsed."""
         language = _LANGUAGES.get(kind)
-        if language is None or not text:
+        if language is None or not text or not is_installed("tree_sitter"):
             return ()
         try:
             answer = self._workers.run("code", text.encode(errors="replace"), _SYMBOL_SECONDS, language=language)

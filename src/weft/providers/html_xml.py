@@ -8,6 +8,7 @@ import msgspec
 
 from weft.capabilities.records.refs import Css, XPath
 from weft.capabilities.records.store import EnclosingElement, MarkupResult
+from weft.providers.extras import NOT_INSTALLED, is_installed
 from weft.providers.workers.pool import WorkerFailed, WorkerPool
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class IsolatedMarkupReader:
         self, document: str, media_type: str | None, selectors: Sequence[Css | XPath], words: str | None
     ) -> MarkupResult:
         """Return the text that each selector matches. Blocks: call it from a thread."""
+        if not is_installed("lxml", "cssselect"):
+            return MarkupResult(problem=f"CSS and XPath selectors cannot be evaluated: {NOT_INSTALLED}.")
         try:
             answer = self._workers.run(
                 "select",

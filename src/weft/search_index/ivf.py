@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import numkong
 import numpy as np
 
+from weft.search_index.dot_products import code_dots, packed_codes
 from weft.search_index.quantized_vectors import Vectors, quantise
 
 if TYPE_CHECKING:
@@ -100,11 +100,11 @@ def _nearest(codes: Bytes, centres: Floats) -> NDArray[np.intp]:
     """Return the nearest centre of each vector by quantised dot products."""
     quantised = quantise(centres)
     scale = 1.0 / np.linalg.norm(quantised.astype(np.float32), axis=1).clip(min=1.0)
-    packed = numkong.dots_pack(quantised)
+    packed = packed_codes(quantised)
     nearest = np.empty(len(codes), np.intp)
     for start in range(0, len(codes), _BATCH_SIZE):
         part = slice(start, start + _BATCH_SIZE)
-        dots = np.asarray(numkong.dots_packed(np.ascontiguousarray(codes[part]), packed))
+        dots = code_dots(codes[part], packed)
         nearest[part] = np.argmax(dots * scale, axis=1)
     return nearest
 
@@ -123,11 +123,11 @@ def _reach(codes: Bytes, scale: Floats, cluster: NDArray[np.intp], centres: Floa
 
 
 def _exact_nearest(codes: Bytes, scale: Floats, queries: Bytes) -> NDArray[np.intp]:
-    packed = numkong.dots_pack(queries)
+    packed = packed_codes(queries)
     best, rows = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.intp)
     for start in range(0, len(codes), _BATCH_SIZE):
         part = slice(start, start + _BATCH_SIZE)
-        dots = np.asarray(numkong.dots_packed(np.ascontiguousarray(codes[part]), packed)) * scale[part, None]
+        dots = code_dots(codes[part], packed) * scale[part, None]
         best = np.concatenate((best, dots.T), axis=1)
         rows = np.concatenate((rows, np.broadcast_to(np.arange(start, start + len(dots)), dots.T.shape)), axis=1)
         kept = np.argpartition(-best, min(_NEAREST, best.shape[1] - 1), axis=1)[:, :_NEAREST]

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-import numkong
 import numpy as np
 
 from weft.capabilities.search.top_k import largest
+from weft.search_index.dot_products import code_dots, half_dots, packed_codes, to_floats
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,14 +62,14 @@ class Vectors:
         slots = self.slot[rows]
         present = slots >= 0
         if present.any() and self.dimensions == found.shape[1]:
-            found[places[present]] = numkong.astype(self.halves[slots[present]], "float32")
+            found[places[present]] = to_floats(self.halves[slots[present]])
 
     def copy_cosines(self, found: Floats, places: NDArray[np.intp], rows: NDArray[np.intp], queries: Floats) -> None:
         """Copy the cosines of rows and each query into these places of an array."""
         slots = self.slot[rows]
         present = slots >= 0
         if present.any() and self.dimensions == queries.shape[1]:
-            found[:, places[present]] = _dots(queries.astype(np.float16), self.halves[slots[present]])
+            found[:, places[present]] = half_dots(queries.astype(np.float16), self.halves[slots[present]])
 
     def nearest(self, vector: Floats, limit: int, visible: VisibleVectors | None = None) -> NearestVectors:
         """Return the nearest visible rows; None means all are visible."""
@@ -79,18 +79,18 @@ class Vectors:
         if len(slots) > limit * _RESCORED_FACTOR:
             slots = slots[largest(scores, limit * _RESCORED_FACTOR, lambda equal: self.rows[slots[equal]])]
         slots = np.sort(slots)
-        cosines = _dots(vector[None, :].astype(np.float16), self.halves[slots])[0]
+        cosines = half_dots(vector[None, :].astype(np.float16), self.halves[slots])[0]
         first = np.lexsort((self.rows[slots], -cosines))[:limit]
         return NearestVectors(self.rows[slots[first]].astype(np.int64), cosines[first])
 
     def _candidates(self, vector: Floats, visible: VisibleVectors | None) -> tuple[NDArray[np.intp], Floats]:
         """Return the scanned slots and their approximate scores."""
-        packed_query = numkong.dots_pack(quantise(vector[None, :]))
+        packed_query = packed_codes(quantise(vector[None, :]))
         if visible is not None and len(visible.slots) < _MIN_SCANNED:
-            return visible.slots, _code_dots(packed_query, self.codes[visible.slots]) * self.scale[visible.slots]
+            return visible.slots, code_dots(self.codes[visible.slots], packed_query)[:, 0] * self.scale[visible.slots]
         ranges = self._ranges_to_scan(vector, visible)
         slots = np.concatenate([np.arange(start, end) for start, end in ranges])
-        dots = np.concatenate([_code_dots(packed_query, self.codes[start:end]) for start, end in ranges])
+        dots = np.concatenate([code_dots(self.codes[start:end], packed_query)[:, 0] for start, end in ranges])
         scores = dots * self.scale[slots]
         if visible is None:
             return slots, scores
@@ -162,17 +162,6 @@ def scales(vectors: Floats) -> Floats:
     """Return the factor of each vector's codes."""
     largest = np.abs(vectors).max(axis=1, initial=0.0)
     return np.where(largest > 0, largest / _MAX_CODE, 1.0).astype(np.float32)
-
-
-def _code_dots(packed: numkong.PackedMatrix, codes: NDArray[np.int8]) -> NDArray[np.int32]:
-    return np.asarray(numkong.dots_packed(np.ascontiguousarray(codes), packed))[:, 0]
-
-
-def _dots(vectors: NDArray[np.float16], halves: NDArray[np.float16]) -> Floats:
-    if not len(halves):
-        return np.empty((len(vectors), 0), np.float32)
-    dots: Floats = np.asarray(numkong.cdist(vectors, halves, "dot")).astype(np.float32)
-    return dots
 
 
 def _merged_ranges(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

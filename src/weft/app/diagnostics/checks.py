@@ -26,7 +26,8 @@ from weft.app.diagnostics.search_checks import (
 )
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import WeftError
-from weft.providers.embedders.factory import configured_embedders
+from weft.providers.embedders.factory import configured_embedders, semantic_search_off
+from weft.providers.extras import INSTALL, NOT_INSTALLED
 from weft.providers.object_storage import Bucket, connect_objects
 from weft.search_index.paths import DAMAGED_SUFFIX, damaged_files
 from weft.storage.migrations.runner import status
@@ -157,6 +158,9 @@ async def check_objects(settings: Settings) -> Finding:
 
 async def check_embedder(settings: Settings) -> Finding:
     """Check the embedder by embedding a text."""
+    if off := semantic_search_off(settings):
+        step = INSTALL if off == NOT_INSTALLED else ""
+        return Finding("Embedding", CheckStatus.OK, f"semantic search is off: {off}; words are found", step)
     try:
         embedder, *others = configured_embedders(settings)
         try:

@@ -58,7 +58,7 @@ class CachedEmbeddings:
         queries: Cache[Vectors],
         max_entries: int,
         *,
-        enabled: bool = True,
+        off_reason: str = "",
     ) -> None:
         self._database = database
         self._embedders = {embedder.model.name: embedder for embedder in embedders}
@@ -66,12 +66,12 @@ class CachedEmbeddings:
         self._metrics = metrics
         self._queries = queries
         self._max_entries = max_entries
-        self._enabled = enabled
+        self._off_reason = off_reason
         # Vectors added since the last count, by scope; a scope that is missing was never counted.
         self._uncounted: Counter[Scope] = Counter()
 
-    def is_enabled(self) -> bool:
-        return self._enabled
+    def off_reason(self) -> str:
+        return self._off_reason
 
     def models(self) -> Sequence[Model]:
         return [embedder.model for embedder in self._embedders.values()]
@@ -120,8 +120,8 @@ class CachedEmbeddings:
         return Embedded(chosen, [_numbers(looked.vectors[digest]) for digest in digests], looked.hits)
 
     def _embedder(self, model: str) -> Embedder:
-        if not self._enabled:
-            raise SemanticSearchOff
+        if self._off_reason:
+            raise SemanticSearchOff(f"Semantic search is off: {self._off_reason}.")
         try:
             return self._embedders[model]
         except KeyError:

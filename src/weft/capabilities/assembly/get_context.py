@@ -104,8 +104,8 @@ class ContextResponse(SearchFacts, kw_only=True):
     ``tokens`` are those of the whole answer as JSON. ``complete``: every result fitted into the budget. ``confidence``:
     likelihood that the passages contain the answer, from 0 to 1; ``unsure`` if it is low. ``widened``: for this reason
     there are more passages, or less relevant ones. ``fallback``: nothing was relevant, so these are the most recent
-    items. ``resolved``: what phrases such as "that file" were taken to mean. ``assembly_id``: the record of the text,
-    if recorded.
+    items. ``lexical_only``: why only words were matched, not meaning. ``resolved``: what phrases such as "that file"
+    were taken to mean. ``assembly_id``: the record of the text, if recorded.
     """
 
     context: str
@@ -116,7 +116,7 @@ class ContextResponse(SearchFacts, kw_only=True):
     unsure: bool = False
     widened: bool = False
     fallback: Literal["recency"] | None = None
-    lexical_only: bool = False
+    lexical_only: str = ""
     resolved: tuple[ResolvedReference, ...] = ()
     selection_id: str | msgspec.UnsetType = UNSET
     assembly_id: str | msgspec.UnsetType = UNSET
@@ -283,6 +283,6 @@ def _doubts(found: RetrievalResult) -> dict[str, Any]:
         "unsure": ranking.unsure,
         "widened": ranking.widened,
         "fallback": ranking.fallback,
-        "lexical_only": found.model is None,
+        "lexical_only": found.lexical_only,
         "resolved": resolved_references(found.references),
     }

@@ -9,9 +9,11 @@ from msgspec import structs
 
 from weft.capabilities.guidance.examples import example_request
 from weft.capabilities.guidance.topics import TOPICS, GuidanceType, topic_of
+from weft.capabilities.indexing.embeddings.model import Embeddings
 from weft.kernel.identity import Actor, Permission, PrincipalKind
 from weft.kernel.operation import Effect, Operation, RateClass, Request, Response, operation
 
+_TOPICS_OF_SEARCH = ("search", "knowledge")
 AccessLevel = Literal["READ_ONLY", "AGENT", "ADMIN"]
 
 
@@ -74,7 +76,9 @@ class UsageGuidance(Response, kw_only=True, omit_defaults=False):
     rate=RateClass.SESSION,
     effect=Effect.OWN_TRANSACTIONS,
 )
-async def get_usage_guidance(request: GetUsageGuidance, actor: Actor, allowed: AllowedOperations) -> UsageGuidance:
+async def get_usage_guidance(
+    request: GetUsageGuidance, actor: Actor, allowed: AllowedOperations, embeddings: Embeddings
+) -> UsageGuidance:
     """Get your role, what to do first and the topics of guidance, or one topic: its operations and advice."""
     operations = await allowed.to(actor)
     topic = request.guidance_type
@@ -85,7 +89,7 @@ async def get_usage_guidance(request: GetUsageGuidance, actor: Actor, allowed: A
         access_level=_access_level(actor),
         permissions=sorted(actor.permissions),
         not_granted=sorted(set(Permission) - actor.permissions),
-        advice=_first_steps(actor, operations),
+        advice=[*_first_steps(actor, operations), *_words_only(embeddings)],
     )
     if topic == "operations":
         return structs.replace(guidance, topics=_tools_by_topic(operations))
@@ -94,11 +98,17 @@ async def get_usage_guidance(request: GetUsageGuidance, actor: Actor, allowed: A
         return structs.replace(guidance, advice=["Your credential permits none of the operations of this topic."])
     return structs.replace(
         guidance,
-        advice=list(TOPICS[topic].advice),
+        advice=[*TOPICS[topic].advice, *(_words_only(embeddings) if topic in _TOPICS_OF_SEARCH else ())],
         operations={_call_name(each): each.summary for each in covered},
         example={_call_name(each): example_request(each, actor) for each in covered[:1]},
         rate_limits={rate: allowed.limit(rate) for rate in _CALLERS_RATES} if topic == "troubleshooting" else {},
     )
+
+
+def _words_only(embeddings: Embeddings) -> list[str]:
+    """Return how to search where nothing is embedded."""
+    off = embeddings.off_reason()
+    return [f"Semantic search is off: {off}. search finds words: use those of the text."] if off else []
 
 
 def _first_steps(actor: Actor, operations: list[Operation]) -> list[str]:

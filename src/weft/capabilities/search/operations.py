@@ -73,7 +73,7 @@ class SearchResponse(SearchFacts, kw_only=True):
 
     ``unsure``: it is low, so only the best few results are returned; ``hint`` says what to do. ``pinned``: items that
     come with every answer, whatever their score. ``resolved``: what phrases such as "that file" were taken to mean.
-    ``lexical_only``: the embedding model was unavailable.
+    ``lexical_only``: why only words were matched, not meaning.
     """
 
     results: list[PassageInfo]
@@ -82,7 +82,7 @@ class SearchResponse(SearchFacts, kw_only=True):
     hint: str = ""
     pinned: tuple[PassageInfo, ...] = ()
     resolved: tuple[ResolvedReference, ...] = ()
-    lexical_only: bool = False
+    lexical_only: str = ""
     min_score: float | msgspec.UnsetType = UNSET
     selection_id: str | msgspec.UnsetType = UNSET
 
@@ -138,7 +138,7 @@ async def search_query(request: SearchQuery, actor: Actor, retriever: Retriever)
         hint=_hint(request) if ranking.unsure else "",
         pinned=tuple(_passages(found.pinned, request)),
         resolved=resolved_references(found.references),
-        lexical_only=found.model is None,
+        lexical_only=found.lexical_only,
         min_score=ranking.min_score if explain else UNSET,
         selection_id=await _record(request, actor, found, retriever),
         **search_facts(found.scope, ranking.searched, found.model, started, explain=explain),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from msgspec import structs
 
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, Embeddings, TextRefused
-from weft.capabilities.indexing.embeddings.model_selection import is_semantic, serving_model
+from weft.capabilities.indexing.embeddings.model_selection import semantic_search_off, serving_model
 from weft.capabilities.messages.model import ADMINS
 from weft.capabilities.plans.model import Allowance
 from weft.capabilities.search.model import Query, Ranked, Ranking, RankingWeights
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 # reading this many of the nearest results, up to this many times.
 _PROBE_SIZE = 256
 _MAX_PROBES = 16
+_OFF_FOR_SESSION = "turned off for this session"
+_MODEL_UNAVAILABLE = "the embedding model is unavailable"
 
 
 # Embeds texts, one row each; None if the model is unavailable and only keywords can be matched.
@@ -77,8 +79,8 @@ class SearchHit(NamedTuple):
 class SearchScope(NamedTuple):
     """What is searched, with which model, and what the plan allows.
 
-    ``partial``: a replica is being rebuilt, so not everything can be found yet. ``semantic``: something in scope may
-    have vectors. ``own_pending`` are the unindexed events that the caller itself caused.
+    ``partial``: a replica is being rebuilt, so not everything can be found yet. ``semantic_off``: why nothing
+    in scope has vectors; empty if something may. ``own_pending``: the unindexed events that the caller itself caused.
     """
 
     queries: Sequence[CollectionQuery]
@@ -87,7 +89,7 @@ class SearchScope(NamedTuple):
     pending_documents: int
     pending_events: int
     partial: bool = False
-    semantic: bool = True
+    semantic_off: str = ""
     own_pending: tuple[int, ...] = ()
 
 
@@ -105,6 +107,11 @@ class RetrievalResult(NamedTuple):
     model: str | None
     unreadable: frozenset[tuple[str, int]] = frozenset()
     references: tuple[Reference, ...] = ()
+
+    @property
+    def lexical_only(self) -> str:
+        """Return why only keywords were matched; empty if meaning was matched, too."""
+        return "" if self.model else self.scope.semantic_off or _MODEL_UNAVAILABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,21 +204,21 @@ class Retriever:
             await stores.domains.plans.allowance(),
             visible.pending_documents,
             pending.total,
-            semantic=await self._is_semantic(filters, stores),
+            semantic_off=await self._semantic_off(filters, stores),
             own_pending=pending.own,
         )
 
-    async def _is_semantic(self, filters: RequestedScope, stores: SearchStores) -> bool:
-        """Return whether something in scope may have vectors."""
-        if not await is_semantic(stores.models, self.embeddings):
-            return False
+    async def _semantic_off(self, filters: RequestedScope, stores: SearchStores) -> str:
+        """Return why nothing in scope has vectors; empty if something may."""
+        if reason := await semantic_search_off(stores.models, self.embeddings):
+            return reason
         if filters.session_id is None or filters.searched_sources - filters.in_sessions - {"event"}:
-            return True
+            return ""
         session = await stores.sessions.find(filters.session_id)
-        return session is None or session.config.semantic_search
+        return "" if session is None or session.config.semantic_search else _OFF_FOR_SESSION
 
     async def _embed_queries(self, actor: Actor, scope: SearchScope, texts: Sequence[str]) -> Vectors | None:
-        if not scope.semantic:
+        if scope.semantic_off:
             return None
         try:
             found = await asyncio.gather(*(self.embeddings.of_query(actor, text, scope.model) for text in texts))

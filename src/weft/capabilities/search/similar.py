@@ -48,8 +48,8 @@ class SimilarSearch:
         """Return the passages nearest in meaning to a chunk or a text, except the chunk itself."""
         origin = None if chunk_id is None else await self.passage(chunk_id)
         scope, views = await self.retriever.open_scope(self.actor, self.filters)
-        if not scope.semantic:
-            raise SemanticSearchOff
+        if scope.semantic_off:
+            raise SemanticSearchOff(f"Semantic search is off: {scope.semantic_off}.")
         query_text = text if origin is None else origin.chunk.embedded
         vector = await self.retriever.embeddings.of_query(self.actor, query_text or "", scope.model)
         most = scope.allowance.results

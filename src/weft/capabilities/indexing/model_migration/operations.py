@@ -7,11 +7,13 @@ from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
+from msgspec import UNSET
 
 from weft.capabilities.access.grants import check_highest_clearance
 from weft.capabilities.indexing.embeddings.model import EmbeddingModelUnknown, Embeddings
 from weft.capabilities.indexing.embeddings.model_selection import (
     allow_models,
+    semantic_search_off,
     serving_model,
     usable_model,
     usable_models,
@@ -75,10 +77,14 @@ class EmbeddingModelInfo(Response, omit_defaults=False):
 
 
 class ModelList(Response, omit_defaults=False):
-    """Models that the tenant may use, the serving one first. ``limited`` if an admin restricted them."""
+    """Models that the tenant may use, the serving one first. ``limited`` if an admin restricted them.
+
+    ``semantic_search_off``: why nothing is embedded, so that searches match words only; only if so.
+    """
 
     models: list[EmbeddingModelInfo]
     limited: bool
+    semantic_search_off: str | msgspec.UnsetType = UNSET
 
 
 class ModelMigrationInfo(Response, omit_defaults=False):
@@ -128,6 +134,7 @@ async def list_models(_: ListModels, models: TenantModelStore, embeddings: Embed
             for model in usable_models(roles, embeddings.models())
         ],
         limited=any(each.role == "allowed" for each in roles),
+        semantic_search_off=await semantic_search_off(models, embeddings) or UNSET,
     )
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec import UNSET
 
 from weft.capabilities.access.grants import check_highest_clearance
 from weft.capabilities.events.model import EventStore
 from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS, WINDOWS
+from weft.capabilities.indexing.embeddings.model import Embeddings
+from weft.capabilities.indexing.embeddings.model_selection import semantic_search_off
+from weft.capabilities.indexing.embeddings.store import TenantModelStore
 from weft.capabilities.knowledge.domain_operations import DomainView, Reembed, start_reindex
 from weft.capabilities.search.session_indexing.cursor import (
     REINDEXING_JOB,
@@ -40,10 +44,12 @@ class ReindexStatus(Response, omit_defaults=False):
     """Remaining work of reindexing.
 
     ``events``: number of events left to process for sessions and memories; null if they are not being reindexed.
+    ``semantic_search_off``: why texts are indexed by their words only; only if so.
     """
 
     domains: list[DomainReindexStatus]
     events: int | None
+    semantic_search_off: str | msgspec.UnsetType = UNSET
 
 
 class ReindexService(msgspec.Struct, frozen=True):
@@ -52,6 +58,8 @@ class ReindexService(msgspec.Struct, frozen=True):
     view: DomainView
     jobs: JobStore
     events: EventStore
+    models: TenantModelStore
+    embeddings: Embeddings
 
     async def begin(self, *, reembed: bool) -> None:
         domains, collections = self.view.domains, self.view.collections
@@ -73,6 +81,7 @@ class ReindexService(msgspec.Struct, frozen=True):
                 DomainReindexStatus(domain=each.domain, to_reindex=each.to_reindex) for each in found if each.reindexing
             ],
             events=None if progress is None else remaining_events(progress),
+            semantic_search_off=await semantic_search_off(self.models, self.embeddings) or UNSET,
         )
 
 

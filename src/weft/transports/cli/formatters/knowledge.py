@@ -166,7 +166,10 @@ def _render_reindexing(shown: ReindexStatus) -> str:
     lines = [escape_controls(f"{each.domain}: {counted(each.to_reindex, 'document')} left") for each in shown.domains]
     if shown.events is not None:
         lines.append(f"sessions and memory: {counted(shown.events, 'event')} left")
-    return "\n".join(lines) or "Nothing is being reindexed."
+    lines = lines or ["Nothing is being reindexed."]
+    if shown.semantic_search_off:
+        lines.append(f"Texts are indexed by their words only: {escape_controls(shown.semantic_search_off)}.")
+    return "\n".join(lines)
 
 
 FORMATTERS: dict[str, Callable[[Any], str]] = {

@@ -29,7 +29,7 @@ def render_search(found: SearchResponse) -> str:
         hint = escape_controls(found.hint).replace("low_confidence: true", "--low-confidence")
         notes.append(f"{'Unsure' if found.results else 'No results'}. {hint}")
     if found.lexical_only:
-        notes.append("No embedding model is available; only words were matched.")
+        notes.append(f"Only words were matched, not meaning: {escape_controls(found.lexical_only)}.")
     notes += [escape_controls(f'"{each.phrase}": {each.entity}') for each in found.resolved]
     pins = [click.style("Pinned", bold=True), *map(_result, found.pinned)] if found.pinned else []
     summary = f"{_summary(len(found.results), found)}, confidence {found.confidence:.2f}{_pending(found.pending)}"

