@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 import tempfile
 import time
 from typing import Any
@@ -33,8 +34,14 @@ TOOLS = [
 ]
 
 
+def variable(name: str, meaning: str) -> str:
+    """Return an environment variable, or end with what to set."""
+    return os.environ.get(name) or sys.exit(f"Set {name} to {meaning}: export {name}=...")
+
+
 async def main() -> None:
-    headers = {"x-api-key": os.environ["ANTHROPIC_API_KEY"], "anthropic-version": "2023-06-01"}
+    key = variable("ANTHROPIC_API_KEY", "your API key of Anthropic")
+    headers = {"x-api-key": key, "anthropic-version": "2023-06-01"}
     with tempfile.TemporaryDirectory() as folder:
         async with (
             Weft.open(folder) as weft,

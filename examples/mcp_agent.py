@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from itertools import count
 from typing import Any
 
@@ -24,12 +25,18 @@ MODEL = os.environ.get("OPENAI_MODEL", "gpt-5.4-mini")
 numbers = count(1)
 
 
+def variable(name: str, meaning: str) -> str:
+    """Return an environment variable, or end with what to set."""
+    return os.environ.get(name) or sys.exit(f"Set {name} to {meaning}: export {name}=...")
+
+
 async def main() -> None:
-    weft_headers = {"Authorization": f"Bearer {os.environ['WEFT_API_KEY']}"}
-    model_headers = {"Authorization": f"Bearer {os.environ['OPENAI_API_KEY']}"}
+    url = variable("WEFT_URL", "the URL of a running server, such as http://127.0.0.1:8787")
+    weft_headers = {"Authorization": f"Bearer {variable('WEFT_API_KEY', 'the API key of an orchestrator')}"}
+    model_headers = {"Authorization": f"Bearer {variable('OPENAI_API_KEY', 'the API key of your provider')}"}
     async with (
         httpx2.AsyncClient(headers=weft_headers, timeout=60) as http,
-        Client(streamable_http_client(f"{os.environ['WEFT_URL']}/mcp", http_client=http)) as weft,
+        Client(streamable_http_client(f"{url}/mcp", http_client=http)) as weft,
         httpx2.AsyncClient(base_url=BASE_URL, headers=model_headers, timeout=120) as provider,
     ):
         session = (await call(weft, "create_session", purpose="Find out why orders became slow"))["session_id"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import tempfile
 import time
 from itertools import count
@@ -35,8 +36,14 @@ TOOLS = [
 numbers = count(1)
 
 
+def variable(name: str, meaning: str) -> str:
+    """Return an environment variable, or end with what to set."""
+    return os.environ.get(name) or sys.exit(f"Set {name} to {meaning}: export {name}=...")
+
+
 async def main() -> None:
-    headers = {"Authorization": f"Bearer {os.environ['OPENAI_API_KEY']}"}
+    key = variable("OPENAI_API_KEY", "the API key of your provider")
+    headers = {"Authorization": f"Bearer {key}"}
     with tempfile.TemporaryDirectory() as folder:
         async with (
             Weft.open(folder) as weft,

@@ -20,18 +20,42 @@ KEY = "a-key-of-the-provider"
 
 
 async def run_example(name: str, folder: Path, **environment: str) -> str:
-    done = await asyncio.to_thread(
-        subprocess.run,
+    done = await asyncio.to_thread(start_example, name, folder, {**os.environ, **environment})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def start_example(name: str, folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [forked_python.python(), ROOT / "examples" / f"{name}.py"],
         cwd=folder,
-        env={**os.environ, **environment},
+        env=environment,
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "missing"),
+    [
+        ("openai_chat", (), "OPENAI_API_KEY"),
+        ("anthropic_messages", (), "ANTHROPIC_API_KEY"),
+        ("mcp_agent", (), "WEFT_URL"),
+        ("mcp_agent", ("WEFT_URL",), "WEFT_API_KEY"),
+        ("mcp_agent", ("WEFT_URL", "WEFT_API_KEY"), "OPENAI_API_KEY"),
+    ],
+)
+def test_an_example_without_a_key_says_what_to_set(
+    name: str, given: tuple[str, ...], missing: str, tmp_path: Path
+) -> None:
+    environment = {each: value for each, value in os.environ.items() if not each.endswith(("_API_KEY", "_URL"))}
+    done = start_example(name, tmp_path, {**environment, **dict.fromkeys(given, "x")})
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"Set {missing} to ")
+    assert f"export {missing}=..." in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def contents(provider: ScriptedProvider) -> list[str]:
