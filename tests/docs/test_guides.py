@@ -1,54 +1,59 @@
-"""Every shell command of the guides runs, guide by guide, each in an empty folder with its own data."""
+"""Every shell command of README, quickstart and guides runs: one after another, in one folder and one environment.
+
+Variables that one page leaves behind are there for the next one, as in a terminal that stays open.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from support import forked_python
 
-GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+ROOT = Path(__file__).parents[2]
+GUIDES = ROOT / "docs" / "guides"
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
-LAUNCH = 'weft session create "Plan the launch" --session-id launch\n'
-# Guides for agents that already have a key and a session.
-FOR_AGENTS = {"exchange-messages", "use-private-memory"}
-PLANNER = LAUNCH + (
-    "export WEFT_SESSION=launch\n"
-    "key_of() { python -c 'import json, sys; print(json.load(sys.stdin)[\"api_key\"])'; }\n"
-    "export WEFT_API_KEY=$(weft agent create planner --json | key_of)\n"
-)
-# Placeholders of the guides for the server's URL and key.
-DEFAULT_URL, ADMIN_KEY = "http://127.0.0.1:8787", "the-key-that-weft-serve-printed"
+LISTED = re.compile(r"\]\(guides/([a-z-]+)\.md\)")
 # Blocks that need the network or run until they are stopped.
-SKIPPED = ("pip install", "weft serve")
+SKIPPED = re.compile(r"pip install|weft serve(?! &)")
+# Lines that install Weft and play the demo.
+INSTALLING = re.compile(r"^(?:make run|\. \.venv/).*\n", re.MULTILINE)
+DEFAULT_PORT = "8787"
+SERVE = "weft serve &\n"
+# The agents and the server that the demo of the quickstart leaves.
+DEMO = (
+    "export WEFT_DATA_DIR=weft-data\n"
+    "weft agent create planner\n"
+    "weft agent create analysis --parent-id planner\n"
+    "key_of() { python -c 'import json, sys; print(json.load(sys.stdin)[\"api_key\"])'; }\n"
+    f"WEFT_API_KEY=$(weft key create admin --json | key_of)\n{SERVE}unset WEFT_API_KEY\n"
+)
+# Operators install into folders of their choice.
+WITHOUT_FOLDER = {"run-in-production"}
+
+pytestmark = pytest.mark.xdist_group("guides")
 
 
-def guides() -> list[Path]:
-    return [guide for guide in sorted(GUIDES.glob("*.md")) if commands(guide.read_text("utf-8"))]
+def pages() -> list[Path]:
+    """Return README, quickstart and the guides, in the order in which the index lists them."""
+    names = LISTED.findall((ROOT / "docs" / "index.md").read_text("utf-8"))
+    guides = [GUIDES / f"{name}.md" for name in names]
+    return [page for page in (ROOT / "README.md", ROOT / "docs" / "quickstart.md", *guides) if script_of(page)]
 
 
-def commands(text: str) -> str:
-    """Return the commands of a text."""
-    return "".join(block for block in BLOCK.findall(text) if not any(word in block for word in SKIPPED))
-
-
-def script_of(guide: Path) -> str:
-    """Return a guide's commands in order, after those it presupposes; sections for admins use the admin's key."""
-    sections = guide.read_text("utf-8").split("\n## ")
-    as_admin = f"export WEFT_API_KEY={ADMIN_KEY}\n"
-    parts = [(as_admin if "as an admin" in part.partition("\n")[0] else "") + commands(part) for part in sections]
-    script = "".join(parts)
-    if guide.stem in FOR_AGENTS:
-        return PLANNER + script
-    return script if LAUNCH in script else LAUNCH + script
+def script_of(page: Path) -> str:
+    """Return the commands of a page."""
+    blocks = [INSTALLING.sub("", block) for block in BLOCK.findall(page.read_text("utf-8"))]
+    return "".join(block for block in blocks if not SKIPPED.search(block))
 
 
 def command_path() -> str:
@@ -56,41 +61,75 @@ def command_path() -> str:
     return os.pathsep.join([str(forked_python.folder()), str(Path(sys.executable).parent), os.environ["PATH"]])
 
 
-@contextmanager
-def environment_of(script: str, folder: Path) -> Iterator[dict[str, str]]:
-    """Yield the environment of a script: a server if the script uses one, otherwise a data folder."""
+def free_port() -> str:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder in which all pages run."""
+    return tmp_path_factory.mktemp("reader")
+
+
+@pytest.fixture(scope="module")
+def variables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the file that passes variables from one page to the next."""
+    return tmp_path_factory.mktemp("variables") / "exported"
+
+
+@pytest.mark.req("WX-08")
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def test_the_commands_of_every_page_run_one_after_another_in_one_folder(
+    page: Path, folder: Path, variables: Path
+) -> None:
+    commands = (DEMO if page.stem == "quickstart" else "") + script_of(page)
+    if "curl" in commands and shutil.which("curl") is None:
+        pytest.skip("the page uses curl, which is not installed")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
-    data = folder / "weft-data"
-    if "WEFT_URL" in script or "WEFT_API_KEY" in script:
-        data.mkdir()
-        with forked_python.server_process(data) as server:
-            yield {**inherited, "WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key}
-    else:
-        yield {**inherited, "WEFT_DATA_DIR": str(data)}
-
-
-@pytest.mark.parametrize("guide", guides(), ids=lambda guide: guide.stem)
-def test_the_commands_of_a_guide_run_in_order(guide: Path, tmp_path: Path) -> None:
-    script = script_of(guide)
-    if "curl" in script and shutil.which("curl") is None:
-        pytest.skip("the guide uses curl, which is not installed")
-    work = tmp_path / "work"
-    work.mkdir()
-    with environment_of(script, work) as environment:
-        for placeholder, name in ((DEFAULT_URL, "WEFT_URL"), (ADMIN_KEY, "WEFT_API_KEY")):
-            script = script.replace(placeholder, environment.get(name, placeholder))
-        run = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", script.replace("curl ", "curl --fail --silent --show-error ")],
-            cwd=work,
-            env={**environment, "PATH": command_path()},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+    run = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", in_terminal(commands, variables)],
+        cwd=folder,
+        env={**inherited, "PATH": command_path(), "HOME": str(variables.parent)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert run.returncode == 0, run.stdout[-1_000:] + run.stderr
+    assert {each.name for each in folder.iterdir()} <= ignored_folders()
 
 
-def test_every_guide_that_shows_commands_is_run() -> None:
-    shown = {guide.stem for guide in GUIDES.glob("*.md") if "```sh" in guide.read_text("utf-8")}
-    assert shown == {guide.stem for guide in guides()}
+def in_terminal(commands: str, variables: Path) -> str:
+    """Return commands that begin with the variables of the page before and leave theirs; servers get a free port."""
+    port, file = free_port(), shlex.quote(str(variables))
+    url = f"http://127.0.0.1:{port}"
+    ready = f'until weft --url {url} --key "$WEFT_API_KEY" doctor > /dev/null 2>&1; do sleep 0.1; done\n'
+    commands = commands.replace(SERVE, f"weft serve > /dev/null 2>&1 &\n{ready}").replace(DEFAULT_PORT, port)
+    commands = commands.replace("curl ", "curl --fail --silent --show-error ")
+    return (
+        f"if [ -f {file} ]; then . {file}; fi\nexport WEFT_PORT={port}\n"
+        "trap 'kill $(jobs -p) 2> /dev/null || true' EXIT\n"
+        f"{commands}\nexport -p | grep -E '^declare -x WEFT_' > {file}\n"
+    )
+
+
+def ignored_folders() -> set[str]:
+    """Return the folders at the top of the repository that git ignores."""
+    lines = (ROOT / ".gitignore").read_text("utf-8").splitlines()
+    return {line.strip("/") for line in lines if line.startswith("/")}
+
+
+@pytest.mark.req("WX-08")
+def test_every_guide_works_in_a_folder_of_its_own() -> None:
+    guides = {page.stem: script_of(page) for page in pages() if page.parent == GUIDES}
+    started = {name for name, script in guides.items() if f"cd guide-data/{name}\n" in script}
+    assert started == set(guides) - WITHOUT_FOLDER
+    assert all(script.count("guide-data/") == 2 for name, script in guides.items() if name in started)
+
+
+def test_every_page_that_shows_commands_is_run() -> None:
+    """All but the page on performance, whose commands measure for hours."""
+    shown = {page.stem for page in (ROOT / "docs").rglob("*.md") if script_of(page)} - {"performance"}
+    assert shown | {"README"} == {page.stem for page in pages()}
