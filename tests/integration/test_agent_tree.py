@@ -46,6 +46,26 @@ async def test_an_orchestrator_creates_agents_below_itself(world: World, tree: d
     assert (rows[0]["agent_id"], rows[0]["target"]) == ("planner", "new")
 
 
+@pytest.mark.req("CE-F32")
+async def test_an_orchestrator_cannot_give_an_agent_the_access_of_another_type(
+    world: World, tree: dict[str, Caller]
+) -> None:
+    await world.analysis.write("findings", "closed", readable_by=["subagent:analysis"])
+    for fields in ({"agent_type": "analysis"}, {"agent_type": "planning"}, {"agent_type": "review"}):
+        with refused("PERMISSION_DENIED"):
+            await tree["rival"].create_agent("spy", **fields)
+    await tree["rival"].create_agent("pawn-2", agent_type="pawn")
+    second = await world.planner.create_agent("analysis-2", agent_type="analysis")
+    assert await second.value("findings") == "closed"
+    await world.admin.create_agent("analysis-3", agent_type="analysis", parent_id="rival")
+
+
+async def test_no_principal_has_the_name_of_weft_itself(world: World) -> None:
+    for caller in (world.admin, world.planner):
+        with refused("AGENT_EXISTS"):
+            await caller.create_agent("system")
+
+
 @pytest.mark.req("CE-F33")
 @pytest.mark.req("CE-F32")
 async def test_nobody_creates_outside_its_tree_or_above_its_rights(world: World, tree: dict[str, Caller]) -> None:

@@ -32,6 +32,8 @@ ORCHESTRATOR = "orchestrator"
 SUBAGENT = "subagent:"
 HUMAN = "human:"
 HIGHEST_CLEARANCE = 5
+# The actor of background work; no principal has this id.
+SYSTEM_ID = "system"
 
 
 class Permission(StrEnum):
@@ -143,9 +145,9 @@ def system_actor(tenant: str) -> Actor:
     """Return the actor of background work inside one tenant."""
     return Actor(
         tenant=tenant,
-        principal_id="system",
+        principal_id=SYSTEM_ID,
         kind=PrincipalKind.HUMAN,
-        agent_type="system",
+        agent_type=SYSTEM_ID,
         parent_is_agent=False,
         permissions=frozenset(Permission),
         clearance=HIGHEST_CLEARANCE,

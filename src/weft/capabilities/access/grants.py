@@ -109,6 +109,15 @@ def check_may_hold_key(actor: Actor, owner: Principal) -> None:
     check_may_grant(actor, owner.clearance, owner.permissions)
 
 
+async def check_may_grant_type(actor: Actor, agent_type: str, access: AccessStore) -> None:
+    """Refuse a type of agents outside the caller's tree: ACLs admit agents by their type."""
+    if not actor.is_admin and await access.is_type_used_outside(agent_type, actor.principal_id):
+        raise PermissionDenied(
+            f"Agents that are not yours have the type '{agent_type}', and access that goes with it.",
+            hint="Pass another agent_type, or ask an admin to create the agent.",
+        )
+
+
 async def is_descendant(ancestor_id: str, principal: Principal, access: AccessStore) -> bool:
     """Tell whether a principal is below another one in the tree; it may be one that is about to be created."""
     if principal.parent_id in {None, ancestor_id}:

@@ -16,6 +16,7 @@ from weft.capabilities.access.grants import (
     check_may_create,
     check_may_edit,
     check_may_grant,
+    check_may_grant_type,
     check_may_hold_key,
     check_may_manage,
     check_may_manage_credentials,
@@ -44,7 +45,7 @@ from weft.capabilities.access.tool_profiles import ToolsField, UnknownToolProfil
 from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weft.kernel.errors import AuthenticationError, InvalidApiKey, PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Fraction, ShortText, new_id
-from weft.kernel.identity import Actor, Permission, PrincipalKind, participant_name
+from weft.kernel.identity import SYSTEM_ID, Actor, Permission, PrincipalKind, participant_name
 from weft.kernel.operation import (
     Audience,
     Effect,
@@ -390,7 +391,8 @@ async def create_agent(
     )
     await check_reach(actor, principal, access)
     check_may_hold_key(actor, principal)
-    if not await access.add_principal(principal):
+    await check_may_grant_type(actor, principal.agent_type, access)
+    if principal.principal_id == SYSTEM_ID or not await access.add_principal(principal):
         raise AgentExists(f"The principal '{request.agent_id}' already exists.")
     await check_room(actor, access, limit)
     key = new_key(access.tenant, principal.principal_id, now, None)

@@ -40,6 +40,10 @@ class AccessStore(Protocol):
         """Return all active principals below one, by id."""
         ...
 
+    async def is_type_used_outside(self, agent_type: str, principal_id: str) -> bool:
+        """Tell whether an agent that is neither a principal nor below it has this type."""
+        ...
+
     async def active_agents(self) -> int:
         """Return how many agents of the tenant are not disabled."""
         ...

@@ -56,6 +56,11 @@ WITH RECURSIVE below_it (principal_id) AS (
 _ANCESTORS = _ABOVE + _PRINCIPAL + "WHERE p.tenant = $1 AND p.principal_id IN (SELECT principal_id FROM above)"  # noqa: S608 - constants only
 _OF_BELOW = "WHERE p.tenant = $1 AND p.principal_id IN (SELECT principal_id FROM below_it) AND p.disabled_at IS NULL"
 _ACTIVE_BELOW = _BELOW + _PRINCIPAL + _OF_BELOW + " ORDER BY p.principal_id"
+_TYPE_OUTSIDE = f"""
+{_BELOW}
+SELECT 1 FROM principals WHERE tenant = $1 AND agent_type = $3 AND kind = 'agent' AND principal_id <> $2
+  AND principal_id NOT IN (SELECT principal_id FROM below_it) LIMIT 1
+"""  # noqa: S608 - constants only
 _ACTIVE_AGENTS = "SELECT COUNT(*) FROM principals WHERE tenant = $1 AND kind = 'agent' AND disabled_at IS NULL"
 _DISABLE = """
 UPDATE principals SET disabled_at = COALESCE(disabled_at, $3), disabled_by = $4, disabled_with = $2
@@ -169,6 +174,9 @@ class SqlAccessStore:
 
     async def below(self, principal_id: str) -> Sequence[Principal]:
         return [_principal(row) for row in await self._tx.all(_ACTIVE_BELOW, self.tenant, principal_id)]
+
+    async def is_type_used_outside(self, agent_type: str, principal_id: str) -> bool:
+        return await self._tx.one(_TYPE_OUTSIDE, self.tenant, principal_id, agent_type) is not None
 
     async def active_agents(self) -> int:
         row = await self._tx.one(_ACTIVE_AGENTS, self.tenant)

@@ -54,6 +54,20 @@ class AccessStoreContract:
         assert await stores.access.principal("helper") == principal("helper", "planner", below_agent=True)
         assert await stores.access.principal("none") is None
 
+    async def test_a_type_is_used_outside_a_tree(self, stores: ContractStores, elsewhere: ContractStores) -> None:
+        for each in (principal("a"), principal("b", "a"), principal("c", "b"), principal("other")):
+            await stores.access.add_principal(replace(each, agent_type=f"type-{each.principal_id}"))
+        await elsewhere.access.add_principal(replace(principal("x"), agent_type="type-x"))
+        for agent_type, principal_id, used in (
+            ("type-a", "a", False),
+            ("type-b", "a", False),
+            ("type-c", "a", False),
+            ("type-a", "b", True),
+            ("type-other", "a", True),
+            ("type-x", "a", False),
+        ):
+            assert await stores.access.is_type_used_outside(agent_type, principal_id) is used
+
     async def test_the_id_of_a_principal_is_unique(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         assert await stores.access.add_principal(principal("planner"))
         assert not await stores.access.add_principal(principal("planner"))
