@@ -120,7 +120,12 @@ from weft.capabilities.history.verify import Verified
 from weft.capabilities.indexing.chunking.model import ChunkingOptions
 from weft.capabilities.indexing.embeddings.operations import EmbeddedTexts
 from weft.capabilities.indexing.model_migration.model import ModelComparison
-from weft.capabilities.indexing.model_migration.operations import EmbeddingModelInfo, ModelList, ModelMigrationInfo
+from weft.capabilities.indexing.model_migration.operations import (
+    CanaryStep,
+    EmbeddingModelInfo,
+    ModelList,
+    ModelMigrationInfo,
+)
 from weft.capabilities.knowledge.document_operations import DocumentPut, DocumentsPut, NewDocument
 from weft.capabilities.knowledge.document_queries import DocumentDeleted, DocumentList, DocumentText
 from weft.capabilities.knowledge.documents import DocumentInfo
@@ -264,6 +269,7 @@ __all__ = [
     "Branches",
     "ByteRange",
     "CacheStats",
+    "CanaryStep",
     "Candidate",
     "CandidateSource",
     "CategoryUse",

@@ -17,6 +17,7 @@ from weft.testing.embedder import WordEmbedder
 if TYPE_CHECKING:
     from support.world import World
 
+MORE_THAN_A_STEP = 3_601
 pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-F51", "CE-F52")]
 
 
@@ -59,22 +60,22 @@ async def test_a_migration_resumes_after_a_crash_at_any_statement(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chunks = await filled(world, 10)
-    await world.admin.call("knowledge.start_model_migration", model="new")
+    await world.admin.call("knowledge.start_model_migration", model="new", shares=[0.5], keep_hours=0)
     statements: dict[str, int] = {}
     while (now := await state(world)) != "done":
         # In each state, crash one statement later than the last time.
         statements[now] = statements.get(now, 0) + 1
         await dies(world, monkeypatch, statements[now], lambda: world.app.model_migrations.run(world.tenant))
         await expect_served(world, chunks)
-        world.clock.advance(seconds=MORE_THAN_A_LEASE)
-    assert statements.keys() == {"embedding", "comparing", "dropping"}
+        world.clock.advance(seconds=MORE_THAN_A_STEP if now == "canary" else MORE_THAN_A_LEASE)
+    assert statements.keys() == {"embedding", "comparing", "canary", "dropping"}
     assert min(statements.values()) >= 5
     assert await vectors(world) == {"new": chunks}
 
 
 async def test_a_migration_survives_killed_processes_in_every_state(world: World) -> None:
     chunks = await filled(world, 60)
-    await world.admin.call("knowledge.start_model_migration", model="new")
+    await world.admin.call("knowledge.start_model_migration", model="new", shares=[], keep_hours=0)
 
     async def embedded_some() -> bool:
         return (await vectors(world)).get("new", 0) >= 12

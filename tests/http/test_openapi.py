@@ -53,6 +53,7 @@ VALID_FIELDS: dict[str, dict[str, Any]] = {
     "/v1/export": {"scope": "session", "session_id": "nowhere"},
     "/v1/history/{context_id}/snapshots": {"label": "before_migration"},
     "/v1/import": {"bundle": BUNDLE, "expected_digest": None, "session_id": None},
+    "/v1/models/migration": {"shares": [0.1, 0.5]},
     "/v1/missing/{missing_id}/request": {"form": "user_question", "agent_id": None, "tool": None},
     "/v1/missing/{missing_id}/resolve": {"answer": "On Friday.", "resolution_refs": []},
     "/v1/pins": PIN,

@@ -147,7 +147,7 @@ VALID: dict[str, dict[str, Any]] = {
     "knowledge.show_reindexing": {},
     "knowledge.list_models": {},
     "knowledge.allow_models": {"models": []},
-    "knowledge.start_model_migration": {"model": "none"},
+    "knowledge.start_model_migration": {"model": "none", "shares": [0.1], "min_overlap": 0.5, "keep_hours": 1},
     "knowledge.show_model_migration": {},
     "knowledge.cancel_model_migration": {},
     "knowledge.add_source": {"domain": "handbook", "kind": "hook"},

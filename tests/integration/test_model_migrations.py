@@ -14,7 +14,6 @@ from support.embedding_service import DIMENSIONS, Answer, EmbeddingService, embe
 from support.knowledge import HANDBOOK, put
 from support.model_migrations import (
     MINILM,
-    MORE_THAN_THE_GRACE,
     SUBJECTS,
     WORDS,
     best_document,
@@ -24,6 +23,7 @@ from support.model_migrations import (
     migrate_on_demand,
     run_indexing,
     serving_model,
+    switch_models,
     vectors,
     with_service,
 )
@@ -93,7 +93,7 @@ async def test_a_migration_switches_to_the_new_model_and_deletes_the_old_vectors
     assert await serving_model(world, app) == WORDS
     assert await best_document(world, app, "vacation days a year") == "leave.txt"
     assert await migration_events(world) == [
-        f"model_migration.{what}" for what in ("started", "comparing", "switched", "done")
+        f"model_migration.{what}" for what in ("started", "comparing", "canary", "canary", "switched", "done")
     ]
     back = await start(world, app, MINILM)
     assert back["from_model"] == WORDS
@@ -203,20 +203,18 @@ async def test_content_changed_during_a_migration_has_vectors_of_both_models(
 
     monkeypatch.setattr(app.model_migrations, "_step", step_with_changes)
     await start(world, app)
-    await app.scheduler.drain("embeddings.migrate")
+    await switch_models(world, app)
     assert steps >= 8
     chunks = await chunk_count(world)
     assert await vectors(world) == {MINILM: chunks, WORDS: chunks}
-    world.clock.advance(seconds=MORE_THAN_THE_GRACE)
-    await app.scheduler.drain("embeddings.migrate")
+    await finish_migration(world, app)
     assert await vectors(world) == {WORDS: chunks}
     assert await best_document(world, app, "soup number 7") == "lunch.txt"
 
 
 async def test_old_vectors_are_kept_for_a_grace_period(world: World, app: App) -> None:
     await start(world, app)
-    await app.scheduler.drain("embeddings.migrate")
-    shown = await world.admin.at(app).call("knowledge.show_model_migration")
+    shown = await switch_models(world, app)
     assert (shown["state"], shown["switched_at"] is not None, shown["finished_at"]) == ("dropping", True, None)
     assert (await vectors(world)).keys() == {MINILM, WORDS}
     with refused("MODEL_MIGRATION_IN_PROGRESS"):

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 MINILM = "all-MiniLM-L6-v2-int8"
 WORDS = f"remote:words@{DIMENSIONS}"
 MORE_THAN_THE_GRACE = 31
+# A step of canary queries, or the time for a rollback, without queries.
+_HOUR = 3_601
+_MAX_HOURS = 40
 SMALL = {"chunk_tokens": 32, "overlap_tokens": 4}
 SUBJECTS = {
     "leave": "Everyone has thirty days of vacation a year and asks the lead two weeks before.",
@@ -70,10 +73,26 @@ async def chunk_count(world: World) -> int:
 
 async def finish_migration(world: World, app: App) -> Any:
     """Run the migration until the old vectors are dropped; return its final state."""
+    await switch_models(world, app)
+    for _ in range(_MAX_HOURS):
+        shown = await world.admin.at(app).call("knowledge.show_model_migration")
+        if shown["finished_at"] is not None:
+            return shown
+        world.clock.advance(seconds=_HOUR)
+        await app.scheduler.drain("embeddings.migrate")
+    raise AssertionError(f"the migration does not end: {shown}")
+
+
+async def switch_models(world: World, app: App) -> Any:
+    """Run the migration through all shares of queries, or until it is refused; return its state."""
     await app.scheduler.drain("embeddings.migrate")
-    world.clock.advance(seconds=MORE_THAN_THE_GRACE)
-    await app.scheduler.drain("embeddings.migrate")
-    return await world.admin.at(app).call("knowledge.show_model_migration")
+    for _ in range(_MAX_HOURS):
+        shown = await world.admin.at(app).call("knowledge.show_model_migration")
+        if shown["state"] != "canary":
+            return shown
+        world.clock.advance(seconds=_HOUR)
+        await app.scheduler.drain("embeddings.migrate")
+    raise AssertionError(f"the migration does not end: {shown}")
 
 
 async def serving_model(world: World, app: App) -> str:

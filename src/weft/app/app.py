@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from weft.app.audit_writer import Auditor
 from weft.app.authentication import Authenticator
 from weft.app.background_jobs import background_jobs
+from weft.app.background_tasks import BackgroundTasks
 from weft.app.caches import BufferedReadCounts, Cache, CacheRegistry
 from weft.app.dispatch import CallContext, Dispatcher, RegisteredOperations, authorise
 from weft.app.event_feed import LiveFeed
@@ -119,6 +120,7 @@ class App:
         self.feed = LiveFeed(self.database)
         self._refusals = Refusals(self.database, self.clock)
         self._auditor = Auditor(self.database, self.clock, self._refusals)
+        self._comparisons = BackgroundTasks()
         self.guards = Guards(self._auditor)
         self.objects = Objects(self.database, connect_objects(settings), self.clock)
         self._codec = JwtCodec()
@@ -190,7 +192,9 @@ class App:
             settings.fetch_private_hosts.split(),
         )
         self.collections = SearchIndexes(self.database, settings.index_folder, self.clock, self.metrics)
-        self.model_migrations = ModelMigrations(runner, container, self.embeddings, self.collections)
+        self.model_migrations = ModelMigrations(
+            runner, container, self.embeddings, self.collections, self._comparisons.run
+        )
         self.vector_backfill = VectorBackfill(runner, self.embeddings)
         self.tool_catalogue = IndexedTools(self.toolbox, self.database, self.embeddings, self.clock)
         self.index_wait = BoundedIndexWait(
@@ -202,7 +206,7 @@ class App:
             self.embeddings,
             rank,
             self.clock,
-            self.model_migrations.record_query,
+            self.model_migrations,
             LowRelevanceReporter(self._search_stores, self.clock, self.metrics),
             self.index_wait,
         )
@@ -231,6 +235,7 @@ class App:
     async def close(self) -> None:
         """Stop the jobs, write buffered counts and close the database."""
         self.ready = False
+        await self._comparisons.close()
         await self.feed.close()
         await self.scheduler.stop(_STOP_SECONDS)
         await self.ingestion.close()

@@ -1307,19 +1307,25 @@ class KnowledgeOperations:
         """Restrict which embedding models the tenant may use; an empty list lifts the restriction."""
         return await self._caller.call("knowledge.allow_models", {"models": models})
 
-    async def start_model_migration(self, model: str) -> ModelMigrationInfo:
+    async def start_model_migration(
+        self, model: str, *, shares: Sequence[float] = (0.1, 0.5), min_overlap: float = 0.3, keep_hours: int = 24
+    ) -> ModelMigrationInfo:
         """Migrate searches to another embedding model: both are kept until the new one is on par.
 
-        Then searches switch and the old vectors are deleted. Otherwise the migration is refused and nothing changes.
+        Then the new one answers a growing share of the queries, and at last all. If its answers differ too much, the
+        migration is refused and the old one answers all queries again.
         """
-        return await self._caller.call("knowledge.start_model_migration", {"model": model})
+        return await self._caller.call(
+            "knowledge.start_model_migration",
+            {"model": model, "shares": shares, "min_overlap": min_overlap, "keep_hours": keep_hours},
+        )
 
     async def show_model_migration(self) -> ModelMigrationInfo:
         """Show the progress of the latest model migration, and how the two models compare."""
         return await self._caller.call("knowledge.show_model_migration", {})
 
     async def cancel_model_migration(self) -> ModelMigrationInfo:
-        """Cancel the model migration: searches keep their model, vectors of the other are deleted."""
+        """Cancel the model migration, or roll it back after the switch: searches use the old model, at once."""
         return await self._caller.call("knowledge.cancel_model_migration", {})
 
 

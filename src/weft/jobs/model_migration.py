@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict, deque
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from weft.capabilities.indexing.model_migration.evaluation import TOP_K, Probe, ProbeResults, compare
 from weft.capabilities.indexing.model_migration.migration import MigrationSteps
@@ -19,16 +19,22 @@ from weft.storage.sql.model_migrations import SqlModelMigrationStore, migrating_
 from weft.storage.sql.unit_of_work import SystemTransactions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from weft.capabilities.indexing.embeddings.model import Embeddings
+    from weft.capabilities.indexing.model_migration.canary import QuerySample
     from weft.capabilities.indexing.model_migration.model import ModelComparison, ModelMigration
     from weft.jobs.runner import Lease, LeaseRunner
     from weft.jobs.scheduler import JobQueue
     from weft.storage.sql.unit_of_work import Injector
 
+    # Runs work that nobody awaits; the text says what it is.
+    RunLater = Callable[[str, Coroutine[Any, Any, object]], None]
+
 MIGRATE = "embeddings.migrate"
 _MAX_PROBES = 50
+# Queries compared at once, over all tenants; one for each tenant. Others are not compared.
+_MAX_COMPARED = 4
 
 
 class ModelIndexes(Views, Protocol):
@@ -49,8 +55,17 @@ class _Everyone:
 class ModelMigrations:
     """Continues the model migrations of all tenants."""
 
-    def __init__(self, runner: LeaseRunner, injector: Injector, embeddings: Embeddings, indexes: ModelIndexes) -> None:
+    def __init__(
+        self,
+        runner: LeaseRunner,
+        injector: Injector,
+        embeddings: Embeddings,
+        indexes: ModelIndexes,
+        run_later: RunLater,
+    ) -> None:
         self._runner = runner
+        self._run_later = run_later
+        self._comparing: set[str] = set()
         self._embeddings = embeddings
         self._indexes = indexes
         self._steps = SystemTransactions(runner.database, injector, MigrationSteps)
@@ -62,6 +77,35 @@ class ModelMigrations:
         """Remember a query if the tenant migrates."""
         if tenant in self._migrating:
             self._queries[tenant].append(Probe(collection, text, None))
+
+    def compare_later(self, tenant: str, work: Callable[[], Coroutine[Any, Any, QuerySample | None]]) -> None:
+        """Compare a query in the background and store the figures, unless enough are being compared."""
+        self._start(tenant, lambda: self._compare_query(tenant, work))
+
+    def count_failure(self, tenant: str) -> None:
+        """Count a query that the new model could not answer."""
+        self._start(tenant, lambda: self._record(tenant, None))
+
+    def _start(self, tenant: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if tenant in self._comparing or len(self._comparing) >= _MAX_COMPARED:
+            return
+
+        async def run() -> None:
+            try:
+                await work()
+            finally:
+                self._comparing.discard(tenant)
+
+        self._comparing.add(tenant)
+        self._run_later("model comparison", run())
+
+    async def _compare_query(self, tenant: str, work: Callable[[], Coroutine[Any, Any, QuerySample | None]]) -> None:
+        sample = await work()
+        if sample is not None:
+            await self._record(tenant, sample)
+
+    async def _record(self, tenant: str, sample: QuerySample | None) -> None:
+        await self._steps.write(tenant, lambda steps: steps.record_sample(sample))
 
     async def due(self, _queue: JobQueue) -> list[Work]:
         """Return the tenants that migrate."""
@@ -96,6 +140,8 @@ class ModelMigrations:
         if migration.state == "comparing":
             await self._compare(lease, migration)
             return True
+        if migration.state == "canary":
+            return await self._end_share(lease, migration)
         if migration.may_be_dropped(self._runner.now):
             await self._drop(lease, migration)
         return False
@@ -127,6 +173,17 @@ class ModelMigrations:
         await lease.write(
             self._steps.doing(partial(MigrationSteps.finish_comparison, comparison=comparison, complete_up_to=whole))
         )
+
+    async def _end_share(self, lease: Lease, migration: ModelMigration) -> bool:
+        """End the current share of queries if it is due; return whether it was."""
+        canary = migration.canary
+        if canary is None or not canary.is_due(self._runner.now):
+            return False
+        async with lease.renewed():
+            last = canary.is_last and canary.problem is None
+            whole = await lease.read(self._steps.doing(MigrationSteps.complete_up_to), heavy=True) if last else {}
+        await lease.write(self._steps.doing(partial(MigrationSteps.finish_share, complete_up_to=whole)))
+        return True
 
     async def _comparison(self, lease: Lease, migration: ModelMigration) -> ModelComparison:
         probes = await lease.read(self._steps.doing(MigrationSteps.probes))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from msgspec import structs
 
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, Embeddings, TextRefused
-from weft.capabilities.indexing.embeddings.model_selection import semantic_search_off, serving_model
+from weft.capabilities.indexing.embeddings.model_selection import query_model, semantic_search_off, serving_model
+from weft.capabilities.indexing.model_migration.canary import QuerySample, overlap, rank_correlation
 from weft.capabilities.messages.model import ADMINS
 from weft.capabilities.plans.model import Allowance
 from weft.capabilities.search.model import Query, Ranked, Ranking, RankingWeights
@@ -44,6 +46,8 @@ _PROBE_SIZE = 256
 _MAX_PROBES = 16
 _OFF_FOR_SESSION = "turned off for this session"
 _MODEL_UNAVAILABLE = "the embedding model is unavailable"
+# A query that the model being migrated to does not embed in time is answered by the serving one.
+_CANARY_SECONDS = 2.0
 
 
 # Embeds texts, one row each; None if the model is unavailable and only keywords can be matched.
@@ -60,6 +64,26 @@ class SearchReporter(Protocol):
     """Reports searches without relevant results, without delaying the search."""
 
     async def report(self, actor: Actor, event: NewEvent) -> None: ...
+
+
+class QueryTrials(Protocol):
+    """Compares two models on the queries of a tenant that migrates between them."""
+
+    def record_query(self, tenant: str, collection: str, text: str) -> None:
+        """Remember a query if the tenant migrates."""
+        ...
+
+    def compare_later(self, tenant: str, work: Callable[[], Coroutine[Any, Any, QuerySample | None]]) -> None:
+        """Compare a query in the background, unless one is being compared."""
+        ...
+
+    def count_failure(self, tenant: str) -> None:
+        """Count a query that the new model could not answer."""
+        ...
+
+
+class _NewModelFailed(Exception):
+    """The model being migrated to could not embed a query."""
 
 
 class SearchRequest(NamedTuple):
@@ -81,6 +105,7 @@ class SearchScope(NamedTuple):
 
     ``partial``: a replica is being rebuilt, so not everything can be found yet. ``semantic_off``: why nothing
     in scope has vectors; empty if something may. ``own_pending``: the unindexed events that the caller itself caused.
+    ``fallback_model``: the serving model, if the one it is being migrated to answers this query.
     """
 
     queries: Sequence[CollectionQuery]
@@ -91,6 +116,11 @@ class SearchScope(NamedTuple):
     partial: bool = False
     semantic_off: str = ""
     own_pending: tuple[int, ...] = ()
+    fallback_model: str | None = None
+
+    def with_fallback(self) -> SearchScope:
+        """Return the same scope for the serving model."""
+        return self if self.fallback_model is None else self._replace(model=self.fallback_model, fallback_model=None)
 
 
 class RetrievalResult(NamedTuple):
@@ -124,7 +154,7 @@ class Retriever:
     rank: Rank
     clock: Clock
     # Called with tenant, collection and query text: a model migration replays recent queries to compare models.
-    record_query: Callable[[str, str, str], None]
+    trials: QueryTrials
     reporter: SearchReporter
     index_wait: IndexWait
 
@@ -135,22 +165,53 @@ class Retriever:
 
     async def find_each(self, actor: Actor, queries: Sequence[Query], filters: RequestedScope) -> list[RetrievalResult]:
         """Return the results of several queries in one scope, with references to recent items of a named session."""
-        scope, views = await self.open_scope(actor, filters)
+        scope, views = await self.open_scope(actor, filters, queries[0].text)
         references = [await self._references(actor, query.text, filters) for query in queries]
         for query, collection_query in product(queries, scope.queries):
-            self.record_query(actor.tenant, collection_query.collection, query.text)
-        embed = partial(self._embed_queries, actor, scope)
+            self.trials.record_query(actor.tenant, collection_query.collection, query.text)
         expanded = [
             structs.replace(query, text=expanded_query(query.text, found))
             for query, found in zip(queries, references, strict=True)
         ]
-        ranked = await asyncio.gather(
-            *(self._ranked(actor, _within_plan(query, scope.allowance), scope, views, embed) for query in expanded)
-        )
+        capped = [_within_plan(query, scope.allowance) for query in expanded]
+        started = time.monotonic()
+        try:
+            ranked = await self._rank_each(actor, capped, scope, views)
+        except _NewModelFailed:
+            self.trials.count_failure(actor.tenant)
+            scope = scope.with_fallback()
+            ranked = await self._rank_each(actor, capped, scope, await self._open_views(actor, scope))
+        if scope.fallback_model is not None and len(queries) == 1:
+            taken = time.monotonic() - started
+            self.trials.compare_later(actor.tenant, partial(self._compare, actor, capped[0], ranked[0], taken))
         results = [result._replace(references=found) for result, found in zip(ranked, references, strict=True)]
         if not scope.partial and not any(result.ranking.relevant for result in results):
             await self.reporter.report(actor, _low_relevance(actor, queries[0], filters, results[0].ranking))
         return results
+
+    async def _rank_each(
+        self, actor: Actor, queries: Sequence[Query], scope: SearchScope, views: Sequence[View]
+    ) -> list[RetrievalResult]:
+        embed = partial(self._embed_queries, actor, scope)
+        return await asyncio.gather(*(self._ranked(actor, query, scope, views, embed) for query in queries))
+
+    async def _compare(self, actor: Actor, query: Query, after: RetrievalResult, taken: float) -> QuerySample | None:
+        """Answer a query with the serving model too, and compare; None if that model is unavailable."""
+        scope, started = after.scope.with_fallback(), time.monotonic()
+        (before,) = await self._rank_each(actor, [query], scope, await self._open_views(actor, scope))
+        if before.model is None or after.model is None:
+            return None
+        old, new = ([(hit.ranked.collection, hit.ranked.number) for hit in result.hits] for result in (before, after))
+        return QuerySample(
+            overlap=overlap(old, new),
+            correlation=rank_correlation(old, new),
+            results_before=len(old),
+            results_after=len(new),
+            confidence_before=before.ranking.confidence,
+            confidence_after=after.ranking.confidence,
+            ms_before=1_000 * (time.monotonic() - started),
+            ms_after=1_000 * taken,
+        )
 
     async def _references(self, actor: Actor, query: str, filters: RequestedScope) -> tuple[Reference, ...]:
         if filters.session_id is None or not may_refer(query):
@@ -158,11 +219,17 @@ class Retriever:
         recent = await self.stores.read(actor, partial(recent_items, filters.session_id, filters.window))
         return tuple(await SEARCH_THREADS.run(resolve_references, query, recent, actor.principal_id))
 
-    async def open_scope(self, actor: Actor, filters: RequestedScope) -> tuple[SearchScope, list[View]]:
-        """Resolve a scope, wait briefly for what the caller has just written, and open the views."""
-        scope = await self.stores.read(actor, partial(self._resolve, filters))
+    async def open_scope(
+        self, actor: Actor, filters: RequestedScope, query: str | None = None
+    ) -> tuple[SearchScope, list[View]]:
+        """Resolve a scope, wait briefly for what the caller has just written, and open the views.
+
+        A query may be among those that the model being migrated to answers.
+        """
+        resolve = partial(self._resolve, filters, query)
+        scope = await self.stores.read(actor, resolve)
         if scope.own_pending and await self.index_wait.until_indexed(actor, scope.own_pending):
-            scope = _without_indexed(await self.stores.read(actor, partial(self._resolve, filters)), scope.own_pending)
+            scope = _without_indexed(await self.stores.read(actor, resolve), scope.own_pending)
         views = await self._open_views(actor, scope)
         return scope._replace(partial=any(view.lag for view in views)), views
 
@@ -194,9 +261,10 @@ class Retriever:
     def now(self) -> int:
         return to_micros(self.clock.now())
 
-    async def _resolve(self, filters: RequestedScope, stores: SearchStores) -> SearchScope:
+    async def _resolve(self, filters: RequestedScope, query: str | None, stores: SearchStores) -> SearchScope:
         visible = await resolve_scope(filters, stores)
-        model = serving_model(await stores.models.listed(), self.embeddings.models())
+        listed, known = await stores.models.listed(), self.embeddings.models()
+        model, fallback = (serving_model(listed, known), None) if query is None else query_model(listed, known, query)
         pending = await stores.lag.pending(stores.actor, filters, readable_places(stores.actor))
         return SearchScope(
             visible.queries,
@@ -206,6 +274,7 @@ class Retriever:
             pending.total,
             semantic_off=await self._semantic_off(filters, stores),
             own_pending=pending.own,
+            fallback_model=None if fallback is None else fallback.name,
         )
 
     async def _semantic_off(self, filters: RequestedScope, stores: SearchStores) -> str:
@@ -220,9 +289,13 @@ class Retriever:
     async def _embed_queries(self, actor: Actor, scope: SearchScope, texts: Sequence[str]) -> Vectors | None:
         if scope.semantic_off:
             return None
+        limit = None if scope.fallback_model is None else _CANARY_SECONDS
         try:
-            found = await asyncio.gather(*(self.embeddings.of_query(actor, text, scope.model) for text in texts))
-        except (EmbedderUnavailable, TextRefused):
+            async with asyncio.timeout(limit):
+                found = await asyncio.gather(*(self.embeddings.of_query(actor, text, scope.model) for text in texts))
+        except (EmbedderUnavailable, TextRefused, TimeoutError) as error:
+            if scope.fallback_model is not None:
+                raise _NewModelFailed from error
             return None
         from numpy import stack  # noqa: PLC0415 - an embedder has loaded it already
 

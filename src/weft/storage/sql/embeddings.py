@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, get_args
 
-from weft.capabilities.indexing.embeddings.store import CachedKind, CachedVector, TenantModel
+from weft.capabilities.indexing.embeddings.store import SHARE_UNITS, CachedKind, CachedVector, TenantModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ WHERE tenant = $1 AND digest IN ({", ".join(f"${place}" for place in range(2, _B
 """  # noqa: S608 - placeholders
 _DELETE = "DELETE FROM embedding_cache WHERE tenant = $1 AND model = $2 AND digest = $3"
 _TOUCH = "UPDATE embedding_cache SET used_at = $1 WHERE tenant = $2 AND model = $3 AND digest = $4"
-_LISTED = "SELECT model, role, since FROM tenant_models WHERE tenant = $1 AND model >= '' ORDER BY model "
+_LISTED = "SELECT model, role, since, share FROM tenant_models WHERE tenant = $1 AND model >= '' ORDER BY model "
 
 
 def _batches(digests: Sequence[bytes]) -> Iterator[list[bytes]]:
@@ -148,16 +148,18 @@ class SqlTenantModelStore:
     async def held(self) -> Sequence[TenantModel]:
         return [TenantModel(*row) for row in await self._tx.all(_LISTED + "{for_share}", self._tenant)]
 
-    async def set(self, model: str, role: Role, now: int) -> None:
+    async def set(self, model: str, role: Role, now: int, share: float = 0.0) -> None:
         await self._tx.run(
             """
-            INSERT INTO tenant_models (tenant, model, role, since) VALUES ($1, $2, $3, $4)
-            ON CONFLICT (tenant, model) DO UPDATE SET role = excluded.role, since = excluded.since
+            INSERT INTO tenant_models (tenant, model, role, since, share) VALUES ($1, $2, $3, $4, $5)
+            ON CONFLICT (tenant, model)
+            DO UPDATE SET role = excluded.role, since = excluded.since, share = excluded.share
             """,
             self._tenant,
             model,
             role,
             now,
+            round(share * SHARE_UNITS),
         )
 
     async def remove(self, model: str) -> bool:

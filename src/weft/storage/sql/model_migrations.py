@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from weft.capabilities.indexing.model_migration.canary import Canary
 from weft.capabilities.indexing.model_migration.model import ModelComparison, ModelMigration
 
 if TYPE_CHECKING:
     from weft.storage.sql.database import Row, Transaction
 
 _FIELDS = ModelMigration.__struct_fields__
+_JSON_FIELDS = {"comparison": ModelComparison, "canary": Canary}
 _MIGRATION = f"SELECT {', '.join(_FIELDS)} FROM model_migrations WHERE tenant = $1 "  # noqa: S608 - our own fields
 _SAVE = f"""
 INSERT INTO model_migrations (tenant, {", ".join(_FIELDS)})
@@ -38,7 +40,7 @@ class SqlModelMigrationStore:
     async def save(self, migration: ModelMigration) -> None:
         values = msgspec.structs.asdict(migration) | {
             "comparable": int(migration.comparable),
-            "comparison": None if migration.comparison is None else msgspec.json.encode(migration.comparison).decode(),
+            **{name: _encoded(getattr(migration, name)) for name in _JSON_FIELDS},
         }
         await self._tx.run(_SAVE, self._tenant, *(values[name] for name in _FIELDS))
 
@@ -49,10 +51,15 @@ async def migrating_tenants(transaction: Transaction) -> list[str]:
     return [row[0] for row in rows]
 
 
+def _encoded(value: msgspec.Struct | None) -> str | None:
+    return None if value is None else msgspec.json.encode(value).decode()
+
+
 def _migration(row: Row | None) -> ModelMigration | None:
     if row is None:
         return None
     values = dict(zip(_FIELDS, row, strict=True))
-    if values["comparison"] is not None:
-        values["comparison"] = msgspec.json.decode(values["comparison"], type=ModelComparison)
+    for name, kind in _JSON_FIELDS.items():
+        if values[name] is not None:
+            values[name] = msgspec.json.decode(values[name], type=kind)
     return ModelMigration(**{**values, "comparable": bool(values["comparable"])})

@@ -132,7 +132,8 @@ class TenantModelStoreContract:
 
     async def test_the_last_setting_of_a_model_wins(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.tenant_models.set("b", "allowed", 10)
-        await stores.tenant_models.set("a", "building", 20)
+        await stores.tenant_models.set("a", "building", 20, 0.125)
+        assert (await stores.tenant_models.listed())[0] == TenantModel("a", "building", 20, 125)
         await stores.tenant_models.set("a", "serving", 30)
         assert await stores.tenant_models.listed() == [TenantModel("a", "serving", 30), TenantModel("b", "allowed", 10)]
         assert await stores.tenant_models.held() == await stores.tenant_models.listed()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
+from weft.capabilities.indexing.model_migration.canary import Canary, QueryComparison, QuerySample
 from weft.capabilities.indexing.model_migration.model import ModelComparison, ModelMigration
 from weft.testing.contracts.stores import ContractStores
 
@@ -34,6 +35,9 @@ class ModelMigrationStoreContract:
             embedded=9,
             comparison=ModelComparison(probes=4, recall_before=0.75, recall_after=1.0, agreement=0.5),
             problem="The service is away.",
+            canary=Canary((0.1, 0.5), 0.3, 24)
+            .next_step(15)
+            .with_current(QueryComparison(0.1, 15).with_sample(QuerySample(0.5, None, 10, 8, 0.75, 0.5, 12.0, 8.0))),
         )
         for migration in (MIGRATION, ended, structs.replace(MIGRATION, to_model="newer", started_at=40)):
             await stores.model_migrations.save(migration)

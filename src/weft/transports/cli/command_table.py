@@ -139,7 +139,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "allow-models": "Restrict which embedding models the tenant may use; an empty list lifts the restriction.",
         "start-model-migration": "Migrate searches to another embedding model: both are kept until the new one is on par.",
         "show-model-migration": "Show the progress of the latest model migration, and how the two models compare.",
-        "cancel-model-migration": "Cancel the model migration: searches keep their model, vectors of the other are deleted.",
+        "cancel-model-migration": "Cancel the model migration, or roll it back after the switch: searches use the old model, at once.",
     },
     "memory": {
         "set": "Store a value in your private memory: globally, or for one session.",

@@ -6,9 +6,11 @@ serves its searches and the one it is being migrated to.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import hashlib
+from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.indexing.embeddings.model import EmbeddingModelUnknown
+from weft.capabilities.indexing.embeddings.store import SHARE_UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -27,19 +29,48 @@ def serving_model(listed: Sequence[TenantModel], models: Sequence[Model]) -> Mod
     return next((model for model in models if model.name in chosen), models[0])
 
 
+class QueryModel(NamedTuple):
+    """The model that answers a query; ``fallback`` is the serving one if another answers."""
+
+    model: Model
+    fallback: Model | None = None
+
+
+def query_model(listed: Sequence[TenantModel], models: Sequence[Model], text: str) -> QueryModel:
+    """Return the model that answers a query: for a share of queries the one being migrated to, if it is configured.
+
+    The share is taken by a hash of the query, so the same query always has the same model, in every process.
+    """
+    serving = serving_model(listed, models)
+    for each in listed:
+        if each.role == "building" and _query_place(text) < each.share:
+            found = next((model for model in models if model.name == each.model), None)
+            return QueryModel(serving) if found is None else QueryModel(found, serving)
+    return QueryModel(serving)
+
+
+def _query_place(text: str) -> int:
+    words = " ".join(text.casefold().split()).encode(errors="replace")
+    return int.from_bytes(hashlib.sha256(words).digest()[:8]) % SHARE_UNITS
+
+
 def models_to_fill(listed: Sequence[TenantModel], models: Sequence[Model]) -> tuple[str, ...]:
-    """Return the models that a new chunk needs vectors of: the serving one, then the one being migrated to.
+    """Return the models that a new chunk needs vectors of: the serving one, then the one being migrated to or kept.
 
     They may include models that this process does not know.
     """
     serving = next((each.model for each in listed if each.role == "serving"), models[0].name)
-    return (serving, *(each.model for each in listed if each.role == "building"))
+    return (serving, *(each.model for each in listed if each.role in {"building", "kept"}))
 
 
 def known_models_to_fill(listed: Sequence[TenantModel], models: Sequence[Model]) -> tuple[str, ...]:
-    """Return the same for a process that computes these vectors; raises if it does not know one of the models."""
+    """Return the same for a process that computes these vectors; raises if it does not know one of the models.
+
+    A model kept for a rollback is left out if it is unknown: its service may have been switched off.
+    """
     known = {model.name for model in models}
-    names = models_to_fill(listed, models)
+    kept = {each.model for each in listed if each.role == "kept"}
+    names = tuple(name for name in models_to_fill(listed, models) if name in known or name not in kept)
     for name in names:
         if name not in known:
             raise EmbeddingModelUnknown(f"Model '{name[:100]}' is in use but not configured in this process.")

@@ -7,8 +7,10 @@ from typing import Literal, Protocol
 
 import msgspec
 
-# Role of a model for a tenant: used by searches, being migrated to, or usable.
-Role = Literal["serving", "building", "allowed"]
+# Role of a model for a tenant: used by searches, being migrated to, kept for a rollback, or usable.
+Role = Literal["serving", "building", "kept", "allowed"]
+# A share of queries is stored as a whole number out of this many.
+SHARE_UNITS = 1_000
 # A vector was requested by a caller, or belongs to a searchable passage. The former are evicted first.
 CachedKind = Literal["asked", "passage"]
 
@@ -21,11 +23,12 @@ class CachedVector(msgspec.Struct, frozen=True, gc=False):
 
 
 class TenantModel(msgspec.Struct, frozen=True):
-    """A model's role for a tenant, and since when, in microseconds."""
+    """A model's role for a tenant, and since when, in microseconds. ``share``: queries out of 1,000 it answers."""
 
     model: str
     role: Role
     since: int
+    share: int = 0
 
 
 class VectorStore(Protocol):
@@ -81,8 +84,8 @@ class TenantModelStore(Protocol):
         """Return the same, locked against changes until the transaction ends."""
         ...
 
-    async def set(self, model: str, role: Role, now: int) -> None:
-        """Set the role of a model."""
+    async def set(self, model: str, role: Role, now: int, share: float = 0.0) -> None:
+        """Set the role of a model, and the share of queries it answers though it is not the serving one."""
         ...
 
     async def remove(self, model: str) -> bool:

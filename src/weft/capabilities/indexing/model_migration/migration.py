@@ -13,9 +13,11 @@ from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.indexing.embeddings.model import Model
 from weft.capabilities.indexing.embeddings.model_selection import models_to_fill
 from weft.capabilities.indexing.embeddings.store import TenantModelStore
+from weft.capabilities.indexing.model_migration.canary import Canary, QuerySample
 from weft.capabilities.indexing.model_migration.evaluation import Probe, probes_in
 from weft.capabilities.indexing.model_migration.model import (
     CANCELLABLE,
+    MigrationState,
     ModelComparison,
     ModelInUse,
     ModelMigration,
@@ -55,7 +57,7 @@ class MigrationSteps(msgspec.Struct, frozen=True):
     def now(self) -> int:
         return to_micros(self.clock.now())
 
-    async def start(self, model: Model, known: Sequence[Model]) -> ModelMigration:
+    async def start(self, model: Model, known: Sequence[Model], canary: Canary) -> ModelMigration:
         """Start a migration: from now on every new chunk gets vectors of both models."""
         last = await self.migrations.find_locked()
         if last is not None and last.finished_at is None:
@@ -73,16 +75,24 @@ class MigrationSteps(msgspec.Struct, frozen=True):
             comparable=any(each.name == serving for each in known),
             started_by=self.actor.participant,
             started_at=self.now,
+            canary=canary,
         )
         return await self._save(migration, "model_migration.started")
 
     async def cancel(self) -> ModelMigration:
-        """Keep the old model; vectors of the new one are deleted."""
+        """Keep the old model, or return to it after the switch; vectors of the new one are deleted."""
         migration = await self.migrations.find_locked()
+        if migration is not None and migration.may_be_rolled_back(self.now):
+            return await self._roll_back(migration)
         if migration is None or migration.state not in CANCELLABLE:
             raise ModelMigrationNotFound
         await self._retire(migration.to_model)
-        return await self._save(structs.replace(migration, state="cancelled"), "model_migration.cancelled")
+        return await self._save(self._ended(migration, "cancelled"), "model_migration.cancelled")
+
+    async def _roll_back(self, migration: ModelMigration) -> ModelMigration:
+        await self.models.set(migration.from_model, "serving", self.now)
+        await self._retire(migration.to_model)
+        return await self._save(self._ended(migration, "rolled_back"), "model_migration.rolled_back")
 
     async def next_batch(self) -> ChunkBatch | None:
         """Return the next chunks to embed; None when every collection is done."""
@@ -143,7 +153,7 @@ class MigrationSteps(msgspec.Struct, frozen=True):
         return sum([(await self.collections.state(collection)).chunks for collection in await self.collections.names()])
 
     async def finish_comparison(self, comparison: ModelComparison | None, complete_up_to: Mapping[str, int]) -> None:
-        """Switch to the new model at parity, else refuse.
+        """At parity begin with a share of the queries, or with all if there is nothing to compare; else refuse.
 
         Chunks added meanwhile without a vector of the new model are embedded first; then the models are compared again.
         """
@@ -157,19 +167,79 @@ class MigrationSteps(msgspec.Struct, frozen=True):
             return
         compared = structs.replace(migration, comparison=comparison, problem=None)
         if comparison is not None and not comparison.is_parity:
-            await self._retire(migration.to_model)
-            await self._save(structs.replace(compared, state="refused"), "model_migration.refused")
+            await self._refuse(compared)
+        elif comparison is not None and compared.canary is not None and not compared.canary.is_last:
+            await self._next_share(compared, compared.canary)
+        else:
+            await self._switch(compared)
+
+    async def record_sample(self, sample: QuerySample | None) -> None:
+        """Add a query that both models answered to the current step; None: the new model could not answer it."""
+        migration = await self._locked_in_state("canary")
+        canary = None if migration is None else migration.canary
+        if migration is None or canary is None or canary.current is None or canary.is_due(self.now):
             return
+        current = canary.current
+        if sample is None:
+            current = structs.replace(current, failures=current.failures + 1)
+        else:
+            current = current.with_sample(sample)
+        await self.migrations.save(structs.replace(migration, canary=canary.with_current(current)))
+
+    async def finish_share(self, complete_up_to: Mapping[str, int]) -> None:
+        """End a step of queries: go on with the next share or with all queries, or refuse if the models differ."""
+        migration = await self._locked_in_state("canary")
+        canary = None if migration is None else migration.canary
+        if migration is None or canary is None or not canary.is_due(self.now):
+            return
+        if canary.problem is not None:
+            await self._refuse(structs.replace(migration, problem=canary.problem))
+        elif not canary.is_last:
+            await self._next_share(migration, canary)
+        else:
+            # Writing the unchanged row locks out transactions that add chunks.
+            await self.models.set(migration.to_model, "building", self.now)
+            if await self._is_complete(migration, complete_up_to):
+                await self._switch(migration)
+            else:
+                await self.migrations.save(structs.replace(migration, state="embedding", collection="", number=0))
+
+    async def _next_share(self, migration: ModelMigration, canary: Canary) -> None:
+        further = canary.next_step(self.now)
+        share = 0 if further.current is None else further.current.share
+        await self.models.set(migration.to_model, "building", self.now, share)
+        await self._save(structs.replace(migration, state="canary", canary=further), "model_migration.canary")
+
+    async def _switch(self, migration: ModelMigration) -> None:
+        """Answer all queries with the new model. New chunks still get vectors of the old one, for a rollback."""
         await self.models.set(migration.to_model, "serving", self.now)
-        await self._retire(migration.from_model)
-        switched = structs.replace(compared, state="dropping", switched_at=self.now)
+        if migration.comparable and migration.canary is not None and migration.canary.keep_hours:
+            await self.models.set(migration.from_model, "kept", self.now)
+        else:
+            await self._retire(migration.from_model)
+        switched = structs.replace(migration, state="dropping", switched_at=self.now)
         await self._save(switched, "model_migration.switched")
+
+    async def _refuse(self, migration: ModelMigration) -> None:
+        await self._retire(migration.to_model)
+        await self._save(self._ended(migration, "refused"), "model_migration.refused")
+
+    def _ended(self, migration: ModelMigration, state: MigrationState) -> ModelMigration:
+        """Return a migration that ended without the new model; queries that began with it may still be running."""
+        canary = migration.canary
+        if canary is not None and canary.steps:
+            canary = structs.replace(canary, ended_at=self.now)
+        return structs.replace(migration, state=state, canary=canary)
 
     async def delete_leftover_batch(self) -> bool:
         """Delete a batch of left-over vectors; return whether there may be more."""
         migration = await self.migrations.find_locked()
         if migration is None or migration.leftover is None or migration.finished_at is not None:
             return False
+        if any(each.model == migration.leftover and each.role == "kept" for each in await self.models.listed()):
+            # From now on new chunks get no vectors of it.
+            await self._retire(migration.leftover)
+            return True
         for collection in await self.collections.names():
             if await self.collections.drop_vectors(collection, migration.leftover, _DELETE_BATCH):
                 return True
@@ -213,7 +283,7 @@ class MigrationSteps(msgspec.Struct, frozen=True):
                 subject=migration.to_model,
                 actor=self.actor.participant,
                 readable_by=_ADMINS,
-                data={"from_model": migration.from_model, "state": migration.state, **_figures(migration.comparison)},
+                data={"from_model": migration.from_model, "state": migration.state, **_figures(migration)},
             )
         )
         return migration
@@ -232,5 +302,9 @@ async def models_in_use(store: TenantModelStore, known: Sequence[Model], now: in
     return models_to_fill(listed, known)
 
 
-def _figures(comparison: ModelComparison | None) -> dict[str, object]:
-    return {} if comparison is None else structs.asdict(comparison)
+def _figures(migration: ModelMigration) -> dict[str, object]:
+    current = None if migration.canary is None else migration.canary.current
+    return {
+        **({} if migration.comparison is None else structs.asdict(migration.comparison)),
+        **({} if current is None else {"share": current.share}),
+    }

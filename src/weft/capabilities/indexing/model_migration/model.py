@@ -1,8 +1,9 @@
 """Model migration: the state machine by which a tenant switches to another embedding model.
 
 ``embedding``: every chunk gets a vector of the new model next to the old one. ``comparing``: both models answer the
-same queries. If the new model's recall is on par, searches switch to it and the old vectors are deleted (``dropping``,
-then ``done``); otherwise the migration is ``refused``. Searches use the old model until the switch.
+same probes. If the new model's recall is on par, it answers a growing share of queries (``canary``), which the old one
+answers too. If they compare well, all searches switch to it. The old vectors stay for a while, for a rollback, and are
+then deleted (``dropping``, then ``done``). Otherwise the migration is ``refused``.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from typing import Annotated, Literal, Protocol
 
 import msgspec
 
+from weft.capabilities.indexing.model_migration.canary import Canary
 from weft.kernel.errors import Conflict, NotFound
 
-MigrationState = Literal["embedding", "comparing", "dropping", "done", "refused", "cancelled"]
-CANCELLABLE: frozenset[MigrationState] = frozenset({"embedding", "comparing"})
+MigrationState = Literal["embedding", "comparing", "canary", "dropping", "done", "refused", "cancelled", "rolled_back"]
+CANCELLABLE: frozenset[MigrationState] = frozenset({"embedding", "comparing", "canary"})
+_SWITCHED: frozenset[MigrationState] = frozenset({"dropping", "done"})
 
 # Tolerated loss of recall: figures from a sample vary by about this much.
 PARITY_SLACK = 0.02
@@ -94,6 +97,7 @@ class ModelMigration(msgspec.Struct, frozen=True, kw_only=True):
     embedded: int = 0
     comparison: ModelComparison | None = None
     problem: str | None = None
+    canary: Canary | None = None
 
     @property
     def required_models(self) -> frozenset[str]:
@@ -107,11 +111,21 @@ class ModelMigration(msgspec.Struct, frozen=True, kw_only=True):
         """Return the model whose vectors are to be deleted; None while both are needed."""
         if self.state in CANCELLABLE:
             return None
-        return self.from_model if self.switched_at is not None else self.to_model
+        return self.from_model if self.state in _SWITCHED else self.to_model
 
     def may_be_dropped(self, now: int) -> bool:
-        """Tell whether no running search can still use the left-over vectors."""
-        return self.leftover is not None and (self.switched_at is None or now >= self.switched_at + _DROP_DELAY_MICROS)
+        """Tell whether no running search can still use the left-over vectors, and no rollback will need them."""
+        if self.leftover is None:
+            return False
+        if self.state in _SWITCHED:
+            kept = 0 if self.canary is None or not self.comparable else self.canary.keep_micros
+            return now >= (self.switched_at or 0) + max(_DROP_DELAY_MICROS, kept)
+        ended_at = None if self.canary is None else self.canary.ended_at
+        return ended_at is None or now >= ended_at + _DROP_DELAY_MICROS
+
+    def may_be_rolled_back(self, now: int) -> bool:
+        """Tell whether searches can still return to the old model."""
+        return self.state == "dropping" and self.comparable and not self.may_be_dropped(now)
 
 
 class ModelMigrationStore(Protocol):

@@ -18,7 +18,8 @@ from weft.capabilities.indexing.embeddings.model_selection import (
     usable_model,
     usable_models,
 )
-from weft.capabilities.indexing.embeddings.store import TenantModelStore
+from weft.capabilities.indexing.embeddings.store import Role, TenantModelStore
+from weft.capabilities.indexing.model_migration.canary import Canary, QueryComparison, Share
 from weft.capabilities.indexing.model_migration.migration import MigrationSteps
 from weft.capabilities.indexing.model_migration.model import (
     MigrationState,
@@ -31,10 +32,20 @@ from weft.capabilities.indexing.model_migration.model import (
 )
 from weft.capabilities.plans.service import Plans
 from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
-from weft.kernel.errors import QuotaExceeded
+from weft.kernel.errors import InvalidInput, QuotaExceeded
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
+_FIGURES = (
+    "overlap",
+    "rank_correlation",
+    "results_before",
+    "results_after",
+    "confidence_before",
+    "confidence_after",
+    "ms_before",
+    "ms_after",
+)
 _admin_operation = partial(
     operation, tool="knowledge", permission=Permission.ADMIN, rate=RateClass.ADMIN, audience=Audience.NOT_SUBAGENTS
 )
@@ -54,9 +65,24 @@ class AllowModels(Request):
 
 
 class StartModelMigration(Request):
-    """The model that searches switch to at parity."""
+    """The model that searches switch to, and how carefully."""
 
     model: ModelName
+    shares: Annotated[
+        tuple[Share, ...],
+        msgspec.Meta(
+            max_length=10,
+            description="Shares of the queries that the new model answers, step by step, before it answers all. An "
+            "empty list switches all at once.",
+        ),
+    ] = (0.1, 0.5)
+    min_overlap: Annotated[
+        float,
+        msgspec.Meta(ge=0, le=1, description="Refuse the model if, on average, the first ten results agree less."),
+    ] = 0.3
+    keep_hours: Annotated[
+        int, msgspec.Meta(ge=0, le=720, description="How long after the switch it can be rolled back.")
+    ] = 24
 
 
 class ShowModelMigration(Request):
@@ -68,12 +94,12 @@ class CancelModelMigration(Request):
 
 
 class EmbeddingModelInfo(Response, omit_defaults=False):
-    """An embedding model and its role: used by searches, being migrated to, or usable."""
+    """An embedding model and its role: used by searches, being migrated to, kept for a rollback, or usable."""
 
     model: str
     dimensions: int
     most_tokens: int
-    role: Literal["serving", "building", "usable"]
+    role: Literal["serving", "building", "kept", "usable"]
 
 
 class ModelList(Response, omit_defaults=False):
@@ -87,11 +113,35 @@ class ModelList(Response, omit_defaults=False):
     semantic_search_off: str | msgspec.UnsetType = UNSET
 
 
+class CanaryStep(Response, omit_defaults=False):
+    """Queries that both models answered, and the means of what was compared.
+
+    ``overlap``: share of the first ten results that both found, or of fewer if one model found fewer.
+    ``rank_correlation``: Kendall's tau of these. ``results_*``: number of results, ``ms_*``: latency.
+    ``failures``: queries that the new model could not answer, so that the old one did.
+    """
+
+    share: float
+    started_at: datetime
+    queries: int
+    failures: int
+    overlap: float
+    rank_correlation: float
+    results_before: float
+    results_after: float
+    confidence_before: float
+    confidence_after: float
+    ms_before: float
+    ms_after: float
+
+
 class ModelMigrationInfo(Response, omit_defaults=False):
     """Progress of a model migration: ``embedded`` of ``chunks`` chunks; chunks added meanwhile get both vectors.
 
-    ``comparison``: recall of both models on the same queries; missing if the old model was unavailable. ``problem``:
-    why the migration is stalled.
+    ``comparison``: recall of both models on the same probes; missing if the old model was unavailable. ``canary``: the
+    steps in which the new model answers a ``share`` of the queries, each with the comparison of both models' answers.
+    ``rollback_until``: until then, cancelling returns to the old model. ``problem``: why the migration is stalled or
+    was refused.
     """
 
     on_record = ("from_model", "to_model", "state")
@@ -106,6 +156,9 @@ class ModelMigrationInfo(Response, omit_defaults=False):
     embedded: int
     chunks: int
     comparison: ModelComparison | None
+    share: float
+    canary: list[CanaryStep]
+    rollback_until: datetime | None
     problem: str | None
 
 
@@ -121,7 +174,7 @@ class ModelMigrationInfo(Response, omit_defaults=False):
 async def list_models(_: ListModels, models: TenantModelStore, embeddings: Embeddings) -> ModelList:
     """List the embedding models that you may use, and which one searches use."""
     roles = await models.listed()
-    building = {each.model for each in roles if each.role == "building"}
+    in_migration = {each.model: each.role for each in roles if each.role in {"building", "kept"}}
     serving = serving_model(roles, embeddings.models())
     return ModelList(
         models=[
@@ -129,7 +182,7 @@ async def list_models(_: ListModels, models: TenantModelStore, embeddings: Embed
                 model=model.name,
                 dimensions=model.dimensions,
                 most_tokens=model.most_tokens,
-                role="serving" if model == serving else "building" if model.name in building else "usable",
+                role="serving" if model == serving else _shown_role(in_migration.get(model.name)),
             )
             for model in usable_models(roles, embeddings.models())
         ],
@@ -169,11 +222,15 @@ async def start_model_migration(
 ) -> ModelMigrationInfo:
     """Migrate searches to another embedding model: both are kept until the new one is on par.
 
-    Then searches switch and the old vectors are deleted. Otherwise the migration is refused and nothing changes.
+    Then the new one answers a growing share of the queries, and at last all. If its answers differ too much, the
+    migration is refused and the old one answers all queries again.
     """
     (await plans.allowance()).check_custom_models()
+    if list(request.shares) != sorted(set(request.shares)):
+        raise InvalidInput("shares: must grow from step to step", field="shares")
     model = usable_model(await migrations.models.listed(), embeddings.models(), request.model)
-    return await _info(await migrations.start(model, embeddings.models()), migrations)
+    canary = Canary(request.shares, request.min_overlap, request.keep_hours)
+    return await _info(await migrations.start(model, embeddings.models(), canary), migrations)
 
 
 @_admin_operation(
@@ -203,11 +260,13 @@ async def show_model_migration(_: ShowModelMigration, migrations: MigrationSteps
     audited=True,
 )
 async def cancel_model_migration(_: CancelModelMigration, migrations: MigrationSteps) -> ModelMigrationInfo:
-    """Cancel the model migration: searches keep their model, vectors of the other are deleted."""
+    """Cancel the model migration, or roll it back after the switch: searches use the old model, at once."""
     return await _info(await migrations.cancel(), migrations)
 
 
 async def _info(migration: ModelMigration, migrations: MigrationSteps) -> ModelMigrationInfo:
+    canary = migration.canary
+    steps = () if canary is None else canary.steps
     return ModelMigrationInfo(
         from_model=migration.from_model,
         to_model=migration.to_model,
@@ -219,5 +278,37 @@ async def _info(migration: ModelMigration, migrations: MigrationSteps) -> ModelM
         embedded=migration.embedded,
         chunks=await migrations.chunks(),
         comparison=migration.comparison,
+        share=_share(migration),
+        canary=[_step_info(step) for step in steps],
+        rollback_until=_rollback_until(migration, migrations.now),
         problem=migration.problem,
+    )
+
+
+def _shown_role(role: Role | None) -> Literal["building", "kept", "usable"]:
+    return role if role in {"building", "kept"} else "usable"
+
+
+def _share(migration: ModelMigration) -> float:
+    """Return the share of queries that the new model answers now."""
+    if migration.state in {"dropping", "done"}:
+        return 1.0
+    current = None if migration.canary is None else migration.canary.current
+    return current.share if current is not None and migration.state == "canary" else 0.0
+
+
+def _rollback_until(migration: ModelMigration, now: int) -> datetime | None:
+    if migration.canary is None or migration.switched_at is None or not migration.may_be_rolled_back(now):
+        return None
+    return from_micros(migration.switched_at + migration.canary.keep_micros)
+
+
+def _step_info(step: QueryComparison) -> CanaryStep:
+    figures = {name: round(getattr(step, name), 4) for name in _FIGURES}
+    return CanaryStep(
+        share=step.share,
+        started_at=from_micros(step.started_at),
+        queries=step.queries,
+        failures=step.failures,
+        **figures,
     )

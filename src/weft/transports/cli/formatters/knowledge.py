@@ -9,7 +9,7 @@ from weft.transports.cli.render import cell, counted, escape_controls, table
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from weft.capabilities.indexing.model_migration.operations import ModelMigrationInfo
+    from weft.capabilities.indexing.model_migration.operations import CanaryStep, ModelMigrationInfo
     from weft.capabilities.knowledge.document_queries import DocumentList
     from weft.capabilities.knowledge.domain_operations import DomainInfo, DomainList
     from weft.capabilities.knowledge.sources.model import SyncCounts
@@ -157,9 +157,24 @@ def _render_migration(migration: ModelMigrationInfo) -> str:
             f"Recall of {counted(compared.probes, 'probe')}: {compared.recall_before:.0%} with the old model, "
             f"{compared.recall_after:.0%} with the new one; they agree on {compared.agreement:.0%}."
         )
+    lines += [_canary_step(step) for step in migration.canary]
+    if migration.rollback_until is not None:
+        lines.append(f"Until {cell(migration.rollback_until)}: weft knowledge cancel-model-migration rolls it back.")
     if migration.problem is not None:
         lines.append(escape_controls(f"Stopped: {migration.problem}"))
     return "\n".join(lines)
+
+
+def _canary_step(step: CanaryStep) -> str:
+    failed = f", {step.failures} failed" if step.failures else ""
+    if not step.queries:
+        return f"{step.share:.0%} of queries: none compared{failed}."
+    return (
+        f"{step.share:.0%} of queries: {step.queries} compared{failed}; {step.overlap:.0%} of results agree, rank "
+        f"correlation {step.rank_correlation:.2f}, {step.results_before:.1f} to {step.results_after:.1f} results, "
+        f"confidence {step.confidence_before:.2f} to {step.confidence_after:.2f}, "
+        f"{step.ms_before:.0f} to {step.ms_after:.0f} ms."
+    )
 
 
 def _render_reindexing(shown: ReindexStatus) -> str:
