@@ -96,6 +96,12 @@ class Settings:
     receipt_days: int = setting(
         90, "WEFT_RECEIPT_DAYS", "Days for which receipts of assembled prompts and their texts are kept; 0: forever."
     )
+    event_days: int = setting(
+        90,
+        "WEFT_EVENT_DAYS",
+        "Days for which events are kept, at least; later ones wait for webhooks and indexing. 0: forever.",
+    )
+    audit_days: int = setting(400, "WEFT_AUDIT_DAYS", "Days for which audit rows are kept; 0: forever.")
     import_limit_mb: int = setting(
         256, "WEFT_IMPORT_LIMIT_MB", "Maximum size of a bundle imported as a stream, in MiB."
     )

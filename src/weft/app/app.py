@@ -52,6 +52,7 @@ from weft.jobs.backfill_vectors import VectorBackfill
 from weft.jobs.cleanup import EXPIRE, EXPIRE_EVERY_SECONDS, DeferredDeletion, Expiry, ReceiptPruning
 from weft.jobs.history_pruning import HistoryPruner
 from weft.jobs.ingestion import INGEST, Ingestion
+from weft.jobs.log_retention import LogDays, LogRetention
 from weft.jobs.model_migration import ModelMigrations
 from weft.jobs.reindex import DomainReindexing
 from weft.jobs.runner import LeaseRunner
@@ -147,6 +148,11 @@ class App:
         self.pruner = HistoryPruner(self.lease_runner, self._container)
         self.expiry = Expiry(self.database, self.clock, self._container)
         self.receipt_pruning = ReceiptPruning(self.database, self.clock, settings.receipt_days)
+        self.log_retention = LogRetention(
+            self.lease_runner,
+            LogDays(settings.event_days, settings.audit_days),
+            indexing=settings.indexes_sessions,
+        )
         self.autosave = WindowAutosave(self.database, self.clock, self._container)
         self.webhooks = WebhookDelivery(
             self.database, self.clock, self._container, settings.webhook_private_hosts.split(), self.metrics
@@ -387,7 +393,8 @@ class App:
         answer = await self.guards.after(call, Events(events=page.events, next_after=page.reached))
         shown = {event.seq: event for event in answer.events}
         kept = [recorded for recorded in page.recorded if recorded.event.seq in shown]
-        return EventPage([replace(recorded, event=shown[recorded.event.seq]) for recorded in kept], page.reached)
+        changed = [replace(recorded, event=shown[recorded.event.seq]) for recorded in kept]
+        return page._replace(recorded=changed)
 
 
 def _toolbox(registry: Registry, settings: Settings) -> Toolbox:

@@ -9,6 +9,7 @@ from weft.jobs import ingestion, session_indexing, session_vectors, source_sync,
 from weft.jobs.backfill_vectors import BACKFILL
 from weft.jobs.cleanup import DELETE, EXPIRE, EXPIRE_EVERY_SECONDS, EXPIRE_SOON_SECONDS, PRUNE_RECEIPTS
 from weft.jobs.history_pruning import PRUNE
+from weft.jobs.log_retention import PRUNE_LOGS
 from weft.jobs.model_migration import MIGRATE
 from weft.jobs.reindex import REINDEX
 from weft.jobs.scheduler import DueSource, Job, Work
@@ -78,6 +79,7 @@ def _cleanup_jobs(app: App) -> list[Job]:
             due=_tenants(app, tenants_to_sweep),
             run=lambda work: app.expiry.sweep(work.tenant),
         ),
+        Job(name=PRUNE_LOGS, every=_HOUR, due=app.log_retention.due, run=app.log_retention.run),
         Job(name=PRUNE_RECEIPTS, every=_HOUR, due=app.receipt_pruning.due, run=app.receipt_pruning.run),
         Job(
             name=SWEEP_OBJECTS,

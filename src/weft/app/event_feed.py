@@ -104,14 +104,16 @@ class LiveFeed:
         deadline = asyncio.get_running_loop().time() + wait_seconds
         end = await tail.end(actor.epoch)
         position = end if after is None else min(after, end)
+        pruned = await tail.pruned_after(position)
+        position = max(position, pruned or 0)
         while True:
             changed = tail.changed
             scanned, reached = await tail.after(position, actor.epoch, interest.session_id)
             covered = [recorded for recorded in scanned if interest.covers(recorded, actor)]
             if covered:
-                return EventPage(covered, reached)
-            if reached == position and not await self._waited(changed, deadline):
-                return EventPage([], position)
+                return EventPage(covered, reached, pruned)
+            if reached == position and (pruned is not None or not await self._waited(changed, deadline)):
+                return EventPage([], position, pruned)
             position = reached
             await asyncio.sleep(0)  # yields while scanning a long log
 
@@ -176,6 +178,13 @@ class _Tail:
     async def end(self, epoch: int) -> int:
         await self._refresh(epoch)
         return self._end
+
+    async def pruned_after(self, seq: int) -> int | None:
+        """Return the last event that retention deleted, if it comes after ``seq``."""
+        if seq >= self._cached_after:
+            return None
+        pruned = await self._database.read(Scope(self._tenant), lambda tx: SqlEventStore(tx).pruned_seq())
+        return pruned if pruned > seq else None
 
     async def after(self, seq: int, epoch: int, session_id: str | None) -> tuple[Sequence[StoredEvent], int]:
         """Return the next events after ``seq`` and the seq they reach, from memory if it goes back far enough."""

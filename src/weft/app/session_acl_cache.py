@@ -63,7 +63,7 @@ class SessionAclCache:
         """Return the sessions of the transaction's tenant, at its snapshot or newer."""
         tenant, seq = transaction.tenant, await SqlEventStore(transaction).last_seq()
         known = self._tenants.get(tenant)
-        if known is None or abs(known.seq - seq) > _MAX_CATCH_UP:
+        if known is None or await _is_too_old(known.seq, seq, transaction):
             known = await _all(transaction, seq)
             self._keep(tenant, known)
         elif known.seq < seq:
@@ -80,6 +80,13 @@ class SessionAclCache:
         self._tenants[tenant] = known
         while len(self._tenants) > 1 and sum(map(len, self._tenants.values())) > _MAX_SESSIONS:
             self._tenants.popitem(last=False)
+
+
+async def _is_too_old(known: int, seq: int, transaction: Transaction) -> bool:
+    """Tell whether the events since a number are too many to catch up on, or no longer all there."""
+    if abs(known - seq) > _MAX_CATCH_UP:
+        return True
+    return known < seq and known < await SqlEventStore(transaction).pruned_seq()
 
 
 async def _all(transaction: Transaction, seq: int) -> _TenantSessions:

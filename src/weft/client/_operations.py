@@ -769,7 +769,7 @@ class EventsOperations:
         """Read events from an offset, waiting for the next one if there is none yet.
 
         Events are ordered and none is lost: repeat the call with ``after`` set to the ``next_after`` of the last
-        answer.
+        answer. If ``after`` is older than the log's retention, ``pruned_through`` says which events are missing.
         """
         return await self._caller.call(
             "events.read",

@@ -763,7 +763,7 @@ class SyncEventsOperations:
         """Read events from an offset, waiting for the next one if there is none yet.
 
         Events are ordered and none is lost: repeat the call with ``after`` set to the ``next_after`` of the last
-        answer.
+        answer. If ``after`` is older than the log's retention, ``pruned_through`` says which events are missing.
         """
         return self._caller.call(
             "events.read",

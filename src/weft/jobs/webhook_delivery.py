@@ -22,7 +22,8 @@ from weft.jobs.scheduler import Work
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import WeftError
 from weft.kernel.fields import new_id
-from weft.storage.sql.database import SYSTEM
+from weft.storage.sql.access import SqlAccessStore
+from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.unit_of_work import CallerTransactions, SystemTransactions
 from weft.storage.sql.webhooks import release_all, webhooks_waiting
 
@@ -159,7 +160,7 @@ class WebhookDelivery:
             # Also when cancelled: an accepted event must not be sent again.
             async with asyncio.timeout(_SETTLE_SECONDS):
                 await self._settle(tenant, taken, outcomes)
-        return taken.more
+        return taken.more or len(outcomes) < len(taken.outgoing)
 
     async def _send_all(self, taken: DeliveryRound, outcomes: list[tuple[OutgoingEvent, Attempt]]) -> None:
         loop = asyncio.get_running_loop()
@@ -172,8 +173,13 @@ class WebhookDelivery:
                 outcomes += [(each, tried) for each in taken.outgoing[place:]]
                 return
             outcomes.append((event, tried))
-            if tried.gone or tried.pause_seconds or loop.time() > deadline:
+            if tried.gone or tried.pause_seconds or loop.time() > deadline or await self._has_access_changed(taken):
                 return
+
+    async def _has_access_changed(self, taken: DeliveryRound) -> bool:
+        """Tell whether access rules changed since the round began: its owner may have been disabled."""
+        scope = Scope(taken.owner.tenant)
+        return await self._database.read(scope, lambda tx: SqlAccessStore(tx).epoch()) != taken.owner.epoch
 
     async def _send(self, webhook: Webhook, delivery_id: str, body: bytes) -> Attempt:
         at_seconds = to_micros(self._clock.now()) // _SECOND

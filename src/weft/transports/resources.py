@@ -165,7 +165,7 @@ async def follow_resource(
             await check_may_watch(app, resource, context)
             yield ResourceChange(after, happened=True)
     async for page in app.follow(context, resource.interest, after):
-        yield ResourceChange(page.reached, happened=bool(page.recorded))
+        yield ResourceChange(page.reached, happened=bool(page.recorded) or page.pruned_through is not None)
 
 
 class ResourceChange(NamedTuple):

@@ -99,10 +99,14 @@ def _is_about_a_key(event: Event) -> bool:
 
 
 class EventPage(NamedTuple):
-    """Matching events; all events up to ``reached`` have been considered."""
+    """Matching events; all events up to ``reached`` have been considered.
+
+    ``pruned_through``: events after the position that was asked for, up to this one, are past retention and deleted.
+    """
 
     recorded: Sequence[StoredEvent]
     reached: int
+    pruned_through: int | None = None
 
     @property
     def events(self) -> list[Event]:
@@ -113,6 +117,10 @@ class EventStore(Protocol):
     """The committed events of the transaction's tenant; every subscription reads from here."""
 
     async def last_seq(self) -> int: ...
+
+    async def pruned_seq(self) -> int:
+        """Return the number of the last event that retention deleted, with all before it; 0 if there is none."""
+        ...
 
     async def after(self, seq: int, session_id: str | None, limit: int) -> Sequence[StoredEvent]:
         """Return events after ``seq`` in order, of one session or of all."""

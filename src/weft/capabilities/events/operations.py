@@ -74,6 +74,10 @@ class Events(Response):
     events: list[Event]
     next_after: int
     cloudevents: tuple[CloudEvent, ...] = ()
+    pruned_through: Annotated[
+        int | None,
+        msgspec.Meta(description="Events up to this seq are past retention and missing from the answer."),
+    ] = None
 
 
 @operation(
@@ -89,10 +93,11 @@ async def read_events(request: ReadEvents, actor: Actor, feed: Feed) -> Events:
     """Read events from an offset, waiting for the next one if there is none yet.
 
     Events are ordered and none is lost: repeat the call with ``after`` set to the ``next_after`` of the last answer.
+    If ``after`` is older than the log's retention, ``pruned_through`` says which events are missing.
     """
     page = await feed.next(actor, request.interest, request.after, request.wait_seconds)
     if request.format == "native":
-        return Events(events=page.events, next_after=page.reached)
+        return Events(events=page.events, next_after=page.reached, pruned_through=page.pruned_through)
     source = await feed.source(actor.tenant)
     converted = tuple(to_cloud_event(recorded, source) for recorded in page.recorded)
-    return Events(events=[], next_after=page.reached, cloudevents=converted)
+    return Events(events=[], next_after=page.reached, cloudevents=converted, pruned_through=page.pruned_through)

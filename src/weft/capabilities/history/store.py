@@ -106,8 +106,13 @@ class LineStore(Protocol):
         """Return the next line ids, in the database's order."""
         ...
 
-    async def roots(self, prefixes: Sequence[str], after: str, limit: int) -> Sequence[str]:
-        """Return the next lines PREFIX:NAME of these kinds, without branches: by kind, then in the database's order."""
+    async def roots(
+        self, prefixes: Sequence[str], after: str, limit: int, *, nested: Sequence[str] = ()
+    ) -> Sequence[str]:
+        """Return the next lines PREFIX:NAME of these kinds, without branches: by kind, then in the database's order.
+
+        Of ``nested`` kinds also lines with several names, such as PREFIX:NAME:NAME.
+        """
         ...
 
     async def children(self, line_id: str) -> Sequence[str]:

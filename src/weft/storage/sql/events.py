@@ -202,6 +202,10 @@ class SqlEventStore(SqlStore):
         row = await self._tx.one("SELECT event_seq FROM tenants WHERE tenant = $1", self._tx.tenant)
         return 0 if row is None else int(row[0])
 
+    async def pruned_seq(self) -> int:
+        row = await self._tx.one("SELECT pruned_seq FROM tenants WHERE tenant = $1", self._tx.tenant)
+        return 0 if row is None else int(row[0])
+
     async def after(self, seq: int, session_id: str | None, limit: int) -> Sequence[StoredEvent]:
         if session_id is None:
             rows = await self._tx.all(

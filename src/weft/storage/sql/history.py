@@ -219,14 +219,17 @@ class SqlLineStore:
         )
         return [row[0] for row in rows]
 
-    async def roots(self, prefixes: Sequence[str], after: str, limit: int) -> Sequence[str]:
+    async def roots(
+        self, prefixes: Sequence[str], after: str, limit: int, *, nested: Sequence[str] = ()
+    ) -> Sequence[str]:
         found: list[str] = []
         last = after.partition(":")[0]
         for prefix in sorted(each for each in prefixes if each >= last):
             reached = after if prefix == last else ""
             while len(found) < limit and (page := await self._beginning_with(f"{prefix}:", reached)):
                 reached = page[-1]
-                found += [line_id for line_id in page if line_id.count(":") == 1 and BRANCH_MARK not in line_id]
+                whole = (line_id for line_id in page if prefix in nested or line_id.count(":") == 1)
+                found += [line_id for line_id in whole if BRANCH_MARK not in line_id]
         return found[:limit]
 
     async def _beginning_with(self, prefix: str, after: str) -> list[str]:

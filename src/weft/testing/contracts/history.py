@@ -332,6 +332,10 @@ class LineStoreContract:
         assert list(await stores.lines.roots(["context", "team"], "context:a", 1)) == ["context:b"]
         assert list(await stores.lines.roots(["context", "team"], "context:b", 10)) == ["team:d"]
         assert list(await stores.lines.roots(["none"], "", 10)) == []
+        whole = await stores.lines.roots(["context"], "", 10)
+        everything = await stores.lines.roots(["context"], "", 10, nested=["context"])
+        assert set(whole) < set(everything)
+        assert not any("@" in line_id for line_id in everything)
 
     async def test_versions_are_found_in_bulk_by_line_key_and_commit(self, stores: ContractStores) -> None:
         for number in range(1, 121):

@@ -112,8 +112,8 @@ class EventStream(OperationEndpoint):
         await _send_text(send, ": open\n\n")
         try:
             async for page in pages:
-                text = "".join(map(encode, page.recorded)) or ": still here\n\n"
-                await _send_text(send, text)
+                text = _pruned(page.pruned_through) + "".join(map(encode, page.recorded))
+                await _send_text(send, text or ": still here\n\n")
         except WeftError as error:
             body = msgspec.json.encode(error_body(error, self._app.clock)).decode()
             await _send_text(send, f"event: error\ndata: {body}\n\n")
@@ -126,6 +126,11 @@ class EventStream(OperationEndpoint):
 
 def stream_route(app: App, streams: OpenStreams) -> Route:
     return Route("/v1/events/stream", endpoint=EventStream(app, streams), methods=["GET"], name="events.stream")
+
+
+def _pruned(through: int | None) -> str:
+    """Return the message that events are missing, because retention deleted them."""
+    return "" if through is None else f'id: {through}\nevent: pruned\ndata: {{"pruned_through":{through}}}\n\n'
 
 
 def _native(recorded: StoredEvent) -> str:

@@ -50,6 +50,7 @@ class DeliveryRound(NamedTuple):
     """The batch of one round, in log order; ``more`` if another round is due right after it."""
 
     webhook: Webhook
+    owner: Actor
     source: str
     outgoing: Sequence[OutgoingEvent]
     more: bool
@@ -87,7 +88,7 @@ class Deliveries(msgspec.Struct, frozen=True):
             due = await self.webhooks.due(webhook_id, now, _BATCH_SIZE)
         outgoing = await self._outgoing(webhook, owner, due)
         source = await self.events.source() if outgoing else ""
-        return DeliveryRound(webhook, source, outgoing, more or len(due) == _BATCH_SIZE)
+        return DeliveryRound(webhook, owner, source, outgoing, more or len(due) == _BATCH_SIZE)
 
     async def settle(self, webhook: Webhook, holder: str, outcomes: Sequence[tuple[OutgoingEvent, Attempt]]) -> int:
         """Store the results, release the lease, and return how many deliveries became dead letters."""

@@ -107,7 +107,10 @@ class ReplayWebhook(Request):
 
 
 class WebhookInfo(Response, omit_defaults=False):
-    """A webhook without its secret, with its address shortened. ``behind`` is its lag: events not yet considered."""
+    """A webhook without its secret, with its address shortened.
+
+    ``behind`` is its lag: events not yet considered; ``missed`` of them are past retention and will not be sent.
+    """
 
     webhook_id: str
     url: str
@@ -119,6 +122,7 @@ class WebhookInfo(Response, omit_defaults=False):
     enabled: bool
     reason: str | None
     behind: int
+    missed: int
     pending: int
     dead: int
     delivered: int
@@ -183,6 +187,9 @@ class WebhookReplayed(Response):
 
     revived: int = 0
     from_seq: int | None = None
+    pruned_through: Annotated[
+        int | None, msgspec.Meta(description="Events up to this seq are past retention and are not sent again.")
+    ] = None
 
 
 class WebhookRegistry(msgspec.Struct, frozen=True):
@@ -212,6 +219,7 @@ class WebhookRegistry(msgspec.Struct, frozen=True):
             enabled=webhook.state == "enabled",
             reason=webhook.reason,
             behind=max(0, end - webhook.cursor),
+            missed=max(0, await self.events.pruned_seq() - webhook.cursor),
             pending=counts.pending,
             dead=counts.dead,
             delivered=webhook.delivered,
@@ -377,14 +385,16 @@ async def replay_webhook(request: ReplayWebhook, registered: WebhookRegistry, cl
     if sum((bool(request.seqs), request.dead, request.from_seq is not None)) != 1:
         raise InvalidInput("Set exactly one of seqs, dead and from_seq.", field="seqs")
     webhook = await registered.find(request.webhook_id)
-    revived = 0
+    revived, pruned = 0, None
     if request.from_seq is not None:
+        pruned = await registered.events.pruned_seq()
         await registered.webhooks.rewind(webhook.webhook_id, request.from_seq - 1)
     else:
         now = to_micros(clock.now())
         revived = await registered.webhooks.revive(webhook.webhook_id, request.seqs or None, now)
     await registered.publish(registered.event("webhook.replayed", webhook))
-    return WebhookReplayed(revived=revived, from_seq=request.from_seq)
+    is_missing = pruned is not None and pruned >= (request.from_seq or 0) > 0
+    return WebhookReplayed(revived=revived, from_seq=request.from_seq, pruned_through=pruned if is_missing else None)
 
 
 def _delivery_info(webhook: Webhook, delivery: Delivery) -> DeliveryInfo:

@@ -73,7 +73,8 @@ class IndexItem(NamedTuple):
 class Sweep(msgspec.Struct, frozen=True):
     """Progress within an event of many items: an imported session, board keys first, then messages; a window; a push.
 
-    ``imported`` is the number of that event. Persistent memory is swept as a whole after all events.
+    ``imported`` is the number of that event. Lines are swept as a whole after all events; ``is_inside``: the line
+    ``after_place`` is not complete.
     """
 
     imported: int
@@ -82,6 +83,7 @@ class Sweep(msgspec.Struct, frozen=True):
     after_event: int = 0
     after_place: str = ""
     after_item: str = ""
+    is_inside: bool = False
 
 
 class ReindexRange(msgspec.Struct, frozen=True):

@@ -10,11 +10,12 @@ from msgspec import structs
 
 from weft.capabilities.agent_context.memory_version import MemoryVersion, changed_addresses
 from weft.capabilities.events.model import EventStore
-from weft.capabilities.history.line_kinds import line_kinds
-from weft.capabilities.indexing.collections.item_ids import item_of_key
+from weft.capabilities.history.line_kinds import kind_of, line_kinds, prefix_of
+from weft.capabilities.indexing.collections.item_ids import MemoryKey, item_of_key
 from weft.capabilities.indexing.collections.model import LOCK_ORDER, MEMORY, WINDOWS, NewChunk
 from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.indexing.embeddings.store import VectorStore
+from weft.capabilities.memory.model import scope_of
 from weft.capabilities.messages.model import TranscriptRange
 from weft.capabilities.records.record_ids import VersionId
 from weft.capabilities.search.items import is_window, window_place
@@ -33,6 +34,7 @@ from weft.capabilities.search.session_indexing.cursor import (
     changed_window,
 )
 from weft.capabilities.search.session_indexing.item_text import ItemText, ItemTexts
+from weft.capabilities.sessions.model import session_of
 
 if TYPE_CHECKING:
     from weft.capabilities.indexing.collections.model import Chunk
@@ -42,6 +44,9 @@ EVENT_BATCH_SIZE = 500
 # Approximate number of texts embedded and written together.
 TEXT_BATCH_SIZE = 32
 _CHARACTERS_PER_TEXT = 1_000
+# Lines whose items are found by their events, as long as there are events.
+_BOARD = "board"
+_SWEPT_BY_LINE = (_BOARD, "memory", "window")
 
 
 class ItemChange(NamedTuple):
@@ -110,9 +115,12 @@ class Indexer(msgspec.Struct, frozen=True):
         return IndexingRound(_needed(changes), position, more=False)
 
     async def changes_before(self, position: IndexCursor) -> IndexingRound:
-        """Return the next changes before a cursor, newest first; after the first event, those of persistent memory."""
+        """Return the next changes before a cursor, newest first; after the first event, those that need no events.
+
+        These are of persistent memory and, if retention has deleted events, of everything else.
+        """
         if position.seq == 0:
-            return await self._sweep_memory(position)
+            return await self._sweep_places(position)
         events = await self.events.before(position.seq, EVENT_BATCH_SIZE)
         found = await self._process(position, events, end=0, skip_memory=True)
         return found._replace(more=True)
@@ -233,12 +241,49 @@ class Indexer(msgspec.Struct, frozen=True):
             return {*live, *indexed}
         return {item for item in {*live, *indexed} if indexed.get(item) != {live.get(item)}}
 
-    async def _sweep_memory(self, position: IndexCursor) -> IndexingRound:
-        """Process the persistent memory of the next owner: its events may have been deleted with their sessions."""
+    async def _sweep_places(self, position: IndexCursor) -> IndexingRound:
+        """Process the next line: its events may have been deleted with their sessions, or by retention."""
         sweep = position.sweep or Sweep(0)
-        place = sweep.after_place if sweep.after_item else await self._next_place(sweep.after_place)
+        is_inside = sweep.is_inside or bool(sweep.after_item)
+        place = sweep.after_place if is_inside else await self._next_place(sweep.after_place)
         if place is None:
             return IndexingRound([], position.at(0), more=False)
+        if kind_of(place).composite:
+            return await self._sweep_memory(position, place, sweep)
+        return await self._sweep_line(
+            position, place, sweep if is_inside else Sweep(0, after_place=place, is_inside=True)
+        )
+
+    async def _sweep_line(self, position: IndexCursor, place: str, sweep: Sweep) -> IndexingRound:
+        """Process the next items of a board with its messages, a private memory or a window."""
+        changes, texts = [], 0
+        progress = _next_stage(sweep) if prefix_of(place) == _BOARD else None
+        for item, after in await self._steps_of_line(place, sweep):
+            if texts >= TEXT_BATCH_SIZE:
+                break
+            change, progress = await self._change(item, position.reindex), after
+            changes += [] if change is None else [change]
+            texts += change.texts if change else 0
+        return IndexingRound(changes, position.at(0, progress or Sweep(0, after_place=place)), more=True)
+
+    async def _steps_of_line(self, place: str, sweep: Sweep) -> list[tuple[IndexItem, Sweep]]:
+        """Return the next items of a line, each with the progress after it."""
+        if prefix_of(place) == _BOARD:
+            return await self._steps(sweep, session_of(place))
+        memory = scope_of(place)
+        if memory is not None:
+            keys = await self.contents.memory_keys_after(memory, sweep.after_key, TEXT_BATCH_SIZE)
+            items = [IndexItem("memory", memory.owner, str(MemoryKey(memory.session_id, key))) for key in keys]
+            return [(item, structs.replace(sweep, after_key=key)) for item, key in zip(items, keys, strict=True)]
+        window = window_place(place)
+        numbers = sorted(number for number in await self.contents.live_versions(window) if number > sweep.after_event)
+        return [
+            (IndexItem("event", window, str(number)), structs.replace(sweep, after_event=number))
+            for number in numbers[:TEXT_BATCH_SIZE]
+        ]
+
+    async def _sweep_memory(self, position: IndexCursor, place: str, sweep: Sweep) -> IndexingRound:
+        """Process the persistent memory of one owner."""
         memory = await MemoryVersion.find(self.contents.contexts, place)
         items = await self._outdated_entries(place, memory, position.reindex)
         changes: list[ItemChange] = []
@@ -253,9 +298,11 @@ class Indexer(msgspec.Struct, frozen=True):
         return IndexingRound(changes, position.at(0, Sweep(0, after_place=place)), more=True)
 
     async def _next_place(self, after: str) -> str | None:
-        """Return the place of the next persistent memory."""
+        """Return the next line to sweep: of persistent memory, and of everything else once events were deleted."""
         prefixes = [kind.prefix for kind in line_kinds().values() if kind.composite]
-        return next(iter(await self.contents.contexts.lines.roots(prefixes, after, 1)), None)
+        others = _SWEPT_BY_LINE if await self.events.pruned_seq() else ()
+        lines = self.contents.contexts.lines
+        return next(iter(await lines.roots([*prefixes, *others], after, 1, nested=others)), None)
 
     async def _redacted_event(self, item_id: str) -> IndexItem | None:
         version = VersionId.parse(item_id)

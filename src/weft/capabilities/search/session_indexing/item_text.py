@@ -19,7 +19,7 @@ from weft.capabilities.indexing.collections.model import SOURCES, WHOLE_PLACE, N
 from weft.capabilities.indexing.entities import EntityType, extract_entities, pack_entities
 from weft.capabilities.indexing.text_analysis import index_terms
 from weft.capabilities.knowledge.document_content import storable_text
-from weft.capabilities.memory.model import MemoryScope
+from weft.capabilities.memory.model import KeyRange, MemoryScope
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.categories import is_weighty
 from weft.capabilities.messages.store import MessageStore
@@ -233,6 +233,11 @@ class ItemTexts(msgspec.Struct, frozen=True):
             pinned=event.pinned,
             importance=event.importance,
         )
+
+    async def memory_keys_after(self, scope: MemoryScope, key: str, limit: int) -> Sequence[str]:
+        """Return the next keys of a private memory."""
+        entries = await self.memories.page(scope, KeyRange.of("", key), self._now(), limit)
+        return [entry.key for entry in entries]
 
     async def live_versions(self, place: str) -> dict[int, int]:
         """Return the numbers of the events of a window that are on any of its branches, with their versions."""
