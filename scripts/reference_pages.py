@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 from client_code import method_name
+from command_line_page import command_line_page
 from error_tree import all_errors, kind_of
 
 from weft.kernel.errors import (
@@ -41,9 +42,9 @@ _CLIENT_SETTINGS = (
     (
         "WEFT_URL",
         "",
-        "Address of the server to call; the clients take http://127.0.0.1:8787, the command line its data folder.",
+        "URL of the server to call; without it, clients call http://127.0.0.1:8787 and commands use the data folder.",
     ),
-    ("WEFT_API_KEY", "none", "API key or token that the clients and the command line show."),
+    ("WEFT_API_KEY", "none", "API key or token of the clients and the command line."),
     ("WEFT_SESSION", "none", "Session that commands act in when none is named."),
     ("WEFT_TURN", "none", "Turn that what commands do is part of, by its id."),
     ("WEFT_TASK", "none", "Task that what commands do is part of, by its id."),
@@ -64,6 +65,7 @@ def reference_pages(operations: Sequence[Operation]) -> dict[str, str]:
         "docs/reference/operations.md": operations_page(operations),
         "docs/reference/errors.md": errors_page(operations),
         "docs/reference/settings.md": settings_page(),
+        "docs/reference/command-line.md": _NOTE + "\n" + command_line_page(operations),
     }
 
 

@@ -204,6 +204,8 @@ def test_an_option_before_and_after_the_command_is_refused(line: list[str], cli:
         ["--data-dir", "a", "init", "cursor", "--url", SERVER],
         ["--as", "planner", "init", "cursor", "--url", SERVER],
         ["init", "cursor", "--url", SERVER, "--agent", "planner"],
+        ["init", "cursor", "--print", "--replace"],
+        ["export", "--session", "launch", "--json"],
     ],
 )
 def test_an_option_that_has_no_effect_is_refused(line: list[str], cli: CommandLine) -> None:
@@ -231,6 +233,7 @@ def test_a_passage_in_a_file_is_found_without_a_target(cli: CommandLine, tmp_pat
     line = ["records", "resolve", str(tmp_path / "ref.json"), "--against", str(tmp_path / "plan.md")]
     cli.run(*line)
     assert "does not use --as" in cli.run("--as", "planner", *line, code=2).stderr
+    assert "--session has no effect" in cli.run(*line, "--session", "launch", code=2).stderr
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ EVERY: Final = frozenset(FLAGS)
 DATA_FOLDER: Final = frozenset({"data_dir", "database_url"})
 NONE: Final[frozenset[str]] = frozenset()
 # Options that have no meaning on a server, and why.
-_NOT_ON_A_SERVER = {
+NOT_ON_A_SERVER: Final = {
     "data_dir": "has its own data",
     "database_url": "has its own database",
     "tenant": "knows the tenant by your key",
@@ -64,7 +64,7 @@ def check(ctx: click.Context, used: frozenset[str]) -> None:
 
 def check_server(ctx: click.Context, url: str, flags: list[str]) -> None:
     """Raise UsageError for options of the data folder if the command would call a server."""
-    for name, why in _NOT_ON_A_SERVER.items():
+    for name, why in NOT_ON_A_SERVER.items():
         if name not in flags:
             continue
         flag = FLAGS[name]

@@ -85,6 +85,8 @@ def init(
         check_server(ctx, url, ["url", *given(ctx)])
         if agent is not None:
             raise click.UsageError("--url and --agent exclude each other: a server knows the agent by its key.", ctx)
+    if only_print and replace:
+        raise click.UsageError("--print and --replace exclude each other: --print writes nothing.", ctx)
     target: Target = ctx.obj
     chosen = _EDITORS[editor]
     name = _checked(agent or target.principal or editor, "--agent")

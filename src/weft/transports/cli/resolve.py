@@ -66,6 +66,8 @@ def resolve(
     media_type = media_type or (None if against is None else mimetypes.guess_type(against)[0])
     if source_ref is not None and against is not None:
         global_options.check(ctx, global_options.NONE)
+        if global_options.on_command_line(ctx, "session_id"):
+            raise click.UsageError("--session has no effect on a source ref and a file that you give.", ctx)
         answer = _offline(source_ref, _read(against), media_type)
     else:
         request = {

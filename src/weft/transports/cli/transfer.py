@@ -69,11 +69,13 @@ def export(target: Target, /, *, output: str, as_json: bool, **options: Any) -> 
     The bundle holds what you may read and the policy allows. Its digest is printed on standard error: pass it to
     weft import to verify that the bundle was not altered.
     """
+    if as_json and output == _STANDARD:
+        raise click.UsageError("--json needs --output: standard output is the bundle.")
     request = {name: value for name, value in options.items() if value is not None}
     request.setdefault("scope", next((scope for name, scope in _IMPLIED_SCOPES.items() if name in request), "session"))
     with _output(output) as file:
         exported, is_known = asyncio.run(_export(target, request, file))
-    if as_json and output != _STANDARD:
+    if as_json:
         show(exported, as_json=True)
         return
     click.echo(render_export(exported), err=True)
