@@ -45,14 +45,18 @@ def with_session(admin: CommandLine) -> CommandLines:
 
 
 def run_guide(guide: str, lines: CommandLines) -> None:
-    """Run every command of a guide in order; sections for admins run as the admin."""
+    """Run every command of a guide in order; sections for admins run as the admin, which needs no variable unset."""
     sections = (GUIDES / guide).read_text("utf-8").split("\n## ")
     for section in sections:
-        line = lines.admin if "as an admin" in section.partition("\n")[0] else lines.planner
+        title = section.partition("\n")[0]
+        if title == "Before you start":
+            continue
+        line = lines.admin if "as an admin" in title else lines.planner
         for command in "".join(BLOCK.findall(section)).splitlines():
             program, *arguments = shlex.split(command)
-            assert program == "weft"
-            line.run(*arguments)
+            assert program in {"weft", "unset"}
+            if program == "weft":
+                line.run(*arguments)
 
 
 def contents(line: CommandLine, *which: str) -> list[str]:

@@ -88,6 +88,15 @@ def test_ids_are_never_shortened_and_other_columns_respect_columns() -> None:
     ]
 
 
+@pytest.mark.usefixtures("_terminal")
+def test_names_are_narrowed_before_values_and_times_stay() -> None:
+    rows = [{"value_size_tokens": "6", "written_by": "human:ana", "written_at": "2026-07-01 12:30:15Z"}]
+    assert click.unstyle(table(rows)).splitlines() == [
+        "valu…  written_…  written_at",
+        "6      human:ana  2026-07-01 12:30:15Z",
+    ]
+
+
 @pytest.mark.req("WX-08")
 @pytest.mark.usefixtures("_terminal")
 def test_rows_that_cannot_fit_become_blocks() -> None:

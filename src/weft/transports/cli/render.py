@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from bisect import bisect_right
@@ -21,6 +22,8 @@ from weft.kernel.operation import Response
 
 _GAP = "  "
 _MIN_COLUMN_WIDTH = 8
+_MIN_NAME_WIDTH = 4
+_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ")
 # Columns that a reader copies into the next command, beside those that end in _id.
 _IDS = frozenset({"id", "key", "ref", "label", "name", "domain", "team", "check", "state"})
 # Columns hidden when they repeat another column, or the end of a participant name in it.
@@ -57,7 +60,7 @@ def table(rows: Sequence[Mapping[str, str]], *, wrapped: str | None = None) -> s
     columns = {name: [row.get(name, "") for row in rows] for row in rows for name in row}
     names = [name for name in columns if any(columns[name]) and not _is_duplicate(name, columns)]
     cells = [[" ".join(row.get(name, "").split()) for name in names] for row in rows]
-    widths = _fit(names, [max(map(_width, column)) for column in zip(names, *cells, strict=True)])
+    widths = _fit(names, list(zip(*cells, strict=True)))
     if widths is None:
         return "\n\n".join(block(dict(zip(names, line, strict=True))) for line in cells)
     lines = [part for line in cells for part in _wrapped(line, names, widths, wrapped)]
@@ -191,20 +194,37 @@ def indent(text: str) -> str:
     return "\n".join(f"  {line}" if line else "" for line in text.split("\n"))
 
 
-def _fit(names: list[str], widths: list[int]) -> list[int] | None:
-    """Narrow the widest columns but ids until all fit the terminal; None if they cannot. A pipe gets full width."""
+def _fit(names: Sequence[str], columns: Sequence[Sequence[str]]) -> list[int] | None:
+    """Return widths with which the columns fit the terminal; None if they cannot. A pipe gets full width.
+
+    Names wider than their values are narrowed first, then the widest texts; ids and times never.
+    """
+    needed = [max(map(_width, column)) for column in columns]
+    widths = [max(_width(name), width) for name, width in zip(names, needed, strict=True)]
     if not sys.stdout.isatty():
         return widths
     # A table below a heading is indented by the width of a gap.
-    room = shutil.get_terminal_size().columns - len(_GAP) * len(widths)
-    narrowed = dict(enumerate(widths))
-    text = [place for place, name in enumerate(names) if name not in _IDS and not name.endswith("_id")]
-    while sum(narrowed.values()) > room:
-        widest = max(text, key=narrowed.__getitem__, default=None)
-        if widest is None or narrowed[widest] <= _MIN_COLUMN_WIDTH:
-            return None
-        narrowed[widest] -= 1
-    return list(narrowed.values())
+    excess = sum(widths) + len(_GAP) * len(widths) - shutil.get_terminal_size().columns
+    excess = _narrow(widths, [max(width, _MIN_NAME_WIDTH) for width in needed], excess)
+    excess = _narrow(widths, [_least_width(*column) for column in zip(names, columns, needed, strict=True)], excess)
+    return widths if excess <= 0 else None
+
+
+def _narrow(widths: list[int], least: Sequence[int], excess: int) -> int:
+    """Narrow the widest columns, none below its least width, and return how much is still too much."""
+    while excess > 0:
+        spare = [place for place, width in enumerate(widths) if width > least[place]]
+        if not spare:
+            break
+        widths[max(spare, key=widths.__getitem__)] -= 1
+        excess -= 1
+    return excess
+
+
+def _least_width(name: str, column: Sequence[str], needed: int) -> int:
+    """Return the least width of a column: that of its values for ids and times, less for texts."""
+    is_fixed = name in _IDS or name.endswith("_id") or all(not text or _TIME.fullmatch(text) for text in column)
+    return max(needed, _MIN_NAME_WIDTH) if is_fixed else _MIN_COLUMN_WIDTH
 
 
 def _padded(text: str, width: int) -> str:
