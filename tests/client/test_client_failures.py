@@ -47,6 +47,7 @@ def event_block(seq: int) -> str:
     return (
         f"id: {seq}\nevent: board.written\n"
         f'data: {{"seq":{seq},"type":"board.written","session_id":"s","subject":"goal","actor":"planner",'
+        '"agent_id":"planner",'
         '"at":"2026-01-01T00:00:00Z","data":{}}'
     )
 
@@ -165,7 +166,7 @@ async def test_following_from_now_on_resumes_without_a_first_event(connect: Conn
     script.answer_with(responds(200, {"events": [], "next_after": 41}), disconnects, streams(event_block(42)))
     async with connect(script.url) as weft, aclosing(weft.follow("s", ["goal", "plan_*"])) as events:
         assert (await anext(events)).seq == 42
-    wanted = "session_id=s&keys=goal&keys=plan_%2A&types=%2A&personal=false&after=41"
+    wanted = "session_id=s&keys=goal&keys=plan_%2A&types=%2A&personal=false&addressed=false&after=41"
     assert script.requests[1:3] == [f"GET /v1/events/stream?{wanted}"] * 2
 
 

@@ -145,7 +145,7 @@ def test_an_invalid_credential_is_401(team: Team, credential: str | None) -> Non
 
 @pytest.mark.req("SC-01")
 def test_a_missing_permission_is_403(team: Team, session: str) -> None:
-    body = check_refusal(team.ask("GET", "/v1/agents", "planner"), 403, "PERMISSION_DENIED")
+    body = check_refusal(team.ask("GET", "/v1/audit", "planner"), 403, "PERMISSION_DENIED")
     assert body["context"]["required_permission"] == "admin"
     check_refusal(team.ask("DELETE", f"/v1/sessions/{session}", "analysis"), 403, "PERMISSION_DENIED")
     write = {"json": {"value": "v"}}

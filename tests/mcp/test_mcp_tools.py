@@ -24,7 +24,8 @@ READING = [
 ]
 MODERN = "2026-07-28"
 SESSION_TOOLS = {"create_session", "get_session", "list_sessions", "archive_session", "delete_session"}
-ADMIN_TOOLS = {"create_agent", "update_agent", "revoke_key", "inspect_session", "list_audit_log", "define_conventions"}
+AGENT_TOOLS = {"create_agent", "update_agent", "create_api_key", "revoke_key"}
+ADMIN_TOOLS = {"inspect_session", "get_audit_log", "define_conventions"}
 ERROR_FIELDS = {
     "success",
     "error",
@@ -53,9 +54,9 @@ async def test_listed_tools_are_those_the_caller_may_call(connect: Connect) -> N
     async with connect("admin", tools="full") as client:
         admin = await tools_of(client)
 
-    assert planner.keys() >= SESSION_TOOLS
+    assert planner.keys() >= SESSION_TOOLS | AGENT_TOOLS
     assert not planner.keys() & ADMIN_TOOLS
-    assert not analysis.keys() & (SESSION_TOOLS | ADMIN_TOOLS)
+    assert not analysis.keys() & (SESSION_TOOLS | AGENT_TOOLS | ADMIN_TOOLS)
     assert "write" in actions_of(analysis["shared_context"])
     assert "restore_snapshot" not in actions_of(analysis["shared_context"])
     assert actions_of(reader["shared_context"]) == READING
@@ -204,6 +205,7 @@ async def test_a_connection_for_one_session_needs_no_session_id(connect: Connect
             f"board://{session}",
             f"session://{session}",
             "agent://analysis/memory",
+            "inbox://me",
         ]
         read = await call(client, "read_events", after=0)
         assert {event["session_id"] for event in read.structured_content["events"]} == {session}

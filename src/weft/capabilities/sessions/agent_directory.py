@@ -16,7 +16,7 @@ from weft.kernel.clock import from_micros
 from weft.kernel.errors import MAX_COMPARED, NotFound, PermissionDenied, close_names
 from weft.kernel.fields import Name
 from weft.kernel.identity import Actor, Permission, participant_name
-from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
+from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -158,7 +158,6 @@ def _check_may_list(actor: Actor) -> None:
     permission=None,
     rate=RateClass.SESSION,
     effect=Effect.READ,
-    session=SessionUse.MAY_NAME,
     requires=_check_may_list,
     heavy=lambda request: request.session_id is not None,
     errors=(SessionNotFound, PermissionDenied),

@@ -45,7 +45,9 @@ _ALSO_POSITIONAL = frozenset({"version", "from_version", "to_version"})
 # Correlation ids have the same options on every command.
 _CORRELATION_OPTIONS = {"turn_id": "--turn", "task_id": "--task", "tool_call_id": "--tool-call"}
 # Operations that search all sessions: WEFT_SESSION does not narrow them.
-_ALL_SESSIONS = frozenset({"search.query", "search.get_context", "search.find_similar", "entity.list", "message.inbox"})
+_ALL_SESSIONS = frozenset(
+    {"search.query", "search.get_context", "search.find_similar", "entity.list", "message.inbox", "agent.list"}
+)
 # Likewise, of one operation each.
 _POSITIONAL_FIELDS = frozenset(
     {
