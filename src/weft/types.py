@@ -161,6 +161,7 @@ from weft.capabilities.messages.session_overview import (
     SessionResourceInfo,
     SessionStatistics,
 )
+from weft.capabilities.metrics.history import HourMetrics
 from weft.capabilities.metrics.model import (
     CacheStats,
     ConnectionStats,
@@ -341,6 +342,7 @@ __all__ = [
     "GapRequest",
     "Guidance",
     "HistoryPruned",
+    "HourMetrics",
     "InboxMessage",
     "InboxPage",
     "Ingested",

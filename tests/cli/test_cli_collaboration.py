@@ -168,6 +168,7 @@ def test_errors_have_hints(launch: CommandLine) -> None:
 @pytest.mark.req("MS-08")
 def test_admins_read_metrics_and_everyone_their_capabilities(lines: CommandLines) -> None:
     assert lines.admin.json("performance", "read")["requesting_agent"] == "admin"
+    assert isinstance(lines.admin.json("performance", "read", "--history-hours", "24")["history"], list)
     assert "PERMISSION_DENIED" in lines.planner.run("performance", "read", code=3).stderr
     topics = lines.planner.json("agent", "capabilities")["topics"]
     tools = {tool for offered in topics.values() for tool in offered}

@@ -25,6 +25,7 @@ from weft.storage.sql.knowledge_sources import SqlSourceStore
 from weft.storage.sql.layers import SqlCriticalEditStore, SqlLayerStore
 from weft.storage.sql.memory import SqlMemoryStore
 from weft.storage.sql.messages import SqlMessageStore
+from weft.storage.sql.metric_history import SqlMetricHistory
 from weft.storage.sql.model_migrations import SqlModelMigrationStore
 from weft.storage.sql.object_storage import SqlObjectIndex
 from weft.storage.sql.pins import SqlPinStore
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 class StorePerCall:
     """A store that runs each call in a separate transaction."""
 
-    def __init__(self, database: Database, tenant: str, make: Callable[[Transaction], Any]) -> None:
+    def __init__(self, database: Database, tenant: str | None, make: Callable[[Transaction], Any]) -> None:
         self._database = database
         self._scope = Scope(tenant)
         self._make = make
@@ -110,6 +111,7 @@ class SqlStores:
         }
         for name, make in kinds.items():
             setattr(self, name, StorePerCall(database, tenant, make))
+        self.metric_history = StorePerCall(database, None, SqlMetricHistory)
 
 
 @pytest.fixture

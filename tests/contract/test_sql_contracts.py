@@ -155,3 +155,7 @@ class TestWindowStore(contracts.WindowStoreContract):
 
 class TestTeamStore(contracts.TeamStoreContract):
     """Teams in SQL."""
+
+
+class TestMetricHistoryStore(contracts.MetricHistoryStoreContract):
+    """Metric history in SQL."""

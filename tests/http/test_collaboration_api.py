@@ -359,7 +359,8 @@ def test_admin_metrics_have_the_documented_shape(team: Team) -> None:
     checked(team.ask("POST", "/mcp/tool/get_performance_metrics", "admin", json={}), METRICS)
     through = {"action": "call", "name": "get_performance_metrics", "arguments": {}}
     checked(team.ask("POST", "/mcp/tool/weft_tools", "admin", json=through), METRICS)
-    checked(team.ask("GET", "/mcp/resource/performance://metrics", "admin"), FIGURES)
+    content = checked(team.ask("GET", "/mcp/resource/performance://metrics", "admin"), FIGURES)
+    assert content["history"][-1]["calls"] > 0
     watched = team.ask("POST", "/mcp/resource/subscribe", "admin", json={"uri": "performance://metrics"})
     checked(watched, {"success": True, "uri": "performance://metrics", "poll_seconds": 30})
     assert team.ask("GET", "/mcp/resource/performance://metrics").status_code == 403

@@ -87,11 +87,12 @@ SHAPE: dict[str, Any] = {
     },
     "operations": dict,
     "measured_since": str,
+    "history": list,
 }
 
 
-async def read_metrics(caller: Caller) -> Any:
-    return await caller.call("performance.read")
+async def read_metrics(caller: Caller, **request: Any) -> Any:
+    return await caller.call("performance.read", **request)
 
 
 def mismatches(answer: Any, shape: Any, path: str = "") -> list[str]:
@@ -274,3 +275,114 @@ async def test_memory_and_cpu_are_those_of_the_process(world: World) -> None:
     system = (await read_metrics(world.admin))["system_performance"]
     assert 10 < system["memory_usage_mb"] < 100_000
     assert system["cpu_usage_percent"] >= 0
+
+
+@pytest.mark.req("MS-09")
+@pytest.mark.req("MS-16")
+async def test_a_day_of_history_is_kept_by_the_hour(world: World, clock: FrozenClock) -> None:
+    measured = world.app.metrics_snapshot
+    for hour in range(30):
+        await measured.collect()
+        for number in range(hour + 1):
+            await world.planner.say(f"message {number}")
+        with refused("KEY_NOT_FOUND"):
+            await world.planner.read("absent")
+        clock.advance(seconds=30)
+        await measured.collect()
+        clock.advance(hours=1, seconds=-30)
+    await measured.collect()
+    history = (await read_metrics(world.admin, history_hours=24))["history"]
+    # It is half past: of the oldest hour the second half is there.
+    assert [hour["start"][11:16] for hour in history[:2]] == ["20:00", "21:00"]
+    assert len(history) == 24
+    assert [hour["messages"] for hour in history] == list(range(7, 31))
+    assert {hour["errors"] for hour in history} == {1}
+    assert all(hour["calls"] == hour["messages"] + 1 for hour in history)
+    assert all(hour["avg_response_time"] > 0 and hour["avg_query_time"] > 0 for hour in history)
+    assert len((await read_metrics(world.admin, history_hours=3))["history"]) == 4
+    assert (await read_metrics(world.admin))["history"] == []
+    (rows,) = await world.rows("SELECT COUNT(*) FROM metric_history WHERE tenant = $1", world.tenant)
+    assert rows[0] <= 26
+
+
+@pytest.mark.req("MS-09")
+@pytest.mark.req("MS-16")
+async def test_history_and_trends_cover_all_processes_and_survive_a_restart(world: World, clock: FrozenClock) -> None:
+    one, other = world.app, await world.another_app()
+    for app in (one, other):
+        app._writes_history = True
+    for _ in range(24):
+        for app in (one, other):
+            await app.metrics_snapshot.collect()
+            for number in range(10):
+                await world.planner.at(app).say(f"message {number}")
+        clock.advance(minutes=5)
+    await one.metrics_snapshot.collect()
+    # One process more, that has counted nothing: as after a restart.
+    await world.close_app(other)
+    third = await world.another_app()
+    report = await read_metrics(world.admin.at(third), history_hours=24)
+    assert sum(hour["messages"] for hour in report["history"]) == 480
+    assert report["performance_trends"]["throughput_trend"] == "stable"
+    assert "message.add" not in report["operations"]
+    # What a process has counted but not written yet is in its own answers, once.
+    await world.planner.at(third).say("one more")
+    for _ in range(2):
+        report = await read_metrics(world.admin.at(third), history_hours=24)
+        assert sum(hour["messages"] for hour in report["history"]) == 481
+        await third.metrics_snapshot.collect()
+    assert sum(hour["messages"] for hour in (await read_metrics(world.admin, history_hours=24))["history"]) == 481
+
+
+@pytest.mark.req("MS-16")
+async def test_history_of_other_tenants_is_not_shown(world: World) -> None:
+    for number in range(5):
+        await world.planner.say(f"message {number}")
+    await world.app.metrics_snapshot.collect()
+    (hour,) = (await read_metrics(world.stranger, history_hours=24))["history"]
+    assert (hour["calls"], hour["messages"]) == (0, 0)
+
+
+@pytest.mark.req("MS-16")
+async def test_counts_are_written_when_a_process_closes(world: World) -> None:
+    other = await world.another_app()
+    other._writes_history = True
+    await world.planner.at(other).say("hello")
+    await world.close_app(other)
+    (hour,) = (await read_metrics(world.admin, history_hours=1))["history"]
+    assert hour["messages"] == 1
+
+
+@pytest.mark.req("MS-16")
+async def test_a_failed_write_of_history_loses_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.planner.say("hello")
+    with monkeypatch.context() as broken:
+        broken.setattr(world.app.database, "write", None)
+        with pytest.raises(TypeError):
+            await world.app.metrics_snapshot.write_history()
+    await world.app.metrics_snapshot.write_history()
+    rows = await world.rows("SELECT messages FROM metric_history WHERE tenant = $1", world.tenant)
+    assert [row[0] for row in rows] == [1]
+
+
+@pytest.mark.req("MS-16")
+async def test_repeated_reads_hit_the_caches_and_queries_are_short(world: World) -> None:
+    """The targets: a hit ratio above 70 %, and 50 ms for the average query."""
+    for number in range(5):
+        await world.planner.say(f"the falcon number {number}")
+    before = world.app.caches.totals()
+    for _ in range(10):
+        await world.planner.messages()
+        await world.planner.search("falcon")
+    after = world.app.caches.totals()
+    lookups, hits = after.lookups - before.lookups, after.hits - before.hits
+    assert lookups >= 20
+    assert hits / lookups > 0.7
+    database = (await read_metrics(world.admin))["database_performance"]
+    cache, totals = database["cache_stats"], world.app.caches.totals()
+    assert cache["cache_hit_ratio"] == round(totals.hits / totals.lookups, 3)
+    assert cache["cache_misses"] == totals.lookups - totals.hits
+    queries, seconds = world.app.database.query_totals()
+    assert queries > 20
+    assert seconds / queries < 0.050
+    assert 0 < database["connection_stats"]["avg_query_time"] < 50

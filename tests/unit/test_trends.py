@@ -8,9 +8,10 @@ import pytest
 
 from weft.app.caches import Cache, CacheRegistry
 from weft.app.metrics import Metrics
-from weft.app.metrics_snapshot import MetricsSnapshot
+from weft.app.metrics_snapshot import MetricsSnapshot, merged, trends
 from weft.app.registry import all_operations
-from weft.app.trends import CallTotals, Sample, Series, compare, throughput_trend
+from weft.app.trends import Sample, Series, compare, halves
+from weft.capabilities.metrics.history import BUCKET_SECONDS, MetricBucket, MetricTotals
 from weft.capabilities.metrics.model import Trend
 from weft.kernel.identity import Actor, Permission, PrincipalKind
 from weft.storage.sql.database import connect
@@ -38,6 +39,8 @@ class SimulatedProcess:
         self.metrics = Metrics(self.clock)
         self.caches = CacheRegistry()
         self.metrics_snapshot = MetricsSnapshot(connect("never-opened.db"), self.metrics, self.caches, self.clock)
+        # The metric history, by tenant.
+        self.history: dict[str, list[MetricBucket]] = {"home": [], "": []}
 
     def call(
         self, times: int = 1, seconds: float = 0.001, outcome: str = "ok", operation: Operation = READ, **identity: str
@@ -51,6 +54,11 @@ class SimulatedProcess:
             self.call(calls, **options)
             self.clock.advance(seconds=INTERVAL)
             self.metrics_snapshot.sample()
+            rows = self.metrics_snapshot.unwritten()
+            oldest = self.now - 86_400
+            for tenant, buckets in self.history.items():
+                self.history[tenant] = [each for each in merged(buckets, rows, tenant) if each.start >= oldest]
+            self.metrics_snapshot.mark_written(rows, dict(self.metrics.by_tenant()), int(self.now))
 
     @property
     def now(self) -> float:
@@ -58,11 +66,13 @@ class SimulatedProcess:
 
     @property
     def trends(self) -> PerformanceTrends:
-        return self.metrics_snapshot._trends(self.metrics.of_tenant("home"), self.now)
+        rows = self.metrics_snapshot.unwritten()
+        of_tenant, of_servers = (merged(self.history[tenant], rows, tenant) for tenant in ("home", ""))
+        return trends(of_tenant, of_servers, self.now)
 
     @property
     def system(self) -> SystemPerformance:
-        return self.metrics_snapshot._system_performance(self.metrics.of_tenant("home"), self.now)
+        return self.metrics_snapshot.system_performance(self.metrics.of_tenant("home"), self.now)
 
 
 @pytest.fixture
@@ -218,19 +228,35 @@ def test_metrics_of_the_longest_idle_tenant_are_evicted_first(process: Simulated
     assert process.metrics.of_tenant("busy").since == started
 
 
-def test_a_series_keeps_a_day_in_little_memory() -> None:
-    series = Series(Sample(0.0, CallTotals()))
+def test_a_series_keeps_the_latest_samples_only() -> None:
+    series = Series(Sample(0.0, MetricTotals()))
     for number in range(1, 4 * 2_880):
-        series.add(Sample(number * INTERVAL, CallTotals(calls=number)))
-    assert len(series._fine) + len(series._coarse) <= 301
-    latest = Sample(4 * 86_400.0, CallTotals(calls=4 * 2_880))
-    assert series.since(86_400, latest).totals.calls == 2_880
+        series.add(Sample(number * INTERVAL, MetricTotals(calls=number)))
+    assert len(series._samples) == 12
+    latest = Sample(4 * 86_400.0, MetricTotals(calls=4 * 2_880))
     assert series.since(60, latest).totals.calls == 2
 
 
-def test_intervals_of_zero_length_are_not_compared() -> None:
-    series = Series(Sample(0.0, CallTotals()))
-    assert throughput_trend(series.halves(Sample(1_200.0, CallTotals(calls=100)))) is Trend.UNKNOWN
+def test_both_parts_of_a_trend_have_a_length() -> None:
+    for first_at in range(1_000_000, 1_000_000 + BUCKET_SECONDS, 7):
+        start = first_at - first_at % BUCKET_SECONDS
+        buckets = [
+            MetricBucket(start + BUCKET_SECONDS * number, first_at, MetricTotals(calls=1)) for number in range(9)
+        ]
+        for measured in range(600, 2_400, 11):
+            parts = halves(buckets, first_at + measured)
+            assert parts is not None
+            assert min(part.seconds for part in parts) >= BUCKET_SECONDS / 2
+            assert sum(part.seconds for part in parts) == measured
+            assert sum(part.totals.calls for part in parts) == 9
+
+
+def test_nothing_is_written_while_nothing_is_called(process: SimulatedProcess) -> None:
+    process.pass_time(minutes=60)
+    assert process.history == {"home": [], "": []}
+    process.call(3)
+    process.pass_time(minutes=1)
+    assert [each.totals.calls for each in process.history["home"]] == [3]
 
 
 def test_percentiles_are_ordered_and_at_most_the_slowest_call(process: SimulatedProcess) -> None:

@@ -115,7 +115,7 @@ class App:
         self.database = connect(settings.storage_url)
         self.metrics_snapshot = MetricsSnapshot(self.database, self.metrics, self.caches, self.clock)
         self.tenants = Tenants(self.database, self.clock)
-        self.ready = False
+        self.ready = self._writes_history = False
         self._rates = RateLimits(settings.rates(), settings.valkey_url)
         self._read_counts = BufferedReadCounts()
         self.feed = LiveFeed(self.database)
@@ -236,6 +236,7 @@ class App:
         if background:
             self.feed.start()
             self.scheduler.start()
+            self._writes_history = True
         self.ready = True
 
     async def close(self) -> None:
@@ -254,6 +255,8 @@ class App:
         with contextlib.suppress(WeftError):
             await self.flush_read_counts()
             await self.flush_refusals()
+            if self._writes_history:
+                await self.metrics_snapshot.write_history()
         await self._rates.close()
         await self.database.close()
 

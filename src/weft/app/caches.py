@@ -7,7 +7,7 @@ from collections import OrderedDict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
-from weft.app.trends import CacheTotals
+from weft.capabilities.metrics.history import MetricTotals
 from weft.capabilities.metrics.model import CacheStats
 from weft.storage.sql.board import SqlEntryStore
 from weft.storage.sql.database import Scope
@@ -102,10 +102,10 @@ class CacheRegistry:
         self._caches[cache.name] = cache
         return cache
 
-    def totals(self) -> CacheTotals:
+    def totals(self) -> MetricTotals:
         counts = [cache.counts() for cache in self._caches.values()]
         hits = sum(count.hits for count in counts)
-        return CacheTotals(lookups=hits + sum(count.misses for count in counts), hits=hits)
+        return MetricTotals(lookups=hits + sum(count.misses for count in counts), hits=hits)
 
     def stats(self) -> CacheStats:
         counts = [(cache.level, cache.counts()) for cache in self._caches.values()]

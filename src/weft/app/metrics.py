@@ -14,7 +14,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from weft.app.trends import CallTotals, Sample, Series
+from weft.app.trends import Sample, Series
+from weft.capabilities.metrics.history import MetricTotals
 from weft.capabilities.metrics.model import OperationMetrics
 from weft.kernel.operation import Effect, RateClass
 
@@ -139,8 +140,12 @@ class Metrics(Collector):
         """Return the calls of one tenant."""
         return self._tenants.get(tenant) or self._new_tenant()
 
+    def by_tenant(self) -> list[tuple[str, TenantCalls]]:
+        """Return the calls of every tenant."""
+        return list(self._tenants.items())
+
     def sample(self) -> None:
-        """Sample the totals of every tenant, for rates and trends."""
+        """Sample the totals of every tenant, for rates."""
         self._tick = self._clock.now().timestamp()
         for tenant in self._tenants.values():
             tenant.sample(self._tick)
@@ -212,29 +217,31 @@ def _by_outcome(name: str, help_text: str, counts: Mapping[str, int]) -> Metric:
 class TenantCalls:
     """Calls of one tenant."""
 
-    __slots__ = ("agents", "operations", "series", "sessions", "since")
+    __slots__ = ("agents", "operations", "series", "sessions", "since", "written")
 
     def __init__(self, since: datetime) -> None:
         self.since = since
         self.operations: dict[str, OperationCalls] = {}
         self.agents = _Active()
         self.sessions = _Active()
-        self.series = Series(Sample(since.timestamp(), CallTotals()))
+        self.series = Series(Sample(since.timestamp(), MetricTotals()))
+        # What is in the metric history already.
+        self.written = MetricTotals()
 
     def begin(self, operation: Operation) -> OperationCalls:
         calls = self.operations[operation.name] = OperationCalls(operation)
         return calls
 
     def sample(self, at: float) -> None:
-        self.series.add(self.latest(at))
+        self.series.add(Sample(at, self.totals()))
         self.agents.forget(at)
         self.sessions.forget(at)
 
-    def latest(self, at: float) -> Sample[CallTotals]:
+    def totals(self) -> MetricTotals:
         """Return the current totals."""
         every = [(calls, sum(calls.within)) for calls in self.operations.values()]
         timed = [(calls, count) for calls, count in every if calls.operation.effect is not Effect.WAIT]
-        totals = CallTotals(
+        return MetricTotals(
             calls=sum(count for _, count in every),
             errors=sum(calls.errors for calls, _ in every),
             timed=sum(count for _, count in timed),
@@ -242,7 +249,6 @@ class TenantCalls:
             messages=sum(count - calls.errors for calls, count in every if _sends_messages(calls.operation)),
             searches=sum(count - calls.errors for calls, count in every if calls.operation.rate is RateClass.SEARCH),
         )
-        return Sample(at, totals)
 
 
 def _sends_messages(operation: Operation) -> bool:

@@ -1,7 +1,8 @@
-"""Performance report of this process, built on request; trends use samples taken in the background."""
+"""Performance report of this process, built on request, and the metric history, written in the background."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import time
@@ -10,14 +11,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.app.dispatch import check_access
 from weft.app.trends import (
     Sample,
-    Series,
     cache_efficiency_trend,
     error_rate_trend,
+    halves,
     response_time_trend,
     throughput_trend,
+)
+from weft.capabilities.metrics.history import (
+    BUCKET_SECONDS,
+    RETENTION_HOURS,
+    MetricBucket,
+    MetricRow,
+    MetricTotals,
+    by_hour,
 )
 from weft.capabilities.metrics.model import (
     DatabasePerformance,
@@ -25,8 +33,13 @@ from weft.capabilities.metrics.model import (
     PerformanceTrends,
     SystemPerformance,
 )
+from weft.kernel.fields import new_id
+from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.metric_history import SqlMetricHistory
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from weft.app.caches import CacheRegistry
     from weft.app.metrics import Metrics, TenantCalls
     from weft.kernel.clock import Clock
@@ -34,35 +47,78 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Database
 
 _MINUTE = 60.0
+_HOUR = 3_600
+# Rows of the process itself.
+_PROCESS = ""
 _MEBIBYTE = 1_048_576
 _STATM = Path("/proc/self/statm")
 
 
 class MetricsSnapshot:
-    """Builds performance reports."""
+    """Builds performance reports, and adds what this process counted to the metric history."""
 
     def __init__(self, database: Database, metrics: Metrics, caches: CacheRegistry, clock: Clock) -> None:
         self._database = database
         self._metrics = metrics
         self._caches = caches
         self._clock = clock
-        self._lookups = Series(Sample(clock.now().timestamp(), caches.totals()))
         self._cpu = _CpuMeter()
+        self._process = new_id("process")
+        self._written = self._of_process()
+        self._written_at = self._now()
+        self._forgotten_at = 0
+        # Held while counts move from memory to the history, so that a reader sees each exactly once.
+        self._writing = asyncio.Lock()
 
     async def collect(self) -> None:
-        """Take a sample, as a background job."""
+        """Take a sample and write the history, as a background job."""
         self.sample()
+        await self.write_history()
 
     def sample(self) -> None:
         self._metrics.sample()
-        self._lookups.add(Sample(self._clock.now().timestamp(), self._caches.totals()))
         self._cpu.mark()
 
-    async def take(self, actor: Actor) -> MetricsReport:
-        await check_access(self._database, actor)
-        now = self._clock.now().timestamp()
+    async def write_history(self) -> None:
+        """Add what was counted since the last time; writes nothing if there were no calls and no lookups."""
+        async with self._writing:
+            rows, now, tenants = self.unwritten(), self._now(), dict(self._metrics.by_tenant())
+            if rows:
+                await self._database.write(SYSTEM, lambda tx: SqlMetricHistory(tx).add(self._process, rows))
+            self.mark_written(rows, tenants, now)
+        if now - self._forgotten_at > _HOUR:
+            self._forgotten_at = now
+            await self._database.write(SYSTEM, lambda tx: SqlMetricHistory(tx).forget_before(_oldest(now)))
+
+    def unwritten(self) -> list[MetricRow]:
+        """Return what was counted since the last write, for each tenant and for the process."""
+        start = self._written_at - self._written_at % BUCKET_SECONDS
+        counted = [(tenant, calls.totals().minus(calls.written)) for tenant, calls in self._metrics.by_tenant()]
+        of_process = self._of_process().minus(self._written)
+        if of_process.lookups or any(totals.calls for _, totals in counted):
+            counted.append((_PROCESS, of_process))
+        return [
+            MetricRow(tenant, MetricBucket(start, self._written_at, totals))
+            for tenant, totals in counted
+            if totals.calls or tenant == _PROCESS
+        ]
+
+    def mark_written(self, rows: Iterable[MetricRow], tenants: Mapping[str, TenantCalls], now: int) -> None:
+        """Note that rows are in the history; ``tenants`` are those that the rows were taken from."""
+        for tenant, bucket in rows:
+            if tenant == _PROCESS:
+                self._written = self._written.plus(bucket.totals)
+            else:
+                tenants[tenant].written = tenants[tenant].written.plus(bucket.totals)
+        self._written_at = now
+
+    async def take(self, actor: Actor, history_hours: int = 0) -> MetricsReport:
+        now = self._now()
         calls = self._metrics.of_tenant(actor.tenant)
+        of_tenant, of_servers = await self._history(actor, now)
         database = self._database.figures()
+        shown_from = now - history_hours * _HOUR
+        shown = [each for each in (*of_tenant, *of_servers) if history_hours and each.start >= shown_from]
         return MetricsReport(
             database_performance=DatabasePerformance(
                 connection_stats=database.connection_stats,
@@ -70,14 +126,27 @@ class MetricsSnapshot:
                 cache_stats=self._caches.stats(),
             ),
             system_info=database.system_info,
-            system_performance=self._system_performance(calls, now),
-            performance_trends=self._trends(calls, now),
+            system_performance=self.system_performance(calls, self._clock.now().timestamp()),
+            performance_trends=trends(of_tenant, of_servers, now),
             operations={name: operation.figures() for name, operation in sorted(calls.operations.items())},
             measured_since=calls.since,
+            history=by_hour(shown),
         )
 
-    def _system_performance(self, calls: TenantCalls, now: float) -> SystemPerformance:
-        lately = calls.series.since(_MINUTE, calls.latest(now))
+    async def _history(self, actor: Actor, now: int) -> tuple[list[MetricBucket], list[MetricBucket]]:
+        """Return the intervals of a tenant and of all servers, with what this process has not written yet."""
+        oldest, tenant = _oldest(now), actor.tenant
+        async with self._writing:
+            # Fails if the actor's access has changed since it was identified.
+            written = await self._database.read(
+                Scope(tenant, actor.epoch), lambda tx: SqlMetricHistory(tx).since(tenant, oldest)
+            )
+            servers = await self._database.read(SYSTEM, lambda tx: SqlMetricHistory(tx).since(_PROCESS, oldest))
+            unwritten = self.unwritten()
+        return merged(written, unwritten, tenant), merged(servers, unwritten, _PROCESS)
+
+    def system_performance(self, calls: TenantCalls, now: float) -> SystemPerformance:
+        lately = calls.series.since(_MINUTE, Sample(now, calls.totals()))
         memory = _memory_bytes()
         return SystemPerformance(
             memory_usage_mb=None if memory is None else round(memory / _MEBIBYTE, 1),
@@ -90,15 +159,37 @@ class MetricsSnapshot:
             ),
         )
 
-    def _trends(self, calls: TenantCalls, now: float) -> PerformanceTrends:
-        of_calls = calls.series.halves(calls.latest(now))
-        of_lookups = self._lookups.halves(Sample(now, self._caches.totals()))
-        return PerformanceTrends(
-            response_time_trend=response_time_trend(of_calls),
-            throughput_trend=throughput_trend(of_calls),
-            error_rate_trend=error_rate_trend(of_calls),
-            cache_efficiency_trend=cache_efficiency_trend(of_lookups),
-        )
+    def _of_process(self) -> MetricTotals:
+        queries, seconds = self._database.query_totals()
+        return self._caches.totals()._replace(queries=queries, query_seconds=seconds)
+
+    def _now(self) -> int:
+        return int(self._clock.now().timestamp())
+
+
+def merged(written: Iterable[MetricBucket], unwritten: Iterable[MetricRow], tenant: str) -> list[MetricBucket]:
+    """Return the intervals in the history with what is not written yet, oldest first."""
+    buckets = {bucket.start: bucket for bucket in written}
+    for row in unwritten:
+        if row.tenant == tenant:
+            known = buckets.get(row.bucket.start, row.bucket._replace(totals=MetricTotals()))
+            buckets[known.start] = known._replace(totals=known.totals.plus(row.bucket.totals))
+    return [buckets[start] for start in sorted(buckets)]
+
+
+def trends(of_tenant: Sequence[MetricBucket], of_servers: Sequence[MetricBucket], now: float) -> PerformanceTrends:
+    """Return the trends of a tenant's calls and of all caches, over all processes."""
+    calls = halves(of_tenant, now)
+    return PerformanceTrends(
+        response_time_trend=response_time_trend(calls),
+        throughput_trend=throughput_trend(calls),
+        error_rate_trend=error_rate_trend(calls),
+        cache_efficiency_trend=cache_efficiency_trend(halves(of_servers, now)),
+    )
+
+
+def _oldest(now: int) -> int:
+    return now - RETENTION_HOURS * _HOUR
 
 
 class _Mark(NamedTuple):

@@ -1698,13 +1698,14 @@ class PerformanceOperations:
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
-    async def read(self) -> Performance:
+    async def read(self, *, history_hours: int = 0) -> Performance:
         """Get performance figures: database, memory, CPU, caches, calls and trends.
 
         Memory, CPU, connections and caches are those of the answering process; calls, sessions and agents are those of
-        your tenant only. A figure that cannot be measured is null.
+        your tenant only. History and trends cover all server processes and survive restarts. A figure that cannot be
+        measured is null.
         """
-        return await self._caller.call("performance.read", {})
+        return await self._caller.call("performance.read", {"history_hours": history_hours})
 
 
 class PinOperations:

@@ -1678,13 +1678,14 @@ class SyncPerformanceOperations:
     def __init__(self, caller: SyncCaller) -> None:
         self._caller = caller
 
-    def read(self) -> Performance:
+    def read(self, *, history_hours: int = 0) -> Performance:
         """Get performance figures: database, memory, CPU, caches, calls and trends.
 
         Memory, CPU, connections and caches are those of the answering process; calls, sessions and agents are those of
-        your tenant only. A figure that cannot be measured is null.
+        your tenant only. History and trends cover all server processes and survive restarts. A figure that cannot be
+        measured is null.
         """
-        return self._caller.call("performance.read", {})
+        return self._caller.call("performance.read", {"history_hours": history_hours})
 
 
 class SyncPinOperations:

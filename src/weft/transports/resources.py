@@ -20,6 +20,7 @@ import msgspec
 from weft.capabilities.board.operations import Keys
 from weft.capabilities.events.model import EventFilter
 from weft.capabilities.history.model import MAIN
+from weft.capabilities.metrics.history import RETENTION_HOURS
 from weft.capabilities.metrics.operations import COLLECTION_INTERVAL
 from weft.kernel.errors import NotFound
 from weft.kernel.identity import ANYONE
@@ -117,7 +118,7 @@ def inbox_of(uri: str, session_id: str | None = None) -> Resource:
 
 
 def _metrics(uri: str) -> Resource:
-    return Resource(uri, "performance.read", {}, None)
+    return Resource(uri, "performance.read", {"history_hours": RETENTION_HOURS}, None)
 
 
 _FORMS: tuple[tuple[re.Pattern[str], Callable[..., Resource]], ...] = (

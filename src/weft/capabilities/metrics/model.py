@@ -8,6 +8,7 @@ from typing import Annotated, NamedTuple, Protocol
 
 import msgspec
 
+from weft.capabilities.metrics.history import HourMetrics
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Response
 
@@ -102,12 +103,12 @@ class SystemPerformance(Response, omit_defaults=False):
 
 
 class PerformanceTrends(Response, omit_defaults=False):
-    """The last hour compared with up to 24 hours before."""
+    """The last hour compared with up to 24 hours before, over all server processes."""
 
     response_time_trend: Trend
     throughput_trend: Trend
     error_rate_trend: Trend
-    cache_efficiency_trend: Annotated[Trend, msgspec.Meta(description="Of the whole process.")]
+    cache_efficiency_trend: Annotated[Trend, msgspec.Meta(description="Of the servers.")]
 
 
 class OperationMetrics(Response, omit_defaults=False):
@@ -129,6 +130,9 @@ class MetricsReport(Response, omit_defaults=False):
     performance_trends: PerformanceTrends
     operations: Annotated[dict[str, OperationMetrics], msgspec.Meta(description="Your tenant's calls, by operation.")]
     measured_since: Annotated[datetime, msgspec.Meta(description="Start of counting for your tenant in this process.")]
+    history: Annotated[
+        list[HourMetrics], msgspec.Meta(description="Hours in which anything was counted, oldest first, if asked for.")
+    ]
 
 
 class DatabaseMetrics(NamedTuple):
@@ -142,6 +146,6 @@ class DatabaseMetrics(NamedTuple):
 class MetricsSource(Protocol):
     """Measures the process and a tenant's calls."""
 
-    async def take(self, actor: Actor) -> MetricsReport:
-        """Return figures of this process, and of the calls of the caller's tenant only."""
+    async def take(self, actor: Actor, history_hours: int = 0) -> MetricsReport:
+        """Return figures of this process and of the calls of the caller's tenant only, and the hours of history."""
         ...

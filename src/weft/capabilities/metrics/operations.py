@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
+import msgspec
 from msgspec.structs import asdict
 
+from weft.capabilities.metrics.history import RETENTION_HOURS
 from weft.capabilities.metrics.model import MetricsReport, MetricsSource
 from weft.kernel.clock import Clock
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
 COLLECTION_INTERVAL = 30
-RETENTION_HOURS = 24
 
 
 class ReadPerformance(Request):
-    """No parameters."""
+    """How much history to return."""
+
+    history_hours: Annotated[
+        int,
+        msgspec.Meta(ge=0, le=RETENTION_HOURS, description="Hours of history to return, one entry each; 0: none."),
+    ] = 0
 
 
 class PerformanceTargets(Response, omit_defaults=False):
@@ -64,8 +70,8 @@ async def read_performance(
     """Get performance figures: database, memory, CPU, caches, calls and trends.
 
     Memory, CPU, connections and caches are those of the answering process; calls, sessions and agents are those of
-    your tenant only. A figure that cannot be measured is null.
+    your tenant only. History and trends cover all server processes and survive restarts. A figure that cannot be
+    measured is null.
     """
-    del request
-    figures = await measurements.take(actor)
+    figures = await measurements.take(actor, request.history_hours)
     return Performance(**asdict(figures), timestamp=clock.now(), requesting_agent=actor.principal_id)

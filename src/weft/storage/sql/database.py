@@ -139,6 +139,10 @@ class Database(Protocol):
         """Drop vector indexes of a tenant that are no longer needed."""
         ...
 
+    def query_totals(self) -> tuple[int, float]:
+        """Return the number of transactions since the start, and their duration in seconds."""
+        ...
+
     def figures(self) -> DatabaseMetrics:
         """Return counters of this process since the database was opened."""
         ...

@@ -26,6 +26,7 @@ from weft.testing.contracts.knowledge_sources import SourceStoreContract
 from weft.testing.contracts.layers import CriticalEditStoreContract, LayerStoreContract
 from weft.testing.contracts.memory import MemoryStoreContract
 from weft.testing.contracts.messages import MessageStoreContract
+from weft.testing.contracts.metric_history import MetricHistoryStoreContract
 from weft.testing.contracts.model_migration import ModelMigrationStoreContract
 from weft.testing.contracts.object_storage import ObjectIndexContract
 from weft.testing.contracts.pins import PinStoreContract
@@ -59,6 +60,7 @@ __all__ = [
     "LineStoreContract",
     "MemoryStoreContract",
     "MessageStoreContract",
+    "MetricHistoryStoreContract",
     "ModelMigrationStoreContract",
     "ObjectIndexContract",
     "PinStoreContract",

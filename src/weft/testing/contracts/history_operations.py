@@ -94,6 +94,17 @@ class SnapshotIndexContract:
         assert [snapshot.label for snapshot in await stores.snapshot_index.newest(None, 10, LINE)] == ["c", "a"]
         assert await elsewhere.snapshot_index.newest(None, 10, None) == []
 
+    async def test_named_snapshots_are_counted_by_owner(
+        self, stores: ContractStores, elsewhere: ContractStores
+    ) -> None:
+        await stores.lines.create(LINE)
+        for label, owner in {"a": "planner", "b": "planner", "c": "analysis", "before-merge-v1": None}.items():
+            await stores.lines.tag(LINE, Tag(label, 0, "orchestrator", 10, automatic=owner is None, owner=owner))
+        counts = [await stores.snapshot_index.count(owner) for owner in ("planner", "analysis", "nobody")]
+        assert counts == [2, 1, 0]
+        assert await elsewhere.snapshot_index.count("planner") == 0
+        assert (await stores.lines.find_tag(LINE, "c")) == Tag("c", 0, "orchestrator", 10, owner="analysis")
+
 
 class RetentionRulesContract:
     """A subject has one rule, the last one set."""

@@ -29,6 +29,7 @@ from weft.capabilities.language_models.factors import TokenFactorStore
 from weft.capabilities.layers.store import LayerStore
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.store import InboxStore, MessageStore
+from weft.capabilities.metrics.history import MetricHistoryStore
 from weft.capabilities.object_storage.store import ObjectIndex
 from weft.capabilities.pins.store import PinStore
 from weft.capabilities.plans.store import PlanStore
@@ -58,6 +59,7 @@ class ContractStores(Protocol):
     memory: MemoryStore
     inbox: InboxStore
     messages: MessageStore
+    metric_history: MetricHistoryStore
     model_migrations: ModelMigrationStore
     objects: ObjectIndex
     outbox: Outbox

@@ -264,6 +264,9 @@ class PostgresDatabase:
             with contextlib.suppress(asyncio.CancelledError):
                 await listening
 
+    def query_totals(self) -> tuple[int, float]:
+        return self._usage.transactions, self._usage.seconds
+
     def figures(self) -> DatabaseMetrics:
         pool = self._pool
         info = SystemInfo(

@@ -236,6 +236,10 @@ class SqliteDatabase:
                 seen = version
                 mailbox.put_nowait(set())
 
+    def query_totals(self) -> tuple[int, float]:
+        usage = self._reads + self._writes + self._reads_apart
+        return usage.transactions, usage.seconds
+
     def figures(self) -> DatabaseMetrics:
         is_open = self._reader is not None
         info = SystemInfo(
