@@ -119,6 +119,30 @@ async def test_a_stream_without_a_session_covers_every_readable_session(team: Te
         assert await stream.subject() == "shown"
 
 
+async def test_a_stream_says_which_events_are_past_retention(world: World) -> None:
+    await world.planner.write("kept")
+    await world.sql("UPDATE tenants SET pruned_seq = $1 WHERE tenant = $2", 1, world.tenant)
+    await world.sql("DELETE FROM events WHERE tenant = $1 AND seq <= $2", world.tenant, 1)
+    headers = [(b"authorization", f"Bearer {world.planner.credential}".encode()), (b"host", b"127.0.0.1")]
+    query = b"session_id=s1&after=0&types=board.*"
+    scope = {"type": "http", "method": "GET", "path": "/v1/events/stream", "query_string": query}
+    sent: asyncio.Queue[Any] = asyncio.Queue()
+    gone = asyncio.Event()
+
+    async def receive() -> Any:
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    stream = asyncio.create_task(HttpApplication(world.app).asgi({**scope, "headers": headers}, receive, sent.put))
+    assert (await with_timeout(sent.get()))["status"] == 200
+    assert (await with_timeout(sent.get()))["body"] == b": open\n\n"
+    pruned, _, event = (await with_timeout(sent.get()))["body"].partition(b"\n\n")
+    assert pruned.splitlines() == [b"id: 1", b"event: pruned", b'data: {"pruned_through":1}']
+    assert b'"subject":"kept"' in event
+    gone.set()
+    await with_timeout(stream)
+
+
 async def test_a_quiet_stream_sends_heartbeats(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.app.app._HEARTBEAT_SECONDS", 0.01)
     headers = [(b"authorization", f"Bearer {world.planner.credential}".encode()), (b"host", b"127.0.0.1")]

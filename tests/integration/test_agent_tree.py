@@ -206,6 +206,26 @@ async def test_an_agent_cannot_undo_what_a_human_disabled(world: World, tree: di
     await disable(world.planner, "guide", disabled=False)
 
 
+async def test_nobody_disables_itself_with_a_principal_above(world: World) -> None:
+    deputy = await world.admin.create_agent(
+        "deputy", kind="human", parent_id="admin", clearance=5, permissions=["read", "write", "admin"]
+    )
+    with refused("PERMISSION_DENIED"):
+        await disable(deputy, "admin")
+    assert {"admin", "deputy"} <= await active(world)
+
+
+@pytest.mark.req("CE-F32")
+async def test_no_agent_changes_a_human(world: World) -> None:
+    lead = await world.admin.create_agent("lead", clearance=3, permissions=EVERY)
+    await world.admin.create_agent("dana", kind="human", parent_id="lead")
+    for caller in (lead, world.planner):
+        with refused("PERMISSION_DENIED"):
+            await disable(caller, "dana")
+        with refused("PERMISSION_DENIED"):
+            await caller.call("agent.define", agent_id="dana", role="obeys")
+
+
 async def test_nothing_is_created_below_a_disabled_tree(world: World, tree: dict[str, Caller]) -> None:
     del tree
     other = world.admin.at(await world.another_app())

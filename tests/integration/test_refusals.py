@@ -76,7 +76,7 @@ async def test_missing_and_malformed_credentials_are_on_the_operators_log(world:
 
 async def test_a_tenant_that_does_not_exist_gets_no_rows(world: World) -> None:
     await attempt(world, WRONG.format(tenant="nowhere"), "10.0.0.1", 3)
-    assert await world.rows("SELECT COUNT(*) FROM audit_log WHERE tenant = $1", "nowhere") in ([(0,)], [[0]])
+    assert not world.app._refusals._minutes
     assert await refusals(world.admin) == []
 
 
@@ -101,7 +101,7 @@ async def test_a_flood_from_many_addresses_is_a_few_rows_and_hides_nothing(world
         await outcome(world.analysis.list())
     await world.app.flush_refusals()
     rows = await world.admin.audit(outcome="refused")
-    assert len(rows) == 22
+    assert len(rows) == len(world.app._refusals._minutes[world.tenant].rows) == 22
     (others,) = [row for row in rows if row["action"] == "several"]
     assert (others["detail"]["count"], others["detail"]["address"]) == (280, "other addresses")
     assert [row["agent_id"] for row in rows if row["action"] == "rate_limit"] == ["analysis"]

@@ -318,6 +318,27 @@ async def test_a_webhook_is_disabled_when_its_owner_loses_access(
     assert len(endpoint.calls) == 1
 
 
+async def test_deliveries_end_at_once_when_the_owner_is_disabled_with_its_parent(
+    world: World, endpoint: Receiver
+) -> None:
+    await world.admin.create_agent("dana", kind="human")
+    owner = await world.admin.create_agent("maker", parent_id="dana", permissions=["read", "write", "admin"])
+    made = await hook(owner, endpoint.url, types=["board.*"])
+    endpoint.open.clear()
+    for number in range(10):
+        await world.admin.write(f"key_{number}")
+    await endpoint.wait_for_calls(1)
+    changed = await world.admin.call("agent.update", agent_id="dana", disabled=True)
+    assert changed["also_disabled"] == ["maker"]
+    endpoint.open.set()
+
+    async def stopped() -> Any:
+        return not (await webhook_state(world.admin, made))["enabled"]
+
+    await wait_until(stopped)
+    assert len(endpoint.calls) == 1
+
+
 async def test_a_redirect_is_not_followed(world: World, endpoint: Receiver) -> None:
     async with receiver() as elsewhere:
         endpoint.status = 302

@@ -73,7 +73,12 @@ async def check_room(actor: Actor, access: AccessStore, limit: AgentLimit) -> No
 
 
 async def disable(principal: Principal, actor: Actor, access: AccessStore, now: int) -> TreeChange:
-    """Disable a principal and everything below it."""
+    """Disable a principal and everything below it; never the caller itself."""
+    if principal.principal_id in actor.ancestors:
+        raise PermissionDenied(
+            f"'{principal.principal_id}' is above you in the tree: you would be disabled with it.",
+            hint="Ask an admin that is not below it.",
+        )
     if principal.disabled_at is not None and principal.disabled_with is None:
         return TreeChange(principal)
     disabled = replace(

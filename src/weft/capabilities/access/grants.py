@@ -19,11 +19,13 @@ HIGHEST_CLEARANCE = 5
 
 
 async def check_may_edit(actor: Actor, target: Principal, access: AccessStore) -> None:
-    """Refuse changes to oneself, to a higher clearance, and to principals that are not descendants."""
+    """Refuse changes to oneself, to a higher clearance, by agents to humans and to others than their descendants."""
     if actor.principal_id == target.principal_id:
         raise PermissionDenied("A principal cannot change its own permissions, clearance or state.")
     if target.clearance > actor.clearance:
         raise PermissionDenied("The principal has a higher clearance than yours.", your_clearance=actor.clearance)
+    if actor.kind is PrincipalKind.AGENT and target.kind is PrincipalKind.HUMAN:
+        raise PermissionDenied("An agent cannot change a human.", hint="Ask a human admin.")
     await check_reach(actor, target, access)
 
 
