@@ -174,3 +174,26 @@ def test_admins_read_metrics_and_everyone_their_capabilities(lines: CommandLines
     tools = {tool for offered in topics.values() for tool in offered}
     assert "add_message" in tools
     assert "get_performance_metrics" not in tools
+
+
+@pytest.mark.req("WX-03")
+def test_agents_talk_through_their_inboxes_whatever_the_current_session(cli: CommandLine) -> None:
+    cli.run("agent", "create", "planner")
+    cli.run("agent", "create", "checker", "--parent-id", "planner")
+    cli.run("--as", "planner", "session", "create", "Talk", "--session-id", "talk")
+    cli.run("--as", "planner", "message", "add", "Reversible?", "--session", "talk", "--recipient-id", "checker")
+    refused = cli.run(
+        "--as", "planner", "message", "add", "?", "--session", "talk", "--recipient-id", "cheker", code=1
+    ).stderr
+    assert "RECIPIENT_NOT_FOUND" in refused
+    assert "checker" in refused.replace("cheker", "")
+
+    cli.env["WEFT_SESSION"] = "elsewhere"
+    (question,) = cli.json("--as", "checker", "inbox")["messages"]
+    assert (question["handle"], question["sender"], question["content"]) == ("talk/1", "planner", "Reversible?")
+    assert cli.json("--as", "checker", "inbox", "--acknowledge", "talk/1") == {
+        "messages": [],
+        "unread": 0,
+        "acknowledged": 1,
+    }
+    assert [agent["agent_id"] for agent in cli.json("--as", "checker", "agent", "list")["agents"]] == ["planner"]
