@@ -69,3 +69,10 @@ def test_names_are_completed_over_a_server(filled: CommandLine) -> None:
 )
 def test_completion_prints_no_errors(filled: CommandLine, env: dict[str, str]) -> None:
     assert completed(filled, "session", "get", "la", **env) == {}
+
+
+def test_a_server_is_not_asked_for_names_of_a_data_folder(filled: CommandLine) -> None:
+    """The command would be refused, so the server is not asked."""
+    environment = {"WEFT_URL": "http://127.0.0.1:9", "WEFT_API_KEY": "x"}
+    assert completed(filled, "--data-dir", str(filled.data), "session", "get", "la", **environment) == {}
+    assert set(completed(filled, "--url", "''", "session", "get", "la", **environment)) == {"launch"}
