@@ -32,8 +32,8 @@ async def main() -> None:
 async def ada_works(berlin: Weft) -> None:
     """Ada's calls carry the task id; she also reports what she does not know."""
     heading("Berlin: Ada investigates slow orders")
-    await berlin.session.create("Why are orders slow?", session_id=SESSION)
     await berlin.agent.create("ada")
+    await berlin.session.create("Why are orders slow?", session_id=SESSION, members=["ada"])
     ada = berlin.acting_as("ada").with_correlation(task_id=TASK)
     await ada.board.write(SESSION, "scope", "Name the change that made orders slow. Change nothing.")
     await ada.board.write(SESSION, "findings", "The price cache was shortened from 300 s to 3 s.")
@@ -82,6 +82,7 @@ async def bob_continues(lisbon: Weft) -> None:
     """Bob reads the board, the messages and the open question; he answers it and continues the task."""
     heading("Lisbon: Bob continues")
     await lisbon.agent.create("bob")
+    await lisbon.session.add_members(SESSION, ["bob"])
     bob = lisbon.acting_as("bob").with_correlation(task_id=TASK)
     for key in (await bob.board.list_keys(SESSION)).keys:
         print(f"{key.key}: {(await bob.board.read(SESSION, key.key)).value}")

@@ -50,7 +50,7 @@ async def main() -> None:
             httpx2.AsyncClient(base_url=BASE_URL, headers=headers, timeout=120) as provider,
         ):
             await weft.agent.create("analysis")
-            await weft.session.create("Find out why orders became slow", session_id=SESSION)
+            await weft.session.create("Find out why orders became slow", session_id=SESSION, members=["analysis"])
             await weft.board.write(SESSION, "scope", "Name the change that did it. Change nothing.")
             agent = weft.acting_as("analysis")
             for question in ("Why are orders slow?", "Write the finding in one sentence."):

@@ -30,7 +30,7 @@ async def main() -> None:
 async def push_and_pull(weft: Weft, researcher: Weft) -> None:
     """One session pushes what it learned; the next one pulls it."""
     heading("Push and pull")
-    await weft.session.create("Why did orders become slow?", session_id="monday")
+    await weft.session.create("Why did orders become slow?", session_id="monday", members=["researcher"])
     print((await researcher.context.pull("monday")).message)
     pushed = await researcher.context.push(
         knowledge=[
@@ -44,7 +44,7 @@ async def push_and_pull(weft: Weft, researcher: Weft) -> None:
     )
     print(f"pushed: v{pushed.previous_version} -> v{pushed.version}", [entry.key for entry in pushed.changed])
 
-    await weft.session.create("Prevent slow orders", session_id="tuesday")
+    await weft.session.create("Prevent slow orders", session_id="tuesday", members=["researcher"])
     await researcher.context.pull("tuesday")
     known = await researcher.context.read(session_id="tuesday", memory_type="learned_knowledge", key="cause")
     print("the next session knows:", known.entries[0].value)

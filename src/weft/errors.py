@@ -74,13 +74,14 @@ from weft.capabilities.records.recorder import RecordExists, RecordNotFound
 from weft.capabilities.records.vocabulary import IllegalTransition
 from weft.capabilities.search.similar import ChunkNotFound
 from weft.capabilities.sessions.agent_directory import RecipientNotFound
+from weft.capabilities.sessions.members import TooManyMembers
 from weft.capabilities.sessions.model import SessionArchived, SessionExists, SessionInUse, SessionNotFound
 from weft.capabilities.teams.model import TeamExists, TeamFull, TeamNotEmpty, TeamNotFound
 from weft.capabilities.transfer.bundle_format import BundleDamaged
 from weft.capabilities.transfer.policies import PolicyBuiltIn, PolicyForbidden, PolicyNotFound
 from weft.capabilities.windows.model import (
     EventExists,
-    NotParticipant,
+    NotMember,
     WindowChanged,
     WindowExists,
     WindowInUse,
@@ -170,7 +171,7 @@ __all__ = [
     "ModelMigrationInProgress",
     "ModelMigrationNotFound",
     "NotFound",
-    "NotParticipant",
+    "NotMember",
     "ObjectBusy",
     "ObjectDamaged",
     "ObjectMissing",
@@ -212,6 +213,7 @@ __all__ = [
     "TeamNotFound",
     "TextRefused",
     "TokenExpired",
+    "TooManyMembers",
     "TooManySources",
     "TooManyWebhooks",
     "Unavailable",

@@ -26,6 +26,6 @@ def cli(tmp_path: Path) -> CommandLine:
 @pytest.fixture
 def launch(cli: CommandLine) -> CommandLine:
     """Return a command line whose commands work in a session named launch."""
-    cli.run("session", "create", "Plan the launch", "--session-id", "launch")
+    cli.run("session", "create", "Plan the launch", "--session-id", "launch", "--members", "*")
     cli.env["WEFT_SESSION"] = "launch"
     return cli

@@ -37,7 +37,7 @@ def lines(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CommandLin
 
 
 def with_session(admin: CommandLine) -> CommandLines:
-    admin.run("session", "create", "Release 2.0", "--session-id", "release")
+    admin.run("session", "create", "Release 2.0", "--session-id", "release", "--members", "*")
     key = admin.json("agent", "create", "planner", "--agent-type", "planning")["api_key"]
     session = {"WEFT_SESSION": "release"}
     planner = CommandLine(admin.data, {**admin.env, **session, "WEFT_API_KEY": key})

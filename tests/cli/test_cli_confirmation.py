@@ -24,6 +24,7 @@ UNDONE_BY = {
     "board.delete": "history.rollback",
     "history.clear_retention": "history.set_retention",
     "pin.remove": "pin.add",
+    "session.remove_members": "session.add_members",
     "team.remove_member": "team.add_member",
     "window.unroute": "window.route",
 }
@@ -112,7 +113,7 @@ def shared(launch: CommandLine) -> CommandLine:
 @pytest.mark.usefixtures("_interactive")
 def test_deleting_a_session_that_others_use_asks_and_names_them(shared: CommandLine) -> None:
     asked = shared.run("session", "delete", "launch", code=1, stdin="y\nn\n").stderr
-    assert "critic, planner" in asked
+    assert "critic: 1 window; planner: 1 window" in asked
     shared.run("session", "get", "launch")
     shared.run("session", "delete", "launch", stdin="y\ny\n")
     shared.run("session", "get", "launch", code=1)
@@ -122,7 +123,7 @@ def test_deleting_a_session_that_others_use_asks_and_names_them(shared: CommandL
 def test_without_a_terminal_deleting_a_session_that_others_use_needs_force(shared: CommandLine) -> None:
     refused = shared.run("session", "delete", "launch", "--yes", code=1).stderr
     assert "SESSION_IN_USE" in refused
-    assert "critic, planner" in refused
+    assert "critic: 1 window; planner: 1 window" in refused
     shared.run("session", "delete", "launch", "--force", "--yes")
     shared.run("session", "get", "launch", code=1)
 

@@ -18,7 +18,17 @@ if TYPE_CHECKING:
 def test_a_session_from_beginning_to_end(cli: CommandLine) -> None:
     agent = cli.json("agent", "create", "planner", "--clearance", "2")
     assert agent["api_key"].startswith("weft.default.")
-    cli.run("session", "create", "Plan the launch", "--session-id", "launch", "--metadata", '{"ticket": 7}')
+    cli.run(
+        "session",
+        "create",
+        "Plan the launch",
+        "--session-id",
+        "launch",
+        "--metadata",
+        '{"ticket": 7}',
+        "--members",
+        "planner",
+    )
     cli.env["WEFT_SESSION"] = "launch"
 
     written = cli.json("--as", "planner", "board", "write", "goal", "Ship on Friday")

@@ -66,7 +66,7 @@ async def test_in_process_calls_record_the_ids(in_process: Weft) -> None:
 
 
 async def test_the_turn_applies_to_every_principal(in_process: Weft) -> None:
-    await in_process.session.create("try it", session_id="s")
+    await in_process.session.create("try it", session_id="s", members=["*"])
     made = await in_process.agent.create("planner")
     correlated = in_process.with_correlation(turn_id="t1")
     await correlated.acting_as("planner").board.write("s", "a", "x")

@@ -61,7 +61,7 @@ async def test_postgres_is_opened_by_url(postgres: str) -> None:
 
 async def test_other_principals_of_the_tenant_can_be_used(tmp_path: Path) -> None:
     async with Weft.open(tmp_path) as weft:
-        await weft.session.create("try it", session_id="s")
+        await weft.session.create("try it", session_id="s", members=["*"])
         await weft.agent.create("planner")
         await weft.agent.create("analysis", parent_id="planner")
         assert (await weft.acting_as("planner").board.write("s", "a", "x")).written_by == "orchestrator:planner"
@@ -74,7 +74,7 @@ async def test_other_principals_of_the_tenant_can_be_used(tmp_path: Path) -> Non
 
 async def test_an_api_key_selects_the_principal(tmp_path: Path) -> None:
     async with Weft.open(tmp_path) as weft:
-        await weft.session.create("try it", session_id="s")
+        await weft.session.create("try it", session_id="s", members=["*"])
         made = await weft.agent.create("planner")
         planner = weft.with_key(made.api_key)
         assert (await planner.board.write("s", "goal", "ship")).written_by == "orchestrator:planner"

@@ -273,8 +273,8 @@ class Client:
     def get(self, path: str) -> httpx2.Response:
         return self._http.get(path)
 
-    def new_session(self) -> str:
-        return self.tool("create_session", purpose="Multi-agent collaboration").json()["session_id"]
+    def new_session(self, **options: Any) -> str:
+        return self.tool("create_session", purpose="Multi-agent collaboration", **options).json()["session_id"]
 
 
 @pytest.fixture(scope="module")
@@ -387,7 +387,7 @@ def test_the_documented_resources_are_read_by_uri(client: Client, slashes: str) 
 @pytest.mark.req("MS-09")
 @pytest.mark.req("MS-12")
 def test_the_documented_subscription_returns_a_stream_url(team: Team, client: Client) -> None:
-    session_id = client.new_session()
+    session_id = client.new_session(members=["planner"])
     subscribed = client.subscribe(f"session://{session_id}").json()
     assert subscribed["success"] is True
     sent = team.ask("POST", f"/v1/sessions/{session_id}/messages", json={"content": "hello"})
@@ -499,7 +499,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
 @pytest.mark.req("MS-11")
 @pytest.mark.parametrize("rate_class", CLASSES)
 def test_rate_limits_are_per_class_and_agent(limited: Team, rate_class: str) -> None:
-    agent, other_agent, session = limited.new_agent(), limited.new_agent(), limited.new_session()
+    agent, other_agent, session = limited.new_agent(), limited.new_agent(), limited.new_session(members=["*"])
 
     def ask(name: str, agent: str) -> httpx2.Response:
         tool, parameters, _ = CLASSES[name]

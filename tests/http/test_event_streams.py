@@ -112,7 +112,7 @@ async def test_a_stream_is_filtered_by_key(team: Team, session: str) -> None:
 
 
 async def test_a_stream_without_a_session_covers_every_readable_session(team: Team, session: str) -> None:
-    closed = await asyncio.to_thread(team.new_session, "admin", participants=["human:*"])
+    closed = await asyncio.to_thread(team.new_session, "admin", members=["human:*"])
     async with following(team) as stream:
         await asyncio.to_thread(team.write, closed, "hidden", agent="admin")
         await write(team, session, "shown")
@@ -165,7 +165,7 @@ async def test_a_quiet_stream_sends_heartbeats(world: World, monkeypatch: pytest
 
 @pytest.mark.req("SC-16")
 async def test_a_revoked_key_ends_the_stream_with_an_error(team: Team, session: str) -> None:
-    agent_to_revoke = await asyncio.to_thread(team.new_agent)
+    agent_to_revoke = await asyncio.to_thread(team.new_agent, parent_id="planner")
     async with following(team, agent_to_revoke, session_id=session) as stream:
         await asyncio.to_thread(team.revoke, agent_to_revoke)
         block = await stream.block()
@@ -247,10 +247,11 @@ def test_hints_name_what_the_caller_can_call(team: Team) -> None:
     session = {"session_id": "nowhere"}
     by_tool = team.ask("POST", "/mcp/tool/get_session", json=session).json()["suggestions"]
     by_route = team.ask("GET", "/v1/sessions/nowhere").json()["suggestions"]
-    assert by_tool == ["Check the session_id; list yours with list_sessions or create one with create_session."]
-    assert by_route == [
-        "Check the session_id; list yours with `GET /v1/sessions` or create one with `POST /v1/sessions`."
-    ]
+    (of_tool,), (of_route,) = by_tool, by_route
+    assert of_tool.startswith("Check the session_id; list yours with list_sessions or create one with create_session.")
+    assert of_tool.endswith("The creator of a session can add you with session_members (action add).")
+    assert "list yours with `GET /v1/sessions` or create one with `POST /v1/sessions`." in of_route
+    assert of_route.endswith("can add you with `POST /v1/sessions/{session_id}/members`.")
     streamed = team.ask("GET", "/v1/events/stream", params=session).json()["suggestions"]
     assert streamed == by_route
     read = team.ask("GET", "/mcp/resource/board://nowhere/goal").json()["suggestions"]

@@ -234,7 +234,7 @@ async def test_every_denial_is_audited_with_its_reason(world: World) -> None:
 
 @pytest.mark.req("MS-13")
 async def test_a_denial_disguised_as_not_found_is_audited(world: World) -> None:
-    await world.planner.create_session("closed", participants=["orchestrator"])
+    await world.planner.create_session("closed", members=["orchestrator"])
     outside = world.analysis.in_session("closed")
     for attempt in (outside.list(), outside.write("goal"), outside.events(session_id="closed")):
         with refused("SESSION_NOT_FOUND"):

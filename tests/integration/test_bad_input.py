@@ -55,6 +55,8 @@ VALID: dict[str, dict[str, Any]] = {
     "team.show": {"team": "research"},
     "team.update": {"team": "research", "description": "x"},
     "team.delete": {"team": "research"},
+    "session.add_members": {**IN_SESSION, "members": ["analysis"]},
+    "session.remove_members": {**IN_SESSION, "members": ["review-2"]},
     "team.add_member": {"team": "research", "agent_id": "analysis"},
     "team.remove_member": {"team": "research", "agent_id": "analysis"},
     "session.create": {"purpose": "x"},
@@ -311,7 +313,7 @@ async def test_hostile_text_inside_lists_and_objects_is_refused(filled: World) -
         deep = [deep]
     for metadata in ({"a": "\ud800"}, {"\ud800": 1}, {"a": "x" * 100_000}, {"a": deep}):
         await expect_refusal(filled, "session.create", {"purpose": "x", "metadata": metadata})
-    for config in ({"max_value_tokens": 0}, {"unknown": 1}, {"tokenizer": "none"}, {"participants": []}):
+    for config in ({"max_value_tokens": 0}, {"unknown": 1}, {"tokenizer": "none"}, {"participants": ["*"]}):
         await expect_refusal(filled, "session.create", {"purpose": "x", "config": config})
 
 

@@ -152,6 +152,7 @@ async def test_a_merge_does_not_widen_a_pattern(world: World) -> None:
 @pytest.mark.parametrize("side", ["theirs", "base"])
 async def test_resolving_a_conflict_does_not_widen_an_acl_narrowed_since_on_the_target(world: World, side: str) -> None:
     human = await world.admin.create_agent("joe", kind="human", permissions=["read", "write"])
+    await world.planner.admit("joe")
     await human.write("verdict", "0", readable_by=["human:*", "subagent:*"])
     await branch(human, "try")
     await human.write("verdict", "1", branch="try")
@@ -198,6 +199,7 @@ async def test_no_merge_adds_readers(
 
 async def test_resolving_a_conflict_to_the_current_value_keeps_its_acl(world: World) -> None:
     human = await world.admin.create_agent("joe", kind="human", permissions=["read", "write"])
+    await world.planner.admit("joe")
     await world.review.write("verdict", "0")
     await branch(world.planner, "try")
     await world.review.write("verdict", "1")

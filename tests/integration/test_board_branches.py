@@ -543,7 +543,7 @@ async def test_an_unknown_board_line_is_not_found(world: World, line_id: str) ->
 
 
 async def test_the_line_of_a_session_is_visible_to_participants_only(world: World) -> None:
-    await world.planner.create_session("closed", participants=["orchestrator"])
+    await world.planner.create_session("closed", members=["orchestrator"])
     with refused("CONTEXT_NOT_FOUND"):
         await world.analysis.call("history.log", context_id="board:closed")
     with refused("BRANCH_NOT_FOUND"):

@@ -290,6 +290,7 @@ async def test_sessions_are_isolated(world: World) -> None:
 async def test_written_by_comes_from_the_credential(world: World) -> None:
     human = await world.admin.create_agent("dana", kind="human")
     below_human = await world.admin.create_agent("solo", parent_id="dana")
+    await world.planner.admit("tree:dana")
     names = {
         "orchestrator:planner": world.planner,
         "subagent:analysis": world.analysis,

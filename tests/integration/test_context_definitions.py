@@ -164,6 +164,7 @@ async def test_rolling_back_a_definition_is_an_edit(world: World) -> None:
 @pytest.mark.req("CE-E", part="an agent that changes its own definition")
 async def test_an_agent_cannot_roll_back_its_definition_with_its_context(world: World) -> None:
     boss = await world.admin.create_agent("boss", clearance=4)
+    await world.planner.admit("boss")
     await define(world.admin, "boss", guardrails=[])
     await push(boss, knowledge_entry("a", 1), if_version=1)
     await push(boss, knowledge_entry("a", 2), if_version=2)

@@ -240,7 +240,7 @@ async def test_a_deleted_session_releases_its_snapshot(world: World) -> None:
     await pull(world.planner)
     await world.planner.create_session("other")
     await pull(world.planner.in_session("other"))
-    await world.planner.call("session.delete", session_id=SESSION)
+    await world.planner.call("session.delete", session_id=SESSION, force=True)
     assert {holder for _, _, holder in await pins(world)} == {"session:other:planner"}
     rows = await world.rows("SELECT session_id FROM context_snapshots WHERE tenant = $1", world.tenant)
     assert [row[0] for row in rows] == ["other"]

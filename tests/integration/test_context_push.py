@@ -211,6 +211,7 @@ async def test_a_push_needs_the_permission_to_write(world: World) -> None:
     with refused("PERMISSION_DENIED"):
         await push(reader, knowledge_entry("a"), if_version=0)
     nobody = await world.admin.create_agent("nobody", permissions=[])
+    await world.planner.admit("nobody")
     assert (await pull(nobody))["to_version"] == 0
 
 

@@ -149,7 +149,7 @@ async def test_a_long_deleted_session_is_hidden_at_once_and_its_chunks_are_delet
     await world.index_sessions()
     assert len(await found(world, "message")) > 4
     await world.admin.call("session.archive", session_id=SESSION)
-    await world.admin.call("session.delete", session_id=SESSION)
+    await world.admin.call("session.delete", session_id=SESSION, force=True)
     assert len(await indexed_texts(world)) == 9
     assert await found(world, "message") == ["sessions/1"]
     with refused("SESSION_EXISTS"):

@@ -194,7 +194,7 @@ async def test_old_events_are_readable_after_many_newer_ones(world: World) -> No
 
 @pytest.mark.req("SC-16")
 async def test_the_creator_of_a_session_receives_its_events_without_being_a_participant(world: World) -> None:
-    planner = await world.planner.create_session("theirs", participants=["subagent:review:*"])
+    planner = await world.planner.create_session("theirs", members=["subagent:review:*"])
     await planner.write("goal", "hidden from most")
     session_ids = [event["session_id"] for event in (await world.planner.events())["events"]]
     assert "theirs" in session_ids

@@ -104,7 +104,7 @@ async def test_an_export_contains_only_what_the_caller_may_read(world: World) ->
 
 
 async def test_an_unreadable_session_is_not_found(world: World) -> None:
-    await world.admin.create_session("private", participants=["human:*"])
+    await world.admin.create_session("private", members=["human:*"])
     for caller, session in ((world.planner, "private"), (world.stranger, SESSION), (world.admin, "nowhere")):
         with refused("SESSION_NOT_FOUND"):
             await exported(caller.in_session(session))
@@ -391,7 +391,7 @@ async def test_a_session_deleted_during_its_export_is_not_found(
     async def read_and_delete_session(scope: Any, work: Any, *, heavy: bool = False) -> Any:
         found = await read(scope, work, heavy=heavy)
         if heavy:
-            await world.admin.call("session.delete", session_id=SESSION)
+            await world.admin.call("session.delete", session_id=SESSION, force=True)
             clock.advance(seconds=1)
             if is_recreated:
                 await world.planner.create_session(SESSION)

@@ -414,7 +414,7 @@ async def test_deleting_a_session_deletes_its_reviews_even_of_deleted_branches(c
     await merge(conflicting.planner, source=MAIN, target=TRY)
     await history(conflicting.planner, "delete_branch", branch="try", force=True)
     await conflicting.planner.call("session.archive", session_id="s1")
-    await conflicting.admin.call("session.delete", session_id="s1")
+    await conflicting.admin.call("session.delete", session_id="s1", force=True)
     assert await conflicting.rows("SELECT 1 FROM reviews WHERE tenant = $1", conflicting.tenant) == []
 
 

@@ -245,7 +245,7 @@ async def test_an_unknown_line_is_not_found(filled: World, line: str) -> None:
 
 
 async def test_lines_are_hidden_from_other_tenants_and_non_participants(filled: World) -> None:
-    closed = await filled.planner.create_session("closed", participants=["orchestrator"])
+    closed = await filled.planner.create_session("closed", members=["orchestrator"])
     await closed.write("goal", "x")
     for caller, line in ((filled.stranger, LINE), (filled.analysis, "board:closed")):
         with refused("CONTEXT_NOT_FOUND"):

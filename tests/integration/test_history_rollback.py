@@ -78,12 +78,14 @@ async def test_a_rollback_to_the_current_state_changes_nothing(filled: World) ->
 @pytest.mark.req("CE-F22")
 async def test_a_rollback_needs_clearance_and_is_audited(filled: World) -> None:
     novice = await filled.admin.create_agent("novice", clearance=2)
+    await filled.planner.admit("novice")
     with refused("PERMISSION_DENIED") as caught:
         await history(novice, "rollback", target_version="1")
     assert caught.value.context["required_clearance"] == 3
     with refused("PERMISSION_DENIED"):
         await history(filled.analysis, "rollback", target_version="1")
     lead = await filled.admin.create_agent("lead", clearance=3)
+    await filled.planner.admit("lead")
     await history(lead, "rollback", target_version="1")
     rows = [row for row in await filled.admin.audit() if row["action"] == "history.rollback"]
     assert [(row["outcome"], row["agent_id"]) for row in rows] == [
@@ -96,6 +98,7 @@ async def test_a_rollback_needs_clearance_and_is_audited(filled: World) -> None:
 
 async def test_a_rollback_is_refused_if_one_key_is_not_writable(filled: World) -> None:
     lead = await filled.admin.create_agent("lead", clearance=3, permissions=["read", "write"])
+    await filled.planner.admit("lead")
     await filled.planner.write("locked", "x", writable_by=["human:*"])
     await filled.admin.write("locked", "y", writable_by=["human:*"])
     with refused("PERMISSION_DENIED"):
@@ -165,6 +168,7 @@ async def test_a_snapshot_tags_the_head_and_needs_clearance(filled: World) -> No
     with refused("SNAPSHOT_EXISTS"):
         await history(filled.admin, "snapshot", label="good")
     novice = await filled.admin.create_agent("novice", clearance=2)
+    await filled.planner.admit("novice")
     with refused("PERMISSION_DENIED") as caught:
         await history(novice, "snapshot", label="mine")
     assert caught.value.context["required_clearance"] == 3
@@ -177,7 +181,7 @@ async def test_a_snapshot_tags_the_head_and_needs_clearance(filled: World) -> No
 
 @pytest.mark.req("MW-11", part="checkpoints of boards and persistent memory")
 async def test_the_snapshot_index_lists_every_visible_line(world: World) -> None:
-    closed = await world.planner.create_session("closed", participants=["orchestrator"])
+    closed = await world.planner.create_session("closed", members=["orchestrator"])
     for number, session in enumerate(("s1", "closed", "s1", "closed", "s1")):
         world.clock.advance(seconds=1)
         await history(world.admin, "snapshot", context_id=f"board:{session}", label=f"n{number}")

@@ -82,7 +82,7 @@ async def test_a_session_is_restored_with_history_snapshots_and_settings(world: 
     assert await importer.read_snapshot("mark") == await world.admin.read_snapshot("mark")
     assert await importer.size() == await world.admin.size()
     source, target = [await caller.call("session.get", session_id=SESSION) for caller in (world.admin, importer)]
-    for name in ("purpose", "config", "created_at", "created_by", "metadata"):
+    for name in ("purpose", "config", "created_at", "created_by", "metadata", "members"):
         assert source["session"][name] == target["session"][name]
 
 
@@ -129,6 +129,7 @@ async def test_acls_are_kept_by_import(world: World, importer: Caller) -> None:
     await transferred(world, importer)
     agent = await importer.create_agent("newcomer", agent_type="newcomer")
     sub = await importer.create_agent("below", parent_id="newcomer")
+    await importer.admit("tree:newcomer")
     assert "closed" in await agent.keys()
     assert "closed" not in await sub.keys()
     assert await sub.message_texts() == ["hello, invoice 42", "an answer"]
@@ -185,7 +186,7 @@ async def test_an_existing_session_is_not_replaced(world: World, importer: Calle
 async def test_a_deleted_session_can_be_imported_again(world: World) -> None:
     await fill_session(world)
     bundle = await exported(world.admin)
-    await world.admin.call("session.delete", session_id=SESSION)
+    await world.admin.call("session.delete", session_id=SESSION, force=True)
     await imported(world.admin, bundle)
     assert await world.planner.value("goal") == "ship on Monday"
     assert (await world.admin.inspect())["history_intact"]
@@ -294,7 +295,7 @@ async def test_a_record_id_in_use_refuses_the_import(world: World, importer: Cal
     bundle = await exported(world.admin)
     envelope = entries(bundle)[0].bundle_id
     await world.sql("UPDATE records SET body = $1 WHERE tenant = $2 AND record_id = $3", b"{}", world.tenant, envelope)
-    await world.admin.call("session.delete", session_id=SESSION)
+    await world.admin.call("session.delete", session_id=SESSION, force=True)
     taken = {
         "schema_version": "0.1.0",
         "context_id": envelope,
@@ -652,7 +653,7 @@ async def test_an_item_without_content_reserves_its_id(world: World, importer: C
         assert texts(again)[f"{BOARD}/goal/2.1"] == "mine"
         assert items(again).items() >= items(bundle).items()
         assert (await importer.inspect())["history_intact"]
-        await importer.call("session.delete", session_id=SESSION)
+        await importer.call("session.delete", session_id=SESSION, force=True)
         await imported(importer, _without(again, f"{BOARD}/goal/2.1", f"message:{SESSION}/3"))
 
 
@@ -731,7 +732,7 @@ async def test_the_number_of_statements_of_an_import_does_not_depend_on_its_size
         assert max(made) < min(sequence_updates), (
             "events take their numbers last, because other writers wait for the row"
         )
-        await importer.call("session.delete", session_id=SESSION)
+        await importer.call("session.delete", session_id=SESSION, force=True)
     assert counts[0] == counts[1]
 
 

@@ -73,14 +73,15 @@ async def test_an_inbox_spans_sessions_and_can_be_narrowed(world: World) -> None
     assert (answer["unread"], answer["senders"]) == (1, {"planner": 2, "analysis": 1})
     with refused("SESSION_NOT_FOUND"):
         await world.review.call("message.inbox", session_id="nowhere")
-    await world.planner.call("session.delete", session_id="s1")
+    await world.planner.call("session.delete", session_id="s1", force=True)
     assert await contents(world.review) == ["second"]
 
 
 async def test_messages_of_sessions_that_one_has_left_are_not_shown(world: World) -> None:
-    closed = await world.planner.create_session("closed", participants=["team:crew"])
     await world.admin.call("team.create", team="crew", description="x")
-    await world.admin.call("team.add_member", team="crew", agent_id="review-2")
+    for member in ("planner", "review-2"):
+        await world.admin.call("team.add_member", team="crew", agent_id=member)
+    closed = await world.planner.create_session("closed", members=["team:crew"])
     await closed.say("for the crew", recipient_id="review-2")
     assert await contents(world.review) == ["for the crew"]
     await world.admin.call("team.remove_member", team="crew", agent_id="review-2")

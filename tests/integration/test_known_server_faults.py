@@ -158,7 +158,7 @@ async def test_agent_only_messages_are_on_every_read_path_of_the_agent_type(worl
 
 @pytest.mark.req("MS-09")
 async def test_a_filter_on_personal_events_returns_no_more_than_no_filter(world: World) -> None:
-    closed = await world.admin.create_session("closed", participants=["human:*"])
+    closed = await world.admin.create_session("closed", members=["human:*"])
     await closed.write("plan", readable_by=["principal:planner"])
     await world.planner.remember("note")
     for which in ({}, {"personal": True}):
@@ -293,6 +293,7 @@ async def test_an_invalid_session_id_is_not_found(world: World, session: str) ->
 async def test_twenty_concurrent_writers_lose_nothing(world: World) -> None:
     apps = [world.app, await world.another_app()]
     agents = [await world.admin.create_agent(f"agent-{number}") for number in range(20)]
+    await world.planner.admit("orchestrator")
 
     async def work(number: int) -> list[str]:
         caller = agents[number].at(apps[number % 2])

@@ -197,7 +197,7 @@ async def test_layers_are_readable_by_the_agent_its_ancestors_and_admins(team: W
     for by in (team.review, team.stranger):
         with refused("AGENT_NOT_FOUND"):
             await show(by, agent_id="analysis")
-    closed = await team.planner.create_session("closed", participants=["orchestrator"])
+    closed = await team.planner.create_session("closed", members=["orchestrator"])
     with refused("SESSION_NOT_FOUND"):
         await show(team.analysis, session_id=closed.session)
 
@@ -292,7 +292,7 @@ async def test_concurrent_first_uses_pin_the_same_layers(team: World) -> None:
 
 
 async def test_layers_are_pinned_in_sessions_that_admit_the_agent_and_are_active(team: World) -> None:
-    closed = await team.planner.create_session("closed", participants=["orchestrator"])
+    closed = await team.planner.create_session("closed", members=["orchestrator"])
     for caller, agent, session, expected in [
         (team.analysis, "analysis", "closed", "SESSION_NOT_FOUND"),
         (team.analysis, "analysis", "none", "SESSION_NOT_FOUND"),
@@ -310,7 +310,7 @@ async def test_pinned_layers_are_deleted_with_their_session(team: World) -> None
     await use(team, team.analysis)
     pins = "SELECT COUNT(*) FROM pins WHERE tenant = $1 AND holder = 'session:s1:analysis:layers'"
     assert [*(await team.rows(pins, team.tenant))[0]] == [3]
-    await team.admin.call("session.delete", session_id=SESSION)
+    await team.admin.call("session.delete", session_id=SESSION, force=True)
     assert [*(await team.rows(pins, team.tenant))[0]] == [0]
     assert await team.rows("SELECT session_id FROM layer_pins WHERE tenant = $1", team.tenant) == []
     await team.planner.create_session(SESSION)

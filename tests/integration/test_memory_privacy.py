@@ -61,7 +61,7 @@ async def test_a_reader_cannot_write_memory(world: World) -> None:
 
 
 async def test_memory_of_an_unreadable_session_is_not_found(world: World) -> None:
-    await world.planner.create_session("closed", participants=["orchestrator"])
+    await world.planner.create_session("closed", members=["orchestrator"])
     for session_id in ("closed", "none", "", "a/b"):
         with refused("SESSION_NOT_FOUND"):
             await world.analysis.remember("k", 1, session_id=session_id)
@@ -73,14 +73,9 @@ async def test_memory_of_an_unreadable_session_is_not_found(world: World) -> Non
             await world.analysis.forget("k", session_id=session_id)
 
 
-async def remove_participants(world: World, session_id: str) -> None:
-    """Change a session so that only its creator participates."""
-    await world.sql(
-        "UPDATE sessions SET config = $1 WHERE tenant = $2 AND session_id = $3",
-        '{"participants":["nobody"]}',
-        world.tenant,
-        session_id,
-    )
+async def remove_members(world: World, session_id: str) -> None:
+    """Leave a session to its creator."""
+    await world.planner.call("session.remove_members", session_id=session_id, members=["tree:planner"])
 
 
 async def test_memory_of_a_session_is_hidden_after_losing_access(world: World) -> None:
@@ -89,7 +84,7 @@ async def test_memory_of_a_session_is_hidden_after_losing_access(world: World) -
     for session_id in (None, "m1", "m2", "m3"):
         for number in range(5):
             await world.analysis.remember(f"k{number}", SECRET, session_id=session_id)
-    await remove_participants(world, "m2")
+    await remove_members(world, "m2")
     listed: list[tuple[str | None, str]] = []
     cursor = None
     while True:

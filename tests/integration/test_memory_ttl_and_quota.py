@@ -205,7 +205,7 @@ async def test_deleting_a_session_deletes_its_memory(world: World) -> None:
     for caller in (world.planner, world.analysis):
         await caller.remember("here", "of the session", session_id=SESSION)
         await caller.remember("there", "of the agent")
-    await world.planner.call("session.delete", session_id=SESSION)
+    await world.planner.call("session.delete", session_id=SESSION, force=True)
     for caller, owner in ((world.planner, "planner"), (world.analysis, "analysis")):
         with refused("SESSION_NOT_FOUND"):
             await caller.recall("here", SESSION)
@@ -225,7 +225,7 @@ async def test_a_session_is_deleted_during_memory_writes(world: World) -> None:
     callers = [world.planner, world.analysis, world.review.at(other_app), world.planner.at(other_app)]
     await asyncio.gather(*(caller.remember("k", 1, session_id=SESSION) for caller in callers))
     calls = [outcome(caller.remember(f"k{n}", n, session_id=SESSION)) for n in range(5) for caller in callers]
-    calls.insert(8, outcome(world.admin.call("session.delete", session_id=SESSION)))
+    calls.insert(8, outcome(world.admin.call("session.delete", session_id=SESSION, force=True)))
     assert set(await asyncio.gather(*calls)) <= {"ok", "SESSION_NOT_FOUND"}
     for owner in ("planner", "analysis", "review-2"):
         assert (await usage(world, owner)).weight == await total_weight(world, owner) == 0

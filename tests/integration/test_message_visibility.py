@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 @pytest.fixture
 async def same_type_agent(world: World) -> Caller:
     """Return an agent of the planner's type."""
-    return await world.admin.create_agent("planner-2", agent_type="planning")
+    agent = await world.admin.create_agent("planner-2", agent_type="planning")
+    await world.planner.admit("planner-2")
+    return agent
 
 
 async def add_message_of_each_visibility(caller: Caller) -> None:
@@ -51,6 +53,7 @@ async def test_a_filter_only_narrows(world: World, same_type_agent: Caller, want
 async def test_only_admins_write_admin_only_messages(world: World) -> None:
     with refused("PERMISSION_DENIED"):
         await world.planner.say("psst", visibility="admin_only")
+    await world.planner.admit("admin")
     narrowed = await world.admin.with_token("admin", "admin", requested_permissions=["read", "write"])
     assert await outcome(narrowed.say("psst", visibility="admin_only")) == "PERMISSION_DENIED"
     await world.admin.say("for admins", visibility="admin_only")
@@ -218,7 +221,7 @@ async def test_other_tenants_and_non_participants_get_session_not_found(world: W
     await world.planner.say("ours")
     with refused("SESSION_NOT_FOUND"):
         await world.stranger.messages()
-    closed = await world.planner.create_session("closed", participants=["subagent:analysis"])
+    closed = await world.planner.create_session("closed", members=["subagent:analysis"])
     await closed.say("between us")
     with refused("SESSION_NOT_FOUND"):
         await world.review.in_session("closed").messages()

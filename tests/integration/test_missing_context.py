@@ -221,7 +221,7 @@ async def test_a_list_shows_open_questions_by_default(world: World) -> None:
 async def test_without_a_session_questions_of_all_own_sessions_are_listed(world: World) -> None:
     await report(world.planner, "here?")
     await report(await world.planner.create_session("s2"), "there?")
-    await report(await world.admin.create_session("s3", participants=["human:*"]), "closed?")
+    await report(await world.admin.create_session("s3", members=["human:*"]), "closed?")
     assert set(await questions(world.planner, session_id=None)) == {"here?", "there?"}
     assert set(await questions(world.admin, session_id=None)) == {"here?", "there?", "closed?"}
     with refused("PERMISSION_DENIED"):
@@ -245,7 +245,7 @@ async def test_get_session_counts_open_questions(world: World) -> None:
 
 
 async def test_questions_of_a_session_are_visible_to_participants(world: World) -> None:
-    closed = await world.planner.create_session("s2", participants=["orchestrator", "subagent:analysis"])
+    closed = await world.planner.create_session("s2", members=["orchestrator", "subagent:analysis"])
     missing_id = await report(closed)
     assert await questions(world.analysis.in_session("s2")) == [QUESTION]
     with refused("SESSION_NOT_FOUND"):
@@ -263,7 +263,7 @@ async def test_questions_of_a_session_are_visible_to_participants(world: World) 
 
 
 async def test_an_unknown_id_and_a_hidden_one_give_the_same_error(world: World) -> None:
-    missing_id = await report(await world.planner.create_session("s2", participants=["orchestrator"]))
+    missing_id = await report(await world.planner.create_session("s2", members=["orchestrator"]))
     words = []
     for wanted in (missing_id, "missing_none"):
         with refused("MISSING_CONTEXT_NOT_FOUND") as caught:
@@ -368,7 +368,7 @@ async def test_a_peer_task_is_a_message(world: World) -> None:
 
 
 async def test_a_peer_task_is_for_participants_only(world: World) -> None:
-    closed = await world.planner.create_session("s2", participants=["orchestrator", "subagent:analysis"])
+    closed = await world.planner.create_session("s2", members=["orchestrator", "subagent:analysis"])
     missing_id = await report(closed)
     await world.admin.create_agent("gone")
     await world.admin.call("agent.update", agent_id="gone", disabled=True)

@@ -118,6 +118,7 @@ async def test_pins_above_the_limit_are_refused_and_the_message_is_not_sent(worl
 
 async def test_a_session_has_at_most_fifty_pins_and_one_author_half_of_them(world: World) -> None:
     second = await world.admin.create_agent("second")
+    await world.planner.admit("second")
     for author in (world.planner, second.in_session(SESSION)):
         for number in range(25):
             await author.say(f"Rule {number}", category="constraint")

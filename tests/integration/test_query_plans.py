@@ -35,6 +35,7 @@ import weft.storage.sql.records
 import weft.storage.sql.retention
 import weft.storage.sql.reviews
 import weft.storage.sql.search_health
+import weft.storage.sql.session_content
 import weft.storage.sql.session_index
 import weft.storage.sql.sessions
 import weft.storage.sql.teams
@@ -75,6 +76,7 @@ STORES = (
     weft.storage.sql.retention,
     weft.storage.sql.reviews,
     weft.storage.sql.search_health,
+    weft.storage.sql.session_content,
     weft.storage.sql.sessions,
     weft.storage.sql.collections,
     weft.storage.sql.checkouts,
@@ -162,7 +164,9 @@ async def test_event_queries_use_the_index_of_their_filter(column: str, tmp_path
     database.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     sql = weft.storage.sql.events._SEARCHES[column].format_map(DIALECT)
     values = [None] * len(set(re.findall(r"\$\d+", sql)))
-    (step,) = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+    step, *members = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+    # The members of the event's session.
+    assert members == ["CORRELATED SCALAR SUBQUERY 1", "SEARCH s USING PRIMARY KEY (tenant=? AND session_id=?)"]
     assert f"events_by_{column.removesuffix('_id')} (tenant=? AND {column}=? AND seq>? AND seq<?)" in step
 
 

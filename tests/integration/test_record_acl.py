@@ -83,7 +83,7 @@ async def test_records_of_a_key_hidden_on_a_branch_are_hidden(world: World) -> N
 
 
 async def test_a_private_session_does_not_exist_for_others(world: World) -> None:
-    owner = await world.planner.create_session("inner", participants=["subagent:analysis"])
+    owner = await world.planner.create_session("inner", members=["subagent:analysis"])
     await owner.write("goal", SECRET)
     await owner.say(SECRET)
     await owner.call("records.add", session_id="inner", records=[envelope("c9"), item("big", SECRET * 300)])

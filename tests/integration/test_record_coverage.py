@@ -88,6 +88,8 @@ class OperationLog:
 async def on_boards(do: Callable[..., Awaitable[Any]], world: World) -> None:
     admin, planner = world.admin, world.planner
     await do(admin, "session.create", purpose="x", session_id="s2")
+    await do(admin, "session.add_members", session_id="s2", members=["planner"])
+    await do(admin, "session.remove_members", session_id="s2", members=["planner"])
     await do(planner, "board.write", session_id="s1", key="a", value="1")
     await do(planner, "board.write", session_id="s1", key="a", value="2")
     await do(planner, "board.snapshot", session_id="s1", label="mark")

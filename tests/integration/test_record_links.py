@@ -206,6 +206,7 @@ async def test_a_search_over_private_content_is_recorded_for_its_caller_only(wor
 
 async def test_a_search_is_recorded_only_with_write_access(world: World) -> None:
     reader = await world.admin.create_agent("reader", permissions=["read"])
+    await world.planner.admit("reader")
     await reader.search("anything")
     with refused("PERMISSION_DENIED"):
         await reader.search("anything", record=True)

@@ -259,7 +259,7 @@ async def test_an_archived_session_accepts_no_records_and_a_deleted_one_keeps_no
     with refused("SESSION_ARCHIVED"):
         await world.planner.call("records.set_lifecycle", record_id="c1", lifecycle="available")
     assert (await shown(world.planner, "c1"))["id"] == "c1"
-    await world.admin.call("session.delete", session_id=SESSION)
+    await world.admin.call("session.delete", session_id=SESSION, force=True)
     for record_id in ("c1", "text"):
         with refused("RECORD_NOT_FOUND"):
             await shown(world.admin, record_id)
@@ -320,6 +320,7 @@ async def test_only_the_author_and_admins_set_the_lifecycle_state(world: World) 
 @pytest.mark.req("AC-03")
 async def test_another_orchestrator_is_not_the_author(world: World) -> None:
     other = await world.admin.create_agent("second", agent_type="planning")
+    await world.planner.admit("second")
     await add(world.planner, envelope("c1"), item("n1", "text"))
     assert (await shown(other, "c1"))["recorded_by"] == "orchestrator:planner"
     with refused("PERMISSION_DENIED"):

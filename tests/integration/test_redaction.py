@@ -302,7 +302,7 @@ async def test_a_concurrently_deleted_session_keeps_no_redaction(world: World, m
     redacting, deleting = SqlRecordStore.redact, []
 
     async def redact_late(records: SqlRecordStore, redaction: Any) -> None:
-        deleting.append(asyncio.create_task(world.admin.call("session.delete", session_id=SESSION)))
+        deleting.append(asyncio.create_task(world.admin.call("session.delete", session_id=SESSION, force=True)))
         await asyncio.wait(deleting, timeout=0.5)
         await redacting(records, redaction)
 
@@ -394,7 +394,7 @@ async def test_redactions_are_per_tenant_and_deleted_with_their_session(world: W
     await world.stranger.create_session(SESSION)
     await world.stranger.write("goal", SECRET)
     assert (await shown(world.stranger, GOAL))["content"] == SECRET
-    await world.admin.call("session.delete", session_id=SESSION)
+    await world.admin.call("session.delete", session_id=SESSION, force=True)
     assert await world.rows("SELECT 1 FROM redactions WHERE tenant = $1 AND record_id = $2", world.tenant, GOAL) == []
     left = "SELECT 1 FROM record_contents WHERE tenant = $1 AND session_id = $2"
     assert await world.rows(left, world.tenant, SESSION) == []

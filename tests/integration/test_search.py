@@ -202,7 +202,7 @@ async def test_pinned_items_come_with_every_answer(world: World) -> None:
 async def test_pinned_messages_are_only_in_searches_of_their_session(world: World) -> None:
     await add_domain_with_document(world, "Vacation is thirty days a year. Ask your lead two weeks before.")
     low = await world.admin.create_agent("low", agent_type="x", clearance=1)
-    lure = await low.create_session("lure")
+    lure = await low.create_session("lure", members=["*"])
     for number in range(20):
         await lure.say(f"Number {number}: " + "lorem ipsum dolor " * 20, metadata={"pinned": True})
     await world.index_sessions()
@@ -453,7 +453,7 @@ async def test_messages_are_found_by_their_audience_only(world: World) -> None:
 
 
 async def test_sessions_boards_and_memories_of_others_are_not_searched(world: World) -> None:
-    closed = await world.planner.create_session("closed", participants=["orchestrator"])
+    closed = await world.planner.create_session("closed", members=["orchestrator"])
     await closed.say("The falcon is in the closed session.")
     await world.planner.write("falcon", "The falcon is on a closed key.", readable_by=["orchestrator"])
     await world.planner.remember("falcon", "The falcon is remembered.")

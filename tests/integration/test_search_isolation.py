@@ -139,7 +139,7 @@ async def tenant_with_agent(world: World, name: str) -> tuple[Caller, Caller]:
     admin = Caller(world.app, made.admin_key)
     agent = await admin.create_agent("agent", agent_type="planning", clearance=2)
     await admin.create_agent("other", agent_type="other", clearance=4)
-    await agent.create_session("shared")
+    await agent.create_session("shared", members=["*"])
     await admin.call("knowledge.create_domain", domain="open")
     await document(admin, "open", OWN, metadata={"team": "blue"})
     await index_all(world)
@@ -152,7 +152,7 @@ async def add_hidden_content(world: World, admin: Caller) -> None:
     """Add hidden, nearly equal content of another agent."""
     answer = await admin.call("key.create", agent_id="other")
     other = admin.with_credential(answer["api_key"])
-    await other.create_session("closed", participants=["principal:other"])
+    await other.create_session("closed", members=["principal:other"])
     await admin.call("knowledge.create_domain", domain="vault", clearance=4)
     await document(admin, "vault", HIDDEN, metadata={"team": "hidden", "secret": True}, pinned=True)
     await add_texts(other, "shared", HIDDEN, visibility="private")

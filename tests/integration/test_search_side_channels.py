@@ -183,7 +183,7 @@ async def count(world: World) -> int:
 
 
 async def test_events_of_others_are_not_pending(world: World) -> None:
-    own = await world.planner.create_session("own", participants=["orchestrator"])
+    own = await world.planner.create_session("own", members=["orchestrator"])
     await world.index_sessions()
     await own.say("Only for the planner.")
     await world.planner.remember("note", "Mine alone.")
@@ -297,7 +297,7 @@ async def test_the_session_cache_is_read_once_and_updated_incrementally(
     planner, analysis = world.planner.at(app), world.analysis.at(app)
     await planner.say(SECRET)
     await world.index_sessions()
-    closed = await planner.create_session("closed", participants=["orchestrator"])
+    closed = await planner.create_session("closed", members=["orchestrator"])
     await closed.say(SECRET)
     await world.index_sessions()
     for _ in range(3):
@@ -310,7 +310,7 @@ async def test_the_session_cache_is_read_once_and_updated_incrementally(
     assert [(await search(caller))["searched"] for caller in (planner, analysis)] == [2, 2]
     await planner.call("session.delete", session_id="closed")
     assert [(await search(caller))["searched"] for caller in (planner, analysis)] == [1, 1]
-    await (await planner.create_session("closed", participants=["orchestrator"])).say(SECRET)
+    await (await planner.create_session("closed", members=["orchestrator"])).say(SECRET)
     await world.index_sessions()
     assert [(await search(caller))["searched"] for caller in (planner, analysis)] == [2, 1]
     assert read == [""]

@@ -180,7 +180,7 @@ async def test_a_deleted_session_leaves_the_index_in_the_same_transaction(
     await world.planner.remember("tea", "black")
     await world.index_sessions()
     await world.admin.call("session.archive", session_id=SESSION)
-    await world.admin.call("session.delete", session_id=SESSION)
+    await world.admin.call("session.delete", session_id=SESSION, force=True)
     assert await indexed_texts(world) == {"s10:1": ["hello"], "s10:key/goal": ["written"]}
     assert await indexed_texts(world, "memory") == {"planner:/tea": ["black"], "planner:s10/tea": ["green"]}
     await check_index_complete(world)
@@ -196,7 +196,7 @@ async def test_a_session_deleted_during_indexing_leaves_nothing_in_the_index(
     async def embed_during_change(*what: Any, **how: Any) -> list[bytes]:
         if await world.rows("SELECT 1 FROM sessions WHERE tenant = $1 AND archived_at IS NULL", world.tenant):
             await world.admin.call("session.archive", session_id=SESSION)
-            await world.admin.call("session.delete", session_id=SESSION)
+            await world.admin.call("session.delete", session_id=SESSION, force=True)
         return await embed(*what, **how)
 
     monkeypatch.setattr(embeddings, "of_passages", embed_during_change)
@@ -687,7 +687,7 @@ async def test_what_is_superseded_or_deleted_before_its_turn_is_never_embedded(
     await world.planner.create_session("gone")
     await world.planner.call("message.add", session_id="gone", content="deleted with its session")
     await world.app.scheduler.drain("search.index_sessions")
-    await world.planner.call("session.delete", session_id="gone")
+    await world.planner.call("session.delete", session_id="gone", force=True)
     await world.index_sessions()
     assert embeddings.texts == ["goal\ngoal 99"]
     await check_index_complete(world)

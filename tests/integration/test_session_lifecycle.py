@@ -46,6 +46,7 @@ async def test_a_session_shows_its_purpose_settings_and_last_activity(world: Wor
         "metadata": {"ticket": 7},
         "archived_at": None,
         "branches": [],
+        "members": ["tree:planner"],
     }
 
 
@@ -132,10 +133,11 @@ async def test_a_session_survives_a_restart(world: World) -> None:
 
 
 @pytest.mark.req("SC-01")
-async def test_sub_agents_can_call_no_session_operation(world: World) -> None:
+async def test_sub_agents_cannot_create_list_or_change_sessions(world: World) -> None:
     for operation, raw in (
         ("session.create", {"purpose": "mine"}),
-        ("session.get", {"session_id": "s1"}),
+        ("session.add_members", {"session_id": "s1", "members": ["*"]}),
+        ("session.remove_members", {"session_id": "s1", "members": ["tree:planner"]}),
         ("session.list", {}),
         ("session.archive", {"session_id": "s1"}),
         ("session.delete", {"session_id": "s1"}),
@@ -149,6 +151,7 @@ async def test_sub_agents_can_call_no_session_operation(world: World) -> None:
 @pytest.mark.req("SC-01")
 async def test_a_reader_cannot_create_or_end_sessions(world: World) -> None:
     reader = await world.admin.create_agent("reader", permissions=["read"])
+    await world.planner.admit("reader")
     assert (await reader.call("session.get", session_id="s1"))["success"]
     for operation, raw in (
         ("session.create", {"purpose": "mine"}),

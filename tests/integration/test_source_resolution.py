@@ -87,7 +87,7 @@ async def test_a_message_is_found_by_uri_and_id(world: World) -> None:
 async def test_an_unreadable_source_is_lost_like_a_missing_one(world: World) -> None:
     await world.planner.write("plan", PLAN, readable_by=["orchestrator"])
     number = await world.planner.say(PLAN, visibility="private")
-    closed = await world.planner.create_session("closed", participants=["orchestrator"])
+    closed = await world.planner.create_session("closed", members=["orchestrator"])
     await closed.write("plan", PLAN)
     uris = [
         "board://s1/plan",

@@ -179,8 +179,8 @@ async def test_boards_name_teams_in_their_acls(world: World) -> None:
 
 
 async def test_sessions_admit_teams(world: World) -> None:
-    await create_team(world.admin, "research", "analysis")
-    inside = await world.planner.create_session("closed", participants=["team:research"])
+    await create_team(world.admin, "research", "analysis", "planner")
+    inside = await world.planner.create_session("closed", members=["team:research"])
     await inside.write("goal", "x")
     assert await world.analysis.in_session("closed").value("goal") == "x"
     assert await outcome(world.review.in_session("closed").keys()) == "SESSION_NOT_FOUND"
@@ -267,7 +267,9 @@ async def test_domains_and_export_policies_name_teams(world: World) -> None:
     await create_team(world.admin, "research", "planner")
     await world.admin.call("knowledge.create_domain", domain="papers", agents=["team:research"])
     await world.admin.call("policy.set", name="papers", definition={"description": "x", "who": ["team:research"]})
-    for by, member in ((world.planner, True), (await world.admin.create_agent("other", clearance=3), False)):
+    other = await world.admin.create_agent("other", clearance=3)
+    await world.planner.admit("other")
+    for by, member in ((world.planner, True), (other, False)):
         domains = [each["domain"] for each in (await by.call("knowledge.list_domains"))["domains"]]
         assert ("papers" in domains) is member
         export = by.call("bundle.export", session_id=SESSION, policy="papers")

@@ -51,6 +51,10 @@ BY_ARGUMENTS = {
     "memory.overview": "its own agent_id",
     "missing.list": "a session_id",
     "records.list": "a session_id",
+    "records.redact": "an item of its own",
+    "session.add_members": "a session of its own",
+    "session.delete": "a session of its own",
+    "session.remove_members": "a session of its own",
     "token.revoke": "a token of its own",
 }
 
@@ -59,6 +63,7 @@ BY_ARGUMENTS = {
 async def roles(world: World) -> dict[str, Caller]:
     """Return a caller of each kind: by place in the tree, permissions and clearance."""
     admin = world.admin
+    await world.planner.admit("*")
     return {
         "admin": admin,
         "orchestrator": world.planner,

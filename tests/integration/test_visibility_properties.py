@@ -198,7 +198,7 @@ async def test_no_reader_sees_a_message_outside_its_visibility(
     world: World, members: list[Member], team: list[int], steps: list[tuple[str, int, str, int | None]]
 ) -> None:
     session = f"s{secrets.token_hex(6)}"
-    await world.planner.create_session(session)
+    await world.planner.create_session(session, members=["*"])
     chosen = [members[number % len(members)] for number in team]
     subscriptions = [Subscription(member, session, await world.last_event()) for member in chosen]
     transcript: list[Message] = []
@@ -236,9 +236,9 @@ async def test_no_reader_sees_a_message_outside_its_visibility(
 
 
 async def check_outsiders(world: World, session: str) -> None:
-    """A session is not found by non-participants."""
+    """A session is not found by those who are not members."""
     closed = f"{session}-closed"
-    await world.planner.create_session(closed, participants=["orchestrator"])
+    await world.planner.create_session(closed, members=["orchestrator"])
     await world.planner.in_session(closed).say(f"marker mark{secrets.token_hex(6)}")
     for caller, name in ((world.review, closed), (world.stranger, closed), (world.stranger, session)):
         outside = caller.in_session(name)
@@ -255,7 +255,7 @@ async def test_no_agent_sees_the_memory_of_another(
     world: World, members: list[Member], owners: dict[str, set[str]], kept: list[tuple[int, bool]]
 ) -> None:
     session = f"s{secrets.token_hex(6)}"
-    await world.planner.create_session(session)
+    await world.planner.create_session(session, members=["*"])
     for who, of_session in kept:
         mark = f"mark{secrets.token_hex(6)}"
         owner = members[who % len(members)]

@@ -454,7 +454,7 @@ async def test_pending_events_of_a_deleted_session_are_not_sent(world: World, en
     made = await hook(world.admin, endpoint.url, types=["board.*"])
     await world.planner.write("goal")
     await failed_delivery(world, made, 1)
-    await world.planner.call("session.delete", session_id="s1")
+    await world.planner.call("session.delete", session_id="s1", force=True)
     await advance_clock(world, days=1)
 
     async def empty() -> bool:
@@ -491,7 +491,7 @@ async def test_a_url_is_shown_without_secrets(world: World, path: str, shown: st
 async def test_events_of_an_imported_bundle_are_not_sent(world: World, endpoint: Receiver) -> None:
     await world.planner.write("goal")
     bundle = await exported(world.planner)
-    await world.admin.call("session.delete", session_id=world.planner.session)
+    await world.admin.call("session.delete", session_id=world.planner.session, force=True)
     await hook(world.admin, endpoint.url, types=["board.*", "session.imported"])
     await imported(world.admin, bundle)
     await world.planner.write("goal", "news")

@@ -67,8 +67,11 @@ async def test_guarded_delete_returns_a_warning_for_shared_sessions_when_not_for
     await ingest(world.review, message("a", "theirs"))
     with refused("SESSION_IN_USE") as caught:
         await world.planner.call("session.delete", session_id=SESSION)
-    assert caught.value.context["agents"] == ["analysis", "review-2"]
-    assert "analysis, review-2" in caught.value.message
+    assert caught.value.context["dependents"] == [
+        {"agent_id": "analysis", "windows": 1},
+        {"agent_id": "review-2", "windows": 1},
+    ]
+    assert "analysis: 1 window; review-2: 1 window" in caught.value.message
     assert await contents(world.analysis) == ["theirs"]
     await world.planner.call("session.delete", session_id=SESSION, force=True)
     with refused("SESSION_NOT_FOUND"):
@@ -296,10 +299,10 @@ async def test_a_peer_cannot_give_system_instructions_by_a_route(world: World) -
 
 @pytest.mark.req("MW-10")
 async def test_nothing_is_routed_to_agents_that_the_session_does_not_admit(world: World) -> None:
-    closed = await world.planner.create_session("closed", participants=["orchestrator", "subagent:review:*"])
+    closed = await world.planner.create_session("closed", members=["orchestrator", "subagent:review:*"])
     await ingest(closed, FACTS)
     for target in ("analysis", "no-such-agent"):
-        with refused("NOT_A_PARTICIPANT"):
+        with refused("NOT_A_MEMBER"):
             await closed.call("window.route", session_id="closed", categories=["CONTEXT"], to_agents=[target])
     await closed.call("window.route", session_id="closed", categories=["CONTEXT"], to_types=["analysis", "review"])
     with refused("SESSION_NOT_FOUND"):

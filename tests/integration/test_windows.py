@@ -134,10 +134,10 @@ async def test_other_tenants_and_non_participants_get_session_not_found(world: W
     await ingest(world.analysis, message("own"))
     with refused("SESSION_NOT_FOUND"):
         await ingest(world.stranger, message("a"), agent_id="analysis")
-    closed = await world.planner.create_session("closed", participants=["orchestrator"])
+    closed = await world.planner.create_session("closed", members=["orchestrator"])
     with refused("SESSION_NOT_FOUND"):
         await ingest(world.analysis.in_session("closed"), message("a"))
-    with refused("NOT_A_PARTICIPANT"):
+    with refused("NOT_A_MEMBER"):
         await ingest(closed, message("a"), agent_id="analysis")
 
 

@@ -24,7 +24,7 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
 
 @pytest.fixture
 def session(team: Team) -> str:
-    return team.new_session()
+    return team.new_session(members=["tree:planner", "reader"])
 
 
 @pytest.fixture(params=[LEGACY, MODERN], ids=["2025-11-25", "2026-07-28"])

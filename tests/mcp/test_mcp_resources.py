@@ -31,7 +31,7 @@ async def listed(client: Client) -> list[str]:
 
 @pytest.mark.req("MS-09")
 async def test_listed_resources_are_those_the_caller_can_read(web: Connect, session: str) -> None:
-    hidden = web.team.new_session(agent="admin", participants=["human:*"])
+    hidden = web.team.new_session(agent="admin", members=["human:*"])
     async with web("planner") as client:
         planner = await listed(client)
     async with web("analysis") as client:
@@ -71,7 +71,7 @@ async def test_a_board_an_entry_a_pattern_and_a_session_can_be_read(connect: Con
 
 async def test_an_unreadable_resource_is_refused_with_its_uri(web: Connect, session: str) -> None:
     foreign = web.team.new_session(agent="stranger")
-    closed = web.team.new_session(agent="admin", participants=["human:*"])
+    closed = web.team.new_session(agent="admin", members=["human:*"])
     async with web("planner") as client:
         for uri in (
             f"board://{session}/absent",
@@ -133,7 +133,7 @@ async def test_a_session_connection_lists_no_resource_of_another(web: Connect, s
 
 @pytest.mark.req("MS-09")
 async def test_sub_agents_read_what_their_sessions_acl_allows(web: Connect, session: str) -> None:
-    closed = web.team.new_session(agent="admin", participants=["human:*"])
+    closed = web.team.new_session(agent="admin", members=["human:*"])
     async with web("planner") as client:
         await call(client, "add_message", session_id=session, content="for all")
         await call(client, "add_message", session_id=session, content="for me", visibility="private")

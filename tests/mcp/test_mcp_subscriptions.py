@@ -37,7 +37,7 @@ pytestmark = [
 def unreadable(team: Team) -> list[str]:
     """Return URIs the planner may not subscribe to: another tenant's, unreadable, unknown and malformed ones."""
     foreign = team.new_session(agent="stranger")
-    closed = team.new_session(agent="admin", participants=["human:*"])
+    closed = team.new_session(agent="admin", members=["human:*"])
     return [f"board://{foreign}/goal", f"board://{closed}/goal", "board://nowhere/goal", "board:///x", "file:///etc"]
 
 

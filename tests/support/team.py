@@ -20,7 +20,7 @@ from weft.app.app import App
 from weft.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, Sequence
     from pathlib import Path
 
     from weft.testing.server import ServerProcess
@@ -62,9 +62,9 @@ class Team:
         answer = self.ask("PUT", f"/v1/sessions/{session_id}/context/{key}", agent, json={"value": value})
         assert answer.status_code == 200, answer.text
 
-    def new_session(self, agent: str = "planner", **config: Any) -> str:
+    def new_session(self, agent: str = "planner", *, members: Sequence[str] | None = None, **config: Any) -> str:
         session_id = f"s_{secrets.token_hex(6)}"
-        body = {"purpose": "a test", "session_id": session_id, "config": config or None}
+        body = {"purpose": "a test", "session_id": session_id, "config": config or None, "members": members}
         answer = self.ask("POST", "/v1/sessions", agent, json=body)
         assert answer.status_code == 201, answer.text
         return session_id

@@ -20,7 +20,7 @@ from weft.storage.sql.database import Scope
 from weft.storage.sql.events import SqlEventStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 
     from weft.capabilities.events.model import EventPage
     from weft.testing.clock import FrozenClock
@@ -171,10 +171,15 @@ class Caller:
     async def events(self, **filters: Any) -> Any:
         return await self.call("events.read", **{"after": 0, **filters})
 
-    async def create_session(self, session_id: str, **config: Any) -> Caller:
+    async def create_session(self, session_id: str, *, members: Sequence[str] | None = None, **config: Any) -> Caller:
         """Create a session and return this caller inside it."""
-        await self.call("session.create", purpose="a test", session_id=session_id, config=config or None)
+        fields = {"session_id": session_id, "config": config or None, "members": members}
+        await self.call("session.create", purpose="a test", **fields)
         return self.in_session(session_id)
+
+    async def admit(self, *members: str) -> Any:
+        """Add members to the session."""
+        return await self.call("session.add_members", session_id=self.session, members=members)
 
     async def create_agent(self, agent_id: str, **fields: Any) -> Caller:
         answer = await self.call("agent.create", agent_id=agent_id, **fields)

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from weft.capabilities.events.model import AUDIENCE_CHANGES, EventPage
+from weft.capabilities.events.model import AUDIENCE_CHANGES, MEMBERS_CHANGED, EventPage
 from weft.capabilities.sessions.model import find_session
 from weft.kernel.errors import PermissionDenied
 from weft.storage.sql.access import SqlAccessStore
@@ -110,6 +110,8 @@ class LiveFeed:
             changed = tail.changed
             scanned, reached = await tail.after(position, actor.epoch, interest.session_id)
             covered = [recorded for recorded in scanned if interest.covers(recorded, actor)]
+            if _may_have_lost_access(interest, scanned):
+                await self._check(actor, interest)
             if covered:
                 return EventPage(covered, reached, pruned)
             if reached == position and (pruned is not None or not await self._waited(changed, deadline)):
@@ -141,7 +143,7 @@ class LiveFeed:
         return tail
 
     async def _check(self, actor: Actor, interest: EventFilter) -> None:
-        """Check the caller's access, and that it participates in the session it names."""
+        """Check the caller's access, and that it is a member of the session it names."""
         if interest.session_id is None and not (interest.personal or interest.addressed) and actor.is_subagent:
             raise PermissionDenied(
                 "A sub-agent can follow only the session it works in.",
@@ -153,6 +155,14 @@ class LiveFeed:
                 await find_session(interest.session_id, actor, SqlSessionStore(transaction))
 
         await self._database.read(Scope(actor.tenant, actor.epoch), check)
+
+
+def _may_have_lost_access(interest: EventFilter, scanned: Sequence[StoredEvent]) -> bool:
+    """Tell whether the members of the subscriber's session changed, so that its stream must end if it is none."""
+    return interest.session_id is not None and any(
+        recorded.event.type == MEMBERS_CHANGED and recorded.event.session_id == interest.session_id
+        for recorded in scanned
+    )
 
 
 class _Tail:

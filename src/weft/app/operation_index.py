@@ -23,6 +23,8 @@ MODULES: dict[str, str] = {
     "session.list": "sessions.operations",
     "session.archive": "sessions.operations",
     "session.delete": "sessions.operations",
+    "session.add_members": "sessions.member_operations",
+    "session.remove_members": "sessions.member_operations",
     "session.get": "messages.session_overview",
     "session.overview": "messages.session_overview",
     "message.add": "messages.operations",

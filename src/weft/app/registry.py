@@ -19,6 +19,7 @@ _MODULES = (
     "board.guidance",
     "board.check",
     "sessions.operations",
+    "sessions.member_operations",
     "messages.session_overview",
     "messages.operations",
     "messages.inbox_operations",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
+from weft.capabilities.sessions.model import member_patterns
 from weft.storage.sql.events import SqlEventStore
 from weft.storage.sql.sessions import SqlSessionStore
 
@@ -22,12 +23,12 @@ _MAX_SESSIONS = 500_000
 
 
 class _TenantSessions:
-    """Sessions of a tenant as of an event, grouped by ACL: there are few different ones."""
+    """Sessions of a tenant as of an event, by the patterns of those who may see them."""
 
     def __init__(self, seq: int) -> None:
         self.seq = seq
         self._audiences: dict[str, tuple[str, ...]] = {}
-        self._by_audience: dict[tuple[str, ...], set[str]] = {}
+        self._by_pattern: dict[str, set[str]] = {}
 
     def __len__(self) -> int:
         return len(self._audiences)
@@ -35,22 +36,22 @@ class _TenantSessions:
     def take(self, changed: Iterable[tuple[str, tuple[str, ...] | None]]) -> None:
         """Apply changed ACLs; None for a deleted session."""
         for session_id, audience in changed:
-            before = self._audiences.pop(session_id, None)
-            if before is not None:
-                self._leave(before, session_id)
+            for pattern in self._audiences.pop(session_id, ()):
+                self._leave(pattern, session_id)
             if audience is not None:
                 self._audiences[session_id] = audience
-                self._by_audience.setdefault(audience, set()).add(session_id)
+                for pattern in audience:
+                    self._by_pattern.setdefault(pattern, set()).add(session_id)
 
     def admitting(self, actor: Actor) -> frozenset[str]:
-        admitted = (sessions for audience, sessions in self._by_audience.items() if actor.matches(audience))
-        return frozenset().union(*admitted)
+        """Return the sessions of a caller, without looking at those of others."""
+        return frozenset().union(*(self._by_pattern.get(pattern, ()) for pattern in member_patterns(actor)))
 
-    def _leave(self, audience: tuple[str, ...], session_id: str) -> None:
-        others = self._by_audience[audience]
+    def _leave(self, pattern: str, session_id: str) -> None:
+        others = self._by_pattern.get(pattern, set())
         others.discard(session_id)
         if not others:
-            del self._by_audience[audience]
+            self._by_pattern.pop(pattern, None)
 
 
 class SessionAclCache:

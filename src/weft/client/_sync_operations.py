@@ -113,6 +113,7 @@ if TYPE_CHECKING:
     from weft.capabilities.search.pin_operations import PinInfo, PinList, PinRemoved
     from weft.capabilities.search.session_indexing.reindex import ReindexStatus
     from weft.capabilities.sessions.agent_directory import AgentList
+    from weft.capabilities.sessions.member_operations import MembersAdded, MembersRemoved
     from weft.capabilities.sessions.model import SessionConfig
     from weft.capabilities.sessions.operations import SessionArchivedAt, SessionCreated, SessionDeleted, SessionList
     from weft.capabilities.teams.operations import MemberChanged, TeamDeleted, TeamInfo, TeamList, TeamShown
@@ -1437,7 +1438,7 @@ class SyncMessageOperations:
         message_type: str = "message",
         category: str = "DIALOG",
     ) -> MessageAdded:
-        """Add a message to a session: for all participants, one of them, agents of your type, a team, or only yourself.
+        """Add a message to a session: for all members, one of them, agents of your type, a team, or only yourself.
 
         Reply to a message with ``parent_message_id``. A reply to a direct message goes to its other side only.
         """
@@ -2199,17 +2200,20 @@ class SyncSessionOperations:
         metadata: Mapping[str, Any] | None = None,
         session_id: str | None = None,
         config: SessionConfig | Mapping[str, Any] | None = None,
+        members: Sequence[str] | None = None,
     ) -> SessionCreated:
-        """Create a session: an isolated workspace for agents, with an empty board.
+        """Create a session: an isolated workspace for its members, with an empty board.
 
-        It lasts until it is archived or deleted, across days, conversations and restarts.
+        It lasts until it is archived or deleted, across days, conversations and restarts. Members are you and the
+        agents below you, unless you name others.
         """
         return self._caller.call(
-            "session.create", {"purpose": purpose, **given(metadata=metadata, session_id=session_id, config=config)}
+            "session.create",
+            {"purpose": purpose, **given(metadata=metadata, session_id=session_id, config=config, members=members)},
         )
 
     def list(self, *, limit: int = 50, cursor: str | None = None, include_archived: bool = False) -> SessionList:
-        """List the sessions you participate in, newest first."""
+        """List the sessions you are a member of, newest first."""
         return self._caller.call(
             "session.list", {"limit": limit, "include_archived": include_archived, **given(cursor=cursor)}
         )
@@ -2221,12 +2225,27 @@ class SyncSessionOperations:
     def delete(self, session_id: str, *, force: bool = False) -> SessionDeleted:
         """Delete a session permanently, with its board, messages, session memory and windows.
 
-        Refused while other agents have windows in it, unless forced. The audit log keeps an entry.
+        For its creator, those above it and admins. Refused while others depend on it, with the list of who and what,
+        unless forced. The audit log keeps an entry.
         """
         return self._caller.call("session.delete", {"session_id": session_id, "force": force})
 
+    def add_members(self, session_id: str, members: Sequence[str]) -> MembersAdded:
+        """Add agents, humans, teams or patterns to a session; they see all of it, also what came before.
+
+        For the creator of the session, those above it and admins.
+        """
+        return self._caller.call("session.add_members", {"session_id": session_id, "members": members})
+
+    def remove_members(self, session_id: str, members: Sequence[str]) -> MembersRemoved:
+        """Remove members from a session; they lose access to all of it at once.
+
+        For the creator of the session, those above it and admins. Names an entry as the session shows it.
+        """
+        return self._caller.call("session.remove_members", {"session_id": session_id, "members": members})
+
     def get(self, session_id: str) -> SessionFound:
-        """Get a session: purpose, state, settings and latest messages."""
+        """Get a session: purpose, members, state, settings and latest messages."""
         return self._caller.call("session.get", {"session_id": session_id})
 
     def overview(self, session_id: str) -> SessionOverview:

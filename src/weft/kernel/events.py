@@ -37,6 +37,7 @@ EventType = Literal[
     EventClass,
     "session.created",
     "session.archived",
+    "session.members_changed",
     "session.deleted",
     "session.imported",
     "board.written",
@@ -121,7 +122,8 @@ EventType = Literal[
 class NewEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An event to be published when its transaction commits.
 
-    A subscriber must match both ``participants``, the ACL of its session, and ``readable_by``, the ACL of its key.
+    A subscriber must be a member of its session and match ``readable_by``, the ACL of its key. ``participants`` is the
+    ACL of an event outside sessions, and of the deletion of a session, which has no members any more.
     """
 
     type: EventType
@@ -158,8 +160,9 @@ class Origin:
 class StoredEvent:
     """An event with its ACLs, its correlation ids and, if it was imported, its origin.
 
-    ``principal_id`` is the principal whose call published it, None if not known. It differs from the actor's if the
-    system did something during the call, such as expiring a key.
+    ``participants`` are the members of its session when the event is read. ``principal_id`` is the principal whose call
+    published it, None if not known. It differs from the actor's if the system did something during the call, such as
+    expiring a key.
     """
 
     event: Event

@@ -128,7 +128,7 @@ LEAN_TOOLS: Mapping[str, LeanTool] = {
     ),
     "create_session": LeanTool(
         "Create a session: a workspace with a board and messages for several agents.",
-        {"purpose": "", "session_id": "Your own id for it."},
+        {"purpose": "", "session_id": "Your own id for it.", "members": "Who else may see it."},
     ),
     "get_session_overview": LeanTool(
         "Where a session stands: state, latest messages, figures.",

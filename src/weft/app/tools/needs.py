@@ -113,6 +113,15 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "find the session I worked in",
         "jobs and cases I am involved in",
     ),
+    "session_members.add": (
+        "let another agent or person into a workspace",
+        "invite someone, share a project with a colleague or a group",
+        "give others access to a room",
+    ),
+    "session_members.remove": (
+        "shut somebody out of a workspace",
+        "take away access to a project from an agent or a group",
+    ),
     "archive_session": (
         "close a finished project but keep it readable",
         "make a workspace read-only, nobody may change it any more",

@@ -263,6 +263,7 @@ GROUPED_HELP = {
         "The layers that begin every prompt: platform rules, tenant policies, team guidelines, persona. Agents cannot "
         "change them."
     ),
+    "session_members": "The members of a session: agents, humans, teams and patterns that may see it.",
     "teams": (
         "Teams: named groups of agents and humans with shared memory, guidelines and a place in ACLs (team:NAME)."
     ),

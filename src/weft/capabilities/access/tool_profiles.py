@@ -55,6 +55,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "get_session",
         "list_sessions",
         "get_session_overview",
+        "session_members",
         "archive_session",
         "delete_session",
         "inspect_session",

@@ -53,7 +53,7 @@ from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.teams.store import TeamStore
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import EventType, NewEvent, Outbox
-from weft.kernel.identity import ANYONE, PRINCIPAL, TEAM, Actor
+from weft.kernel.identity import PRINCIPAL, TEAM, Actor
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -168,7 +168,6 @@ class Contexts(msgspec.Struct, frozen=True):
             session_id=session.session_id if session else None,
             subject=owner,
             actor=self.actor.participant,
-            participants=session.audience if session else ANYONE,
             readable_by=tuple(readers),
             data=dict(data),
         )

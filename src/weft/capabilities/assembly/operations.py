@@ -21,7 +21,7 @@ from weft.capabilities.layers.model import LayerViolation
 from weft.capabilities.messages.categories import ProtectedCategory
 from weft.capabilities.search.results import ResolvedReference, resolved_references
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
-from weft.capabilities.windows.model import EventExists, NotParticipant, WindowChanged, WindowTooSmall
+from weft.capabilities.windows.model import EventExists, NotMember, WindowChanged, WindowTooSmall
 from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Fraction
 from weft.kernel.identity import Actor, Permission
@@ -165,7 +165,7 @@ class EmitMetrics(Request):
         DomainNotFound,
         QuotaExceeded,
         PermissionDenied,
-        NotParticipant,
+        NotMember,
         ProtectedCategory,
         ContextOverBudget,
         WindowTooSmall,

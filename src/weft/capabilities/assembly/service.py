@@ -323,7 +323,7 @@ class Assembler(msgspec.Struct, frozen=True):
             cache_ttl=call.request.cache_ttl,
         )
         new = plan.blocks[plan.reused :] if gathered.previous is not None else plan.blocks
-        await self.transactions.write(actor, partial(_store, receipt, texts_of(new, call.tools), gathered))
+        await self.transactions.write(actor, partial(_store, receipt, texts_of(new, call.tools)))
         PreviousPrompt(receipt, plan.blocks).keep(actor.tenant, self.prompts)
         timing.mark("store")
         return receipt
@@ -480,7 +480,7 @@ def _rendered(call: _Call, plan: Plan, model: str | None) -> tuple[Prompt, froze
     return prompt, points, render(call.request.form, prompt, call.info, RenderOptions(ttl=call.request.cache_ttl))
 
 
-async def _store(receipt: Receipt, texts: dict[str, bytes], gathered: Gathered, stores: AssemblyStores) -> None:
+async def _store(receipt: Receipt, texts: dict[str, bytes], stores: AssemblyStores) -> None:
     # The session may have been deleted since: nothing of it may be stored again.
     await find_session(receipt.session_id, stores.actor, stores.sessions)
     await stores.receipts.add(receipt, texts)
@@ -490,7 +490,6 @@ async def _store(receipt: Receipt, texts: dict[str, bytes], gathered: Gathered, 
             session_id=receipt.session_id,
             subject=receipt.receipt_id,
             actor=stores.actor.participant,
-            participants=gathered.session.audience,
             readable_by=(f"{PRINCIPAL}{receipt.agent_id}", _ADMINS),
             data={"receipt_id": receipt.receipt_id, "agent_id": receipt.agent_id},
         )

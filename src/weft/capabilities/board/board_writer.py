@@ -397,7 +397,6 @@ class BoardWriter(BoardView):
             session_id=self.session.session_id,
             subject=subject,
             actor=author.participant if author else self.boards.actor.participant,
-            participants=self.session.audience,
             readable_by=readable_by,
             data={**data} if self.branch is None else {**data, "branch": self.branch},
         )

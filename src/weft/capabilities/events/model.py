@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 SESSION_END_EVENTS = frozenset({"session.archived", "session.deleted"})
 
 
+MEMBERS_CHANGED = "session.members_changed"
 # These change who may see earlier events.
-AUDIENCE_CHANGES = frozenset({"message.visibility_changed", "domain.updated"})
+AUDIENCE_CHANGES = frozenset({"message.visibility_changed", MEMBERS_CHANGED, "domain.updated"})
 
 
 # The subject of these is a snapshot's label, which may look like a key.

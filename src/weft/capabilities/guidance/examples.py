@@ -31,6 +31,7 @@ _VALUES_BY_FIELD: dict[str, Any] = {
     "visibility": "admin_only",
     "agent_id": "reviewer",
     "agent_type": "claude",
+    "members": ["reviewer", "team:research"],
     "layer": "team:research",
     "team": "research",
     "description": "Finds and checks sources",

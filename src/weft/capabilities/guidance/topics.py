@@ -59,7 +59,7 @@ TOPICS: dict[str, Topic] = {
     "troubleshooting": Topic(
         (
             "Every error has a code and suggests what to do next.",
-            "SESSION_NOT_FOUND: the id is wrong, the session was deleted, or you are not a participant.",
+            "SESSION_NOT_FOUND: the id is wrong, the session was deleted, or you are not a member of it.",
             "PERMISSION_DENIED: your credential lacks a permission that the call needs; see permissions above.",
             "RATE_LIMITED: wait for retry_after_seconds, then repeat the same call. rate_limits are yours, by class.",
             "TOKEN_EXPIRED: get a new token with authenticate_agent; refresh_token extends one that is still valid.",
@@ -68,7 +68,8 @@ TOPICS: dict[str, Topic] = {
     ),
     "sessions": Topic(
         (
-            "A session is the workspace of one task: its participants share a board and messages.",
+            "A session is the workspace of one task: its members share a board and messages; nobody else sees it.",
+            "Its members are its creator and the agents below it, and those added with session_members.",
             "get_session_overview says in one call where the work stands.",
         ),
         ("session",),

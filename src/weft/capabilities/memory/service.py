@@ -44,7 +44,7 @@ from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, from_micros, to_micros
 from weft.kernel.errors import MAX_COMPARED, close_names
 from weft.kernel.events import EventType, NewEvent, Outbox
-from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
+from weft.kernel.identity import PRINCIPAL, Actor
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
@@ -327,7 +327,6 @@ class MemoryWriter(MemoryReader):
             session_id=self.scope.session_id,
             subject=entry.key,
             actor=SYSTEM.participant if by_itself else self.service.actor.participant,
-            participants=self.session.audience if self.session else ANYONE,
             readable_by=(f"{PRINCIPAL}{self.scope.owner}",),
             data={
                 "version": entry.version,

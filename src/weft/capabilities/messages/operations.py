@@ -68,7 +68,7 @@ class AddMessage(Request):
     visibility: Annotated[
         Visibility | None,
         msgspec.Meta(
-            description="public: all participants; private: you and the recipient, or only you; agent_only: agents of "
+            description="public: all members; private: you and the recipient, or only you; agent_only: agents of "
             "your type; admin_only: admins, who alone may send these. Default: public, or private with a recipient."
         ),
     ] = None
@@ -192,7 +192,7 @@ def skips_far(request: Paged) -> bool:
     ),
 )
 async def add_message(request: AddMessage, transcripts: TranscriptWriter) -> MessageAdded:
-    """Add a message to a session: for all participants, one of them, agents of your type, a team, or only yourself.
+    """Add a message to a session: for all members, one of them, agents of your type, a team, or only yourself.
 
     Reply to a message with ``parent_message_id``. A reply to a direct message goes to its other side only.
     """

@@ -14,7 +14,7 @@ from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.capabilities.sessions.operations import SessionInfo, session_info
 from weft.kernel.clock import Clock
 from weft.kernel.identity import Permission
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
 _NEWEST = 50
 # The specified cache lifetime; our own caches are invalidated by every change.
@@ -77,11 +77,10 @@ class SessionOverview(Response, kw_only=True, omit_defaults=False):
     permission=Permission.READ,
     rate=RateClass.SESSION,
     effect=Effect.READ,
-    audience=Audience.NOT_SUBAGENTS,
     errors=(SessionNotFound,),
 )
 async def get_session(request: GetSession, transcripts: Transcripts, records: RecordStore) -> SessionFound:
-    """Get a session: purpose, state, settings and latest messages."""
+    """Get a session: purpose, members, state, settings and latest messages."""
     transcript = await transcripts.to_read(request.session_id)
     gaps = await records.open_missing_readers(request.session_id)
     return SessionFound(

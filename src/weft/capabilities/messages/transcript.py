@@ -274,7 +274,6 @@ class TranscriptWriter(msgspec.Struct, frozen=True):
             session_id=session.session_id,
             subject=str(message.message_id),
             actor=self.actor.participant,
-            participants=session.audience,
             readable_by=ANYONE if EVERYONE in readable_by else tuple(sorted(readable_by)),
             data=data,
         )

@@ -56,7 +56,7 @@ class AddRecords(Request):
         msgspec.Meta(description="The session they belong to. Without it they are visible to you alone."),
     ] = None
     readable_by: Annotated[
-        Readers | None, msgspec.Meta(description="Who may read them, in addition to you. Default: all participants.")
+        Readers | None, msgspec.Meta(description="Who may read them, in addition to you. Default: all members.")
     ] = None
 
 

@@ -197,7 +197,6 @@ class Redactions(msgspec.Struct, frozen=True):
             session_id=redaction.session_id,
             subject=redaction.record_id,
             actor=self.actor.participant,
-            participants=target.session.audience if target.session else ANYONE,
             readable_by=target.readers,
             data={
                 "redaction_state": redaction.state,

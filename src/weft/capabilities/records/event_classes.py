@@ -24,6 +24,7 @@ _CLASSES: dict[str, EventClass] = {
     "session.created": "context.surface.created",
     "session.imported": "context.surface.created",
     "session.archived": "context.surface.updated",
+    "session.members_changed": "context.surface.updated",
     "session.deleted": "context.surface.updated",
     "board.snapshot": "context.surface.updated",
     "board.restored": "context.surface.updated",

@@ -36,7 +36,7 @@ RECEIPT_EVENTS = {
 RECEIPT_PARTS = frozenset(part for parts in RECEIPT_EVENTS.values() for part in parts)
 # Prefix of the event ids of every Weft installation.
 _EVENT_PREFIX = "urn:weft:"
-_SESSION_TYPES = frozenset({"session.created", "session.imported", "session.archived"})
+_SESSION_TYPES = frozenset({"session.created", "session.imported", "session.archived", "session.members_changed"})
 _REMOVALS = frozenset({"deleted", "expired"})
 # Change many entries of a line with one event.
 _BULK_CHANGES = frozenset({"history.rolled_back", "history.merged"})

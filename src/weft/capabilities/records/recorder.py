@@ -229,7 +229,6 @@ class Recorder(msgspec.Struct, frozen=True):
             session_id=session.session_id if session else None,
             subject=record.id,
             actor=self.actor.participant,
-            participants=session.audience if session else ANYONE,
             readable_by=readers,
             data=data,
         )

@@ -135,7 +135,7 @@ class PinnedItems(msgspec.Struct, frozen=True):
 
     async def add(self, target: PinTarget) -> PinInfo:
         """Pin an item for all who may read it."""
-        session = await self._locked_session(target.session_id)
+        await self._locked_session(target.session_id)
         at, text = await self._open(target)
         if self.actor.is_subagent and (at.collection == SESSIONS or target.owner is not None):
             raise PermissionDenied(
@@ -144,7 +144,7 @@ class PinnedItems(msgspec.Struct, frozen=True):
             )
         await self._lock_memory(at)
         pin = await self.pins.add(at, text.text)
-        await self._publish("pin.added", session, at)
+        await self._publish("pin.added", at)
         return _info(pin, text)
 
     async def remove(self, target: PinTarget) -> None:
@@ -164,7 +164,7 @@ class PinnedItems(msgspec.Struct, frozen=True):
                 pinned_by=pin.pinned_by,
             )
         await self.pins.store.remove(pin.at)
-        await self._publish("pin.removed", session, pin.at)
+        await self._publish("pin.removed", pin.at)
 
     async def list(self, session_id: str | None) -> PinList:
         """List the pins that the caller may read."""
@@ -221,13 +221,12 @@ class PinnedItems(msgspec.Struct, frozen=True):
         text = await self.contents.read(IndexItem(source_of(at), at.place, at.item))
         return text if text is not None and self.actor.matches(_readers(text)) else None
 
-    async def _publish(self, event_type: EventType, session: Session | None, at: ItemPlace) -> None:
+    async def _publish(self, event_type: EventType, at: ItemPlace) -> None:
         event = NewEvent(
             type=event_type,
             session_id=at.session_id,
             subject=at.item,
             actor=self.actor.participant,
-            participants=session.audience if session else ANYONE,
             # Names of keys are only for those who may read them, which may change.
             readable_by=(f"{PRINCIPAL}{self.actor.principal_id}", ADMINS),
             data={"source": source_of(at), "place": at.place, "item": at.item},

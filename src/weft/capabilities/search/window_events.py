@@ -9,7 +9,7 @@ from weft.capabilities.access.model import AgentNotFound
 from weft.capabilities.history.model import BranchNotFound
 from weft.capabilities.search.items import WindowPlace
 from weft.capabilities.sessions.model import SessionNotFound
-from weft.capabilities.windows.model import Category, NotParticipant, WindowNotFound
+from weft.capabilities.windows.model import Category, NotMember, WindowNotFound
 from weft.kernel.errors import PermissionDenied
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ async def open_place(place: str, stores: SearchStores) -> Window | None:
     own = place in await own_places(session_id, stores)
     try:
         window = await stores.windows.open(session_id, None if own else owner)
-    except (SessionNotFound, WindowNotFound, AgentNotFound, PermissionDenied, NotParticipant, BranchNotFound):
+    except (SessionNotFound, WindowNotFound, AgentNotFound, PermissionDenied, NotMember, BranchNotFound):
         return None
     return window if window.events_of == owner else None
 

@@ -1,4 +1,4 @@
-"""Sessions: configuration, participants, and the checks that open one for a caller."""
+"""Sessions: configuration, members, and the checks that open one for a caller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from weft.capabilities.history.model import trunk_of
 from weft.kernel.errors import MAX_COMPARED, Conflict, NotFound, close_names
 from weft.kernel.fields import Name, is_name
-from weft.kernel.identity import ANYONE, PRINCIPAL
+from weft.kernel.identity import EVERYONE, PRINCIPAL
 
 if TYPE_CHECKING:
     from weft.capabilities.history.model import Head
@@ -38,11 +38,20 @@ TokenLimit = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
 
 
 class SessionNotFound(NotFound):
-    """The session does not exist, or the caller is not a participant."""
+    """The session does not exist, or the caller is not a member of it."""
 
     code = "SESSION_NOT_FOUND"
-    hint = "Check the session_id; list yours with `session.list` or create one with `session.create`."
+    hint = (
+        "Check the session_id; list yours with `session.list` or create one with `session.create`. The creator of a "
+        "session can add you with `session.add_members`."
+    )
     related = ("list_sessions", "create_session")
+
+
+_SUBAGENT_HINT = (
+    "Use the session_id you were given. If it is right, ask the agent that started you to add you with "
+    "`session.add_members`."
+)
 
 
 class SessionArchived(Conflict):
@@ -62,7 +71,7 @@ class SessionExists(Conflict):
 
 
 class SessionInUse(Conflict):
-    """Other agents have windows in this session."""
+    """Others depend on this session: they have windows, messages, keys or other work in it."""
 
     code = "SESSION_IN_USE"
     hint = "Nothing was deleted. Archive it with `session.archive`, or pass force (--force) to delete it all the same."
@@ -98,12 +107,6 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         bool, msgspec.Meta(description="False: its messages and keys are not embedded, and found by their words only.")
     ] = True
     conventions: Annotated[Name, msgspec.Meta(description="The key conventions rendered for its agents.")] = "default"
-    participants: Annotated[
-        tuple[Pattern, ...],
-        msgspec.Meta(
-            min_length=1, max_length=100, description="Who may participate; the session is invisible to all others."
-        ),
-    ] = ANYONE
 
     @property
     def warns_from(self) -> int:
@@ -115,7 +118,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Session(msgspec.Struct, frozen=True):
-    """A unit of work."""
+    """A unit of work. ``members`` are the ACL patterns of those who may see it, besides its creator."""
 
     session_id: str
     purpose: str
@@ -129,19 +132,25 @@ class Session(msgspec.Struct, frozen=True):
     last_message_at: int | None = None
     branches: int = 0
 
+    members: tuple[str, ...] = ()
+
     @property
     def audience(self) -> tuple[str, ...]:
-        """Return who may see the session."""
-        return audience_of(self.config, self.created_by)
+        """Return the ACL patterns of those who may see the session: its creator first, then its members."""
+        return (f"{PRINCIPAL}{self.created_by}", *self.members)
 
     def admits(self, actor: Actor) -> bool:
-        return actor.is_admin or actor.matches(self.audience)
+        return actor.is_admin or not member_patterns(actor).isdisjoint(self.audience)
 
 
-def audience_of(config: SessionConfig, created_by: str) -> tuple[str, ...]:
-    """Return who may see a session: its participants and its creator."""
-    participants = config.participants
-    return participants if participants == ANYONE else (*participants, f"{PRINCIPAL}{created_by}")
+def member_patterns(actor: Actor) -> frozenset[str]:
+    """Return all the patterns of members that match a caller.
+
+    There are few, because a wildcard stands for everything after a colon only: stores can look them up by index.
+    """
+    parts = actor.participant.split(":")
+    groups = (":".join((*parts[:count], EVERYONE)) for count in range(1, len(parts)))
+    return actor.audiences.union((actor.participant,), groups)
 
 
 def line_of(session_id: str) -> str:
@@ -160,18 +169,18 @@ def session_of(line_id: str) -> str:
 
 
 async def find_session(session_id: str, actor: Actor, sessions: SessionStore) -> Session:
-    """Return a session that the caller participates in; raise SessionNotFound otherwise."""
+    """Return a session that the caller is a member of; raise SessionNotFound otherwise."""
     session = await sessions.find(session_id) if is_name(session_id) else None
     if session is None or not session.admits(actor):
-        raise await _session_not_found(session_id, actor, sessions, denied=session is not None)
+        raise await session_not_found(session_id, actor, sessions, denied=session is not None)
     return session
 
 
 async def lock_session(session_id: str, actor: Actor, sessions: SessionStore) -> tuple[Session, Head]:
-    """Return a session that the caller participates in, with the head of its board, both locked for writing."""
+    """Return a session that the caller is a member of, with the head of its board, both locked for writing."""
     found = await sessions.find_locked(session_id) if is_name(session_id) else None
     if found is None or not found[0].admits(actor):
-        raise await _session_not_found(session_id, actor, sessions, denied=found is not None)
+        raise await session_not_found(session_id, actor, sessions, denied=found is not None)
     return found
 
 
@@ -184,16 +193,27 @@ async def lock_active_session(session_id: str, actor: Actor, sessions: SessionSt
     return session, head
 
 
-async def _session_not_found(session_id: str, actor: Actor, sessions: SessionStore, *, denied: bool) -> SessionNotFound:
+async def session_not_found(session_id: str, actor: Actor, sessions: SessionStore, *, denied: bool) -> SessionNotFound:
     """Return the error, suggesting the caller's own sessions with similar ids."""
-    shown = session_id[:100]
-    # Sub-agents work in the session they were given; other ids are not suggested to them.
-    others = [] if actor.is_subagent else await sessions.newest(None, MAX_COMPARED, archived=True)
+    shown, hint, related, names = session_id[:100], None, None, []
+    if actor.is_subagent:
+        # It works in the session it was given, and cannot list others.
+        hint, related = _SUBAGENT_HINT, ()
+    else:
+        own = await sessions.newest(None, MAX_COMPARED, archived=True, patterns=patterns_to_list(actor))
+        names = close_names(shown, [each.session_id for each in own])
     error = SessionNotFound(
         f"There is no session '{shown}'.",
+        hint=hint,
+        related=related,
         resource_type="session",
         resource_id=shown,
-        available_alternatives=close_names(shown, [s.session_id for s in others if s.admits(actor)]),
+        available_alternatives=names,
     )
     error.denial = denied
     return error
+
+
+def patterns_to_list(actor: Actor) -> frozenset[str] | None:
+    """Return the patterns of the sessions that a caller may list; None for all."""
+    return None if actor.is_admin else member_patterns(actor)

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from weft.capabilities.history.line_kinds import LineKind
     from weft.capabilities.history.model import Head
+    from weft.capabilities.sessions.deletion import SessionContent
     from weft.capabilities.sessions.model import Session
 
 
@@ -36,8 +38,17 @@ class SessionStore(Protocol):
         """Return a session with the head of its board, both locked for writing."""
         ...
 
-    async def newest(self, before: SessionCursor | None, limit: int, *, archived: bool) -> Sequence[Session]:
-        """Return sessions older than ``before``, newest first; archived ones only if ``archived``."""
+    async def newest(
+        self, before: SessionCursor | None, limit: int, *, archived: bool, patterns: AbstractSet[str] | None = None
+    ) -> Sequence[Session]:
+        """Return sessions older than ``before``, newest first; archived ones only if ``archived``.
+
+        ``patterns`` restricts them to those with one of these in their audience, without reading others.
+        """
+        ...
+
+    async def set_members(self, session: Session) -> None:
+        """Store the members of a session."""
         ...
 
     async def audiences(self, after: str, limit: int) -> Sequence[tuple[str, tuple[str, ...]]]:
@@ -45,7 +56,10 @@ class SessionStore(Protocol):
         ...
 
     async def audiences_changed(self, after_seq: int) -> Sequence[tuple[str, tuple[str, ...] | None]]:
-        """Return sessions created or deleted after an event, each with its audience (None if deleted)."""
+        """Return sessions that an event since then created, deleted or gave other members, each with its audience.
+
+        The audience is None if the session is deleted.
+        """
         ...
 
     async def last_activity(self, session: Session) -> int:
@@ -66,7 +80,9 @@ class SessionStore(Protocol):
         """Return the lines of a session: its board, session memories, lines of these kinds, and their branches."""
         ...
 
-    async def agents_with_windows(self, session_id: str) -> Sequence[str]: ...
+    async def content(self, session: Session) -> Sequence[SessionContent]:
+        """Return what a session contains, by kind and principal."""
+        ...
 
     async def erase(self, session_id: str) -> None:
         """Delete a session with its board, events, session memories and windows."""

@@ -17,6 +17,7 @@ from msgspec import UNSET, Raw, Struct
 from weft.capabilities.records.model import RECORD_TYPES, ContextEnvelope, ContextItem, Producer, Record
 from weft.capabilities.records.refs import Digest, Id, Link, Maybe, RecordTime, Uri, content_digest
 from weft.capabilities.records.vocabulary import RecordType, Scope
+from weft.capabilities.sessions.members import MAX_MEMBERS, MemberPattern
 from weft.capabilities.sessions.model import Pattern, SessionConfig
 from weft.kernel.errors import ContentTooLarge, Rejected
 from weft.kernel.fields import Count, Name
@@ -84,6 +85,7 @@ class BundleSession(BundleEntry, frozen=True, kw_only=True, tag="session"):
     created_at: RecordTime
     updated_at: RecordTime
     archived_at: Maybe[RecordTime] = UNSET
+    members: Annotated[tuple[MemberPattern, ...], msgspec.Meta(max_length=MAX_MEMBERS)] = ()
 
 
 class StoredInfo(Struct, frozen=True, forbid_unknown_fields=True):

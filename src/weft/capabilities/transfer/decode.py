@@ -22,7 +22,7 @@ from weft.capabilities.sessions.model import Pattern, line_of
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Event, Origin, StoredEvent
 from weft.kernel.fields import Count, Name, Ordinal, ShortText
-from weft.kernel.identity import principal_of
+from weft.kernel.identity import ANYONE, principal_of
 from weft.kernel.json_input import NO_METADATA
 from weft.kernel.operation import shared_fields
 from weft.kernel.tokens import approximate_tokens
@@ -131,9 +131,7 @@ def decode_message(item: ContextItem, text: str | None, session_id: str) -> Mess
     return Message(**fields, parent_id=native.parent_message_id, content=text)
 
 
-def decode_event(
-    record: ContextEvent, participants: tuple[str, ...], readable_by: tuple[str, ...]
-) -> StoredEvent | None:
+def decode_event(record: ContextEvent, readable_by: tuple[str, ...]) -> StoredEvent | None:
     """Decode an event of the session's log; None if the record is something else."""
     fields, correlation = _converted(record.data, _EventFields), _correlation(record)
     number = record.event_id.removeprefix(f"{record.source}#")
@@ -151,7 +149,7 @@ def decode_event(
     )
     if event_class_of(event) != record.event_type or not _is_of_session(event, fields):
         return None
-    recorded = StoredEvent(event, participants, readable_by, correlation, Origin(record.source, number))
+    recorded = StoredEvent(event, ANYONE, readable_by, correlation, Origin(record.source, number))
     # The export adds the ids of the records that an event is about; they are derived again on export.
     ids = record_ids_of_event(recorded)
     data = {name: value for name, value in event.data.items() if name not in ids or ids[name] != value}

@@ -447,6 +447,7 @@ def _entry(session: Session, applied: AppliedPolicy) -> BundleSession:
         created_at=from_micros(session.created_at),
         updated_at=from_micros(session.updated_at),
         archived_at=UNSET if session.archived_at is None else from_micros(session.archived_at),
+        members=session.members,
     )
 
 

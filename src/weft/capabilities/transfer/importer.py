@@ -190,4 +190,5 @@ def _session(entry: BundleSession, session_id: str) -> Session:
         created_at=to_micros(entry.created_at),
         updated_at=to_micros(entry.updated_at),
         archived_at=None if entry.archived_at is UNSET else to_micros(entry.archived_at),
+        members=entry.members,
     )

@@ -149,7 +149,7 @@ class ProvWriter:
         actor = record.data.get("actor")
         if isinstance(actor, str):
             self._relate("wasAssociatedWith", activity=activity, agent=self._agent(actor))
-        recorded = decode.decode_event(record, ANYONE, ANYONE)
+        recorded = decode.decode_event(record, ANYONE)
         for named in records_of_event(recorded) if recorded is not None else ():
             self._relate("wasGeneratedBy", entity=_entity(named.type, named.id), activity=activity, time=at)
 

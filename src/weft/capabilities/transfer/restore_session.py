@@ -32,7 +32,7 @@ from weft.capabilities.transfer.restore_board import BoardRestore, RowBatch
 from weft.capabilities.transfer.validate_bundle import EntryWithContent, decode_entry, entries_with_content, open_bundle
 from weft.kernel.clock import Clock, from_micros, to_micros
 from weft.kernel.events import Event, NewEvent, Outbox, StoredEvent
-from weft.kernel.identity import SUBAGENT, Actor, principal_of
+from weft.kernel.identity import ANYONE, SUBAGENT, Actor, principal_of
 from weft.kernel.ports import Cooperative
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class SessionRestore:
                 yield piece
 
     def _decoded(self, piece: EntryWithContent) -> Restorable | None:
-        return decode_entry(piece, self.bundle.header, self.session.session_id, self.session.audience)
+        return decode_entry(piece, self.bundle.header, self.session.session_id)
 
     async def _restore_content(self, file: BinaryIO) -> None:
         """Restore versions, messages, snapshots and redactions."""
@@ -243,7 +243,7 @@ class SessionRestore:
             at=from_micros(row.recorded_at),
             data={"record_type": row.type},
         )
-        return StoredEvent(event, self.session.audience, row.readable_by)
+        return StoredEvent(event, ANYONE, row.readable_by)
 
     async def _announce(self) -> None:
         header, session = self.bundle.header, self.session
@@ -254,7 +254,6 @@ class SessionRestore:
                 session_id=session.session_id,
                 subject=session.session_id,
                 actor=self.stores.actor.participant,
-                participants=session.audience,
                 data=data,
             )
         )

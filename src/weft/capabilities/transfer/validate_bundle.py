@@ -27,7 +27,6 @@ from weft.capabilities.transfer.bundle_format import (
     BundleSnapshot,
 )
 from weft.kernel.events import StoredEvent
-from weft.kernel.identity import ANYONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,9 +115,7 @@ def validate_bundle(file: BinaryIO, expected_digest: str | None = None) -> Bundl
     return report
 
 
-def decode_entry(
-    piece: EntryWithContent, header: BundleHeader, session_id: str, audience: tuple[str, ...] = ANYONE
-) -> Restorable | None:
+def decode_entry(piece: EntryWithContent, header: BundleHeader, session_id: str) -> Restorable | None:
     """Decode an entry into the object to restore; None if it stays a record."""
     entry, record = piece.entry, piece.line.record
     if isinstance(entry, BundleSnapshot):
@@ -126,7 +123,7 @@ def decode_entry(
     if not isinstance(entry, BundleRecord) or entry.stored is not UNSET:
         return None
     if isinstance(record, ContextEvent) and record.session_id == session_id:
-        return decode.decode_event(record, audience, entry.readable_by)
+        return decode.decode_event(record, entry.readable_by)
     if not isinstance(record, ContextItem):
         return None
     version = decode.decode_board_version(record, piece.text, session_id)

@@ -21,7 +21,7 @@ from weft.capabilities.history.rollback import restore
 from weft.capabilities.history.service import History
 from weft.capabilities.history.snapshot_quota import SnapshotQuota
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session, lock_active_session
-from weft.capabilities.windows.model import NotParticipant
+from weft.capabilities.windows.model import NotMember
 from weft.capabilities.windows.operations import WRITE_ERRORS, read_operation, write_operation
 from weft.capabilities.windows.redacted_events import redacted_keys
 from weft.capabilities.windows.service import Windows, no_window
@@ -166,7 +166,7 @@ async def make_checkpoint(request: MakeCheckpoint, windows: Windows, quota: Snap
     "window.checkpoints",
     action="checkpoints",
     http="GET /v1/sessions/{session_id}/checkpoints",
-    errors=(SessionNotFound, AgentNotFound, PermissionDenied, NotParticipant),
+    errors=(SessionNotFound, AgentNotFound, PermissionDenied, NotMember),
 )
 async def list_checkpoints(request: ListCheckpoints, windows: Windows) -> Checkpoints:
     """List the checkpoints of all windows that you may open, by label."""

@@ -15,7 +15,7 @@ from weft.capabilities.history.line_kinds import AGENT, SESSION, LineKind
 from weft.capabilities.history.model import branch_of, no_line
 from weft.capabilities.history.store import Rule
 from weft.capabilities.sessions.model import SessionArchived, SessionNotFound
-from weft.capabilities.windows.model import PREFIX, NotParticipant, WindowNotFound
+from weft.capabilities.windows.model import PREFIX, NotMember, WindowNotFound
 from weft.capabilities.windows.service import Windows
 from weft.capabilities.windows.window_writer import visible_versions
 from weft.kernel.errors import PermissionDenied
@@ -74,7 +74,7 @@ class WindowLines(msgspec.Struct, frozen=True):
         session_id, agent_id = WINDOW.named(SESSION, line_id), WINDOW.named(AGENT, line_id)
         try:
             window = await self.windows.open_own(session_id or "", agent_id or "")
-        except (SessionNotFound, WindowNotFound, AgentNotFound, PermissionDenied, NotParticipant) as error:
+        except (SessionNotFound, WindowNotFound, AgentNotFound, PermissionDenied, NotMember) as error:
             raise no_line(line_id, denied=error.denial) from error
         return structs.replace(window, branch=branch_of(line_id))
 

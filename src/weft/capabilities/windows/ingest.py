@@ -20,7 +20,7 @@ from weft.capabilities.windows.model import (
     EventId,
     EventKind,
     MessageType,
-    NotParticipant,
+    NotMember,
     WindowNotFound,
 )
 from weft.capabilities.windows.service import Windows
@@ -144,7 +144,7 @@ class Ingested(Response, kw_only=True, omit_defaults=False):
         SessionArchived,
         AgentNotFound,
         PermissionDenied,
-        NotParticipant,
+        NotMember,
         ProtectedCategory,
         EventExists,
         ContentTooLarge,

@@ -105,12 +105,12 @@ class EventExists(Conflict):
     related = ("ingest_event",)
 
 
-class NotParticipant(Conflict):
-    """The agent does not participate in this session."""
+class NotMember(Conflict):
+    """The agent is not a member of this session."""
 
-    code = "NOT_A_PARTICIPANT"
-    hint = "Use a session whose participants include the agent; they are set when it is created, with `session.create`."
-    related = ("create_session",)
+    code = "NOT_A_MEMBER"
+    hint = "Add the agent with `session.add_members`, or use a session that it is a member of."
+    related = ("session_members",)
 
 
 class WindowChanged(Conflict):

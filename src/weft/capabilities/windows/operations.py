@@ -22,7 +22,7 @@ from weft.capabilities.windows.creation import WindowOptions, create_window, not
 from weft.capabilities.windows.ingest import WindowAgent
 from weft.capabilities.windows.model import (
     Category,
-    NotParticipant,
+    NotMember,
     WindowExists,
     WindowInUse,
     WindowNotFound,
@@ -52,7 +52,7 @@ _SCAN_PAGE = 200
 _operation = partial(operation, tool="context_window", rate=RateClass.SESSION)
 read_operation = partial(_operation, permission=Permission.READ, effect=Effect.READ)
 write_operation = partial(_operation, permission=Permission.WRITE, effect=Effect.WRITE)
-READ_ERRORS = (SessionNotFound, AgentNotFound, PermissionDenied, NotParticipant, WindowNotFound, BranchNotFound)
+READ_ERRORS = (SessionNotFound, AgentNotFound, PermissionDenied, NotMember, WindowNotFound, BranchNotFound)
 WRITE_ERRORS = (*READ_ERRORS, SessionArchived)
 
 ModelTokens = Annotated[

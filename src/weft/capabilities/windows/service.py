@@ -29,7 +29,7 @@ from weft.capabilities.windows.model import (
     DEFAULT_MODEL_TOKENS,
     DEFAULT_THRESHOLD,
     Category,
-    NotParticipant,
+    NotMember,
     Window,
     WindowLimit,
     WindowNotFound,
@@ -161,7 +161,7 @@ class Windows(msgspec.Struct, frozen=True):
                 related=("context_window",),
             )
         if not await self.admits(session, agent):
-            raise NotParticipant(f"'{wanted}' does not participate in the session.", resource_id=wanted)
+            raise NotMember(f"'{wanted}' is not a member of the session.", resource_id=wanted)
         return agent
 
     async def may_open(self, agent: Principal) -> bool:
@@ -231,7 +231,6 @@ class Windows(msgspec.Struct, frozen=True):
             session_id=session.session_id,
             subject=agent_id,
             actor=self.actor.participant,
-            participants=session.audience,
             readable_by=(*dict.fromkeys(f"{PRINCIPAL}{reader}" for reader in readers), _ADMINS),
             data={"agent_id": agent_id, **data},
         )

@@ -13,7 +13,7 @@ from weft.capabilities.teams.model import TeamName, TeamNotFound
 from weft.capabilities.teams.service import Teams
 from weft.capabilities.windows.creation import inherit, parent_window
 from weft.capabilities.windows.ingest import WindowAgent
-from weft.capabilities.windows.model import Category, NotParticipant, WindowInUse, WindowNotFound, WindowRoute
+from weft.capabilities.windows.model import Category, NotMember, WindowInUse, WindowNotFound, WindowRoute
 from weft.capabilities.windows.operations import WRITE_ERRORS, check_not_shared, write_operation
 from weft.capabilities.windows.service import Windows
 from weft.capabilities.windows.views import RouteView, WindowView, route_view, window_view
@@ -198,7 +198,7 @@ async def _share(windows: Windows, session: Session, window: Window, owner: str 
 async def _check_participant(windows: Windows, session: Session, agent_id: str) -> None:
     agent = await windows.access.principal(agent_id)
     if agent is None or not await windows.admits(session, agent):
-        raise NotParticipant(f"'{agent_id}' does not participate in the session.", resource_id=agent_id)
+        raise NotMember(f"'{agent_id}' is not a member of the session.", resource_id=agent_id)
 
 
 def _routes(request: RouteCategories, window: Window) -> list[WindowRoute]:

@@ -11,8 +11,8 @@ from msgspec import structs
 from weft.kernel.clock import from_micros, to_micros
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Event, EventType, NewEvent, Origin, StoredEvent
-from weft.kernel.identity import principal_of
-from weft.storage.sql.acl_column import decode_patterns, encode_patterns
+from weft.kernel.identity import ANYONE, principal_of
+from weft.storage.sql.acl_column import decode_audience, decode_patterns, encode_patterns
 from weft.storage.sql.database import SqlStore, batches, placeholders
 
 if TYPE_CHECKING:
@@ -22,8 +22,14 @@ if TYPE_CHECKING:
     from weft.kernel.clock import Clock
     from weft.storage.sql.database import Row, Transaction, Value
 
+# An event of a session is for the session's members of now; its own copy counts outside sessions, and for the deletion
+# of a session. The members of a session that is gone are nobody.
 _EVENT = """
-SELECT seq, type, session_id, subject, actor, at, data, participants, readable_by,
+SELECT seq, type, session_id, subject, actor, at, data,
+       CASE WHEN session_id IS NULL OR (type = 'session.deleted' AND origin IS NULL) THEN participants
+            ELSE COALESCE((SELECT s.audience FROM sessions s
+                           WHERE s.tenant = events.tenant AND s.session_id = events.session_id), '[]') END,
+       readable_by,
        turn_id, task_id, tool_call_id, runtime, origin, principal_id
 FROM events
 """
@@ -292,7 +298,7 @@ def _recorded(row: Row) -> StoredEvent:
     )
     return StoredEvent(
         event,
-        decode_patterns(participants),
+        ANYONE if participants is None else decode_audience(participants),
         decode_patterns(readable_by),
         _correlation(*correlation),
         None if origin is None else _origin.decode(origin),

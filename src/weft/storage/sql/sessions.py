@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -10,38 +10,42 @@ from weft.capabilities.history.line_kinds import SESSION
 from weft.capabilities.history.model import Head, branch_of
 from weft.capabilities.indexing.collections.model import SESSIONS, WINDOWS
 from weft.capabilities.search.items import WindowPlace
-from weft.capabilities.sessions.model import Session, SessionConfig, audience_of, line_of
+from weft.capabilities.sessions.model import Session, SessionConfig, line_of
+from weft.storage.sql.acl_column import decode_audience, encode_audience
 from weft.storage.sql.agent_context import erase_snapshots
 from weft.storage.sql.collections import in_json
-from weft.storage.sql.database import SqlStore
+from weft.storage.sql.database import SqlStore, batches
 from weft.storage.sql.deferred_deletions import PendingDeletion, SqlDeferredDeletions
 from weft.storage.sql.layers import erase_layer_pins
 from weft.storage.sql.memory import erase_memories, memories_of
 from weft.storage.sql.records import erase_record_items
+from weft.storage.sql.session_content import session_content
 from weft.storage.sql.session_index import remove_session_from_index
-from weft.storage.sql.windows import agents_with_windows, window_lines_of
+from weft.storage.sql.windows import window_lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from weft.capabilities.history.line_kinds import LineKind
+    from weft.capabilities.sessions.deletion import SessionContent
     from weft.capabilities.sessions.store import SessionCursor
     from weft.storage.sql.database import Row
 
 _SESSION = """
 SELECT s.session_id, s.purpose, s.metadata, s.config, s.created_by, s.created_at, s.updated_at, s.archived_at,
-       s.message_count, s.last_message_at, s.branches
+       s.message_count, s.last_message_at, s.branches, s.audience
 FROM sessions s
 """
 # One statement for what every write reads first. Both rows are locked: on PostgreSQL a row that is only joined is
 # returned as it was before the wait for the lock.
 _SESSION_WITH_LINE = """
 SELECT s.session_id, s.purpose, s.metadata, s.config, s.created_by, s.created_at, s.updated_at, s.archived_at,
-       s.message_count, s.last_message_at, s.branches, l.seq, l.head, l.weight, l.next_expiry_at, l.step
+       s.message_count, s.last_message_at, s.branches, s.audience, l.seq, l.head, l.weight, l.next_expiry_at, l.step
 FROM lines l JOIN sessions s ON s.tenant = l.tenant
 WHERE l.tenant = $1 AND l.line_id = $2 AND s.session_id = $3 {for_update}
 """
-_COLUMNS = 11
+_COLUMNS = 12
 # The board's last commit is the session's last activity; a copy of that time would make every write dearer.
 _LAST_COMMIT = """
 SELECT c.committed_at FROM lines l
@@ -73,25 +77,41 @@ _TABLES_OF_SESSIONS = (
     "redactions",
     "windows",
     "window_routes",
+    "session_members",
     "sessions",
 )
 _ADD = """
-INSERT INTO sessions (tenant, session_id, purpose, metadata, config, created_by, created_at, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING
+INSERT INTO sessions (tenant, session_id, purpose, metadata, config, created_by, created_at, updated_at, audience)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING
+"""
+_ADD_MEMBER = """
+INSERT INTO session_members (tenant, pattern, created_at, session_id, archived) VALUES ($1, $2, $3, $4, $5)
 """
 _NEWEST = f"""
 {_SESSION}
 WHERE s.tenant = $1 AND (s.created_at, s.session_id) < ($2, $3) AND (s.archived_at IS NULL OR $4 = 1)
 ORDER BY s.created_at DESC, s.session_id DESC LIMIT $5
 """
+# The newest sessions of each pattern, by index: the sessions of others are not read, however many there are.
+_PATTERNS = 16
+_NEWEST_OF_PATTERN = """
+SELECT created_at, session_id FROM (
+    SELECT created_at, session_id FROM session_members
+    WHERE tenant = $1 AND (created_at, session_id) < ($2, $3) AND (archived = 0 OR $4 = 1) AND pattern = $5
+    ORDER BY created_at DESC, session_id DESC LIMIT $6) AS page
+"""
+_NEWEST_OF = " UNION ALL ".join(
+    _NEWEST_OF_PATTERN.replace("$5", f"${place}") for place in (5, *range(7, 6 + _PATTERNS))
+)
 _AUDIENCES = """
-SELECT session_id, config, created_by FROM sessions
+SELECT session_id, audience FROM sessions
 WHERE tenant = $1 AND session_id > $2 ORDER BY session_id LIMIT $3
 """
 _AUDIENCES_CHANGED = """
-SELECT DISTINCT e.session_id, s.config, s.created_by FROM events e
+SELECT e.session_id, s.audience FROM events e
 LEFT JOIN sessions s ON s.tenant = e.tenant AND s.session_id = e.session_id
-WHERE e.tenant = $1 AND e.seq > $2 AND e.type IN ('session.created', 'session.imported', 'session.deleted')
+WHERE e.tenant = $1 AND e.seq > $2
+  AND e.type IN ('session.created', 'session.imported', 'session.members_changed', 'session.deleted')
 """
 
 
@@ -113,7 +133,10 @@ class SqlSessionStore(SqlStore):
             session.created_by,
             session.created_at,
             session.updated_at,
+            encode_audience(session.audience),
         )
+        if added:
+            await self._add_members(session)
         # Rows left of a deleted session with this id would become visible again.
         deletions = SqlDeferredDeletions(self._tx)
         return (
@@ -139,27 +162,48 @@ class SqlSessionStore(SqlStore):
         row = await self._tx.one(_SESSION_WITH_LINE, self._tx.tenant, line_id, session_id)
         return None if row is None else (_session(row[:_COLUMNS]), Head(line_id, *row[_COLUMNS:]))
 
-    async def newest(self, before: SessionCursor | None, limit: int, *, archived: bool) -> Sequence[Session]:
-        rows = await self._tx.all(
-            _NEWEST,
-            self._tx.tenant,
-            before.created_at if before else 2**62,
-            before.session_id if before else "",
-            int(archived),
-            limit,
-        )
+    async def newest(
+        self, before: SessionCursor | None, limit: int, *, archived: bool, patterns: AbstractSet[str] | None = None
+    ) -> Sequence[Session]:
+        position = (before.created_at, before.session_id) if before else (2**62, "")
+        if patterns is not None:
+            return await self._newest_of(patterns, (*position, int(archived)), limit)
+        rows = await self._tx.all(_NEWEST, self._tx.tenant, *position, int(archived), limit)
         return [_session(row) for row in rows]
+
+    async def _newest_of(self, patterns: AbstractSet[str], after: tuple[int, str, int], limit: int) -> list[Session]:
+        found: set[tuple[int, str]] = set()
+        for first, *others in batches(sorted(patterns), _PATTERNS):
+            found.update(map(tuple, await self._tx.all(_NEWEST_OF, self._tx.tenant, *after, first, limit, *others)))
+        names = [session_id for _, session_id in sorted(found, reverse=True)[:limit]]
+        sessions = {each.session_id: each for each in await self.find_several(names)}
+        return [sessions[name] for name in names]
+
+    async def set_members(self, session: Session) -> None:
+        own = self._tx.tenant, session.session_id
+        await self._tx.run(
+            "UPDATE sessions SET audience = $1 WHERE tenant = $2 AND session_id = $3",
+            encode_audience(session.audience),
+            *own,
+        )
+        await self._tx.run("DELETE FROM session_members WHERE tenant = $1 AND session_id = $2", *own)
+        await self._add_members(session)
+
+    async def _add_members(self, session: Session) -> None:
+        archived = int(session.archived_at is not None)
+        tenant, made = self._tx.tenant, session.created_at
+        await self._tx.many(
+            _ADD_MEMBER, [(tenant, pattern, made, session.session_id, archived) for pattern in {*session.audience}]
+        )
 
     async def audiences(self, after: str, limit: int) -> Sequence[tuple[str, tuple[str, ...]]]:
         rows = await self._tx.all(_AUDIENCES, self._tx.tenant, after, limit)
-        return [(session_id, audience_of(_decode_config(config), by)) for session_id, config, by in rows]
+        return [(session_id, decode_audience(audience)) for session_id, audience in rows]
 
     async def audiences_changed(self, after_seq: int) -> Sequence[tuple[str, tuple[str, ...] | None]]:
-        rows = await self._tx.all(_AUDIENCES_CHANGED, self._tx.tenant, after_seq)
-        return [
-            (session_id, None if config is None else audience_of(_decode_config(config), by))
-            for session_id, config, by in rows
-        ]
+        # Each once, by Python: with DISTINCT, SQLite reads the whole log in the order of sessions.
+        changed = dict(map(tuple, await self._tx.all(_AUDIENCES_CHANGED, self._tx.tenant, after_seq)))
+        return [(name, None if audience is None else decode_audience(audience)) for name, audience in changed.items()]
 
     async def last_activity(self, session: Session) -> int:
         board = line_of(session.session_id)
@@ -173,6 +217,11 @@ class SqlSessionStore(SqlStore):
         await self._tx.run(
             "UPDATE sessions SET archived_at = $1, updated_at = $1 WHERE tenant = $2 AND session_id = $3",
             at,
+            self._tx.tenant,
+            session_id,
+        )
+        await self._tx.run(
+            "UPDATE session_members SET archived = 1 WHERE tenant = $1 AND session_id = $2",
             self._tx.tenant,
             session_id,
         )
@@ -199,8 +248,10 @@ class SqlSessionStore(SqlStore):
                 found += await self._lines_of_kind(kind, session_id)
         return found
 
-    async def agents_with_windows(self, session_id: str) -> Sequence[str]:
-        return await agents_with_windows(self._tx, session_id)
+    async def content(self, session: Session) -> Sequence[SessionContent]:
+        branches = await self._branch_lines(session.session_id)
+        boards = [line_of(session.session_id), *branches]
+        return await session_content(self._tx, session.session_id, boards, len(branches))
 
     async def erase(self, session_id: str) -> None:
         owners = [memory.owner for memory in await memories_of(self._tx, session_id)]
@@ -235,8 +286,10 @@ class SqlSessionStore(SqlStore):
 
 
 def _session(row: Row) -> Session:
-    session_id, purpose, metadata, config, *rest = row
-    return Session(session_id, purpose, msgspec.json.decode(metadata), _decode_config(config), *rest)
+    session_id, purpose, metadata, config, *rest, audience = row
+    _, *members = decode_audience(audience)
+    described: tuple[Any, ...] = (msgspec.json.decode(metadata), _decode_config(config), *rest, tuple(members))
+    return Session(session_id, purpose, *described)
 
 
 def _decode_config(text: str) -> SessionConfig:

@@ -177,15 +177,6 @@ async def window_lines_of(transaction: Transaction, session_id: str) -> list[str
     return [line_id for *_, line_id in await transaction.all(_WINDOW_LINES, transaction.tenant, session_id)]
 
 
-async def agents_with_windows(transaction: Transaction, session_id: str) -> list[str]:
-    rows = await transaction.all(
-        "SELECT agent_id FROM windows WHERE tenant = $1 AND session_id = $2 ORDER BY agent_id",
-        transaction.tenant,
-        session_id,
-    )
-    return [agent_id for (agent_id,) in rows]
-
-
 async def tenants_with_unsaved_windows(transaction: Transaction, before: int) -> list[str]:
     return [tenant for (tenant,) in await transaction.all(_TENANTS_UNSAVED, before)]
 

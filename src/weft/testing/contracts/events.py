@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import structs
 
 from weft.capabilities.events.model import EventQuery
+from weft.capabilities.sessions.model import Session, SessionConfig
 from weft.kernel.clock import from_micros
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Event, NewEvent, Origin, StoredEvent
@@ -75,7 +76,7 @@ class EventStoreContract:
         assert list(await stores.events.before(1, 10)) == []
 
     async def test_an_event_is_read_with_its_audience(self, stores: ContractStores) -> None:
-        await stores.outbox.publish(event("a"))
+        await stores.outbox.publish(event("a", session_id=None))
         (found,) = await stores.events.after(0, None, 10)
         assert (found.participants, found.readable_by) == (("subagent:*",), ("*",))
         assert (found.event.type, found.event.actor, found.event.data) == (
@@ -83,6 +84,21 @@ class EventStoreContract:
             "orchestrator",
             {"version": 1},
         )
+
+    async def test_an_event_of_a_session_is_for_its_members_of_now(self, stores: ContractStores) -> None:
+        async def readers() -> list[tuple[str, ...]]:
+            return [each.participants for each in await stores.events.after(0, None, 10)]
+
+        session = Session("s1", "x", {}, SessionConfig(), "planner", 1, 1, None, members=("tree:planner",))
+        await stores.outbox.publish(event("a"), structs.replace(event("s1"), type="session.deleted"))
+        assert await readers() == [(), ("subagent:*",)]
+        await stores.sessions.add(session)
+        assert await readers() == [("principal:planner", "tree:planner"), ("subagent:*",)]
+        await stores.sessions.set_members(structs.replace(session, members=("*",)))
+        assert await readers() == [("principal:planner", "*"), ("subagent:*",)]
+        await stores.sessions.erase("s1")
+        await stores.outbox.publish(event("b"))
+        assert await readers() == [()]
 
     async def test_events_are_read_from_an_offset_by_session_up_to_a_limit(self, stores: ContractStores) -> None:
         await stores.outbox.publish(event("a"), event("b", "s2"), event("c"), event("d", None))

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from weft.capabilities.history.model import EMPTY, Author, Commit, Point
+from weft.capabilities.sessions.deletion import SessionContent
 from weft.capabilities.sessions.model import Session, SessionConfig
 from weft.capabilities.sessions.store import SessionCursor
 from weft.kernel.events import EventType, NewEvent
@@ -11,8 +14,10 @@ from weft.testing.contracts.stores import ContractStores
 
 
 def session(session_id: str, created_at: int = 1) -> Session:
-    config = SessionConfig(keep_versions=7, participants=("subagent:*", "human:dana"))
-    return Session(session_id, "a purpose", {"nested": ["é", None]}, config, "planner", created_at, created_at, None)
+    config = SessionConfig(keep_versions=7)
+    whats = {"nested": ["é", None]}
+    members = ("subagent:*", "human:dana")
+    return Session(session_id, "a purpose", whats, config, "planner", created_at, created_at, None, members=members)
 
 
 class SessionStoreContract:
@@ -45,23 +50,59 @@ class SessionStoreContract:
         assert sorted(each.session_id for each in found) == ["s1", "s3"]
         assert await stores.sessions.find("s1") in found
 
+    async def test_the_sessions_of_a_member_are_listed_without_those_of_others(self, stores: ContractStores) -> None:
+        for number in range(30):
+            others = Session(f"x{number}", "theirs", {}, SessionConfig(), "mallory", 2, 2, None)
+            await stores.sessions.add(others)
+        for session_id, created_at in (("a", 1), ("b", 2), ("c", 3)):
+            await stores.sessions.add(session(session_id, created_at))
+        patterns = {"*", "human:dana", "subagent:*", *(f"team:{number}" for number in range(40))}
+
+        async def listed(before: SessionCursor | None = None, limit: int = 9, *, archived: bool = False) -> list[str]:
+            page = await stores.sessions.newest(before, limit, archived=archived, patterns=patterns)
+            return [found.session_id for found in page]
+
+        assert await listed() == ["c", "b", "a"]
+        assert await listed(limit=2) == ["c", "b"]
+        assert await listed(SessionCursor(2, "b")) == ["a"]
+        await stores.sessions.archive("b", 9)
+        assert await listed() == ["c", "a"]
+        assert await listed(archived=True) == ["c", "b", "a"]
+        found = await stores.sessions.find("a")
+        assert found is not None
+        await stores.sessions.set_members(structs.replace(found, members=("team:99",)))
+        assert await listed() == ["c"]
+        await stores.sessions.erase("c")
+        assert await listed() == []
+
+    async def test_what_a_session_contains_is_counted_by_principal(self, stores: ContractStores) -> None:
+        await stores.sessions.add(session("s1"))
+        await stores.lines.create("board:s1")
+        head = await stores.lines.lock("board:s1")
+        assert head is not None
+        commit = Commit("board:s1", 1, Author("orchestrator:planner", "planner"), 7, "write", None, ())
+        await stores.lines.append(head, commit, weight=0, next_expiry_at=None)
+        assert list(await stores.sessions.content(session("s1"))) == [SessionContent("writes", "planner", 1)]
+
     async def test_each_session_is_listed_with_its_audience(self, stores: ContractStores) -> None:
         await stores.sessions.add(session("s1"))
-        await stores.sessions.add(Session("s2", "open", {}, SessionConfig(), "planner", 1, 1, None))
+        await stores.sessions.add(Session("s2", "open", {}, SessionConfig(), "ada", 1, 1, None, members=("*",)))
         assert await stores.sessions.audiences("", 10) == [
-            ("s1", ("subagent:*", "human:dana", "principal:planner")),
-            ("s2", ("*",)),
+            ("s1", ("principal:planner", "subagent:*", "human:dana")),
+            ("s2", ("principal:ada", "*")),
         ]
         assert [name for name, _ in await stores.sessions.audiences("", 1)] == ["s1"]
         assert [name for name, _ in await stores.sessions.audiences("s1", 10)] == ["s2"]
 
-    async def test_sessions_created_or_deleted_after_an_event_are_listed(self, stores: ContractStores) -> None:
+    async def test_sessions_created_changed_or_deleted_after_an_event_are_listed(self, stores: ContractStores) -> None:
         before = await stores.events.last_seq()
         await stores.sessions.add(session("s1"))
+        await stores.sessions.add(session("s4"))
         events: tuple[tuple[EventType, str], ...] = (
             ("session.created", "s1"),
             ("session.archived", "s2"),
             ("session.created", "s3"),
+            ("session.members_changed", "s4"),
             ("session.deleted", "s3"),
         )
         for event_type, session_id in events:
@@ -69,7 +110,8 @@ class SessionStoreContract:
                 NewEvent(type=event_type, session_id=session_id, subject=session_id, actor="planner")
             )
         changed = await stores.sessions.audiences_changed(before)
-        assert sorted(changed) == [("s1", ("subagent:*", "human:dana", "principal:planner")), ("s3", None)]
+        audience = ("principal:planner", "subagent:*", "human:dana")
+        assert sorted(changed) == [("s1", audience), ("s3", None), ("s4", audience)]
         assert list(await stores.sessions.audiences_changed(await stores.events.last_seq())) == []
 
     async def test_archived_sessions_are_listed_only_if_asked_for(self, stores: ContractStores) -> None:

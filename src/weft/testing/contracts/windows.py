@@ -53,7 +53,6 @@ class WindowStoreContract:
         assert [each.agent_id for each in await stores.windows.of_session(SESSION, "a", 1)] == ["b"]
         assert [each.agent_id for each in await stores.windows.sharing(SESSION, "a")] == ["a", "b"]
         assert [each.agent_id for each in await stores.windows.children(SESSION, "a")] == ["c"]
-        assert await stores.sessions.agents_with_windows(SESSION) == ["a", "b", "c"]
 
     async def test_a_window_is_unsaved_from_its_first_change_until_it_is_saved(self, stores: ContractStores) -> None:
         busy, quiet = window("busy"), window("quiet", autosave=False)

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 COMMANDS: dict[str, dict[str, str]] = {
     "session": {
-        "create": "Create a session: an isolated workspace for agents, with an empty board.",
-        "list": "List the sessions you participate in, newest first.",
+        "create": "Create a session: an isolated workspace for its members, with an empty board.",
+        "list": "List the sessions you are a member of, newest first.",
         "archive": "Make a session read-only and keep it for reading and audit.",
         "delete": "Delete a session permanently, with its board, messages, session memory and windows.",
-        "get": "Get a session: purpose, state, settings and latest messages.",
+        "add-members": "Add agents, humans, teams or patterns to a session; they see all of it, also what came before.",
+        "remove-members": "Remove members from a session; they lose access to all of it at once.",
+        "get": "Get a session: purpose, members, state, settings and latest messages.",
         "overview": "Get an overview of a session: state, latest messages, figures.",
         "inspect": "Read everything on a session's board, values included, and verify its history.",
     },
@@ -83,7 +85,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "list": "List the key conventions that sessions can name.",
     },
     "message": {
-        "add": "Add a message to a session: for all participants, one of them, agents of your type, a team, or only yourself.",
+        "add": "Add a message to a session: for all members, one of them, agents of your type, a team, or only yourself.",
         "list": "Read the messages of a session that you may see, oldest first.",
         "set-visibility": "Change the visibility of a message, such as one that should not be public. For admins; audited.",
         "inspect": "Read every message of a session, whatever its visibility. For admins; every use is audited.",
