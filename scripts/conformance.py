@@ -130,8 +130,9 @@ def run_suite(node: Node) -> list[EraResult]:
 
 def check_authentication(server: ServerProcess) -> None:
     """Check that the suite authenticates like any other client."""
-    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-    status = httpx2.post(server.mcp_url, json=ping).status_code
+    # Without a key a client can connect and log in, nothing else.
+    listing = {"jsonrpc": "2.0", "id": 1, "method": "resources/list"}
+    status = httpx2.post(server.mcp_url, json=listing).status_code
     if status != httpx2.codes.UNAUTHORIZED:
         sys.exit(f"The server answered {status} to a caller without a key.")
 

@@ -140,3 +140,18 @@ async def test_the_longest_wait_of_several_rates_is_named() -> None:
 async def test_a_rate_of_zero_refuses_every_call() -> None:
     limits = RateLimits({RateClass.BOARD: "0/minute"}, "")
     assert await refusal(limits, "agent") >= 60
+
+
+async def test_addresses_of_one_ipv6_network_are_limited_together() -> None:
+    limits = RateLimits({RateClass.ANONYMOUS: "2/minute"}, "", FakeTime(1_700_000_000_000))
+    addresses = ["2001:db8::1", "2001:db8::2:3", "2001:db8::ffff", "2001:db8:0:1::1", "192.0.2.1", "::ffff:192.0.2.1"]
+    outcomes = []
+    for address in addresses:
+        try:
+            await limits.check(RateClass.ANONYMOUS, address)
+            outcomes.append("ok")
+        except RateLimited as error:
+            outcomes.append(error.code)
+    assert outcomes == ["ok", "ok", "RATE_LIMITED", "ok", "ok", "ok"]
+    with pytest.raises(RateLimited):
+        await limits.check(RateClass.ANONYMOUS, "192.0.2.1")

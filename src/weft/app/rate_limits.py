@@ -10,15 +10,15 @@ import logging
 import re
 import time
 from collections import OrderedDict
+from ipaddress import IPv6Address, IPv6Network
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.kernel.errors import RateLimited
+from weft.kernel.operation import RateClass
 from weft.settings import InvalidSetting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from weft.kernel.operation import RateClass
 
 _log = logging.getLogger("weft.rates")
 _RETRY_SHARED_SECONDS = 5.0
@@ -26,9 +26,12 @@ _MAX_COUNTERS = 100_000
 _VALKEY_CONNECTIONS = 64
 _VALKEY_SECONDS = 1.0
 _SECOND = 1_000
+# A client usually gets a network of this size.
+_CLIENT_PREFIX = 64
 _UNITS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "month": 2_592_000, "year": 31_104_000}
 _SCHEMES = {"valkey": "valkey", "redis": "valkey", "valkeys": "valkeys", "rediss": "valkeys"}
 _SEPARATOR = re.compile("[,;|]")
+_BY_ADDRESS = frozenset({RateClass.ANONYMOUS, RateClass.AUTHENTICATION})
 _RATE = re.compile(rf"\s*(\d+)\s*(?:/|per)\s*(\d*)\s*({'|'.join(_UNITS)})s?\s*", re.IGNORECASE)
 
 
@@ -87,6 +90,8 @@ class RateLimits:
     async def check(self, rate_class: RateClass, *who: str) -> None:
         """Count one call; raises RateLimited. A refused call counts for none of the rates of its class."""
         rates = self._rates[rate_class]
+        if rate_class in _BY_ADDRESS:
+            who = tuple(map(_network, who))
         refusal = await self._hit(rates, (rate_class, *who)) if rates else None
         if refusal is not None:
             raise RateLimited(
@@ -201,6 +206,15 @@ class _SharedCounters:
 
     async def close(self) -> None:
         await self._client.aclose()
+
+
+def _network(name: str) -> str:
+    """Return the network of an IPv6 address, of which one client has many; any other name unchanged."""
+    try:
+        address = IPv6Address(name)
+    except ValueError:
+        return name
+    return str(address.ipv4_mapped or IPv6Network((address, _CLIENT_PREFIX), strict=False).network_address)
 
 
 def _refusal(rates: Sequence[Rate], counters: Sequence[WindowCounter], now: int) -> Refusal | None:

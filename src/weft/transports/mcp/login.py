@@ -68,8 +68,11 @@ class LoginEndpoint:
             if scope["method"] != "POST":
                 # The protocol's answer where there is no stream to open; clients go on without one.
                 raise MethodNotAllowed("Without a credential there is no event stream.")
-            await self._app.admit_without_credential(context_of(scope))
+            context = context_of(scope)
+            await self._app.admit_without_credential(context)
             if _method(await body.read(_MAX_BODY_BYTES)) not in _METHODS:
+                # Refuses the caller, and audits that.
+                await self._app.identify(context)
                 raise AuthenticationError
         except WeftError as error:
             await send_error(send, error, self._app.clock, tool_reference)
@@ -95,13 +98,14 @@ def _build_server(app: App) -> Server[None]:
 
     @answering
     async def call_tool(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        operation = operations.get(params.name)
+        assert context.request is not None  # noqa: S101 - over HTTP
+        caller, operation = context_of(context.request.scope), operations.get(params.name)
         try:
-            if operation is None or context.request is None:
+            if operation is None:
+                # Refuses the caller, and audits that.
+                await app.identify(caller)
                 raise AuthenticationError
-            answer: msgspec.Struct = await app.call(
-                operation, params.arguments or {}, context_of(context.request.scope)
-            )
+            answer: msgspec.Struct = await app.call(operation, params.arguments or {}, caller)
         except WeftError as error:
             return tool_result(error_body(error, app.clock, tool_reference), is_error=True)
         return tool_result(answer, is_error=False)
