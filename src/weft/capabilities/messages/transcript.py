@@ -125,7 +125,8 @@ class Transcript:
             return []
         if self.size == last and part.sender is None:
             return await self.messages.read_any(session_id, structs.replace(part, until=min(part.until, last)))
-        return await self.messages.read(session_id, Excerpt(self.audiences, part))
+        filled = tuple(tally.audience for tally in self.audience_counts if tally.messages)
+        return await self.messages.read(session_id, Excerpt(filled, part))
 
     async def count_without_direct_of_others(self) -> int:
         """Return the number of all messages of the session, except direct ones between others."""
