@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from support.world import SESSION, Caller, refused, wire_form
 from weft.app import transfer
 from weft.app.dispatch import CallContext
 from weft.capabilities.records.store import Redaction
-from weft.capabilities.transfer import export_collector
+from weft.capabilities.transfer import envelope_ids, export_collector
 from weft.capabilities.transfer.bundle_format import BundleHeader, BundleSession, BundleSnapshot
 from weft.capabilities.transfer.policy_filter import AppliedPolicy
 from weft.kernel.correlation import Correlation
@@ -242,7 +243,95 @@ async def test_a_handoff_lists_the_items_for_its_recipient(world: World) -> None
     assert injection["assembly_id"] == assembly["assembly_id"]
     assert header.recipient == "closer"
     classes = {event["event_type"] for event in records(bundle, "context_event").values()}
-    assert classes == {"context.exported", "context.assembly.created", "context.injection.applied"}
+    assert classes == {
+        "context.selection.completed",
+        "context.budget.applied",
+        "context.exported",
+        "context.assembly.created",
+        "context.injection.applied",
+    }
+
+
+@pytest.mark.req("AC-02")
+@pytest.mark.parametrize("scope", [{"scope": "session"}, {"scope": "handoff", "recipient": "closer"}])
+async def test_the_envelope_of_a_session_or_handoff_names_items_selections_and_budget(
+    world: World, scope: dict[str, str]
+) -> None:
+    await fill_session(world)
+    traced = Correlation(trace_id="a" * 32, span_id="b" * 16)
+    answer = await correlated_call(world.planner, "bundle.export", traced, session_id=SESSION, **scope)
+    bundle = answer["bundle"].encode()
+    everything = records(bundle)
+    (envelope,) = [
+        record for record in records(bundle, "context_envelope").values() if record["scope"] == scope["scope"]
+    ]
+    assert envelope["schema_version"] == "0.1.0"
+    assert envelope["producer"]["id"] == "weft"
+    assert envelope["actor_refs"] == [{"kind": "agent", "id": "orchestrator:planner"}]
+    assert envelope["runtime_refs"] == [{"kind": "session", "id": SESSION}]
+    assert envelope["surface_refs"] == [f"session:{SESSION}"]
+    assert envelope["telemetry_refs"] == [{"kind": "trace", "id": "a" * 32}]
+    assert set(envelope["item_refs"]) <= {name for kind, name in everything if kind == "context_item"}
+    assert {f"board:{SESSION}/goal/1.2", f"message:{SESSION}/1"} <= set(envelope["item_refs"])
+    # Whatever it names is in the bundle.
+    for field, kind in (("selection_refs", "context_selection"), ("assembly_refs", "context_assembly")):
+        assert all((kind, ref) in everything for ref in envelope.get(field, ()))
+    selection = everything["context_selection", envelope["selection_refs"][0]]
+    assert set(selection["selected_item_refs"]) == set(items(bundle))
+    assert selection["surface_id"] == f"session:{SESSION}"
+    assert selection["budget_ref"] == envelope["budget_ref"]
+    budget = everything["context_budget", envelope["budget_ref"]]
+    assert budget["actual_items"] == len(items(bundle))
+    assert budget["actual_tokens"] == sum(item.get("token_estimate", 0) for item in items(bundle).values())
+
+
+@pytest.mark.req("AC-02")
+async def test_an_envelope_names_nothing_that_other_participants_may_not_read(world: World) -> None:
+    await fill_session(world)
+    await world.planner.write("secret_plan", "merger", readable_by=["orchestrator"])
+    await world.planner.say("only for me", visibility="private")
+    bundle = await exported(world.planner)
+    everything = records(bundle)
+    assert any("secret_plan" in name for _, name in everything)
+    header = entries(bundle)[0]
+    for kind in ("context_envelope", "context_selection", "context_budget"):
+        shown = [record for (each, _), record in everything.items() if each == kind]
+        assert shown
+        assert "secret_plan" not in json.dumps(shown)
+    budget = everything["context_budget", f"{header.bundle_id}/budget"]
+    (envelope,) = records(bundle, "context_envelope").values()
+    open_items = set(items(bundle)) - {name for name in items(bundle) if "secret_plan" in name or name.endswith("/3")}
+    assert budget["actual_items"] == len(open_items)
+    assert set(envelope["item_refs"]) <= open_items
+
+
+@pytest.mark.req("AC-02")
+async def test_the_envelope_of_a_large_session_is_bounded_and_read_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export_collector, "PAGE", 5)
+    monkeypatch.setattr(envelope_ids, "MAX_REFS", 12)
+    monkeypatch.setattr(export_collector, "MAX_REFS", 12)
+    for number in range(40):
+        await world.planner.say(f"message {number}")
+    looked_at = []
+    item = AppliedPolicy.item
+    monkeypatch.setattr(AppliedPolicy, "item", lambda *args: looked_at.append(1) or item(*args))
+    bundle = await exported(world.planner)
+    (envelope,) = records(bundle, "context_envelope").values()
+    (selection,) = records(bundle, "context_selection").values()
+    assert len(envelope["item_refs"]) == len(selection["selected_item_refs"]) == 12
+    assert selection["metadata"]["selected"] == len(items(bundle)) == len(looked_at) == 40
+
+
+@pytest.mark.req("AC-02")
+async def test_an_export_within_a_limit_records_the_limit(world: World) -> None:
+    await fill_session(world)
+    answer = await world.planner.call("bundle.export", session_id=SESSION)
+    name = f"{answer['bundle_id']}/budget"
+    budget = (await world.planner.call("records.show", type="context_budget", record_id=name))["record"]
+    assert (budget["max_bytes"], budget["overflow_strategy"]) == (2**20, "reject")
+    assert 0 < budget["actual_bytes"] <= answer["bytes"]
 
 
 async def test_a_handoff_of_a_task_contains_only_that_task(world: World) -> None:
@@ -336,7 +425,7 @@ async def test_more_than_a_page_of_each_kind_is_exported(world: World, monkeypat
         await board.say(f"message {number}")
     bundle = await exported(board)
     assert len(items(bundle)) == 2 * (page + 20)
-    assert len(records(bundle, "context_event")) == 2 * (page + 20) + 2
+    assert len(records(bundle, "context_event")) == 2 * (page + 20) + 4
 
 
 async def test_pruned_values_are_exported_by_digest(world: World) -> None:

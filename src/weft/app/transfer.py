@@ -64,8 +64,8 @@ class AuditedExports(msgspec.Struct, frozen=True):
     exports: ExportService
     audit: AuditTrail
 
-    async def write(self, request: ExportContext, sink: ExportSink) -> PreparedExport:
-        export = await self.exports.begin(request)
+    async def write(self, request: ExportContext, sink: ExportSink, max_bytes: int | None) -> PreparedExport:
+        export = await self.exports.begin(request, max_bytes)
         await self.exports.write(export, sink)
         return export
 
@@ -149,7 +149,7 @@ class Transfers:
         with ExitStack() as files:
             limit = _SizeLimit(max_bytes)
             sink = _sink(request.format, file, limit, files)
-            export = await self._exports.read(actor, lambda tx: tx.write(request, sink), heavy=True)
+            export = await self._exports.read(actor, lambda tx: tx.write(request, sink, max_bytes), heavy=True)
             limit.reserve(export.remaining_bytes)
             # Recorded in its own transaction, which is short however large the export is.
             events = await self._exports.write(actor, lambda tx: tx.record(export))

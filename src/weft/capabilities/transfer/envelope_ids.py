@@ -1,4 +1,7 @@
-"""The references of an export's envelope: collected in a dry pass, because the envelope is written first."""
+"""The references of an export's envelope: collected in a dry pass, because the envelope is written first.
+
+The pass over a whole session ends when the envelope lists as much as it can, so that a large session is not read twice.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from weft.capabilities.transfer.bundle_format import AnyBundleEntry, StoredInfo
 
 # An envelope lists at most this many references of each kind; the bundle has the rest.
-_MAX_REFS = 1_000
+MAX_REFS = 1_000
 _FIELDS = {
     "context_item": "item_refs",
     "context_selection": "selection_refs",
@@ -54,16 +57,21 @@ class EnvelopeRefs:
     def seal(self) -> str:
         return ""
 
+    def is_full(self, field: str) -> bool:
+        """Tell whether the envelope lists as many references in a field as it can."""
+        return len(self._refs.get(field, ())) >= MAX_REFS
+
     def add_to(self, envelope: ContextEnvelope) -> ContextEnvelope:
         """Add the collected references to an envelope."""
         fields: dict[str, Any] = {name: _union(getattr(envelope, name), refs) for name, refs in self._refs.items()}
-        budget = self._budgets[0] if len(self._budgets) == 1 else UNSET
-        return structs.replace(envelope, **fields, budget_ref=budget)
+        if envelope.budget_ref is UNSET and len(self._budgets) == 1:
+            fields["budget_ref"] = self._budgets[0]
+        return structs.replace(envelope, **fields)
 
     def _add_refs(self, name: str, refs: tuple[Ref, ...]) -> None:
         known = self._refs.setdefault(name, [])
-        if len(known) < _MAX_REFS:
-            known += [ref for ref in refs if ref not in known]
+        new = [ref for ref in refs if ref not in known]
+        known += new[: MAX_REFS - len(known)]
 
 
 def _union(first: tuple[Ref, ...], others: list[Ref]) -> tuple[Ref, ...]:

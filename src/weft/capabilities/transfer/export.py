@@ -14,7 +14,16 @@ from weft.capabilities.events.model import EventQuery
 from weft.capabilities.history.line_kinds import SESSION, name_in
 from weft.capabilities.history.model import trunk_of
 from weft.capabilities.history.reviews import ReviewNotFound
-from weft.capabilities.records.model import Block, ContextAssembly, ContextEnvelope, ContextInjection, Producer
+from weft.capabilities.records.model import (
+    Block,
+    ContextAssembly,
+    ContextBudget,
+    ContextEnvelope,
+    ContextInjection,
+    ContextSelection,
+    Producer,
+)
+from weft.capabilities.records.record_ids import SurfaceId
 from weft.capabilities.records.recorder import Recorder
 from weft.capabilities.records.refs import Id, Link, content_digest
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
@@ -59,6 +68,9 @@ _MAX_OPEN_GAPS = 1_000
 # Upper bounds: size of the export's own events, and overhead of a bundle line.
 _MAX_OWN_EVENTS_BYTES = 8_192
 _MAX_LINE_OVERHEAD = 200
+# Pages of messages and of records that are read for the references of a whole session's envelope.
+_FIRST_PAGES = 4
+_RATIONALE = "All that the exporting agent may read and the policy allows, as far as every participant may read it."
 # The field that a scope requires.
 _REQUIRED_FIELD = {
     "turn": "turn_id",
@@ -181,7 +193,8 @@ async def export_context(request: ExportContext, actor: Actor, exporter: Exporte
 class PreparedExport:
     """An export in progress: its scope, its policy and its envelope.
 
-    ``shown`` is recorded with it, readable by ``shown_to``; ``snapshots`` are written after the export's own events.
+    ``made`` records what it selected and its size; ``shown``, readable by ``shown_to``, what a recipient is shown. Both
+    are recorded with it. ``snapshots`` are written after the export's own events. ``max_bytes`` limits it.
     """
 
     request: ExportContext
@@ -190,6 +203,8 @@ class PreparedExport:
     session: Session | None
     review: Review | None
     applied: AppliedPolicy
+    max_bytes: int | None = None
+    made: tuple[ContextSelection, ContextBudget] | tuple[()] = ()
     shown: tuple[ContextAssembly | ContextInjection, ...] = ()
     shown_to: tuple[str, ...] = ANYONE
     snapshots: Sequence[BundleSnapshot] = ()
@@ -204,7 +219,7 @@ class PreparedExport:
 
     @property
     def is_whole_session(self) -> bool:
-        """Tell whether it covers a whole session: then the surface replaces a list of ids in the envelope."""
+        """Tell whether it covers a whole session: then the envelope lists the first ids of each kind."""
         return self.header.scope == "session" or (self.is_handoff and self.request.task_id is None)
 
     @property
@@ -244,7 +259,7 @@ class ExportService(msgspec.Struct, frozen=True):
     policies: TenantPolicies
     clock: Clock
 
-    async def begin(self, request: ExportContext) -> PreparedExport:
+    async def begin(self, request: ExportContext, max_bytes: int | None = None) -> PreparedExport:
         """Prepare an export. It is read first and recorded later, so that the write transaction stays short."""
         request.check()
         review = await self._review(request)
@@ -252,17 +267,28 @@ class ExportService(msgspec.Struct, frozen=True):
         applied = await self.policies.prepare(request.policy, self.recorder.actor)
         envelope = await self._envelope(request, session, applied)
         header = _header(request, envelope, session, await self.sources.events.source(), applied)
-        export = PreparedExport(request, header, envelope, session, review, applied)
-        if not export.is_whole_session:
-            export.envelope = await self._envelope_with_refs(export)
+        export = PreparedExport(request, header, envelope, session, review, applied, max_bytes)
+        export.envelope = await self._envelope_with_refs(export)
         return export
 
     async def _envelope_with_refs(self, export: PreparedExport) -> ContextEnvelope:
-        """Return the envelope with references to everything in the export, collected in a dry pass."""
+        """Return the envelope with references to what is in the export, collected in a dry pass."""
         refs = EnvelopeRefs()
         applied = await self.policies.prepare(export.request.policy, self.recorder.actor)
-        await self._collect(export, ExportCollector(self.sources, applied, refs, export.session, remember=True))
+        whole = export.is_whole_session
+        collector = ExportCollector(self.sources, applied, refs, export.session, remember=True, names_only=whole)
+        if export.session is not None and whole:
+            await self._collect_first(collector, refs, export.session.session_id)
+        else:
+            await self._collect(export, collector)
         return refs.add_to(export.envelope)
+
+    async def _collect_first(self, collector: ExportCollector, refs: EnvelopeRefs, session_id: str) -> None:
+        """Collect the first items and records of a session, as many as an envelope can list."""
+        await collector.current_board(session_id)
+        if not refs.is_full("item_refs"):
+            await collector.messages(session_id, pages=_FIRST_PAGES)
+        await collector.records(session_id, pages=_FIRST_PAGES)
 
     async def write(self, export: PreparedExport, sink: ExportSink) -> None:
         """Write the export, except the part that is known only after it was recorded."""
@@ -278,9 +304,10 @@ class ExportService(msgspec.Struct, frozen=True):
     async def record(self, export: PreparedExport) -> Sequence[StoredEvent]:
         """Record the export before it is delivered, and return the events of that."""
         session = await self._lock_session(export)
+        made = await self.recorder.add_all(export.made, session)
         envelope = await self.recorder.add(export.envelope, session, event_type=EXPORTED)
         shown = await self.recorder.add_all(export.shown, session, readable_by=export.shown_to)
-        return await self.sources.events.numbered([row.seq for row in (envelope, *shown)])
+        return await self.sources.events.numbered([row.seq for row in (*made, envelope, *shown)])
 
     async def _lock_session(self, export: PreparedExport) -> Session | None:
         """Lock the session; SessionNotFound if it was deleted since it was read."""
@@ -313,6 +340,7 @@ class ExportService(msgspec.Struct, frozen=True):
         await (collector.board(session.session_id) if with_history else collector.current_board(session.session_id))
         await collector.messages(session.session_id)
         await collector.records(session.session_id)
+        self._record_selection(export, collector, session)
         if with_history:
             await collector.events(EventQuery(session_id=session.session_id))
             export.snapshots = await collector.snapshots(session.session_id)
@@ -323,6 +351,7 @@ class ExportService(msgspec.Struct, frozen=True):
         if request.task_id is None:
             await (collector.board(session_id) if request.with_history else collector.current_board(session_id))
             await collector.messages(session_id)
+            self._record_selection(export, collector, session)
             self._record_shown(export, collector)
             await collector.records(session_id)
         else:
@@ -336,10 +365,44 @@ class ExportService(msgspec.Struct, frozen=True):
         subjects = await collector.subjects(_event_query(export.request))
         await collector.current_board(session.session_id, subjects.keys)
         await collector.named_messages(list(subjects.messages.values()))
+        self._record_selection(export, collector, session)
         self._record_shown(export, collector)
         for gap in await self.sources.records.open_missing(session.session_id, _MAX_OPEN_GAPS):
             subjects.stored.setdefault((gap.type, gap.record_id))
         await collector.add_stored(await collector.stored_rows(subjects))
+
+    def _record_selection(self, export: PreparedExport, collector: ExportCollector, session: Session) -> None:
+        """Write what the export selected and how large it is, as far as every participant may read it."""
+        selection_id, budget_id = _made_ids(export.bundle_id)
+        tally, now, limit = collector.tally, self.clock.now(), export.max_bytes
+        selection = ContextSelection(
+            schema_version=SCHEMA_VERSION,
+            selection_id=selection_id,
+            surface_id=str(SurfaceId(session.session_id)),
+            intent=export.request.scope,
+            selected_item_refs=tuple(tally.first_ids),
+            selection_policy=str(export.applied.ref.id),
+            budget_ref=budget_id,
+            rationale=_RATIONALE,
+            actor_ref=export.envelope.actor_refs[0],
+            created_at=now,
+            policy_refs=(export.applied.ref,),
+            metadata={"selected": tally.items, "omitted_by_policy": tally.omitted},
+        )
+        budget = ContextBudget(
+            schema_version=SCHEMA_VERSION,
+            budget_id=budget_id,
+            target=export.request.recipient or export.bundle_id,
+            max_bytes=UNSET if limit is None else limit,
+            overflow_strategy=UNSET if limit is None else "reject",
+            actual_items=tally.items,
+            actual_tokens=tally.tokens,
+            actual_bytes=tally.bytes,
+            created_at=now,
+        )
+        export.made = (selection, budget)
+        for record in export.made:
+            collector.add_made(record, ANYONE, now)
 
     def _record_shown(self, export: PreparedExport, collector: ExportCollector) -> None:
         """Write the assembly and the injection that record what the recipient is shown."""
@@ -393,7 +456,9 @@ class ExportService(msgspec.Struct, frozen=True):
     ) -> ContextEnvelope:
         bundle_id = new_id("bundle")
         assembly, injection = _shown_ids(bundle_id)
-        shows = request.scope == "handoff"
+        selection, budget = _made_ids(bundle_id)
+        shows, selects = request.scope == "handoff", request.scope in SESSION_SCOPES
+        trace_id = self.recorder.actor.correlation.trace_id
         return ContextEnvelope(
             schema_version=SCHEMA_VERSION,
             context_id=bundle_id,
@@ -404,10 +469,13 @@ class ExportService(msgspec.Struct, frozen=True):
             actor_refs=(Link(kind=str(self.recorder.actor.kind), id=self.recorder.actor.participant),),
             runtime_refs=tuple(_runtime_refs(request, session)),
             surface_refs=() if session is None else (f"session:{session.session_id}",),
+            selection_refs=(selection,) if selects else (),
+            budget_ref=budget if selects else UNSET,
             assembly_refs=(assembly,) if shows else (),
             injection_refs=(injection,) if shows else (),
             missing_context_refs=await self._open_gaps(session),
             policy_refs=(applied.ref,),
+            telemetry_refs=() if trace_id is None else (Link(kind="trace", id=trace_id),),
         )
 
     async def _open_gaps(self, session: Session | None) -> tuple[str, ...]:
@@ -476,6 +544,10 @@ def _runtime_refs(request: ExportContext, session: Session | None) -> Iterator[L
         "review": request.review_id,
     }
     return (Link(kind=kind, id=identity) for kind, identity in named.items() if identity is not None)
+
+
+def _made_ids(bundle_id: str) -> tuple[str, str]:
+    return f"{bundle_id}/selection", f"{bundle_id}/budget"
 
 
 def _shown_ids(bundle_id: str) -> tuple[str, str]:

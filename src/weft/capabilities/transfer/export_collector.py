@@ -47,6 +47,7 @@ from weft.capabilities.records.recorder import referenced_item_ids
 from weft.capabilities.records.store import RecordStore, StoredRecord
 from weft.capabilities.sessions.model import line_of
 from weft.capabilities.transfer.bundle_format import BundleContent, BundleSnapshot, StoredInfo
+from weft.capabilities.transfer.envelope_ids import MAX_REFS
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import Forbidden, NotFound
 from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
@@ -157,8 +158,37 @@ class ExportedItem(NamedTuple):
 
 
 @dataclass(slots=True)
+class ExportTally:
+    """Items of an export that every participant of the session may read: their size, and the first of their ids.
+
+    Others are not counted: the number would reveal what they do not see.
+    """
+
+    items: int = 0
+    tokens: int = 0
+    bytes: int = 0
+    omitted: int = 0
+    first_ids: list[str] = field(default_factory=list)
+
+    def add(self, item: ContextItem, readable_by: tuple[str, ...]) -> None:
+        if not ExportedItem.of(item, readable_by).is_public:
+            return
+        self.items += 1
+        self.tokens += 0 if item.token_estimate is UNSET else item.token_estimate
+        self.bytes += 0 if item.byte_size is UNSET else item.byte_size
+        if len(self.first_ids) < MAX_REFS:
+            self.first_ids.append(item.item_id)
+
+    def omit(self, item: ContextItem, readable_by: tuple[str, ...]) -> None:
+        self.omitted += ExportedItem.of(item, readable_by).is_public
+
+
+@dataclass(slots=True)
 class ExportCollector:
-    """Collects one export. ``exported`` lists the exported items if ``remember`` is set."""
+    """Collects one export. ``exported`` lists the exported items if ``remember`` is set.
+
+    With ``names_only`` records are passed on unmasked and without contents, to a sink that only needs their ids.
+    """
 
     sources: ExportSources
     applied: AppliedPolicy
@@ -166,6 +196,8 @@ class ExportCollector:
     session: Session | None
     exported: list[ExportedItem] = field(default_factory=list)
     remember: bool = False
+    names_only: bool = False
+    tally: ExportTally = field(default_factory=ExportTally)
     acl: VersionAcl = field(init=False)
     work_since_yield: int = 0
 
@@ -204,10 +236,11 @@ class ExportCollector:
         ]
         await self._versions(line_id, live)
 
-    async def messages(self, session_id: str) -> None:
+    async def messages(self, session_id: str, *, pages: int | None = None) -> None:
         transcript = await self.sources.transcripts.to_read(session_id)
-        after, more = 0, True
-        while more:
+        after, more, read = 0, True, 0
+        while more and read != pages:
+            read += 1
             page = await transcript.page(TranscriptRange(after=after, limit=PAGE))
             await self._messages(session_id, page.messages)
             after, more = page.messages[-1].message_id if page.messages else 0, page.has_more
@@ -225,11 +258,11 @@ class ExportCollector:
             for tag in await self.sources.history.lines.tags(line_of(session_id))
         ]
 
-    async def records(self, session_id: str) -> None:
-        """Write the stored records of a session."""
-        after = 0
-        while page := await self.sources.records.of_session(session_id, after, PAGE):
-            after = page[-1].seq
+    async def records(self, session_id: str, *, pages: int | None = None) -> None:
+        """Write the stored records of a session, or the first pages of them."""
+        after, read = 0, 0
+        while read != pages and (page := await self.sources.records.of_session(session_id, after, PAGE)):
+            after, read = page[-1].seq, read + 1
             await self.add_stored(page)
 
     def add_made(self, record: Record, readable_by: tuple[str, ...], at: datetime) -> None:
@@ -295,12 +328,18 @@ class ExportCollector:
 
     async def items(self, items: Sequence[ExportItem]) -> None:
         """Write items as the policy allows, each followed by its content."""
+        if self.names_only:
+            for each in items:
+                self._name(each.item.record, each.readable_by)
+            return
         redactions = await self.sources.records.redactions([each.item.record.item_id for each in items])
         for item, readable_by, stored in items:
             await self._yield_to_loop(len(item.text or ""))
             exported = self.applied.item(item, redactions.get(item.record.item_id), readable_by)
             if exported is None:
+                self.tally.omit(item.record, readable_by)
                 continue
+            self.tally.add(exported.record, readable_by)
             self.sink.add_record(exported.record, readable_by, stored)
             if exported.record.content is UNSET and exported.text is not None:
                 self.sink.add(BundleContent.of(exported.text.encode()))
@@ -437,7 +476,14 @@ class ExportCollector:
     def _in_scope(self, session_id: str | None) -> bool:
         return session_id is None or (self.session is not None and self.session.session_id == session_id)
 
+    def _name(self, record: Record, readable_by: tuple[str, ...]) -> None:
+        if self.applied.may_name(record, readable_by):
+            self.sink.add_record(record, readable_by)
+
     def _write(self, record: Record, readable_by: tuple[str, ...] = ANYONE, stored: Maybe[StoredInfo] = UNSET) -> None:
+        if self.names_only:
+            self._name(record, readable_by)
+            return
         exported = self.applied.record(record, readable_by)
         if exported is not None:
             self.sink.add_record(exported, readable_by, stored)

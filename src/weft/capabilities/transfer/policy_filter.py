@@ -10,7 +10,14 @@ from msgspec import UNSET, structs
 from weft.capabilities.messages.model import ADMINS
 from weft.capabilities.record_log import record_text, redacted_records
 from weft.capabilities.record_log.engine_items import EngineItem, Sensitivity, by_reference, sensitivity_of
-from weft.capabilities.records.model import RECORD_TYPES, Block, ContextAssembly, ContextEvent, ContextInjection
+from weft.capabilities.records.model import (
+    RECORD_TYPES,
+    Block,
+    ContextAssembly,
+    ContextEvent,
+    ContextInjection,
+    ContextItem,
+)
 from weft.capabilities.records.recorder import referenced_item_ids
 from weft.capabilities.records.refs import Link, content_digest
 from weft.capabilities.redaction.masker import ALL_CATEGORIES, DetectorCategory, Masker
@@ -19,7 +26,7 @@ from weft.kernel.fields import ShortText
 from weft.kernel.identity import ANYONE
 
 if TYPE_CHECKING:
-    from weft.capabilities.records.model import ContextItem, ContextSummary, Record
+    from weft.capabilities.records.model import ContextSummary, Record
     from weft.capabilities.records.refs import Maybe
     from weft.capabilities.records.store import Redaction
 
@@ -115,10 +122,15 @@ class AppliedPolicy:
             self.masked += 1
         return exported
 
+    def may_name(self, record: Record, readable_by: tuple[str, ...]) -> bool:
+        """Tell whether a record would be in the export, with or without its content, by its kind and ACL."""
+        if isinstance(record, ContextItem):
+            return self._definition.on_block != "omit" or self._is_allowed(record, readable_by)
+        return not self._is_restricted(record, readable_by)
+
     def record(self, record: R, readable_by: tuple[str, ...]) -> R | None:
         """Return another record as it may be exported; None if it is omitted."""
-        levels = (sensitivity_of(readable_by), _level_named(getattr(record, "sensitivity", UNSET)))
-        if any(_is_above(level, self._definition.sensitivity) for level in levels):
+        if self._is_restricted(record, readable_by):
             self.omitted += 1
             return None
         exported = record_text.replace_quotes(
@@ -159,6 +171,10 @@ class AppliedPolicy:
         if self._definition.content == "none":
             return record_text.REDACTED if isinstance(value, str) else {}
         return self._mask.value(value)
+
+    def _is_restricted(self, record: Record, readable_by: tuple[str, ...]) -> bool:
+        levels = (sensitivity_of(readable_by), _level_named(getattr(record, "sensitivity", UNSET)))
+        return any(_is_above(level, self._definition.sensitivity) for level in levels)
 
     def _is_allowed(self, record: ContextItem, readable_by: tuple[str, ...]) -> bool:
         allowed, kind = self._definition, record.context_kind
