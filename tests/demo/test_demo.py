@@ -27,16 +27,32 @@ def _free_port() -> str:
         return str(listener.getsockname()[1])
 
 
-def _weft(*arguments: str) -> str:
+@pytest.fixture(scope="module")
+def played() -> subprocess.CompletedProcess[str]:
+    """Play the demo."""
     return subprocess.run(
-        [forked_python.python(), "-m", "weft", *arguments], check=True, capture_output=True, text=True, timeout=60
-    ).stdout
+        [forked_python.python(), "-m", "weft", "demo", "--port", _free_port()],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
 
 @pytest.fixture(scope="module")
-def output() -> str:
+def output(played: subprocess.CompletedProcess[str]) -> str:
     """Return the output of the demo."""
-    return _weft("demo", "--port", _free_port())
+    return played.stdout
+
+
+def test_the_demo_prints_no_warnings(played: subprocess.CompletedProcess[str]) -> None:
+    assert [line for line in played.stderr.splitlines() if not line.startswith("Weft is at http")] == []
+
+
+@pytest.mark.req("WX-03")
+def test_a_sub_agent_of_the_demo_is_asked_by_a_direct_message(output: str) -> None:
+    asked = output.index("remediation  inbox()\n              → planner: “The user approves the revert.")
+    assert "→ empty now" in output[asked:]
 
 
 @contextmanager

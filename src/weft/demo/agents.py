@@ -96,7 +96,7 @@ _GISTS: dict[str, Callable[[dict[str, Any]], str]] = {
     ),
     "entries": lambda a: " · ".join(f"{entry['key']}: “{entry['value']}”" for entry in a["entries"]),
     "confidence": lambda a: f"{_place(a['results'][0])}: “{a['results'][0]['text']}”",
-    "results": lambda a: " · ".join(f"{hit['message']['sender']}: “{hit['match_preview']}”" for hit in a["results"]),
+    "unread": lambda a: " · ".join(f"{each['sender']}: “{each['content']}”" for each in a["messages"]) or "empty now",
     "message_id": lambda a: f"message {a['message_id']}",
     "stored_at": lambda a: f"remembered, {a['scope']}, for this agent alone",
     "keys": lambda a: (

@@ -108,13 +108,14 @@ async def _decide(planner: Agent, narrator: Narrator) -> None:
 
 async def _remedy(remediation: Agent, narrator: Narrator) -> None:
     narrator.chapter("4 · The next sub-agent knows what to do without investigating anything")
+    request = (await remediation.call("inbox"))["messages"][0]
     await remediation.board("list_keys")
     await remediation.board("read", key="findings_summary")
-    await remediation.call("search_context", query="what has been aproved?")
     await remediation.board("read", key="decisions_made")
     await remediation.board(
         "write", key="deliverables_status", value="Revert plan drafted and filed as change CHG-118."
     )
+    await remediation.call("inbox", acknowledge=[request["handle"]])
     narrator.aside("It also tries what is not for sub-agents:")
     await remediation.call("archive_session")
 
