@@ -60,8 +60,9 @@ async def test_teammates_are_listed_and_disabled_agents_are_not(grown: World) ->
 
 async def test_the_members_of_a_session_are_listed_to_its_members(grown: World) -> None:
     await grown.admin.call("team.create", team="crew", description="x")
-    await grown.admin.call("team.add_member", team="crew", agent_id="rival-helper")
-    await grown.planner.create_session("closed", participants=["subagent:review:*", "team:crew"])
+    for member in ("rival-helper", "planner"):
+        await grown.admin.call("team.add_member", team="crew", agent_id=member)
+    await grown.planner.create_session("closed", members=["subagent:review:*", "team:crew"])
     assert await names(grown.planner, session_id="closed") == ["review-2", "rival-helper"]
     assert await names(grown.review, session_id="closed") == ["planner", "rival-helper"]
     assert await names(grown.admin, session_id="closed") == ["planner", "review-2", "rival-helper"]

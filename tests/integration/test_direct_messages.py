@@ -86,7 +86,7 @@ async def test_the_recipient_must_be_an_active_member(world: World) -> None:
 
 
 async def test_outsiders_look_like_unknown_names(world: World) -> None:
-    closed = await world.planner.create_session("closed", participants=["subagent:analysis"])
+    closed = await world.planner.create_session("closed", members=["subagent:analysis"])
     errors = []
     for name in ("review-2", "review-3"):
         with refused("RECIPIENT_NOT_FOUND") as caught:

@@ -88,6 +88,24 @@ async def test_messages_of_sessions_that_one_has_left_are_not_shown(world: World
     assert await world.review.call("message.inbox") == {"messages": [], "unread": 0}
 
 
+@pytest.mark.req("WX-05")
+async def test_a_removed_member_neither_gets_nor_keeps_messages(world: World) -> None:
+    start = await world.last_event()
+    room = await world.planner.create_session("room", members=["review-2", "analysis"])
+    await room.say("for review", recipient_id="review-2")
+    assert len((await world.review.events(addressed=True, after=start))["events"]) == 1
+    await room.call("session.remove_members", session_id="room", members=["review-2"])
+    assert await world.review.call("message.inbox") == {"messages": [], "unread": 0}
+    assert (await world.review.events(addressed=True, after=start))["events"] == []
+    with refused("SESSION_NOT_FOUND"):
+        await world.review.call("message.inbox", session_id="room")
+    with refused("RECIPIENT_NOT_FOUND"):
+        await room.say("still there?", recipient_id="review-2")
+    assert [each["agent_id"] for each in (await room.call("agent.list", session_id="room"))["agents"]] == ["analysis"]
+    await room.admit("review-2")
+    assert await contents(world.review) == ["for review"]
+
+
 async def test_a_flood_of_one_sender_hides_nobody(world: World) -> None:
     for number in range(30):
         await world.analysis.say(f"spam {number}", recipient_id="review-2")
