@@ -226,6 +226,15 @@ async def test_no_agent_changes_a_human(world: World) -> None:
             await caller.call("agent.define", agent_id="dana", role="obeys")
 
 
+async def test_lowering_an_agent_names_those_below_that_have_more(world: World, tree: dict[str, Caller]) -> None:
+    del tree
+    lowered = await world.admin.call("agent.update", agent_id="planner", clearance=1)
+    assert lowered["exceeded_by"] == ["guide"]
+    lowered = await world.admin.call("agent.update", agent_id="scout", permissions=["read"])
+    assert lowered["exceeded_by"] == ["guide", "helper"]
+    assert "exceeded_by" not in await world.admin.call("agent.update", agent_id="planner", clearance=3)
+
+
 async def test_nothing_is_created_below_a_disabled_tree(world: World, tree: dict[str, Caller]) -> None:
     del tree
     other = world.admin.at(await world.another_app())

@@ -130,6 +130,38 @@ async def test_migrating_to_branches_keeps_values_unique_per_tenant(empty: Datab
         assert not await empty.read(Scope("other"), lambda tx: tx.all("SELECT hash FROM blobs"))
 
 
+async def test_migrating_to_trees_finds_the_orchestrator_of_each_agent(empty: Database, clock: FrozenClock) -> None:
+    names = [step.name for step in known_migrations()]
+    await migrate(empty, clock, steps=names.index("0024_agents"))
+    columns = "tenant, principal_id, kind, agent_type, parent_id, clearance, permissions, created_at"
+    people = [
+        ("dana", "human", None),
+        ("lead", "agent", "dana"),
+        ("worker", "agent", "lead"),
+        ("helper", "agent", "worker"),
+        ("ana", "human", "worker"),
+        ("second", "agent", "ana"),
+    ]
+
+    async def fill(transaction: Transaction) -> None:
+        for name, kind, parent in people:
+            await transaction.run(
+                f"INSERT INTO principals ({columns}) VALUES ('t', $1, $2, 'x', $3, 1, '', 1)", name, kind, parent
+            )
+
+    await empty.write(SYSTEM, fill)
+    await migrate(empty, clock)
+    rows = await empty.read(SYSTEM, lambda tx: tx.all("SELECT principal_id, root_id FROM principals"))
+    assert {row[0]: row[1] for row in rows} == {
+        "dana": None,
+        "lead": "lead",
+        "worker": "lead",
+        "helper": "lead",
+        "ana": None,
+        "second": "second",
+    }
+
+
 async def test_concurrently_started_processes_migrate_once(empty_url: str) -> None:
     processes = [
         await asyncio.create_subprocess_exec(

@@ -63,7 +63,7 @@ async def check_room(actor: Actor, access: AccessStore, limit: AgentLimit) -> No
             limit_agents=limit.agents,
             setting="WEFT_AGENT_LIMIT",
         )
-    if not actor.is_admin and await _agents_below(actor, access) > limit.below_one:
+    if not actor.is_admin and await access.agents_below(actor.principal_id) > limit.below_one:
         raise QuotaExceeded(
             f"One orchestrator may have {limit.below_one} active agents below it: half of the tenant's limit.",
             hint="Disable agents that are no longer needed with `agent.update`; an admin can create more.",
@@ -103,6 +103,15 @@ async def enable(principal: Principal, actor: Actor, access: AccessStore) -> Tre
     return TreeChange(enabled, enabled=tuple(await access.enable_below(principal.principal_id)))
 
 
+async def exceeding(principal: Principal, access: AccessStore) -> list[str]:
+    """Return the ids of those below a principal that have a clearance or a permission that it lacks."""
+    return [
+        each.principal_id
+        for each in await access.below(principal.principal_id)
+        if each.clearance > principal.clearance or not each.permissions <= principal.permissions
+    ]
+
+
 async def _check_may_enable(principal: Principal, actor: Actor, access: AccessStore) -> None:
     """Refuse agents that would undo what a human, or an agent that is not below them, has done."""
     by = principal.disabled_by
@@ -114,7 +123,3 @@ async def _check_may_enable(principal: Principal, actor: Actor, access: AccessSt
             hint=f"Ask '{by}', who disabled it, or an admin." if by else "Ask an admin.",
             disabled_by=by,
         )
-
-
-async def _agents_below(actor: Actor, access: AccessStore) -> int:
-    return sum(each.kind is PrincipalKind.AGENT for each in await access.below(actor.principal_id))

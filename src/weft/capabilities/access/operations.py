@@ -9,7 +9,15 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from weft.capabilities.access.agent_tree import AgentLimit, TreeChange, check_room, disable, enable, find_parent
+from weft.capabilities.access.agent_tree import (
+    AgentLimit,
+    TreeChange,
+    check_room,
+    disable,
+    enable,
+    exceeding,
+    find_parent,
+)
 from weft.capabilities.access.authentication import active_principal, check_key
 from weft.capabilities.access.grants import (
     check_highest_clearance,
@@ -177,6 +185,10 @@ class AgentUpdated(AgentInfo, omit_defaults=True):
     also_disabled: tuple[str, ...] = ()
     also_enabled: tuple[str, ...] = ()
     also_changed: int = 0
+    exceeded_by: Annotated[
+        tuple[str, ...],
+        msgspec.Meta(description="After lowering it: agents below it that have more than it now; change them too."),
+    ] = ()
 
 
 class CreateApiKey(Request):
@@ -433,8 +445,11 @@ async def update_agent(
     if request.disabled is False:
         await check_room(actor, access, limit)
     await access.advance_epoch()
+    changed = await _find_principal(request.agent_id, access)
+    is_lowered = changed.clearance < principal.clearance or not principal.permissions <= changed.permissions
     return AgentUpdated(
-        **msgspec.structs.asdict(_info(await _find_principal(request.agent_id, access))),
+        **msgspec.structs.asdict(_info(changed)),
+        exceeded_by=tuple((await exceeding(changed, access))[:_LISTED]) if is_lowered else (),
         also_disabled=change.disabled[:_LISTED],
         also_enabled=change.enabled[:_LISTED],
         also_changed=len(change.disabled) + len(change.enabled),

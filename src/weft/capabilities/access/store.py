@@ -40,8 +40,12 @@ class AccessStore(Protocol):
         """Return all active principals below one, by id."""
         ...
 
-    async def is_type_used_outside(self, agent_type: str, principal_id: str) -> bool:
-        """Tell whether an agent that is neither a principal nor below it has this type."""
+    async def is_type_used_outside(self, agent_type: str, orchestrator_id: str) -> bool:
+        """Tell whether an agent that is neither an orchestrator nor below it has this type."""
+        ...
+
+    async def agents_below(self, orchestrator_id: str) -> int:
+        """Return how many agents below an orchestrator are not disabled."""
         ...
 
     async def active_agents(self) -> int:

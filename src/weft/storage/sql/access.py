@@ -31,8 +31,10 @@ SELECT token_id, principal_id, key_id, permissions, proven_at, expires_at, revok
 """
 _ADD_PRINCIPAL = """
 INSERT INTO principals
-    (tenant, principal_id, kind, agent_type, parent_id, clearance, permissions, created_at, min_score)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING RETURNING 1
+    (tenant, principal_id, kind, agent_type, parent_id, clearance, permissions, created_at, min_score, root_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, CASE WHEN CAST($3 AS TEXT) = 'agent' THEN COALESCE(
+    (SELECT parent.root_id FROM principals parent WHERE parent.tenant = $1 AND parent.principal_id = $5), $2) END)
+ON CONFLICT DO NOTHING RETURNING 1
 """
 _UPDATE_PRINCIPAL = """
 UPDATE principals SET permissions = $1, clearance = $2, disabled_at = $3, min_score = $4, disabled_by = $5,
@@ -56,11 +58,12 @@ WITH RECURSIVE below_it (principal_id) AS (
 _ANCESTORS = _ABOVE + _PRINCIPAL + "WHERE p.tenant = $1 AND p.principal_id IN (SELECT principal_id FROM above)"  # noqa: S608 - constants only
 _OF_BELOW = "WHERE p.tenant = $1 AND p.principal_id IN (SELECT principal_id FROM below_it) AND p.disabled_at IS NULL"
 _ACTIVE_BELOW = _BELOW + _PRINCIPAL + _OF_BELOW + " ORDER BY p.principal_id"
-_TYPE_OUTSIDE = f"""
-{_BELOW}
-SELECT 1 FROM principals WHERE tenant = $1 AND agent_type = $3 AND kind = 'agent' AND principal_id <> $2
-  AND principal_id NOT IN (SELECT principal_id FROM below_it) LIMIT 1
-"""  # noqa: S608 - constants only
+_AGENTS_BELOW = """
+SELECT COUNT(*) FROM principals WHERE tenant = $1 AND root_id = $2 AND disabled_at IS NULL AND principal_id <> $2
+"""
+_TYPE_OUTSIDE = """
+SELECT 1 FROM principals WHERE tenant = $1 AND agent_type = $2 AND root_id <> $3 AND kind = 'agent' LIMIT 1
+"""
 _ACTIVE_AGENTS = "SELECT COUNT(*) FROM principals WHERE tenant = $1 AND kind = 'agent' AND disabled_at IS NULL"
 _DISABLE = """
 UPDATE principals SET disabled_at = COALESCE(disabled_at, $3), disabled_by = $4, disabled_with = $2
@@ -175,8 +178,12 @@ class SqlAccessStore:
     async def below(self, principal_id: str) -> Sequence[Principal]:
         return [_principal(row) for row in await self._tx.all(_ACTIVE_BELOW, self.tenant, principal_id)]
 
-    async def is_type_used_outside(self, agent_type: str, principal_id: str) -> bool:
-        return await self._tx.one(_TYPE_OUTSIDE, self.tenant, principal_id, agent_type) is not None
+    async def is_type_used_outside(self, agent_type: str, orchestrator_id: str) -> bool:
+        return await self._tx.one(_TYPE_OUTSIDE, self.tenant, agent_type, orchestrator_id) is not None
+
+    async def agents_below(self, orchestrator_id: str) -> int:
+        row = await self._tx.one(_AGENTS_BELOW, self.tenant, orchestrator_id)
+        return 0 if row is None else int(row[0])
 
     async def active_agents(self) -> int:
         row = await self._tx.one(_ACTIVE_AGENTS, self.tenant)

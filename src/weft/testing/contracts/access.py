@@ -54,6 +54,30 @@ class AccessStoreContract:
         assert await stores.access.principal("helper") == principal("helper", "planner", below_agent=True)
         assert await stores.access.principal("none") is None
 
+    async def test_a_tree_is_disabled_and_enabled_as_one(
+        self, stores: ContractStores, elsewhere: ContractStores
+    ) -> None:
+        access = stores.access
+        for each in (stores, elsewhere):
+            for made in (principal("a"), principal("b", "a"), principal("c", "b"), principal("other")):
+                await each.access.add_principal(made)
+        await access.lock_tree()
+        assert [found.principal_id for found in await access.ancestors("c")] == ["b", "a"]
+        assert [found.principal_id for found in await access.below("a")] == ["b", "c"]
+        # The tenant's own admin is a human.
+        assert (await access.agents_below("a"), await access.active_agents()) == (2, 4)
+        root = replace(principal("a"), disabled_at=7, disabled_by="admin")
+        assert await access.disable_below(root, None) == ["b", "c"]
+        found = await access.principal("c")
+        assert found is not None
+        assert (found.disabled_at, found.disabled_by, found.disabled_with) == (7, "admin", "a")
+        assert (await access.agents_below("a"), await access.active_agents()) == (0, 2)
+        branch = replace(principal("b", "a"), disabled_at=8, disabled_by="x")
+        assert await access.disable_below(branch, "a") == ["c"]
+        assert await access.enable_below("a") == ["b"]
+        assert await access.enable_below("b") == ["c"]
+        assert (await elsewhere.access.agents_below("a"), await elsewhere.access.active_agents()) == (2, 4)
+
     async def test_a_type_is_used_outside_a_tree(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         for each in (principal("a"), principal("b", "a"), principal("c", "b"), principal("other")):
             await stores.access.add_principal(replace(each, agent_type=f"type-{each.principal_id}"))
