@@ -128,6 +128,42 @@ def is_refused(line: list[str], flag: str) -> bool:
     raise AssertionError(f"{line} ended")
 
 
+HAND_WRITTEN = {
+    "push": ["key", "value"],
+    "pull": ["--session", "launch"],
+    "export": ["--session", "launch"],
+    "import": [__file__],
+    "knowledge add": ["handbook", __file__],
+    "records resolve": ["source-1"],
+}
+
+
+def test_every_command_that_accepts_all_options_hands_them_to_its_target(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target is the only place that reads them."""
+    seen: list[Target] = []
+
+    def reach(target: Target, *_: Any, **__: Any) -> None:
+        seen.append(target)
+        raise Reached
+
+    monkeypatch.setattr(Target, "call", reach)
+    monkeypatch.setattr(Target, "weft", reach)
+    options = flags("data_dir", "tenant", "principal", "turn", "task")
+    for path, command in commands(weft):
+        name = " ".join(path)
+        if name in USED:
+            continue
+        yes = ["--yes"] if any(param.name == "yes" for param in command.params) else []
+        seen.clear()
+        result = cli.run(*options, *path, *HAND_WRITTEN.get(name, arguments_of(command)), *yes, code=1)
+        assert isinstance(result.exception, Reached), (name, result.output)
+        (target,) = seen
+        assert (target.data_dir, target.tenant, target.principal) == ("x", "1", "planner"), name
+        assert (target.turn, target.task) == ("1", "1"), name
+
+
 def test_the_options_of_the_root_command_are_those_that_commands_check() -> None:
     own = {param.name for param in weft.params} - {"version", "help"}
     assert own == set(FLAGS)
