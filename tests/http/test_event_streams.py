@@ -119,6 +119,19 @@ async def test_a_stream_without_a_session_covers_every_readable_session(team: Te
         assert await stream.subject() == "shown"
 
 
+@pytest.mark.req("WX-05")
+async def test_a_stream_ends_when_its_caller_is_removed_from_the_session(team: Team) -> None:
+    session = await asyncio.to_thread(team.new_session, members=["reader"])
+    async with following(team, "reader", session_id=session) as stream:
+        await write(team, session, "before")
+        assert await stream.subject() == "before"
+        body = {"members": ["reader"]}
+        await asyncio.to_thread(team.ask, "POST", f"/v1/sessions/{session}/members/remove", json=body)
+        await write(team, session, "after")
+        block = await stream.block()
+        assert (block["event"], json.loads(block["data"])["code"]) == ("error", "SESSION_NOT_FOUND")
+
+
 async def test_a_stream_says_which_events_are_past_retention(world: World) -> None:
     await world.planner.write("kept")
     await world.sql("UPDATE tenants SET pruned_seq = $1 WHERE tenant = $2", 1, world.tenant)

@@ -13,13 +13,15 @@ from support.databases import new_postgres_database
 from support.world import refused
 from weft.kernel.clock import to_micros
 from weft.storage.migrations.runner import known_migrations, migrate, status
-from weft.storage.sql.database import SYSTEM, Scope, connect
+from weft.storage.sql.database import SYSTEM, Scope, connect, placeholders
 from weft.storage.sql.dialects.postgres import PostgresDatabase
+from weft.storage.sql.sessions import SqlSessionStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from weft.capabilities.sessions.model import Session
     from weft.storage.sql.database import Database, Transaction
     from weft.testing.clock import FrozenClock
 
@@ -176,3 +178,46 @@ async def test_concurrently_started_processes_migrate_once(empty_url: str) -> No
     await database.open()
     assert all(step.applied_at for step in await status(database))
     await database.close()
+
+
+@pytest.mark.req("WX-05")
+async def test_participants_become_members(empty: Database, clock: FrozenClock) -> None:
+    names = [step.name for step in known_migrations()]
+    await migrate(empty, clock, steps=names.index("0022_session_members"))
+    given = {
+        "closed": '{"keep_versions":7,"participants":["subagent:*","human:dana"]}',
+        "open": '{"keep_versions":7,"participants":["*"]}',
+        "unset": '{"keep_versions":7}',
+    }
+
+    columns = "tenant, session_id, purpose, metadata, config, created_by, created_at, updated_at, archived_at"
+
+    async def fill(transaction: Transaction) -> None:
+        for name, config in given.items():
+            values = ("acme", name, "x", "{}", config, "ada", 1, 1, 5 if name == "open" else None)
+            await transaction.run(f"INSERT INTO sessions ({columns}) VALUES ({placeholders(1, 9)})", *values)
+
+    await empty.write(SYSTEM, fill)
+    await migrate(empty, clock)
+
+    async def read(transaction: Transaction) -> tuple[dict[str, Session | None], list[tuple[str, str, int]]]:
+        sessions = SqlSessionStore(transaction)
+        rows = await transaction.all("SELECT session_id, pattern, archived FROM session_members ORDER BY 1, 2")
+        return {name: await sessions.find(name) for name in given}, [tuple(row) for row in rows]
+
+    found, rows = await empty.read(Scope("acme"), read)
+    assert {name: each and each.members for name, each in found.items()} == {
+        "closed": ("subagent:*", "human:dana"),
+        "open": ("*",),
+        "unset": ("*",),
+    }
+    assert {each and each.config.keep_versions for each in found.values()} == {7}
+    assert rows == [
+        ("closed", "human:dana", 0),
+        ("closed", "principal:ada", 0),
+        ("closed", "subagent:*", 0),
+        ("open", "*", 1),
+        ("open", "principal:ada", 1),
+        ("unset", "*", 0),
+        ("unset", "principal:ada", 0),
+    ]

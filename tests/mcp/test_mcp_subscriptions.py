@@ -63,6 +63,21 @@ async def test_a_stateless_client_is_notified_of_keys_patterns_and_boards(team: 
         assert {(await with_timeout(anext(subscription))).uri for _ in uris} == set(uris)
 
 
+@pytest.mark.req("WX-05")
+async def test_a_removed_member_is_notified_of_nothing_more(team: Team) -> None:
+    session = team.new_session(members=["reader"])
+    async with (
+        over_http(team, "reader", MODERN) as client,
+        client.listen(resource_subscriptions=[f"board://{session}", f"session://{session}"]) as subscription,
+    ):
+        body = {"members": ["reader"]}
+        removed = await asyncio.to_thread(team.ask, "POST", f"/v1/sessions/{session}/members/remove", json=body)
+        assert removed.json()["removed"] == ["reader"]
+        await asyncio.to_thread(team.write, session, "goal")
+        with pytest.raises(StopAsyncIteration):
+            await with_timeout(anext(subscription))
+
+
 async def test_subscribers_are_notified_of_their_keys_only(team: Team, session: str) -> None:
     async with (
         over_http(team, "analysis", MODERN) as client,
