@@ -140,7 +140,7 @@ class Session(msgspec.Struct, frozen=True):
         return (f"{PRINCIPAL}{self.created_by}", *self.members)
 
     def admits(self, actor: Actor) -> bool:
-        return actor.is_admin or not member_patterns(actor).isdisjoint(self.audience)
+        return actor.is_admin or actor.matches(self.audience)
 
 
 def member_patterns(actor: Actor) -> frozenset[str]:
