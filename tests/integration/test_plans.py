@@ -86,6 +86,17 @@ async def test_retention_rules_stay_within_the_plan(free: World) -> None:
     assert (await free.stranger.call("history.retention"))["plan"] == "enterprise"
 
 
+async def test_a_session_cannot_demand_more_versions_than_the_plan_keeps(free: World) -> None:
+    for versions in (11, 1_000):
+        with refused("QUOTA_EXCEEDED") as caught:
+            await free.planner.create_session("many", keep_versions=versions)
+        assert caught.value.context == {"plan": "free", "limit_versions": 10}
+    await free.planner.create_session("few", keep_versions=10)
+    await free.planner.create_session("default")
+    await free.app.tenants.set_plan(free.tenant, "enterprise")
+    await free.planner.create_session("many", keep_versions=1_000)
+
+
 async def test_a_plan_limits_the_named_snapshots_of_each_agent(free: World) -> None:
     planner = free.planner
     other = await planner.create_session("other")

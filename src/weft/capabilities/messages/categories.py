@@ -31,7 +31,7 @@ def check_not_protected(message: Message, actor: Actor) -> None:
     protected = sorted(_categories(message) & PROTECTED_CATEGORIES) if actor.is_subagent else []
     if protected:
         raise ProtectedCategory(
-            f"A sub-agent cannot send messages of the category '{protected[0]}': only orchestrators and humans can."
+            f"Sub-agents cannot send messages of the category {protected[0].upper()}; orchestrators and humans can."
         )
 
 

@@ -96,7 +96,12 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         10_000
     )
     keep_versions: Annotated[
-        int, msgspec.Meta(ge=1, le=1_000_000, description="How many versions of each key keep their value in history.")
+        int,
+        msgspec.Meta(
+            ge=1,
+            le=1_000_000,
+            description="How many versions of each key keep their value in history, within the tenant's plan.",
+        ),
     ] = 100
     namespaces: Annotated[bool, msgspec.Meta(description="Allow keys of the form namespace:key.")] = False
     tokenizer: Annotated[

@@ -11,6 +11,7 @@ import msgspec
 from weft.capabilities.access.model import AgentNotFound
 from weft.capabilities.history.line_kinds import line_kinds
 from weft.capabilities.history.store import LineStore
+from weft.capabilities.plans.service import Plans
 from weft.capabilities.sessions.deletion import check_unused, removed_content
 from weft.capabilities.sessions.members import (
     MAX_MEMBERS,
@@ -36,13 +37,15 @@ from weft.capabilities.sessions.model import (
 from weft.capabilities.sessions.store import SessionCursor, SessionStore
 from weft.capabilities.teams.model import TeamNotFound
 from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
-from weft.kernel.errors import InvalidInput, PermissionDenied
+from weft.kernel.errors import InvalidInput, PermissionDenied, QuotaExceeded
 from weft.kernel.events import EventType, NewEvent, Outbox
 from weft.kernel.fields import Name, new_session_id
 from weft.kernel.identity import ANYONE, Actor, Permission
 from weft.kernel.json_input import Metadata, checked_metadata
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
 
+# The default is a maximum: a plan may keep fewer. Any other number is a demand.
+_KEEP_VERSIONS = SessionConfig().keep_versions
 # Creation time and id of the last session of a page.
 _CURSOR = r"^[0-9]{1,18}\.[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z"
 
@@ -156,10 +159,10 @@ _write_operation = partial(_operation, permission=Permission.WRITE, effect=Effec
     http="POST /v1/sessions",
     status=201,
     session=SessionUse.CREATES,
-    errors=(SessionExists, AgentNotFound, TeamNotFound),
+    errors=(SessionExists, AgentNotFound, TeamNotFound, QuotaExceeded),
 )
 async def create_session(
-    request: CreateSession, actor: Actor, members: Members, lines: LineStore, outbox: Outbox, clock: Clock
+    request: CreateSession, actor: Actor, members: Members, lines: LineStore, plans: Plans, outbox: Outbox, clock: Clock
 ) -> SessionCreated:
     """Create a session: an isolated workspace for its members, with an empty board.
 
@@ -168,12 +171,14 @@ async def create_session(
     """
     if request.session_id == ALL_SESSIONS:
         raise InvalidInput(f"session_id: '{ALL_SESSIONS}' is reserved", field="session_id")
-    now = clock.now()
+    now, config = clock.now(), request.config or SessionConfig()
+    if config.keep_versions != _KEEP_VERSIONS:
+        (await plans.allowance()).check_versions(config.keep_versions)
     session = Session(
         session_id=request.session_id or new_session_id(),
         purpose=request.purpose,
         metadata=checked_metadata(request.metadata),
-        config=request.config or SessionConfig(),
+        config=config,
         created_by=actor.principal_id,
         created_at=to_micros(now),
         updated_at=to_micros(now),
