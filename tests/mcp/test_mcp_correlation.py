@@ -112,13 +112,33 @@ async def test_request_headers_are_used_where_metadata_has_no_ids(world: World, 
 
 @SQLITE
 @ERAS
-async def test_a_call_without_ids_records_none(world: World, era: str) -> None:
+async def test_a_call_without_ids_records_those_of_its_connection(world: World, era: str) -> None:
+    key = world.planner.credential
     async with both(world) as (fast, sdk):
         for served in (fast, sdk):
-            await write(served, world.planner.credential, era, {})
-            await write(served, world.planner.credential, era, {"weft/turn_id": "no id", "traceparent": "garbage"})
-            for event in await events_of(world.app, world.tenant, session_id=served.session, subject="goal"):
-                assert event.correlation is NO_CORRELATION
+            await write(served, key, era, {})
+            await write(served, key, era, {"weft/turn_id": "no id", "traceparent": "garbage"})
+            for event in (await events_of(world.app, world.tenant, session_id=served.session, subject="goal"))[-2:]:
+                expected = Correlation(**native(era, served, key)) if era == LEGACY else NO_CORRELATION
+                assert event.correlation == expected
+
+
+@SQLITE
+async def test_what_an_mcp_connection_did_is_found_by_its_id(world: World) -> None:
+    key = world.planner.credential
+    async with both(world) as (fast, _):
+        await write(fast, key, LEGACY, {}, name="by_mcp")
+        connection, session = fast.connections[key], fast.session
+    listed = await world.planner.call(
+        "records.list", native_id=connection, session_id=session, types=["context_item", "context_event"]
+    )
+    assert [each["id"] for each in listed["records"] if each["type"] == "context_item"] == [
+        f"board:{session}/by_mcp/1.1"
+    ]
+    (event,) = [each["record"] for each in listed["records"] if each["type"] == "context_event"]
+    (mapping,) = event["external_mappings"]
+    assert (mapping["native"], mapping["mcp_session_id"], mapping["jsonrpc_request_id"]) == ("mcp", connection, 7)
+    assert mapping["server_id"] == event["source"]
 
 
 @SQLITE
@@ -130,7 +150,7 @@ async def test_non_text_ids_are_ignored(world: World, era: str, meta: Json) -> N
         assert seen[0].keys() == seen[1].keys()
         assert len(fast.sdk) == 1
     for event in await events_of(world.app, world.tenant, subject="goal"):
-        assert event.correlation is NO_CORRELATION
+        assert event.correlation.turn_id is event.correlation.trace_id is None
 
 
 @SQLITE
@@ -147,7 +167,8 @@ async def test_concurrent_calls_on_one_connection_keep_their_turn_ids(world: Wor
             for number in range(30):
                 wanted = {"session_id": served.session, "subject": f"key_{number}"}
                 (event,) = await events_of(world.app, world.tenant, **wanted)
-                expected = (f"t{number}", f"r{number}") if number % 3 else (None, None)
+                request_id = f"r{number}" if number % 3 or era == LEGACY else None
+                expected = (f"t{number}" if number % 3 else None, request_id)
                 assert (event.correlation.turn_id, event.correlation.jsonrpc_request_id) == expected
         assert fast.sdk == []
 

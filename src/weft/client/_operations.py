@@ -574,6 +574,7 @@ class ContextOperations:
         model: str | None = None,
         latency_ms: float | None = None,
         quality_score: float | None = None,
+        response_id: str | None = None,
     ) -> MetricsEmitted:
         """Report the provider's usage of a model call, to compare it with the estimate and learn from it."""
         return await self._caller.call(
@@ -582,7 +583,7 @@ class ContextOperations:
                 "session_id": session_id,
                 "receipt_id": receipt_id,
                 "usage": usage,
-                **given(model=model, latency_ms=latency_ms, quality_score=quality_score),
+                **given(model=model, latency_ms=latency_ms, quality_score=quality_score, response_id=response_id),
             },
         )
 
@@ -1897,6 +1898,7 @@ class RecordsOperations:
         task_id: str | None = None,
         tool_call_id: str | None = None,
         item_id: str | None = None,
+        native_id: str | None = None,
         types: Sequence[
             Literal[
                 "context_envelope",
@@ -1936,6 +1938,7 @@ class RecordsOperations:
                     task_id=task_id,
                     tool_call_id=tool_call_id,
                     item_id=item_id,
+                    native_id=native_id,
                     since=since,
                     until=until,
                     after=after,

@@ -570,6 +570,7 @@ class SyncContextOperations:
         model: str | None = None,
         latency_ms: float | None = None,
         quality_score: float | None = None,
+        response_id: str | None = None,
     ) -> MetricsEmitted:
         """Report the provider's usage of a model call, to compare it with the estimate and learn from it."""
         return self._caller.call(
@@ -578,7 +579,7 @@ class SyncContextOperations:
                 "session_id": session_id,
                 "receipt_id": receipt_id,
                 "usage": usage,
-                **given(model=model, latency_ms=latency_ms, quality_score=quality_score),
+                **given(model=model, latency_ms=latency_ms, quality_score=quality_score, response_id=response_id),
             },
         )
 
@@ -1877,6 +1878,7 @@ class SyncRecordsOperations:
         task_id: str | None = None,
         tool_call_id: str | None = None,
         item_id: str | None = None,
+        native_id: str | None = None,
         types: Sequence[
             Literal[
                 "context_envelope",
@@ -1916,6 +1918,7 @@ class SyncRecordsOperations:
                     task_id=task_id,
                     tool_call_id=tool_call_id,
                     item_id=item_id,
+                    native_id=native_id,
                     since=since,
                     until=until,
                     after=after,

@@ -123,7 +123,8 @@ class NewEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An event to be published when its transaction commits.
 
     A subscriber must be a member of its session and match ``readable_by``, the ACL of its key. ``participants`` is the
-    ACL of an event outside sessions, and of the deletion of a session, which has no members any more.
+    ACL of an event outside sessions, and of the deletion of a session, which has no members any more. ``native_id`` is
+    the id of another system that the event reports; by default that of the caller's MCP session.
     """
 
     type: EventType
@@ -133,6 +134,7 @@ class NewEvent(msgspec.Struct, frozen=True, kw_only=True):
     participants: tuple[str, ...] = ANYONE
     readable_by: tuple[str, ...] = ANYONE
     data: dict[str, Any] = {}
+    native_id: str | None = None
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):

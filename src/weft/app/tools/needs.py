@@ -496,6 +496,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "everything that happened in a turn or task, as portable records",
         "trace of what was done with context",
         "audit trail of a turn for another tool or company",
+        "find a record by the id it has in another system, such as a trace or a model response",
     ),
     "context_records.show": ("open one portable record by its id",),
     "context_records.schema": (

@@ -22,6 +22,7 @@ from weft.capabilities.messages.categories import ProtectedCategory
 from weft.capabilities.search.results import ResolvedReference, resolved_references
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
 from weft.capabilities.windows.model import EventExists, NotMember, WindowChanged, WindowTooSmall
+from weft.kernel.correlation import NativeId
 from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Fraction
 from weft.kernel.identity import Actor, Permission
@@ -150,6 +151,9 @@ class EmitMetrics(Request):
         Annotated[float, msgspec.Meta(ge=0, le=86_400_000)] | None, msgspec.Meta(description="Duration of the call.")
     ] = None
     quality_score: Annotated[Fraction | None, msgspec.Meta(description="Your rating of the answer, 0 to 1.")] = None
+    response_id: Annotated[
+        NativeId | None, msgspec.Meta(description="The provider's id of the answer, to find the prompt by later.")
+    ] = None
 
 
 @operation(
@@ -197,7 +201,7 @@ async def assemble_context(request: AssembleContext, actor: Actor, assembler: As
 )
 async def emit_metrics(request: EmitMetrics, reports: UsageReports) -> MetricsEmitted:
     """Report the provider's usage of a model call, to compare it with the estimate and learn from it."""
-    report = UsageReport(request.usage, request.model, request.latency_ms, request.quality_score)
+    report = UsageReport(request.usage, request.model, request.latency_ms, request.quality_score, request.response_id)
     return await reports.add(request.session_id, request.receipt_id, report)
 
 

@@ -151,6 +151,7 @@ class ReportedUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     latency_ms: float | None = None
     quality_score: float | None = None
     reported_at: int = 0
+    response_id: str | None = None
 
 
 class StoredReceipt(msgspec.Struct, frozen=True):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import UNSET
 
 from weft.capabilities.assembly.model import digest_of
 from weft.capabilities.assembly.receipts import ReceiptStore, decode_messages
 from weft.capabilities.records import model as records
 from weft.capabilities.records.record_ids import ReceiptOrigin
-from weft.capabilities.records.refs import Link
+from weft.capabilities.records.refs import Link, ModelApiMapping
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 from weft.kernel.clock import from_micros
 from weft.kernel.identity import PRINCIPAL, Actor
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from weft.capabilities.assembly.receipts import Receipt
+    from weft.capabilities.assembly.receipts import Receipt, ReportedUsage
     from weft.capabilities.records.model import Record
 
 # Maximum length of a text in a record.
@@ -39,7 +40,8 @@ class ReceiptRecordReader(msgspec.Struct, frozen=True):
         # The derived records name private items, so they are for who asked for the prompt, and for admins.
         if self.actor.principal_id != found.receipt.requested_by and not self.actor.is_admin:
             return {}
-        return {record.type: record for record in records_of(found.receipt, await self._task(found.receipt))}
+        task = await self._task(found.receipt)
+        return {record.type: record for record in records_of(found.receipt, task, found.usage)}
 
     async def _task(self, receipt: Receipt) -> str | None:
         """Return the task of a prompt; None if it is an event of the conversation, too long, or was removed."""
@@ -49,8 +51,8 @@ class ReceiptRecordReader(msgspec.Struct, frozen=True):
         return next((task for task in tasks if _is_task(task, receipt)), None)
 
 
-def records_of(receipt: Receipt, task: str | None = None) -> tuple[Record, ...]:
-    """Return the records of a receipt; ``task`` is its text if known."""
+def records_of(receipt: Receipt, task: str | None = None, usage: ReportedUsage | None = None) -> tuple[Record, ...]:
+    """Return the records of a receipt; ``task`` is its text if known, ``usage`` what was reported of its call."""
     at = from_micros(receipt.created_at)
     return (
         _surface(receipt, at),
@@ -58,7 +60,7 @@ def records_of(receipt: Receipt, task: str | None = None) -> tuple[Record, ...]:
         _budget(receipt, at),
         _window(receipt, at),
         _assembly(receipt, at),
-        _injection(receipt, at),
+        _injection(receipt, at, usage),
     )
 
 
@@ -221,7 +223,8 @@ def _assembly(receipt: Receipt, at: datetime) -> records.ContextAssembly:
     )
 
 
-def _injection(receipt: Receipt, at: datetime) -> records.ContextInjection:
+def _injection(receipt: Receipt, at: datetime, usage: ReportedUsage | None) -> records.ContextInjection:
+    response_id = UNSET if usage is None or usage.response_id is None else usage.response_id
     return records.ContextInjection(
         schema_version=SCHEMA_VERSION,
         injection_id=_id(receipt, "injection"),
@@ -232,4 +235,14 @@ def _injection(receipt: Receipt, at: datetime) -> records.ContextInjection:
         final_ref=Link(kind="receipt", id=receipt.receipt_id),
         hash=receipt.prompt_hash,
         created_at=at,
+        native_id=response_id,
+        external_mappings=() if usage is None or response_id is UNSET else (_model_api(usage),),
+    )
+
+
+def _model_api(usage: ReportedUsage) -> ModelApiMapping:
+    return ModelApiMapping(
+        response_id=usage.response_id or UNSET,
+        input_tokens=usage.input_tokens,
+        cached_input_tokens=usage.cache_read_tokens,
     )

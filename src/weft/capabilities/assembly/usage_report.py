@@ -35,6 +35,7 @@ class UsageReport(NamedTuple):
     model: str | None
     latency_ms: float | None
     quality_score: float | None
+    response_id: str | None = None
 
 
 class MetricsEmitted(Success, kw_only=True):
@@ -93,6 +94,7 @@ class UsageReports(msgspec.Struct, frozen=True):
             latency_ms=report.latency_ms,
             quality_score=report.quality_score,
             reported_at=to_micros(self.clock.now()),
+            response_id=report.response_id,
         )
         if found.usage is None and await self.receipts.report(receipt_id, reported):
             if model and not receipt.counting.exact:
@@ -122,7 +124,7 @@ class UsageReports(msgspec.Struct, frozen=True):
         if found.usage is None:
             data = {name: value for name, value in msgspec.structs.asdict(metrics).items() if name != "success"}
             event = self.windows.event("model_call.metered", session, receipt.agent_id, [receipt.agent_id], data)
-            await self.windows.outbox.publish(event)
+            await self.windows.outbox.publish(msgspec.structs.replace(event, native_id=report.response_id))
         return metrics
 
     async def _may_open(self, agent_id: str) -> bool:

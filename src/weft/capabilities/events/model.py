@@ -42,6 +42,8 @@ class EventQuery:
     turn_id: str | None = None
     task_id: str | None = None
     tool_call_id: str | None = None
+    trace_id: str | None = None
+    native_id: str | None = None
     since: int | None = None
     until: int | None = None
     upto: int | None = None

@@ -15,6 +15,7 @@ from weft.capabilities.history.model import SYSTEM
 from weft.capabilities.messages.search.by_sender_and_time import TimestampText, parse_timestamp
 from weft.capabilities.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
 from weft.capabilities.record_log.model import RecordId, read_operation
+from weft.capabilities.records.native_ids import native_key
 from weft.capabilities.records.record_ids import (
     EventOrigin,
     MessageItemId,
@@ -48,6 +49,8 @@ _RECORD_BATCH = 100
 _MAX_PAGE_BYTES = 2 * 2**20
 _MAX_EVENTS_OF_ITEM = 500
 _AFTER_ALL = 2**31
+# Fields of a call that hold an id of another system.
+_NATIVE_FIELDS = ("trace_id", "native_id", "turn_id", "task_id", "tool_call_id")
 # An event is published in the transaction of the change it reports; clocks may differ by less than this.
 _MAX_EVENT_DELAY_MICROS = 3_600_000_000
 
@@ -69,6 +72,13 @@ class ListRecords(Request):
     task_id: Annotated[NativeId | None, msgspec.Meta(description="Records of this task.")] = None
     tool_call_id: Annotated[NativeId | None, msgspec.Meta(description="Records of this tool call.")] = None
     item_id: Annotated[RecordId | None, msgspec.Meta(description="This item and the records that reference it.")] = None
+    native_id: Annotated[
+        NativeId | None,
+        msgspec.Meta(
+            description="Records known under this id elsewhere: an MCP session, a trace, an A2A task, a model answer, "
+            "a CloudEvent, or what their external mappings name."
+        ),
+    ] = None
     types: Annotated[
         tuple[RecordType, ...],
         msgspec.Meta(
@@ -149,7 +159,9 @@ async def list_records(request: ListRecords, finder: RecordFinder, access: Acces
     _check_session(request, finder)
     query = await _query(request, access)
     page = _PageBuilder(request, await finder.look(request.session_id), RecordCursor.parse(request.after))
-    if query is not None and request.item_id is None:
+    if query is not None and request.native_id is not None:
+        await page.fill_from_native_id(request.native_id, query)
+    elif query is not None and request.item_id is None:
         await page.fill_from_log(query)
     elif query is not None:
         await page.fill(await _of_item(parse_item_id(request.item_id or ""), query, page))
@@ -157,6 +169,8 @@ async def list_records(request: ListRecords, finder: RecordFinder, access: Acces
 
 
 def _check_session(request: ListRecords, finder: RecordFinder) -> None:
+    if request.native_id is not None and request.item_id is not None:
+        raise InvalidInput("native_id: give either item_id or native_id", field="native_id")
     if request.session_id is None and finder.actor.is_subagent:
         raise PermissionDenied(
             "A sub-agent may list the records of its session only.",
@@ -228,6 +242,37 @@ class _PageBuilder:
             if self.is_full or position >= end:
                 return
         self._reached = RecordCursor(position)
+
+    async def fill_from_native_id(self, native_id: str, query: EventQuery) -> None:
+        """Add the records of calls with this id, and those whose external mappings contain it."""
+        finder = self.look.finder
+        position = self.after.seq - (self.after.number != _AFTER_ALL)
+        calls: list[StoredEvent] = []
+        ends = []
+        for field in _NATIVE_FIELDS:
+            by_id: dict[str, Any] = {field: native_id}
+            if getattr(query, field) in {None, native_id}:
+                some = await finder.events.find(replace(query, **by_id), position, _EVENT_BATCH)
+                calls += some
+                ends += [some[-1].event.seq] if len(some) == _EVENT_BATCH else []
+        # Beyond the shortest full batch there may be events that were not read.
+        end = min(ends, default=None)
+        mapped = {(row.type, row.record_id): row.seq for row in await finder.records.of_item(native_key(native_id))}
+        stored = await finder.events.numbered([seq for seq in mapped.values() if seq > position])
+        of_calls = {event.event.seq: event for event in calls if end is None or event.event.seq <= end}
+        of_records = {
+            event.event.seq: event
+            for event in stored
+            if _matches(event, query) and (end is None or event.event.seq <= end)
+        }
+        events = of_calls | of_records
+        listed = await self.listed([events[seq] for seq in sorted(events)])
+        keys = mapped.keys()
+        await self.fill(
+            [each for each in listed if each.recorded.event.seq in of_calls or (each.ref.type, each.ref.id) in keys]
+        )
+        if end is not None and not self.is_full:
+            self._reached = RecordCursor(end)
 
     async def listed(self, events: Sequence[StoredEvent]) -> list[_ListEntry]:
         """Return the records of events, filtered by type, without loading them."""

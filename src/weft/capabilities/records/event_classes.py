@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import UNSET, Struct, structs
+from msgspec import UNSET, Struct
 
 from weft.capabilities.records.model import ContextEvent
 from weft.capabilities.records.record_ids import SurfaceId, record_ids_of_event
@@ -104,7 +104,7 @@ def to_context_event(recorded: StoredEvent, source: str) -> ContextEvent | None:
         subject=event.subject or UNSET,
         session_id=event.session_id or UNSET,
         telemetry_refs=() if correlation.trace_id is None else (Link(kind="trace", id=correlation.trace_id),),
-        external_mappings=_mappings(correlation),
+        external_mappings=_mappings(correlation, home),
         data={"type": event.type, "actor": event.actor, **event.data, **_record_ids(recorded, event_class)},
         **_ids(correlation),
     )
@@ -166,13 +166,20 @@ def _ids(correlation: Correlation) -> dict[str, Any]:
     return {name: value for name in _SHARED_IDS if (value := getattr(correlation, name)) is not None}
 
 
-def _mappings(correlation: Correlation) -> tuple[NativeIds, ...]:
-    if correlation is NO_CORRELATION:
-        return ()
+def _mappings(correlation: Correlation, home: str) -> tuple[NativeIds, ...]:
+    """Return the ids of a call in MCP and in OpenTelemetry; the MCP server is the log that first had the event."""
+    mappings: list[NativeIds] = []
     request_id = correlation.jsonrpc_request_id
-    mcp = McpMapping(
-        mcp_session_id=correlation.mcp_session_id or UNSET,
-        jsonrpc_request_id=UNSET if request_id is None else request_id,
-    )
-    trace = OpenTelemetryMapping(trace_id=correlation.trace_id or UNSET, span_id=correlation.span_id or UNSET)
-    return tuple(mapping for mapping in (mcp, trace) if any(value is not UNSET for value in structs.astuple(mapping)))
+    if correlation.mcp_session_id is not None or request_id is not None:
+        mappings.append(
+            McpMapping(
+                server_id=home,
+                mcp_session_id=correlation.mcp_session_id or UNSET,
+                jsonrpc_request_id=UNSET if request_id is None else request_id,
+            )
+        )
+    if correlation.trace_id is not None or correlation.span_id is not None:
+        mappings.append(
+            OpenTelemetryMapping(trace_id=correlation.trace_id or UNSET, span_id=correlation.span_id or UNSET)
+        )
+    return tuple(mappings)

@@ -32,6 +32,7 @@ RECEIPT_EVENTS = {
     "context.budget.applied": ("budget", "window"),
     "context.assembly.created": ("assembly",),
     "context.injection.applied": ("injection",),
+    "model_call.metered": ("injection",),
 }
 RECEIPT_PARTS = frozenset(part for parts in RECEIPT_EVENTS.values() for part in parts)
 # Prefix of the event ids of every Weft installation.

@@ -21,6 +21,7 @@ from weft.capabilities.records.model import (
     MissingContext,
     Record,
 )
+from weft.capabilities.records.native_ids import native_ids_of, native_key
 from weft.capabilities.records.refs import Link
 from weft.capabilities.records.store import RecordStore, StoredRecord
 from weft.kernel.clock import Clock, to_micros
@@ -115,7 +116,7 @@ class Recorder(msgspec.Struct, frozen=True):
         readers = readable_by or self._default_readers(session)
         seq = await self._announce(record, session, readers, event_type or event_type_of(record, changed=False))
         row = self._row_of(record, session, readers, seq)
-        if not await self.records.add(row, referenced_item_ids(record)):
+        if not await self.records.add(row, index_keys(record)):
             raise _exists(record)
         return row
 
@@ -138,7 +139,7 @@ class Recorder(msgspec.Struct, frozen=True):
             raise _exists(added[key])
         for seq, (key, record) in enumerate(added.items(), start=last - len(added) + 1):
             stored[key] = self._row_of(record, session, readers, seq)
-        await self.records.add_all([(stored[key], referenced_item_ids(record)) for key, record in added.items()])
+        await self.records.add_all([(stored[key], index_keys(record)) for key, record in added.items()])
         return [stored[key] for key, _ in _by_key(records)]
 
     async def begin(
@@ -161,7 +162,7 @@ class Recorder(msgspec.Struct, frozen=True):
             seq=await self._announce(record, session, row.readable_by, event_type_of(record, changed=True)),
             body=_encode(record),
         )
-        await self.records.replace(changed, referenced_item_ids(record))
+        await self.records.replace(changed, index_keys(record))
         return changed
 
     async def _find(self, records: Sequence[Record]) -> dict[tuple[str, str], StoredRecord]:
@@ -257,6 +258,11 @@ def status_of(record: Record) -> str | None:
     if isinstance(record, ContextEnvelope):
         return record.lifecycle
     return record.status if isinstance(record, MissingContext) else None
+
+
+def index_keys(record: Record) -> set[str]:
+    """Return the keys under which the store finds a record: the items it refers to, and its native ids."""
+    return {*referenced_item_ids(record), *map(native_key, native_ids_of(record))}
 
 
 def referenced_item_ids(record: Record) -> Iterable[str]:

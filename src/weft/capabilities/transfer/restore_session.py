@@ -22,7 +22,7 @@ from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.pins.model import ItemPlace, PinLimitExceeded
 from weft.capabilities.pins.service import Pins
 from weft.capabilities.records.model import RECORD_TYPES, ContextEvent, ContextItem, decode_record
-from weft.capabilities.records.recorder import RecordExists, referenced_item_ids, status_of
+from weft.capabilities.records.recorder import RecordExists, index_keys, status_of
 from weft.capabilities.records.store import RecordStore, Redaction, StoredRecord
 from weft.capabilities.sessions.model import line_of
 from weft.capabilities.sessions.store import SessionStore
@@ -205,7 +205,7 @@ class SessionRestore:
                 number += 1
             await stores.event_import.republish([self._added_event(rows[index]) for index in without_event])
         await stores.records.add_all(
-            [(row, referenced_item_ids(record_of(piece))) for row, piece in zip(rows, new, strict=True)]
+            [(row, index_keys(record_of(piece))) for row, piece in zip(rows, new, strict=True)]
         )
         for piece in new:
             await store_content(stores.records, self.session.session_id, piece)

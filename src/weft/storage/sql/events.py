@@ -37,22 +37,22 @@ FROM events
 # number of events that follow in the same batch.
 _INSERT = """
 INSERT INTO events (tenant, seq, session_id, type, subject, actor, at, participants, readable_by, data,
-                    turn_id, task_id, tool_call_id, runtime, origin, principal_id)
+                    turn_id, task_id, tool_call_id, runtime, origin, principal_id, trace_id, native_id)
 SELECT CAST($1 AS TEXT), event_seq - CAST($2 AS {bigint}), CAST($3 AS TEXT), CAST($4 AS TEXT), CAST($5 AS TEXT),
        CAST($6 AS TEXT), CAST($7 AS {bigint}), CAST($8 AS TEXT), CAST($9 AS TEXT), CAST($10 AS TEXT),
        CAST($11 AS TEXT), CAST($12 AS TEXT), CAST($13 AS TEXT), CAST($14 AS TEXT), CAST($15 AS TEXT),
-       CAST($16 AS TEXT)
+       CAST($16 AS TEXT), CAST($17 AS TEXT), CAST($18 AS TEXT)
 FROM tenants WHERE tenant = $1
 """
 _IMPORT = """
 INSERT INTO events (tenant, seq, session_id, type, subject, actor, at, participants, readable_by, data,
-                    turn_id, task_id, tool_call_id, runtime, origin)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+                    turn_id, task_id, tool_call_id, runtime, origin, trace_id, native_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
 """
 _TAKE_NUMBERS = "UPDATE tenants SET event_seq = event_seq + $1 WHERE tenant = $2"
 _NUMBERED = f"{_EVENT} WHERE tenant = $1 AND seq IN ({placeholders(2)})"
 # Columns with an index that ends with seq, the most selective first.
-_INDEXED = ("turn_id", "task_id", "tool_call_id", "subject", "session_id", "actor")
+_INDEXED = ("turn_id", "task_id", "tool_call_id", "trace_id", "native_id", "subject", "session_id", "actor")
 _LAST = 2**62
 _KEY_EVENTS = [
     f"'{kind}.{done}'" for kind in ("board", "branch", "memory") for done in ("written", "deleted", "expired")
@@ -158,6 +158,8 @@ class SqlOutbox:
             *correlation,
             None,
             self._principal_id,
+            self._correlation.trace_id,
+            event.native_id or self._correlation.mcp_session_id,
         )
 
     def _row_of(self, recorded: StoredEvent) -> tuple[Value, ...]:
@@ -175,6 +177,8 @@ class SqlOutbox:
             _encode(event.data).decode(),
             *_columns(recorded.correlation),
             None if recorded.origin is None else _encode(recorded.origin).decode(),
+            recorded.correlation.trace_id,
+            recorded.correlation.mcp_session_id,
         )
 
     async def readdress(

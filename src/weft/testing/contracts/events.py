@@ -109,7 +109,7 @@ class EventStoreContract:
     async def test_events_are_found_by_their_fields(self, stores: ContractStores) -> None:
         await stores.outbox.publish(event("a"), event("b", "s2"), event("c"))
         part = Correlation(turn_id="t1", task_id="x", run_id="r")
-        other = Correlation(turn_id="t1", tool_call_id="c1")
+        other = Correlation(turn_id="t1", tool_call_id="c1", trace_id="a" * 32, mcp_session_id="m1")
         await republish(stores, foreign_event("d", at=5, correlation=part), foreign_event("e", at=7, correlation=other))
 
         async def subjects(after: int = 0, limit: int = 9, **wanted: Any) -> list[str]:  # noqa: ANN401 - fields of EventQuery
@@ -125,6 +125,9 @@ class EventStoreContract:
         assert await subjects(turn_id="t1", task_id="x") == ["d"]
         assert await subjects(tool_call_id="c1", session_id="s1") == ["e"]
         assert await subjects(tool_call_id="c1", session_id="s2") == []
+        assert await subjects(trace_id="a" * 32) == ["e"]
+        assert await subjects(native_id="m1") == ["e"]
+        assert await subjects(native_id="m2") == []
         assert await subjects(items=False) == ["d", "e"]
 
     async def test_events_are_found_by_time_regardless_of_their_number(self, stores: ContractStores) -> None:

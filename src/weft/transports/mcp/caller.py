@@ -58,8 +58,8 @@ class McpCaller:
         """Return the caller with the correlation ids of one request."""
         ids: dict[str, str | int] = {**ids_from_meta(meta)}
         known = self.call_context.correlation
-        if not ids and known is NO_CORRELATION:
-            # The ids of MCP alone identify nothing, and would make a small event half as large again.
+        if not ids and known is NO_CORRELATION and not _is_id(connection_id):
+            # The id of a request identifies nothing without its connection.
             return self
         native = {"jsonrpc_request_id": request_id, "mcp_session_id": connection_id}
         ids |= {name: value for name, value in native.items() if _is_id(value)}
