@@ -72,7 +72,14 @@ async def prepare(url: str, sessions: Sequence[str], **config: Any) -> str:  # n
         async with asyncio.TaskGroup() as group:
             for session_id in sessions:
                 group.create_task(
-                    call(app, "session.create", purpose="a benchmark", session_id=session_id, config=ROOMY | config)
+                    call(
+                        app,
+                        "session.create",
+                        purpose="a benchmark",
+                        session_id=session_id,
+                        config=ROOMY | config,
+                        members=["*"],
+                    )
                 )
     finally:
         await app.close()

@@ -165,7 +165,8 @@ def run_clients(node: Node) -> list[ClientResult]:
                 admin.post("/v1/agents", json={"agent_id": agent}).raise_for_status().json()["api_key"]
                 for agent in ("reader", "writer")
             ]
-            admin.post("/v1/sessions", json={"purpose": "real clients", "session_id": SESSION}).raise_for_status()
+            body = {"purpose": "real clients", "session_id": SESSION, "members": ["reader", "writer"]}
+            admin.post("/v1/sessions", json=body).raise_for_status()
         return asyncio.run(try_clients(ClientSetup(server.url, *keys, node=node.node, packages=PACKAGES)))
 
 
