@@ -143,6 +143,17 @@ async def test_every_call_is_counted_once(world: World) -> None:
     assert (await read_metrics(world.admin))["operations"]["performance.read"]["calls"] == 1
 
 
+@pytest.mark.req("CE-M")
+async def test_logging_in_counts_for_the_tenant_of_the_key(world: World) -> None:
+    await world.planner.token("planner", "planning")
+    with refused("INVALID_API_KEY"):
+        await world.planner.with_credential(world.planner.credential + "x").token("planner", "planning")
+    operations = (await read_metrics(world.admin))["operations"]
+    # A key that proves nothing counts for nobody.
+    assert (operations["token.issue"]["calls"], operations["token.issue"]["errors"]) == (1, 0)
+    assert "token.issue" not in (await read_metrics(world.stranger))["operations"]
+
+
 async def test_every_operation_is_timed(world: World) -> None:
     await world.planner.write("key")
     for name, operation in (await read_metrics(world.admin))["operations"].items():

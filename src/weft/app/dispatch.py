@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -59,6 +59,13 @@ _MAX_TRIES = 5
 # Actions of audit rows about callers that were not let in.
 _AUTHENTICATE, _RATE_LIMIT = "authenticate", "rate_limit"
 _no_span = contextlib.nullcontext()
+
+
+class KeyOwner(NamedTuple):
+    """The principal whose API key a call without a credential proved."""
+
+    tenant: str
+    principal_id: str
 
 
 class CallContext(msgspec.Struct, frozen=True):
@@ -120,12 +127,14 @@ class Dispatcher:
     ) -> Any:  # noqa: ANN401 - the operation's response
         """Perform an operation for the caller that the credential proves, and meter it."""
         started = time.perf_counter()
-        outcome, actor = "ok", None
+        outcome = "ok"
+        caller: Actor | KeyOwner | None = None
         try:
             with _span(operation, context):
                 if operation.audience is Audience.ANONYMOUS:
-                    return await self._perform_anonymously(operation, raw, context, strict=strict)
-                actor = await self.identify(context)
+                    answer, caller = await self._perform_anonymously(operation, raw, context, strict=strict)
+                    return answer
+                caller = actor = await self.identify(context)
                 return await self._perform(operation, raw, context, actor, strict=strict, entry=entry, handler=handler)
         except WeftError as error:
             outcome = error.code
@@ -137,7 +146,7 @@ class Dispatcher:
         finally:
             session_id = raw.get("session_id")
             named = session_id if isinstance(session_id, str) and session_id != ALL_SESSIONS else None
-            self._metrics.record(operation, outcome, time.perf_counter() - started, actor, named)
+            self._metrics.record(operation, outcome, time.perf_counter() - started, caller, named)
 
     async def _perform(
         self,
@@ -179,7 +188,7 @@ class Dispatcher:
 
     async def _perform_anonymously(
         self, operation: Operation, raw: Mapping[str, Any], context: CallContext, *, strict: bool
-    ) -> Any:  # noqa: ANN401 - as above
+    ) -> tuple[Any, KeyOwner]:
         """Parse, rate limit, guard, run, guard: for a caller whose only credential is the API key in the request."""
         request = operation.parse({"api_key": "", **raw}, strict=strict)
         assert isinstance(request, AuthenticateAgent)  # noqa: S101 - the one operation for callers without a credential
@@ -191,7 +200,8 @@ class Dispatcher:
         try:
             await self._rates.check(operation.rate, key.tenant, key.key_id)
             call = await self._guards.before(GuardedCall(operation, request, None))
-            return await self._guards.after(call, await self._run(call, Scope(key.tenant)))
+            answer = await self._guards.after(call, await self._run(call, Scope(key.tenant)))
+            return answer, KeyOwner(key.tenant, request.agent_id)
         except RateLimited as error:
             await self.note_rate_limit(key.tenant, context, error)
             raise

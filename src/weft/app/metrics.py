@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
+    from weft.app.dispatch import KeyOwner
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation
@@ -70,7 +71,7 @@ class Metrics(Collector):
         operation: Operation,
         outcome: str,
         seconds: float,
-        actor: Actor | None = None,
+        caller: Actor | KeyOwner | None = None,
         session_id: str | None = None,
     ) -> None:
         """Count a call, also for the tenant if the caller is known."""
@@ -79,13 +80,13 @@ class Metrics(Collector):
         self._calls[name, outcome] += 1
         self._within[name][place] += 1
         self._seconds[name] += seconds
-        if actor is None:
+        if caller is None:
             return
-        tenant = self._tenants.get(actor.tenant) or self._add_tenant(actor.tenant)
-        self._tenants.move_to_end(actor.tenant)
+        tenant = self._tenants.get(caller.tenant) or self._add_tenant(caller.tenant)
+        self._tenants.move_to_end(caller.tenant)
         calls = tenant.operations.get(name) or tenant.begin(operation)
         calls.add(place, seconds, failed=outcome != _OK)
-        tenant.agents.see(actor.principal_id, self._tick)
+        tenant.agents.see(caller.principal_id, self._tick)
         if session_id is not None and outcome == _OK:
             # The session named by a failed call may not exist.
             tenant.sessions.see(session_id, self._tick)
