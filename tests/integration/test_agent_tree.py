@@ -54,6 +54,10 @@ async def test_an_orchestrator_cannot_give_an_agent_the_access_of_another_type(
     for fields in ({"agent_type": "analysis"}, {"agent_type": "planning"}, {"agent_type": "review"}):
         with refused("PERMISSION_DENIED"):
             await tree["rival"].create_agent("spy", **fields)
+    # Messages of a human with the visibility agent_only are for its type: its id, unless an admin chose another.
+    await world.admin.create_agent("maria", kind="human")
+    with refused("PERMISSION_DENIED"):
+        await tree["rival"].create_agent("spy", agent_type="maria")
     await tree["rival"].create_agent("pawn-2", agent_type="pawn")
     second = await world.planner.create_agent("analysis-2", agent_type="analysis")
     assert await second.value("findings") == "closed"

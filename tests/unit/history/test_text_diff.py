@@ -7,6 +7,8 @@ from random import Random
 
 import pytest
 
+from weft.capabilities.history.conflicts import last_change
+from weft.capabilities.history.model import Change, ChangeKind, ChangeMeta, Version
 from weft.capabilities.history.text_diff import DiffBudget, changed_ranges, text_diff
 
 pytestmark = pytest.mark.req("CE-F24")
@@ -71,3 +73,23 @@ def test_large_texts_are_compared_within_the_budget(alphabet: str, *, words: boo
     made = text_diff(texts[0], texts[1][:-2], left, words=words)
     assert time.process_time() - started < 10
     assert len(made.text) <= 100_000
+
+
+def test_many_lines_in_another_order_are_compared_in_time() -> None:
+    """A long run of anchors, and then as many that come before it in reverse: each must not copy the run."""
+    lines = [f"{number}" for number in range(60_000)]
+    moved = [*lines[30_000:], *reversed(lines[:30_000])]
+    started = time.process_time()
+    text_diff("\n".join(moved), "\n".join(lines), budget())
+    assert time.process_time() - started < 10
+
+
+def test_values_that_are_too_long_are_not_compared_in_a_conflict() -> None:
+    def version(value: str) -> Version:
+        change = Change("key", 1, 1, ChangeKind.WRITE, None, ChangeMeta())
+        return Version(change, seq=1, author="orchestrator:a", committed_at=1, value=value)
+
+    assert "diff" in last_change(version("new"), version("old"))
+    started = time.process_time()
+    assert "diff" not in last_change(version("x\u2028" * 500_000), version("y\u2028" * 500_000))
+    assert time.process_time() - started < 0.2

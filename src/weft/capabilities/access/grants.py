@@ -115,7 +115,7 @@ async def check_may_grant_type(actor: Actor, agent_type: str, access: AccessStor
     """Refuse a type of agents outside the caller's tree: ACLs admit agents by their type."""
     if not actor.is_admin and await access.is_type_used_outside(agent_type, actor.principal_id):
         raise PermissionDenied(
-            f"Agents that are not yours have the type '{agent_type}', and access that goes with it.",
+            f"Agents or humans that are not yours have the type '{agent_type}', and access that goes with it.",
             hint="Pass another agent_type, or ask an admin to create the agent.",
         )
 

@@ -41,7 +41,7 @@ class AccessStore(Protocol):
         ...
 
     async def is_type_used_outside(self, agent_type: str, orchestrator_id: str) -> bool:
-        """Tell whether an agent that is neither an orchestrator nor below it has this type."""
+        """Tell whether a principal that is neither this orchestrator nor an agent below it has this type."""
         ...
 
     async def agents_below(self, orchestrator_id: str) -> int:

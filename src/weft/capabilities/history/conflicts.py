@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 # An agent that meets a conflict has to read it: short, and cheap to compute.
 _MAX_CHARACTERS = 600
 _MAX_STEPS = 20_000
+# Longer values are not compared: a conflict is answered on the event loop.
+_MAX_COMPARED = 20_000
 
 
 def changed_by(author: Author, at: int) -> dict[str, Any]:
@@ -34,6 +36,8 @@ def last_change(version: Version, before: Version | None = None) -> dict[str, An
     if version.change.act is not ChangeKind.WRITE:
         return about | {"change": version.change.act}
     if before is None or before.value is None or version.value is None:
+        return about
+    if max(len(before.value), len(version.value)) > _MAX_COMPARED:
         return about
     diff = text_diff(before.value, version.value, DiffBudget(_MAX_STEPS, _MAX_CHARACTERS))
     return about | {"diff": diff.text, **({"omitted_lines": diff.omitted_lines} if diff.omitted_lines else {})}

@@ -152,8 +152,8 @@ def _anchors(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
     for at, (_, new_at) in enumerate(pairs):
         length = bisect_left(ends, new_at)
         before.append(run[length - 1] if length else -1)
-        ends[length:] = [new_at, *ends[length + 1 :]]
-        run[length:] = [at, *run[length + 1 :]]
+        ends[length : length + 1] = [new_at]
+        run[length : length + 1] = [at]
     chosen, at = [], run[-1] if run else -1
     while at >= 0:
         chosen.append(pairs[at])

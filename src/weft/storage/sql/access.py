@@ -62,7 +62,7 @@ _AGENTS_BELOW = """
 SELECT COUNT(*) FROM principals WHERE tenant = $1 AND root_id = $2 AND disabled_at IS NULL AND principal_id <> $2
 """
 _TYPE_OUTSIDE = """
-SELECT 1 FROM principals WHERE tenant = $1 AND agent_type = $2 AND root_id <> $3 AND kind = 'agent' LIMIT 1
+SELECT 1 FROM principals WHERE tenant = $1 AND agent_type = $2 AND (root_id <> $3 OR kind = 'human') LIMIT 1
 """
 _ACTIVE_AGENTS = "SELECT COUNT(*) FROM principals WHERE tenant = $1 AND kind = 'agent' AND disabled_at IS NULL"
 _DISABLE = """
