@@ -113,6 +113,13 @@ async def test_an_orchestrator_changes_only_agents_below_it(world: World, tree: 
     ):
         with refused("PERMISSION_DENIED"):
             await world.planner.call("agent.update", **change)
+    # The same answer for all outside its tree: it learns nothing of their kind and clearance.
+    reasons = set()
+    for agent_id in ("helper", "cleared", "admin"):
+        with refused("PERMISSION_DENIED") as caught:
+            await tree["rival"].call("agent.update", agent_id=agent_id, disabled=True)
+        reasons.add(caught.value.message)
+    assert len(reasons) == 1
     with refused("PERMISSION_DENIED"):
         await tree["guide"].call("agent.update", agent_id="helper", clearance=1)
 

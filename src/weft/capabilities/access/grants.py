@@ -22,11 +22,12 @@ async def check_may_edit(actor: Actor, target: Principal, access: AccessStore) -
     """Refuse changes to oneself, to a higher clearance, by agents to humans and to others than their descendants."""
     if actor.principal_id == target.principal_id:
         raise PermissionDenied("A principal cannot change its own permissions, clearance or state.")
+    # First, so that an agent learns nothing of principals outside its tree.
+    await check_reach(actor, target, access)
     if target.clearance > actor.clearance:
         raise PermissionDenied("The principal has a higher clearance than yours.", your_clearance=actor.clearance)
     if actor.kind is PrincipalKind.AGENT and target.kind is PrincipalKind.HUMAN:
         raise PermissionDenied("An agent cannot change a human.", hint="Ask a human admin.")
-    await check_reach(actor, target, access)
 
 
 async def check_reach(actor: Actor, target: Principal, access: AccessStore) -> None:
