@@ -17,14 +17,13 @@ from weft.capabilities.history.model import (
     CommitRange,
     Point,
     Tag,
-    VersionConflict,
     blob_hash,
     branch_of,
-    check_version,
     line_name,
     prune_due,
     shared_commits,
     trunk_of,
+    version_conflict,
 )
 
 pytestmark = pytest.mark.req("SC-08")
@@ -147,14 +146,12 @@ def test_shared_commits_are_the_last_common_range_of_two_histories(
     assert shared_commits(other, one) == expected
 
 
-def test_a_version_conflict_names_both_versions() -> None:
-    check_version("a", 3, None)
-    check_version("a", 3, 3)
-    for current in (0, 2):
-        with pytest.raises(VersionConflict) as caught:
-            check_version("a", current, 3)
-        assert caught.value.context["current_version"] == current
-        assert caught.value.context["expected_version"] == 3
+@pytest.mark.parametrize("current", [0, 2])
+def test_a_version_conflict_names_both_versions_and_who_changed_it(current: int) -> None:
+    error = version_conflict("a", current, 3, changed_by="orchestrator:planner")
+    assert error.context["current_version"] == current
+    assert error.context["expected_version"] == 3
+    assert error.context["changed_by"] == "orchestrator:planner"
 
 
 @pytest.mark.req("SC-12")
