@@ -147,10 +147,19 @@ async def test_only_what_the_caller_may_read_is_counted(filled: World) -> None:
     assert not await listed(analysis, query="heron")
 
 
+@pytest.mark.req("WX-02")
+async def test_what_an_agent_writes_and_says_is_one_entity(world: World) -> None:
+    await world.planner.write("release", "The release is ready.")
+    await world.planner.say("I wrote it down.")
+    await world.analysis.write("cause", "It was the cache.")
+    await world.index_sessions()
+    assert await listed(world.planner, type="agent") == [("agent:planner", 2), ("agent:analysis", 1)]
+
+
 async def test_results_show_their_entities_if_explained(filled: World) -> None:
     found = await filled.planner.call("search.query", query="Heron", entities=["project:heron"], explain=True)
     (result,) = found["results"]
-    assert result["entities"] == ["agent:orchestrator:planner", "date:2026-03-01", "project:Heron", "person:Ada"]
+    assert result["entities"] == ["agent:planner", "date:2026-03-01", "project:Heron", "person:Ada"]
     bare = await filled.planner.call("search.query", query="Heron", entities=["project:heron"])
     assert "entities" not in bare["results"][0]
     shown = await filled.planner.call("records.show", record_id=result["ref"])

@@ -88,7 +88,8 @@ def test_nothing_is_found_where_there_is_nothing(text: str) -> None:
 @pytest.mark.req("CE-F14")
 def test_the_speaker_is_an_entity_unless_it_is_a_role() -> None:
     assert found("ok", speaker="human:ada") == ["person:ada"]
-    assert found("ok", speaker="subagent:review") == ["agent:subagent:review"]
+    assert found("ok", speaker="subagent:review") == ["agent:review"]
+    assert found("ok", speaker="subagent:review:r1") == ["agent:r1"]
     assert found("ok", speaker="Melanie") == ["person:Melanie"]
     assert found("ok", speaker="user") == []
 

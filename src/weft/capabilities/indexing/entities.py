@@ -24,7 +24,7 @@ from weft.capabilities.indexing.entity_words import (
     ROOTS,
     TOP_DOMAINS,
 )
-from weft.kernel.identity import HUMAN, ORCHESTRATOR, SUBAGENT
+from weft.kernel.identity import HUMAN, ORCHESTRATOR, SUBAGENT, principal_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -200,7 +200,8 @@ def _speaker(speaker: str, known_type: EntityType | None = None) -> Iterator[Ent
     elif name.startswith(HUMAN):
         yield Entity("person", name.removeprefix(HUMAN))
     elif name.startswith((SUBAGENT, f"{ORCHESTRATOR}:")) or name == ORCHESTRATOR:
-        yield Entity("agent", name)
+        # By its id, as the sender of a message: what an agent wrote and said is listed together.
+        yield Entity("agent", principal_of(name))
     elif name[0].isupper() or is_given_name(name.partition(" ")[0]):
         yield Entity("person", name)
     else:
