@@ -101,7 +101,7 @@ async def test_a_key_authenticates_only_its_own_agent(world: World, claim: dict[
 
 @pytest.mark.req("MS-01")
 async def test_a_missing_key_is_an_invalid_key(world: World) -> None:
-    for key in ({}, {"api_key": ""}, {"api_key": "nonsense"}):
+    for key in ({}, {"api_key": None}, {"api_key": ""}, {"api_key": "nonsense"}):
         with refused("INVALID_API_KEY"):
             await world.app.call(
                 world.app.registry["token.issue"], {"agent_id": "a", "agent_type": "b", **key}, CallContext(None)

@@ -190,7 +190,8 @@ class Dispatcher:
         self, operation: Operation, raw: Mapping[str, Any], context: CallContext, *, strict: bool
     ) -> tuple[Any, KeyOwner]:
         """Parse, rate limit, guard, run, guard: for a caller whose only credential is the API key in the request."""
-        request = operation.parse({"api_key": "", **raw}, strict=strict)
+        given = raw if raw.get("api_key") is not None else {**raw, "api_key": ""}
+        request = operation.parse(given, strict=strict)
         assert isinstance(request, AuthenticateAgent)  # noqa: S101 - the one operation for callers without a credential
         key = parse_key(request.api_key)
         if key is None:
