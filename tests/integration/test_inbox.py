@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -169,3 +171,43 @@ async def test_a_recipient_is_woken_by_the_event_of_its_message(world: World) ->
         if page.events:
             assert [each.data["message_id"] for each in page.events] == [3]
             break
+
+
+async def test_a_flood_from_many_sessions_at_once_keeps_the_limit_and_the_count(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox_rules, "MAX_UNREAD", 4)
+    sessions = [f"flood-{number}" for number in range(6)]
+    for session_id in sessions:
+        await world.planner.call("session.create", purpose="flood", session_id=session_id, members=["*"])
+
+    async def send(session_id: str) -> None:
+        await world.planner.in_session(session_id).say("flood", recipient_id="review-2")
+
+    await asyncio.gather(*map(send, islice(cycle(sessions), 60)))
+    answer = await world.review.call("message.inbox")
+    assert answer["unread"] == 4
+    assert sum(each.get("missed", 0) for each in answer["messages"]) == 56
+
+
+async def test_acknowledging_in_any_order_while_messages_arrive_loses_no_race(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox_rules, "MAX_UNREAD", 8)
+    sessions = [f"flood-{number}" for number in range(4)]
+    for session_id in sessions:
+        await world.planner.call("session.create", purpose="flood", session_id=session_id, members=["*"])
+
+    async def send(session_id: str) -> None:
+        await world.planner.in_session(session_id).say("flood", recipient_id="review-2")
+
+    async def acknowledge(*, newest_first: bool) -> None:
+        answer = await world.review.call("message.inbox")
+        handles = [each["handle"] for each in answer["messages"]]
+        await world.review.call("message.inbox", acknowledge=handles[::-1] if newest_first else handles)
+
+    for _ in range(6):
+        acknowledging = [acknowledge(newest_first=newest_first) for newest_first in (True, False)]
+        await asyncio.gather(*map(send, sessions * 4), *acknowledging)
+    await send(sessions[0])
+    assert (await world.review.call("message.inbox"))["unread"] <= 8

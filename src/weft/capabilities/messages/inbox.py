@@ -45,10 +45,18 @@ class Inbox(msgspec.Struct, frozen=True):
 
     async def deliver(self, session_id: str, message: Message) -> None:
         """Put a message into its recipient's inbox."""
+        if message.recipient_id is not None:
+            await self.store.add(session_id, message)
+
+    async def make_room(self, message: Message) -> None:
+        """Drop messages if the recipient's inbox has too many.
+
+        Called after the event of the message, which serializes the writers of a tenant: two that drop at the same time
+        would choose the same one. One that is being acknowledged cannot be dropped, so the next call drops two.
+        """
         if message.recipient_id is None:
             return
-        await self.store.add(session_id, message)
-        if await self.store.size(message.recipient_id) > MAX_UNREAD:
+        for _ in range(min(2, await self.store.size(message.recipient_id) - MAX_UNREAD)):
             await self.store.drop_from_longest_queue(message.recipient_id)
 
     async def acknowledge(self, handles: Sequence[MessageHandle]) -> int:

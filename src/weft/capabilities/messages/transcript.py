@@ -166,6 +166,7 @@ class TranscriptWriter(msgspec.Struct, frozen=True):
         if pins_itself(message, self.actor):
             await self.pins.add(ItemPlace.of_message(session_id, message.message_id), message.content)
         await self.outbox.publish(self._added(session, message))
+        await self.inbox.make_room(message)
         if parent is not None:
             await self.observer.replied(session, parent, message)
         return message

@@ -32,6 +32,10 @@ _OLDEST_TWO = """
 SELECT session_id, message_id, missed FROM inbox WHERE tenant = $1 AND recipient_id = $2 AND sender = $3
 ORDER BY sent_at, session_id, message_id LIMIT 2
 """
+_LOCK = """
+SELECT 1 FROM inbox WHERE tenant = $1 AND recipient_id = $2 AND session_id = $3 AND message_id = $4
+{for_update_unless_locked}
+"""
 _REMOVE = "DELETE FROM inbox WHERE tenant = $1 AND recipient_id = $2 AND session_id = $3 AND message_id = $4"
 _MISS = """
 UPDATE inbox SET missed = missed + $1 WHERE tenant = $2 AND recipient_id = $3 AND session_id = $4 AND message_id = $5
@@ -56,9 +60,16 @@ class SqlInboxStore(SqlStore):
         longest = await self._tx.one(_LONGEST, self._tenant, recipient_id)
         if longest is None:
             return
-        (*dropped, missed), (*next_one, _) = await self._tx.all(_OLDEST_TWO, self._tenant, recipient_id, longest[0])
+        oldest = await self._tx.all(_OLDEST_TWO, self._tenant, recipient_id, longest[0])
+        # Waits for nobody: a message that is locked is being acknowledged or deleted.
+        locked = [await self._tx.one(_LOCK, self._tenant, recipient_id, *handle) for *handle, _ in oldest]
+        if len(locked) < 2 or None in locked:  # noqa: PLR2004 - the dropped one and the next
+            return
+        (*dropped, missed), (*next_one, _) = oldest
         await self._tx.run(_REMOVE, self._tenant, recipient_id, *dropped)
         await self._tx.run(_MISS, missed + 1, self._tenant, recipient_id, *next_one)
 
     async def acknowledge(self, recipient_id: str, handles: Sequence[MessageHandle]) -> int:
-        return sum([await self._tx.changed(_REMOVE, self._tenant, recipient_id, *handle) for handle in handles])
+        # In one order, so that two callers cannot wait for each other.
+        ordered = sorted(handles)
+        return sum([await self._tx.changed(_REMOVE, self._tenant, recipient_id, *handle) for handle in ordered])
