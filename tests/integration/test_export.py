@@ -325,6 +325,25 @@ async def test_the_envelope_of_a_large_session_is_bounded_and_read_once(
 
 
 @pytest.mark.req("AC-02")
+@pytest.mark.parametrize("scope", [{"scope": "session"}, {"scope": "handoff", "recipient": "closer"}])
+async def test_bundles_do_not_contain_the_records_of_earlier_exports(world: World, scope: dict[str, str]) -> None:
+    for number in range(40):
+        await world.planner.say(f"message {number}")
+    sizes = []
+    for _ in range(3):
+        answer = await world.planner.call("bundle.export", session_id=SESSION, **scope)
+        everything = records(answer["bundle"].encode())
+        for kind in ("context_envelope", "context_selection", "context_budget"):
+            assert [name.partition("/")[0] for each, name in everything if each == kind] == [answer["bundle_id"]]
+        (envelope,) = records(answer["bundle"].encode(), "context_envelope").values()
+        assert envelope["selection_refs"] == [f"{answer['bundle_id']}/selection"]
+        sizes.append(answer["bytes"])
+    if scope["scope"] == "session":
+        # The events of the exports.
+        assert sizes[2] - sizes[1] < 3_000
+
+
+@pytest.mark.req("AC-02")
 async def test_an_export_within_a_limit_records_the_limit(world: World) -> None:
     await fill_session(world)
     answer = await world.planner.call("bundle.export", session_id=SESSION)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -73,6 +74,8 @@ PAGE = 500
 # Items between two yields to the event loop; this many characters count as one item.
 _ITEMS_PER_YIELD = 50
 _CHARACTERS_PER_ITEM = 2_048
+_BUNDLE = "bundle_[0-9a-f]{16}"
+_OF_EXPORT = re.compile(rf"context_envelope {_BUNDLE}|context_(selection|budget) {_BUNDLE}/\1")
 # Events about the private data of an agent, which only that agent may see.
 _PRIVATE_EVENTS = ("context.pulled", "context.pushed", "memory.", "agent.", *RECEIPT_EVENTS)
 
@@ -259,11 +262,14 @@ class ExportCollector:
         ]
 
     async def records(self, session_id: str, *, pages: int | None = None) -> None:
-        """Write the stored records of a session, or the first pages of them."""
+        """Write the stored records of a session, or the first pages of them, without those of earlier exports.
+
+        An export records the ids of what it contains; if later ones contained that too, each would be larger.
+        """
         after, read = 0, 0
         while read != pages and (page := await self.sources.records.of_session(session_id, after, PAGE)):
             after, read = page[-1].seq, read + 1
-            await self.add_stored(page)
+            await self.add_stored(each for each in page if not _is_of_export(each))
 
     def add_made(self, record: Record, readable_by: tuple[str, ...], at: datetime) -> None:
         """Write a record that the export itself creates."""
@@ -503,3 +509,8 @@ def _sources_of(rows: Iterable[StoredRecord]) -> Iterable[str]:
         record = decode_record(each.type, each.body)
         if isinstance(record, ContextItem):
             yield from (ref for ref in record.source_refs if isinstance(ref, str))
+
+
+def _is_of_export(row: StoredRecord) -> bool:
+    """Tell whether a record is the envelope, the selection or the budget of an export."""
+    return _OF_EXPORT.fullmatch(f"{row.type} {row.record_id}") is not None
