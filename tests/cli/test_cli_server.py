@@ -40,7 +40,10 @@ def test_a_server_error_prints_like_a_local_one(remote: CommandLine) -> None:
 def test_a_wrong_key_is_forbidden(remote: CommandLine) -> None:
     stderr = remote.run("--key", "weft.default.key_0.x", "session", "list", code=3).stderr
     assert "INVALID_API_KEY" in stderr
-    assert "WEFT_API_KEY or --key" in stderr
+    assert f"WEFT_API_KEY or --key, and must be one of the server {remote.env['WEFT_URL']}" in stderr
+    malformed = remote.run("--key", "nonsense", "session", "list", code=3).stderr
+    assert "weft key create AGENT" in malformed
+    assert "Bearer" not in malformed
 
 
 @pytest.mark.req("WX-08")

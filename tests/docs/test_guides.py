@@ -24,11 +24,11 @@ GUIDES = ROOT / "docs" / "guides"
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LISTED = re.compile(r"\]\(guides/([a-z-]+)\.md\)")
 # Blocks that need the network or run until they are stopped.
-SKIPPED = re.compile(r"pip install|weft serve(?! &)")
+SKIPPED = re.compile(r"pip install|weft serve(?! --port 8790 &)")
 # Lines that install Weft and play the demo.
 INSTALLING = re.compile(r"^(?:make run|\. \.venv/).*\n", re.MULTILINE)
-DEFAULT_PORT = "8787"
-SERVE = "weft serve &\n"
+DEFAULT_PORT, GUIDE_PORT = "8787", "8790"
+SERVE = f"weft serve --port {GUIDE_PORT} &\n"
 # The agents and the server that the demo of the quickstart leaves.
 DEMO = (
     "export WEFT_DATA_DIR=weft-data\n"
@@ -101,12 +101,20 @@ def test_the_commands_of_every_page_run_one_after_another_in_one_folder(
     assert {each.name for each in folder.iterdir()} <= ignored_folders()
 
 
+@pytest.mark.req("WX-08")
+def test_the_servers_of_guides_leave_the_port_of_the_demo_free() -> None:
+    starting = [page for page in pages() if page.parent == GUIDES and "weft serve" in script_of(page)]
+    assert len(starting) >= 6
+    assert not [page.stem for page in starting if DEFAULT_PORT in script_of(page)]
+
+
 def in_terminal(commands: str, variables: Path) -> str:
     """Return commands that begin with the variables of the page before and leave theirs; servers get a free port."""
     port, file = free_port(), shlex.quote(str(variables))
     url = f"http://127.0.0.1:{port}"
     ready = f'until weft --url {url} --key "$WEFT_API_KEY" doctor > /dev/null 2>&1; do sleep 0.1; done\n'
-    commands = commands.replace(SERVE, f"weft serve > /dev/null 2>&1 &\n{ready}").replace(DEFAULT_PORT, port)
+    commands = commands.replace(SERVE, f"weft serve > /dev/null 2>&1 &\n{ready}")
+    commands = re.sub(f"{DEFAULT_PORT}|{GUIDE_PORT}", port, commands)
     commands = commands.replace("curl ", "curl --fail --silent --show-error ")
     return (
         f"if [ -f {file} ]; then . {file}; fi\nexport WEFT_PORT={port}\n"

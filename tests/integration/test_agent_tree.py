@@ -64,6 +64,26 @@ async def test_an_orchestrator_cannot_give_an_agent_the_access_of_another_type(
     await world.admin.create_agent("analysis-3", agent_type="analysis", parent_id="rival")
 
 
+@pytest.mark.req("CE-F33")
+async def test_an_orchestrator_creates_agents_of_its_own_type_and_of_types_in_its_tree(world: World) -> None:
+    first = await world.admin.create_agent("lead-1", agent_type="claude")
+    second = await world.admin.create_agent("lead-2", agent_type="claude")
+    await first.create_agent("worker-1", agent_type="claude")
+    await second.create_agent("worker-2", agent_type="claude")
+    await first.create_agent("critic-1", agent_type="critic")
+    with refused("PERMISSION_DENIED") as caught:
+        await second.create_agent("critic-2", agent_type="critic")
+    assert "Others have the agent_type 'critic'" in caught.value.message
+    await world.admin.create_agent("critic-2", agent_type="critic", parent_id="lead-2")
+    await second.create_agent("critic-3", agent_type="critic")
+    await first.create_agent("critic-4", agent_type="critic")
+    # What an admin disabled does not come back under another id.
+    for agent_id in ("critic-2", "critic-3"):
+        await world.admin.call("agent.update", agent_id=agent_id, disabled=True)
+    with refused("PERMISSION_DENIED"):
+        await second.create_agent("critic-5", agent_type="critic")
+
+
 async def test_no_principal_has_the_name_of_weft_itself(world: World) -> None:
     for caller in (world.admin, world.planner):
         with refused("AGENT_EXISTS"):

@@ -34,8 +34,8 @@ async def check_reach(actor: Actor, target: Principal, access: AccessStore) -> N
     """Refuse an agent that is not an ancestor of the target; humans may change any principal."""
     if actor.kind is PrincipalKind.AGENT and not await is_descendant(actor.principal_id, target, access):
         raise PermissionDenied(
-            "An agent can create and change only its own descendants.",
-            hint="Set parent_id to yourself or to one of your descendants, or ask a human admin.",
+            "An agent can create and change only agents below itself.",
+            hint="Ask a human admin. To create an agent below yourself, omit parent_id.",
         )
 
 
@@ -113,11 +113,12 @@ def check_may_hold_key(actor: Actor, owner: Principal) -> None:
 
 
 async def check_may_grant_type(actor: Actor, agent_type: str, access: AccessStore) -> None:
-    """Refuse a type of agents outside the caller's tree: ACLs admit agents by their type."""
-    if not actor.is_admin and await access.is_type_used_outside(agent_type, actor.principal_id):
+    """Refuse a type that only others have: ACLs admit agents by their type, so it would give their access."""
+    if not actor.is_admin and await access.is_foreign_type(agent_type, actor.principal_id):
         raise PermissionDenied(
-            f"Agents or humans that are not yours have the type '{agent_type}', and access that goes with it.",
-            hint="Pass another agent_type, or ask an admin to create the agent.",
+            f"Others have the agent_type '{agent_type}', and neither you nor the agents below you have it. "
+            "Access rules can name a type, so the new agent would get their access.",
+            hint="Pass another agent_type, or ask an admin to create the first agent of this type below you.",
         )
 
 

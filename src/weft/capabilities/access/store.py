@@ -40,8 +40,8 @@ class AccessStore(Protocol):
         """Return all active principals below one, by id."""
         ...
 
-    async def is_type_used_outside(self, agent_type: str, orchestrator_id: str) -> bool:
-        """Tell whether a principal that is neither this orchestrator nor an agent below it has this type."""
+    async def is_foreign_type(self, agent_type: str, orchestrator_id: str) -> bool:
+        """Tell whether a human has this type, or agents of other trees and no active agent of this orchestrator's."""
         ...
 
     async def agents_below(self, orchestrator_id: str) -> int:

@@ -77,7 +77,7 @@ class SelfModification(Forbidden):
     """An agent cannot change its own definition."""
 
     code = "SELF_MODIFICATION"
-    hint = "Choose another key. Only parent agents and humans change a definition, with `agent.define`."
+    hint = "Ask the agent above you, or a human, to change it with `agent.define`."
     related = ("push_context",)
     recoverable = False
 
@@ -193,6 +193,7 @@ def check_key(key: str, field: str) -> None:
     if any(name in _DEFINITION_NAMES for name in _names_in(key)):
         raise SelfModification(
             f"The key '{key[:80]}' names a part of the agent's definition, which a push cannot change.",
+            hint="Choose another key. Only parent agents and humans change a definition, with `agent.define`.",
             field=field,
             key=key[:80],
         )

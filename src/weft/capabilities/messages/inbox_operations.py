@@ -39,7 +39,10 @@ class ReadInbox(Request):
     sender: Annotated[AgentId | None, msgspec.Meta(description="Only messages of this agent.")] = None
     acknowledge: Annotated[
         tuple[Handle, ...],
-        msgspec.Meta(max_length=500, description="Handles of earlier messages that you have dealt with; they leave."),
+        msgspec.Meta(
+            max_length=500,
+            description="Handles (SESSION/ID) of messages that you have dealt with; they leave the inbox.",
+        ),
     ] = ()
     limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="Maximum messages.")] = 20
 

@@ -61,8 +61,9 @@ _ACTIVE_BELOW = _BELOW + _PRINCIPAL + _OF_BELOW + " ORDER BY p.principal_id"
 _AGENTS_BELOW = """
 SELECT COUNT(*) FROM principals WHERE tenant = $1 AND root_id = $2 AND disabled_at IS NULL AND principal_id <> $2
 """
-_TYPE_OUTSIDE = """
-SELECT 1 FROM principals WHERE tenant = $1 AND agent_type = $2 AND (root_id <> $3 OR kind = 'human') LIMIT 1
+_FOREIGN_TYPE = """
+SELECT 1 FROM principals WHERE tenant = $1 AND agent_type = $2 AND (kind = 'human' OR (root_id <> $3 AND NOT EXISTS (
+    SELECT 1 FROM principals WHERE tenant = $1 AND agent_type = $2 AND root_id = $3 AND disabled_at IS NULL))) LIMIT 1
 """
 _ACTIVE_AGENTS = "SELECT COUNT(*) FROM principals WHERE tenant = $1 AND kind = 'agent' AND disabled_at IS NULL"
 _DISABLE = """
@@ -178,8 +179,8 @@ class SqlAccessStore:
     async def below(self, principal_id: str) -> Sequence[Principal]:
         return [_principal(row) for row in await self._tx.all(_ACTIVE_BELOW, self.tenant, principal_id)]
 
-    async def is_type_used_outside(self, agent_type: str, orchestrator_id: str) -> bool:
-        return await self._tx.one(_TYPE_OUTSIDE, self.tenant, agent_type, orchestrator_id) is not None
+    async def is_foreign_type(self, agent_type: str, orchestrator_id: str) -> bool:
+        return await self._tx.one(_FOREIGN_TYPE, self.tenant, agent_type, orchestrator_id) is not None
 
     async def agents_below(self, orchestrator_id: str) -> int:
         row = await self._tx.one(_AGENTS_BELOW, self.tenant, orchestrator_id)

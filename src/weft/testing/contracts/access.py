@@ -78,7 +78,9 @@ class AccessStoreContract:
         assert await access.enable_below("b") == ["c"]
         assert (await elsewhere.access.agents_below("a"), await elsewhere.access.active_agents()) == (2, 4)
 
-    async def test_a_type_is_used_outside_a_tree(self, stores: ContractStores, elsewhere: ContractStores) -> None:
+    async def test_a_type_is_foreign_to_a_tree_that_has_no_active_agent_of_it(
+        self, stores: ContractStores, elsewhere: ContractStores
+    ) -> None:
         for each in (principal("a"), principal("b", "a"), principal("c", "b"), principal("other")):
             await stores.access.add_principal(replace(each, agent_type=f"type-{each.principal_id}"))
         await elsewhere.access.add_principal(replace(principal("x"), agent_type="type-x"))
@@ -90,7 +92,15 @@ class AccessStoreContract:
             ("type-other", "a", True),
             ("type-x", "a", False),
         ):
-            assert await stores.access.is_type_used_outside(agent_type, principal_id) is used
+            assert await stores.access.is_foreign_type(agent_type, principal_id) is used
+        shared = replace(principal("d", "other"), agent_type="type-b")
+        await stores.access.add_principal(shared)
+        assert not await stores.access.is_foreign_type("type-b", "a")
+        assert not await stores.access.is_foreign_type("type-b", "other")
+        await stores.access.update_principal(replace(shared, disabled_at=7))
+        assert await stores.access.is_foreign_type("type-b", "other")
+        await stores.access.add_principal(replace(principal("h"), kind=PrincipalKind.HUMAN, agent_type="type-b"))
+        assert await stores.access.is_foreign_type("type-b", "a")
 
     async def test_the_id_of_a_principal_is_unique(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         assert await stores.access.add_principal(principal("planner"))

@@ -97,7 +97,9 @@ def _about_credential(body: ErrorBody, ctx: click.Context | None) -> ErrorBody:
         )
         return msgspec.structs.replace(body, error=f"The server {target.url} needs an API key.", suggestions=[hint])
     if target.url:
-        hint = f"The key comes from WEFT_API_KEY or --key. {hint}"
+        # The command itself sends the header that the server's hint asks for.
+        hint = "An admin creates one with weft key create AGENT." if "Authorization" in hint else hint
+        hint = f"The key comes from WEFT_API_KEY or --key, and must be one of the server {target.url}. {hint}"
     elif target.key and not target.principal:
         hint = (
             "The key comes from WEFT_API_KEY or --key. It is not one of this data folder, which needs none: unset it, "

@@ -102,4 +102,4 @@ def _without_server(ctx: click.Context) -> str:
     """Return the beginning of the command that uses the data folder."""
     root = ctx.find_root()
     options = [f"{FLAGS[name]} {shlex.quote(str(root.params[name]))}" for name in given(ctx) if name != "key"]
-    return f"weft --url '' {' '.join(options)} ..."
+    return f"weft --url '' {' '.join(options)} COMMAND"
