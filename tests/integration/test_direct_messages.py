@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import refused
+from weft.capabilities.sessions import agent_directory
+from weft.storage.sql.access import SqlAccessStore
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from support.world import Caller, World
+    from weft.capabilities.access.model import Memberships, Principal
 
 pytestmark = [pytest.mark.both_databases, pytest.mark.req("WX-03")]
 
@@ -83,6 +88,30 @@ async def test_the_recipient_must_be_an_active_member(world: World) -> None:
         await world.planner.say("hello", recipient_id="review-2")
     assert "review-2" not in caught.value.context["available_alternatives"]
     assert (await world.planner.messages())["total_count"] == 0
+
+
+async def test_an_unknown_recipient_is_compared_with_few_members(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session is locked meanwhile; on SQLite, every writer waits."""
+    for number in range(30):
+        await world.planner.create_agent(f"helper-{number}", agent_type="helper")
+    looked_up: list[int] = []
+    memberships_of = SqlAccessStore.memberships_of
+
+    async def count(store: SqlAccessStore, principals: Sequence[Principal]) -> Mapping[str, Memberships]:
+        looked_up.append(len(principals))
+        return await memberships_of(store, principals)
+
+    monkeypatch.setattr(SqlAccessStore, "memberships_of", count)
+    with refused("RECIPIENT_NOT_FOUND") as caught:
+        await world.planner.say("hello", recipient_id="helper")
+    assert len(caught.value.context["available_alternatives"]) == 5
+    assert sum(looked_up) <= 10
+    # A member that is named in the session is suggested, however many agents there are.
+    monkeypatch.setattr(agent_directory, "MAX_COMPARED", 1)
+    await world.planner.call("session.add_members", session_id="s1", members=["review-2"])
+    with refused("RECIPIENT_NOT_FOUND") as caught:
+        await world.planner.say("hello", recipient_id="reviw-2")
+    assert caught.value.context["available_alternatives"] == ["review-2"]
 
 
 async def test_outsiders_look_like_unknown_names(world: World) -> None:

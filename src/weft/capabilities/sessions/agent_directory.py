@@ -15,7 +15,7 @@ from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import MAX_COMPARED, NotFound, PermissionDenied, close_names
 from weft.kernel.fields import Name
-from weft.kernel.identity import Actor, Permission, participant_name
+from weft.kernel.identity import PRINCIPAL, Actor, Permission, participant_name
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
 if TYPE_CHECKING:
@@ -136,11 +136,15 @@ class AgentDirectory(msgspec.Struct, frozen=True):
 
     async def _similar(self, session: Session, agent_id: str) -> list[str]:
         """Return members of a session with a similar id, or with this type."""
-        page = await self.access.active_principals("", _PAGE)
-        members = (await self._members(session, page))[:MAX_COMPARED]
-        ids = [each.principal_id for each in members if each.principal_id != self.actor.principal_id]
-        of_type = [each.principal_id for each in members if each.agent_type == agent_id and each.principal_id in ids]
-        return list(dict.fromkeys([*close_names(agent_id, ids), *of_type]))[:_MAX_SUGGESTED]
+        page = await self.access.active_principals("", MAX_COMPARED)
+        named = [each.removeprefix(PRINCIPAL) for each in session.audience if each.startswith(PRINCIPAL)]
+        similar = close_names(agent_id, list(dict.fromkeys([*named, *(each.principal_id for each in page)])))
+        of_type = [each.principal_id for each in page if each.agent_type == agent_id][:_MAX_SUGGESTED]
+        # Only of these few, because the session is locked: who else is a member takes long to find out.
+        found = [await self.access.principal(each) for each in dict.fromkeys([*similar, *of_type])]
+        active = [each for each in found if each and each.disabled_at is None and not self._is_own(each)]
+        members = {actor.principal_id for actor in await self._members(session, active)}
+        return [each.principal_id for each in active if each.principal_id in members][:_MAX_SUGGESTED]
 
     def _is_own(self, principal: Principal) -> bool:
         return principal.principal_id == self.actor.principal_id
