@@ -132,7 +132,7 @@ def test_a_pipe_gets_full_columns_whatever_columns_says(monkeypatch: pytest.Monk
 
 def test_a_table_fits_the_terminal_by_shortening_its_widest_column(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((40, 20)))
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda *_, **__: os.terminal_size((40, 20)))
     lines = table([{"key": "goal", "value": "word " * 30}]).splitlines()
     assert len(lines[-1]) == 38
     assert lines[-1].endswith("…")
