@@ -31,7 +31,8 @@ def _free_port() -> str:
 def played() -> subprocess.CompletedProcess[str]:
     """Play the demo."""
     return subprocess.run(
-        [forked_python.python(), "-m", "weft", "demo", "--port", _free_port()],
+        [forked_python.python(), "-m", "weft", "demo"],
+        env={name: value for name, value in os.environ.items() if name != "WEFT_PORT"},
         check=True,
         capture_output=True,
         text=True,
@@ -47,6 +48,11 @@ def output(played: subprocess.CompletedProcess[str]) -> str:
 
 def test_the_demo_prints_no_warnings(played: subprocess.CompletedProcess[str]) -> None:
     assert [line for line in played.stderr.splitlines() if not line.startswith("Weft is at http")] == []
+
+
+def test_a_demo_that_ends_leaves_the_default_port_to_a_server(played: subprocess.CompletedProcess[str]) -> None:
+    assert "Weft is at http://127.0.0.1:" in played.stderr
+    assert ":8787" not in played.stderr
 
 
 @pytest.mark.req("WX-03")

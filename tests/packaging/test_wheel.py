@@ -105,6 +105,7 @@ def test_every_module_of_the_light_installation_can_be_imported(light: Installat
 def test_the_light_installation_plays_the_demo(light: Installation, tmp_path: Path) -> None:
     shown = light.run(tmp_path, "weft", "demo", "--port", free_port())
     assert "saved" in shown
+    assert "Only words were matched, not meaning: weft[search] is not installed." in " ".join(shown.split())
     checks = {check["check"]: check for check in json.loads(light.run(tmp_path, "weft", "doctor", "--json"))["checks"]}
     assert checks["Packages"]["state"] == "ok"
     assert "weft[search] is not installed" in checks["Embedding"]["detail"]

@@ -50,6 +50,8 @@ class Agent:
                 break
             await asyncio.sleep(_POLL_SECONDS)
         self._narrator.does(self.name, "search", {"query": query}, _gist(answer))
+        if "lexical_only" in answer:
+            self._narrator.aside(f"Only words were matched, not meaning: {answer['lexical_only']}.")
 
     async def ingest(self, events: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Add events to this agent's window, without narration."""

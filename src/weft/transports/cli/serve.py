@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import TYPE_CHECKING
 
@@ -97,7 +98,11 @@ def mcp(ctx: click.Context, principal: str | None, session: str | None, tools: s
 
 @click.command(cls=ServerCommand)
 @click.option("--stay", is_flag=True, help="Keep the session and the server running afterwards.")
-@click.option("--port", type=click.IntRange(1, 65_535), help="Port for the demo's server.  [env var: WEFT_PORT]")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65_535),
+    help="Port for the demo's server.  [env var: WEFT_PORT; default: a free one, 8787 with --stay]",
+)
 @click.option("--data-dir", help="Data folder to keep it in, with --stay.  [env var: WEFT_DATA_DIR]")
 @click.pass_context
 def demo(ctx: click.Context, port: int | None, data_dir: str | None, *, stay: bool) -> None:
@@ -112,9 +117,17 @@ def demo(ctx: click.Context, port: int | None, data_dir: str | None, *, stay: bo
     if chosen and not stay:
         raise click.UsageError(f"{FLAGS[chosen[0]]} needs --stay: otherwise the demo uses a temporary folder.", ctx)
     target: Target = ctx.obj
-    settings = target.settings(port=port, data_dir=data_dir)
+    settings = target.settings(port=_demo_port(port, stay=stay), data_dir=data_dir)
     _check_port(settings)
     run(settings, stay=stay)
+
+
+def _demo_port(port: int | None, *, stay: bool) -> int | None:
+    """Return a free port for a demo that ends, unless one is given: the default one may be used by a server."""
+    if port is not None or stay or os.environ.get("WEFT_PORT"):
+        return port
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
 
 
 def _check_port(settings: Settings) -> None:
