@@ -10,6 +10,7 @@ from support.bundles import exported, imported
 from support.world import SESSION, refused, wire_form
 from weft.app.dispatch import CallContext
 from weft.kernel.correlation import Correlation
+from weft.storage.sql import records as records_in_sql
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -58,6 +59,18 @@ async def test_a_record_is_found_by_every_kind_of_native_id(world: World) -> Non
         assert shown["record"]["external_mappings"] == [mapping]
     assert await found(world.planner, "unknown") == []
     assert await found(world.planner, "mcp-7", types=["context_item"]) == []
+
+
+@pytest.mark.both_databases
+async def test_records_of_others_do_not_hide_those_of_a_caller(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records_in_sql, "_MAX_RECORDS_OF_ITEM", 3)
+    ticket = MAPPINGS["TICKET-9"]
+    await add(world.planner, 9, ticket)
+    await world.stranger.create_session("theirs")
+    for number, session_id in enumerate((None, None, "theirs", "theirs")):
+        taken = {"type": "context_source_ref", "record": {"schema_version": "0.1.0", **record(number, ticket)}}
+        await world.stranger.call("records.add", records=[taken], **({"session_id": session_id} if session_id else {}))
+    assert await found(world.planner, "TICKET-9") == ["source-9"]
 
 
 async def test_native_ids_survive_export_and_import(world: World) -> None:

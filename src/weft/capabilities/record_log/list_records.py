@@ -257,7 +257,10 @@ class _PageBuilder:
                 ends += [some[-1].event.seq] if len(some) == _EVENT_BATCH else []
         # Beyond the shortest full batch there may be events that were not read.
         end = min(ends, default=None)
-        mapped = {(row.type, row.record_id): row.seq for row in await finder.records.of_item(native_key(native_id))}
+        mapped = {
+            (row.type, row.record_id): row.seq
+            for row in await finder.records.of_item(native_key(native_id), finder.actor)
+        }
         stored = await finder.events.numbered([seq for seq in mapped.values() if seq > position])
         of_calls = {event.event.seq: event for event in calls if end is None or event.event.seq <= end}
         of_records = {
@@ -321,7 +324,7 @@ class _PageBuilder:
 async def _of_item(item: RecordRef, query: EventQuery, page: _PageBuilder) -> list[_ListEntry]:
     """Return an item and the records that reference it, with their events, in log order."""
     finder = page.look.finder
-    referencing = {(row.type, row.record_id): row.seq for row in await finder.records.of_item(item.id)}
+    referencing = {(row.type, row.record_id): row.seq for row in await finder.records.of_item(item.id, finder.actor)}
     events = [*await _about(item, page.look), *await finder.events.numbered(list(referencing.values()))]
     matching = {recorded.event.seq: recorded for recorded in events if _matches(recorded, query)}
     listed = await page.listed([matching[seq] for seq in sorted(matching)])

@@ -211,7 +211,7 @@ def _redaction(redaction: Redaction, actor: Actor) -> RedactionInfo:
 
 async def _referencing(found: FoundRecord, look: RecordLookup) -> tuple[ReferencingRecord, ...]:
     """Return the other records that reference an item and that the caller may read."""
-    referencing = await look.finder.records.of_item(found.ref.id)
+    referencing = await look.finder.records.of_item(found.ref.id, look.finder.actor)
     others = [row for row in referencing if (row.type, row.record_id) != (found.ref.type, found.ref.id)]
     shown = [row for row in others if await look.may_read(row)]
     return tuple(ReferencingRecord(type=row.type, id=row.record_id, seq=row.seq) for row in shown)

@@ -100,8 +100,12 @@ class RecordStore(Protocol):
         """Return the records of a session with ``seq`` greater than ``after``, in order of ``seq``."""
         ...
 
-    async def of_item(self, item_id: str) -> Sequence[StoredRecord]:
-        """Return the records that refer to an item, oldest first; at most a thousand."""
+    async def of_item(self, item_id: str, reader: Actor) -> Sequence[StoredRecord]:
+        """Return the records that refer to an item, oldest first; at most a thousand.
+
+        Without those of sessions that the reader is no member of; at most as many more that others added without a
+        session.
+        """
         ...
 
     async def open_missing(self, session_id: str | None, limit: int) -> Sequence[StoredRecord]:

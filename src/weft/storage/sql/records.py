@@ -8,6 +8,7 @@ import msgspec
 
 from weft.capabilities.records.refs import Ref
 from weft.capabilities.records.store import ITEM_TYPE, Redaction, StoredRecord
+from weft.capabilities.sessions.model import member_patterns
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 from weft.storage.sql.blobs import pack, text_of
 from weft.storage.sql.database import SqlStore, batches, placeholders
@@ -15,6 +16,7 @@ from weft.storage.sql.database import SqlStore, batches, placeholders
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from weft.kernel.identity import Actor
     from weft.storage.sql.database import Row, Transaction, Value
 
 _RECORD = """
@@ -27,6 +29,22 @@ _NO_SESSION = ""
 _encode = msgspec.json.Encoder().encode
 _refs = msgspec.json.Decoder(tuple[Ref, ...])
 _MAX_RECORDS_OF_ITEM = 1_000
+_OF_ITEM = "SELECT type, record_id FROM record_items WHERE tenant = $1 AND item_id = $2 LIMIT $3"
+# For a reader: its own, imported ones and those of its sessions; and, with their own limit, those that others added
+# without a session. So records of others are never so many that its own are not found.
+# CROSS JOIN, because SQLite keeps its order: first the ids, then their records.
+_OF_ITEM_WITH_RECORD = """
+SELECT i.type, i.record_id FROM record_items i CROSS JOIN records r
+WHERE i.tenant = $1 AND i.item_id = $2 AND r.tenant = $1 AND r.type = i.type AND r.record_id = i.record_id
+"""
+_OF_ITEM_FOR_READER = f"""
+{_OF_ITEM_WITH_RECORD}
+  AND (r.principal_id IS NULL OR r.principal_id = $3 OR EXISTS (
+      SELECT 1 FROM session_members m WHERE m.tenant = $1 AND m.session_id = r.session_id
+        AND m.pattern {{among_texts}}$4{{end_among_texts}}))
+LIMIT $5
+"""  # noqa: S608 - constants only
+_OF_ITEM_SHARED = f"{_OF_ITEM_WITH_RECORD} AND r.session_id = '{_NO_SESSION}' AND r.principal_id <> $3 LIMIT $4"
 _SEVERAL = f"{_RECORD} WHERE tenant = $1 AND type = $2 AND record_id IN ({placeholders(3)})"
 _REDACTION = """
 SELECT record_id, session_id, state, method, reason, redacted_by, redacted_at, replacement, imported_policies, type
@@ -130,13 +148,17 @@ class SqlRecordStore(SqlStore):
         rows = await self._tx.all(_RECORDS_AFTER, self._tenant, session_id or _NO_SESSION, after, limit)
         return [_stored_record(row) for row in rows]
 
-    async def of_item(self, item_id: str) -> Sequence[StoredRecord]:
-        rows = await self._tx.all(
-            "SELECT type, record_id FROM record_items WHERE tenant = $1 AND item_id = $2 LIMIT $3",
-            self._tenant,
-            item_id,
-            _MAX_RECORDS_OF_ITEM,
-        )
+    async def of_item(self, item_id: str, reader: Actor) -> Sequence[StoredRecord]:
+        found = self._tenant, item_id
+        if reader.is_admin:
+            rows = await self._tx.all(_OF_ITEM, *found, _MAX_RECORDS_OF_ITEM)
+        else:
+            own = *found, reader.principal_id
+            patterns = _encode(sorted(member_patterns(reader))).decode()
+            rows = [
+                *await self._tx.all(_OF_ITEM_FOR_READER, *own, patterns, _MAX_RECORDS_OF_ITEM),
+                *await self._tx.all(_OF_ITEM_SHARED, *own, _MAX_RECORDS_OF_ITEM),
+            ]
         return sorted(await self.find_several([(row[0], row[1]) for row in rows]), key=lambda record: record.seq)
 
     async def open_missing(self, session_id: str | None, limit: int) -> Sequence[StoredRecord]:

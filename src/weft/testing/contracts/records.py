@@ -9,8 +9,11 @@ import msgspec
 
 from weft.capabilities.records.refs import Link
 from weft.capabilities.records.store import Redaction, StoredRecord
+from weft.kernel.identity import Actor, Permission, PrincipalKind, system_actor
 from weft.testing.contracts.sessions import session
 from weft.testing.contracts.stores import ContractStores
+
+ADMIN = system_actor("acme")
 
 
 def stored_record(record_id: str, **changed: Any) -> StoredRecord:  # noqa: ANN401 - fields of any type
@@ -63,22 +66,42 @@ class RecordStoreContract:
         await stores.records.add_all([(some[0], ["i", "i"]), (some[1], ["i", "j"])])
         await stores.records.add_all([])
         assert await stores.records.of_session("s1", 0, 9) == some
-        assert await stores.records.of_item("i") == some
-        assert await stores.records.of_item("j") == some[1:]
+        assert await stores.records.of_item("i", ADMIN) == some
+        assert await stores.records.of_item("j", ADMIN) == some[1:]
+
+    async def test_records_of_an_item_are_those_of_the_readers_sessions_and_its_own(
+        self, stores: ContractStores
+    ) -> None:
+        for session_id, members in (("s2", ()), ("s3", ("orchestrator",))):
+            assert await stores.sessions.add(msgspec.structs.replace(session(session_id), members=members))
+        by_eve = {"principal_id": "eve"}
+        await fill(
+            stores,
+            stored_record("own", session_id=None),
+            stored_record("imported", session_id=None, principal_id=None),
+            stored_record("shared", session_id=None, **by_eve),
+            stored_record("closed", session_id="s2", **by_eve),
+            stored_record("open", session_id="s3", **by_eve),
+            items=("i",),
+        )
+        ada = Actor("acme", "ada", PrincipalKind.AGENT, "ada", False, frozenset({Permission.READ}), 1, 0)  # noqa: FBT003 - a field
+        found = {each.record_id for each in await stores.records.of_item("i", ada)}
+        assert found == {"own", "imported", "shared", "open"}
+        assert len(await stores.records.of_item("i", ADMIN)) == 5  # noqa: PLR2004 - all
 
     async def test_an_id_is_unique_within_its_type(self, stores: ContractStores) -> None:
         await fill(stores, stored_record("r1"), stored_record("r1", type="context_budget"))
         assert not await stores.records.add(stored_record("r1", body=b"{}"), ["i"])
         assert await stores.records.find("context_envelope", "r1") == stored_record("r1")
-        assert await stores.records.of_item("i") == []
+        assert await stores.records.of_item("i", ADMIN) == []
 
     async def test_a_record_can_be_updated(self, stores: ContractStores) -> None:
         await fill(stores, stored_record("r1"), items=("before", "both"))
         changed = stored_record("r1", status="archived", changed_at=20, seq=9, body=b'{"now":true}')
         await stores.records.replace(changed, ["both", "after"])
         assert await stores.records.find("context_envelope", "r1") == changed
-        assert await stores.records.of_item("before") == []
-        assert await stores.records.of_item("both") == await stores.records.of_item("after") == [changed]
+        assert await stores.records.of_item("before", ADMIN) == []
+        assert await stores.records.of_item("both", ADMIN) == await stores.records.of_item("after", ADMIN) == [changed]
 
     async def test_several_records_are_found_in_one_call(self, stores: ContractStores) -> None:
         records = [stored_record(f"r{n}", type=("context_envelope", "context_item")[n % 2]) for n in range(120)]
@@ -104,9 +127,9 @@ class RecordStoreContract:
     async def test_records_of_an_item_are_oldest_first(self, stores: ContractStores) -> None:
         await fill(stores, stored_record("r1", seq=2), items=("i", "j", "i"))
         await fill(stores, stored_record("r2", seq=1), items=("i",))
-        assert [each.record_id for each in await stores.records.of_item("i")] == ["r2", "r1"]
-        assert [each.record_id for each in await stores.records.of_item("j")] == ["r1"]
-        assert await stores.records.of_item("k") == []
+        assert [each.record_id for each in await stores.records.of_item("i", ADMIN)] == ["r2", "r1"]
+        assert [each.record_id for each in await stores.records.of_item("j", ADMIN)] == ["r1"]
+        assert await stores.records.of_item("k", ADMIN) == []
 
     async def test_missing_context_is_found_until_it_is_resolved(self, stores: ContractStores) -> None:
         await fill(
@@ -195,7 +218,7 @@ class RecordStoreContract:
         await stores.records.redact(redaction("i"))
         await stores.sessions.erase("s1")
         assert await stores.records.find("context_envelope", "r1") is None
-        assert [each.record_id for each in await stores.records.of_item("i")] == ["other"]
+        assert [each.record_id for each in await stores.records.of_item("i", ADMIN)] == ["other"]
         assert await stores.records.content("s1", "i") is None
         assert await stores.records.redactions(["i"]) == {}
 
@@ -205,7 +228,7 @@ class RecordStoreContract:
         await stores.records.redact(redaction("i"))
         assert await elsewhere.records.find("context_envelope", "r1") is None
         assert await elsewhere.records.find_several([("context_envelope", "r1")]) == []
-        assert await elsewhere.records.of_session("s1", 0, 9) == await elsewhere.records.of_item("i") == []
+        assert await elsewhere.records.of_session("s1", 0, 9) == await elsewhere.records.of_item("i", ADMIN) == []
         assert await elsewhere.records.open_missing(None, 9) == []
         assert await elsewhere.records.missing_after(None, "", 9, only_open=False) == []
         assert await elsewhere.records.open_missing_readers("s1") == []
