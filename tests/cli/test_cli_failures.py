@@ -112,6 +112,7 @@ def test_a_version_conflict_shows_who_changed_what(launch: CommandLine) -> None:
     launch.run("board", "write", "goal", "Ship on Monday")
     shown = launch.run("board", "write", "goal", "Ship now", "--if-version", "1", code=1).stderr.splitlines()
     assert shown[0] == "VERSION_CONFLICT: The key 'goal' is at version 2, not 1."
+    assert "and write with --if-version 2." in " ".join(shown)
     assert re.fullmatch(r"Changed by human:admin at \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", shown[1])
     assert shown[2:5] == ["  @@ -1 +1 @@", "  -Ship on Friday", "  +Ship on Monday"]
     launch.run("board", "delete", "goal")
@@ -126,3 +127,10 @@ def test_a_conflict_of_a_push_lists_what_changed(launch: CommandLine) -> None:
     launch.run("--as", "planner", "push", "limit", "200")
     refused = launch.run("--as", "planner", "push", "limit", "300", "--if-version", "1", code=1).stderr
     assert re.search(r"\n  write learned_knowledge/limit \(version 2\) by orchestrator:planner at \d{4}-", refused)
+
+
+def test_a_new_key_is_said_to_be_shown_only_once(cli: CommandLine) -> None:
+    made = cli.run("agent", "create", "planner")
+    assert "api_key:" in made.stdout
+    assert "it is shown only once" in made.stderr
+    assert "shown only once" not in cli.run("key", "create", "planner", "--json").stderr

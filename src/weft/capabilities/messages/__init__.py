@@ -1,1 +1,1 @@
-"""Messages: what the participants of a session say to each other, each shown to whom it is meant for."""
+"""Messages: the transcript of a session's members; each message is shown to its audience only."""

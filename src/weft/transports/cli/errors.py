@@ -59,7 +59,8 @@ def _in_commands(body: ErrorBody, params: Sequence[click.Parameter]) -> ErrorBod
     """Return an error that names commands and flags instead of operations, tools and fields."""
     from weft.app.registry import all_operations  # noqa: PLC0415 - most commands succeed
 
-    hints = [_with_flags(hint, params) for hint in body.suggestions]
+    version = body.context.get("current_version")
+    hints = [_with_flags(hint, params).replace(" = current_version", f" {version}") for hint in body.suggestions]
     tools = all_operations().tools() if body.related_resources else {}
     related = list(_related(tools[name] for name in body.related_resources if name in tools))
     return msgspec.structs.replace(body, suggestions=hints, related_resources=related)

@@ -146,6 +146,8 @@ def _callback(operation: Operation) -> Any:  # noqa: ANN401 - click wraps it
             confirmation.confirm(ctx, target, operation, request)
         answer = _answer(target, operation, request, ask=not options.get("yes"))
         show(answer, as_json=options["as_json"], formatter=_formatter(operation, request))
+        if getattr(answer, "api_key", None) and not options["as_json"]:
+            click.echo("Store the API key: it is shown only once.", err=True)
         if operation.name in _UNSUCCESSFUL and _UNSUCCESSFUL[operation.name](answer):
             ctx.exit(FAILED)
 
