@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from weft.app.authentication import Local
+from weft.transports import server
 from weft.transports.cli import generated
 from weft.transports.cli.global_options import DATA_FOLDER, EVERY, FLAGS, NONE
 from weft.transports.cli.main import weft
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from cli_support import CommandLine
 
     from weft.kernel.operation import Operation
+    from weft.settings import Settings
 
 pytestmark = pytest.mark.req("WX-08")
 
@@ -302,3 +305,14 @@ def test_a_key_that_is_not_of_the_data_folder_says_where_it_comes_from(cli: Comm
     stderr = cli.run("session", "list", code=3).stderr
     assert "WEFT_API_KEY or --key" in stderr
     assert "--as" in stderr
+
+
+def test_a_server_says_that_its_folder_replaces_a_database_in_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    started: list[Settings] = []
+    monkeypatch.setattr(server, "serve", started.append)
+    monkeypatch.setenv("WEFT_DATABASE_URL", "postgresql://production/weft")
+    said = CliRunner().invoke(weft, ["serve", "--port", "0", "--data-dir", str(tmp_path)])
+    assert "WEFT_DATABASE_URL is set but not used" in said.stderr
+    assert started[0].storage_url == str(tmp_path / "weft.db")

@@ -28,6 +28,7 @@ BOARD = "board:s2"
 TIME_OF_A_CHANGE = re.compile(r"(\w+_)?(at|timestamp)")
 # Views without an agent, with the reason. Add a field that says who to any other view of a change.
 WITHOUT_AGENT = {
+    "CanaryStep": "a step of a job; its migration says who started it",
     "ContextSourceRef": "times of a source outside",
     "DeliveryInfo": "its event says who",
     "EntityInfo": "the last mention, by anyone",

@@ -221,7 +221,7 @@ FREE_TEXT |= {"question", "needed_for"}
 FREE_TEXT |= {"role", "system_prompt", "item_id", "turn_id", "task_id", "tool_call_id"}
 FREE_TEXT |= {"description", "against", "method"}
 FREE_TEXT |= {"bundle", "recipient"}
-FREE_TEXT |= {"text", "task_description", "model", "system"}
+FREE_TEXT |= {"text", "task_description", "model", "system", "native_id"}
 ODD = (True, -1, 2**63, 10**400, 1e308, [], [[]], {"x": []}, {}, "", b"x")
 
 

@@ -90,6 +90,16 @@ def note_unused_server(ctx: click.Context, used: frozenset[str]) -> None:
         click.echo(f"WEFT_URL is set, but '{ctx.command_path}' works on the data folder, not on a server.", err=True)
 
 
+def note_unused_database(data_dir: str | None, database_url: str | None) -> None:
+    """Say that a server keeps its data in the folder of --data-dir although WEFT_DATABASE_URL names a database."""
+    if data_dir is not None and database_url is None and os.environ.get("WEFT_DATABASE_URL"):
+        click.echo(
+            f"WEFT_DATABASE_URL is set but not used, because --data-dir names a folder: the data is in {data_dir}. "
+            "To use both, name the folder in WEFT_DATA_DIR.",
+            err=True,
+        )
+
+
 def _reason(ctx: click.Context, name: str, used: frozenset[str]) -> str:
     if any(param.name == name for param in ctx.command.params):
         return f" before the command: put {FLAGS[name]} after it"

@@ -13,7 +13,7 @@ from weft.kernel.correlation import make_correlation
 from weft.kernel.errors import Unavailable
 from weft.transports.cli.base import Command, DataFolderCommand
 from weft.transports.cli.completion import complete_name
-from weft.transports.cli.global_options import DATA_FOLDER, FLAGS, check_once, given
+from weft.transports.cli.global_options import DATA_FOLDER, FLAGS, check_once, given, note_unused_database
 
 if TYPE_CHECKING:
     from weft.settings import Settings
@@ -56,6 +56,7 @@ def serve(
 
     check_once(ctx, "data_dir")
     check_once(ctx, "database_url")
+    note_unused_database(data_dir, database_url)
     target: Target = ctx.obj
     settings = target.settings(host=host, port=port, data_dir=data_dir, database_url=database_url)
     _check_port(settings)
