@@ -186,7 +186,7 @@ async def test_its_versions_can_be_compared(filled: World) -> None:
     assert [each["key"] for each in diff["added"]] == ["note"]
     assert diff["removed"] == []
     (task,) = diff["modified"]
-    assert (task["key"], task["diff"]) == ("task", '@@ -1 +1 @@\n-"ship"\n+"wait"')
+    assert (task["key"], task["diff"]) == ("task", "@@ -1 +1 @@\n-ship\n+wait")
 
 
 async def test_a_rollback_restores_an_earlier_state(filled: World) -> None:

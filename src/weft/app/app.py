@@ -203,9 +203,8 @@ class App:
         )
         self.vector_backfill = VectorBackfill(runner, self.embeddings)
         self.tool_catalogue = IndexedTools(self.toolbox, self.database, self.embeddings, self.clock)
-        self.index_wait = BoundedIndexWait(
-            self.database, self.session_indexing, self.scheduler, settings.search_wait_ms
-        )
+        index_wait_ms = settings.search_wait_ms if settings.indexes_sessions else 0
+        self.index_wait = BoundedIndexWait(self.database, self.session_indexing, self.scheduler, index_wait_ms)
         self.retriever = Retriever(
             self._search_stores,
             self.collections,

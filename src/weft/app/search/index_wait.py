@@ -30,7 +30,7 @@ _MAX_LATE = 10_000
 
 
 class BoundedIndexWait:
-    """Waits for the caller's own writes, at most a setting's time."""
+    """Waits for the caller's own writes, at most a setting's time; 0: not at all, as where nothing is indexed."""
 
     def __init__(self, database: Database, indexing: SessionIndexing, scheduler: Scheduler, milliseconds: int) -> None:
         self._database = database
@@ -41,7 +41,7 @@ class BoundedIndexWait:
         self._late: OrderedDict[tuple[str, str], int] = OrderedDict()
 
     async def until_indexed(self, actor: Actor, own: Sequence[int]) -> bool:
-        if not self._seconds or self._is_off or await self._is_late(actor):
+        if not self._seconds or await self._is_late(actor):
             return False
         loop, tenant = asyncio.get_running_loop(), actor.tenant
         deadline = loop.time() + self._seconds
@@ -59,19 +59,12 @@ class BoundedIndexWait:
 
     async def until_all_indexed(self, tenant: str) -> None:
         """Wait until everything that a tenant has written so far is indexed: for a process that serves one caller."""
-        if self._is_off:
-            return
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._seconds
         last = await self._database.read(Scope(tenant), lambda tx: SqlEventStore(tx).last_seq())
         while loop.time() < deadline and not await self._database.read(Scope(tenant), partial(is_indexed, last=last)):
             self._scheduler.wake(INDEX, 0.0)
             await asyncio.sleep(_POLL_SECONDS)
-
-    @property
-    def _is_off(self) -> bool:
-        """Tell whether nothing is indexed here, so that a wait would be in vain."""
-        return INDEX in self._scheduler.paused
 
     async def _is_late(self, actor: Actor) -> bool:
         """Tell whether the index has not yet reached what the caller last waited for."""
