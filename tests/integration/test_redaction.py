@@ -230,9 +230,8 @@ async def test_summaries_and_assemblies_are_redacted_like_items(world: World, ki
     assert (DIGEST in text) == (state == "encrypted_ref")
     assert ("pin 4711-zulu" in text) == (state == "masked")
     assert ("call them" in text) == (state == "summarized")
-    assert (await event_classes(world.review, session_id=SESSION, types=["context_event"]))[
-        -2
-    ] == "context.redaction.applied"
+    classes = await event_classes(world.review, session_id=SESSION, types=["context_event"])
+    assert classes.count("context.redaction.applied") == 1
     await redact(world.admin, "q1", "none")
     assert (await world.review.call("records.show", record_id="q1"))["record"] == made
 
