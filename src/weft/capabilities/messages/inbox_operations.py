@@ -13,7 +13,6 @@ from weft.capabilities.messages.inbox import Inbox
 from weft.capabilities.messages.model import DIALOG, MESSAGE, Message, MessageHandle, UnreadMessage
 from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.kernel.clock import from_micros
-from weft.kernel.fields import NAME_PATTERN
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.json_input import NO_METADATA, raw_json
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
@@ -24,7 +23,7 @@ Handle = Annotated[
     str,
     msgspec.Meta(
         max_length=120,
-        pattern=rf"{NAME_PATTERN.removesuffix(chr(92) + 'Z')}/[1-9][0-9]{{0,17}}\Z",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}/[1-9][0-9]{0,17}\Z",
         description="Handle of a message: SESSION/ID.",
     ),
 ]
