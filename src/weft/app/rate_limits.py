@@ -43,7 +43,7 @@ class Rate(NamedTuple):
     text: str
 
 
-class Refusal(NamedTuple):
+class RequiredWait(NamedTuple):
     """Seconds until the call passes, and the rate that takes longest."""
 
     seconds: int
@@ -106,7 +106,7 @@ class RateLimits:
         if self._shared is not None:
             await self._shared.close()
 
-    async def _hit(self, rates: Sequence[Rate], who: tuple[str, ...]) -> Refusal | None:
+    async def _hit(self, rates: Sequence[Rate], who: tuple[str, ...]) -> RequiredWait | None:
         lost = time.monotonic() - self._shared_lost_at < _RETRY_SHARED_SECONDS
         if self._shared is None or lost:
             return self._local.hit(rates, who)
@@ -126,11 +126,11 @@ class _LocalCounters:
         self._now = now
         self._counters: OrderedDict[tuple[str, ...], WindowCounter] = OrderedDict()
 
-    def hit(self, rates: Sequence[Rate], who: tuple[str, ...]) -> Refusal | None:
+    def hit(self, rates: Sequence[Rate], who: tuple[str, ...]) -> RequiredWait | None:
         """Count a call for each rate; if one refuses it, count it for none."""
         now = int(self._now() * _SECOND)
         counters = {(rate.text, *who): self._counter(rate, who, now) for rate in rates}
-        refusal = _refusal(rates, list(counters.values()), now)
+        refusal = _required_wait(rates, list(counters.values()), now)
         if refusal is None:
             for key, counter in counters.items():
                 self._counters[key] = counter._replace(calls=counter.calls + 1)
@@ -195,14 +195,16 @@ class _SharedCounters:
         self._script = self._client.register_script(_HIT)
         self._now = now
 
-    async def hit(self, rates: Sequence[Rate], who: tuple[str, ...]) -> Refusal | None:
+    async def hit(self, rates: Sequence[Rate], who: tuple[str, ...]) -> RequiredWait | None:
         """Count a call for each rate; if one refuses it, count it for none."""
         # Names and addresses contain no slash.
         keys = ["/".join(("weft", rate.text, *who)) for rate in rates]
         given = "" if self._now is None else int(self._now() * _SECOND)
         windows = [value for rate in rates for value in (rate.amount, rate.seconds * _SECOND)]
         now, *counts = await self._script(keys=keys, args=[given, *windows])
-        return _refusal(rates, [WindowCounter(*counts[place : place + 3]) for place in range(0, len(counts), 3)], now)
+        return _required_wait(
+            rates, [WindowCounter(*counts[place : place + 3]) for place in range(0, len(counts), 3)], now
+        )
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -217,10 +219,10 @@ def _network(name: str) -> str:
     return str(address.ipv4_mapped or IPv6Network((address, _CLIENT_PREFIX), strict=False).network_address)
 
 
-def _refusal(rates: Sequence[Rate], counters: Sequence[WindowCounter], now: int) -> Refusal | None:
+def _required_wait(rates: Sequence[Rate], counters: Sequence[WindowCounter], now: int) -> RequiredWait | None:
     waits = [(counter.wait(rate, now), rate) for rate, counter in zip(rates, counters, strict=True)]
     wait, rate = max(waits)
-    return Refusal(-(-wait // _SECOND), rate) if wait else None
+    return RequiredWait(-(-wait // _SECOND), rate) if wait else None
 
 
 def _parse(rate_class: RateClass, text: str) -> list[Rate]:

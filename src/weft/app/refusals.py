@@ -38,7 +38,7 @@ _OPERATOR_TENANT_SECONDS = 60.0
 _IPV6_NETWORK = 64
 
 
-class Refusal(NamedTuple):
+class RefusalKey(NamedTuple):
     """What was refused: rows with the same values are one in the same minute."""
 
     action: str
@@ -66,7 +66,7 @@ class _Minute:
     """Open rows of one tenant in one minute."""
 
     number: int
-    rows: dict[Refusal, _Row] = field(default_factory=dict)
+    rows: dict[RefusalKey, _Row] = field(default_factory=dict)
     by_group: Counter[tuple[str, bool]] = field(default_factory=Counter)
 
 
@@ -99,7 +99,7 @@ class Refusals:
             return
         network = None if address is None else network_of(address)
         limited = str(error.context["rate_class"]) if isinstance(error, RateLimited) else ""
-        refusal = Refusal(action, outcome, error.code, network, actor.principal_id if actor else None, limited)
+        refusal = RefusalKey(action, outcome, error.code, network, actor.principal_id if actor else None, limited)
         detail = {"code": error.code, "reason": error.message} | ({"key_id": key_id} if key_id else {})
         row = self._counted(named, refusal, actor, limited or target, detail)
         if row is not None:
@@ -126,14 +126,14 @@ class Refusals:
                 raise
 
     def _counted(
-        self, tenant: str, refusal: Refusal, actor: Actor | None, target: str, detail: dict[str, Any]
+        self, tenant: str, refusal: RefusalKey, actor: Actor | None, target: str, detail: dict[str, Any]
     ) -> AuditRow | None:
         """Count a refusal; return the row to add if it is the first of its kind."""
         now = to_micros(self._clock.now())
         minute = self._minute(tenant, now // _MINUTE)
         if refusal not in minute.rows and minute.by_group[refusal.group] >= _MAX_ROWS:
             target = "callers with a credential" if actor else "callers without a valid credential"
-            refusal = Refusal("several", refusal.outcome, target, _OTHERS, None)
+            refusal = RefusalKey("several", refusal.outcome, target, _OTHERS, None)
             actor, detail = None, {"code": "SEVERAL", "reason": "More were refused in this minute than have a row."}
         known = minute.rows.get(refusal)
         if known is not None:

@@ -12,7 +12,7 @@ import msgspec
 
 from weft.kernel.errors import Conflict, NotFound, Rejected
 from weft.kernel.fields import NAME_PATTERN, is_name, new_id
-from weft.kernel.identity import Actor, Permission, PrincipalKind
+from weft.kernel.identity import Actor, Permission, PrincipalKind, participant_name
 
 DEFAULT_TENANT = "default"
 KEY_PREFIX = "weft"
@@ -92,6 +92,11 @@ class Principal:
     has_agents_below: bool = False
     disabled_by: str | None = None
     disabled_with: str | None = None
+
+    @property
+    def participant(self) -> str:
+        """Return the participant name shown on the principal's work."""
+        return participant_name(self.kind, self.principal_id, self.agent_type, parent_is_agent=self.parent_is_agent)
 
 
 class Memberships(NamedTuple):

@@ -53,7 +53,7 @@ from weft.capabilities.access.tool_profiles import ToolsField, UnknownToolProfil
 from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weft.kernel.errors import AuthenticationError, InvalidApiKey, PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Fraction, ShortText, new_id
-from weft.kernel.identity import SYSTEM_ID, Actor, Permission, PrincipalKind, participant_name
+from weft.kernel.identity import SYSTEM_ID, Actor, Permission, PrincipalKind
 from weft.kernel.operation import (
     Audience,
     Effect,
@@ -664,9 +664,7 @@ def _info(principal: Principal) -> AgentInfo:
         agent_id=principal.principal_id,
         agent_type=principal.agent_type,
         kind=principal.kind,
-        participant=participant_name(
-            principal.kind, principal.principal_id, principal.agent_type, parent_is_agent=principal.parent_is_agent
-        ),
+        participant=principal.participant,
         parent_id=principal.parent_id,
         clearance=principal.clearance,
         permissions=sorted(principal.permissions),

@@ -29,7 +29,7 @@ from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.kernel.clock import to_micros
 from weft.kernel.correlation import NativeId
 from weft.kernel.errors import InvalidInput, PermissionDenied
-from weft.kernel.identity import ORCHESTRATOR, participant_name
+from weft.kernel.identity import ORCHESTRATOR
 from weft.kernel.operation import Request, Response
 
 if TYPE_CHECKING:
@@ -207,9 +207,7 @@ async def _participant(agent: str, access: AccessStore) -> str | None:
     if principal is None:
         # Imported events may carry the name that all orchestrators share.
         return agent if agent == ORCHESTRATOR else None
-    return participant_name(
-        principal.kind, principal.principal_id, principal.agent_type, parent_is_agent=principal.parent_is_agent
-    )
+    return principal.participant
 
 
 class _PageBuilder:

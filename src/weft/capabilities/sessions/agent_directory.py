@@ -15,7 +15,7 @@ from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import MAX_COMPARED, NotFound, PermissionDenied, close_names
 from weft.kernel.fields import Name
-from weft.kernel.identity import PRINCIPAL, Actor, Permission, participant_name
+from weft.kernel.identity import PRINCIPAL, Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
 if TYPE_CHECKING:
@@ -188,9 +188,7 @@ def _public(principal: Principal) -> ListedAgent:
         agent_id=principal.principal_id,
         agent_type=principal.agent_type,
         kind=principal.kind,
-        participant=participant_name(
-            principal.kind, principal.principal_id, principal.agent_type, parent_is_agent=principal.parent_is_agent
-        ),
+        participant=principal.participant,
     )
 
 

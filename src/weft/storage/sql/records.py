@@ -31,7 +31,7 @@ _refs = msgspec.json.Decoder(tuple[Ref, ...])
 _MAX_RECORDS_OF_ITEM = 1_000
 _OF_ITEM = "SELECT type, record_id FROM record_items WHERE tenant = $1 AND item_id = $2 LIMIT $3"
 # For a reader: its own, imported ones and those of its sessions; and, with their own limit, those that others added
-# without a session. So records of others are never so many that its own are not found.
+# without a session, so that no number of records of others can hide its own.
 # CROSS JOIN, because SQLite keeps its order: first the ids, then their records.
 _OF_ITEM_WITH_RECORD = """
 SELECT i.type, i.record_id FROM record_items i CROSS JOIN records r

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 # Compared queries that end a step, and how long it waits for them.
 STEP_QUERIES = 30
 _STEP_MICROS = 3_600_000_000
-# So many queries are enough to stop a bad model before its step ends.
+# Compared queries after which a bad model is stopped, before its step ends.
 _MIN_QUERIES = 10
 # Tolerated share of queries that the new model could not answer.
 _MAX_FAILURES = 0.1
 _TOP_K = 10
 _HOUR_MICROS = 3_600_000_000
 
-_MEANS = (
+MEANS = (
     "overlap",
     "results_before",
     "results_after",
@@ -76,7 +76,7 @@ class QueryComparison(msgspec.Struct, frozen=True):
     def with_sample(self, sample: QuerySample) -> QueryComparison:
         """Return the means with one more query."""
         count = self.queries + 1
-        means = {name: _mean(getattr(self, name), getattr(sample, name), count) for name in _MEANS}
+        means = {name: _mean(getattr(self, name), getattr(sample, name), count) for name in MEANS}
         if sample.correlation is not None:
             means["rank_correlation"] = _mean(self.rank_correlation, sample.correlation, self.correlated + 1)
         correlated = self.correlated + (sample.correlation is not None)

@@ -19,7 +19,7 @@ from weft.capabilities.indexing.embeddings.model_selection import (
     usable_models,
 )
 from weft.capabilities.indexing.embeddings.store import Role, TenantModelStore
-from weft.capabilities.indexing.model_migration.canary import Canary, QueryComparison, Share
+from weft.capabilities.indexing.model_migration.canary import MEANS, Canary, QueryComparison, Share
 from weft.capabilities.indexing.model_migration.migration import MigrationSteps
 from weft.capabilities.indexing.model_migration.model import (
     MigrationState,
@@ -36,16 +36,7 @@ from weft.kernel.errors import InvalidInput, QuotaExceeded
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
-_FIGURES = (
-    "overlap",
-    "rank_correlation",
-    "results_before",
-    "results_after",
-    "confidence_before",
-    "confidence_after",
-    "ms_before",
-    "ms_after",
-)
+_FIGURES = ("rank_correlation", *MEANS)
 _admin_operation = partial(
     operation, tool="knowledge", permission=Permission.ADMIN, rate=RateClass.ADMIN, audience=Audience.NOT_SUBAGENTS
 )
