@@ -10,7 +10,7 @@ import logging
 import re
 import time
 from collections import OrderedDict
-from ipaddress import IPv6Address, IPv6Network
+from ipaddress import IPv4Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.kernel.errors import RateLimited
@@ -210,13 +210,24 @@ class _SharedCounters:
         await self._client.aclose()
 
 
-def _network(name: str) -> str:
-    """Return the network of an IPv6 address, of which one client has many; any other name unchanged."""
+def client_network(name: str) -> IPv4Address | IPv6Network | None:
+    """Return what identifies a client: its IPv4 address or IPv6 network, in which it has many addresses.
+
+    None if the name is not an address.
+    """
     try:
-        address = IPv6Address(name)
+        address = ip_address(name)
     except ValueError:
-        return name
-    return str(address.ipv4_mapped or IPv6Network((address, _CLIENT_PREFIX), strict=False).network_address)
+        return None
+    if isinstance(address, IPv4Address):
+        return address
+    return address.ipv4_mapped or IPv6Network((address, _CLIENT_PREFIX), strict=False)
+
+
+def _network(name: str) -> str:
+    """Return the network of an IPv6 address; any other name unchanged."""
+    network = client_network(name)
+    return str(network.network_address) if isinstance(network, IPv6Network) else str(network or name)
 
 
 def _required_wait(rates: Sequence[Rate], counters: Sequence[WindowCounter], now: int) -> RequiredWait | None:

@@ -6,13 +6,13 @@ with a count: the first refusal is written at once, the others are counted in me
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from weft.app.rate_limits import client_network
 from weft.capabilities.access.audit import AuditRow
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import RateLimited, WeftError
@@ -35,7 +35,6 @@ _MAX_ROWS = 20
 _MAX_OPEN = 10_000
 _OTHERS = "other addresses"
 _OPERATOR_TENANT_SECONDS = 60.0
-_IPV6_NETWORK = 64
 
 
 class RefusalKey(NamedTuple):
@@ -194,12 +193,4 @@ class Refusals:
 
 def network_of(address: str) -> str:
     """Return an address as rows show it: of IPv6 only the network, because one host has many addresses in it."""
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return "local" if address == "local" else "unknown"
-    if parsed.version == 4:  # noqa: PLR2004 - IPv4
-        return str(parsed)
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return str(ipaddress.ip_network((int(parsed) >> _IPV6_NETWORK << _IPV6_NETWORK, _IPV6_NETWORK)))
+    return str(client_network(address) or ("local" if address == "local" else "unknown"))
