@@ -78,6 +78,7 @@ from weft.capabilities.transfer.export import Exporter
 from weft.capabilities.transfer.importer import Importer
 from weft.capabilities.transfer.policies import PolicyStore
 from weft.capabilities.windows.store import EventCache, WindowStore
+from weft.kernel.approval import Approval
 from weft.kernel.clock import Clock
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Outbox
@@ -142,6 +143,11 @@ class CallScope:
     @property
     def principal_id(self) -> str | None:
         return None if self.actor is None else self.actor.principal_id
+
+    @property
+    def approval(self) -> Approval | None:
+        """Return the approval under which a held call is performed."""
+        return None if self.actor is None else self.actor.approval
 
     @property
     def known_actor(self) -> Actor:

@@ -25,6 +25,8 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from weft.kernel.approval import HoldReason
+
     # Returns what an interface calls an operation, given its name; None if there is no such operation.
     Reference = Callable[[str], str | None]
 
@@ -65,6 +67,10 @@ class WeftError(Exception):
     recoverable: ClassVar[bool] = True
     # Denials are audited, also those that tell the caller NOT_FOUND to hide that the resource exists.
     denial: bool = False
+    # Set by errors that hold a call until somebody approves it: ``approval`` lets the caller wait, ``quarantine``
+    # answers at once. ``hold_reason`` says which check holds it.
+    hold: ClassVar[Literal["approval", "quarantine"] | None] = None
+    hold_reason: HoldReason | None = None
 
     def __init__(
         self,

@@ -2,7 +2,8 @@
 
 A guard sees a call before it runs and its answer after it ran. It sees content that arrives as a stream (uploads,
 bundle imports, knowledge hooks, source sync) piece by piece. Each method returns what it was given, returns a
-replacement, or refuses by raising a WeftError; a refusal that is a denial is audited. See docs/decisions/0039.
+replacement, or refuses by raising a WeftError; a refusal that is a denial is audited. An error whose class has ``hold``
+holds the call for approval; a guard lets a call pass that has an ``approval`` for this check. See docs/decisions/0039.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 import msgspec
 from msgspec import structs
 
+from weft.kernel.approval import Approval
 from weft.kernel.errors import WeftError
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Operation
@@ -33,6 +35,11 @@ class GuardedCall(msgspec.Struct, frozen=True):
     request: Any
     actor: Actor | None
     entry: EntryPoint = "call"
+
+    @property
+    def approval(self) -> Approval | None:
+        """Return the approval under which a held call is performed."""
+        return None if self.actor is None else self.actor.approval
 
 
 class ContentPiece(NamedTuple):

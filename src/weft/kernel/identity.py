@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from weft.kernel.approval import Approval
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.fields import is_name
 
@@ -82,7 +83,8 @@ class Actor(msgspec.Struct, frozen=True, dict=True):
     credential, ``min_score`` the minimum relevance of its search results if an admin set one. ``correlation`` is what
     the caller claims; it serves lookups and decides nothing. ``teams`` are the teams it is a member of, ``users`` the
     humans it serves: those above it in the tree and those in its teams; of a human, itself. ``tools`` is
-    the tool profile of its API key. ``ancestors`` are the principals above it in the tree.
+    the tool profile of its API key. ``ancestors`` are the principals above it in the tree. ``approval`` is set while a
+    held call of this caller is performed.
     """
 
     tenant: str
@@ -102,6 +104,7 @@ class Actor(msgspec.Struct, frozen=True, dict=True):
     tools: str | None = None
     has_agents_below: bool = False
     ancestors: frozenset[str] = frozenset()
+    approval: Approval | None = None
 
     @property
     def is_subagent(self) -> bool:
