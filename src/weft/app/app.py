@@ -48,6 +48,8 @@ from weft.capabilities.pins.model import PinLimits
 from weft.capabilities.plans.model import DefaultPlan
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.stores import SearchStores
+from weft.capabilities.trust.keyword_detector import KeywordDetector
+from weft.capabilities.trust.scanner import ContentScanner
 from weft.jobs.backfill_vectors import VectorBackfill
 from weft.jobs.cleanup import EXPIRE, EXPIRE_EVERY_SECONDS, DeferredDeletion, Expiry, ReceiptPruning
 from weft.jobs.history_pruning import HistoryPruner
@@ -354,6 +356,9 @@ class App:
             window_events=self._cache("window_events", 1, megabytes=64, seconds=3600),
             prepared_events=self._cache("prepared_events", 1, megabytes=64, seconds=3600),
             assembly_slots=AssemblySlots(),
+            content_scanner=ContentScanner(
+                KeywordDetector(), self._cache("content_verdicts", 1, megabytes=16, seconds=3600)
+            ),
             prompts=self._cache("prompts", 1, megabytes=64, seconds=3600),
             markup=self._markup,
             pruner=self.pruner,

@@ -77,6 +77,9 @@ from weft.capabilities.teams.store import TeamContents, TeamStore
 from weft.capabilities.transfer.export import Exporter
 from weft.capabilities.transfer.importer import Importer
 from weft.capabilities.transfer.policies import PolicyStore
+from weft.capabilities.trust.gate import ItemLabels, NoItemLabels, QuarantineApproval
+from weft.capabilities.trust.policy import DefaultPolicies, TrustPolicies
+from weft.capabilities.trust.scanner import ContentScanner
 from weft.capabilities.windows.store import EventCache, WindowStore
 from weft.kernel.approval import Approval
 from weft.kernel.clock import Clock
@@ -200,6 +203,7 @@ class Singletons:
     prepared_events: PreparedEventCache
     prompts: PromptCache
     assembly_slots: AssemblySlots
+    content_scanner: ContentScanner
 
 
 # Stores, created for the transaction of each call.
@@ -276,6 +280,9 @@ class Container:
             Cooperative: lambda call: call.transaction,
             Outbox: lambda call: SqlOutbox(call.transaction, clock, call.correlation, call.principal_id),
             EventImport: lambda call: SqlOutbox(call.transaction, clock),
+            TrustPolicies: _always(DefaultPolicies()),
+            ItemLabels: _always(NoItemLabels()),
+            QuarantineApproval: _always(QuarantineApproval()),
         }
         self._sources |= {need: _opened(store) for need, store in _STORES.items()}
         self._sources[LineBackends] = _line_backends(self)

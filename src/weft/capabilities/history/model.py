@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from weft.capabilities.trust.model import TrustLabel
 from weft.kernel.errors import Conflict, NotFound, Unavailable
 
 if TYPE_CHECKING:
@@ -136,6 +137,8 @@ class ChangeMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     media_type: str | None = None
     # The value was not imported: the key ends here, and a record describes the version.
     not_imported: bool = False
+    # Source and trust, unless those of the author.
+    trust: TrustLabel | None = None
 
 
 class Change(msgspec.Struct, frozen=True):

@@ -1,0 +1,227 @@
+"""The content gate: everything that callers store passes it, inside the aggregate that stores it.
+
+The gate scans a text, applies the tenant's trust policy, and returns the text to store with its label. Content that
+was admitted before (a merge, rollback or restore) keeps its label and is not scanned again; imports are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+import msgspec
+
+from weft.capabilities.trust.model import (
+    INJECTION,
+    PII,
+    SECRET,
+    Source,
+    Trust,
+    TrustLabel,
+    default_trust,
+    lowest_trust,
+    source_of,
+    source_of_reference,
+)
+from weft.capabilities.trust.policy import TrustPolicies
+from weft.capabilities.trust.scanner import ContentScanner, masked
+from weft.kernel.errors import Forbidden
+from weft.kernel.identity import Actor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from weft.capabilities.injection.model import Detection
+    from weft.capabilities.redaction.masker import DetectorCategory
+    from weft.capabilities.trust.policy import TrustPolicy
+    from weft.capabilities.trust.scanner import Verdict
+
+_MAX_EXCERPT = 400
+
+
+class IncomingContent(msgspec.Struct, frozen=True):
+    """A text to store: in which kind of item, under which name, from which source (the caller itself if None)."""
+
+    kind: str
+    item: str
+    text: str
+    source: Source | None = None
+    derived_from: tuple[str, ...] = ()
+
+
+class Admission(NamedTuple):
+    """The text to store, and its label; None if there is nothing to add to its author."""
+
+    text: str
+    label: TrustLabel | None
+
+
+class QuarantinedContent(msgspec.Struct, frozen=True):
+    """What a reviewer needs to decide about a held text. ``excerpt`` is the suspicious passage."""
+
+    kind: str
+    item: str
+    source: Source
+    score: float
+    patterns: tuple[str, ...]
+    excerpt: str
+
+
+class ContentQuarantined(Forbidden):
+    """The content looks like an attempt to give agents instructions; it is held for review."""
+
+    code = "CONTENT_QUARANTINED"
+    hint = (
+        "Nothing was stored. A human reviews the held call; do not send it again. If you only report what you read, "
+        "leave the instruction out and write what you conclude."
+    )
+    hold: Literal["approval", "quarantine"] | None = "quarantine"
+    violation = "quarantine"
+
+    def __init__(self, content: QuarantinedContent) -> None:
+        super().__init__(
+            f"The text for {_name(content.kind, content.item)} looks like an attempt to give agents instructions.",
+            kind=content.kind,
+            item=content.item,
+            source=content.source.value,
+            patterns=list(content.patterns),
+        )
+        self.content = content
+
+
+class ContentBlocked(Forbidden):
+    """The tenant's policy does not allow this content to be stored."""
+
+    code = "CONTENT_BLOCKED"
+    hint = "Nothing was stored. Leave out what the message names, then write again."
+    violation: str | None = None
+
+    def __init__(self, content: IncomingContent, found: str, *, violation: str | None = None) -> None:
+        super().__init__(
+            f"The text for {_name(content.kind, content.item)} contains {found}, which the policy of this tenant "
+            "forbids.",
+            kind=content.kind,
+            item=content.item,
+            found=found,
+        )
+        self.violation = violation
+
+
+class QuarantineApproval(NamedTuple):
+    """Who approved the held call that runs now; None if it is not one."""
+
+    approved_by: str | None = None
+
+
+class ItemLabels(Protocol):
+    """Looks up the labels of stored items."""
+
+    async def of(self, references: Sequence[str]) -> Mapping[str, TrustLabel]:
+        """Return the labels of those that have one and that the caller may read."""
+        ...
+
+
+class NoItemLabels:
+    """Knows no labels."""
+
+    async def of(self, references: Sequence[str]) -> Mapping[str, TrustLabel]:  # noqa: ARG002 - port
+        return {}
+
+
+class ContentGate(msgspec.Struct, frozen=True):
+    """Admits the content of one caller."""
+
+    actor: Actor
+    policies: TrustPolicies
+    scanner: ContentScanner
+    labels: ItemLabels
+    approval: QuarantineApproval
+
+    async def admit(self, content: IncomingContent) -> Admission:
+        """Return the text to store and its label; raises ContentQuarantined or ContentBlocked."""
+        source = self._source(content)
+        policy = await self.policies.current()
+        verdict = await self.scanner.scan(
+            self.actor.tenant, content.text, data=source.is_data, pii=policy.pii.write != "allow"
+        )
+        suspicious = self._check_injection(content, source, policy, verdict.detection)
+        text, found = self._check_values(content, policy, verdict)
+        return Admission(text, await self._label(content, source, verdict.detection, found, suspicious=suspicious))
+
+    def _source(self, content: IncomingContent) -> Source:
+        """Return the source of a text: the least trusted of its own and those it names."""
+        if content.source is not None:
+            return content.source
+        for reference in content.derived_from:
+            named = source_of_reference(reference)
+            if named is not None:
+                return named
+        return source_of(self.actor)
+
+    def _check_injection(
+        self, content: IncomingContent, source: Source, policy: TrustPolicy, detection: Detection
+    ) -> bool:
+        """Tell whether a text is suspicious; raises if it may not be stored as it is."""
+        if not detection.flagged:
+            return False
+        action = policy.injection.of(source)
+        if action == "annotate" or not (source.is_data or detection.strict):
+            return True
+        if action == "block":
+            raise ContentBlocked(content, "an instruction to agents", violation=INJECTION)
+        if self.approval.approved_by is None:
+            raise ContentQuarantined(_quarantined(content, source, detection))
+        return True
+
+    def _check_values(
+        self, content: IncomingContent, policy: TrustPolicy, verdict: Verdict
+    ) -> tuple[str, tuple[str, ...]]:
+        """Return the text with values masked as the policy demands, and the reasons for its label."""
+        if not verdict.secrets and not verdict.pii:
+            return content.text, ()
+        reasons: list[str] = []
+        mask: list[DetectorCategory] = []
+        for action, labels, category, word, shown in (
+            (policy.secrets.write, verdict.secrets, "secrets", SECRET, "a secret"),
+            (policy.pii.write, verdict.pii, "pii", PII, "personal data"),
+        ):
+            if not labels or action == "allow":
+                continue
+            if action == "block":
+                raise ContentBlocked(content, f"{shown} ({', '.join(labels)})")
+            reasons += [f"{word}: {label}" for label in labels]
+            if action == "mask":
+                mask.append("secrets" if category == "secrets" else "pii")
+        return masked(content.text, mask) if mask else content.text, tuple(reasons)
+
+    async def _label(
+        self,
+        content: IncomingContent,
+        source: Source,
+        detection: Detection,
+        found: tuple[str, ...],
+        *,
+        suspicious: bool,
+    ) -> TrustLabel | None:
+        if not (suspicious or found or content.derived_from or source is not source_of(self.actor)):
+            return None
+        known = await self.labels.of(content.derived_from) if content.derived_from else {}
+        approved_by = self.approval.approved_by if suspicious else None
+        own = Trust.SUSPICIOUS if suspicious and approved_by is None else default_trust(source)
+        return TrustLabel(
+            source=source,
+            trust=lowest_trust([label.trust for label in known.values()], own),
+            score=round(detection.score, 2) if suspicious else None,
+            reasons=(*((INJECTION, *detection.patterns) if suspicious else ()), *found),
+            derived_from=content.derived_from,
+            approved_by=approved_by,
+        )
+
+
+def _quarantined(content: IncomingContent, source: Source, detection: Detection) -> QuarantinedContent:
+    return QuarantinedContent(
+        content.kind, content.item, source, detection.score, detection.patterns, detection.excerpt[:_MAX_EXCERPT]
+    )
+
+
+def _name(kind: str, item: str) -> str:
+    return f"{kind.replace('_', ' ')} '{item[:100]}'" if item else kind.replace("_", " ")

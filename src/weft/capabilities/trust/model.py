@@ -1,0 +1,92 @@
+"""Sources and trust labels of stored content."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from weft.kernel.identity import SYSTEM_ID, PrincipalKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from weft.kernel.identity import Actor
+
+# Beginnings of references to what is not stored in Weft: the result of a tool, a page.
+TOOL_REFERENCE = "tool:"
+URL_REFERENCE = "url:"
+# Reasons of a label besides the patterns of the detector.
+INJECTION, SECRET, PII = "injection", "secret", "pii"
+
+
+class Source(StrEnum):
+    """Where a text came from."""
+
+    HUMAN = "human"
+    AGENT = "agent"
+    TOOL = "tool"
+    DOCUMENT = "document"
+    IMPORT = "import"
+    SYSTEM = "system"
+
+    @property
+    def is_data(self) -> bool:
+        """Whether a text of this source is data, in which an instruction is out of place."""
+        return self in _DATA
+
+
+_DATA = frozenset({Source.TOOL, Source.DOCUMENT, Source.IMPORT})
+
+
+class Trust(StrEnum):
+    """How far a text is trusted: ``suspicious`` if a check found an attack in it or in what it was derived from."""
+
+    TRUSTED = "trusted"
+    UNTRUSTED = "untrusted"
+    SUSPICIOUS = "suspicious"
+
+
+_ORDER = {Trust.SUSPICIOUS: 0, Trust.UNTRUSTED: 1, Trust.TRUSTED: 2}
+_BY_SOURCE = {Source.HUMAN: Trust.TRUSTED, Source.SYSTEM: Trust.TRUSTED}
+
+
+class TrustLabel(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Source and trust of an item, stored with it. An item without a label has the trust of its author.
+
+    ``reasons``: patterns of an attack, and the kinds of secrets and personal data found, such as ``secret: password``.
+    ``derived_from``: items, ``tool:NAME`` or ``url:...`` that the text was made of.
+    ``approved_by``: the principal that released it from quarantine; its score no longer counts.
+    """
+
+    source: Source
+    trust: Trust
+    score: float | None = None
+    reasons: tuple[str, ...] = ()
+    derived_from: tuple[str, ...] = ()
+    approved_by: str | None = None
+
+
+def source_of(actor: Actor) -> Source:
+    """Return the source of what a caller writes itself."""
+    if actor.principal_id == SYSTEM_ID:
+        return Source.SYSTEM
+    return Source.HUMAN if actor.kind is PrincipalKind.HUMAN else Source.AGENT
+
+
+def default_trust(source: Source) -> Trust:
+    """Return the trust of an unlabelled text: humans are trusted, everything else is not."""
+    return _BY_SOURCE.get(source, Trust.UNTRUSTED)
+
+
+def lowest_trust(trusts: Iterable[Trust], default: Trust) -> Trust:
+    """Return the lowest of several; an item has the lowest trust of what it was derived from."""
+    return min((default, *trusts), key=_ORDER.__getitem__)
+
+
+def source_of_reference(reference: str) -> Source | None:
+    """Return the source that ``tool:NAME`` and ``url:...`` name; None for an item of Weft."""
+    if reference.startswith(TOOL_REFERENCE):
+        return Source.TOOL
+    return Source.DOCUMENT if reference.startswith(URL_REFERENCE) else None
