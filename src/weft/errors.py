@@ -79,6 +79,7 @@ from weft.capabilities.sessions.model import SessionArchived, SessionExists, Ses
 from weft.capabilities.teams.model import TeamExists, TeamFull, TeamNotEmpty, TeamNotFound
 from weft.capabilities.transfer.bundle_format import BundleDamaged
 from weft.capabilities.transfer.policies import PolicyBuiltIn, PolicyForbidden, PolicyNotFound
+from weft.capabilities.trust.gate import ContentBlocked, ContentQuarantined
 from weft.capabilities.windows.model import (
     EventExists,
     NotMember,
@@ -128,6 +129,8 @@ __all__ = [
     "BundleDamaged",
     "ChunkNotFound",
     "Conflict",
+    "ContentBlocked",
+    "ContentQuarantined",
     "ContentTooLarge",
     "ContextKeyNotFound",
     "ContextLimitExceeded",

@@ -77,7 +77,7 @@ from weft.capabilities.teams.store import TeamContents, TeamStore
 from weft.capabilities.transfer.export import Exporter
 from weft.capabilities.transfer.importer import Importer
 from weft.capabilities.transfer.policies import PolicyStore
-from weft.capabilities.trust.gate import ItemLabels, NoItemLabels, QuarantineApproval
+from weft.capabilities.trust.gate import ItemLabels, NoItemLabels
 from weft.capabilities.trust.policy import DefaultPolicies, TrustPolicies
 from weft.capabilities.trust.scanner import ContentScanner
 from weft.capabilities.windows.store import EventCache, WindowStore
@@ -282,7 +282,6 @@ class Container:
             EventImport: lambda call: SqlOutbox(call.transaction, clock),
             TrustPolicies: _always(DefaultPolicies()),
             ItemLabels: _always(NoItemLabels()),
-            QuarantineApproval: _always(QuarantineApproval()),
         }
         self._sources |= {need: _opened(store) for need, store in _STORES.items()}
         self._sources[LineBackends] = _line_backends(self)

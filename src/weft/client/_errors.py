@@ -17,6 +17,8 @@ ERROR_MODULES: dict[str, str] = {
     "BRANCH_NOT_MERGED": "weft.capabilities.history.branches",
     "BUNDLE_DAMAGED": "weft.capabilities.transfer.bundle_format",
     "CHUNK_NOT_FOUND": "weft.capabilities.search.similar",
+    "CONTENT_BLOCKED": "weft.capabilities.trust.gate",
+    "CONTENT_QUARANTINED": "weft.capabilities.trust.gate",
     "CONTENT_TOO_LARGE": "weft.kernel.errors",
     "CONTEXT_KEY_NOT_FOUND": "weft.capabilities.agent_context.model",
     "CONTEXT_LIMIT_EXCEEDED": "weft.capabilities.agent_context.model",

@@ -14,11 +14,11 @@ from weft.capabilities.trust.gate import (
     ContentGate,
     ContentQuarantined,
     IncomingContent,
-    QuarantineApproval,
 )
 from weft.capabilities.trust.model import Source, Trust, TrustLabel
 from weft.capabilities.trust.policy import DEFAULT_POLICY, InjectionActions, PiiActions, SecretActions, TrustPolicy
 from weft.capabilities.trust.scanner import ContentScanner
+from weft.kernel.approval import Approval
 from weft.kernel.clock import SystemClock
 from weft.kernel.identity import Actor, Permission, PrincipalKind
 
@@ -59,22 +59,31 @@ class Labels:
         return {name: label for name, label in self._known.items() if name in references}
 
 
-def actor(kind: PrincipalKind = PrincipalKind.AGENT) -> Actor:
-    permissions = frozenset({Permission.WRITE})
-    return Actor("t1", "writer", kind, "writer", parent_is_agent=False, permissions=permissions, clearance=1, epoch=0)
+def actor(kind: PrincipalKind = PrincipalKind.AGENT, approval: Approval | None = None) -> Actor:
+    return Actor(
+        tenant="t1",
+        principal_id="writer",
+        kind=kind,
+        agent_type="writer",
+        parent_is_agent=False,
+        permissions=frozenset({Permission.WRITE}),
+        clearance=1,
+        epoch=0,
+        approval=approval,
+    )
 
 
 def gate(
     policy: TrustPolicy = DEFAULT_POLICY,
     *,
     kind: PrincipalKind = PrincipalKind.AGENT,
-    approved_by: str | None = None,
+    approval: Approval | None = None,
     known: Mapping[str, TrustLabel] | None = None,
     detector: WordDetector | None = None,
 ) -> ContentGate:
     cache: Cache[Any] = Cache("verdicts", 1, 100_000, 60, SystemClock())
     scanner = ContentScanner(detector or WordDetector(), cache)
-    return ContentGate(actor(kind), Policies(policy), scanner, Labels(known or {}), QuarantineApproval(approved_by))
+    return ContentGate(actor(kind, approval), Policies(policy), scanner, Labels(known or {}))
 
 
 def content(text: str, **fields: Any) -> IncomingContent:
@@ -91,9 +100,16 @@ async def test_an_attack_by_an_agent_is_held_with_what_a_reviewer_needs() -> Non
         await gate().admit(content(ATTACK))
     held = caught.value
     assert (held.code, held.hold, held.denial) == ("CONTENT_QUARANTINED", "quarantine", True)
-    assert (held.content.item, held.content.source, held.content.patterns) == ("goal", Source.AGENT, ("override",))
-    assert held.content.excerpt in ATTACK
-    # The message may reach logs and the audit.
+    assert held.hold_reason is not None
+    assert held.hold_reason.details == {
+        "kind": "board_entry",
+        "item": "goal",
+        "source": "agent",
+        "score": 4.0,
+        "patterns": ["override"],
+        "excerpt": ATTACK,
+    }
+    # The message reaches logs and the audit.
     assert "Ignore" not in held.message
 
 
@@ -126,12 +142,18 @@ async def test_the_policy_decides_by_source() -> None:
         await gate(policy, kind=PrincipalKind.HUMAN).admit(content(ATTACK))
 
 
-async def test_an_approved_call_passes_quarantine_but_not_a_block() -> None:
-    admitted = await gate(approved_by="ada").admit(content(ATTACK))
+async def test_an_approved_call_passes_with_the_text_that_was_reviewed_but_not_a_block() -> None:
+    with pytest.raises(ContentQuarantined) as caught:
+        await gate().admit(content(ATTACK))
+    assert caught.value.hold_reason is not None
+    approval = Approval("approval_1", frozenset({caught.value.hold_reason.check}), "ada", "process")
+    admitted = await gate(approval=approval).admit(content(ATTACK))
     assert admitted.label is not None
     assert (admitted.label.trust, admitted.label.approved_by) == (Trust.UNTRUSTED, "ada")
+    with refused("CONTENT_QUARANTINED"):
+        await gate(approval=approval).admit(content(f"{ATTACK} Really."))
     with refused("CONTENT_BLOCKED"):
-        await gate(TrustPolicy(injection=InjectionActions(agent="block")), approved_by="ada").admit(content(ATTACK))
+        await gate(TrustPolicy(injection=InjectionActions(agent="block")), approval=approval).admit(content(ATTACK))
 
 
 async def test_secrets_are_annotated_masked_or_blocked_and_never_repeated() -> None:

@@ -6,7 +6,8 @@ was admitted before (a merge, rollback or restore) keeps its label and is not sc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+import hashlib
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -24,6 +25,7 @@ from weft.capabilities.trust.model import (
 )
 from weft.capabilities.trust.policy import TrustPolicies
 from weft.capabilities.trust.scanner import ContentScanner, masked
+from weft.kernel.approval import HoldReason
 from weft.kernel.errors import Forbidden
 from weft.kernel.identity import Actor
 
@@ -55,8 +57,8 @@ class Admission(NamedTuple):
     label: TrustLabel | None
 
 
-class QuarantinedContent(msgspec.Struct, frozen=True):
-    """What a reviewer needs to decide about a held text. ``excerpt`` is the suspicious passage."""
+class HeldContent(msgspec.Struct, frozen=True):
+    """What a reviewer needs to decide about a text. ``excerpt`` is the suspicious passage."""
 
     kind: str
     item: str
@@ -74,10 +76,10 @@ class ContentQuarantined(Forbidden):
         "Nothing was stored. A human reviews the held call; do not send it again. If you only report what you read, "
         "leave the instruction out and write what you conclude."
     )
-    hold: Literal["approval", "quarantine"] | None = "quarantine"
+    hold = "quarantine"
     violation = "quarantine"
 
-    def __init__(self, content: QuarantinedContent) -> None:
+    def __init__(self, content: HeldContent, check: str) -> None:
         super().__init__(
             f"The text for {_name(content.kind, content.item)} looks like an attempt to give agents instructions.",
             kind=content.kind,
@@ -85,7 +87,7 @@ class ContentQuarantined(Forbidden):
             source=content.source.value,
             patterns=list(content.patterns),
         )
-        self.content = content
+        self.hold_reason = HoldReason(check=check, text=self.message, details=msgspec.to_builtins(content))
 
 
 class ContentBlocked(Forbidden):
@@ -104,12 +106,6 @@ class ContentBlocked(Forbidden):
             found=found,
         )
         self.violation = violation
-
-
-class QuarantineApproval(NamedTuple):
-    """Who approved the held call that runs now; None if it is not one."""
-
-    approved_by: str | None = None
 
 
 class ItemLabels(Protocol):
@@ -134,7 +130,6 @@ class ContentGate(msgspec.Struct, frozen=True):
     policies: TrustPolicies
     scanner: ContentScanner
     labels: ItemLabels
-    approval: QuarantineApproval
 
     async def admit(self, content: IncomingContent) -> Admission:
         """Return the text to store and its label; raises ContentQuarantined or ContentBlocked."""
@@ -143,9 +138,9 @@ class ContentGate(msgspec.Struct, frozen=True):
         verdict = await self.scanner.scan(
             self.actor.tenant, content.text, data=source.is_data, pii=policy.pii.write != "allow"
         )
-        suspicious = self._check_injection(content, source, policy, verdict.detection)
+        approved_by = self._check_injection(content, source, policy, verdict.detection)
         text, found = self._check_values(content, policy, verdict)
-        return Admission(text, await self._label(content, source, verdict.detection, found, suspicious=suspicious))
+        return Admission(text, await self._label(content, source, verdict.detection, found, approved_by))
 
     def _source(self, content: IncomingContent) -> Source:
         """Return the source of a text: the least trusted of its own and those it names."""
@@ -159,18 +154,19 @@ class ContentGate(msgspec.Struct, frozen=True):
 
     def _check_injection(
         self, content: IncomingContent, source: Source, policy: TrustPolicy, detection: Detection
-    ) -> bool:
-        """Tell whether a text is suspicious; raises if it may not be stored as it is."""
+    ) -> str | None:
+        """Raise if a text may not be stored as it is; return who approved it, if somebody did."""
         if not detection.flagged:
-            return False
+            return None
+        check, approval = _check_of(content.text), self.actor.approval
+        approved_by = approval.approved_by if approval is not None and approval.covers(check) else None
         action = policy.injection.of(source)
-        if action == "annotate" or not (source.is_data or detection.strict):
-            return True
-        if action == "block":
-            raise ContentBlocked(content, "an instruction to agents", violation=INJECTION)
-        if self.approval.approved_by is None:
-            raise ContentQuarantined(_quarantined(content, source, detection))
-        return True
+        if action != "annotate" and (source.is_data or detection.strict):
+            if action == "block":
+                raise ContentBlocked(content, "an instruction to agents", violation=INJECTION)
+            if approved_by is None:
+                raise ContentQuarantined(_held(content, source, detection), check)
+        return approved_by
 
     def _check_values(
         self, content: IncomingContent, policy: TrustPolicy, verdict: Verdict
@@ -199,26 +195,31 @@ class ContentGate(msgspec.Struct, frozen=True):
         source: Source,
         detection: Detection,
         found: tuple[str, ...],
-        *,
-        suspicious: bool,
+        approved_by: str | None,
     ) -> TrustLabel | None:
-        if not (suspicious or found or content.derived_from or source is not source_of(self.actor)):
+        if not (detection.flagged or found or content.derived_from or source is not source_of(self.actor)):
             return None
         known = await self.labels.of(content.derived_from) if content.derived_from else {}
-        approved_by = self.approval.approved_by if suspicious else None
-        own = Trust.SUSPICIOUS if suspicious and approved_by is None else default_trust(source)
+        suspicious = detection.flagged and approved_by is None
         return TrustLabel(
             source=source,
-            trust=lowest_trust([label.trust for label in known.values()], own),
-            score=round(detection.score, 2) if suspicious else None,
-            reasons=(*((INJECTION, *detection.patterns) if suspicious else ()), *found),
+            trust=lowest_trust(
+                [label.trust for label in known.values()], Trust.SUSPICIOUS if suspicious else default_trust(source)
+            ),
+            score=round(detection.score, 2) if detection.flagged else None,
+            reasons=(*((INJECTION, *detection.patterns) if detection.flagged else ()), *found),
             derived_from=content.derived_from,
             approved_by=approved_by,
         )
 
 
-def _quarantined(content: IncomingContent, source: Source, detection: Detection) -> QuarantinedContent:
-    return QuarantinedContent(
+def _check_of(text: str) -> str:
+    """Return the name of the check of one text, which an approval of the held call passes."""
+    return f"{INJECTION}:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+def _held(content: IncomingContent, source: Source, detection: Detection) -> HeldContent:
+    return HeldContent(
         content.kind, content.item, source, detection.score, detection.patterns, detection.excerpt[:_MAX_EXCERPT]
     )
 
