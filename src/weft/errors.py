@@ -46,6 +46,7 @@ from weft.capabilities.indexing.model_migration.model import (
     ModelMigrationInProgress,
     ModelMigrationNotFound,
 )
+from weft.capabilities.injection.model import DetectorUnavailable
 from weft.capabilities.knowledge.model import (
     DocumentNotFound,
     DocumentNotReady,
@@ -137,6 +138,7 @@ __all__ = [
     "ContextNotPulled",
     "ContextOverBudget",
     "ConventionsNotFound",
+    "DetectorUnavailable",
     "DiskFull",
     "DocumentNotFound",
     "DocumentNotReady",

@@ -71,6 +71,7 @@ from weft.kernel.operation import RateClass
 from weft.providers.document_reader import IsolatedDocumentReader
 from weft.providers.embedders.factory import configured_embedders, semantic_search_off
 from weft.providers.html_xml import IsolatedMarkupReader
+from weft.providers.injection.factory import configured_detector
 from weft.providers.jwt import JwtCodec
 from weft.providers.local_folders import AllowedFolders
 from weft.providers.object_storage import connect_objects
@@ -336,6 +337,7 @@ class App:
             counters=TokenizerRegistry(),
             catalog=load_catalog(settings.models_file),
             prices=PriceTable(),
+            injection_detector=configured_detector(),
             token_counts=CountCache(),
             read_counts=self._read_counts,
             feed=self.feed,

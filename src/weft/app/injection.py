@@ -48,6 +48,7 @@ from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.indexing.embeddings.model import Embeddings
 from weft.capabilities.indexing.embeddings.store import TenantModelStore, VectorStore
 from weft.capabilities.indexing.model_migration.model import ModelMigrationStore
+from weft.capabilities.injection.model import InjectionDetector
 from weft.capabilities.knowledge.domains import DomainAuditFilter
 from weft.capabilities.knowledge.sources.store import SourceControl, SourceStore
 from weft.capabilities.knowledge.store import DocumentStore, DomainStore
@@ -175,6 +176,7 @@ class Singletons:
     counters: TokenCounters
     catalog: Catalog
     prices: Prices
+    injection_detector: InjectionDetector
     token_counts: CountCache
     read_counts: ReadTally
     feed: Feed

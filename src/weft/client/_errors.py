@@ -42,6 +42,7 @@ ERROR_MODULES: dict[str, str] = {
     "HOOK_REFUSED": "weft.capabilities.knowledge.sources.model",
     "HOST_NOT_ALLOWED": "weft.kernel.errors",
     "ILLEGAL_TRANSITION": "weft.capabilities.records.vocabulary",
+    "INJECTION_DETECTOR_UNAVAILABLE": "weft.capabilities.injection.model",
     "INTERNAL_ERROR": "weft.kernel.errors",
     "INVALID_API_KEY": "weft.kernel.errors",
     "INVALID_INPUT_FORMAT": "weft.kernel.errors",

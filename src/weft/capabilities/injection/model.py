@@ -5,6 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from weft.kernel.errors import Unavailable
+
+
+class DetectorUnavailable(Unavailable):
+    """The injection detector cannot be loaded."""
+
+    code = "INJECTION_DETECTOR_UNAVAILABLE"
+    hint = (
+        "Install Weft again where it runs, or correct WEFT_INJECTION_MODEL; nothing is accepted unchecked until then."
+    )
+
 
 @dataclass(frozen=True, slots=True)
 class Detection:

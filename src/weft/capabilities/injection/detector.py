@@ -1,0 +1,209 @@
+"""The injection detector that is included in Weft: scores texts with networks, patterns and the surroundings.
+
+A text is normalised and cut into segments. The networks give each segment, and each few neighbours, the probabilities
+of three classes: document, request, attack. In the text of humans and agents, only an attack counts. In data a request
+to the assistant counts too, the more so if it is out of place: unlike the rest, about something else, followed by code
+that does harm. Patterns add to the score of the best candidates.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from weft.capabilities.injection.model import HARMLESS, Detection
+from weft.capabilities.injection.normal_form import normalise
+from weft.capabilities.injection.patterns import PATTERNS, stems
+from weft.capabilities.injection.segments import features, segments
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from weft.capabilities.injection.network import Network
+
+    Floats = np.ndarray[Any, np.dtype[np.floating[Any]]]
+
+_SEGMENT_TOKENS = 120
+_UNKNOWN_TOKEN = 100
+# A text is scored in blocks of this many segments.
+_BLOCK_SEGMENTS = 150
+# Numbers of neighbouring segments that are scored together.
+_TALK_WINDOWS = (1, 2, 4)
+_DATA_WINDOWS = (1, 2)
+# Windows whose patterns and surroundings are looked at: the best ones by the networks, if above the least logit.
+_CANDIDATES = 8
+_MIN_CANDIDATE = -1.0
+_MIN_LOGIT, _MAX_LOGIT = -8.0, 10.0
+_MAX_EXCERPT = 300
+
+# What patterns add to the logit. Round numbers set by hand.
+_IN_DATA = {
+    "override": 2.0,
+    "system": 2.0,
+    "strict": 2.0,
+    "conceal": 1.5,
+    "assistant": 1.5,
+    "todo": 1.0,
+    "unbound": 1.0,
+    "target": 0.7,
+    "personal": -1.5,
+    "table": -1.0,
+}
+_IN_TALK = {"override": 2.0, "system": 1.5, "leak": 1.5, "unbound": 1.0, "role": 1.0, "strict": 1.0}
+_EXECUTE = 2.0
+# Share of the words of a window that occur elsewhere in the block.
+_OVERLAP = -3.0
+# The best and the mean logit of the rest of the block: a request among requests is in place.
+_BEST_ELSEWHERE, _MEAN_ELSEWHERE = -0.25, -0.3
+# The networks know little of scripts other than Latin: there a pattern must confirm an attack.
+_FOREIGN_SHARE = 0.3
+_UNCONFIRMED = -5.0
+
+
+class Thresholds(NamedTuple):
+    """Scores above which a text is flagged, and above which it is so at the strict bar."""
+
+    flagged: float
+    strict: float
+
+
+class NetworkDetector:
+    """Implements ``InjectionDetector``. ``tokenize`` maps a text and a maximum to WordPiece ids with start and end."""
+
+    def __init__(
+        self, network: Network, tokenize: Callable[[str, int], list[int]], *, talk: Thresholds, data: Thresholds
+    ) -> None:
+        self._network = network
+        self._tokenize = tokenize
+        self._thresholds = {False: talk, True: data}
+
+    def detect(self, text: str, *, data: bool) -> Detection:
+        normal = normalise(text)
+        parts = [segment for one in (normal.text, *normal.decoded) for segment in segments(one)]
+        blocks = (parts[start : start + _BLOCK_SEGMENTS] for start in range(0, len(parts), _BLOCK_SEGMENTS))
+        return max((self._detect(_Block(block), data=data) for block in blocks), key=_score, default=HARMLESS)
+
+    def _detect(self, block: _Block, *, data: bool) -> Detection:
+        windows, base = self._windows(block, data=data)
+        best = np.argsort(-base)[:_CANDIDATES]
+        score, number = float(base[best[0]]), best[0]
+        if score > _MIN_CANDIDATE:
+            add = block.added_in_data if data else block.added_in_talk
+            single = base[: len(block.segments)]
+            candidates = [(one, *windows[one]) for one in best if base[one] > _MIN_CANDIDATE]
+            score, number = max(
+                (float(base[one] + add(start, end, base[one], single)), one) for one, start, end in candidates
+            )
+        start, end = windows[number]
+        bar = self._thresholds[data]
+        return Detection(
+            score,
+            flagged=score > bar.flagged,
+            strict=score > bar.strict,
+            excerpt=" ".join(block.segments[start:end])[:_MAX_EXCERPT],
+            patterns=block.names(start, end) if score > _MIN_CANDIDATE else (),
+        )
+
+    def _windows(self, block: _Block, *, data: bool) -> tuple[list[tuple[int, int]], Floats]:
+        """Return the start and end of each window of segments, and its logit."""
+        tokens = [self._tokenize(segment, _SEGMENT_TOKENS)[1:-1] or [_UNKNOWN_TOKEN] for segment in block.segments]
+        shape = np.array([features(segment) for segment in block.segments], np.float32)
+        pooled = self._network.pooled(tokens)
+        windows, filters, shapes = _windows(pooled, shape, _DATA_WINDOWS if data else _TALK_WINDOWS)
+        document, request, attack = self._network.log_probabilities(filters, shapes).T
+        logits = np.logaddexp(request, attack) - document if data else attack - np.logaddexp(document, request)
+        return windows, np.clip(logits, _MIN_LOGIT, _MAX_LOGIT)
+
+
+def _score(detection: Detection) -> float:
+    return detection.score
+
+
+def _windows(pooled: Floats, shape: Floats, sizes: tuple[int, ...]) -> tuple[list[tuple[int, int]], Floats, Floats]:
+    """Return the start and end of each window, with the maximum of its filters and features."""
+    number = len(pooled)
+    windows = [(start, start + 1) for start in range(number)]
+    filters, shapes = [pooled], [shape]
+    for size in sizes[1:]:
+        half = size // 2
+        if number <= half:
+            break
+        last = max(1, number - size + 1)
+        filters.append(_wider(filters[-1], half, last))
+        shapes.append(_wider(shapes[-1], half, last))
+        windows += [(start, min(number, start + size)) for start in range(last)]
+    return windows, np.vstack(filters), np.vstack(shapes)
+
+
+def _wider(windows: Floats, half: int, number: int) -> Floats:
+    """Return the maxima of windows of twice the size; one that would end after the text is cut."""
+    both = windows[:number].copy()
+    later = windows[half : half + number]
+    np.maximum(both[: len(later)], later, out=both[: len(later)])
+    return both
+
+
+class _Block:
+    """Segments of a text with their patterns and words, found when needed."""
+
+    def __init__(self, parts: list[str]) -> None:
+        self.segments = parts
+        self._lower = [segment.lower() for segment in parts]
+        self._found: dict[tuple[str, int], bool] = {}
+
+    def names(self, start: int, end: int) -> tuple[str, ...]:
+        return tuple(name for name in PATTERNS if self._has(name, start, end))
+
+    def added_in_talk(self, start: int, end: int, base: float, _single: Floats) -> float:
+        """Return what to add to the logit of a window of a human's or agent's text."""
+        added = sum(weight for name, weight in _IN_TALK.items() if self._has(name, start, end))
+        text = " ".join(self.segments[start:end])
+        is_confirmed = self._has("override", start, end) or self._has("leak", start, end)
+        if not is_confirmed and not text.isascii() and _foreign_share(text) > _FOREIGN_SHARE:
+            return min(added, _UNCONFIRMED - base)
+        return added
+
+    def added_in_data(self, start: int, end: int, _base: float, single: Floats) -> float:
+        """Return what to add to the logit of a window of data; ``single`` has the logits of all segments."""
+        added = sum(weight for name, weight in _IN_DATA.items() if self._has(name, start, end))
+        added += _EXECUTE * self._has("execute", start, min(end + 1, len(self.segments)))
+        added += _OVERLAP * self._overlap(start, end)
+        far = np.concatenate([single[: max(0, start - 1)], single[end + 1 :]])
+        added += _BEST_ELSEWHERE * float(np.clip(far.max(), -6, 8) if len(far) else -6)
+        rest = np.clip(np.concatenate([single[:start], single[end:]]), -6, 6)
+        return added + _MEAN_ELSEWHERE * float(rest.mean() if len(rest) else -3)
+
+    def _has(self, name: str, start: int, end: int) -> bool:
+        return any(self._in(name, number) for number in range(start, end))
+
+    def _in(self, name: str, number: int) -> bool:
+        known = self._found.get((name, number))
+        if known is None:
+            known = self._found[name, number] = PATTERNS[name].search(self._lower[number]) is not None
+        return known
+
+    def _overlap(self, start: int, end: int) -> float:
+        here = self._words[start:end]
+        inside: set[str] = set().union(*here)
+        if not inside:
+            return 1.0
+        return sum(self._counts[word] > sum(word in words for words in here) for word in inside) / len(inside)
+
+    @cached_property
+    def _words(self) -> list[set[str]]:
+        return [stems(segment) for segment in self._lower]
+
+    @cached_property
+    def _counts(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for words in self._words:
+            for word in words:
+                counts[word] = counts.get(word, 0) + 1
+        return counts
+
+
+def _foreign_share(text: str) -> float:
+    letters = [letter for letter in text if letter.isalpha()]
+    return sum(letter > "\u02ff" for letter in letters) / max(len(letters), 1)

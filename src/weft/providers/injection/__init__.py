@@ -1,0 +1,1 @@
+"""Injection detectors: the one included in Weft, and models from outside."""

@@ -1,0 +1,35 @@
+"""The injection detector included in Weft: its weights, and the thresholds they were calibrated to.
+
+Slow to import (numpy): imported by the first use. docs/concepts/injection.md says what the weights were trained on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from importlib import resources
+
+import numpy as np
+
+from weft.capabilities.injection.detector import NetworkDetector, Thresholds
+from weft.capabilities.injection.model import DetectorUnavailable
+from weft.capabilities.injection.network import Network
+from weft.providers.embedders.wordpiece import WordPieceTokenizer
+
+_SHA256 = "22083510a6a6607bbacb6eb817d56a27620eb2017c8f04238e76f155340363f4"
+_TALK = Thresholds(flagged=3.0, strict=4.6)
+_DATA = Thresholds(flagged=6.5, strict=8.8)
+
+
+def load_included() -> NetworkDetector:
+    """Return the included detector."""
+    packed = resources.files("weft.providers.injection").joinpath("weights.npz").read_bytes()
+    return NetworkDetector(read_network(packed), WordPieceTokenizer().numbers, talk=_TALK, data=_DATA)
+
+
+def read_network(packed: bytes, sha256: str = _SHA256) -> Network:
+    """Return the networks of a file of weights after checking its hash."""
+    if hashlib.sha256(packed).hexdigest() != sha256:
+        raise DetectorUnavailable("The weights of the injection detector have an unexpected checksum.")
+    with np.load(io.BytesIO(packed)) as weights:
+        return Network(dict(weights))
