@@ -76,7 +76,13 @@ from weft.capabilities.records.vocabulary import IllegalTransition
 from weft.capabilities.search.similar import ChunkNotFound
 from weft.capabilities.sessions.agent_directory import RecipientNotFound
 from weft.capabilities.sessions.members import TooManyMembers
-from weft.capabilities.sessions.model import SessionArchived, SessionExists, SessionInUse, SessionNotFound
+from weft.capabilities.sessions.model import (
+    SessionArchived,
+    SessionExists,
+    SessionInUse,
+    SessionNotFound,
+    SessionTerminated,
+)
 from weft.capabilities.teams.model import TeamExists, TeamFull, TeamNotEmpty, TeamNotFound
 from weft.capabilities.transfer.bundle_format import BundleDamaged
 from weft.capabilities.transfer.policies import PolicyBuiltIn, PolicyForbidden, PolicyNotFound
@@ -205,6 +211,7 @@ __all__ = [
     "SessionExists",
     "SessionInUse",
     "SessionNotFound",
+    "SessionTerminated",
     "SnapshotExists",
     "SnapshotNotFound",
     "SourceElsewhere",

@@ -217,7 +217,7 @@ from weft.capabilities.search.pin_operations import PinInfo, PinList, PinRemoved
 from weft.capabilities.search.results import PassageInfo, PendingItems, ResolvedReference
 from weft.capabilities.search.session_indexing.reindex import DomainReindexStatus, ReindexStatus
 from weft.capabilities.sessions.agent_directory import AgentList, ListedAgent
-from weft.capabilities.sessions.member_operations import MembersAdded, MembersRemoved
+from weft.capabilities.sessions.member_operations import AgentReinstated, MembersAdded, MembersRemoved
 from weft.capabilities.sessions.model import SessionConfig
 from weft.capabilities.sessions.operations import (
     SessionArchivedAt,
@@ -253,6 +253,7 @@ __all__ = [
     "AgentDefined",
     "AgentDefinition",
     "AgentList",
+    "AgentReinstated",
     "AgentUpdated",
     "ApiKeyCreated",
     "ApiKeyInfo",

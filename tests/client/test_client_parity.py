@@ -117,6 +117,7 @@ async def call_every_operation(weft: Any, client_name: str, admin_key: str) -> d
     await note("session.add_members", weft.session.add_members(s, ["no_such_agent"]))
     await note("session.remove_members", weft.session.remove_members(s, ["*", "orchestrator:*"]))
     await note("session.remove_members", weft.session.remove_members("nowhere", ["*"]))
+    await note("session.reinstate", weft.session.reinstate(s, "no_such_agent"))
     await note("board.write", weft.board.write(s, "goal", "ship it", readable_by=["human:*", "orchestrator"]))
     await note("board.write", weft.board.write(s, "goal", "ship é 🚢", if_version=1, ttl_seconds=3600))
     await note("board.write", weft.board.write(s, "goal", "late", if_version=1))

@@ -57,6 +57,7 @@ VALID: dict[str, dict[str, Any]] = {
     "team.delete": {"team": "research"},
     "session.add_members": {**IN_SESSION, "members": ["analysis"]},
     "session.remove_members": {**IN_SESSION, "members": ["review-2"]},
+    "session.reinstate": {**IN_SESSION, "agent_id": "analysis"},
     "team.add_member": {"team": "research", "agent_id": "analysis"},
     "team.remove_member": {"team": "research", "agent_id": "analysis"},
     "session.create": {"purpose": "x"},

@@ -10,6 +10,7 @@ import pytest
 
 from support.attribution import named_agents
 from support.records import envelope
+from weft.app.dispatch import CallContext
 from weft.app.registry import all_operations
 from weft.capabilities.records.event_classes import event_class_of
 from weft.kernel.operation import Effect
@@ -90,6 +91,9 @@ async def on_boards(do: Callable[..., Awaitable[Any]], world: World) -> None:
     await do(admin, "session.create", purpose="x", session_id="s2")
     await do(admin, "session.add_members", session_id="s2", members=["planner"])
     await do(admin, "session.remove_members", session_id="s2", members=["planner"])
+    analysis = await world.app.identify(CallContext(world.analysis.credential))
+    await world.app.termination.end_session(analysis, "s1", "a test")
+    await do(admin, "session.reinstate", session_id="s1", agent_id="analysis")
     await do(planner, "board.write", session_id="s1", key="a", value="1")
     await do(planner, "board.write", session_id="s1", key="a", value="2")
     await do(planner, "board.snapshot", session_id="s1", label="mark")

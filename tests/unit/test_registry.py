@@ -88,7 +88,8 @@ def test_the_specified_board_actions_belong_to_one_tool() -> None:
 
 @pytest.mark.req("SC-01")
 def test_sub_agents_may_only_read_the_sessions_they_are_members_of() -> None:
-    shown = {o.name for o in REGISTRY if o.group == "session" and o.audience is not Audience.NOT_SUBAGENTS}
+    closed = {Audience.NOT_SUBAGENTS, Audience.HUMANS}
+    shown = {o.name for o in REGISTRY if o.group == "session" and o.audience not in closed}
     assert shown == {"session.get", "session.overview"}
 
 

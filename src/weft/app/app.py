@@ -25,6 +25,7 @@ from weft.app.registry import all_operations
 from weft.app.search.embedding_cache import CachedEmbeddings
 from weft.app.search.index_wait import BoundedIndexWait
 from weft.app.search.service import LowRelevanceReporter, SearchIndexes, rank
+from weft.app.security_events import AgentTermination, LogOnly, ViolationResponse
 from weft.app.session_acl_cache import SessionAclCache
 from weft.app.tenants import Tenants, default_plan
 from weft.app.tools.catalogue import IndexedTools
@@ -123,16 +124,19 @@ class App:
         self._read_counts = BufferedReadCounts()
         self.feed = LiveFeed(self.database)
         self._refusals = Refusals(self.database, self.clock)
-        self._auditor = Auditor(self.database, self.clock, self._refusals)
+        self._codec = JwtCodec()
+        self._callers = Authenticator(self.database, self._codec, self.clock)
+        self.termination = AgentTermination(self.database, self.clock, self._callers.forget_tenant)
+        self.violation_response = ViolationResponse(self.termination, LogOnly())
+        self._auditor = Auditor(self.database, self.clock, self._refusals, self.violation_response)
         self._comparisons = BackgroundTasks()
         self.guards = Guards(self._auditor)
         self.objects = Objects(self.database, connect_objects(settings), self.clock)
-        self._codec = JwtCodec()
         self._container = Container(self.database, self.clock)
         self._search_stores = CallerTransactions(self.database, self._container, SearchStores)
         self._dispatcher = Dispatcher(
             database=self.database,
-            callers=Authenticator(self.database, self._codec, self.clock),
+            callers=self._callers,
             rates=self._rates,
             auditor=self._auditor,
             refusals=self._refusals,
@@ -289,6 +293,7 @@ class App:
                 page = await self._next_page(actor, interest, after, resuming=resuming)
             except AccessChanged:
                 self._dispatcher.forget(context)
+                resuming = False
                 continue
             after = page.reached
             # Access to the session is checked again after a pause, and after an event that may have ended it.
@@ -363,6 +368,7 @@ class App:
             ),
             prompts=self._cache("prompts", 1, megabytes=64, seconds=3600),
             markup=self._markup,
+            termination=self.termination,
             pruner=self.pruner,
             tool_catalogue=self.tool_catalogue,
             allowed_operations=RegisteredOperations(self.registry, settings.rates(), self.database),
@@ -394,7 +400,7 @@ class App:
             page = await self.feed.next(actor, interest, after, _HEARTBEAT_SECONDS, resuming=resuming)
             return await self._guarded_page(call, page) if self.guards else page
         except WeftError as error:
-            await self._dispatcher.audit_denial(operation, actor, error)
+            await self._dispatcher.audit_denial(operation, actor, error, interest.session_id)
             raise
 
     async def _guarded_page(self, call: GuardedCall, page: EventPage) -> EventPage:

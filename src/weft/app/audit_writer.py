@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.access.audit import AuditRow
+from weft.app.audit_rows import audit_row
+from weft.app.security_events import violation_event
 from weft.kernel.clock import to_micros
-from weft.kernel.fields import new_ordered_id
 from weft.storage.sql.access import SqlAuditStore
 from weft.storage.sql.database import Scope
+from weft.storage.sql.events import SqlOutbox
 
 if TYPE_CHECKING:
     from weft.app.refusals import Refusals
+    from weft.app.security_events import ViolationResponse
     from weft.kernel.clock import Clock
     from weft.kernel.errors import WeftError
     from weft.kernel.identity import Actor
@@ -26,6 +28,8 @@ _log = logging.getLogger("weft.audit")
 _MINUTE = 60_000_000
 # Denials of one caller in a minute that have a row each.
 _MAX_DENIALS = 60
+# Security events of one caller in a minute; further violations are only audited.
+_MAX_EVENTS = 10
 
 
 class CallAuditTrail:
@@ -45,50 +49,72 @@ class CallAuditTrail:
         targets = [str(detail.pop(name)) for name in list(detail) if name.endswith("_id") or name in {"name", "label"}]
         target = "/".join(targets)
         await self._store.add(
-            _row(self._actor, self._clock, operation.name, "done", target, msgspec.to_builtins(detail))
+            audit_row(self._actor, self._clock, operation.name, "done", target, msgspec.to_builtins(detail))
         )
 
 
 class Auditor:
     """Writes audit rows: acts in the caller's transaction, denials in one of their own."""
 
-    def __init__(self, database: Database, clock: Clock, refusals: Refusals) -> None:
+    def __init__(self, database: Database, clock: Clock, refusals: Refusals, response: ViolationResponse) -> None:
         self._database = database
         self._clock = clock
         self._refusals = refusals
+        self._response = response
         # Denials of each caller in the current minute.
         self._minute = 0
         self._denials: Counter[tuple[str, str]] = Counter()
+        # Published security events of the current minute, by caller: what they were about.
+        self._events: dict[tuple[str, str], set[tuple[str | None, str]]] = {}
 
     def trail(self, transaction: Transaction, actor: Actor) -> CallAuditTrail:
         return CallAuditTrail(transaction, actor, self._clock)
 
-    async def denied(self, tenant: str, actor: Actor, action: str, error: WeftError) -> None:
-        """Audit a denial. Of a caller with very many in one minute, they are counted instead."""
+    async def denied(
+        self, tenant: str, actor: Actor, action: str, error: WeftError, *, session_id: str | None = None
+    ) -> None:
+        """Audit a denial or violation; do with the caller what the tenant's policy says about violations."""
+        await self._record(tenant, actor, action, error, session_id)
+        await self._response.respond(actor, error, session_id)
+
+    async def _record(self, tenant: str, actor: Actor, action: str, error: WeftError, session_id: str | None) -> None:
+        """Write a row and the event of a violation. Of a caller with very many in one minute, they are counted."""
         if self._is_flood(tenant, actor.principal_id):
             await self._refusals.note(tenant, None, action, error, actor=actor, outcome="denied")
             return
         _log.warning("denied", extra={"fields": {"tenant": tenant, "action": action, "code": error.code}})
-        row = _row(actor, self._clock, action, "denied", "", {"code": error.code, "reason": error.message})
-        await self._database.write(Scope(tenant), lambda transaction: SqlAuditStore(transaction).add(row))
+        detail = {"code": error.code, "reason": error.message}
+        if error.violation is not None:
+            detail["violation"] = error.violation
+        row = audit_row(actor, self._clock, action, "denied", "", detail)
+        event = (
+            violation_event(error, action, actor, session_id) if self._is_new(tenant, actor, error, action) else None
+        )
+
+        async def write(transaction: Transaction) -> None:
+            await SqlAuditStore(transaction).add(row)
+            if event is not None:
+                outbox = SqlOutbox(transaction, self._clock, actor.correlation, actor.principal_id)
+                await outbox.publish(event)
+
+        await self._database.write(Scope(tenant), write)
+
+    def _is_new(self, tenant: str, actor: Actor, error: WeftError, action: str) -> bool:
+        """Tell whether a violation is published: the first of its kind by a caller in this minute, and not too many."""
+        if error.violation is None:
+            return False
+        known = self._events.setdefault((tenant, actor.principal_id), set())
+        about = (error.violation, action)
+        if about in known or len(known) >= _MAX_EVENTS:
+            return False
+        known.add(about)
+        return True
 
     def _is_flood(self, tenant: str, principal_id: str) -> bool:
         minute = to_micros(self._clock.now()) // _MINUTE
         if minute != self._minute:
             self._minute = minute
             self._denials.clear()
+            self._events.clear()
         self._denials[tenant, principal_id] += 1
         return self._denials[tenant, principal_id] > _MAX_DENIALS
-
-
-def _row(actor: Actor, clock: Clock, action: str, outcome: str, target: str, detail: dict[str, Any]) -> AuditRow:
-    return AuditRow(
-        audit_id=new_ordered_id(),
-        at=to_micros(clock.now()),
-        actor=actor.participant,
-        principal_id=actor.principal_id,
-        action=action,
-        outcome=outcome,
-        target=target,
-        detail=detail,
-    )

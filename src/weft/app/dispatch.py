@@ -18,7 +18,7 @@ from weft.app.injection import CallScope
 from weft.capabilities.access.authentication import identify_local
 from weft.capabilities.access.model import parse_key
 from weft.capabilities.access.operations import AuthenticateAgent
-from weft.capabilities.sessions.model import ALL_SESSIONS
+from weft.capabilities.sessions.model import ALL_SESSIONS, check_not_terminated
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.errors import (
     AuthenticationError,
@@ -28,6 +28,7 @@ from weft.kernel.errors import (
     PermissionDenied,
     RateLimited,
     WeftError,
+    is_audited,
 )
 from weft.kernel.guards import GuardedCall
 from weft.kernel.identity import PrincipalKind
@@ -144,9 +145,7 @@ class Dispatcher:
             _log.exception("operation failed", extra={"fields": {"operation": operation.name}})
             raise InternalError from error
         finally:
-            session_id = raw.get("session_id")
-            named = session_id if isinstance(session_id, str) and session_id != ALL_SESSIONS else None
-            self._metrics.record(operation, outcome, time.perf_counter() - started, caller, named)
+            self._metrics.record(operation, outcome, time.perf_counter() - started, caller, named_session(raw))
 
     async def _perform(
         self,
@@ -167,6 +166,8 @@ class Dispatcher:
             raise
         for _ in range(_MAX_TRIES):
             try:
+                if actor.terminated_sessions:
+                    check_not_terminated(named_session(raw) or "", actor)
                 operation.forbids(raw, actor)
                 authorise(operation, actor)
                 request = operation.parse(raw, strict=strict)
@@ -182,7 +183,7 @@ class Dispatcher:
                 self.forget(context)
                 actor = await self.identify(context)
             except WeftError as error:
-                await self.audit_denial(operation, actor, error)
+                await self.audit_denial(operation, actor, error, named_session(raw))
                 raise
         raise AuthenticationError("Your access is being changed right now; try again.")
 
@@ -269,9 +270,11 @@ class Dispatcher:
         if context.credential is not None:
             self._callers.forget(context.credential)
 
-    async def audit_denial(self, operation: Operation, actor: Actor, error: WeftError) -> None:
-        if error.denial:
-            await self._auditor.denied(actor.tenant, actor, operation.name, error)
+    async def audit_denial(
+        self, operation: Operation, actor: Actor, error: WeftError, session_id: str | None = None
+    ) -> None:
+        if is_audited(error):
+            await self._auditor.denied(actor.tenant, actor, operation.name, error, session_id=session_id)
 
     async def _run(self, call: GuardedCall, scope: Scope) -> Any:  # noqa: ANN401 - as above
         operation, request = call.operation, call.request
@@ -311,6 +314,12 @@ class Dispatcher:
             self._callers.forget_tenant(done.tenant)
         log_changes(scope, done.published)
         return answer
+
+
+def named_session(raw: Mapping[str, Any]) -> str | None:
+    """Return the session that a request names, if it names one."""
+    session_id = raw.get("session_id")
+    return session_id if isinstance(session_id, str) and session_id != ALL_SESSIONS else None
 
 
 def _span(operation: Operation, context: CallContext) -> AbstractContextManager[object]:

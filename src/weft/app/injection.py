@@ -87,7 +87,7 @@ from weft.kernel.clock import Clock
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
-from weft.kernel.ports import Cooperative, JobStore, Transactions
+from weft.kernel.ports import Cooperative, JobStore, Termination, Transactions
 from weft.kernel.tokens import TokenCounters
 from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weft.storage.sql.agent_context import SqlSnapshotStore
@@ -206,6 +206,7 @@ class Singletons:
     prompts: PromptCache
     assembly_slots: AssemblySlots
     content_scanner: ContentScanner
+    termination: Termination
 
 
 # Stores, created for the transaction of each call.

@@ -25,6 +25,7 @@ MODULES: dict[str, str] = {
     "session.delete": "sessions.operations",
     "session.add_members": "sessions.member_operations",
     "session.remove_members": "sessions.member_operations",
+    "session.reinstate": "sessions.member_operations",
     "session.get": "messages.session_overview",
     "session.overview": "messages.session_overview",
     "message.add": "messages.operations",

@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.app.rate_limits import client_network
+from weft.app.security_events import violation_event
 from weft.capabilities.access.audit import AuditRow
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import RateLimited, WeftError
 from weft.kernel.fields import new_ordered_id
 from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.events import SqlOutbox
 from weft.storage.sql.tenants import operator_tenant
 
 if TYPE_CHECKING:
@@ -100,10 +102,19 @@ class Refusals:
         limited = str(error.context["rate_class"]) if isinstance(error, RateLimited) else ""
         refusal = RefusalKey(action, outcome, error.code, network, actor.principal_id if actor else None, limited)
         detail = {"code": error.code, "reason": error.message} | ({"key_id": key_id} if key_id else {})
+        if error.violation is not None:
+            detail["violation"] = error.violation
         row = self._counted(named, refusal, actor, limited or target, detail)
         if row is not None:
             _log.warning("refused", extra={"fields": {"tenant": named, "action": action, "code": error.code}})
-            await self._database.write(Scope(named), lambda transaction: SqlAuditStore(transaction).add(row))
+            event = violation_event(error, action, actor, None) if error.violation else None
+
+            async def write(transaction: Transaction) -> None:
+                await SqlAuditStore(transaction).add(row)
+                if event is not None:
+                    await SqlOutbox(transaction, self._clock).publish(event)
+
+            await self._database.write(Scope(named), write)
 
     async def flush(self) -> None:
         """Write the counts that have changed."""

@@ -45,7 +45,8 @@ class _TenantSessions:
 
     def admitting(self, actor: Actor) -> frozenset[str]:
         """Return the sessions of a caller, without looking at those of others."""
-        return frozenset().union(*(self._by_pattern.get(pattern, ()) for pattern in member_patterns(actor)))
+        member_of = frozenset().union(*(self._by_pattern.get(pattern, ()) for pattern in member_patterns(actor)))
+        return member_of - actor.terminated_sessions
 
     def _leave(self, pattern: str, session_id: str) -> None:
         others = self._by_pattern.get(pattern, set())

@@ -90,6 +90,7 @@ ERROR_MODULES: dict[str, str] = {
     "SESSION_EXISTS": "weft.capabilities.sessions.model",
     "SESSION_IN_USE": "weft.capabilities.sessions.model",
     "SESSION_NOT_FOUND": "weft.capabilities.sessions.model",
+    "SESSION_TERMINATED": "weft.capabilities.sessions.model",
     "SNAPSHOT_EXISTS": "weft.capabilities.history.model",
     "SNAPSHOT_NOT_FOUND": "weft.capabilities.history.model",
     "SOURCES_OVERLAP": "weft.capabilities.knowledge.sources.model",

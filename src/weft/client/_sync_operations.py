@@ -113,7 +113,7 @@ if TYPE_CHECKING:
     from weft.capabilities.search.pin_operations import PinInfo, PinList, PinRemoved
     from weft.capabilities.search.session_indexing.reindex import ReindexStatus
     from weft.capabilities.sessions.agent_directory import AgentList
-    from weft.capabilities.sessions.member_operations import MembersAdded, MembersRemoved
+    from weft.capabilities.sessions.member_operations import AgentReinstated, MembersAdded, MembersRemoved
     from weft.capabilities.sessions.model import SessionConfig
     from weft.capabilities.sessions.operations import SessionArchivedAt, SessionCreated, SessionDeleted, SessionList
     from weft.capabilities.teams.operations import MemberChanged, TeamDeleted, TeamInfo, TeamList, TeamShown
@@ -2246,6 +2246,10 @@ class SyncSessionOperations:
         For the creator of the session, those above it and admins. Names an entry as the session shows it.
         """
         return self._caller.call("session.remove_members", {"session_id": session_id, "members": members})
+
+    def reinstate(self, session_id: str, agent_id: str) -> AgentReinstated:
+        """Admit an agent again to a session that a rule ended for it. For human members with clearance 3 or higher."""
+        return self._caller.call("session.reinstate", {"session_id": session_id, "agent_id": agent_id})
 
     def get(self, session_id: str) -> SessionFound:
         """Get a session: purpose, members, state, settings and latest messages."""

@@ -31,6 +31,17 @@ if TYPE_CHECKING:
     Reference = Callable[[str], str | None]
 
 Severity = Literal["warning", "error", "critical"]
+# What a security event is about: the rule of trust that a call broke, or the damage that it found.
+Violation = Literal[
+    "self_modification",
+    "layer_violation",
+    "tampering",
+    "guardrail",
+    "injection",
+    "quarantine",
+    "cross_tenant",
+    "forged_token",
+]
 # Above this number of names a list is more useful than a guess, and comparing them takes too long.
 MAX_COMPARED = 200
 _MAX_MATCHES = 5
@@ -71,6 +82,8 @@ class WeftError(Exception):
     # answers at once. ``hold_reason`` says which check holds it.
     hold: ClassVar[Literal["approval", "quarantine"] | None] = None
     hold_reason: HoldReason | None = None
+    # Audited too, and published as the event security.violation.
+    violation: Violation | None = None
 
     def __init__(
         self,
@@ -101,6 +114,11 @@ class WeftError(Exception):
             related_resources=list(self.related),
             timestamp=timestamp,
         )
+
+
+def is_audited(error: WeftError) -> bool:
+    """Tell whether an error has a row in the audit log: denials and security events."""
+    return error.denial or error.violation is not None
 
 
 class NotFound(WeftError):

@@ -38,6 +38,8 @@ EventType = Literal[
     "session.created",
     "session.archived",
     "session.members_changed",
+    "session.terminated",
+    "session.reinstated",
     "session.deleted",
     "session.imported",
     "board.written",
@@ -116,6 +118,7 @@ EventType = Literal[
     "webhook.replayed",
     "webhook.stopped",
     "index.damaged",
+    "security.violation",
 ]
 
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import structs
 
 from weft.kernel.approval import Approval
-from weft.kernel.errors import WeftError
+from weft.kernel.errors import WeftError, is_audited
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Operation
 
@@ -68,7 +68,9 @@ class Guard:
 class DenialLog(Protocol):
     """Where denials are audited."""
 
-    async def denied(self, tenant: str, actor: Actor, action: str, error: WeftError) -> None: ...
+    async def denied(
+        self, tenant: str, actor: Actor, action: str, error: WeftError, *, session_id: str | None = None
+    ) -> None: ...
 
 
 class Guards:
@@ -109,7 +111,7 @@ class Guards:
             call = await self.before(call)
             return call.request, await self._content(call, ContentPiece(content, last=True))
         except WeftError as error:
-            if error.denial and call.actor is not None:
+            if is_audited(error) and call.actor is not None:
                 await self._denials.denied(call.actor.tenant, call.actor, call.operation.name, error)
             raise
 

@@ -85,6 +85,7 @@ class Actor(msgspec.Struct, frozen=True, dict=True):
     humans it serves: those above it in the tree and those in its teams; of a human, itself. ``tools`` is
     the tool profile of its API key. ``ancestors`` are the principals above it in the tree. ``approval`` is set while a
     held call of this caller is performed.
+    ``terminated_sessions`` are the sessions in which it, or an agent above it, is refused until a human reinstates it.
     """
 
     tenant: str
@@ -105,6 +106,7 @@ class Actor(msgspec.Struct, frozen=True, dict=True):
     has_agents_below: bool = False
     ancestors: frozenset[str] = frozenset()
     approval: Approval | None = None
+    terminated_sessions: frozenset[str] = frozenset()
 
     @property
     def is_subagent(self) -> bool:

@@ -118,6 +118,11 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "invite someone, share a project with a colleague or a group",
         "give others access to a room",
     ),
+    "session_members.reinstate": (
+        "let an agent back into a session it was thrown out of",
+        "lift the ban of an agent that broke a rule",
+        "undo the termination of an agent",
+    ),
     "session_members.remove": (
         "shut somebody out of a workspace",
         "take away access to a project from an agent or a group",

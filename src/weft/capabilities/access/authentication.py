@@ -86,7 +86,10 @@ async def _by_token(token: str, store: AccessStore, codec: TokenCodec, now: int)
     secret = next((key.secret for key in await store.signing_keys() if key.kid == kid), None)
     claims = codec.decode(token, secret) if secret is not None else None
     if epoch is None or claims is None:
-        raise AuthenticationError("The token was not signed by this server.")
+        error = AuthenticationError("The token was not signed by this server.")
+        # A key that is not known may have been replaced; with one that is, nobody but a forger signs otherwise.
+        error.violation = "forged_token" if secret is not None else None
+        raise error
     stored = await store.token(str(claims.get("jti")))
     if stored is None or stored.revoked_at is not None or stored.principal_id != claims.get("sub"):
         raise AuthenticationError("The token has been revoked.")

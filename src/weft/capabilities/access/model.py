@@ -100,11 +100,12 @@ class Principal:
 
 
 class Memberships(NamedTuple):
-    """The teams of a principal, the humans it serves and the principals above it; see Actor."""
+    """The teams of a principal, the humans it serves, the principals above it, sessions that refuse it; see Actor."""
 
     teams: frozenset[str] = frozenset()
     users: frozenset[str] = frozenset()
     ancestors: frozenset[str] = frozenset()
+    terminated_sessions: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,4 +217,5 @@ def actor_for(
         tools=tools,
         has_agents_below=principal.has_agents_below,
         ancestors=memberships.ancestors,
+        terminated_sessions=memberships.terminated_sessions,
     )

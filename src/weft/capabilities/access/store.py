@@ -81,6 +81,14 @@ class AccessStore(Protocol):
         """Enable the principals that were disabled with one, and return their ids."""
         ...
 
+    async def terminate_session(self, principal_id: str, session_id: str, at: int) -> int | None:
+        """Refuse a principal in a session; return in how many it is refused now, None if it was refused already."""
+        ...
+
+    async def reinstate_session(self, principal_id: str, session_id: str) -> bool:
+        """Admit a principal to a session again; False if it was not refused."""
+        ...
+
     async def memberships(self, principal: Principal) -> Memberships:
         """Return a principal's teams and the humans it serves: above it in the tree, or in its teams."""
         ...

@@ -80,6 +80,7 @@ class SelfModification(Forbidden):
     hint = "Ask the agent above you, or a human, to change it with `agent.define`."
     related = ("push_context",)
     recoverable = False
+    violation = "self_modification"
 
 
 class ContextLimitExceeded(Conflict):

@@ -69,6 +69,8 @@ class EventFilter:
         return self._is_visible(recorded, actor) and self._wants(recorded.event)
 
     def _is_visible(self, recorded: StoredEvent, actor: Actor) -> bool:
+        if recorded.event.session_id in actor.terminated_sessions:
+            return False
         if self.addressed and recorded.event.data.get("recipient_id") != actor.principal_id:
             return False
         if self.personal and recorded.readable_by != (f"{PRINCIPAL}{actor.principal_id}",):

@@ -39,6 +39,7 @@ class LayerViolation(Forbidden):
     code = "LAYER_VIOLATION"
     hint = "Assemble the prompt again. Do not edit the weft:layer elements, and sanitise inputs before assembly."
     severity = "critical"
+    violation = "layer_violation"
 
 
 class Layer(msgspec.Struct, frozen=True):

@@ -25,6 +25,8 @@ _CLASSES: dict[str, EventClass] = {
     "session.imported": "context.surface.created",
     "session.archived": "context.surface.updated",
     "session.members_changed": "context.surface.updated",
+    "session.terminated": "context.surface.updated",
+    "session.reinstated": "context.surface.updated",
     "session.deleted": "context.surface.updated",
     "board.snapshot": "context.surface.updated",
     "board.restored": "context.surface.updated",

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import msgspec
 
-from weft.capabilities.access.model import AgentNotFound
+from weft.capabilities.access.grants import check_may_edit, needs_clearance
+from weft.capabilities.access.model import AgentId, AgentNotFound
+from weft.capabilities.access.store import AccessStore
 from weft.capabilities.sessions.members import (
     MAX_MEMBERS,
     Member,
@@ -17,12 +19,15 @@ from weft.capabilities.sessions.members import (
     shown_members,
     with_members,
 )
-from weft.capabilities.sessions.model import Session, SessionId, SessionNotFound
+from weft.capabilities.sessions.model import Session, SessionId, SessionNotFound, find_session
+from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.teams.model import TeamNotFound
 from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.events import NewEvent, Outbox
-from weft.kernel.identity import PRINCIPAL, Permission
+from weft.kernel.identity import PRINCIPAL, Actor, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Success, operation
+
+REINSTATE_CLEARANCE = 3
 
 
 class ChangeMembers(Request):
@@ -57,6 +62,21 @@ class MembersRemoved(Success, kw_only=True):
     members: list[str]
     removed: list[str]
     still_members: dict[str, str]
+
+
+class ReinstateAgent(Request):
+    """A session, and the agent that is refused in it."""
+
+    session_id: SessionId
+    agent_id: AgentId
+
+
+class AgentReinstated(Success, kw_only=True):
+    """The agent that is admitted again; False: it was not refused by itself."""
+
+    session_id: str
+    agent_id: str
+    reinstated: bool
 
 
 _operation = partial(
@@ -113,6 +133,38 @@ async def remove_members(request: ChangeMembers, members: Members, outbox: Outbo
         removed=removed,
         still_members=await members.still_admitted(session, asked.values()),
     )
+
+
+@_operation(
+    "session.reinstate",
+    action="reinstate",
+    http="POST /v1/sessions/{session_id}/reinstate",
+    audience=Audience.HUMANS,
+    requires=needs_clearance(REINSTATE_CLEARANCE, "Reinstating an agent"),
+    errors=(SessionNotFound, AgentNotFound, PermissionDenied),
+)
+async def reinstate_agent(
+    request: ReinstateAgent, actor: Actor, access: AccessStore, sessions: SessionStore, outbox: Outbox
+) -> AgentReinstated:
+    """Admit an agent again to a session that a rule ended for it. For human members with clearance 3 or higher."""
+    session = await find_session(request.session_id, actor, sessions)
+    agent = await access.principal(request.agent_id)
+    if agent is None:
+        raise AgentNotFound(f"There is no agent '{request.agent_id}'.", agent_id=request.agent_id)
+    await check_may_edit(actor, agent, access)
+    reinstated = await access.reinstate_session(agent.principal_id, session.session_id)
+    if reinstated:
+        await access.advance_epoch()
+        await outbox.publish(
+            NewEvent(
+                type="session.reinstated",
+                session_id=session.session_id,
+                subject=agent.principal_id,
+                actor=actor.participant,
+                data={"agent_id": agent.principal_id},
+            )
+        )
+    return AgentReinstated(session_id=session.session_id, agent_id=agent.principal_id, reinstated=reinstated)
 
 
 def _stored(entry: str, session: Session) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from weft.capabilities.access.grants import is_descendant
 from weft.capabilities.access.model import AgentNotFound, actor_for
 from weft.capabilities.access.store import AccessStore
-from weft.capabilities.sessions.model import Session, member_patterns, session_not_found
+from weft.capabilities.sessions.model import Session, check_not_terminated, member_patterns, session_not_found
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.teams.service import Teams
 from weft.kernel.errors import MAX_COMPARED, Conflict, InvalidInput, PermissionDenied, close_names
@@ -63,6 +63,7 @@ class Members(msgspec.Struct, frozen=True):
 
     async def lock_managed(self, session_id: str) -> Session:
         """Return a session whose members the caller may change, locked for writing."""
+        check_not_terminated(session_id, self.actor)
         found = await self.sessions.find_locked(session_id)
         session = None if found is None else found[0]
         manages = session is not None and await self._manages(session)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 
 from weft.capabilities.history.model import trunk_of
-from weft.kernel.errors import MAX_COMPARED, Conflict, NotFound, close_names
+from weft.kernel.errors import MAX_COMPARED, Conflict, Forbidden, NotFound, close_names
 from weft.kernel.fields import Name, is_name
 from weft.kernel.identity import EVERYONE, PRINCIPAL
 
@@ -60,6 +60,15 @@ class SessionArchived(Conflict):
     code = "SESSION_ARCHIVED"
     hint = "Create a new session with `session.create` to continue working; this one can still be read."
     related = ("create_session", "get_session")
+
+
+class SessionTerminated(Forbidden):
+    """A rule ended this agent's part in the session, or that of an agent above it."""
+
+    code = "SESSION_TERMINATED"
+    hint = "Stop working in this session. A human with clearance 3 can admit you again with `session.reinstate`."
+    related = ()
+    recoverable = False
 
 
 class SessionExists(Conflict):
@@ -145,6 +154,8 @@ class Session(msgspec.Struct, frozen=True):
         return (f"{PRINCIPAL}{self.created_by}", *self.members)
 
     def admits(self, actor: Actor) -> bool:
+        if self.session_id in actor.terminated_sessions:
+            return False
         return actor.is_admin or actor.matches(self.audience)
 
 
@@ -173,8 +184,15 @@ def session_of(line_id: str) -> str:
     return trunk_of(line_id).removeprefix("board:")
 
 
+def check_not_terminated(session_id: str, actor: Actor) -> None:
+    """Refuse an agent whose part in the session was ended."""
+    if session_id in actor.terminated_sessions:
+        raise SessionTerminated(session_id=session_id)
+
+
 async def find_session(session_id: str, actor: Actor, sessions: SessionStore) -> Session:
     """Return a session that the caller is a member of; raise SessionNotFound otherwise."""
+    check_not_terminated(session_id, actor)
     session = await sessions.find(session_id) if is_name(session_id) else None
     if session is None or not session.admits(actor):
         raise await session_not_found(session_id, actor, sessions, denied=session is not None)
@@ -183,6 +201,7 @@ async def find_session(session_id: str, actor: Actor, sessions: SessionStore) ->
 
 async def lock_session(session_id: str, actor: Actor, sessions: SessionStore) -> tuple[Session, Head]:
     """Return a session that the caller is a member of, with the head of its board, both locked for writing."""
+    check_not_terminated(session_id, actor)
     found = await sessions.find_locked(session_id) if is_name(session_id) else None
     if found is None or not found[0].admits(actor):
         raise await session_not_found(session_id, actor, sessions, denied=found is not None)

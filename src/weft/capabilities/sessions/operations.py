@@ -210,9 +210,10 @@ async def list_sessions(request: ListSessions, actor: Actor, sessions: SessionSt
         patterns=patterns_to_list(actor),
     )
     shown, has_more = found[: request.limit], len(found) > request.limit
+    listed = [session for session in shown if session.session_id not in actor.terminated_sessions]
     return SessionList(
-        sessions=[await session_info(session, sessions) for session in shown],
-        count=len(shown),
+        sessions=[await session_info(session, sessions) for session in listed],
+        count=len(listed),
         has_more=has_more,
         next_cursor=f"{shown[-1].created_at}.{shown[-1].session_id}" if has_more else None,
     )

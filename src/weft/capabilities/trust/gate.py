@@ -26,7 +26,7 @@ from weft.capabilities.trust.model import (
 from weft.capabilities.trust.policy import TrustPolicies
 from weft.capabilities.trust.scanner import ContentScanner, masked
 from weft.kernel.approval import HoldReason
-from weft.kernel.errors import Forbidden
+from weft.kernel.errors import Forbidden, Violation
 from weft.kernel.identity import Actor
 
 if TYPE_CHECKING:
@@ -95,9 +95,8 @@ class ContentBlocked(Forbidden):
 
     code = "CONTENT_BLOCKED"
     hint = "Nothing was stored. Leave out what the message names, then write again."
-    violation: str | None = None
 
-    def __init__(self, content: IncomingContent, found: str, *, violation: str | None = None) -> None:
+    def __init__(self, content: IncomingContent, found: str, *, violation: Violation | None = None) -> None:
         super().__init__(
             f"The text for {_name(content.kind, content.item)} contains {found}, which the policy of this tenant "
             "forbids.",
@@ -163,7 +162,7 @@ class ContentGate(msgspec.Struct, frozen=True):
         action = policy.injection.of(source)
         if action != "annotate" and (source.is_data or detection.strict):
             if action == "block":
-                raise ContentBlocked(content, "an instruction to agents", violation=INJECTION)
+                raise ContentBlocked(content, "an instruction to agents", violation="injection")
             if approved_by is None:
                 raise ContentQuarantined(_held(content, source, detection), check)
         return approved_by

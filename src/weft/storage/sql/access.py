@@ -13,7 +13,7 @@ from weft.kernel.identity import Permission, PrincipalKind
 from weft.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from weft.storage.sql.database import Row, Transaction
 
@@ -98,6 +98,14 @@ FROM team_members own CROSS JOIN team_members other CROSS JOIN principals p
 WHERE own.tenant = $1 AND own.principal_id {among_texts}$2{end_among_texts}
   AND other.tenant = $1 AND other.team = own.team
   AND p.tenant = $1 AND p.principal_id = other.principal_id AND p.kind = 'human'
+"""
+_TERMINATE_SESSION = """
+INSERT INTO terminated_sessions (tenant, principal_id, session_id, terminated_at) VALUES ($1, $2, $3, $4)
+ON CONFLICT DO NOTHING
+"""
+_TERMINATED_SESSIONS = """
+SELECT principal_id, session_id FROM terminated_sessions
+WHERE tenant = $1 AND principal_id {among_texts}$2{end_among_texts}
 """
 _NEAR_IN_TREE_AND_TEAMS = f"""
 WITH RECURSIVE above (principal_id) AS (
@@ -269,10 +277,46 @@ class SqlAccessStore:
         for principal in principals:
             if principal.kind is PrincipalKind.HUMAN:
                 users[principal.principal_id] = {principal.principal_id}
+        known = {principal.principal_id for principal in principals}
+        terminated = await self._terminated_sessions(known.union(*ancestors.values()))
         return {
-            each: Memberships(frozenset(teams[each]), frozenset(users[each]), frozenset(ancestors[each]))
+            each: Memberships(
+                frozenset(teams[each]),
+                frozenset(users[each]),
+                frozenset(ancestors[each]),
+                frozenset().union(*(terminated[above] for above in (each, *ancestors[each])))
+                if terminated
+                else frozenset(),
+            )
             for each in (principal.principal_id for principal in principals)
         }
+
+    async def _terminated_sessions(self, principal_ids: Iterable[str]) -> Mapping[str, set[str]]:
+        ids = msgspec.json.encode(sorted(principal_ids)).decode()
+        found: dict[str, set[str]] = defaultdict(set)
+        for principal_id, session_id in await self._tx.all(_TERMINATED_SESSIONS, self.tenant, ids):
+            found[principal_id].add(session_id)
+        return found
+
+    async def terminate_session(self, principal_id: str, session_id: str, at: int) -> int | None:
+        added = await self._tx.changed(_TERMINATE_SESSION, self.tenant, principal_id, session_id, at)
+        if not added:
+            return None
+        row = await self._tx.one(
+            "SELECT COUNT(*) FROM terminated_sessions WHERE tenant = $1 AND principal_id = $2",
+            self.tenant,
+            principal_id,
+        )
+        return int(row[0]) if row else 0
+
+    async def reinstate_session(self, principal_id: str, session_id: str) -> bool:
+        removed = await self._tx.changed(
+            "DELETE FROM terminated_sessions WHERE tenant = $1 AND principal_id = $2 AND session_id = $3",
+            self.tenant,
+            principal_id,
+            session_id,
+        )
+        return removed > 0
 
     async def key(self, key_id: str) -> StoredKey | None:
         row = await self._tx.one(_KEY + " WHERE tenant = $1 AND key_id = $2", self.tenant, key_id)

@@ -78,6 +78,7 @@ _TABLES_OF_SESSIONS = (
     "windows",
     "window_routes",
     "session_members",
+    "terminated_sessions",
     "sessions",
 )
 _ADD = """

@@ -12,6 +12,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "delete": "Delete a session permanently, with its board, messages, session memory and windows.",
         "add-members": "Add agents, humans, teams or patterns to a session; they see all of it, also what came before.",
         "remove-members": "Remove members from a session; they lose access to all of it at once.",
+        "reinstate": "Admit an agent again to a session that a rule ended for it. For human members with clearance 3 or higher.",
         "get": "Get a session: purpose, members, state, settings and latest messages.",
         "overview": "Get an overview of a session: state, latest messages, figures.",
         "inspect": "Read everything on a session's board, values included, and verify its history.",
