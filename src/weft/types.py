@@ -82,6 +82,7 @@ from weft.capabilities.events.webhooks.operations import (
     WebhookReplayed,
     WebhookTested,
 )
+from weft.capabilities.guardrails.model import Guardrail
 from weft.capabilities.guidance.operations import UsageGuidance
 from weft.capabilities.guidance.tools import FoundTool, ToolDescription, ToolsFound
 from weft.capabilities.history.bisect import Bisected
@@ -231,6 +232,7 @@ from weft.capabilities.transfer.export import ContextExported
 from weft.capabilities.transfer.importer import ContextImported
 from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
 from weft.capabilities.transfer.policy_filter import PolicyDefinition
+from weft.capabilities.trust.policy import InjectionActions, PiiActions, SecretActions, TrustPolicy
 from weft.capabilities.windows.checkpoints import (
     Checkpoint,
     CheckpointBranched,
@@ -342,6 +344,7 @@ __all__ = [
     "Events",
     "FoundTool",
     "GapRequest",
+    "Guardrail",
     "Guidance",
     "HistoryPruned",
     "HourMetrics",
@@ -349,6 +352,7 @@ __all__ = [
     "InboxPage",
     "Ingested",
     "IngestedEvent",
+    "InjectionActions",
     "InspectedEntry",
     "InspectedMemory",
     "Inspection",
@@ -426,6 +430,7 @@ __all__ = [
     "Performance",
     "PerformanceTargets",
     "PerformanceTrends",
+    "PiiActions",
     "PinInfo",
     "PinList",
     "PinRemoved",
@@ -471,6 +476,7 @@ __all__ = [
     "SavingsReport",
     "SavingsTotal",
     "SearchResponse",
+    "SecretActions",
     "SessionArchivedAt",
     "SessionConfig",
     "SessionCreated",
@@ -516,6 +522,7 @@ __all__ = [
     "ToolCall",
     "ToolDescription",
     "ToolsFound",
+    "TrustPolicy",
     "UsageGuidance",
     "Verified",
     "VisibilityChanged",

@@ -38,10 +38,13 @@ from weft.capabilities.agent_context.model import ContextLimits
 from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.events.model import SESSION_END_EVENTS, EventPage
 from weft.capabilities.events.operations import Events, ReadEvents
+from weft.capabilities.guardrails.actions import action_names
+from weft.capabilities.guardrails.definitions import KnownActions
 from weft.capabilities.knowledge.document_operations import DocumentWrites
 from weft.capabilities.knowledge.sources.model import HookRefused
 from weft.capabilities.language_models.catalog import load_catalog
 from weft.capabilities.language_models.token_counts import CountCache
+from weft.capabilities.layers.rules import TenantRules
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.messages.search.searcher import Searcher
 from weft.capabilities.messages.transcript import Transcripts
@@ -133,6 +136,7 @@ class App:
         self.guards = Guards(self._auditor)
         self.objects = Objects(self.database, connect_objects(settings), self.clock)
         self._container = Container(self.database, self.clock)
+        self.tenant_rules = TenantRules()
         self._search_stores = CallerTransactions(self.database, self._container, SearchStores)
         self._dispatcher = Dispatcher(
             database=self.database,
@@ -373,6 +377,8 @@ class App:
             tool_catalogue=self.tool_catalogue,
             allowed_operations=RegisteredOperations(self.registry, settings.rates(), self.database),
             pages=self._cache("message_pages", 1, megabytes=16, seconds=300),
+            tenant_rules=self.tenant_rules,
+            known_actions=KnownActions(action_names(self.registry)),
             layer_texts=self._cache("layer_texts", 1, megabytes=16, seconds=3600),
             searcher=Searcher(
                 reads=CallerTransactions(self.database, self._container, Transcripts),

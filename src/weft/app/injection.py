@@ -30,6 +30,7 @@ from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.board.store import ConventionStore, EntryObserver, EntryStore, ReadTally
 from weft.capabilities.events.model import EventImport, EventStore, Feed
 from weft.capabilities.events.webhooks.store import WebhookSender, WebhookStore
+from weft.capabilities.guardrails.definitions import KnownActions
 from weft.capabilities.guidance.operations import AllowedOperations
 from weft.capabilities.guidance.tools import ToolCatalogue
 from weft.capabilities.history.line_backend import LineBackends
@@ -56,6 +57,7 @@ from weft.capabilities.language_models.catalog import Catalog
 from weft.capabilities.language_models.factors import TokenFactorStore
 from weft.capabilities.language_models.prices import Prices
 from weft.capabilities.language_models.token_counts import CountCache
+from weft.capabilities.layers.rules import RuleLoader, TenantRules
 from weft.capabilities.layers.service import Layers
 from weft.capabilities.layers.store import LayerStore, LayerTexts
 from weft.capabilities.layers.team_contents import LayersAndMemoryOfTeams
@@ -79,7 +81,7 @@ from weft.capabilities.transfer.export import Exporter
 from weft.capabilities.transfer.importer import Importer
 from weft.capabilities.transfer.policies import PolicyStore
 from weft.capabilities.trust.gate import ItemLabels, NoItemLabels
-from weft.capabilities.trust.policy import DefaultPolicies, TrustPolicies
+from weft.capabilities.trust.policy import TrustPolicies
 from weft.capabilities.trust.scanner import ContentScanner
 from weft.capabilities.windows.store import EventCache, WindowStore
 from weft.kernel.approval import Approval
@@ -188,6 +190,8 @@ class Singletons:
     context_limits: ContextLimits
     pages: MessagePages
     layer_texts: LayerTexts
+    tenant_rules: TenantRules
+    known_actions: KnownActions
     searcher: Searcher
     allowed_operations: AllowedOperations
     tool_catalogue: ToolCatalogue
@@ -259,6 +263,7 @@ _IMPLEMENTATIONS: Mapping[type, type] = {
     ReplyObserver: GapAnswers,
     SessionLayers: Layers,
     TeamContents: LayersAndMemoryOfTeams,
+    TrustPolicies: RuleLoader,
 }
 
 
@@ -283,7 +288,6 @@ class Container:
             Cooperative: lambda call: call.transaction,
             Outbox: lambda call: SqlOutbox(call.transaction, clock, call.correlation, call.principal_id),
             EventImport: lambda call: SqlOutbox(call.transaction, clock),
-            TrustPolicies: _always(DefaultPolicies()),
             ItemLabels: _always(NoItemLabels()),
         }
         self._sources |= {need: _opened(store) for need, store in _STORES.items()}

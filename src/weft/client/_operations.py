@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         WebhookReplayed,
         WebhookTested,
     )
+    from weft.capabilities.guardrails.model import Guardrail
     from weft.capabilities.guidance.operations import UsageGuidance
     from weft.capabilities.guidance.tools import ToolDescription, ToolsFound
     from weft.capabilities.history.bisect import Bisected
@@ -121,6 +122,7 @@ if TYPE_CHECKING:
     from weft.capabilities.transfer.importer import ContextImported
     from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
     from weft.capabilities.transfer.policy_filter import PolicyDefinition
+    from weft.capabilities.trust.policy import TrustPolicy
     from weft.capabilities.windows.checkpoints import Checkpoint, CheckpointBranched, CheckpointRestored, Checkpoints
     from weft.capabilities.windows.ingest import Ingested, NewWindowEvent
     from weft.capabilities.windows.operations import WindowDeleted, WindowEvents, WindowList
@@ -143,7 +145,7 @@ class AgentOperations:
         *,
         role: str | None = None,
         system_prompt: str | None = None,
-        guardrails: Sequence[Mapping[str, Any]] | None = None,
+        guardrails: Sequence[Guardrail | Mapping[str, Any]] | None = None,
         config: Mapping[str, Any] | None = None,
         if_version: int | None = None,
         critical: bool = False,
@@ -153,7 +155,8 @@ class AgentOperations:
         """Set the definition of an agent: role, system prompt, guardrails and configuration.
 
         For its parent agents, and for humans with clearance 3 or higher and at least that of the agent; never for
-        itself. A running session keeps the definition it pulled until it pulls again.
+        itself. A running session keeps the definition it pulled until it pulls again; guardrails hold from the next
+        call.
         """
         return await self._caller.call(
             "agent.define",
@@ -1342,8 +1345,10 @@ class LayerOperations:
     async def define(
         self,
         layer: str,
-        text: str,
         *,
+        text: str | None = None,
+        guardrails: Sequence[Guardrail | Mapping[str, Any]] | None = None,
+        policy: TrustPolicy | Mapping[str, Any] | None = None,
         if_version: int | None = None,
         critical: bool = False,
         reason: str | None = None,
@@ -1352,15 +1357,16 @@ class LayerOperations:
         """Set the policies of the tenant or the guidelines of a team, which begin the prompts of all their agents.
 
         For humans only: clearance 5 for the tenant; clearance 3 for a team, as a member or admin. Running sessions keep
-        their version until a pull.
+        their version of the text until a pull; guardrails and the trust policy hold from the next call.
         """
         return await self._caller.call(
             "layer.define",
             {
                 "layer": layer,
-                "text": text,
                 "critical": critical,
-                **given(if_version=if_version, reason=reason, step=step),
+                **given(
+                    text=text, guardrails=guardrails, policy=policy, if_version=if_version, reason=reason, step=step
+                ),
             },
         )
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from weft.capabilities.history.model import Change, Tag, Version
 
 DEFINITION = "definition"
+# The key of a definition that decides what an agent may not do.
+GUARDRAILS = "guardrails"
 INLINE_BYTES = 32_768
 MAX_VALUE_BYTES = 16 * 1_048_576
 _ROOT = "context"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from weft.capabilities.agent_context.model import EntryAddress
+from weft.capabilities.guardrails.model import Guardrail
 from weft.capabilities.history.model import VersionPruned, is_metadata, metadata_key
 from weft.capabilities.history.three_way import state_by_key
 from weft.capabilities.object_storage.model import Pointer
@@ -34,7 +35,7 @@ class AgentDefinition(Response, omit_defaults=False):
 
     role: str | None = None
     system_prompt: str | None = None
-    guardrails: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    guardrails: list[Guardrail] = msgspec.field(default_factory=list)
     config: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
