@@ -138,6 +138,8 @@ class App:
         self._container = Container(self.database, self.clock)
         self.tenant_rules = TenantRules()
         self._search_stores = CallerTransactions(self.database, self._container, SearchStores)
+        verdicts = self._cache("content_verdicts", 1, megabytes=16, seconds=3600)
+        self._scanner = ContentScanner(KeywordDetector(), verdicts)
         self._dispatcher = Dispatcher(
             database=self.database,
             callers=self._callers,
@@ -147,6 +149,7 @@ class App:
             metrics=self.metrics,
             container=self._container,
             guards=self.guards,
+            scanner=self._scanner,
         )
         self.transfers = Transfers(
             self.database, self._container, self._dispatcher, self.guards, settings.import_limit_mb
@@ -367,9 +370,7 @@ class App:
             window_events=self._cache("window_events", 1, megabytes=64, seconds=3600),
             prepared_events=self._cache("prepared_events", 1, megabytes=64, seconds=3600),
             assembly_slots=AssemblySlots(),
-            content_scanner=ContentScanner(
-                KeywordDetector(), self._cache("content_verdicts", 1, megabytes=16, seconds=3600)
-            ),
+            content_scanner=self._scanner,
             prompts=self._cache("prompts", 1, megabytes=64, seconds=3600),
             markup=self._markup,
             termination=self.termination,

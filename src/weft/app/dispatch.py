@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from weft.app.metrics import Metrics
     from weft.app.rate_limits import RateLimits
     from weft.app.refusals import Refusals
+    from weft.capabilities.trust.scanner import ContentScanner, Verdicts
     from weft.kernel.guards import EntryPoint, Guards
     from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation, Registry
@@ -106,6 +107,7 @@ class Dispatcher:
         metrics: Metrics,
         container: Container,
         guards: Guards,
+        scanner: ContentScanner,
     ) -> None:
         self._database = database
         self._callers = callers
@@ -115,6 +117,7 @@ class Dispatcher:
         self._metrics = metrics
         self._container = container
         self._guards = guards
+        self._scanner = scanner
 
     async def call(
         self,
@@ -281,8 +284,9 @@ class Dispatcher:
         if operation.prepare is not None:
             prepared = self._container.arguments(operation.prepare.needs, CallScope(call.actor, None))
             await operation.prepare.run(request, *prepared)
+        verdicts = await self._verdicts(call) if operation.content is not None else {}
         if operation.effect is Effect.WRITE:
-            return await self._write(call, scope)
+            return await self._write(call, scope, verdicts)
         if operation.effect is not Effect.READ:
             return await operation.run(
                 request, *self._container.arguments(operation.needs, CallScope(call.actor, None))
@@ -296,11 +300,17 @@ class Dispatcher:
             heavy=operation.heavy(request),
         )
 
-    async def _write(self, call: GuardedCall, scope: Scope) -> Any:  # noqa: ANN401 - as above
+    async def _verdicts(self, call: GuardedCall) -> Verdicts:
+        """Scan the texts that the request stores: on SQLite nothing in a transaction may wait for a thread."""
+        if call.operation.content is None or call.actor is None:
+            return {}
+        return await self._scanner.prepare(call.actor.tenant, call.operation.content(call.request))
+
+    async def _write(self, call: GuardedCall, scope: Scope, verdicts: Verdicts) -> Any:  # noqa: ANN401 - as above
         operation, request = call.operation, call.request
 
         async def work(transaction: Transaction) -> tuple[Any, Transaction]:
-            arguments = self._container.arguments(operation.needs, CallScope(call.actor, transaction))
+            arguments = self._container.arguments(operation.needs, CallScope(call.actor, transaction, verdicts))
             answer = await operation.run(request, *arguments)
             if operation.audited:
                 # A caller without a credential has by now proved to be the agent that the token was issued to.

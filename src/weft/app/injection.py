@@ -5,7 +5,7 @@ The one untyped part of the wiring; a test resolves every need of every operatio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -80,9 +80,9 @@ from weft.capabilities.teams.store import TeamContents, TeamStore
 from weft.capabilities.transfer.export import Exporter
 from weft.capabilities.transfer.importer import Importer
 from weft.capabilities.transfer.policies import PolicyStore
-from weft.capabilities.trust.gate import ItemLabels, NoItemLabels
+from weft.capabilities.trust.gate import CallVerdicts, ItemLabels, NoItemLabels
 from weft.capabilities.trust.policy import TrustPolicies
-from weft.capabilities.trust.scanner import ContentScanner
+from weft.capabilities.trust.scanner import ContentScanner, Verdicts
 from weft.capabilities.windows.store import EventCache, WindowStore
 from weft.kernel.approval import Approval
 from weft.kernel.clock import Clock
@@ -141,6 +141,8 @@ class CallScope:
 
     actor: Actor | None
     _transaction: Transaction | None
+    # Of the texts that were scanned before the transaction.
+    verdicts: Verdicts = field(default_factory=dict)
 
     @property
     def correlation(self) -> Correlation:
@@ -288,6 +290,7 @@ class Container:
             Cooperative: lambda call: call.transaction,
             Outbox: lambda call: SqlOutbox(call.transaction, clock, call.correlation, call.principal_id),
             EventImport: lambda call: SqlOutbox(call.transaction, clock),
+            CallVerdicts: lambda call: call.verdicts,
             ItemLabels: _always(NoItemLabels()),
         }
         self._sources |= {need: _opened(store) for need, store in _STORES.items()}
