@@ -233,6 +233,7 @@ from weft.capabilities.transfer.importer import ContextImported
 from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
 from weft.capabilities.transfer.policy_filter import PolicyDefinition
 from weft.capabilities.trust.policy import InjectionActions, PiiActions, SecretActions, TrustPolicy
+from weft.capabilities.trust.views import TrustInfo
 from weft.capabilities.windows.checkpoints import (
     Checkpoint,
     CheckpointBranched,
@@ -522,6 +523,7 @@ __all__ = [
     "ToolCall",
     "ToolDescription",
     "ToolsFound",
+    "TrustInfo",
     "TrustPolicy",
     "UsageGuidance",
     "Verified",

@@ -52,7 +52,6 @@ from weft.capabilities.pins.model import PinLimits
 from weft.capabilities.plans.model import DefaultPlan
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.stores import SearchStores
-from weft.capabilities.trust.keyword_detector import KeywordDetector
 from weft.capabilities.trust.scanner import ContentScanner
 from weft.jobs.backfill_vectors import VectorBackfill
 from weft.jobs.cleanup import EXPIRE, EXPIRE_EVERY_SECONDS, DeferredDeletion, Expiry, ReceiptPruning
@@ -139,7 +138,8 @@ class App:
         self.tenant_rules = TenantRules()
         self._search_stores = CallerTransactions(self.database, self._container, SearchStores)
         verdicts = self._cache("content_verdicts", 1, megabytes=16, seconds=3600)
-        self._scanner = ContentScanner(KeywordDetector(), verdicts)
+        self._detector = configured_detector()
+        self._scanner = ContentScanner(self._detector, verdicts)
         self._dispatcher = Dispatcher(
             database=self.database,
             callers=self._callers,
@@ -349,7 +349,7 @@ class App:
             counters=TokenizerRegistry(),
             catalog=load_catalog(settings.models_file),
             prices=PriceTable(),
-            injection_detector=configured_detector(),
+            injection_detector=self._detector,
             token_counts=CountCache(),
             read_counts=self._read_counts,
             feed=self.feed,

@@ -281,10 +281,10 @@ class Dispatcher:
 
     async def _run(self, call: GuardedCall, scope: Scope) -> Any:  # noqa: ANN401 - as above
         operation, request = call.operation, call.request
+        verdicts = await self._verdicts(call) if operation.content is not None else {}
         if operation.prepare is not None:
             prepared = self._container.arguments(operation.prepare.needs, CallScope(call.actor, None))
             await operation.prepare.run(request, *prepared)
-        verdicts = await self._verdicts(call) if operation.content is not None else {}
         if operation.effect is Effect.WRITE:
             return await self._write(call, scope, verdicts)
         if operation.effect is not Effect.READ:

@@ -325,6 +325,7 @@ class BoardOperations:
         branch: str | None = None,
         reason: str | None = None,
         step: str | None = None,
+        derived_from: Sequence[str] = (),
     ) -> EntryWritten:
         """Create or overwrite one entry: conclusions and state that others need, not raw data.
 
@@ -336,6 +337,7 @@ class BoardOperations:
                 "session_id": session_id,
                 "key": key,
                 "value": value,
+                "derived_from": derived_from,
                 **given(
                     if_version=if_version,
                     ttl_seconds=ttl_seconds,
@@ -1397,6 +1399,7 @@ class MemoryOperations:
         metadata: Mapping[str, Any] | None = None,
         overwrite: bool = True,
         if_version: int | None = None,
+        derived_from: Sequence[str] = (),
     ) -> MemorySet:
         """Store a value in your private memory: globally, or for one session.
 
@@ -1408,6 +1411,7 @@ class MemoryOperations:
                 "key": key,
                 "value": value,
                 "overwrite": overwrite,
+                "derived_from": derived_from,
                 **given(session_id=session_id, expires_in=expires_in, metadata=metadata, if_version=if_version),
             },
         )
@@ -1462,6 +1466,7 @@ class MessageOperations:
         recipient_id: str | None = None,
         message_type: str = "message",
         category: str = "DIALOG",
+        derived_from: Sequence[str] = (),
     ) -> MessageAdded:
         """Add a message to a session: for all members, one of them, agents of your type, a team, or only yourself.
 
@@ -1474,6 +1479,7 @@ class MessageOperations:
                 "content": content,
                 "message_type": message_type,
                 "category": category,
+                "derived_from": derived_from,
                 **given(
                     visibility=visibility,
                     team=team,

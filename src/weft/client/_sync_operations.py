@@ -323,6 +323,7 @@ class SyncBoardOperations:
         branch: str | None = None,
         reason: str | None = None,
         step: str | None = None,
+        derived_from: Sequence[str] = (),
     ) -> EntryWritten:
         """Create or overwrite one entry: conclusions and state that others need, not raw data.
 
@@ -334,6 +335,7 @@ class SyncBoardOperations:
                 "session_id": session_id,
                 "key": key,
                 "value": value,
+                "derived_from": derived_from,
                 **given(
                     if_version=if_version,
                     ttl_seconds=ttl_seconds,
@@ -1381,6 +1383,7 @@ class SyncMemoryOperations:
         metadata: Mapping[str, Any] | None = None,
         overwrite: bool = True,
         if_version: int | None = None,
+        derived_from: Sequence[str] = (),
     ) -> MemorySet:
         """Store a value in your private memory: globally, or for one session.
 
@@ -1392,6 +1395,7 @@ class SyncMemoryOperations:
                 "key": key,
                 "value": value,
                 "overwrite": overwrite,
+                "derived_from": derived_from,
                 **given(session_id=session_id, expires_in=expires_in, metadata=metadata, if_version=if_version),
             },
         )
@@ -1444,6 +1448,7 @@ class SyncMessageOperations:
         recipient_id: str | None = None,
         message_type: str = "message",
         category: str = "DIALOG",
+        derived_from: Sequence[str] = (),
     ) -> MessageAdded:
         """Add a message to a session: for all members, one of them, agents of your type, a team, or only yourself.
 
@@ -1456,6 +1461,7 @@ class SyncMessageOperations:
                 "content": content,
                 "message_type": message_type,
                 "category": category,
+                "derived_from": derived_from,
                 **given(
                     visibility=visibility,
                     team=team,

@@ -28,6 +28,7 @@ from weft.capabilities.history.conflicts import changed_by
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import EMPTY, VersionConflict, VersionNotFound, VersionPruned
 from weft.capabilities.history.revisions import VersionName
+from weft.capabilities.trust.gate import GATE_ERRORS
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import ContentTooLarge, PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Count, Reason, Step
@@ -110,6 +111,7 @@ class DefinitionRead(AgentDefinition, kw_only=True):
     errors=(
         *(AgentNotFound, PermissionDenied, SelfModification, VersionConflict, ContentTooLarge),
         *(InvalidGuardrail, QuotaExceeded),
+        *GATE_ERRORS,
     ),
 )
 async def define_agent(
@@ -130,7 +132,8 @@ async def define_agent(
     if request.if_version not in {None, previous}:
         raise await _version_conflict(part, request.if_version)
     changed = [key for key, text in fields.items() if await part.write(key, inline(NewValue(text)))]
-    await context.commit([part], CommitMeta(request.reason or "define", request.step))
+    reason = await contexts.gate.admit_note("reason", request.reason)
+    await context.commit([part], CommitMeta(reason or "define", request.step))
     at = part.at or PartVersion(part.line.line_id, 0, EMPTY.hex())
     if request.critical and at.seq > 0:
         await critical.mark(CriticalEdit(at.line, at.seq, contexts.actor.participant, context.now))

@@ -52,6 +52,7 @@ from weft.capabilities.pins.model import BYTES_PER_TOKEN, ItemPlace
 from weft.capabilities.pins.service import Pins
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.teams.store import TeamStore
+from weft.capabilities.trust.gate import ContentGate
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import EventType, NewEvent, Outbox
 from weft.kernel.identity import PRINCIPAL, TEAM, Actor
@@ -80,6 +81,7 @@ class Contexts(msgspec.Struct, frozen=True):
     clock: Clock
     limits: ContextLimits
     pins: Pins
+    gate: ContentGate
 
     @property
     def now(self) -> int:

@@ -40,6 +40,7 @@ from weft.capabilities.layers.model import (
 from weft.capabilities.layers.store import LayerStore
 from weft.capabilities.teams.model import TeamNotFound
 from weft.capabilities.teams.service import Teams, may_see
+from weft.capabilities.trust.gate import ContentGate
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import ContentTooLarge, InvalidInput
 from weft.kernel.events import EventType, NewEvent, Outbox
@@ -62,6 +63,7 @@ class LayerLines(msgspec.Struct, frozen=True):
     teams: Teams
     outbox: Outbox
     clock: Clock
+    gate: ContentGate
 
     async def to_read(self, line_id: str) -> OpenLayer:
         found = await self.lines.find(line_of(name_of(line_id)))

@@ -35,6 +35,7 @@ from weft.capabilities.layers.service import Layers
 from weft.capabilities.layers.store import LayerStore
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session
 from weft.capabilities.teams.model import TeamNotFound
+from weft.capabilities.trust.gate import GATE_ERRORS
 from weft.capabilities.trust.policy import DEFAULT_POLICY, TrustPolicy
 from weft.kernel.clock import from_micros, to_micros
 from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded
@@ -159,7 +160,10 @@ class LayerList(Response, omit_defaults=False):
     requires=needs_clearance(min(CLEARANCES.values()), "Changing layers"),
     audited=True,
     off_record=("text", "guardrails", "policy"),
-    errors=(PermissionDenied, TeamNotFound, VersionConflict, ContentTooLarge, InvalidGuardrail, QuotaExceeded),
+    errors=(
+        *(PermissionDenied, TeamNotFound, VersionConflict, ContentTooLarge, InvalidGuardrail, QuotaExceeded),
+        *GATE_ERRORS,
+    ),
 )
 async def define_layer(
     request: DefineLayer, lines: LayerLines, critical: CriticalEditStore, definitions: GuardrailDefinitions
@@ -173,7 +177,8 @@ async def define_layer(
     line = await lines.to_define(request.layer)
     previous = line.head.seq
     await _check_version(line, request.if_version)
-    meta = CommitMeta(request.reason or "define", request.step)
+    reason = await lines.gate.admit_note("reason", request.reason)
+    meta = CommitMeta(reason or "define", request.step)
     changed = await line.write(texts, meta, critical=request.critical)
     head = line.head
     if request.critical and head.seq > 0:

@@ -66,7 +66,7 @@ IfVersion = Annotated[
 ]
 
 
-class EntryView(Response, omit_defaults=False):
+class EntryView(Response, kw_only=True, omit_defaults=False):
     """Fields of every entry. ``created_at`` and ``expires_at`` are seconds since 1970."""
 
     scope: ScopeName
@@ -76,7 +76,7 @@ class EntryView(Response, omit_defaults=False):
     trust: TrustInfo | UnsetType = UNSET
 
 
-class ValueView(EntryView):
+class ValueView(EntryView, kw_only=True):
     """An entry with its value."""
 
     value: Any
@@ -144,7 +144,7 @@ class ListMemory(Request):
     cursor: Cursor = None
 
 
-class MemoryInfo(EntryView):
+class MemoryInfo(EntryView, kw_only=True):
     """An entry without its value."""
 
     key: str

@@ -222,7 +222,9 @@ async def add_message(request: AddMessage, transcripts: TranscriptWriter) -> Mes
         derived_from=request.derived_from,
     )
     message = await transcripts.add(request.session_id, draft)
-    return MessageAdded(message_id=message.message_id, timestamp=from_micros(message.sent_at), trust=trust_info(message.trust) or UNSET)
+    return MessageAdded(
+        message_id=message.message_id, timestamp=from_micros(message.sent_at), trust=trust_info(message.trust) or UNSET
+    )
 
 
 def _visibility(request: AddMessage) -> str | None:

@@ -144,14 +144,8 @@ class SqlConventionStore(SqlStore):
 
 def _entry(row: Row) -> Entry:
     *plain, readable_by, writable_by, reads, last_read_at, trust = row[:13]
-    return Entry(  # type: ignore[call-arg]
-        *plain,
-        decode_patterns(readable_by),
-        decode_patterns(writable_by),
-        reads,
-        last_read_at,
-        trust=decode_label(trust),
-    )
+    acls = decode_patterns(readable_by), decode_patterns(writable_by)
+    return Entry(*plain, *acls, reads, last_read_at, (), decode_label(trust))  # type: ignore[call-arg]
 
 
 def _with_value(row: Row) -> EntryWithValue:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Row, Transaction
 
 _COLUMNS = """
-e.session_id, e.key, e.incarnation, e.version, e.blob_hash, e.size, e.metadata, e.created_at, e.updated_at, e.expires_at,
-e.trust
+e.session_id, e.key, e.incarnation, e.version, e.blob_hash, e.size, e.metadata, e.created_at, e.updated_at,
+e.expires_at, e.trust
 """
 _ENTRY = f"SELECT {_COLUMNS} FROM memory_entries e "  # noqa: S608 - our own column names
 _WITH_VALUE = f"""
@@ -211,4 +211,4 @@ async def erase_memories(transaction: Transaction, session_id: str) -> None:
 
 def _entry(row: Row) -> MemoryEntry:
     session_id, key, *rest, trust = row[:11]
-    return MemoryEntry(session_id or None, key.decode(), *rest, trust=decode_label(trust))
+    return MemoryEntry(session_id or None, key.decode(), *rest, decode_label(trust))  # type: ignore[call-arg]

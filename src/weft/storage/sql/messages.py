@@ -18,8 +18,8 @@ from weft.capabilities.messages.model import (
     listed_audiences,
 )
 from weft.storage.sql.database import SqlStore, batches, placeholders
-from weft.storage.sql.trust_column import decode_label, encode_label
 from weft.storage.sql.session_index import remove_message_from_index
+from weft.storage.sql.trust_column import decode_label, encode_label
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
