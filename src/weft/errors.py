@@ -9,6 +9,16 @@ from weft.capabilities.agent_context.model import (
     ContextNotPulled,
     SelfModification,
 )
+from weft.capabilities.approvals.model import (
+    ApprovalClosed,
+    ApprovalExpired,
+    ApprovalInterrupted,
+    ApprovalNotFound,
+    ApprovalPending,
+    ApprovalRefused,
+    CallNotHoldable,
+    TooManyApprovals,
+)
 from weft.capabilities.assembly.model import ContextOverBudget
 from weft.capabilities.assembly.receipts import ReceiptNotFound, ReceiptPruned
 from weft.capabilities.assembly.usage_report import UsageConflict
@@ -20,7 +30,6 @@ from weft.capabilities.events.webhooks.model import (
     WebhookCannotRun,
     WebhookNotFound,
 )
-from weft.capabilities.guardrails.model import GuardrailApproval, GuardrailViolation, InvalidGuardrail
 from weft.capabilities.history.branches import BranchExists, BranchInUse, BranchNotMerged
 from weft.capabilities.history.merge import UnrelatedContexts
 from weft.capabilities.history.model import (
@@ -128,6 +137,12 @@ __all__ = [
     "AgentNotFound",
     "AlreadyResolved",
     "ApiKeyNotFound",
+    "ApprovalClosed",
+    "ApprovalExpired",
+    "ApprovalInterrupted",
+    "ApprovalNotFound",
+    "ApprovalPending",
+    "ApprovalRefused",
     "AuthenticationError",
     "BranchExists",
     "BranchInUse",
@@ -135,6 +150,7 @@ __all__ = [
     "BranchNotFound",
     "BranchNotMerged",
     "BundleDamaged",
+    "CallNotHoldable",
     "ChunkNotFound",
     "Conflict",
     "ContentBlocked",
@@ -159,15 +175,12 @@ __all__ = [
     "EventExists",
     "FolderRefused",
     "Forbidden",
-    "GuardrailApproval",
-    "GuardrailViolation",
     "HistoryNotKept",
     "HookRefused",
     "HostNotAllowed",
     "IllegalTransition",
     "InternalError",
     "InvalidApiKey",
-    "InvalidGuardrail",
     "InvalidInput",
     "InvalidKey",
     "InvalidParent",
@@ -229,6 +242,7 @@ __all__ = [
     "TeamNotFound",
     "TextRefused",
     "TokenExpired",
+    "TooManyApprovals",
     "TooManyMembers",
     "TooManySources",
     "TooManyWebhooks",

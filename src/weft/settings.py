@@ -102,6 +102,12 @@ class Settings:
         "Days for which events are kept, at least; later ones wait for webhooks and indexing. 0: forever.",
     )
     audit_days: int = setting(400, "WEFT_AUDIT_DAYS", "Days for which audit rows are kept; 0: forever.")
+    approval_wait_seconds: int = setting(
+        20,
+        "WEFT_APPROVAL_WAIT_SECONDS",
+        "How long a call that needs an approval waits for it before it is answered APPROVAL_PENDING, up to 300; 0: not "
+        "at all.",
+    )
     import_limit_mb: int = setting(
         256, "WEFT_IMPORT_LIMIT_MB", "Maximum size of a bundle imported as a stream, in MiB."
     )

@@ -24,6 +24,13 @@ from weft.capabilities.agent_context.pull import (
 )
 from weft.capabilities.agent_context.push import ChangedEntry, ContextPushed, Knowledge, RemovedKey
 from weft.capabilities.agent_context.views import AgentDefinition, ContextEntry
+from weft.capabilities.approvals.operations import (
+    ApprovalDecided,
+    ApprovalInfo,
+    ApprovalList,
+    ApprovalShown,
+    PerformedError,
+)
 from weft.capabilities.assembly.get_context import Citation, ContextResponse
 from weft.capabilities.assembly.model import Candidate, Modelled, OmittedCandidate, Shortening
 from weft.capabilities.assembly.operations import BlockSummary, PromptAssembled
@@ -82,7 +89,6 @@ from weft.capabilities.events.webhooks.operations import (
     WebhookReplayed,
     WebhookTested,
 )
-from weft.capabilities.guardrails.model import Guardrail
 from weft.capabilities.guidance.operations import UsageGuidance
 from weft.capabilities.guidance.tools import FoundTool, ToolDescription, ToolsFound
 from weft.capabilities.history.bisect import Bisected
@@ -232,8 +238,6 @@ from weft.capabilities.transfer.export import ContextExported
 from weft.capabilities.transfer.importer import ContextImported
 from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
 from weft.capabilities.transfer.policy_filter import PolicyDefinition
-from weft.capabilities.trust.policy import InjectionActions, PiiActions, SecretActions, TrustPolicy
-from weft.capabilities.trust.views import TrustInfo
 from weft.capabilities.windows.checkpoints import (
     Checkpoint,
     CheckpointBranched,
@@ -261,6 +265,10 @@ __all__ = [
     "ApiKeyCreated",
     "ApiKeyInfo",
     "ApiKeyList",
+    "ApprovalDecided",
+    "ApprovalInfo",
+    "ApprovalList",
+    "ApprovalShown",
     "AuditEntry",
     "AuditLog",
     "Bisected",
@@ -345,7 +353,6 @@ __all__ = [
     "Events",
     "FoundTool",
     "GapRequest",
-    "Guardrail",
     "Guidance",
     "HistoryPruned",
     "HourMetrics",
@@ -353,7 +360,6 @@ __all__ = [
     "InboxPage",
     "Ingested",
     "IngestedEvent",
-    "InjectionActions",
     "InspectedEntry",
     "InspectedMemory",
     "Inspection",
@@ -431,7 +437,7 @@ __all__ = [
     "Performance",
     "PerformanceTargets",
     "PerformanceTrends",
-    "PiiActions",
+    "PerformedError",
     "PinInfo",
     "PinList",
     "PinRemoved",
@@ -477,7 +483,6 @@ __all__ = [
     "SavingsReport",
     "SavingsTotal",
     "SearchResponse",
-    "SecretActions",
     "SessionArchivedAt",
     "SessionConfig",
     "SessionCreated",
@@ -523,8 +528,6 @@ __all__ = [
     "ToolCall",
     "ToolDescription",
     "ToolsFound",
-    "TrustInfo",
-    "TrustPolicy",
     "UsageGuidance",
     "Verified",
     "VisibilityChanged",

@@ -416,7 +416,7 @@ async def call_every_operation(weft: Any, client_name: str, admin_key: str) -> d
     await note("agent.create", weft.agent.create("child", parent_id="nobody"))
     await note("agent.update", weft.agent.update(agent, disabled=False, permissions=["read"]))
     await note("agent.update", weft.agent.update("nobody", clearance=1))
-    guardrails = [{"name": "no-mail", "prohibited_action": ["mail.*"], "message": "é"}]
+    guardrails = [{"no": "mail é"}]
     await note("agent.define", weft.agent.define(agent, role="Tests", guardrails=guardrails, config={"n": 1}))
     await note("agent.define", weft.agent.define(agent, role="Late", if_version=0))
     await note("agent.define", weft.agent.define("admin", role="Itself"))
@@ -435,6 +435,10 @@ async def call_every_operation(weft: Any, client_name: str, admin_key: str) -> d
     await note("layer.show", weft.layer.show(agent_id=agent))
     await note("layer.show", weft.layer.show(agent_id="nobody"))
     await note("layer.list", weft.layer.list(cursor=layer[:-1], limit=1))
+    await note("approval.list", weft.approval.list(state="pending", limit=1))
+    await note("approval.show", weft.approval.show("approval_1"))
+    await note("approval.approve", weft.approval.approve("approval_1", reason="é"))
+    await note("approval.refuse", weft.approval.refuse("approval_1"))
     await note("team.delete", weft.team.delete(agent))
     await note("team.remove_member", weft.team.remove_member(agent, agent))
     await note("team.delete", weft.team.delete(agent, force=True))

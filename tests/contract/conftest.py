@@ -11,6 +11,7 @@ from weft.app.tenants import Tenants
 from weft.storage.migrations.runner import migrate
 from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weft.storage.sql.agent_context import SqlSnapshotStore
+from weft.storage.sql.approvals import SqlApprovalStore
 from weft.storage.sql.board import SqlConventionStore, SqlEntryStore
 from weft.storage.sql.checkouts import SqlCheckoutStore
 from weft.storage.sql.collections import SqlCollectionStore
@@ -71,6 +72,7 @@ class SqlStores:
     def __init__(self, database: Database, tenant: str, clock: FrozenClock) -> None:
         kinds: dict[str, Callable[[Transaction], Any]] = {
             "access": SqlAccessStore,
+            "approvals": SqlApprovalStore,
             "audit": SqlAuditStore,
             "conventions": SqlConventionStore,
             "critical_edits": SqlCriticalEditStore,

@@ -159,3 +159,7 @@ class TestTeamStore(contracts.TeamStoreContract):
 
 class TestMetricHistoryStore(contracts.MetricHistoryStoreContract):
     """Metric history in SQL."""
+
+
+class TestApprovalStore(contracts.ApprovalStoreContract):
+    """Held calls in SQL."""

@@ -28,6 +28,7 @@ NAME = re.compile(r"`([a-z_]+\.[a-z_.]+)`")
 # Operations that open their own transactions and only read, or only start other work.
 READS = frozenset(
     {
+        "approval.show",
         "context.read",
         "events.read",
         "history.bisect",

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from weft.app.approved_calls import ApprovedCalls
 from weft.app.audit_writer import Auditor
 from weft.app.authentication import Authenticator
 from weft.app.background_jobs import background_jobs
@@ -15,6 +16,7 @@ from weft.app.background_tasks import BackgroundTasks
 from weft.app.caches import BufferedReadCounts, Cache, CacheRegistry
 from weft.app.dispatch import CallContext, Dispatcher, RegisteredOperations, authorise
 from weft.app.event_feed import LiveFeed
+from weft.app.held_calls import HeldCalls
 from weft.app.injection import Container, Singletons
 from weft.app.metrics import Metrics
 from weft.app.metrics_snapshot import MetricsSnapshot
@@ -38,13 +40,10 @@ from weft.capabilities.agent_context.model import ContextLimits
 from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.events.model import SESSION_END_EVENTS, EventPage
 from weft.capabilities.events.operations import Events, ReadEvents
-from weft.capabilities.guardrails.actions import action_names
-from weft.capabilities.guardrails.definitions import KnownActions
 from weft.capabilities.knowledge.document_operations import DocumentWrites
 from weft.capabilities.knowledge.sources.model import HookRefused
 from weft.capabilities.language_models.catalog import load_catalog
 from weft.capabilities.language_models.token_counts import CountCache
-from weft.capabilities.layers.rules import TenantRules
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.messages.search.searcher import Searcher
 from weft.capabilities.messages.transcript import Transcripts
@@ -52,6 +51,7 @@ from weft.capabilities.pins.model import PinLimits
 from weft.capabilities.plans.model import DefaultPlan
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.stores import SearchStores
+from weft.capabilities.trust.keyword_detector import KeywordDetector
 from weft.capabilities.trust.scanner import ContentScanner
 from weft.jobs.backfill_vectors import VectorBackfill
 from weft.jobs.cleanup import EXPIRE, EXPIRE_EVERY_SECONDS, DeferredDeletion, Expiry, ReceiptPruning
@@ -135,11 +135,10 @@ class App:
         self.guards = Guards(self._auditor)
         self.objects = Objects(self.database, connect_objects(settings), self.clock)
         self._container = Container(self.database, self.clock)
-        self.tenant_rules = TenantRules()
         self._search_stores = CallerTransactions(self.database, self._container, SearchStores)
-        verdicts = self._cache("content_verdicts", 1, megabytes=16, seconds=3600)
-        self._detector = configured_detector()
-        self._scanner = ContentScanner(self._detector, verdicts)
+        self.held_calls = HeldCalls(
+            self.database, self._container, self.clock, self.feed, settings.approval_wait_seconds
+        )
         self._dispatcher = Dispatcher(
             database=self.database,
             callers=self._callers,
@@ -149,7 +148,10 @@ class App:
             metrics=self.metrics,
             container=self._container,
             guards=self.guards,
-            scanner=self._scanner,
+            held_calls=self.held_calls,
+        )
+        self.approved_calls = self.held_calls.performer = ApprovedCalls(
+            self.database, self._container, self.clock, self.registry, self._dispatcher, self._callers
         )
         self.transfers = Transfers(
             self.database, self._container, self._dispatcher, self.guards, settings.import_limit_mb
@@ -349,7 +351,7 @@ class App:
             counters=TokenizerRegistry(),
             catalog=load_catalog(settings.models_file),
             prices=PriceTable(),
-            injection_detector=self._detector,
+            injection_detector=configured_detector(),
             token_counts=CountCache(),
             read_counts=self._read_counts,
             feed=self.feed,
@@ -370,7 +372,10 @@ class App:
             window_events=self._cache("window_events", 1, megabytes=64, seconds=3600),
             prepared_events=self._cache("prepared_events", 1, megabytes=64, seconds=3600),
             assembly_slots=AssemblySlots(),
-            content_scanner=self._scanner,
+            call_performer=self.approved_calls,
+            content_scanner=ContentScanner(
+                KeywordDetector(), self._cache("content_verdicts", 1, megabytes=16, seconds=3600)
+            ),
             prompts=self._cache("prompts", 1, megabytes=64, seconds=3600),
             markup=self._markup,
             termination=self.termination,
@@ -378,8 +383,6 @@ class App:
             tool_catalogue=self.tool_catalogue,
             allowed_operations=RegisteredOperations(self.registry, settings.rates(), self.database),
             pages=self._cache("message_pages", 1, megabytes=16, seconds=300),
-            tenant_rules=self.tenant_rules,
-            known_actions=KnownActions(action_names(self.registry)),
             layer_texts=self._cache("layer_texts", 1, megabytes=16, seconds=3600),
             searcher=Searcher(
                 reads=CallerTransactions(self.database, self._container, Transcripts),

@@ -46,6 +46,8 @@ class CallAuditTrail:
         detail = {name: value for name, value in given.items() if value is not None and name not in off_record}
         if response is not None:
             detail |= {name: getattr(response, name) for name in response.on_record}
+        if (approval := self._actor.approval) is not None:
+            detail |= {"approval": approval.approval_id, "approved_by": approval.approved_by}
         targets = [str(detail.pop(name)) for name in list(detail) if name.endswith("_id") or name in {"name", "label"}]
         target = "/".join(targets)
         await self._store.add(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weft.app.approved_calls import ADVANCE, ADVANCE_EVERY_SECONDS, ADVANCE_SOON_SECONDS
 from weft.capabilities.metrics.operations import COLLECTION_INTERVAL
 from weft.jobs import ingestion, session_indexing, session_vectors, source_sync, webhook_delivery
 from weft.jobs.backfill_vectors import BACKFILL
@@ -14,6 +15,7 @@ from weft.jobs.model_migration import MIGRATE
 from weft.jobs.reindex import REINDEX
 from weft.jobs.scheduler import DueSource, Job, Work
 from weft.jobs.window_autosave import AUTOSAVE
+from weft.storage.sql.approvals import tenants_with_due_approvals
 from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.deferred_deletions import tenants_with_deletions
 from weft.storage.sql.object_storage import tenants_to_clear
@@ -78,6 +80,13 @@ def _cleanup_jobs(app: App) -> list[Job]:
             every=EXPIRE_EVERY_SECONDS,
             due=_tenants(app, tenants_to_sweep),
             run=lambda work: app.expiry.sweep(work.tenant),
+        ),
+        Job(
+            name=ADVANCE,
+            every=lambda: ADVANCE_SOON_SECONDS if app.held_calls.decisions.count else ADVANCE_EVERY_SECONDS,
+            due=_tenants(app, lambda tx: tenants_with_due_approvals(tx, app.lease_runner.now)),
+            run=lambda work: app.approved_calls.advance(work.tenant),
+            concurrency=4,
         ),
         Job(name=PRUNE_LOGS, every=_HOUR, due=app.log_retention.due, run=app.log_retention.run),
         Job(name=PRUNE_RECEIPTS, every=_HOUR, due=app.receipt_pruning.due, run=app.receipt_pruning.run),

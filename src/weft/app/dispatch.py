@@ -1,6 +1,8 @@
 """The path of every call, from every interface.
 
 identify → rate limit → authorise → parse → guard → run (transaction: state, history, audit, event) → guard → meter
+
+A call that a check holds is stored and performed when it is approved, on the same path from authorising on.
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ import msgspec
 from msgspec.structs import replace
 from opentelemetry import trace
 
+from weft.app.held_calls import ClientApprover, HeldCalls
 from weft.app.injection import CallScope
 from weft.capabilities.access.authentication import identify_local
 from weft.capabilities.access.model import parse_key
 from weft.capabilities.access.operations import AuthenticateAgent
+from weft.capabilities.approvals.model import CallNotHoldable, Outcome
 from weft.capabilities.sessions.model import ALL_SESSIONS, check_not_terminated
 from weft.kernel.correlation import NO_CORRELATION, Correlation
 from weft.kernel.errors import (
@@ -34,8 +38,9 @@ from weft.kernel.guards import GuardedCall
 from weft.kernel.identity import PrincipalKind
 from weft.kernel.operation import Audience, Effect, RateClass
 from weft.storage.sql.access import SqlAccessStore
+from weft.storage.sql.approvals import SqlApprovalStore
 from weft.storage.sql.database import AccessChanged, Scope
-from weft.storage.sql.unit_of_work import log_changes
+from weft.storage.sql.unit_of_work import begin_approved, log_changes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +54,6 @@ if TYPE_CHECKING:
     from weft.app.metrics import Metrics
     from weft.app.rate_limits import RateLimits
     from weft.app.refusals import Refusals
-    from weft.capabilities.trust.scanner import ContentScanner, Verdicts
     from weft.kernel.guards import EntryPoint, Guards
     from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation, Registry
@@ -73,13 +77,14 @@ class KeyOwner(NamedTuple):
 class CallContext(msgspec.Struct, frozen=True):
     """Where a call comes from: its credential, its network peer and its correlation ids.
 
-    ``sampled`` is the sampling flag of the trace it is part of.
+    ``sampled`` is the sampling flag of the trace it is part of. ``client`` asks the caller's user for an approval.
     """
 
     credential: Credential | None
     peer: str = "local"
     correlation: Correlation = NO_CORRELATION
     sampled: bool = True
+    client: ClientApprover | None = None
 
     def __repr__(self) -> str:
         return f"CallContext(peer={self.peer!r})"  # keeps the credential out of logs and tracebacks
@@ -107,7 +112,7 @@ class Dispatcher:
         metrics: Metrics,
         container: Container,
         guards: Guards,
-        scanner: ContentScanner,
+        held_calls: HeldCalls,
     ) -> None:
         self._database = database
         self._callers = callers
@@ -117,7 +122,7 @@ class Dispatcher:
         self._metrics = metrics
         self._container = container
         self._guards = guards
-        self._scanner = scanner
+        self._held_calls = held_calls
 
     async def call(
         self,
@@ -169,19 +174,12 @@ class Dispatcher:
             raise
         for _ in range(_MAX_TRIES):
             try:
-                if actor.terminated_sessions:
-                    check_not_terminated(named_session(raw) or "", actor)
-                operation.forbids(raw, actor)
-                authorise(operation, actor)
+                _check_allowed(operation, raw, actor)
                 request = operation.parse(raw, strict=strict)
                 acting = (
                     actor if context.correlation is NO_CORRELATION else replace(actor, correlation=context.correlation)
                 )
-                call = GuardedCall(operation, request, acting, entry)
-                if self._guards:
-                    call = await self._guards.before(call)
-                answer = await (handler.run(call) if handler else self._run(call, Scope(actor.tenant, actor.epoch)))
-                return await self._guards.after(call, answer) if self._guards else answer
+                return await self._answer(GuardedCall(operation, request, acting, entry), context, handler)
             except AccessChanged:
                 self.forget(context)
                 actor = await self.identify(context)
@@ -189,6 +187,49 @@ class Dispatcher:
                 await self.audit_denial(operation, actor, error, named_session(raw))
                 raise
         raise AuthenticationError("Your access is being changed right now; try again.")
+
+    async def _answer(self, call: GuardedCall, context: CallContext, handler: Handler | None) -> Any:  # noqa: ANN401
+        """Guard, run, guard; a call that a check holds is answered once it was approved and performed."""
+        try:
+            return await self._run_guarded(call, handler)
+        except WeftError as error:
+            if error.hold is None:
+                raise
+            return await self._held_calls.answer(call, error, context.client)
+
+    async def _run_guarded(self, call: GuardedCall, handler: Handler | None = None) -> Any:  # noqa: ANN401 - as above
+        if self._guards:
+            call = await self._guards.before(call)
+        answer = await (handler.run(call) if handler else self._run(call, _scope_of(call)))
+        return await self._guard_answer(call, answer) if self._guards else answer
+
+    async def _guard_answer(self, call: GuardedCall, answer: Any) -> Any:  # noqa: ANN401 - as above
+        try:
+            return await self._guards.after(call, answer)
+        except WeftError as error:
+            if error.hold is None or call.operation.effect is Effect.READ:
+                raise
+            # Holding it now would perform it twice.
+            raise CallNotHoldable(f"{error.message} The call has been performed already.") from error
+
+    async def perform_approved(self, operation: Operation, raw: Mapping[str, Any], actor: Actor) -> Any:  # noqa: ANN401
+        """Perform an approved call as its caller, with the rights it has now. It was rated when it was made."""
+        started = time.perf_counter()
+        outcome = "ok"
+        try:
+            _check_allowed(operation, raw, actor)
+            return await self._run_guarded(GuardedCall(operation, operation.parse(raw), actor))
+        except WeftError as error:
+            outcome = error.code
+            if error.hold is None:
+                await self.audit_denial(operation, actor, error, named_session(raw))
+            raise
+        finally:
+            self._metrics.record(operation, outcome, time.perf_counter() - started, actor, named_session(raw))
+
+    async def guard_answer(self, operation: Operation, raw: Mapping[str, Any], actor: Actor, answer: Any) -> Any:  # noqa: ANN401
+        """Let guards see the answer of an approved call whose process ended before they could."""
+        return await self._guard_answer(GuardedCall(operation, operation.parse(raw), actor), answer)
 
     async def _perform_anonymously(
         self, operation: Operation, raw: Mapping[str, Any], context: CallContext, *, strict: bool
@@ -281,12 +322,13 @@ class Dispatcher:
 
     async def _run(self, call: GuardedCall, scope: Scope) -> Any:  # noqa: ANN401 - as above
         operation, request = call.operation, call.request
-        verdicts = await self._verdicts(call) if operation.content is not None else {}
         if operation.prepare is not None:
-            prepared = self._container.arguments(operation.prepare.needs, CallScope(call.actor, None))
+            # What an approval covers is committed by the operation itself.
+            actor = call.actor if call.approval is None or call.actor is None else replace(call.actor, approval=None)
+            prepared = self._container.arguments(operation.prepare.needs, CallScope(actor, None))
             await operation.prepare.run(request, *prepared)
         if operation.effect is Effect.WRITE:
-            return await self._write(call, scope, verdicts)
+            return await self._write(call, scope)
         if operation.effect is not Effect.READ:
             return await operation.run(
                 request, *self._container.arguments(operation.needs, CallScope(call.actor, None))
@@ -300,22 +342,19 @@ class Dispatcher:
             heavy=operation.heavy(request),
         )
 
-    async def _verdicts(self, call: GuardedCall) -> Verdicts:
-        """Scan the texts that the request stores: on SQLite nothing in a transaction may wait for a thread."""
-        if call.operation.content is None or call.actor is None:
-            return {}
-        return await self._scanner.prepare(call.actor.tenant, call.operation.content(call.request))
-
-    async def _write(self, call: GuardedCall, scope: Scope, verdicts: Verdicts) -> Any:  # noqa: ANN401 - as above
+    async def _write(self, call: GuardedCall, scope: Scope) -> Any:  # noqa: ANN401 - as above
         operation, request = call.operation, call.request
 
         async def work(transaction: Transaction) -> tuple[Any, Transaction]:
-            arguments = self._container.arguments(operation.needs, CallScope(call.actor, transaction, verdicts))
+            await begin_approved(transaction, call.actor)
+            arguments = self._container.arguments(operation.needs, CallScope(call.actor, transaction))
             answer = await operation.run(request, *arguments)
             if operation.audited:
                 # A caller without a credential has by now proved to be the agent that the token was issued to.
                 actor = call.actor or await identify_local(answer.agent_id, SqlAccessStore(transaction))
                 await self._auditor.trail(transaction, actor).record(operation, request, answer)
+            if call.approval is not None:
+                await SqlApprovalStore(transaction).keep(call.approval, Outcome(msgspec.to_builtins(answer)))
             return answer, transaction
 
         answer, done = await self._database.write(scope, work)
@@ -330,6 +369,19 @@ def named_session(raw: Mapping[str, Any]) -> str | None:
     """Return the session that a request names, if it names one."""
     session_id = raw.get("session_id")
     return session_id if isinstance(session_id, str) and session_id != ALL_SESSIONS else None
+
+
+def _check_allowed(operation: Operation, raw: Mapping[str, Any], actor: Actor) -> None:
+    if actor.terminated_sessions:
+        check_not_terminated(named_session(raw) or "", actor)
+    operation.forbids(raw, actor)
+    authorise(operation, actor)
+
+
+def _scope_of(call: GuardedCall) -> Scope:
+    actor = call.actor
+    assert actor is not None  # noqa: S101 - callers without a credential have a scope of their own
+    return Scope(actor.tenant, actor.epoch)
 
 
 def _span(operation: Operation, context: CallContext) -> AbstractContextManager[object]:

@@ -46,6 +46,7 @@ _MODULES = (
     "agent_context.copy_context",
     "agent_context.definitions",
     "layers.operations",
+    "approvals.operations",
     "board.admin_view",
     "history.log",
     "history.diff",

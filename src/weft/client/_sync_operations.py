@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from weft.capabilities.agent_context.definitions import AgentDefined, DefinitionRead
     from weft.capabilities.agent_context.pull import ContextPulled, ContextRead, ContextStatus
     from weft.capabilities.agent_context.push import ContextPushed, Knowledge, RemovedKey
+    from weft.capabilities.approvals.operations import ApprovalDecided, ApprovalList, ApprovalShown
     from weft.capabilities.assembly.get_context import ContextResponse
     from weft.capabilities.assembly.operations import PromptAssembled
     from weft.capabilities.assembly.receipt_operations import PromptReplayed, ReceiptList, ReceiptShown, SavingsReport
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
         WebhookReplayed,
         WebhookTested,
     )
-    from weft.capabilities.guardrails.model import Guardrail
     from weft.capabilities.guidance.operations import UsageGuidance
     from weft.capabilities.guidance.tools import ToolDescription, ToolsFound
     from weft.capabilities.history.bisect import Bisected
@@ -122,7 +122,6 @@ if TYPE_CHECKING:
     from weft.capabilities.transfer.importer import ContextImported
     from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
     from weft.capabilities.transfer.policy_filter import PolicyDefinition
-    from weft.capabilities.trust.policy import TrustPolicy
     from weft.capabilities.windows.checkpoints import Checkpoint, CheckpointBranched, CheckpointRestored, Checkpoints
     from weft.capabilities.windows.ingest import Ingested, NewWindowEvent
     from weft.capabilities.windows.operations import WindowDeleted, WindowEvents, WindowList
@@ -145,7 +144,7 @@ class SyncAgentOperations:
         *,
         role: str | None = None,
         system_prompt: str | None = None,
-        guardrails: Sequence[Guardrail | Mapping[str, Any]] | None = None,
+        guardrails: Sequence[Mapping[str, Any]] | None = None,
         config: Mapping[str, Any] | None = None,
         if_version: int | None = None,
         critical: bool = False,
@@ -155,8 +154,7 @@ class SyncAgentOperations:
         """Set the definition of an agent: role, system prompt, guardrails and configuration.
 
         For its parent agents, and for humans with clearance 3 or higher and at least that of the agent; never for
-        itself. A running session keeps the definition it pulled until it pulls again; guardrails hold from the next
-        call.
+        itself. A running session keeps the definition it pulled until it pulls again.
         """
         return self._caller.call(
             "agent.define",
@@ -261,11 +259,43 @@ class SyncAgentOperations:
             "records",
             "missing",
             "agents",
+            "approvals",
             "admin",
         ] = "operations",
     ) -> UsageGuidance:
         """Get your role, what to do first and the topics of guidance, or one topic: its operations and advice."""
         return self._caller.call("agent.capabilities", {"guidance_type": guidance_type})
+
+
+class SyncApprovalOperations:
+    """The approval operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def list(
+        self,
+        *,
+        state: Literal["pending", "approved", "performed", "refused", "expired"] | None = None,
+        cursor: str | None = None,
+        limit: int = 20,
+    ) -> ApprovalList:
+        """List calls that wait for approval or were decided: all for approvers, otherwise your own."""
+        return self._caller.call("approval.list", {"limit": limit, **given(state=state, cursor=cursor)})
+
+    def show(self, approval_id: str) -> ApprovalShown:
+        """Show a held call with its request; its caller also sees the answer. Views of others are audited."""
+        return self._caller.call("approval.show", {"approval_id": approval_id})
+
+    def approve(self, approval_id: str, *, reason: str | None = None) -> ApprovalDecided:
+        """Approve a held call: it is performed once, as its caller, past the check that held it."""
+        return self._caller.call("approval.approve", {"approval_id": approval_id, **given(reason=reason)})
+
+    def refuse(self, approval_id: str, *, reason: str | None = None) -> ApprovalDecided:
+        """Refuse a held call: it is never performed, and its caller is told."""
+        return self._caller.call("approval.refuse", {"approval_id": approval_id, **given(reason=reason)})
 
 
 class SyncAuditOperations:
@@ -280,7 +310,7 @@ class SyncAuditOperations:
         self,
         *,
         before: str | None = None,
-        outcome: Literal["done", "denied", "refused"] | None = None,
+        outcome: Literal["done", "denied", "refused", "held"] | None = None,
         limit: int = 100,
     ) -> AuditLog:
         """Read the tenant's audit log: every denial, every refused credential and administrative change, newest first.
@@ -323,7 +353,6 @@ class SyncBoardOperations:
         branch: str | None = None,
         reason: str | None = None,
         step: str | None = None,
-        derived_from: Sequence[str] = (),
     ) -> EntryWritten:
         """Create or overwrite one entry: conclusions and state that others need, not raw data.
 
@@ -335,7 +364,6 @@ class SyncBoardOperations:
                 "session_id": session_id,
                 "key": key,
                 "value": value,
-                "derived_from": derived_from,
                 **given(
                     if_version=if_version,
                     ttl_seconds=ttl_seconds,
@@ -1331,10 +1359,8 @@ class SyncLayerOperations:
     def define(
         self,
         layer: str,
+        text: str,
         *,
-        text: str | None = None,
-        guardrails: Sequence[Guardrail | Mapping[str, Any]] | None = None,
-        policy: TrustPolicy | Mapping[str, Any] | None = None,
         if_version: int | None = None,
         critical: bool = False,
         reason: str | None = None,
@@ -1343,16 +1369,15 @@ class SyncLayerOperations:
         """Set the policies of the tenant or the guidelines of a team, which begin the prompts of all their agents.
 
         For humans only: clearance 5 for the tenant; clearance 3 for a team, as a member or admin. Running sessions keep
-        their version of the text until a pull; guardrails and the trust policy hold from the next call.
+        their version until a pull.
         """
         return self._caller.call(
             "layer.define",
             {
                 "layer": layer,
+                "text": text,
                 "critical": critical,
-                **given(
-                    text=text, guardrails=guardrails, policy=policy, if_version=if_version, reason=reason, step=step
-                ),
+                **given(if_version=if_version, reason=reason, step=step),
             },
         )
 
@@ -1383,7 +1408,6 @@ class SyncMemoryOperations:
         metadata: Mapping[str, Any] | None = None,
         overwrite: bool = True,
         if_version: int | None = None,
-        derived_from: Sequence[str] = (),
     ) -> MemorySet:
         """Store a value in your private memory: globally, or for one session.
 
@@ -1395,7 +1419,6 @@ class SyncMemoryOperations:
                 "key": key,
                 "value": value,
                 "overwrite": overwrite,
-                "derived_from": derived_from,
                 **given(session_id=session_id, expires_in=expires_in, metadata=metadata, if_version=if_version),
             },
         )
@@ -1448,7 +1471,6 @@ class SyncMessageOperations:
         recipient_id: str | None = None,
         message_type: str = "message",
         category: str = "DIALOG",
-        derived_from: Sequence[str] = (),
     ) -> MessageAdded:
         """Add a message to a session: for all members, one of them, agents of your type, a team, or only yourself.
 
@@ -1461,7 +1483,6 @@ class SyncMessageOperations:
                 "content": content,
                 "message_type": message_type,
                 "category": category,
-                "derived_from": derived_from,
                 **given(
                     visibility=visibility,
                     team=team,
@@ -2667,6 +2688,7 @@ class SyncOperations:
     def __init__(self, caller: SyncCaller) -> None:
         self._caller = caller
         self.agent = SyncAgentOperations(caller)
+        self.approval = SyncApprovalOperations(caller)
         self.audit = SyncAuditOperations(caller)
         self.board = SyncBoardOperations(caller)
         self.bundle = SyncBundleOperations(caller)

@@ -413,6 +413,16 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "read the house rules that apply to me",
         "corporate rules that are put before everything I send to the model",
     ),
+    "approvals.list": (
+        "which of my actions still wait for permission from a person",
+        "requests that somebody has to confirm or decline",
+    ),
+    "approvals.show": (
+        "was my action confirmed or declined, and what came of it",
+        "look closely at a request before confirming it",
+    ),
+    "approvals.approve": ("confirm an action that an agent wants to do", "give the go-ahead for a stopped action"),
+    "approvals.refuse": ("decline an action that an agent wants to do", "say no to a stopped action"),
     "context_layers.list": ("which policies and guidelines are defined in the company",),
     "inspect_session": (
         "see everything on the shared board of a project as an admin, even what is restricted",

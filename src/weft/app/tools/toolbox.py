@@ -263,6 +263,10 @@ GROUPED_HELP = {
         "The layers that begin every prompt: platform rules, tenant policies, team guidelines, persona. Agents cannot "
         "change them."
     ),
+    "approvals": (
+        "Calls that wait for the approval of a human, because a rule asks for it or their content is suspicious. An "
+        "approved call is performed once, as its caller."
+    ),
     "session_members": "The members of a session: agents, humans, teams and patterns that may see it.",
     "teams": (
         "Teams: named groups of agents and humans with shared memory, guidelines and a place in ACLs (team:NAME)."

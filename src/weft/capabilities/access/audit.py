@@ -66,10 +66,10 @@ class GetAuditLog(Request):
 
     before: Annotated[ShortText | None, msgspec.Meta(description="Rows older than this audit_id; for paging.")] = None
     outcome: Annotated[
-        Literal["done", "denied", "refused"] | None,
+        Literal["done", "denied", "refused", "held"] | None,
         msgspec.Meta(
             description="Only these. refused: callers without a valid credential or above a rate limit, by address "
-            "and minute."
+            "and minute. held: calls that wait for approval."
         ),
     ] = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="At most this many.")] = 100

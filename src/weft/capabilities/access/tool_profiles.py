@@ -130,6 +130,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "webhooks",
     ),
     "pins": ("pins",),
+    "approvals": ("approvals",),
     "discovery": ("weft_tools", "get_usage_guidance"),
 }
 PROFILES = (DEFAULT, FULL, *GROUPS)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.trust.model import TrustLabel
 from weft.kernel.errors import Conflict, NotFound, Rejected
 from weft.kernel.identity import (
     AGENT_TYPE,
@@ -89,7 +88,6 @@ class Entry(msgspec.Struct, frozen=True):
     reads: int = 0
     last_read_at: int | None = None
     later_acls: tuple[Patterns, ...] = ()
-    trust: TrustLabel | None = None
 
     @property
     def readers(self) -> Patterns:

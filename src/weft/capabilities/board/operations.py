@@ -44,8 +44,6 @@ from weft.capabilities.history.service import History, current_state
 from weft.capabilities.history.snapshot_quota import SnapshotQuota
 from weft.capabilities.pins.model import PinLimitExceeded
 from weft.capabilities.sessions.model import Pattern, SessionArchived, SessionId, SessionNotFound
-from weft.capabilities.trust.gate import GATE_ERRORS, submitted
-from weft.capabilities.trust.views import DerivedFrom, TrustInfo, trust_info
 from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Count, Name, Ordinal, Reason, Step
@@ -91,7 +89,6 @@ class KeyInfo(Response):
     expires_at: datetime | None = None
     readable_by: tuple[str, ...] = ANYONE
     writable_by: tuple[str, ...] = ANYONE
-    trust: TrustInfo | None = None
 
 
 class BoardSize(Response, kw_only=True, omit_defaults=False):
@@ -127,7 +124,6 @@ class EntryRead(Response):
     written_at: datetime
     version: int
     expires_at: datetime | None = None
-    trust: TrustInfo | None = None
 
 
 class ReadBatch(Request):
@@ -165,7 +161,6 @@ class WriteEntry(Request):
     branch: BranchChoice = None
     reason: Reason = None
     step: Step = None
-    derived_from: DerivedFrom = ()
 
 
 class EntryWritten(Response):
@@ -177,7 +172,6 @@ class EntryWritten(Response):
     written_at: datetime
     expires_at: datetime | None = None
     warning: str | None = None
-    trust: TrustInfo | None = None
 
 
 class DeleteEntry(Request):
@@ -284,7 +278,6 @@ class PastEntry(Response):
     version: int
     expires_at: datetime | None = None
     pruned: bool = False
-    trust: TrustInfo | None = None
 
 
 class SnapshotRead(Response):
@@ -403,8 +396,7 @@ async def read_batch(request: ReadBatch, boards: Boards) -> EntriesRead:
     "board.write",
     action="write",
     http="PUT /v1/sessions/{session_id}/context/{key}",
-    errors=(*_WRITE_ERRORS, ValueTooLarge, StoreFull, PinLimitExceeded, *GATE_ERRORS),
-    content=lambda request: (submitted(request.value, derived_from=request.derived_from),),
+    errors=(*_WRITE_ERRORS, ValueTooLarge, StoreFull, PinLimitExceeded),
 )
 async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
     """Create or overwrite one entry: conclusions and state that others need, not raw data.
@@ -419,7 +411,6 @@ async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
         writable_by=request.writable_by,
         reason=request.reason,
         step=request.step,
-        derived_from=request.derived_from,
     )
     entry = await board.write(request.key, request.value, options)
     return EntryWritten(
@@ -429,7 +420,6 @@ async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
         written_at=from_micros(entry.written_at),
         expires_at=optional_datetime(entry.expires_at),
         warning=size_warning(entry.tokens, board.session.config),
-        trust=trust_info(entry.trust),
     )
 
 
@@ -623,7 +613,6 @@ def key_info(entry: Entry) -> KeyInfo:
         expires_at=optional_datetime(entry.expires_at),
         readable_by=entry.readers,
         writable_by=entry.writable_by,
-        trust=trust_info(entry.trust),
     )
 
 
@@ -635,7 +624,6 @@ def _entry_read(found: EntryWithValue) -> EntryRead:
         written_at=from_micros(found.entry.written_at),
         version=found.entry.version,
         expires_at=optional_datetime(found.entry.expires_at),
-        trust=trust_info(found.entry.trust),
     )
 
 
@@ -648,7 +636,6 @@ def _past_entry(version: Version) -> PastEntry:
         version=version.change.version,
         expires_at=optional_datetime(version.change.meta.expires_at),
         pruned=version.value is None,
-        trust=trust_info(version.change.meta.trust),
     )
 
 

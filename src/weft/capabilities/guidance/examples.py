@@ -17,6 +17,7 @@ _VALUES_BY_FIELD: dict[str, Any] = {
     "content": "The schema is ready for review.",
     "query": "database schema",
     "question": "Which region may customer data be stored in?",
+    "approval_id": "approval_0123456789abcdef0123456789ab",
     "missing_id": "missing_0123456789abcdef",
     "form": "user_question",
     "sender": "planner",

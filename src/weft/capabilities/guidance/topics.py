@@ -25,6 +25,7 @@ GuidanceType = Literal[
     "records",
     "missing",
     "agents",
+    "approvals",
     "admin",
 ]
 
@@ -185,6 +186,13 @@ TOPICS: dict[str, Topic] = {
             "A key is shown once. A token is a short-lived credential made from a key.",
         ),
         ("agent", "team", "key", "token", "signing_key"),
+    ),
+    "approvals": Topic(
+        (
+            "On APPROVAL_PENDING go on with other work, then make the same call again: you get its answer.",
+            "Do not rephrase a call to get around a refusal; ask the human who refused it.",
+        ),
+        ("approval",),
     ),
     "admin": Topic(
         ("The audit log holds every denial and every administrative change.",), ("audit", "performance", "webhook")

@@ -8,7 +8,6 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from weft.capabilities.records.record_ids import memory_line
-from weft.capabilities.trust.model import TrustLabel
 from weft.kernel.errors import Conflict, ContentTooLarge, NotFound
 
 ScopeName = Literal["global", "session"]
@@ -95,7 +94,6 @@ class MemoryEntry(msgspec.Struct, frozen=True):
     created_at: int
     updated_at: int
     expires_at: int | None
-    trust: TrustLabel | None = None
 
     @property
     def weight(self) -> int:

@@ -11,8 +11,6 @@ from msgspec import structs
 from weft.capabilities.history.model import blob_hash, line_name, trunk_of
 from weft.capabilities.language_models.model import ConversationMessage
 from weft.capabilities.records.record_ids import VersionId
-from weft.capabilities.trust.model import TrustLabel
-from weft.capabilities.trust.views import DerivedFrom
 from weft.kernel.errors import Conflict, NotFound
 from weft.kernel.fields import Fraction, Name, ShortText
 from weft.kernel.identity import SUBAGENT, principal_of
@@ -158,7 +156,6 @@ class EventDraft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     source_refs: Annotated[
         tuple[ShortText, ...], msgspec.Meta(max_length=100, description="Ids of the sources of its content.")
     ] = ()
-    derived_from: DerivedFrom = ()
 
 
 class WindowEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -167,7 +164,7 @@ class WindowEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     ``agent_id`` is the agent whose event it is: for a copied or routed event another than the window's. ``at`` is the
     time, in microseconds, at which it entered the window. ``content_hash`` is set if the content is a value of its own
     in history, ``origin`` if the event was copied: the record item it was copied from. ``item_id`` is its own record
-    item; it, the flags and ``trust`` are set when an event is read.
+    item; it and the flags are set when an event is read.
     """
 
     event_id: str
@@ -190,7 +187,6 @@ class WindowEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     item_id: str = ""
     routed: bool = False
     redacted: bool = False
-    trust: TrustLabel | None = None
 
     def repeats(self, draft: EventDraft) -> bool:
         """Tell whether a draft is this event again."""
@@ -206,7 +202,7 @@ class WindowEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             references=self.references,
             source_refs=self.source_refs,
         )
-        return mine == structs.replace(draft, kind=kind_of_draft(draft), category=category_of(draft), derived_from=())
+        return mine == structs.replace(draft, kind=kind_of_draft(draft), category=category_of(draft))
 
 
 class WindowSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -337,7 +333,7 @@ _decoder = msgspec.json.Decoder(WindowEvent)
 
 def encode_event(event: WindowEvent) -> tuple[str, str | None]:
     """Return the stored value of an event and, if its content is long, that content as a second value."""
-    stored = structs.replace(event, item_id="", routed=False, redacted=False, trust=None)
+    stored = structs.replace(event, item_id="", routed=False, redacted=False)
     if event.content_hash is None:
         return _encode(stored).decode(), None
     bare = structs.replace(event.message, content="")
@@ -350,9 +346,8 @@ def decode_event(line_id: str, version: Version, content: str | None) -> WindowE
     change = version.change
     item_id = str(VersionId(line_id, change.key, change.incarnation, change.version))
     if content is None:
-        return structs.replace(event, item_id=item_id, trust=change.meta.trust)
-    message = structs.replace(event.message, content=content)
-    return structs.replace(event, item_id=item_id, trust=change.meta.trust, message=message)
+        return structs.replace(event, item_id=item_id)
+    return structs.replace(event, item_id=item_id, message=structs.replace(event.message, content=content))
 
 
 def _agent_of(line_id: str) -> str:

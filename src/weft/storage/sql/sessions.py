@@ -13,6 +13,7 @@ from weft.capabilities.search.items import WindowPlace
 from weft.capabilities.sessions.model import Session, SessionConfig, line_of
 from weft.storage.sql.acl_column import decode_audience, encode_audience
 from weft.storage.sql.agent_context import erase_snapshots
+from weft.storage.sql.approvals import erase_approvals
 from weft.storage.sql.collections import in_json
 from weft.storage.sql.database import SqlStore, batches
 from weft.storage.sql.deferred_deletions import PendingDeletion, SqlDeferredDeletions
@@ -260,6 +261,7 @@ class SqlSessionStore(SqlStore):
         await erase_memories(self._tx, session_id)
         await erase_snapshots(self._tx, session_id)
         await erase_layer_pins(self._tx, session_id)
+        await erase_approvals(self._tx, session_id)
         await erase_record_items(self._tx, session_id)
         for table in _TABLES_OF_SESSIONS:
             await self._tx.run(

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from weft.kernel.identity import system_actor
+from weft.storage.sql.approvals import SqlApprovalStore
 from weft.storage.sql.database import Scope
 
 if TYPE_CHECKING:
@@ -41,7 +42,11 @@ class CallerTransactions(Generic[N]):
         return await self._database.read(_scope(actor), lambda tx: work(self._build(actor, tx)), heavy=heavy)
 
     async def write(self, actor: Actor, work: Callable[[N], Awaitable[T]]) -> T:
-        return await logged_write(self._database, _scope(actor), lambda tx: work(self._build(actor, tx)))
+        async def inside(transaction: Transaction) -> T:
+            await begin_approved(transaction, actor)
+            return await work(self._build(actor, transaction))
+
+        return await logged_write(self._database, _scope(actor), inside)
 
     def _build(self, actor: Actor, transaction: Transaction) -> N:
         return self._injector.build(self._need, actor, transaction)
@@ -67,6 +72,15 @@ class SystemTransactions(Generic[N]):
 
     def within(self, transaction: Transaction) -> N:
         return self._injector.build(self._need, system_actor(transaction.tenant), transaction)
+
+
+async def begin_approved(transaction: Transaction, actor: Actor | None) -> None:
+    """Note that the changes of an approved call are committed with this transaction, so that no one repeats them.
+
+    Raises PerformedElsewhere if another process has taken the call over.
+    """
+    if actor is not None and actor.approval is not None:
+        await SqlApprovalStore(transaction).begin(actor.approval)
 
 
 async def logged_write(database: Database, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:

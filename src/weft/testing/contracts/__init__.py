@@ -6,6 +6,7 @@ every store of two fresh tenants, where each method call is one transaction.
 
 from weft.testing.contracts.access import AccessStoreContract, AuditStoreContract
 from weft.testing.contracts.agent_context import SnapshotStoreContract
+from weft.testing.contracts.approvals import ApprovalStoreContract
 from weft.testing.contracts.board import ConventionStoreContract, EntryStoreContract
 from weft.testing.contracts.collections import CollectionStoreContract
 from weft.testing.contracts.embeddings import EmbedderContract, TenantModelStoreContract, VectorStoreContract
@@ -42,6 +43,7 @@ from weft.testing.contracts.windows import WindowStoreContract
 
 __all__ = [
     "AccessStoreContract",
+    "ApprovalStoreContract",
     "AuditStoreContract",
     "BranchContract",
     "CheckoutStoreContract",

@@ -8,6 +8,7 @@ from weft.capabilities.access.audit import AuditStore
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.agent_context.critical import CriticalEditStore
 from weft.capabilities.agent_context.store import SnapshotStore
+from weft.capabilities.approvals.store import ApprovalStore
 from weft.capabilities.assembly.receipts import ReceiptStore
 from weft.capabilities.board.store import ConventionStore, EntryStore
 from weft.capabilities.events.model import EventImport, EventStore
@@ -46,6 +47,7 @@ class ContractStores(Protocol):
     """Every store of one tenant; each method call is one transaction."""
 
     access: AccessStore
+    approvals: ApprovalStore
     audit: AuditStore
     conventions: ConventionStore
     critical_edits: CriticalEditStore

@@ -157,6 +157,12 @@ COMMANDS: dict[str, dict[str, str]] = {
         "show": "Show the layers that begin your prompts, or those of an agent you may edit: level, version, hash and text.",
         "list": "List the layers of the tenant and of your teams, without their texts. For clearance 3 and for admins.",
     },
+    "approval": {
+        "list": "List calls that wait for approval or were decided: all for approvers, otherwise your own.",
+        "show": "Show a held call with its request; its caller also sees the answer. Views of others are audited.",
+        "approve": "Approve a held call: it is performed once, as its caller, past the check that held it.",
+        "refuse": "Refuse a held call: it is never performed, and its caller is told.",
+    },
     "history": {
         "log": "Read the commits of a context, newest first: author, time, reason and changed keys.",
         "show": "Show one commit: its changes and its parent.",

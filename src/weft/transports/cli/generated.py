@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _OVERRIDABLE = {"session.delete": "SESSION_IN_USE"}
 # Module with the formatters of a group's answers.
 _FORMATTERS = {
+    "approval": "formatters.approvals",
     "context": "formatters.receipts",
     "entity": "formatters.search",
     "history": "formatters.history",
@@ -41,6 +42,7 @@ _FORMATTERS = {
 _HAND_WRITTEN = {"records": "records", "knowledge": "knowledge_add"}
 # Answers without an error that still mean failure: the command exits with 1.
 _UNSUCCESSFUL: dict[str, Callable[[Any], bool]] = {
+    "approval.approve": lambda answer: answer.failed_with is not None or answer.state == "pending",
     "history.merge": lambda answer: not answer.merged,
     "history.verify": lambda answer: not answer.intact,
     "webhook.test": lambda answer: not answer.delivered,

@@ -1,0 +1,186 @@
+"""Performs approved calls, exactly once; expires and deletes held calls. A killed process is taken over by another.
+
+The changes of a call are committed in the same transaction as the note that they were made (``begin``), and only by its
+current performer. A process that is killed before leaves the call to be performed; one that is killed after leaves its
+answer to be released.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from weft.app.authentication import Local
+from weft.app.held_calls import stored_error
+from weft.capabilities.approvals.model import (
+    GIVE_UP_MICROS,
+    PERFORM_MICROS,
+    ApprovalInterrupted,
+    ApprovalState,
+    HeldCall,
+    Outcome,
+)
+from weft.capabilities.approvals.service import Approvals
+from weft.capabilities.approvals.store import PerformedElsewhere
+from weft.kernel.approval import Approval, HoldReason
+from weft.kernel.clock import to_micros
+from weft.kernel.errors import AuthenticationError, InternalError, Unavailable, WeftError
+from weft.kernel.fields import new_id
+from weft.storage.sql.access import SqlAccessStore
+from weft.storage.sql.approvals import SqlApprovalStore
+from weft.storage.sql.database import AccessChanged, Scope
+from weft.storage.sql.unit_of_work import SystemTransactions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from weft.app.authentication import Authenticator
+    from weft.app.dispatch import Dispatcher
+    from weft.app.injection import Container
+    from weft.kernel.clock import Clock
+    from weft.kernel.identity import Actor
+    from weft.kernel.operation import Operation, Registry
+    from weft.storage.sql.database import Database, Transaction
+
+ADVANCE = "approvals.advance"
+# While a call waits for its decision in this process.
+ADVANCE_SOON_SECONDS = 1.0
+ADVANCE_EVERY_SECONDS = 15.0
+_BATCH = 50
+_MAX_TRIES = 5
+_log = logging.getLogger("weft.approvals")
+
+
+class ApprovedCalls:
+    """Performs the approved calls of any tenant."""
+
+    def __init__(
+        self,
+        database: Database,
+        container: Container,
+        clock: Clock,
+        registry: Registry,
+        dispatcher: Dispatcher,
+        callers: Authenticator,
+    ) -> None:
+        self._database = database
+        self._transactions = SystemTransactions(database, container, Approvals)
+        self._clock = clock
+        self._registry = registry
+        self._dispatcher = dispatcher
+        self._callers = callers
+
+    @property
+    def now(self) -> int:
+        return to_micros(self._clock.now())
+
+    async def perform(self, tenant: str, held: HeldCall) -> HeldCall | None:
+        """Perform a call whose performer this process is, and return it as it is then; None if it was deleted."""
+        try:
+            outcome = await self._outcome(tenant, held)
+        except PerformedElsewhere:
+            pass
+        except _HeldAgain as again:
+            reason = again.reason
+            await self._transactions.write(tenant, lambda approvals: approvals.hold_again(held, reason))
+        except Unavailable:
+            # Tried again by the job.
+            _log.warning("approved call postponed", extra={"fields": {"tenant": tenant, "operation": held.operation}})
+        else:
+            done = replace(held, outcome=outcome)
+            await self._transactions.write(tenant, lambda approvals: approvals.finish(done))
+        return await self._database.read(Scope(tenant), lambda tx: SqlApprovalStore(tx).find(held.approval_id))
+
+    async def advance(self, tenant: str) -> bool:
+        """Expire, take over or delete what is due; return whether there may be more."""
+        now = self.now
+        due = await self._database.read(Scope(tenant), lambda tx: SqlApprovalStore(tx).due(now, _BATCH))
+        for held in due:
+            await self._advance(tenant, held)
+        return len(due) == _BATCH
+
+    async def _advance(self, tenant: str, held: HeldCall) -> None:
+        if held.state is ApprovalState.PENDING:
+            await self._transactions.write(tenant, lambda approvals: approvals.expire(held))
+        elif held.state.is_final:
+            await self._database.write(Scope(tenant), lambda tx: SqlApprovalStore(tx).delete(held.approval_id))
+        else:
+            taken = await self._database.write(Scope(tenant), lambda tx: self._take_over(tx, held.approval_id))
+            if taken is not None:
+                await self.perform(tenant, taken)
+
+    async def _take_over(self, transaction: Transaction, approval_id: str) -> HeldCall | None:
+        now = self.now
+        return await SqlApprovalStore(transaction).take_over(
+            approval_id, new_id("performer"), now, now + PERFORM_MICROS
+        )
+
+    async def _outcome(self, tenant: str, held: HeldCall) -> Outcome:
+        """Return what the call is answered with; raises what leaves it unanswered."""
+        try:
+            answer = await self._answer(tenant, held)
+        except Unavailable as error:
+            if self.now < (held.decided_at or 0) + GIVE_UP_MICROS:
+                raise
+            return Outcome(error=stored_error(error))
+        except WeftError as error:
+            if error.hold is not None:
+                raise _HeldAgain(error) from error
+            return Outcome(error=stored_error(error))
+        except (PerformedElsewhere, asyncio.CancelledError):
+            raise
+        except Exception:  # noqa: BLE001 - the caller is answered INTERNAL_ERROR
+            _log.exception("approved call failed", extra={"fields": {"operation": held.operation}})
+            return Outcome(error=stored_error(InternalError()))
+        return Outcome(msgspec.to_builtins(answer))
+
+    async def _answer(self, tenant: str, held: HeldCall) -> Any:  # noqa: ANN401 - a response of the operation
+        operation, raw = self._registry[held.operation], msgspec.json.decode(held.request)
+        for _ in range(_MAX_TRIES):
+            actor = await self._caller(tenant, held)
+            try:
+                if held.state is ApprovalState.BEGUN:
+                    return await self._released(operation, raw, actor, held)
+                return await self._dispatcher.perform_approved(operation, raw, actor)
+            except AccessChanged:
+                self._callers.forget(Local(tenant, held.caller_id))
+        raise AuthenticationError("The caller's access is being changed right now.")
+
+    async def _released(self, operation: Operation, raw: Mapping[str, Any], actor: Actor, held: HeldCall) -> Any:  # noqa: ANN401 - likewise
+        """Return the answer of a call whose changes a process committed that was gone before it could answer."""
+        if held.outcome is None:
+            raise ApprovalInterrupted
+        answer = msgspec.convert(held.outcome.answer, operation.response)
+        return await self._dispatcher.guard_answer(operation, raw, actor, answer)
+
+    async def _caller(self, tenant: str, held: HeldCall) -> Actor:
+        """Return the caller with the rights it has now, as far as the credential of its call had them."""
+        await self._check_token(tenant, held)
+        actor = await self._callers.identify(Local(tenant, held.caller_id))
+        return replace(
+            actor,
+            permissions=actor.permissions & frozenset(held.permissions),
+            correlation=held.correlation,
+            approval=Approval(held.approval_id, frozenset(held.checks), held.decided_by or "", held.performer or ""),
+        )
+
+    async def _check_token(self, tenant: str, held: HeldCall) -> None:
+        """Refuse a call whose token was revoked since; one that has expired meanwhile was valid for the call."""
+        token_id = held.token_id
+        if token_id is None:
+            return
+        token = await self._database.read(Scope(tenant), lambda tx: SqlAccessStore(tx).token(token_id))
+        if token is None or token.revoked_at is not None:
+            raise AuthenticationError("The token of this call has been revoked.")
+
+
+class _HeldAgain(Exception):
+    """A further check holds an approved call."""
+
+    def __init__(self, error: WeftError) -> None:
+        super().__init__()
+        self.reason = error.hold_reason or HoldReason(check=error.code, text=error.message)

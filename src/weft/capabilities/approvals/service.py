@@ -1,0 +1,254 @@
+"""Service of approvals: hold a call, decide about it, expire it, on behalf of one caller and in one transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from weft.capabilities.access.audit import AuditRow, AuditStore
+from weft.capabilities.approvals.model import (
+    KEEP_MICROS,
+    MAX_PENDING,
+    MAX_PENDING_BYTES,
+    MAX_PENDING_OF_CALLER,
+    PERFORM_MICROS,
+    ApprovalClosed,
+    ApprovalNotFound,
+    ApprovalState,
+    HeldCall,
+    TooManyApprovals,
+    digest_of,
+    event_audience,
+    is_approver,
+)
+from weft.capabilities.approvals.store import ApprovalStore
+from weft.capabilities.trust.policy import TrustPolicies
+from weft.kernel.clock import Clock, to_micros
+from weft.kernel.errors import PermissionDenied
+from weft.kernel.events import NewEvent, Outbox
+from weft.kernel.fields import new_id, new_ordered_id
+from weft.kernel.identity import Actor
+
+if TYPE_CHECKING:
+    from weft.capabilities.approvals.model import Decision, Hold
+    from weft.kernel.approval import HoldReason
+    from weft.kernel.events import EventType
+    from weft.kernel.operation import Operation, Request
+
+_MICROS = 1_000_000
+_VERBS = {"approved": "approve", "refused": "refuse"}
+
+
+class CallToHold(NamedTuple):
+    """A call that a check holds."""
+
+    operation: Operation
+    request: Request
+    hold: Hold
+    reason: HoldReason
+
+
+class Approvals(msgspec.Struct, frozen=True):
+    """Held calls of the caller's tenant, in one transaction."""
+
+    actor: Actor
+    store: ApprovalStore
+    policies: TrustPolicies
+    outbox: Outbox
+    audit: AuditStore
+    clock: Clock
+
+    @property
+    def now(self) -> int:
+        return to_micros(self.clock.now())
+
+    async def hold(self, call: CallToHold) -> HeldCall:
+        """Hold a call of this caller; an identical one shares the approval that there is."""
+        digest = digest_of(call.operation, call.request)
+        known = await self.store.latest(self.actor.principal_id, digest)
+        if known is not None and known.stands_for(call.reason.check, self.now):
+            return known
+        if known is not None:
+            await self.expire(known)
+        held = await self._new_call(call, digest)
+        await self._check_limits(len(held.request))
+        if not await self.store.add(held):
+            # Another transaction has just added it.
+            return await self.store.latest(self.actor.principal_id, digest) or held
+        await self._publish("approval.requested", held, hold=held.hold, expires_in=self._seconds_left(held))
+        await self._audit(held, held.operation, "held", {"check": held.reason.check})
+        return held
+
+    async def find(self, approval_id: str) -> HeldCall:
+        """Return a held call that the caller may see: its own, or any for approvers."""
+        held = await self.store.find(approval_id)
+        if held is None or not (held.caller_id == self.actor.principal_id or await self.may_decide()):
+            raise ApprovalNotFound(
+                f"There is no approval '{approval_id}'.", resource_type="approval", resource_id=approval_id
+            )
+        return held
+
+    async def may_decide(self) -> bool:
+        return is_approver(self.actor, await self.policies.current())
+
+    async def approve(self, approval_id: str, reason: str | None) -> HeldCall:
+        """Approve a call for this process to perform."""
+        held = await self._to_decide(approval_id)
+        return await self.decide(held, "approved", self.actor.participant, reason)
+
+    async def refuse(self, approval_id: str, reason: str | None) -> HeldCall:
+        held = await self._to_decide(approval_id)
+        return await self.decide(held, "refused", self.actor.participant, reason)
+
+    async def decide_by_client(self, held: HeldCall, decision: Decision, client: str) -> HeldCall | None:
+        """Store what the user of the caller's own client decided; None if somebody else was faster."""
+        try:
+            decided = await self.decide(held, decision, client, None)
+        except ApprovalClosed:
+            return None
+        await self._audit(decided, f"approval.{_VERBS[decision]}", "done", {"decided_by": client})
+        return decided
+
+    async def decide(self, held: HeldCall, decision: Decision, decided_by: str, reason: str | None) -> HeldCall:
+        """Store a decision about a pending call; raises ApprovalClosed if there is one, or if it came too late."""
+        now = self.now
+        decided = replace(
+            held,
+            state=ApprovalState(decision),
+            decided_at=now,
+            decided_by=decided_by,
+            decision_reason=reason,
+            due_at=now + KEEP_MICROS,
+        )
+        if decision == "approved":
+            decided = replace(
+                decided,
+                checks=tuple(sorted({*held.checks, held.reason.check})),
+                performer=new_id("performer"),
+                due_at=now + PERFORM_MICROS,
+            )
+        change = self.store.approve if decision == "approved" else self.store.refuse
+        if not await change(decided, now):
+            raise _closed(await self.store.find(held.approval_id) or held, now)
+        await self._publish("approval.decided", decided, decision=decision)
+        return decided
+
+    async def expire(self, held: HeldCall) -> bool:
+        """Expire a pending call that is past its time; False if it is not."""
+        if held.state is not ApprovalState.PENDING or not await self.store.expire(
+            held.approval_id, self.now, self.now + KEEP_MICROS
+        ):
+            return False
+        await self._publish("approval.decided", held, decision="expired")
+        return True
+
+    async def hold_again(self, held: HeldCall, reason: HoldReason) -> None:
+        """Make an approved call pending again: a further check holds it."""
+        policy = await self.policies.current()
+        expires_at = self.now + policy.approval_seconds * _MICROS
+        again = replace(held, reason=reason, expires_at=expires_at)
+        if await self.store.hold_again(again):
+            await self._publish("approval.requested", again, hold=held.hold, expires_in=self._seconds_left(again))
+
+    async def finish(self, held: HeldCall) -> bool:
+        """Store the answer of a performed call; False if another process has taken it over."""
+        outcome = held.outcome
+        if not await self.store.finish(held, self.now, self.now + KEEP_MICROS):
+            return False
+        failed = {} if outcome is None or outcome.error is None else {"error_code": outcome.error.code}
+        await self._publish("approval.performed", held, **failed)
+        return True
+
+    async def _to_decide(self, approval_id: str) -> HeldCall:
+        held = await self.find(approval_id)
+        if held.caller_id == self.actor.principal_id:
+            raise PermissionDenied(
+                "No one decides about their own call.", hint="Ask another human with the clearance of approvers."
+            )
+        if held.state is not ApprovalState.PENDING:
+            raise _closed(held, self.now)
+        return held
+
+    async def _new_call(self, call: CallToHold, digest: bytes) -> HeldCall:
+        policy = await self.policies.current()
+        now = self.now
+        expires_at = now + policy.approval_seconds * _MICROS
+        session_id = getattr(call.request, "session_id", None)
+        return HeldCall(
+            approval_id=f"approval_{new_ordered_id()}",
+            caller_id=self.actor.principal_id,
+            caller=self.actor.participant,
+            session_id=session_id if isinstance(session_id, str) else None,
+            operation=call.operation.name,
+            request=msgspec.json.encode(call.request).decode(),
+            digest=digest,
+            hold=call.hold,
+            reason=call.reason,
+            created_at=now,
+            expires_at=expires_at,
+            due_at=expires_at,
+            permissions=tuple(sorted(self.actor.permissions)),
+            token_id=self.actor.token_id,
+            correlation=self.actor.correlation,
+        )
+
+    async def _check_limits(self, size: int) -> None:
+        pending = await self.store.pending(self.actor.principal_id)
+        if pending.of_caller >= MAX_PENDING_OF_CALLER:
+            message = f"{MAX_PENDING_OF_CALLER} of your calls wait for approval already."
+            raise TooManyApprovals(message, limit=MAX_PENDING_OF_CALLER)
+        if pending.calls >= MAX_PENDING or pending.size + size > MAX_PENDING_BYTES:
+            raise TooManyApprovals("Too many calls of your tenant wait for approval already.", limit=MAX_PENDING)
+
+    async def _publish(self, event_type: EventType, held: HeldCall, **data: object) -> None:
+        participants, readable_by = event_audience(held, await self.policies.current())
+        about = {"operation": held.operation, "agent_id": held.caller_id, "check": held.reason.check}
+        in_session = {} if held.session_id is None else {"session_id": held.session_id}
+        await self.outbox.publish(
+            NewEvent(
+                type=event_type,
+                session_id=None,
+                subject=held.approval_id,
+                actor=self.actor.participant,
+                participants=participants,
+                readable_by=readable_by,
+                data={**about, **in_session, **data},
+            )
+        )
+
+    async def _audit(self, held: HeldCall, action: str, outcome: str, detail: dict[str, object]) -> None:
+        await self.audit.add(
+            AuditRow(
+                audit_id=new_ordered_id(),
+                at=self.now,
+                actor=held.caller,
+                principal_id=held.caller_id,
+                action=action,
+                outcome=outcome,
+                target=held.approval_id,
+                detail=detail,
+            )
+        )
+
+    def _seconds_left(self, held: HeldCall) -> int:
+        return (held.expires_at - self.now) // _MICROS
+
+
+def _closed(held: HeldCall, now: int) -> ApprovalClosed:
+    state = held.state
+    if state is ApprovalState.PENDING and now >= held.expires_at:
+        state = ApprovalState.EXPIRED
+    how = "refused" if state is ApprovalState.REFUSED else "approved"
+    what = "has expired" if state is ApprovalState.EXPIRED else f"was {how} by {held.decided_by}"
+    return ApprovalClosed(
+        f"This call is not pending any more: it {what}.",
+        approval_id=held.approval_id,
+        state=shown_state(state),
+    )
+
+
+def shown_state(state: ApprovalState) -> ApprovalState:
+    """Return the state as callers see it: ``begun`` is a detail of performing."""
+    return ApprovalState.APPROVED if state is ApprovalState.BEGUN else state

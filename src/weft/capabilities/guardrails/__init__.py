@@ -1,1 +1,0 @@
-"""Guardrails: rules of the layers that prohibit actions, and what happens when a call violates one."""
