@@ -30,6 +30,7 @@ from weft.capabilities.events.webhooks.model import (
     WebhookCannotRun,
     WebhookNotFound,
 )
+from weft.capabilities.guardrails.model import GuardrailApproval, GuardrailViolation, InvalidGuardrail
 from weft.capabilities.history.branches import BranchExists, BranchInUse, BranchNotMerged
 from weft.capabilities.history.merge import UnrelatedContexts
 from weft.capabilities.history.model import (
@@ -175,12 +176,15 @@ __all__ = [
     "EventExists",
     "FolderRefused",
     "Forbidden",
+    "GuardrailApproval",
+    "GuardrailViolation",
     "HistoryNotKept",
     "HookRefused",
     "HostNotAllowed",
     "IllegalTransition",
     "InternalError",
     "InvalidApiKey",
+    "InvalidGuardrail",
     "InvalidInput",
     "InvalidKey",
     "InvalidParent",

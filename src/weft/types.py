@@ -89,6 +89,7 @@ from weft.capabilities.events.webhooks.operations import (
     WebhookReplayed,
     WebhookTested,
 )
+from weft.capabilities.guardrails.model import Guardrail
 from weft.capabilities.guidance.operations import UsageGuidance
 from weft.capabilities.guidance.tools import FoundTool, ToolDescription, ToolsFound
 from weft.capabilities.history.bisect import Bisected
@@ -238,6 +239,8 @@ from weft.capabilities.transfer.export import ContextExported
 from weft.capabilities.transfer.importer import ContextImported
 from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
 from weft.capabilities.transfer.policy_filter import PolicyDefinition
+from weft.capabilities.trust.policy import InjectionActions, PiiActions, SecretActions, TrustPolicy
+from weft.capabilities.trust.views import TrustInfo
 from weft.capabilities.windows.checkpoints import (
     Checkpoint,
     CheckpointBranched,
@@ -353,6 +356,7 @@ __all__ = [
     "Events",
     "FoundTool",
     "GapRequest",
+    "Guardrail",
     "Guidance",
     "HistoryPruned",
     "HourMetrics",
@@ -360,6 +364,7 @@ __all__ = [
     "InboxPage",
     "Ingested",
     "IngestedEvent",
+    "InjectionActions",
     "InspectedEntry",
     "InspectedMemory",
     "Inspection",
@@ -438,6 +443,7 @@ __all__ = [
     "PerformanceTargets",
     "PerformanceTrends",
     "PerformedError",
+    "PiiActions",
     "PinInfo",
     "PinList",
     "PinRemoved",
@@ -483,6 +489,7 @@ __all__ = [
     "SavingsReport",
     "SavingsTotal",
     "SearchResponse",
+    "SecretActions",
     "SessionArchivedAt",
     "SessionConfig",
     "SessionCreated",
@@ -528,6 +535,8 @@ __all__ = [
     "ToolCall",
     "ToolDescription",
     "ToolsFound",
+    "TrustInfo",
+    "TrustPolicy",
     "UsageGuidance",
     "Verified",
     "VisibilityChanged",

@@ -416,7 +416,7 @@ async def call_every_operation(weft: Any, client_name: str, admin_key: str) -> d
     await note("agent.create", weft.agent.create("child", parent_id="nobody"))
     await note("agent.update", weft.agent.update(agent, disabled=False, permissions=["read"]))
     await note("agent.update", weft.agent.update("nobody", clearance=1))
-    guardrails = [{"no": "mail é"}]
+    guardrails = [{"name": "no-mail", "prohibited_action": ["mail.*"], "message": "é"}]
     await note("agent.define", weft.agent.define(agent, role="Tests", guardrails=guardrails, config={"n": 1}))
     await note("agent.define", weft.agent.define(agent, role="Late", if_version=0))
     await note("agent.define", weft.agent.define("admin", role="Itself"))

@@ -13,10 +13,12 @@ from support.world import outcome, refused
 if TYPE_CHECKING:
     from support.world import Caller, World
 
+NO_MAIL = {"name": "no-mail", "prohibited_action": ["mail.send"]}
+NO_PHONE = {"name": "no-phone", "prohibited_action": ["phone.call"]}
 FULL_DEFINITION = {
     "role": "Plans launches",
     "system_prompt": "You plan é 🚢",
-    "guardrails": [{"scope": "tools", "prohibited": ["mail"]}],
+    "guardrails": [{"name": "no-mail", "prohibited_action": ["mail.*"]}],
     "config": {"model": "large", "depth": 2},
 }
 
@@ -128,7 +130,13 @@ async def test_an_invalid_definition_is_refused(world: World) -> None:
 
 
 async def test_the_audit_log_records_an_edit_without_its_content(world: World) -> None:
-    await define(world.admin, "planner", role="s3cr3t", guardrails=[{"s3cr3t": 1}], reason="because")
+    await define(
+        world.admin,
+        "planner",
+        role="s3cr3t",
+        guardrails=[{"name": "s3cr3t", "prohibited_action": ["mail.*"]}],
+        reason="because",
+    )
     (done,) = [row for row in await world.admin.audit() if row["action"] == "agent.define"]
     assert (done["target"], done["detail"]["changed"], done["detail"]["reason"]) == (
         "planner",
@@ -144,7 +152,7 @@ async def test_the_audit_log_records_an_edit_without_its_content(world: World) -
 async def test_rolling_back_a_definition_is_an_edit(world: World) -> None:
     boss = await world.admin.create_agent("boss", clearance=4)
     await define(world.admin, "boss", role="First")
-    await define(world.admin, "boss", role="Second", guardrails=[{"no": 1}])
+    await define(world.admin, "boss", role="Second", guardrails=[NO_MAIL])
     with refused("SELF_MODIFICATION"):
         await boss.call("history.rollback", context_id="agent:boss", target_version="1")
     with refused("CONTEXT_NOT_FOUND"):
@@ -168,13 +176,13 @@ async def test_an_agent_cannot_roll_back_its_definition_with_its_context(world: 
     await define(world.admin, "boss", guardrails=[])
     await push(boss, knowledge_entry("a", 1), if_version=1)
     await push(boss, knowledge_entry("a", 2), if_version=2)
-    await define(world.admin, "boss", guardrails=[{"no": "mail"}])
+    await define(world.admin, "boss", guardrails=[NO_MAIL])
     with refused("SELF_MODIFICATION"):
         await boss.call("history.rollback", context_id="context:boss", target_version="2")
-    assert (await definition(boss, "boss"))["guardrails"] == [{"no": "mail"}]
+    assert (await definition(boss, "boss"))["guardrails"] == [NO_MAIL]
     await boss.call("history.rollback", context_id="context:boss:learned_knowledge", target_version="1")
     pulled = await pull(boss)
-    assert (entries(pulled), pulled["context"]["guardrails"]) == ({"a": 1}, [{"no": "mail"}])
+    assert (entries(pulled), pulled["context"]["guardrails"]) == ({"a": 1}, [NO_MAIL])
     await world.admin.call("history.rollback", context_id="context:boss", target_version="2")
     pulled = await pull(boss)
     assert (entries(pulled), pulled["context"]["guardrails"]) == ({"a": 1}, [])
@@ -187,14 +195,14 @@ async def test_every_branch_uses_the_current_definition(world: World) -> None:
     await define(world.admin, "planner", guardrails=[])
     await push(world.planner, knowledge_entry("a", 1), if_version=1)
     await world.planner.call("history.branch", context_id="context:planner", branch="lax", from_version="1")
-    await define(world.admin, "planner", guardrails=[{"no": "mail"}])
+    await define(world.admin, "planner", guardrails=[NO_MAIL])
     pulled = await pull(world.planner, branch="lax")
-    assert (pulled["context"]["guardrails"], entries(pulled)) == ([{"no": "mail"}], {})
-    await define(world.admin, "planner", guardrails=[{"no": "phone"}])
-    assert (await read_context(world.planner))["definition"]["guardrails"] == [{"no": "mail"}]
-    assert (await pull(world.planner, branch="lax"))["context"]["guardrails"] == [{"no": "phone"}]
+    assert (pulled["context"]["guardrails"], entries(pulled)) == ([NO_MAIL], {})
+    await define(world.admin, "planner", guardrails=[NO_PHONE])
+    assert (await read_context(world.planner))["definition"]["guardrails"] == [NO_MAIL]
+    assert (await pull(world.planner, branch="lax"))["context"]["guardrails"] == [NO_PHONE]
     await world.planner.call("history.merge", context_id="context:planner", from_context_id="context:planner@lax")
-    assert (await definition(world.planner, "planner"))["guardrails"] == [{"no": "phone"}]
+    assert (await definition(world.planner, "planner"))["guardrails"] == [NO_PHONE]
     assert await problems(world) == []
 
 
@@ -300,16 +308,17 @@ async def test_a_definition_does_not_count_toward_the_context_limit(world: World
     await push(agent, *(knowledge_entry(f"k{number}", "x" * 30_000) for number in range(34)), if_version=0)
     used = (await agent.call("context.status"))["used_bytes"]
     await agent.call("history.branch", context_id="context:analysis", branch="b")
-    await define(world.admin.at(app), "analysis", guardrails=[{"rule": "y" * 100_000}])
+    many_rules = [{"name": f"r{n}", "prohibited_action": ["mail.send"], "message": "y" * 190} for n in range(200)]
+    await define(world.admin.at(app), "analysis", guardrails=many_rules)
     assert (await agent.call("context.status"))["used_bytes"] == used
-    assert (await pull(agent, branch="b"))["context"]["guardrails"] == [{"rule": "y" * 100_000}]
+    assert (await pull(agent, branch="b"))["context"]["guardrails"] == many_rules
     assert (await agent.call("context.status", branch="b"))["used_bytes"] == used
 
 
 async def test_a_pruned_definition_is_reported_as_not_kept(world: World) -> None:
     await world.admin.call("history.set_retention", subject="agent", days="indefinite", versions=1)
-    await define(world.admin, "planner", role="one", guardrails=[{"rule": 1}])
-    await define(world.admin, "planner", role="two", guardrails=[{"rule": 2}])
+    await define(world.admin, "planner", role="one", guardrails=[NO_MAIL])
+    await define(world.admin, "planner", role="two", guardrails=[NO_PHONE])
     await world.admin.call("history.prune")
     with refused("VERSION_PRUNED"):
         await definition(world.admin, "planner", version="1")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 LARGE = "large é " * 80_000
 TYPES = ["conversation_context", "learned_knowledge", "team_preferences", "work_artifacts"]
+NO_MAIL = {"name": "no-mail", "prohibited_action": ["mail.send"]}
 
 
 async def branch_lines(world: World) -> list[str]:
@@ -227,7 +228,7 @@ async def test_a_push_needs_the_permission_to_write(world: World) -> None:
     ],
 )
 async def test_no_key_changes_the_definition(world: World, key: str) -> None:
-    await world.admin.call("agent.define", agent_id="planner", role="Plans", guardrails=[{"no": "mail"}])
+    await world.admin.call("agent.define", agent_id="planner", role="Plans", guardrails=[NO_MAIL])
     before = await world.planner.call("agent.read_definition", agent_id="planner")
     for what in (
         {"knowledge": [knowledge_entry(key)]},

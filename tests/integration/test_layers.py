@@ -122,8 +122,8 @@ async def test_only_humans_with_the_clearance_define_layers(world: World) -> Non
 @pytest.mark.both_databases
 async def test_log_diff_and_rollback_work_on_layers(world: World) -> None:
     first = await define(world.admin, reason="founded")
-    assert (first["previous_version"], first["version"], first["changed"]) == (0, 1, True)
-    assert (await define(world.admin))["changed"] is False
+    assert (first["previous_version"], first["version"], first["changed"]) == (0, 1, ["text"])
+    assert (await define(world.admin))["changed"] == []
     second = await define(world.admin, text="Answer in French.", if_version=1)
     assert (second["previous_version"], second["version"], second["context_id"]) == (1, 2, "layer:tenant")
     with refused("VERSION_CONFLICT") as caught:
@@ -141,9 +141,9 @@ async def test_log_diff_and_rollback_work_on_layers(world: World) -> None:
     await world.admin.call("history.rollback", context_id="layer:tenant", target_version="1")
     assert await texts(world.review) == [POLICY]
     removed = await define(world.admin, text=" ")
-    assert (removed["version"], removed["changed"]) == (4, True)
+    assert (removed["version"], removed["changed"]) == (4, ["text"])
     assert await texts(world.review) == []
-    assert (await define(world.admin, text=""))["changed"] is False
+    assert (await define(world.admin, text=""))["changed"] == []
     assert (await define(world.admin))["version"] == 5
     await world.admin.call("history.rollback", context_id="layer:tenant", target_version="before-audit")
     assert await texts(world.review) == ["Answer in French."]
@@ -362,7 +362,7 @@ async def test_the_current_version_can_be_marked_as_critical_later(team: World) 
     await use(team, team.analysis)
     await define(team.admin, text="Urgent.")
     marked = await define(team.admin, text="Urgent.", critical=True)
-    assert (marked["version"], marked["changed"]) == (2, False)
+    assert (marked["version"], marked["changed"]) == (2, [])
     await describe(team.planner, role=ROLE, critical=True)
     update = (await team.analysis.call("context.status", session_id=SESSION))["critical_update"]
     assert [each["version"] for each in update["changes"]] == [2]
@@ -468,6 +468,7 @@ async def test_texts_are_neither_audited_nor_in_events(team: World) -> None:
         "context_id": "layer:tenant",
         "previous_version": 0,
         "version": 1,
+        "changed": ["text"],
         "critical": False,
     }
     for text in (POLICY, GUIDE, "Secret"):

@@ -40,10 +40,13 @@ from weft.capabilities.agent_context.model import ContextLimits
 from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.events.model import SESSION_END_EVENTS, EventPage
 from weft.capabilities.events.operations import Events, ReadEvents
+from weft.capabilities.guardrails.actions import action_names
+from weft.capabilities.guardrails.definitions import KnownActions
 from weft.capabilities.knowledge.document_operations import DocumentWrites
 from weft.capabilities.knowledge.sources.model import HookRefused
 from weft.capabilities.language_models.catalog import load_catalog
 from weft.capabilities.language_models.token_counts import CountCache
+from weft.capabilities.layers.rules import TenantRules
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.messages.search.searcher import Searcher
 from weft.capabilities.messages.transcript import Transcripts
@@ -51,7 +54,6 @@ from weft.capabilities.pins.model import PinLimits
 from weft.capabilities.plans.model import DefaultPlan
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.stores import SearchStores
-from weft.capabilities.trust.keyword_detector import KeywordDetector
 from weft.capabilities.trust.scanner import ContentScanner
 from weft.jobs.backfill_vectors import VectorBackfill
 from weft.jobs.cleanup import EXPIRE, EXPIRE_EVERY_SECONDS, DeferredDeletion, Expiry, ReceiptPruning
@@ -135,7 +137,11 @@ class App:
         self.guards = Guards(self._auditor)
         self.objects = Objects(self.database, connect_objects(settings), self.clock)
         self._container = Container(self.database, self.clock)
+        self.tenant_rules = TenantRules()
         self._search_stores = CallerTransactions(self.database, self._container, SearchStores)
+        verdicts = self._cache("content_verdicts", 1, megabytes=16, seconds=3600)
+        self._detector = configured_detector()
+        self._scanner = ContentScanner(self._detector, verdicts)
         self.held_calls = HeldCalls(
             self.database, self._container, self.clock, self.feed, settings.approval_wait_seconds
         )
@@ -148,6 +154,7 @@ class App:
             metrics=self.metrics,
             container=self._container,
             guards=self.guards,
+            scanner=self._scanner,
             held_calls=self.held_calls,
         )
         self.approved_calls = self.held_calls.performer = ApprovedCalls(
@@ -351,7 +358,7 @@ class App:
             counters=TokenizerRegistry(),
             catalog=load_catalog(settings.models_file),
             prices=PriceTable(),
-            injection_detector=configured_detector(),
+            injection_detector=self._detector,
             token_counts=CountCache(),
             read_counts=self._read_counts,
             feed=self.feed,
@@ -372,10 +379,8 @@ class App:
             window_events=self._cache("window_events", 1, megabytes=64, seconds=3600),
             prepared_events=self._cache("prepared_events", 1, megabytes=64, seconds=3600),
             assembly_slots=AssemblySlots(),
+            content_scanner=self._scanner,
             call_performer=self.approved_calls,
-            content_scanner=ContentScanner(
-                KeywordDetector(), self._cache("content_verdicts", 1, megabytes=16, seconds=3600)
-            ),
             prompts=self._cache("prompts", 1, megabytes=64, seconds=3600),
             markup=self._markup,
             termination=self.termination,
@@ -383,6 +388,8 @@ class App:
             tool_catalogue=self.tool_catalogue,
             allowed_operations=RegisteredOperations(self.registry, settings.rates(), self.database),
             pages=self._cache("message_pages", 1, megabytes=16, seconds=300),
+            tenant_rules=self.tenant_rules,
+            known_actions=KnownActions(action_names(self.registry)),
             layer_texts=self._cache("layer_texts", 1, megabytes=16, seconds=3600),
             searcher=Searcher(
                 reads=CallerTransactions(self.database, self._container, Transcripts),

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from weft.app.metrics import Metrics
     from weft.app.rate_limits import RateLimits
     from weft.app.refusals import Refusals
+    from weft.capabilities.trust.scanner import ContentScanner, Verdicts
     from weft.kernel.guards import EntryPoint, Guards
     from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation, Registry
@@ -112,6 +113,7 @@ class Dispatcher:
         metrics: Metrics,
         container: Container,
         guards: Guards,
+        scanner: ContentScanner,
         held_calls: HeldCalls,
     ) -> None:
         self._database = database
@@ -122,6 +124,7 @@ class Dispatcher:
         self._metrics = metrics
         self._container = container
         self._guards = guards
+        self._scanner = scanner
         self._held_calls = held_calls
 
     async def call(
@@ -322,13 +325,14 @@ class Dispatcher:
 
     async def _run(self, call: GuardedCall, scope: Scope) -> Any:  # noqa: ANN401 - as above
         operation, request = call.operation, call.request
+        verdicts = await self._verdicts(call) if operation.content is not None else {}
         if operation.prepare is not None:
             # What an approval covers is committed by the operation itself.
             actor = call.actor if call.approval is None or call.actor is None else replace(call.actor, approval=None)
             prepared = self._container.arguments(operation.prepare.needs, CallScope(actor, None))
             await operation.prepare.run(request, *prepared)
         if operation.effect is Effect.WRITE:
-            return await self._write(call, scope)
+            return await self._write(call, scope, verdicts)
         if operation.effect is not Effect.READ:
             return await operation.run(
                 request, *self._container.arguments(operation.needs, CallScope(call.actor, None))
@@ -342,12 +346,18 @@ class Dispatcher:
             heavy=operation.heavy(request),
         )
 
-    async def _write(self, call: GuardedCall, scope: Scope) -> Any:  # noqa: ANN401 - as above
+    async def _verdicts(self, call: GuardedCall) -> Verdicts:
+        """Scan the texts that the request stores: on SQLite nothing in a transaction may wait for a thread."""
+        if call.operation.content is None or call.actor is None:
+            return {}
+        return await self._scanner.prepare(call.actor.tenant, call.operation.content(call.request))
+
+    async def _write(self, call: GuardedCall, scope: Scope, verdicts: Verdicts) -> Any:  # noqa: ANN401 - as above
         operation, request = call.operation, call.request
 
         async def work(transaction: Transaction) -> tuple[Any, Transaction]:
             await begin_approved(transaction, call.actor)
-            arguments = self._container.arguments(operation.needs, CallScope(call.actor, transaction))
+            arguments = self._container.arguments(operation.needs, CallScope(call.actor, transaction, verdicts))
             answer = await operation.run(request, *arguments)
             if operation.audited:
                 # A caller without a credential has by now proved to be the agent that the token was issued to.

@@ -5,7 +5,7 @@ The one untyped part of the wiring; a test resolves every need of every operatio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -31,6 +31,7 @@ from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.board.store import ConventionStore, EntryObserver, EntryStore, ReadTally
 from weft.capabilities.events.model import EventImport, EventStore, Feed
 from weft.capabilities.events.webhooks.store import WebhookSender, WebhookStore
+from weft.capabilities.guardrails.definitions import KnownActions
 from weft.capabilities.guidance.operations import AllowedOperations
 from weft.capabilities.guidance.tools import ToolCatalogue
 from weft.capabilities.history.line_backend import LineBackends
@@ -57,6 +58,7 @@ from weft.capabilities.language_models.catalog import Catalog
 from weft.capabilities.language_models.factors import TokenFactorStore
 from weft.capabilities.language_models.prices import Prices
 from weft.capabilities.language_models.token_counts import CountCache
+from weft.capabilities.layers.rules import RuleLoader, TenantRules
 from weft.capabilities.layers.service import Layers
 from weft.capabilities.layers.store import LayerStore, LayerTexts
 from weft.capabilities.layers.team_contents import LayersAndMemoryOfTeams
@@ -79,9 +81,9 @@ from weft.capabilities.teams.store import TeamContents, TeamStore
 from weft.capabilities.transfer.export import Exporter
 from weft.capabilities.transfer.importer import Importer
 from weft.capabilities.transfer.policies import PolicyStore
-from weft.capabilities.trust.gate import ItemLabels, NoItemLabels
-from weft.capabilities.trust.policy import DefaultPolicies, TrustPolicies
-from weft.capabilities.trust.scanner import ContentScanner
+from weft.capabilities.trust.gate import CallVerdicts, ItemLabels, NoItemLabels
+from weft.capabilities.trust.policy import TrustPolicies
+from weft.capabilities.trust.scanner import ContentScanner, Verdicts
 from weft.capabilities.windows.store import EventCache, WindowStore
 from weft.kernel.approval import Approval
 from weft.kernel.clock import Clock
@@ -141,6 +143,8 @@ class CallScope:
 
     actor: Actor | None
     _transaction: Transaction | None
+    # Of the texts that were scanned before the transaction.
+    verdicts: Verdicts = field(default_factory=dict)
 
     @property
     def correlation(self) -> Correlation:
@@ -190,6 +194,8 @@ class Singletons:
     context_limits: ContextLimits
     pages: MessagePages
     layer_texts: LayerTexts
+    tenant_rules: TenantRules
+    known_actions: KnownActions
     searcher: Searcher
     allowed_operations: AllowedOperations
     tool_catalogue: ToolCatalogue
@@ -263,6 +269,7 @@ _IMPLEMENTATIONS: Mapping[type, type] = {
     ReplyObserver: GapAnswers,
     SessionLayers: Layers,
     TeamContents: LayersAndMemoryOfTeams,
+    TrustPolicies: RuleLoader,
 }
 
 
@@ -287,7 +294,7 @@ class Container:
             Cooperative: lambda call: call.transaction,
             Outbox: lambda call: SqlOutbox(call.transaction, clock, call.correlation, call.principal_id),
             EventImport: lambda call: SqlOutbox(call.transaction, clock),
-            TrustPolicies: _always(DefaultPolicies()),
+            CallVerdicts: lambda call: call.verdicts,
             ItemLabels: _always(NoItemLabels()),
         }
         self._sources |= {need: _opened(store) for need, store in _STORES.items()}

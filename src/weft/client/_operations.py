@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         WebhookReplayed,
         WebhookTested,
     )
+    from weft.capabilities.guardrails.model import Guardrail
     from weft.capabilities.guidance.operations import UsageGuidance
     from weft.capabilities.guidance.tools import ToolDescription, ToolsFound
     from weft.capabilities.history.bisect import Bisected
@@ -122,6 +123,7 @@ if TYPE_CHECKING:
     from weft.capabilities.transfer.importer import ContextImported
     from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
     from weft.capabilities.transfer.policy_filter import PolicyDefinition
+    from weft.capabilities.trust.policy import TrustPolicy
     from weft.capabilities.windows.checkpoints import Checkpoint, CheckpointBranched, CheckpointRestored, Checkpoints
     from weft.capabilities.windows.ingest import Ingested, NewWindowEvent
     from weft.capabilities.windows.operations import WindowDeleted, WindowEvents, WindowList
@@ -144,7 +146,7 @@ class AgentOperations:
         *,
         role: str | None = None,
         system_prompt: str | None = None,
-        guardrails: Sequence[Mapping[str, Any]] | None = None,
+        guardrails: Sequence[Guardrail | Mapping[str, Any]] | None = None,
         config: Mapping[str, Any] | None = None,
         if_version: int | None = None,
         critical: bool = False,
@@ -154,7 +156,8 @@ class AgentOperations:
         """Set the definition of an agent: role, system prompt, guardrails and configuration.
 
         For its parent agents, and for humans with clearance 3 or higher and at least that of the agent; never for
-        itself. A running session keeps the definition it pulled until it pulls again.
+        itself. A running session keeps the definition it pulled until it pulls again; guardrails hold from the next
+        call.
         """
         return await self._caller.call(
             "agent.define",
@@ -355,6 +358,7 @@ class BoardOperations:
         branch: str | None = None,
         reason: str | None = None,
         step: str | None = None,
+        derived_from: Sequence[str] = (),
     ) -> EntryWritten:
         """Create or overwrite one entry: conclusions and state that others need, not raw data.
 
@@ -366,6 +370,7 @@ class BoardOperations:
                 "session_id": session_id,
                 "key": key,
                 "value": value,
+                "derived_from": derived_from,
                 **given(
                     if_version=if_version,
                     ttl_seconds=ttl_seconds,
@@ -1375,8 +1380,10 @@ class LayerOperations:
     async def define(
         self,
         layer: str,
-        text: str,
         *,
+        text: str | None = None,
+        guardrails: Sequence[Guardrail | Mapping[str, Any]] | None = None,
+        policy: TrustPolicy | Mapping[str, Any] | None = None,
         if_version: int | None = None,
         critical: bool = False,
         reason: str | None = None,
@@ -1385,15 +1392,16 @@ class LayerOperations:
         """Set the policies of the tenant or the guidelines of a team, which begin the prompts of all their agents.
 
         For humans only: clearance 5 for the tenant; clearance 3 for a team, as a member or admin. Running sessions keep
-        their version until a pull.
+        their version of the text until a pull; guardrails and the trust policy hold from the next call.
         """
         return await self._caller.call(
             "layer.define",
             {
                 "layer": layer,
-                "text": text,
                 "critical": critical,
-                **given(if_version=if_version, reason=reason, step=step),
+                **given(
+                    text=text, guardrails=guardrails, policy=policy, if_version=if_version, reason=reason, step=step
+                ),
             },
         )
 
@@ -1424,6 +1432,7 @@ class MemoryOperations:
         metadata: Mapping[str, Any] | None = None,
         overwrite: bool = True,
         if_version: int | None = None,
+        derived_from: Sequence[str] = (),
     ) -> MemorySet:
         """Store a value in your private memory: globally, or for one session.
 
@@ -1435,6 +1444,7 @@ class MemoryOperations:
                 "key": key,
                 "value": value,
                 "overwrite": overwrite,
+                "derived_from": derived_from,
                 **given(session_id=session_id, expires_in=expires_in, metadata=metadata, if_version=if_version),
             },
         )
@@ -1489,6 +1499,7 @@ class MessageOperations:
         recipient_id: str | None = None,
         message_type: str = "message",
         category: str = "DIALOG",
+        derived_from: Sequence[str] = (),
     ) -> MessageAdded:
         """Add a message to a session: for all members, one of them, agents of your type, a team, or only yourself.
 
@@ -1501,6 +1512,7 @@ class MessageOperations:
                 "content": content,
                 "message_type": message_type,
                 "category": category,
+                "derived_from": derived_from,
                 **given(
                     visibility=visibility,
                     team=team,

@@ -10,7 +10,7 @@ import inspect
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, dataclass_transform, get_type_hints
 
 import msgspec
 
@@ -98,6 +98,13 @@ class RateClass(StrEnum):
     ADMIN = "admin"
 
 
+class SubmittedText(NamedTuple):
+    """A text of a request that will be stored; ``data`` if it came from a tool or document."""
+
+    text: str
+    data: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """HTTP route of an operation."""
@@ -128,6 +135,8 @@ class Operation:
     ``requires`` raises PermissionDenied for callers that may not use it, whatever the request.
     ``forbids`` raises for raw requests that no caller may make, before permissions are checked.
     A connection bound to one session fills in session_id, depending on ``session``.
+    ``content`` returns the texts of a request that are stored and later shown to agents: they are scanned before the
+    transaction, and admitted by the content gate inside it.
     """
 
     name: str
@@ -148,6 +157,7 @@ class Operation:
     forbids: Callable[[Mapping[str, Any], Actor], None]
     run: Callable[..., Awaitable[Any]]
     prepare: Preparation | None
+    content: Callable[[Any], Iterable[SubmittedText]] | None
 
     # Resolving annotations is slow, so it is left to the first use.
     @cached_property
@@ -257,6 +267,7 @@ def operation(
     requires: Callable[[Actor], None] = lambda _: None,
     forbids: Callable[[Mapping[str, Any], Actor], None] = lambda *_: None,
     prepare: Callable[..., Awaitable[None]] | None = None,
+    content: Callable[[Any], Iterable[SubmittedText]] | None = None,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Operation]:
     """Define an operation from the function that performs it.
 
@@ -286,6 +297,7 @@ def operation(
             forbids=forbids,
             run=run,
             prepare=None if prepare is None else Preparation(prepare),
+            content=content,
         )
 
     return define

@@ -29,6 +29,7 @@ from weft.capabilities.history.model import VersionNotFound, VersionPruned, is_m
 from weft.capabilities.history.revisions import VersionName
 from weft.capabilities.object_storage.model import ObjectBusy, ObjectMissing
 from weft.capabilities.pins.model import PinLimitExceeded
+from weft.capabilities.trust.gate import GATE_ERRORS
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.fields import Reason, Step
@@ -95,6 +96,7 @@ class ContextCopied(Success, kw_only=True):
         PinLimitExceeded,
         ObjectBusy,
         ObjectMissing,
+        *GATE_ERRORS,
     ),
 )
 async def copy_context(request: CopyContext, contexts: Contexts) -> ContextCopied:
@@ -115,7 +117,8 @@ async def copy_context(request: CopyContext, contexts: Contexts) -> ContextCopie
         label = await tag_automatically(
             contexts.lines, previous, "before-copy", contexts.actor.participant, context.now
         )
-        reason = request.reason or f"copy {request.from_agent_id} v{source.point.seq}"
+        given = await contexts.gate.admit_note("reason", request.reason)
+        reason = given or f"copy {request.from_agent_id} v{source.point.seq}"
         await context.commit(parts, CommitMeta(reason, request.step))
         await _publish(context, previous.seq, request, counts)
     return ContextCopied(

@@ -21,13 +21,16 @@ from weft.capabilities.agent_context.permissions import (
 )
 from weft.capabilities.agent_context.service import Contexts, OpenPart
 from weft.capabilities.agent_context.views import AgentDefinition, definition_at
+from weft.capabilities.guardrails.definitions import GuardrailDefinitions
+from weft.capabilities.guardrails.model import MAX_GUARDRAILS, PERSONA, Guardrail, InvalidGuardrail
 from weft.capabilities.history.composite_lines import PartVersion
 from weft.capabilities.history.conflicts import changed_by
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import EMPTY, VersionConflict, VersionNotFound, VersionPruned
 from weft.capabilities.history.revisions import VersionName
+from weft.capabilities.trust.gate import GATE_ERRORS
 from weft.kernel.clock import from_micros
-from weft.kernel.errors import ContentTooLarge, PermissionDenied
+from weft.kernel.errors import ContentTooLarge, PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Count, Reason, Step
 from weft.kernel.identity import Permission
 from weft.kernel.json_input import encode_json_field
@@ -45,8 +48,8 @@ class DefineAgent(Request):
     role: Annotated[DefinitionText | None, msgspec.Meta(description="The purpose of the agent.")] = None
     system_prompt: Annotated[DefinitionText | None, msgspec.Meta(description="Its system prompt.")] = None
     guardrails: Annotated[
-        Annotated[list[dict[str, Any]], msgspec.Meta(max_length=200)] | None,
-        msgspec.Meta(description="Rules for the agent, each a JSON object of any shape; replaces the whole list."),
+        Annotated[list[Guardrail], msgspec.Meta(max_length=MAX_GUARDRAILS)] | None,
+        msgspec.Meta(description="Rules for the agent and those below it; replaces the whole list."),
     ] = None
     config: Annotated[
         dict[str, Any] | None,
@@ -64,7 +67,7 @@ class DefineAgent(Request):
 
 
 class AgentDefined(Success, kw_only=True):
-    """The new definition. Running sessions get it with their next pull."""
+    """The new definition. Running sessions get it with their next pull; guardrails hold at once."""
 
     on_record = ("version", "changed")
 
@@ -105,14 +108,21 @@ class DefinitionRead(AgentDefinition, kw_only=True):
     forbids=forbid_self_definition,
     audited=True,
     off_record=("role", "system_prompt", "guardrails", "config"),
-    errors=(AgentNotFound, PermissionDenied, SelfModification, VersionConflict, ContentTooLarge),
+    errors=(
+        *(AgentNotFound, PermissionDenied, SelfModification, VersionConflict, ContentTooLarge),
+        *(InvalidGuardrail, QuotaExceeded),
+        *GATE_ERRORS,
+    ),
 )
-async def define_agent(request: DefineAgent, contexts: Contexts, critical: CriticalEditStore) -> AgentDefined:
+async def define_agent(
+    request: DefineAgent, contexts: Contexts, critical: CriticalEditStore, definitions: GuardrailDefinitions
+) -> AgentDefined:
     """Set the definition of an agent: role, system prompt, guardrails and configuration.
 
     For its parent agents, and for humans with clearance 3 or higher and at least that of the agent; never for itself.
-    A running session keeps the definition it pulled until it pulls again.
+    A running session keeps the definition it pulled until it pulls again; guardrails hold from the next call.
     """
+    await definitions.checked(PERSONA, request.guardrails or ())
     fields = _encoded(request)
     agent = await find_agent(request.agent_id, contexts.access)
     await check_may_define(contexts.actor, agent, contexts.access)
@@ -122,7 +132,8 @@ async def define_agent(request: DefineAgent, contexts: Contexts, critical: Criti
     if request.if_version not in {None, previous}:
         raise await _version_conflict(part, request.if_version)
     changed = [key for key, text in fields.items() if await part.write(key, inline(NewValue(text)))]
-    await context.commit([part], CommitMeta(request.reason or "define", request.step))
+    reason = await contexts.gate.admit_note("reason", request.reason)
+    await context.commit([part], CommitMeta(reason or "define", request.step))
     at = part.at or PartVersion(part.line.line_id, 0, EMPTY.hex())
     if request.critical and at.seq > 0:
         await critical.mark(CriticalEdit(at.line, at.seq, contexts.actor.participant, context.now))
@@ -173,7 +184,7 @@ async def read_definition(request: ReadDefinition, contexts: Contexts) -> Defini
 
 def _encoded(request: DefineAgent) -> dict[str, bytes]:
     """Return the JSON of the given fields, by name."""
-    given = {name: getattr(request, name) for name in AgentDefinition.__struct_fields__}
+    given = {name: msgspec.to_builtins(getattr(request, name)) for name in AgentDefinition.__struct_fields__}
     fields = {name: encode_json_field(name, value) for name, value in given.items() if value is not None}
     for name, text in fields.items():
         if len(text) > _MAX_BYTES:

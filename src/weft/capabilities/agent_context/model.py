@@ -21,6 +21,7 @@ from weft.capabilities.agent_context.owners import is_shared
 from weft.capabilities.history.model import ChangeMeta, blob_hash, branch_of, line_name, no_line, trunk_of
 from weft.capabilities.history.store import SESSION_HOLDER, Rule
 from weft.capabilities.object_storage.model import Pointer
+from weft.capabilities.trust.model import TrustLabel
 from weft.kernel.clock import DAY_MICROS
 from weft.kernel.errors import Conflict, ContentTooLarge, Forbidden, InvalidInput, NotFound
 from weft.kernel.fields import is_name
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from weft.capabilities.history.model import Change, Tag, Version
 
 DEFINITION = "definition"
+# The key of a definition that decides what an agent may not do.
+GUARDRAILS = "guardrails"
 INLINE_BYTES = 32_768
 MAX_VALUE_BYTES = 16 * 1_048_576
 _ROOT = "context"
@@ -293,6 +296,15 @@ class NewValue(NamedTuple):
     content: bytes
     media_type: str | None = None
     metadata: str | None = None
+    trust: TrustLabel | None = None
+
+    @property
+    def text(self) -> str | None:
+        """Return the content as text; None if it is not."""
+        try:
+            return self.content.decode()
+        except UnicodeDecodeError:
+            return None
 
     @property
     def metadata_hash(self) -> str | None:
@@ -305,12 +317,19 @@ def belongs_in_object_storage(given: NewValue, memory_type: str) -> bool:
 
 
 def inline(given: NewValue) -> EntryText:
-    return EntryText(given.content.decode(), ChangeMeta(size=len(given.content), metadata_hash=given.metadata_hash))
+    meta = ChangeMeta(size=len(given.content), metadata_hash=given.metadata_hash, trust=given.trust)
+    return EntryText(given.content.decode(), meta)
 
 
 def as_object(given: NewValue, tenant: str, owner: str) -> EntryText:
     pointer = Pointer.to(tenant, owner, given.content)
-    meta = ChangeMeta(size=pointer.size, metadata_hash=given.metadata_hash, outside=True, media_type=given.media_type)
+    meta = ChangeMeta(
+        size=pointer.size,
+        metadata_hash=given.metadata_hash,
+        outside=True,
+        media_type=given.media_type,
+        trust=given.trust,
+    )
     return EntryText(pointer.encode(), meta, pointer)
 
 

@@ -36,12 +36,14 @@ from weft.capabilities.object_storage.model import ObjectBusy, ObjectMissing, Ob
 from weft.capabilities.object_storage.store import Staging, keep_staged
 from weft.capabilities.pins.model import PinLimitExceeded
 from weft.capabilities.sessions.model import Session, SessionId, SessionNotFound, find_session
+from weft.capabilities.trust.gate import GATE_ERRORS, ContentGate, IncomingContent, submitted
+from weft.capabilities.trust.views import DerivedFrom
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
 from weft.kernel.fields import Count, Name, Reason, Step
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.json_input import Metadata, encode_json_field, metadata_json
-from weft.kernel.operation import Effect, RateClass, Request, Response, Success, operation
+from weft.kernel.operation import Effect, RateClass, Request, Response, SubmittedText, Success, operation
 from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
@@ -89,6 +91,7 @@ class Knowledge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         msgspec.Meta(description=f"Media type of the bytes, such as image/png. Default: {_BINARY}."),
     ] = None
     metadata: Metadata = None
+    derived_from: DerivedFrom = ()
 
 
 class RemovedKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -151,6 +154,14 @@ class ContextPushed(Success, kw_only=True):
     pushed_at: datetime
 
 
+class _GivenValue(NamedTuple):
+    """A validated item of a request: where to write which value, made of what; no value removes the entry."""
+
+    place: EntryAddress
+    value: NewValue | None = None
+    derived_from: tuple[str, ...] = ()
+
+
 class _Entry(NamedTuple):
     """A planned write, or a removal without ``value``. ``outside`` goes to object storage."""
 
@@ -160,22 +171,56 @@ class _Entry(NamedTuple):
     outside: bytes | None = None
 
 
-# Parsed requests by the preparation step, so that the transaction need not encode and hash again.
-_parsed: WeakKeyDictionary[PushContext, list[_Entry]] = WeakKeyDictionary()
+# Values of parsed requests, and the entries of those with large values that the preparation step admitted and uploaded:
+# so that the transaction need not encode and hash again.
+_given: WeakKeyDictionary[PushContext, list[_GivenValue]] = WeakKeyDictionary()
+_staged: WeakKeyDictionary[PushContext, list[_Entry]] = WeakKeyDictionary()
 
 
 async def stage_push(request: PushContext, actor: Actor, staging: Staging, reads: Transactions[Contexts]) -> None:
     """Upload large values to object storage before the transaction that refers to them."""
     check_own(actor, request.agent_id)
     given = _values(request)
-    is_large = sum(len(content.content) for _, content in given if content) > _LARGE_BYTES
-    entries = await asyncio.to_thread(_entries, given, actor) if is_large else _entries(given, actor)
-    _parsed[request] = entries
+    if not any(each.value and belongs_in_object_storage(each.value, each.place.memory_type) for each in given):
+        return
+    admitted = await reads.read(actor, lambda contexts: _admitted(given, contexts.gate), heavy=True)
+    is_large = sum(len(each.value.content) for each in given if each.value) > _LARGE_BYTES
+    entries = await asyncio.to_thread(_entries, admitted, actor) if is_large else _entries(admitted, actor)
+    # Check first, so that nothing is uploaded for a push that will be rejected.
+    await reads.read(actor, lambda contexts: _check_push(request, entries, contexts), heavy=True)
     contents = [entry.outside for entry in entries if entry.outside is not None]
-    if contents:
-        # Check first, so that nothing is uploaded for a push that will be rejected.
-        await reads.read(actor, lambda contexts: _check_push(request, entries, contexts), heavy=True)
-        await staging.stage(actor.tenant, actor.principal_id, contents, epoch=actor.epoch)
+    await staging.stage(actor.tenant, actor.principal_id, contents, epoch=actor.epoch)
+    _staged[request] = entries
+
+
+def _texts(request: PushContext) -> list[SubmittedText]:
+    return [
+        submitted(text, derived_from=each.derived_from)
+        for each in _values(request)
+        if each.value is not None
+        for text in (each.value.text, each.value.metadata)
+        if text is not None
+    ]
+
+
+async def _admitted(given: Sequence[_GivenValue], gate: ContentGate) -> list[_GivenValue]:
+    """Pass values and their metadata through the gate. Bytes that are not text cannot instruct an agent."""
+    return [each if each.value is None else await _admitted_value(each, each.value, gate) for each in given]
+
+
+async def _admitted_value(given: _GivenValue, value: NewValue, gate: ContentGate) -> _GivenValue:
+    texts = {"content": value.text, "metadata": value.metadata}
+    contents = {
+        name: IncomingContent("persistent_memory", given.place.key, text, derived_from=given.derived_from)
+        for name, text in texts.items()
+        if text is not None
+    }
+    admitted, label = await gate.admit_together(contents.values())
+    if label is None:
+        return given
+    stored = dict(zip(contents, admitted, strict=True))
+    content = stored["content"].encode() if "content" in stored else value.content
+    return given._replace(value=value._replace(content=content, metadata=stored.get("metadata"), trust=label))
 
 
 @operation(
@@ -188,6 +233,7 @@ async def stage_push(request: PushContext, actor: Actor, staging: Staging, reads
     audited=True,
     off_record=("knowledge", "remove"),
     prepare=stage_push,
+    content=_texts,
     errors=(
         VersionConflict,
         SelfModification,
@@ -201,6 +247,7 @@ async def stage_push(request: PushContext, actor: Actor, staging: Staging, reads
         ObjectStorageUnavailable,
         ObjectBusy,
         ObjectMissing,
+        *GATE_ERRORS,
     ),
 )
 async def push_context(request: PushContext, contexts: Contexts) -> ContextPushed:
@@ -209,7 +256,7 @@ async def push_context(request: PushContext, contexts: Contexts) -> ContextPushe
     If the context has changed since the expected version, nothing is written and the error lists the changes: pull,
     merge, push again. A push cannot change your definition (role, system prompt, guardrails, clearance).
     """
-    entries = _parsed.get(request) or _entries(_values(request), contexts.actor)
+    entries = _staged.get(request) or _entries(await _admitted(_values(request), contexts.gate), contexts.actor)
     session = await _session(request, contexts)
     context = await contexts.open_named(request.owner, request.branch)
     previous = context.root.seq
@@ -219,7 +266,8 @@ async def push_context(request: PushContext, contexts: Contexts) -> ContextPushe
         [entry.value.pointer for entry in entries if entry.value and entry.value.pointer], contexts.objects
     )
     _snapshot_learning_cycles(changed, parts, context)
-    label = await context.commit(parts.values(), CommitMeta(request.reason or "push", request.step))
+    reason = await contexts.gate.admit_note("reason", request.reason)
+    label = await context.commit(parts.values(), CommitMeta(reason or "push", request.step))
     if session is not None and context.root.seq > previous:
         await contexts.snapshots.learn(session.session_id, context.owner, context.current_version.point)
     changes = [(entry.place, parts[entry.place.part].changes[entry.place.key]) for entry in changed]
@@ -238,17 +286,21 @@ async def push_context(request: PushContext, contexts: Contexts) -> ContextPushe
     )
 
 
-def _values(request: PushContext) -> list[tuple[EntryAddress, NewValue | None]]:
-    """Validate the request and return values by address; each address may occur once."""
+def _values(request: PushContext) -> list[_GivenValue]:
+    """Validate the request and return its values; each address may occur once."""
+    known = _given.get(request)
+    if known is not None:
+        return known
     given = [_known(item, f"knowledge[{place}]") for place, item in enumerate(request.knowledge)]
-    given += [(_place(item, f"remove[{place}]"), None) for place, item in enumerate(request.remove)]
-    twice = [place.key for place, times in Counter(place for place, _ in given).items() if times > 1]
+    given += [_GivenValue(_place(item, f"remove[{place}]")) for place, item in enumerate(request.remove)]
+    twice = [place.key for place, times in Counter(each.place for each in given).items() if times > 1]
     if twice:
         raise InvalidInput(f"knowledge: the key '{twice[0]}' occurs twice", field="knowledge")
+    _given[request] = given
     return given
 
 
-def _known(item: Knowledge, field: str) -> tuple[EntryAddress, NewValue | None]:
+def _known(item: Knowledge, field: str) -> _GivenValue:
     place = _place(item, field)
     if (item.value is msgspec.UNSET) == (item.base64 is None):
         raise InvalidInput(f"{field}: give either a value or base64", field=field)
@@ -260,11 +312,11 @@ def _known(item: Knowledge, field: str) -> tuple[EntryAddress, NewValue | None]:
     else:
         given = NewValue(item.base64, item.media_type or _BINARY, metadata)
     check_value_size(len(given.content), field)
-    return place, given
+    return _GivenValue(place, given, item.derived_from)
 
 
-def _entries(given: Sequence[tuple[EntryAddress, NewValue | None]], actor: Actor) -> list[_Entry]:
-    return [_Entry(place) if content is None else _entry(place, content, actor) for place, content in given]
+def _entries(given: Sequence[_GivenValue], actor: Actor) -> list[_Entry]:
+    return [_Entry(each.place) if each.value is None else _entry(each.place, each.value, actor) for each in given]
 
 
 def _entry(place: EntryAddress, given: NewValue, actor: Actor) -> _Entry:

@@ -14,6 +14,7 @@ from msgspec import structs
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.agent_context.model import (
     DEFINITION,
+    GUARDRAILS,
     ContextLimitExceeded,
     ContextLimits,
     ContextLine,
@@ -51,6 +52,7 @@ from weft.capabilities.pins.model import BYTES_PER_TOKEN, ItemPlace
 from weft.capabilities.pins.service import Pins
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.teams.store import TeamStore
+from weft.capabilities.trust.gate import ContentGate
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import EventType, NewEvent, Outbox
 from weft.kernel.identity import PRINCIPAL, TEAM, Actor
@@ -79,6 +81,7 @@ class Contexts(msgspec.Struct, frozen=True):
     clock: Clock
     limits: ContextLimits
     pins: Pins
+    gate: ContentGate
 
     @property
     def now(self) -> int:
@@ -244,6 +247,9 @@ class OpenContext:
         label = await self.snapshot_before_commit(self.root, snapshot_prefix, author)
         for part in changed:
             await part.commit(commit_meta, author, kept)
+        if any(part.name == DEFINITION and GUARDRAILS in part.changes for part in changed):
+            # Guardrails hold from the next call in every process.
+            await self.service.access.advance_epoch()
         await self._commit_root([await self._names(part) for part in changed], commit_meta, author, growth)
         return label
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from weft.capabilities.agent_context.model import EntryAddress
+from weft.capabilities.guardrails.model import Guardrail
 from weft.capabilities.history.model import VersionPruned, is_metadata, metadata_key
 from weft.capabilities.history.three_way import state_by_key
 from weft.capabilities.object_storage.model import Pointer
+from weft.capabilities.trust.views import TrustInfo, trust_info
 from weft.kernel.clock import from_micros
 from weft.kernel.json_input import raw_json
 from weft.kernel.operation import Response
@@ -34,7 +36,7 @@ class AgentDefinition(Response, omit_defaults=False):
 
     role: str | None = None
     system_prompt: str | None = None
-    guardrails: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    guardrails: list[Guardrail] = msgspec.field(default_factory=list)
     config: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
@@ -59,6 +61,7 @@ class ContextEntry(Response):
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
     truncated: bool = False
     pruned: bool = False
+    trust: TrustInfo | None = None
 
 
 class PersistedEntry(NamedTuple):
@@ -177,6 +180,7 @@ def _entry(entry: PersistedEntry, texts: Mapping[bytes, str], fitting: AbstractS
         metadata=next((raw_json(each.text) for each in metadata if each.text is not None), {}),
         truncated=not value.is_pruned and any(each.is_omitted for each in (value, *metadata)),
         pruned=value.is_pruned,
+        trust=trust_info(change.meta.trust),
     )
 
 

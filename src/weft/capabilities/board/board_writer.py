@@ -29,6 +29,7 @@ from weft.capabilities.history.model import (
     version_conflict,
 )
 from weft.capabilities.pins.model import ItemPlace
+from weft.capabilities.trust.gate import IncomingContent
 from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.events import EventType, NewEvent
 from weft.kernel.identity import ANYONE
@@ -72,6 +73,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     writable_by: Patterns | None = None
     reason: str | None = None
     step: str | None = None
+    derived_from: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -84,6 +86,9 @@ class BoardWriter(BoardView):
         """Create or overwrite one entry."""
         boards, config = self.boards, self.session.config
         check_key(key, namespaces=config.namespaces)
+        value, label = await boards.gate.admit(
+            IncomingContent("board_entry", key, value, derived_from=options.derived_from)
+        )
         tokens = self._count(value)
         check_value_size(tokens, config)
         current = await self.entries.get(self.session.session_id, key)
@@ -102,12 +107,14 @@ class BoardWriter(BoardView):
             expires_at=self.now + options.ttl_seconds * 1_000_000 if options.ttl_seconds else None,
             readable_by=options.readable_by or (current.readers if current else ANYONE),
             writable_by=options.writable_by or (current.writable_by if current else ANYONE),
+            trust=label,
         )
         if current is not None and self.branch is None:
             await boards.pins.resize(ItemPlace.of_board_key(self.session.session_id, key), approximate_tokens(value))
         await boards.lines.put_blob(entry.blob_hash, value)
         await self.entries.put(self.session.session_id, entry)
-        commit_meta = CommitMeta(options.reason or "write", options.step)
+        reason = await boards.gate.admit_note("reason", options.reason)
+        commit_meta = CommitMeta(reason or "write", options.step)
         await self._commit([change_of(entry)], commit_meta, weight_change=tokens - freed)
         await self._prune(entry)
         await boards.outbox.publish(self._key_event("written", entry))
@@ -121,7 +128,8 @@ class BoardWriter(BoardView):
         if entry is None or not (entry.readable(self.boards.actor) or entry.writable(self.boards.actor)):
             raise await self.missing(key)
         await self._check_may_change(key, entry, options.if_version)
-        await self._remove([entry], ChangeKind.DELETE, CommitMeta(options.reason or "delete", options.step))
+        reason = await self.boards.gate.admit_note("reason", options.reason)
+        await self._remove([entry], ChangeKind.DELETE, CommitMeta(reason or "delete", options.step))
         return entry
 
     async def snapshot(self, label: str) -> Tag:
@@ -258,6 +266,7 @@ class BoardWriter(BoardView):
             expires_at=meta.expires_at,
             readable_by=meta.readable_by or ANYONE,
             writable_by=meta.writable_by or ANYONE,
+            trust=meta.trust,
         )
 
     def _is_current(self, version: Version, present: Entry | None, commit_meta: CommitMeta) -> bool:
@@ -431,6 +440,7 @@ def _meta(entry: Entry) -> ChangeMeta:
         expires_at=entry.expires_at,
         readable_by=unless_open(entry.readable_by),
         writable_by=unless_open(entry.writable_by),
+        trust=entry.trust,
     )
 
 

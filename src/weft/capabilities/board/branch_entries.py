@@ -86,4 +86,5 @@ def _entry(version: Version, later_acls: tuple[Patterns, ...]) -> Entry:
         readable_by=change.meta.readable_by or ANYONE,
         writable_by=change.meta.writable_by or ANYONE,
         later_acls=later_acls,
+        trust=change.meta.trust,
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from weft.capabilities.trust.model import TrustLabel
 from weft.kernel.errors import Conflict, NotFound, Rejected
 from weft.kernel.identity import (
     AGENT_TYPE,
@@ -88,6 +89,7 @@ class Entry(msgspec.Struct, frozen=True):
     reads: int = 0
     last_read_at: int | None = None
     later_acls: tuple[Patterns, ...] = ()
+    trust: TrustLabel | None = None
 
     @property
     def readers(self) -> Patterns:

@@ -44,6 +44,8 @@ from weft.capabilities.history.service import History, current_state
 from weft.capabilities.history.snapshot_quota import SnapshotQuota
 from weft.capabilities.pins.model import PinLimitExceeded
 from weft.capabilities.sessions.model import Pattern, SessionArchived, SessionId, SessionNotFound
+from weft.capabilities.trust.gate import GATE_ERRORS, submitted
+from weft.capabilities.trust.views import DerivedFrom, TrustInfo, trust_info
 from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Count, Name, Ordinal, Reason, Step
@@ -89,6 +91,7 @@ class KeyInfo(Response):
     expires_at: datetime | None = None
     readable_by: tuple[str, ...] = ANYONE
     writable_by: tuple[str, ...] = ANYONE
+    trust: TrustInfo | None = None
 
 
 class BoardSize(Response, kw_only=True, omit_defaults=False):
@@ -124,6 +127,7 @@ class EntryRead(Response):
     written_at: datetime
     version: int
     expires_at: datetime | None = None
+    trust: TrustInfo | None = None
 
 
 class ReadBatch(Request):
@@ -161,6 +165,7 @@ class WriteEntry(Request):
     branch: BranchChoice = None
     reason: Reason = None
     step: Step = None
+    derived_from: DerivedFrom = ()
 
 
 class EntryWritten(Response):
@@ -172,6 +177,7 @@ class EntryWritten(Response):
     written_at: datetime
     expires_at: datetime | None = None
     warning: str | None = None
+    trust: TrustInfo | None = None
 
 
 class DeleteEntry(Request):
@@ -278,6 +284,7 @@ class PastEntry(Response):
     version: int
     expires_at: datetime | None = None
     pruned: bool = False
+    trust: TrustInfo | None = None
 
 
 class SnapshotRead(Response):
@@ -396,7 +403,8 @@ async def read_batch(request: ReadBatch, boards: Boards) -> EntriesRead:
     "board.write",
     action="write",
     http="PUT /v1/sessions/{session_id}/context/{key}",
-    errors=(*_WRITE_ERRORS, ValueTooLarge, StoreFull, PinLimitExceeded),
+    errors=(*_WRITE_ERRORS, ValueTooLarge, StoreFull, PinLimitExceeded, *GATE_ERRORS),
+    content=lambda request: (submitted(request.value, derived_from=request.derived_from),),
 )
 async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
     """Create or overwrite one entry: conclusions and state that others need, not raw data.
@@ -411,6 +419,7 @@ async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
         writable_by=request.writable_by,
         reason=request.reason,
         step=request.step,
+        derived_from=request.derived_from,
     )
     entry = await board.write(request.key, request.value, options)
     return EntryWritten(
@@ -420,6 +429,7 @@ async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
         written_at=from_micros(entry.written_at),
         expires_at=optional_datetime(entry.expires_at),
         warning=size_warning(entry.tokens, board.session.config),
+        trust=trust_info(entry.trust),
     )
 
 
@@ -613,6 +623,7 @@ def key_info(entry: Entry) -> KeyInfo:
         expires_at=optional_datetime(entry.expires_at),
         readable_by=entry.readers,
         writable_by=entry.writable_by,
+        trust=trust_info(entry.trust),
     )
 
 
@@ -624,6 +635,7 @@ def _entry_read(found: EntryWithValue) -> EntryRead:
         written_at=from_micros(found.entry.written_at),
         version=found.entry.version,
         expires_at=optional_datetime(found.entry.expires_at),
+        trust=trust_info(found.entry.trust),
     )
 
 
@@ -636,6 +648,7 @@ def _past_entry(version: Version) -> PastEntry:
         version=version.change.version,
         expires_at=optional_datetime(version.change.meta.expires_at),
         pruned=version.value is None,
+        trust=trust_info(version.change.meta.trust),
     )
 
 

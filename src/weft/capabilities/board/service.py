@@ -14,6 +14,7 @@ from weft.capabilities.history.store import CheckoutStore, LineStore
 from weft.capabilities.pins.service import Pins
 from weft.capabilities.sessions.model import Session, find_session, line_of, lock_active_session
 from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.trust.gate import ContentGate
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import close_names
 from weft.kernel.events import Outbox
@@ -40,6 +41,7 @@ class Boards(msgspec.Struct, frozen=True):
     tally: ReadTally
     observer: EntryObserver
     pins: Pins
+    gate: ContentGate
 
     async def to_read(self, session_id: str, branch: str | None = None) -> BoardView:
         session = await find_session(session_id, self.actor, self.sessions)

@@ -15,6 +15,7 @@ from weft.capabilities.history.model import Version, VersionPruned
 from weft.capabilities.history.reviews import ReviewState, close_review, open_review
 from weft.capabilities.history.service import History, visible_state
 from weft.capabilities.history.three_way import MergeConflict
+from weft.capabilities.trust.gate import GATE_ERRORS
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.fields import Reason, Step
@@ -84,6 +85,7 @@ class Merged(Response, kw_only=True, omit_defaults=True):
         VersionPruned,
         PermissionDenied,
         *size_errors(),
+        *GATE_ERRORS,
     ),
 )
 async def merge_line(request: MergeLine, history: History) -> Merged:
@@ -94,7 +96,7 @@ async def merge_line(request: MergeLine, history: History) -> Merged:
     line = await history.to_write(request.context_id)
     source = await history.to_read(request.from_context_id)
     plan = await plan_merge(history, line, source)
-    reason = request.reason or f"merge {plan.theirs.line_id}"
+    reason = await history.gate.admit_note("reason", request.reason) or f"merge {plan.theirs.line_id}"
     if plan.outcome.conflicts:
         review = await open_review(history, line, plan, reason)
         conflicts = await visible_conflicts(plan.outcome.conflicts, line, source)

@@ -35,11 +35,13 @@ from weft.capabilities.history.reviews import (
 )
 from weft.capabilities.history.service import History
 from weft.capabilities.history.three_way import MergeConflict
+from weft.capabilities.trust.gate import GATE_ERRORS, IncomingContent, submitted
 from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import Forbidden, InvalidInput, NotFound, PermissionDenied
 from weft.kernel.fields import Name, Reason
 from weft.kernel.identity import Actor
-from weft.kernel.operation import Audience, Request, Response
+from weft.kernel.json_input import encode_json_field
+from weft.kernel.operation import Audience, Request, Response, SubmittedText
 from weft.kernel.ports import Transactions
 
 if TYPE_CHECKING:
@@ -159,6 +161,13 @@ async def read_review(request: ReadReview, history: History) -> ReviewInfo:
     return info
 
 
+def _texts(request: ResolveReview) -> list[SubmittedText]:
+    """Return the new values, as boards and as other lines would store them."""
+    given = [each.value for each in request.resolutions.values() if each.take == "value"]
+    encoded = [encode_json_field("resolutions", value).decode() for value in given]
+    return [submitted(text) for text in (*encoded, *(value for value in given if isinstance(value, str)))]
+
+
 async def refresh_before_resolving(request: ResolveReview, actor: Actor, transactions: Transactions[History]) -> None:
     """Refresh the review in its own transaction, so that it is updated even if the decision is then refused."""
     outdated = await transactions.write(actor, lambda history: _refresh(history, request.review_id))
@@ -181,7 +190,9 @@ async def refresh_before_resolving(request: ResolveReview, actor: Actor, transac
         VersionPruned,
         PermissionDenied,
         *size_errors(),
+        *GATE_ERRORS,
     ),
+    content=_texts,
 )
 async def resolve_review(request: ResolveReview, history: History) -> ReviewResolved:
     """Resolve a merge key by key. Only humans may, and only for the current values of both sides."""
@@ -196,7 +207,8 @@ async def resolve_review(request: ResolveReview, history: History) -> ReviewReso
         )
     taken = {**plan.outcome.taken, **await _resolved_versions(history, plan, request.resolutions)}
     known = sorted({*await known_keys(plan, line, source), *request.resolutions})
-    after = await apply_merge(history, line, plan, taken, CommitMeta(request.reason or review.reason))
+    reason = await history.gate.admit_note("reason", request.reason)
+    after = await apply_merge(history, line, plan, taken, CommitMeta(reason or review.reason))
     await close_review(history, line, review, ReviewState.RESOLVED)
     return ReviewResolved(review_id=review.review_id, context_id=review.line_id, version=after.seq, taken=known)
 
@@ -282,7 +294,9 @@ async def _resolved_versions(
         if keys:
             raise InvalidInput(f"resolutions: {problem}: {', '.join(sorted(keys)[:20])}", field="resolutions")
     line_id = plan.ours.line_id
-    decided = {key: _chosen(line_id, conflicts[key], resolution) for key, resolution in resolutions.items()}
+    decided = {
+        key: await _chosen(history, line_id, conflicts[key], resolution) for key, resolution in resolutions.items()
+    }
     if kind_of(line_id).values == "json":
         for key, resolution in resolutions.items():
             decided[metadata_key(key)] = await _metadata(history, plan, conflicts[key], resolution)
@@ -298,15 +312,20 @@ async def _metadata(
     return await entry_at(history.lines, at.line_id, metadata_key(conflict.key), at.seq)
 
 
-def _chosen(line_id: str, conflict: MergeConflict, resolution: ConflictResolution) -> Version | None:
+async def _chosen(
+    history: History, line_id: str, conflict: MergeConflict, resolution: ConflictResolution
+) -> Version | None:
     if resolution.take != "value":
         side: Version | None = getattr(conflict, resolution.take)
         return side
-    text = _text(line_id, resolution.value)
+    content = IncomingContent(kind_of(line_id).item_kind or "", conflict.key, _text(line_id, resolution.value))
+    text, label = await history.gate.admit(content)
     like = conflict.ours or conflict.theirs or conflict.base
     # Like a new write: the backend checks its size and key.
     old = like.change.meta if like else ChangeMeta()
-    meta = ChangeMeta(readable_by=old.readable_by, writable_by=old.writable_by, metadata_hash=old.metadata_hash)
+    meta = ChangeMeta(
+        readable_by=old.readable_by, writable_by=old.writable_by, metadata_hash=old.metadata_hash, trust=label
+    )
     return Version(Change(conflict.key, 1, 1, ChangeKind.WRITE, blob_hash(text), meta), 0, "", 0, text)
 
 

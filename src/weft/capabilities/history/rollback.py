@@ -13,6 +13,7 @@ from weft.capabilities.history.model import VersionNotFound, VersionPruned, trun
 from weft.capabilities.history.revisions import VersionName
 from weft.capabilities.history.service import History, SnapshotPoint, head_point, visible_state
 from weft.capabilities.history.three_way import same_content
+from weft.capabilities.trust.gate import GATE_ERRORS
 from weft.kernel.errors import PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Reason, Step
 from weft.kernel.identity import PrincipalKind
@@ -68,6 +69,7 @@ def _check_may_roll_back(actor: Actor) -> None:
         PermissionDenied,
         QuotaExceeded,
         *size_errors(),
+        *GATE_ERRORS,
     ),
 )
 async def roll_back(request: RollBack, history: History) -> RolledBack:
@@ -80,7 +82,8 @@ async def roll_back(request: RollBack, history: History) -> RolledBack:
     line = await history.to_write(request.context_id)
     before = line.head
     target = await history.resolve(line, request.target_version)
-    meta = CommitMeta(request.reason or _default_reason(target), request.step)
+    reason = await history.gate.admit_note("reason", request.reason)
+    meta = CommitMeta(reason or _default_reason(target), request.step)
     done = await restore(history, line, target, meta, occasion="before-rollback")
     if done.snapshot_before is not None:
         data = {"context_id": before.line_id, "to": target.seq, "from": before.seq, "version": done.head.seq}

@@ -12,6 +12,7 @@ from weft.capabilities.history.revisions import find_snapshot, point_at, resolve
 from weft.capabilities.history.store import CheckoutStore, LineStore, ReviewStore
 from weft.capabilities.history.three_way import state_by_key, states_apart
 from weft.capabilities.plans.service import Plans
+from weft.capabilities.trust.gate import ContentGate
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import Outbox
 from weft.kernel.fields import is_name
@@ -46,6 +47,7 @@ class History(msgspec.Struct, frozen=True):
     clock: Clock
     outbox: Outbox
     plans: Plans
+    gate: ContentGate
 
     @property
     def now(self) -> int:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.capabilities.access.grants import check_clearance
+from weft.capabilities.access.store import AccessStore
 from weft.capabilities.agent_context.model import SelfModification
+from weft.capabilities.guardrails.model import MAX_BYTES
 from weft.capabilities.history.commits import record
 from weft.capabilities.history.line_kinds import LineKind
 from weft.capabilities.history.model import (
@@ -25,8 +27,10 @@ from weft.capabilities.history.model import (
 from weft.capabilities.history.store import LineStore, Rule
 from weft.capabilities.layers.model import (
     CLEARANCES,
+    KEYS,
     MAX_TEXT_BYTES,
     READER_CLEARANCE,
+    RULE_KEYS,
     TEXT,
     level_of,
     line_of,
@@ -36,13 +40,14 @@ from weft.capabilities.layers.model import (
 from weft.capabilities.layers.store import LayerStore
 from weft.capabilities.teams.model import TeamNotFound
 from weft.capabilities.teams.service import Teams, may_see
+from weft.capabilities.trust.gate import ContentGate
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import ContentTooLarge, InvalidInput
 from weft.kernel.events import EventType, NewEvent, Outbox
 from weft.kernel.identity import ANYONE, PERMISSION, TEAM, Actor, Permission, PrincipalKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from weft.capabilities.history.line_backend import CommitMeta
     from weft.capabilities.history.model import Version
@@ -52,11 +57,13 @@ class LayerLines(msgspec.Struct, frozen=True):
     """Opens the lines of layers."""
 
     actor: Actor
+    access: AccessStore
     lines: LineStore
     layers: LayerStore
     teams: Teams
     outbox: Outbox
     clock: Clock
+    gate: ContentGate
 
     async def to_read(self, line_id: str) -> OpenLayer:
         found = await self.lines.find(line_of(name_of(line_id)))
@@ -117,12 +124,14 @@ class LockedLayer:
         return [*versions]
 
     async def apply(self, state: Mapping[str, Version | None], commit_meta: CommitMeta) -> Head:
+        texts: dict[str, str | None] = {}
         for key, version in state.items():
-            if key != TEXT:
-                raise InvalidInput(f"{key[:100]}: a layer has only the key {TEXT}", field=TEXT)
+            if key not in KEYS:
+                raise InvalidInput(f"{key[:100]}: a layer has only the keys {', '.join(KEYS)}", field=TEXT)
             if version is not None and version.value is None:
-                raise VersionPruned("The text of that version was pruned.", key=key)
-            await self.write(version.value if version else None, commit_meta)
+                raise VersionPruned(f"The {key} of that version was pruned.", key=key)
+            texts[key] = version.value if version else None
+        await self.write(texts, commit_meta)
         return self.head
 
     async def announce(self, event_type: EventType, subject: str, data: Mapping[str, object]) -> None:
@@ -133,39 +142,54 @@ class LockedLayer:
         del change
         raise InvalidInput("context_id: a layer cannot be branched", field="context_id")
 
-    async def write(self, text: str | None, commit_meta: CommitMeta, *, critical: bool = False) -> bool:
-        """Set or remove the text as one new version; False if it is the same already."""
-        current = await self.service.lines.latest(self.head.line_id, TEXT, self.head.seq)
-        if text is None and current is None:
-            return False
-        if text is not None and current is not None and current.change.blob_hash == blob_hash(text):
-            return False
-        previous = self.head.seq
-        await self._commit(await self._change(text, current), text, commit_meta)
-        data = {"context_id": self.head.line_id, "previous_version": previous, "version": self.head.seq}
-        await self._publish("layer.defined", self.name, data | {"critical": critical})
-        return True
+    async def write(
+        self, texts: Mapping[str, str | None], commit_meta: CommitMeta, *, critical: bool = False
+    ) -> list[str]:
+        """Set or remove values as one new version, and return the keys that changed.
 
-    async def _change(self, text: str | None, current: Version | None) -> Change:
+        Guardrails and policy hold for the next call of every process: they are part of the access epoch.
+        """
+        changes = [change for key, text in texts.items() if (change := await self._change(key, text)) is not None]
+        if not changes:
+            return []
+        previous = self.head.seq
+        await self._commit(changes, texts, commit_meta)
+        changed = [change.key for change in changes]
+        if RULE_KEYS & set(changed):
+            await self.service.access.advance_epoch()
+        data = {"context_id": self.head.line_id, "previous_version": previous, "version": self.head.seq}
+        await self._publish("layer.defined", self.name, data | {"changed": changed, "critical": critical})
+        return changed
+
+    async def _change(self, key: str, text: str | None) -> Change | None:
+        """Return the change of a key; None if it has this value already."""
+        current = await self.service.lines.latest(self.head.line_id, key, self.head.seq)
         if text is None:
-            assert current is not None  # noqa: S101 - otherwise nothing changes
+            if current is None:
+                return None
             change = current.change
-            return Change(TEXT, change.incarnation, change.version, ChangeKind.DELETE, None, ChangeMeta())
+            return Change(key, change.incarnation, change.version, ChangeKind.DELETE, None, ChangeMeta())
+        if current is not None and current.change.blob_hash == blob_hash(text):
+            return None
         size = len(text.encode())
-        if size > MAX_TEXT_BYTES:
-            raise ContentTooLarge(
-                f"text: a layer has at most {MAX_TEXT_BYTES} bytes", field=TEXT, limit_bytes=MAX_TEXT_BYTES
-            )
+        limit = MAX_TEXT_BYTES if key == TEXT else MAX_BYTES
+        if size > limit:
+            raise ContentTooLarge(f"{key}: a layer has at most {limit} bytes of it", field=key, limit_bytes=limit)
         if current is not None:
             incarnation, number = current.change.incarnation, current.change.version + 1
         else:
-            incarnation, number = await self.service.lines.last_incarnation(self.head.line_id, TEXT) + 1, 1
-        return Change(TEXT, incarnation, number, ChangeKind.WRITE, blob_hash(text), ChangeMeta(size=size))
+            incarnation, number = await self.service.lines.last_incarnation(self.head.line_id, key) + 1, 1
+        return Change(key, incarnation, number, ChangeKind.WRITE, blob_hash(text), ChangeMeta(size=size))
 
-    async def _commit(self, change: Change, text: str | None, commit_meta: CommitMeta) -> None:
+    async def _commit(
+        self, changes: Sequence[Change], texts: Mapping[str, str | None], commit_meta: CommitMeta
+    ) -> None:
         lines, actor = self.service.lines, self.service.actor
-        if text is not None:
-            await lines.put_blob(blob_hash(text), text)
+        for change in changes:
+            text = texts[change.key]
+            if text is not None:
+                await lines.put_blob(blob_hash(text), text)
+        weight = sum(change.meta.size for change in await self._after(changes))
         commit = Commit(
             line_id=self.head.line_id,
             seq=self.head.seq + 1,
@@ -173,10 +197,16 @@ class LockedLayer:
             committed_at=to_micros(self.service.clock.now()),
             reason=commit_meta.reason,
             step=commit_meta.step,
-            changes=(change,),
+            changes=tuple(sorted(changes, key=lambda change: change.key)),
             merged=commit_meta.merged,
         )
-        self.head = await record(lines, self.head, commit, weight=change.meta.size)
+        self.head = await record(lines, self.head, commit, weight=weight)
+
+    async def _after(self, changes: Sequence[Change]) -> list[Change]:
+        """Return the changes with those of the keys that stay as they are."""
+        changed = {change.key for change in changes}
+        state = await self.service.lines.state_at(self.head.line_id, self.head.seq, values=False)
+        return [*changes, *(version.change for version in state if version.change.key not in changed)]
 
     async def _publish(self, event_type: EventType, subject: str, data: Mapping[str, object]) -> None:
         """Publish an event: everyone has the tenant's layer; that of a team is for its members and admins."""

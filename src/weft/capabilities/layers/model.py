@@ -12,8 +12,11 @@ from weft.kernel.errors import Forbidden
 from weft.kernel.fields import is_name
 
 PLATFORM, TENANT, TEAM, PERSONA = 1, 2, 3, 4
-# The one key of a layer's line.
-TEXT = "text"
+# The keys of a layer's line; only the tenant's has a policy.
+TEXT, GUARDRAILS, POLICY = "text", "guardrails", "policy"
+KEYS = (TEXT, GUARDRAILS, POLICY)
+# Keys that decide what callers may do: a change of them changes the access epoch.
+RULE_KEYS = frozenset({GUARDRAILS, POLICY})
 MAX_TEXT_BYTES = 65_536
 # Clearance that humans need to change a layer, by level.
 CLEARANCES = {TENANT: 5, TEAM: 3}

@@ -11,14 +11,19 @@ import msgspec
 from weft.capabilities.access.grants import needs_clearance
 from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.agent_context.critical import CriticalEdit, CriticalEditStore, CriticalUpdate
+from weft.capabilities.guardrails.definitions import GuardrailDefinitions, indented_json
+from weft.capabilities.guardrails.model import MAX_GUARDRAILS, Guardrail, InvalidGuardrail
 from weft.capabilities.history.conflicts import last_change
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import LATEST, VersionConflict
 from weft.capabilities.layers.history_backend import LayerLines, may_read_layer, may_read_layers
 from weft.capabilities.layers.model import (
     CLEARANCES,
+    GUARDRAILS,
     MAX_TEXT_BYTES,
+    POLICY,
     READER_CLEARANCE,
+    TENANT,
     TEXT,
     LayerName,
     LayerViolation,
@@ -30,8 +35,10 @@ from weft.capabilities.layers.service import Layers
 from weft.capabilities.layers.store import LayerStore
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session
 from weft.capabilities.teams.model import TeamNotFound
+from weft.capabilities.trust.gate import GATE_ERRORS
+from weft.capabilities.trust.policy import DEFAULT_POLICY, TrustPolicy
 from weft.kernel.clock import from_micros, to_micros
-from weft.kernel.errors import ContentTooLarge, PermissionDenied
+from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded
 from weft.kernel.fields import Count, Reason, Step
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, Success, operation
@@ -45,13 +52,21 @@ _operation = partial(operation, tool="context_layers")
 
 
 class DefineLayer(Request):
-    """Layer and its new text."""
+    """Layer, and what of it to set."""
 
     layer: LayerName
     text: Annotated[
-        str,
-        msgspec.Meta(max_length=MAX_TEXT_BYTES, pattern=r"^[^\x00]*\Z", description="The text; empty: remove it."),
-    ]
+        Annotated[str, msgspec.Meta(max_length=MAX_TEXT_BYTES, pattern=r"^[^\x00]*\Z")] | None,
+        msgspec.Meta(description="The text; empty: remove it; omitted: leave it."),
+    ] = None
+    guardrails: Annotated[
+        Annotated[list[Guardrail], msgspec.Meta(max_length=MAX_GUARDRAILS)] | None,
+        msgspec.Meta(description="Rules about what callers may not do; replaces the whole list."),
+    ] = None
+    policy: Annotated[
+        TrustPolicy | None,
+        msgspec.Meta(description="Trust policy, of the tenant only; replaces all of it."),
+    ] = None
     if_version: Annotated[
         Count | None,
         msgspec.Meta(description="Expected version of the layer (0: none yet); VERSION_CONFLICT if it differs."),
@@ -64,7 +79,7 @@ class DefineLayer(Request):
 
 
 class LayerDefined(Success, kw_only=True):
-    """The new version. Running sessions get it with their next pull."""
+    """The new version. Running sessions get its text with their next pull; guardrails and policy hold at once."""
 
     on_record = ("previous_version", "version", "changed")
 
@@ -73,7 +88,7 @@ class LayerDefined(Success, kw_only=True):
     previous_version: int
     version: int
     hash: str
-    changed: bool
+    changed: list[str]
     critical: bool
 
 
@@ -144,20 +159,27 @@ class LayerList(Response, omit_defaults=False):
     audience=Audience.HUMANS,
     requires=needs_clearance(min(CLEARANCES.values()), "Changing layers"),
     audited=True,
-    off_record=("text",),
-    errors=(PermissionDenied, TeamNotFound, VersionConflict, ContentTooLarge),
+    off_record=("text", "guardrails", "policy"),
+    errors=(
+        *(PermissionDenied, TeamNotFound, VersionConflict, ContentTooLarge, InvalidGuardrail, QuotaExceeded),
+        *GATE_ERRORS,
+    ),
 )
-async def define_layer(request: DefineLayer, lines: LayerLines, critical: CriticalEditStore) -> LayerDefined:
+async def define_layer(
+    request: DefineLayer, lines: LayerLines, critical: CriticalEditStore, definitions: GuardrailDefinitions
+) -> LayerDefined:
     """Set the policies of the tenant or the guidelines of a team, which begin the prompts of all their agents.
 
     For humans only: clearance 5 for the tenant; clearance 3 for a team, as a member or admin. Running sessions keep
-    their version until a pull.
+    their version of the text until a pull; guardrails and the trust policy hold from the next call.
     """
+    texts = await _texts(request, definitions)
     line = await lines.to_define(request.layer)
     previous = line.head.seq
     await _check_version(line, request.if_version)
-    meta = CommitMeta(request.reason or "define", request.step)
-    changed = await line.write(request.text.strip() or None, meta, critical=request.critical)
+    reason = await lines.gate.admit_note("reason", request.reason)
+    meta = CommitMeta(reason or "define", request.step)
+    changed = await line.write(texts, meta, critical=request.critical)
     head = line.head
     if request.critical and head.seq > 0:
         marked_at = to_micros(lines.clock.now())
@@ -171,6 +193,22 @@ async def define_layer(request: DefineLayer, lines: LayerLines, critical: Critic
         changed=changed,
         critical=request.critical,
     )
+
+
+async def _texts(request: DefineLayer, definitions: GuardrailDefinitions) -> dict[str, str | None]:
+    """Return the values of the given fields, checked; None removes one."""
+    texts: dict[str, str | None] = {}
+    if request.text is not None:
+        texts[TEXT] = request.text.strip() or None
+    if request.guardrails is not None:
+        texts[GUARDRAILS] = await definitions.checked(level_of(request.layer), request.guardrails)
+    if request.policy is not None:
+        if level_of(request.layer) != TENANT:
+            raise InvalidInput("policy: only the layer tenant has a trust policy", field="policy")
+        texts[POLICY] = None if request.policy == DEFAULT_POLICY else indented_json(request.policy)
+    if not texts:
+        raise InvalidInput("text: give a text, guardrails or a policy", field="text")
+    return texts
 
 
 @_operation(

@@ -137,28 +137,29 @@ class Layers(msgspec.Struct, frozen=True):
         key = (self.actor.tenant, at)
         found: Layer | None = self.texts.get(key)
         if found is None:
-            state = await self._verified_state(at)
+            state = await verified_state(self.lines, at)
             found = _defined_layer(at, state) if is_layer_line(at.line) else _persona(at, definition_of(state))
             self.texts.put(key, found, len(found.text) + 1)
         return found
 
-    async def _verified_state(self, at: PartVersion) -> Mapping[str, Version]:
-        """Return a version of a line; LayerViolation if its commit or a value does not have its hash."""
-        commit = await self.lines.commit_at(at.line, at.seq)
-        state = state_by_key(await self.lines.state_at(at.line, at.seq))
-        intact = commit is not None and commit.hash.hex() == at.hash
-        for version in state.values():
-            if version.value is None:
-                raise VersionPruned(f"The {version.change.key} of version {at.seq} of '{at.line}' was pruned.")
-            intact = intact and blob_hash(version.value) == version.change.blob_hash
-        if not intact:
-            raise LayerViolation(
-                f"Version {at.seq} of '{at.line}' is not as it was written.",
-                hint="Check it with `history.verify`, and restore it from a backup.",
-                problem="altered",
-                context_id=at.line,
-            )
-        return state
+
+async def verified_state(lines: LineStore, at: PartVersion) -> Mapping[str, Version]:
+    """Return a version of a line; LayerViolation if its commit or a value does not have its hash."""
+    commit = await lines.commit_at(at.line, at.seq)
+    state = state_by_key(await lines.state_at(at.line, at.seq))
+    intact = commit is not None and commit.hash.hex() == at.hash
+    for version in state.values():
+        if version.value is None:
+            raise VersionPruned(f"The {version.change.key} of version {at.seq} of '{at.line}' was pruned.")
+        intact = intact and blob_hash(version.value) == version.change.blob_hash
+    if not intact:
+        raise LayerViolation(
+            f"Version {at.seq} of '{at.line}' is not as it was written.",
+            hint="Check it with `history.verify`, and restore it from a backup.",
+            problem="altered",
+            context_id=at.line,
+        )
+    return state
 
 
 def _of_teams(versions: Iterable[PartVersion], teams: AbstractSet[str]) -> list[PartVersion]:

@@ -30,7 +30,7 @@ class GetMemoryOverview(Request):
     agent_id: Annotated[AgentId, msgspec.Meta(description="Your own agent_id.")]
 
 
-class OverviewEntry(ValueView):
+class OverviewEntry(ValueView, kw_only=True):
     """One entry of a memory."""
 
 
@@ -78,7 +78,7 @@ class InspectMemory(Request):
     cursor: Cursor = None
 
 
-class InspectedMemory(ValueView):
+class InspectedMemory(ValueView, kw_only=True):
     """One entry with its value and metadata."""
 
     key: str

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from weft.capabilities.records.record_ids import memory_line
+from weft.capabilities.trust.model import TrustLabel
 from weft.kernel.errors import Conflict, ContentTooLarge, NotFound
 
 ScopeName = Literal["global", "session"]
@@ -94,6 +95,7 @@ class MemoryEntry(msgspec.Struct, frozen=True):
     created_at: int
     updated_at: int
     expires_at: int | None
+    trust: TrustLabel | None = None
 
     @property
     def weight(self) -> int:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from weft.capabilities.history.model import VersionConflict
 from weft.capabilities.memory.model import (
@@ -23,12 +24,14 @@ from weft.capabilities.memory.model import (
 from weft.capabilities.memory.service import Memories, MemoryWriteOptions
 from weft.capabilities.pins.model import PinLimitExceeded
 from weft.capabilities.sessions.model import ALL_SESSIONS, SessionArchived, SessionId, SessionNotFound
+from weft.capabilities.trust.gate import GATE_ERRORS, submitted
+from weft.capabilities.trust.views import DerivedFrom, TrustInfo, trust_info
 from weft.kernel.clock import from_micros, to_seconds
 from weft.kernel.errors import ContentTooLarge
 from weft.kernel.fields import Count
 from weft.kernel.identity import Permission
 from weft.kernel.json_input import NO_METADATA, Metadata, encode_json_field, metadata_json, raw_json
-from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, Success, operation
+from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, SubmittedText, Success, operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,16 +66,17 @@ IfVersion = Annotated[
 ]
 
 
-class EntryView(Response, omit_defaults=False):
+class EntryView(Response, kw_only=True, omit_defaults=False):
     """Fields of every entry. ``created_at`` and ``expires_at`` are seconds since 1970."""
 
     scope: ScopeName
     created_at: float
     updated_at: datetime
     expires_at: float | None
+    trust: TrustInfo | UnsetType = UNSET
 
 
-class ValueView(EntryView):
+class ValueView(EntryView, kw_only=True):
     """An entry with its value."""
 
     value: Any
@@ -92,6 +96,7 @@ class SetMemory(Request):
     metadata: Metadata = None
     overwrite: Annotated[bool, msgspec.Meta(description="False: KEY_EXISTS if the key exists already.")] = True
     if_version: IfVersion = None
+    derived_from: DerivedFrom = ()
 
 
 class MemorySet(Success, kw_only=True):
@@ -103,6 +108,7 @@ class MemorySet(Success, kw_only=True):
     scope: ScopeName
     stored_at: datetime
     version: int
+    trust: TrustInfo | UnsetType = UNSET
 
 
 class GetMemory(Request):
@@ -138,7 +144,7 @@ class ListMemory(Request):
     cursor: Cursor = None
 
 
-class MemoryInfo(EntryView):
+class MemoryInfo(EntryView, kw_only=True):
     """An entry without its value."""
 
     key: str
@@ -173,6 +179,12 @@ class MemoryDeleted(Success, kw_only=True):
     previous_version: int
 
 
+def _texts(request: SetMemory) -> list[SubmittedText]:
+    texts = [encode_json_field("value", request.value).decode()]
+    texts += [metadata_json(request.metadata)] if request.metadata else []
+    return [submitted(text, derived_from=request.derived_from) for text in texts]
+
+
 @_write_operation(
     "memory.set",
     tool="set_memory",
@@ -185,7 +197,9 @@ class MemoryDeleted(Success, kw_only=True):
         VersionConflict,
         MemoryLimitExceeded,
         PinLimitExceeded,
+        *GATE_ERRORS,
     ),
+    content=_texts,
 )
 async def set_memory(request: SetMemory, memories: Memories) -> MemorySet:
     """Store a value in your private memory: globally, or for one session.
@@ -199,6 +213,7 @@ async def set_memory(request: SetMemory, memories: Memories) -> MemorySet:
         if_version=request.if_version,
         expires_in=request.expires_in,
         metadata=None if metadata == NO_METADATA else metadata,
+        derived_from=request.derived_from,
     )
     memory = await memories.to_write(request.session_id)
     entry = await memory.set(request.key, text, options)
@@ -209,6 +224,7 @@ async def set_memory(request: SetMemory, memories: Memories) -> MemorySet:
         scope=scope_name(entry.session_id),
         stored_at=from_micros(entry.updated_at),
         version=entry.version,
+        trust=trust_info(entry.trust) or UNSET,
     )
 
 
@@ -260,6 +276,7 @@ def entry_fields(entry: MemoryEntry) -> dict[str, Any]:
         "created_at": to_seconds(entry.created_at),
         "updated_at": from_micros(entry.updated_at),
         "expires_at": None if entry.expires_at is None else to_seconds(entry.expires_at),
+        "trust": trust_info(entry.trust) or UNSET,
     }
 
 

@@ -41,6 +41,7 @@ from weft.capabilities.pins.model import ItemPlace
 from weft.capabilities.pins.service import Pins
 from weft.capabilities.sessions.model import Session, find_session, lock_active_session
 from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.trust.gate import ContentGate, IncomingContent
 from weft.kernel.clock import Clock, from_micros, to_micros
 from weft.kernel.errors import MAX_COMPARED, close_names
 from weft.kernel.events import EventType, NewEvent, Outbox
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from weft.capabilities.memory.model import MemoryEntryWithValue
+    from weft.capabilities.trust.model import TrustLabel
 
 _EXPIRE_BATCH = 200
 
@@ -62,6 +64,7 @@ class MemoryWriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     if_version: int | None = None
     expires_in: int | None = None
     metadata: str | None = None
+    derived_from: tuple[str, ...] = ()
 
 
 class Memories(msgspec.Struct, frozen=True):
@@ -75,6 +78,7 @@ class Memories(msgspec.Struct, frozen=True):
     clock: Clock
     limits: MemoryLimits
     pins: Pins
+    gate: ContentGate
 
     @property
     def now(self) -> int:
@@ -198,11 +202,12 @@ class MemoryWriter(MemoryReader):
     async def set(self, key: str, text: str, options: MemoryWriteOptions) -> MemoryEntry:
         """Create or replace one entry."""
         check_value_size(len(text.encode()))
+        text, options, label = await self._admit(key, text, options)
         current = await self._live_entry(key)
         if current is not None and not options.overwrite:
             raise KeyExists(f"The key '{key}' exists already in your memory.", key=key, current_version=current.version)
         _check_version(key, current, options.if_version)
-        entry = await self._next_version(current, key, text, options)
+        entry = structs.replace(await self._next_version(current, key, text, options), trust=label)
         growth = entry.weight - (current.weight if current else 0)
         await self._check_limit(growth, entry)
         if current is not None:
@@ -242,6 +247,18 @@ class MemoryWriter(MemoryReader):
         """Publish the collected events. Last, because publishing blocks other publishers until the commit."""
         await self.service.outbox.publish(*self._events)
         self._events.clear()
+
+    async def _admit(
+        self, key: str, text: str, options: MemoryWriteOptions
+    ) -> tuple[str, MemoryWriteOptions, TrustLabel | None]:
+        """Pass value and metadata through the gate; both have one label."""
+        contents = [
+            IncomingContent("memory_entry", key, each, derived_from=options.derived_from)
+            for each in (text, options.metadata)
+            if each is not None
+        ]
+        (value, *metadata), label = await self.service.gate.admit_together(contents)
+        return value, structs.replace(options, metadata=metadata[0]) if metadata else options, label
 
     async def _live_entry(self, key: str) -> MemoryEntry | None:
         """Return the live entry of a key; an expired one is removed, so that a new incarnation starts."""
@@ -349,7 +366,7 @@ def _check_version(key: str, current: MemoryEntry | None, expected: int | None) 
 def _write_change(entry: MemoryEntry) -> Change:
     # Deleted values must be gone, so history keeps only hashes.
     metadata_hash = None if entry.metadata is None else blob_hash(entry.metadata).hex()
-    meta = ChangeMeta(expires_at=entry.expires_at, size=entry.size, metadata_hash=metadata_hash)
+    meta = ChangeMeta(expires_at=entry.expires_at, size=entry.size, metadata_hash=metadata_hash, trust=entry.trust)
     return Change(entry.key, entry.incarnation, entry.version, ChangeKind.WRITE, entry.blob_hash, meta)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 import msgspec
 from msgspec import structs
 
+from weft.capabilities.trust.model import TrustLabel
 from weft.kernel.errors import NotFound
 from weft.kernel.identity import AGENT_TYPE, EVERYONE, PERMISSION, PRINCIPAL, TEAM, Permission
 
@@ -64,6 +65,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     content: str
     metadata: str
     author: str | None = None
+    trust: TrustLabel | None = None
 
     @property
     def size(self) -> int:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from weft.capabilities.access.model import AgentId
 from weft.capabilities.messages.categories import ProtectedCategory
@@ -25,6 +26,8 @@ from weft.capabilities.pins.model import PinLimitExceeded
 from weft.capabilities.sessions.agent_directory import RecipientNotFound
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
 from weft.capabilities.teams.model import TeamName, TeamNotFound
+from weft.capabilities.trust.gate import GATE_ERRORS, submitted
+from weft.capabilities.trust.views import DerivedFrom, TrustInfo, trust_info
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
 from weft.kernel.fields import Count, Name, Ordinal
@@ -35,6 +38,7 @@ from weft.kernel.operation import (
     RateClass,
     Request,
     Response,
+    SubmittedText,
     admin_operation,
     admin_write,
     operation,
@@ -88,6 +92,7 @@ class AddMessage(Request):
             description="Its part in the conversation, such as CONTEXT or DIALOG; SYSTEM is not for sub-agents."
         ),
     ] = DIALOG
+    derived_from: DerivedFrom = ()
 
 
 class MessageAdded(Response, kw_only=True, omit_defaults=False):
@@ -96,6 +101,7 @@ class MessageAdded(Response, kw_only=True, omit_defaults=False):
     success: Literal[True] = True
     message_id: int
     timestamp: datetime
+    trust: TrustInfo | UnsetType = UNSET
 
 
 class GetMessages(Request):
@@ -127,6 +133,7 @@ class MessageInfo(Response, kw_only=True, omit_defaults=False, gc=False):
     recipient_id: str | None
     message_type: str
     category: str
+    trust: TrustInfo | UnsetType = UNSET
 
 
 class Messages(Response, kw_only=True, omit_defaults=False):
@@ -171,6 +178,12 @@ def skips_far(request: Paged) -> bool:
     return request.offset > _FAR
 
 
+def _texts(request: AddMessage) -> list[SubmittedText]:
+    texts = [request.content] if len(request.content) <= MAX_CHARACTERS else []
+    texts += [metadata_json(request.metadata)] if request.metadata else []
+    return [submitted(text, derived_from=request.derived_from) for text in texts]
+
+
 @operation(
     "message.add",
     tool="add_message",
@@ -189,7 +202,9 @@ def skips_far(request: Paged) -> bool:
         PermissionDenied,
         TeamNotFound,
         RecipientNotFound,
+        *GATE_ERRORS,
     ),
+    content=_texts,
 )
 async def add_message(request: AddMessage, transcripts: TranscriptWriter) -> MessageAdded:
     """Add a message to a session: for all members, one of them, agents of your type, a team, or only yourself.
@@ -204,9 +219,12 @@ async def add_message(request: AddMessage, transcripts: TranscriptWriter) -> Mes
         recipient_id=request.recipient_id,
         message_type=request.message_type,
         category=request.category,
+        derived_from=request.derived_from,
     )
     message = await transcripts.add(request.session_id, draft)
-    return MessageAdded(message_id=message.message_id, timestamp=from_micros(message.sent_at))
+    return MessageAdded(
+        message_id=message.message_id, timestamp=from_micros(message.sent_at), trust=trust_info(message.trust) or UNSET
+    )
 
 
 def _visibility(request: AddMessage) -> str | None:
@@ -298,4 +316,5 @@ def message_info(message: Message) -> MessageInfo:
         recipient_id=message.recipient_id,
         message_type=message.message_type,
         category=message.category,
+        trust=trust_info(message.trust) or UNSET,
     )

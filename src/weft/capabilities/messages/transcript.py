@@ -30,11 +30,12 @@ from weft.capabilities.sessions.agent_directory import AgentDirectory
 from weft.capabilities.sessions.model import Session, find_session, lock_active_session, lock_session
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.teams.service import Teams
+from weft.capabilities.trust.gate import ContentGate, IncomingContent
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
 from weft.kernel.events import EventType, NewEvent, Outbox
 from weft.kernel.identity import ANYONE, EVERYONE, TEAM, Actor
-from weft.kernel.json_input import encode_json_field
+from weft.kernel.json_input import NO_METADATA, encode_json_field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,6 +65,7 @@ class MessageDraft(msgspec.Struct, frozen=True, kw_only=True):
     recipient_id: str | None
     message_type: str
     category: str
+    derived_from: tuple[str, ...] = ()
 
 
 class Transcripts(msgspec.Struct, frozen=True):
@@ -153,13 +155,14 @@ class TranscriptWriter(msgspec.Struct, frozen=True):
     pins: Pins
     directory: AgentDirectory
     inbox: Inbox
+    gate: ContentGate
 
     async def add(self, session_id: str, draft: MessageDraft) -> Message:
         """Add a message; the session's lock serialises ids and timestamps."""
         await self._check(draft)
         session, _ = await lock_active_session(session_id, self.actor, self.sessions)
         parent = await self._find_parent(session_id, draft.parent_id)
-        message = self._message(session, await self._addressed(session, draft, parent))
+        message = await self._admitted(self._message(session, await self._addressed(session, draft, parent)), draft)
         check_not_protected(message, self.actor)
         await self.messages.add(session_id, message)
         await self.inbox.deliver(session_id, message)
@@ -170,6 +173,17 @@ class TranscriptWriter(msgspec.Struct, frozen=True):
         if parent is not None:
             await self.observer.replied(session, parent, message)
         return message
+
+    async def _admitted(self, message: Message, draft: MessageDraft) -> Message:
+        """Pass content and metadata through the gate; both have one label."""
+        item = str(message.message_id)
+        contents = [IncomingContent("message", item, message.content, derived_from=draft.derived_from)]
+        if message.metadata != NO_METADATA:
+            contents.append(IncomingContent("message", item, message.metadata, derived_from=draft.derived_from))
+        (content, *metadata), label = await self.gate.admit_together(contents)
+        if label is None:
+            return message
+        return structs.replace(message, content=content, metadata=(*metadata, message.metadata)[0], trust=label)
 
     async def change_visibility(self, session_id: str, message_id: int, visibility: Visibility) -> Message:
         """Change the visibility of any message of the session; return the message as it was."""

@@ -26,6 +26,7 @@ class Allowance(msgspec.Struct, frozen=True):
 
     ``versions`` of each key are kept; ``snapshots`` are the named ones of each agent. ``tuning``: callers may
     change the minimum score and the weights of a search. ``custom_models``: the tenant may choose its embedding model.
+    ``guardrail_levels``: the layers that may have guardrails of the tenant's own.
     """
 
     plan: Plan
@@ -37,6 +38,7 @@ class Allowance(msgspec.Struct, frozen=True):
     rollback: bool = True
     domains: int | None = None
     bytes: int | None = None
+    guardrail_levels: tuple[int, ...] = (2, 3, 4)
 
     def check_domains(self, domains: int) -> None:
         """Raise QuotaExceeded if there are more domains than allowed."""
@@ -83,6 +85,14 @@ class Allowance(msgspec.Struct, frozen=True):
         if not self.custom_models:
             raise self._exceeded("has no choice of embedding models", "Keep the current one", limit_custom_models=False)
 
+    def check_guardrails(self, level: int) -> None:
+        """Raise QuotaExceeded if the layer of this level cannot have guardrails."""
+        if level not in self.guardrail_levels:
+            of_teams = "has guardrails of teams and agents, not of the tenant"
+            allowed = of_teams if self.guardrail_levels else "has the guardrails of the platform only"
+            instead = "Define them for your teams and agents" if self.guardrail_levels else "Leave them out"
+            raise self._exceeded(allowed, instead, limit_guardrail_levels=list(self.guardrail_levels))
+
     def _exceeded(self, allowed: str, instead: str, **limit: Any) -> QuotaExceeded:  # noqa: ANN401 - JSON
         return QuotaExceeded(
             f"The plan '{self.plan}' {allowed}.", hint=f"{instead}, {_LARGER_PLAN}.", plan=self.plan, **limit
@@ -100,9 +110,17 @@ ALLOWANCES: dict[Plan, Allowance] = {
         rollback=False,
         domains=1,
         bytes=_GIBIBYTE,
+        guardrail_levels=(),
     ),
     "pro": Allowance(
-        "pro", results=20, custom_models=False, versions=100, snapshots=50, domains=10, bytes=50 * _GIBIBYTE
+        "pro",
+        results=20,
+        custom_models=False,
+        versions=100,
+        snapshots=50,
+        domains=10,
+        bytes=50 * _GIBIBYTE,
+        guardrail_levels=(3, 4),
     ),
     "enterprise": Allowance("enterprise"),
 }

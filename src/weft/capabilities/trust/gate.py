@@ -18,19 +18,21 @@ from weft.capabilities.trust.model import (
     Source,
     Trust,
     TrustLabel,
+    data_source,
     default_trust,
+    joined_label,
     lowest_trust,
     source_of,
-    source_of_reference,
 )
 from weft.capabilities.trust.policy import TrustPolicies
 from weft.capabilities.trust.scanner import ContentScanner, masked
 from weft.kernel.approval import HoldReason
 from weft.kernel.errors import Forbidden, Violation
 from weft.kernel.identity import Actor
+from weft.kernel.operation import SubmittedText
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from weft.capabilities.injection.model import Detection
     from weft.capabilities.redaction.masker import DetectorCategory
@@ -85,7 +87,6 @@ class ContentQuarantined(Forbidden):
             kind=content.kind,
             item=content.item,
             source=content.source.value,
-            patterns=list(content.patterns),
         )
         self.hold_reason = HoldReason(check=check, text=self.message, details=msgspec.to_builtins(content))
 
@@ -107,6 +108,10 @@ class ContentBlocked(Forbidden):
         self.violation = violation
 
 
+# Errors of every operation that stores content.
+GATE_ERRORS = (ContentQuarantined, ContentBlocked)
+
+
 class ItemLabels(Protocol):
     """Looks up the labels of stored items."""
 
@@ -122,6 +127,12 @@ class NoItemLabels:
         return {}
 
 
+class CallVerdicts(Protocol):
+    """Verdicts of texts that were scanned before the transaction of the call."""
+
+    def get(self, text: tuple[str, bool], /) -> Verdict | None: ...
+
+
 class ContentGate(msgspec.Struct, frozen=True):
     """Admits the content of one caller."""
 
@@ -129,27 +140,31 @@ class ContentGate(msgspec.Struct, frozen=True):
     policies: TrustPolicies
     scanner: ContentScanner
     labels: ItemLabels
+    verdicts: CallVerdicts
 
     async def admit(self, content: IncomingContent) -> Admission:
         """Return the text to store and its label; raises ContentQuarantined or ContentBlocked."""
         source = self._source(content)
         policy = await self.policies.current()
-        verdict = await self.scanner.scan(
-            self.actor.tenant, content.text, data=source.is_data, pii=policy.pii.write != "allow"
-        )
+        verdict = self.verdicts.get((content.text, source.is_data))
+        if verdict is None:
+            verdict = self.scanner.scan(self.actor.tenant, content.text, data=source.is_data)
         approved_by = self._check_injection(content, source, policy, verdict.detection)
         text, found = self._check_values(content, policy, verdict)
         return Admission(text, await self._label(content, source, verdict.detection, found, approved_by))
 
+    async def admit_together(self, contents: Iterable[IncomingContent]) -> tuple[list[str], TrustLabel | None]:
+        """Return the texts of one item, and the one label of all of them."""
+        admitted = [await self.admit(content) for content in contents]
+        return [each.text for each in admitted], joined_label([each.label for each in admitted])
+
+    async def admit_note(self, kind: str, text: str | None) -> str | None:
+        """Return a short text to store that has no label of its own, such as the reason of a change."""
+        return None if text is None else (await self.admit(IncomingContent(kind, "", text))).text
+
     def _source(self, content: IncomingContent) -> Source:
-        """Return the source of a text: the least trusted of its own and those it names."""
-        if content.source is not None:
-            return content.source
-        for reference in content.derived_from:
-            named = source_of_reference(reference)
-            if named is not None:
-                return named
-        return source_of(self.actor)
+        """Return the source of a text: its own, or that of the data it says it was made of."""
+        return content.source or data_source(content.derived_from) or source_of(self.actor)
 
     def _check_injection(
         self, content: IncomingContent, source: Source, policy: TrustPolicy, detection: Detection
@@ -206,15 +221,27 @@ class ContentGate(msgspec.Struct, frozen=True):
                 [label.trust for label in known.values()], Trust.SUSPICIOUS if suspicious else default_trust(source)
             ),
             score=round(detection.score, 2) if detection.flagged else None,
-            reasons=(*((INJECTION, *detection.patterns) if detection.flagged else ()), *found),
+            reasons=(*_reasons(detection), *found),
             derived_from=content.derived_from,
             approved_by=approved_by,
         )
 
 
+def submitted(text: str, *, source: Source | None = None, derived_from: Sequence[str] = ()) -> SubmittedText:
+    """Return a text of a request, for the scan before the transaction. Give the same source as to ``admit``."""
+    named = source or data_source(derived_from)
+    return SubmittedText(text, named is not None and named.is_data)
+
+
 def _check_of(text: str) -> str:
     """Return the name of the check of one text, which an approval of the held call passes."""
     return f"{INJECTION}:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+def _reasons(detection: Detection) -> list[str]:
+    if not detection.flagged:
+        return []
+    return [f"{INJECTION}: {pattern}" for pattern in detection.patterns] or [INJECTION]
 
 
 def _held(content: IncomingContent, source: Source, detection: Detection) -> HeldContent:

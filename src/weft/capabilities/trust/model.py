@@ -85,8 +85,28 @@ def lowest_trust(trusts: Iterable[Trust], default: Trust) -> Trust:
     return min((default, *trusts), key=_ORDER.__getitem__)
 
 
-def source_of_reference(reference: str) -> Source | None:
-    """Return the source that ``tool:NAME`` and ``url:...`` name; None for an item of Weft."""
-    if reference.startswith(TOOL_REFERENCE):
-        return Source.TOOL
-    return Source.DOCUMENT if reference.startswith(URL_REFERENCE) else None
+def joined_label(labels: Iterable[TrustLabel | None]) -> TrustLabel | None:
+    """Return the one label of an item with several texts: the lowest trust, and every reason."""
+    given = [label for label in labels if label is not None]
+    if len(given) < 2:  # noqa: PLR2004 - nothing to join
+        return given[0] if given else None
+    lowest = min(given, key=lambda label: _ORDER[label.trust])
+    scores = [label.score for label in given if label.score is not None]
+    return TrustLabel(
+        source=lowest.source,
+        trust=lowest.trust,
+        score=max(scores, default=None),
+        reasons=tuple(dict.fromkeys(reason for label in given for reason in label.reasons)),
+        derived_from=tuple(dict.fromkeys(item for label in given for item in label.derived_from)),
+        approved_by=next((label.approved_by for label in given if label.approved_by), None),
+    )
+
+
+def data_source(references: Iterable[str]) -> Source | None:
+    """Return the source that a text names with ``tool:NAME`` or ``url:...``; None if it names items of Weft only."""
+    for reference in references:
+        if reference.startswith(TOOL_REFERENCE):
+            return Source.TOOL
+        if reference.startswith(URL_REFERENCE):
+            return Source.DOCUMENT
+    return None

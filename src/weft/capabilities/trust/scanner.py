@@ -1,9 +1,16 @@
-"""Scans texts for injected instructions, secrets and personal data; verdicts are cached by content hash."""
+"""Scans texts for injected instructions, secrets and personal data.
+
+A scan takes time in proportion to the text, so it runs before the transaction that stores the text: ``prepare`` scans
+the texts of a request, long ones in a thread. The gate finds their verdicts in the call, or in the cache; it scans only
+what was not prepared.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -17,12 +24,16 @@ if TYPE_CHECKING:
 
     from weft.capabilities.injection.model import InjectionDetector
     from weft.capabilities.redaction.masker import DetectorCategory
+    from weft.kernel.operation import SubmittedText
     from weft.kernel.ports import ValueCache
 
 # Longer texts are scanned in a thread.
-_INLINE_CHARS = 1_000
+_INLINE_CHARS = 600
 _CACHE_WEIGHT = 400
-_GATE_THREADS = ThreadPool("gate", 2)
+_THREADS = 2
+# Scans of one tenant at a time: the other thread is free for others.
+_SCANS_OF_TENANT = 1
+_GATE_THREADS = ThreadPool("gate", _THREADS)
 _JSON_STARTS = ("{", "[", '"')
 
 
@@ -34,7 +45,8 @@ class Verdict(NamedTuple):
     pii: tuple[str, ...] = ()
 
 
-CLEAN = Verdict()
+# Verdicts of the texts of one call.
+Verdicts = dict[tuple[str, bool], Verdict]
 
 
 class ContentScanner:
@@ -46,25 +58,39 @@ class ContentScanner:
         self._scanners: dict[DetectorCategory, Scanner] = {
             category: Scanner(detectors) for category, detectors in DETECTORS.items()
         }
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
-    async def scan(self, tenant: str, text: str, *, data: bool, pii: bool) -> Verdict:
-        """Return what is in a text; ``data`` if an instruction is out of place in it, ``pii`` to look for it too."""
-        key = (tenant, hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), data, pii)
+    async def prepare(self, tenant: str, texts: Iterable[SubmittedText]) -> Verdicts:
+        """Scan the texts of a request before its transaction; return their verdicts."""
+        verdicts: Verdicts = {}
+        for text, data in texts:
+            if (text, data) not in verdicts:
+                if len(text) <= _INLINE_CHARS:
+                    verdicts[text, data] = self.scan(tenant, text, data=data)
+                else:
+                    verdicts[text, data] = await self._scan_in_thread(tenant, text, data=data)
+        return verdicts
+
+    def scan(self, tenant: str, text: str, *, data: bool) -> Verdict:
+        """Return what is in a text; ``data`` if an instruction is out of place in it."""
+        key = _key(tenant, text, data=data)
         verdict: Verdict | None = self._cache.get(key)
         if verdict is None:
-            if len(text) > _INLINE_CHARS:
-                verdict = await _GATE_THREADS.run(self._scan, text, data=data, pii=pii)
-            else:
-                verdict = self._scan(text, data=data, pii=pii)
+            verdict = self._scan(text, data=data)
             self._cache.put(key, verdict, _CACHE_WEIGHT)
         return verdict
 
-    def _scan(self, text: str, *, data: bool, pii: bool) -> Verdict:
+    async def _scan_in_thread(self, tenant: str, text: str, *, data: bool) -> Verdict:
+        turn = self._turns.get(tenant)
+        if turn is None:
+            turn = self._turns[tenant] = asyncio.Semaphore(_SCANS_OF_TENANT)
+        async with turn:
+            return await _GATE_THREADS.run(self.scan, tenant, text, data=data)
+
+    def _scan(self, text: str, *, data: bool) -> Verdict:
         shown = plain_text(text)
         return Verdict(
-            self._detector.detect(shown, data=data),
-            self._labels("secrets", shown),
-            self._labels("pii", shown) if pii else (),
+            self._detector.detect(shown, data=data), self._labels("secrets", shown), self._labels("pii", shown)
         )
 
     def _labels(self, category: DetectorCategory, text: str) -> tuple[str, ...]:
@@ -100,3 +126,7 @@ def _strings(value: Any) -> Iterator[str]:  # noqa: ANN401 - JSON of any shape
             yield from _strings(inner)
     elif value is not None:
         yield str(value)
+
+
+def _key(tenant: str, text: str, *, data: bool) -> tuple[str, bytes, bool]:
+    return tenant, hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), data

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.history.model import BranchNotFound
@@ -12,6 +13,9 @@ from weft.capabilities.language_models.model import ConversationMessage, Role, T
 from weft.capabilities.language_models.wire import check_native
 from weft.capabilities.messages.categories import ProtectedCategory
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
+from weft.capabilities.trust.gate import GATE_ERRORS
+from weft.capabilities.trust.views import DerivedFrom, TrustInfo
+from weft.capabilities.windows.admission import submitted_texts
 from weft.capabilities.windows.model import (
     MAX_CONTENT_BYTES,
     Category,
@@ -24,10 +28,11 @@ from weft.capabilities.windows.model import (
     WindowNotFound,
 )
 from weft.capabilities.windows.service import Windows
+from weft.capabilities.windows.views import shown_trust
 from weft.kernel.errors import ContentTooLarge, PermissionDenied
 from weft.kernel.fields import Fraction, Name, ShortText
 from weft.kernel.identity import Permission
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Effect, RateClass, Request, Response, SubmittedText, operation
 
 MAX_EVENTS = 200
 WindowAgent = Annotated[
@@ -76,9 +81,10 @@ class NewWindowEvent(Request):
     source_refs: Annotated[
         tuple[ShortText, ...], msgspec.Meta(max_length=100, description="Sources of its content.")
     ] = ()
+    derived_from: DerivedFrom = ()
 
-    def draft(self) -> EventDraft:
-        message = ConversationMessage(
+    def message(self) -> ConversationMessage:
+        return ConversationMessage(
             role=self.role,
             content=self.content,
             name=self.name,
@@ -87,9 +93,11 @@ class NewWindowEvent(Request):
             form=self.form,
             native=self.native,
         )
+
+    def draft(self) -> EventDraft:
         return EventDraft(
             event_id=self.event_id,
-            message=check_native(message, "native"),
+            message=check_native(self.message(), "native"),
             kind=self.kind,
             category=self.category,
             importance=self.importance,
@@ -98,6 +106,7 @@ class NewWindowEvent(Request):
             message_type=self.message_type,
             references=self.references,
             source_refs=self.source_refs,
+            derived_from=self.derived_from,
         )
 
 
@@ -119,6 +128,7 @@ class IngestedEvent(Response, kw_only=True, omit_defaults=False):
     category: Category
     tokens: int
     added: bool
+    trust: TrustInfo | UnsetType = UNSET
 
 
 class Ingested(Response, kw_only=True, omit_defaults=False):
@@ -130,6 +140,10 @@ class Ingested(Response, kw_only=True, omit_defaults=False):
     events: list[IngestedEvent]
     tokens: int
     limit: int
+
+
+def _texts(request: IngestEvents) -> list[SubmittedText]:
+    return [text for event in request.events for text in submitted_texts(event.message(), event.derived_from)]
 
 
 @operation(
@@ -150,7 +164,9 @@ class Ingested(Response, kw_only=True, omit_defaults=False):
         ContentTooLarge,
         BranchNotFound,
         WindowNotFound,
+        *GATE_ERRORS,
     ),
+    content=_texts,
 )
 async def ingest_events(request: IngestEvents, windows: Windows) -> Ingested:
     """Add events of your conversation to your window: messages, tool calls and their results, workflow events.
@@ -172,6 +188,7 @@ async def ingest_events(request: IngestEvents, windows: Windows) -> Ingested:
                 category=event.category,
                 tokens=event.tokens,
                 added=event.number > last,
+                trust=shown_trust(event) or UNSET,
             )
             for event in events
         ],

@@ -11,6 +11,8 @@ from msgspec import structs
 from weft.capabilities.history.model import blob_hash, line_name, trunk_of
 from weft.capabilities.language_models.model import ConversationMessage
 from weft.capabilities.records.record_ids import VersionId
+from weft.capabilities.trust.model import TrustLabel
+from weft.capabilities.trust.views import DerivedFrom
 from weft.kernel.errors import Conflict, NotFound
 from weft.kernel.fields import Fraction, Name, ShortText
 from weft.kernel.identity import SUBAGENT, principal_of
@@ -156,6 +158,7 @@ class EventDraft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     source_refs: Annotated[
         tuple[ShortText, ...], msgspec.Meta(max_length=100, description="Ids of the sources of its content.")
     ] = ()
+    derived_from: DerivedFrom = ()
 
 
 class WindowEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -164,7 +167,7 @@ class WindowEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     ``agent_id`` is the agent whose event it is: for a copied or routed event another than the window's. ``at`` is the
     time, in microseconds, at which it entered the window. ``content_hash`` is set if the content is a value of its own
     in history, ``origin`` if the event was copied: the record item it was copied from. ``item_id`` is its own record
-    item; it and the flags are set when an event is read.
+    item; it, the flags and ``trust`` are set when an event is read.
     """
 
     event_id: str
@@ -187,6 +190,7 @@ class WindowEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     item_id: str = ""
     routed: bool = False
     redacted: bool = False
+    trust: TrustLabel | None = None
 
     def repeats(self, draft: EventDraft) -> bool:
         """Tell whether a draft is this event again."""
@@ -202,7 +206,7 @@ class WindowEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             references=self.references,
             source_refs=self.source_refs,
         )
-        return mine == structs.replace(draft, kind=kind_of_draft(draft), category=category_of(draft))
+        return mine == structs.replace(draft, kind=kind_of_draft(draft), category=category_of(draft), derived_from=())
 
 
 class WindowSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -333,7 +337,7 @@ _decoder = msgspec.json.Decoder(WindowEvent)
 
 def encode_event(event: WindowEvent) -> tuple[str, str | None]:
     """Return the stored value of an event and, if its content is long, that content as a second value."""
-    stored = structs.replace(event, item_id="", routed=False, redacted=False)
+    stored = structs.replace(event, item_id="", routed=False, redacted=False, trust=None)
     if event.content_hash is None:
         return _encode(stored).decode(), None
     bare = structs.replace(event.message, content="")
@@ -346,8 +350,9 @@ def decode_event(line_id: str, version: Version, content: str | None) -> WindowE
     change = version.change
     item_id = str(VersionId(line_id, change.key, change.incarnation, change.version))
     if content is None:
-        return structs.replace(event, item_id=item_id)
-    return structs.replace(event, item_id=item_id, message=structs.replace(event.message, content=content))
+        return structs.replace(event, item_id=item_id, trust=change.meta.trust)
+    message = structs.replace(event.message, content=content)
+    return structs.replace(event, item_id=item_id, trust=change.meta.trust, message=message)
 
 
 def _agent_of(line_id: str) -> str:

@@ -21,6 +21,7 @@ from weft.capabilities.language_models.catalog import Catalog
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.model import Session, find_session, lock_active_session
 from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.trust.gate import ContentGate
 from weft.capabilities.windows.agent_settings import compaction_settings
 from weft.capabilities.windows.budget import budgets_for
 from weft.capabilities.windows.creation import WindowOptions, create_window
@@ -71,6 +72,7 @@ class Windows(msgspec.Struct, frozen=True):
     clock: Clock
     cache: EventCache
     catalog: Catalog
+    gate: ContentGate
 
     @property
     def now(self) -> int:

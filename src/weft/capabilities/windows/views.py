@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from weft.capabilities.language_models.model import ToolCall
+from weft.capabilities.trust.model import Source, Trust, TrustLabel
+from weft.capabilities.trust.views import TrustInfo, trust_info
 from weft.capabilities.windows.creation import parent_window
 from weft.capabilities.windows.model import Category, EventKind
 from weft.kernel.clock import from_micros
@@ -15,6 +17,9 @@ from weft.kernel.operation import Response, shared_fields
 if TYPE_CHECKING:
     from weft.capabilities.windows.model import Window, WindowEvent, WindowRoute, WindowSettings
     from weft.capabilities.windows.service import Windows
+
+
+_TOOL_RESULT = TrustLabel(Source.TOOL, Trust.UNTRUSTED)
 
 
 class CategoryUse(Response, omit_defaults=False):
@@ -112,6 +117,7 @@ class WindowEventView(Response, kw_only=True):
     source_refs: tuple[str, ...] = ()
     routed: bool = False
     redacted: bool = False
+    trust: TrustInfo | None = None
 
 
 async def window_view(windows: Windows, window: Window) -> WindowView:
@@ -190,7 +196,14 @@ def event_view(event: WindowEvent) -> WindowEventView:
         source_refs=event.source_refs,
         routed=event.routed,
         redacted=event.redacted,
+        trust=shown_trust(event),
     )
+
+
+def shown_trust(event: WindowEvent) -> TrustInfo | None:
+    """Return the label of an event, unless it only says what the role says: the result of a tool."""
+    is_plain = event.message.role == "tool" and event.trust == _TOOL_RESULT
+    return None if is_plain else trust_info(event.trust)
 
 
 def route_view(route: WindowRoute) -> RouteView:

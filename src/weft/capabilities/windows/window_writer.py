@@ -21,6 +21,7 @@ from weft.capabilities.history.model import (
     blob_hash,
 )
 from weft.capabilities.messages.categories import ProtectedCategory
+from weft.capabilities.windows.admission import admit_draft
 from weft.capabilities.windows.model import (
     MAX_CONTENT_BYTES,
     EventExists,
@@ -68,9 +69,9 @@ class WindowWriter:
             check_size(draft)
             known = found.get(draft.event_id) or await self._existing(draft.event_id)
             if known is None:
-                known = self._event(draft, self.owner.last_number + len(new) + 1)
+                known = await self._admitted(draft, self.owner.last_number + len(new) + 1)
                 new.append(known)
-            elif not known.repeats(draft):
+            elif not known.repeats(draft) and not known.repeats((await admit_draft(draft, self.service.gate)).draft):
                 raise EventExists(
                     f"The window has an event '{draft.event_id}' with other content.", resource_id=draft.event_id
                 )
@@ -80,6 +81,10 @@ class WindowWriter:
         if new:
             self._announce(new)
         return [found[draft.event_id] for draft in drafts]
+
+    async def _admitted(self, draft: EventDraft, number: int) -> WindowEvent:
+        admitted = await admit_draft(draft, self.service.gate)
+        return structs.replace(self._event(admitted.draft, number), trust=admitted.label)
 
     async def _check_instructions(self, events: Iterable[WindowEvent]) -> None:
         """Refuse instructions of a sub-agent that another agent would read: it records only its own prompt."""
@@ -189,7 +194,8 @@ class WindowWriter:
         current = {each.change.key: each for each in present}
         changes = [_removal(version) for key, version in current.items() if key not in values]
         for key, value in values.items():
-            meta = ChangeMeta(tokens=0 if is_content(key) else event.tokens, size=len(value.encode()))
+            tokens = 0 if is_content(key) else event.tokens
+            meta = ChangeMeta(tokens=tokens, size=len(value.encode()), trust=event.trust)
             changes.append(await self._change(key, value, meta, current.get(key)))
         return changes, list(current.values())
 

@@ -10,6 +10,7 @@ from weft.capabilities.board.model import Entry, EntryWithValue
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 from weft.storage.sql.blobs import text_of
 from weft.storage.sql.database import SqlStore
+from weft.storage.sql.trust_column import decode_label, encode_label
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _COLUMNS = """
 e.key, e.incarnation, e.version, e.blob_hash, e.tokens, e.written_by, e.written_at, e.expires_at,
 e.readable_by, e.writable_by,
-e.reads, e.last_read_at
+e.reads, e.last_read_at, e.trust
 """
 _ENTRY = f"SELECT {_COLUMNS} FROM entries e "  # noqa: S608 - our own column names
 _WITH_VALUE = f"""
@@ -27,12 +28,13 @@ SELECT {_COLUMNS}, b.content FROM entries e JOIN blobs b ON b.tenant = e.tenant 
 """  # noqa: S608 - our own column names
 _PUT = """
 INSERT INTO entries (tenant, session_id, key, incarnation, version, blob_hash, tokens, written_by, written_at,
-                     expires_at, readable_by, writable_by)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+                     expires_at, readable_by, writable_by, trust)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 ON CONFLICT (tenant, session_id, key) DO UPDATE SET
     incarnation = excluded.incarnation, version = excluded.version, blob_hash = excluded.blob_hash,
     tokens = excluded.tokens, written_by = excluded.written_by, written_at = excluded.written_at,
-    expires_at = excluded.expires_at, readable_by = excluded.readable_by, writable_by = excluded.writable_by
+    expires_at = excluded.expires_at, readable_by = excluded.readable_by, writable_by = excluded.writable_by,
+    trust = excluded.trust
 """
 _KEYS_AFTER = "SELECT key FROM entries WHERE tenant = $1 AND session_id = $2 AND key > $3 ORDER BY key LIMIT $4"
 _ADD_READS = """
@@ -96,6 +98,7 @@ class SqlEntryStore(SqlStore):
             entry.expires_at,
             encode_patterns(entry.readable_by),
             encode_patterns(entry.writable_by),
+            encode_label(entry.trust),
         )
 
     async def remove(self, session_id: str, key: str) -> None:
@@ -140,9 +143,10 @@ class SqlConventionStore(SqlStore):
 
 
 def _entry(row: Row) -> Entry:
-    *plain, readable_by, writable_by, reads, last_read_at = row[:12]
-    return Entry(*plain, decode_patterns(readable_by), decode_patterns(writable_by), reads, last_read_at)  # type: ignore[call-arg]
+    *plain, readable_by, writable_by, reads, last_read_at, trust = row[:13]
+    acls = decode_patterns(readable_by), decode_patterns(writable_by)
+    return Entry(*plain, *acls, reads, last_read_at, (), decode_label(trust))  # type: ignore[call-arg]
 
 
 def _with_value(row: Row) -> EntryWithValue:
-    return EntryWithValue(_entry(row), text_of(row[12]))
+    return EntryWithValue(_entry(row), text_of(row[13]))

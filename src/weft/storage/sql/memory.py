@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from weft.capabilities.memory.model import MemoryEntry, MemoryEntryWithValue, MemoryScope, MemoryUsage, ScopeSize
 from weft.storage.sql.blobs import SqlBlobs, text_of
 from weft.storage.sql.database import SqlStore
+from weft.storage.sql.trust_column import decode_label, encode_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Row, Transaction
 
 _COLUMNS = """
-e.session_id, e.key, e.incarnation, e.version, e.blob_hash, e.size, e.metadata, e.created_at, e.updated_at, e.expires_at
+e.session_id, e.key, e.incarnation, e.version, e.blob_hash, e.size, e.metadata, e.created_at, e.updated_at,
+e.expires_at, e.trust
 """
 _ENTRY = f"SELECT {_COLUMNS} FROM memory_entries e "  # noqa: S608 - our own column names
 _WITH_VALUE = f"""
@@ -36,13 +38,13 @@ _READ = _WITH_VALUE + "WHERE e.tenant = $1 AND e.principal_id = $2 AND e.session
 _PUT = """
 INSERT INTO memory_entries (tenant, principal_id, session_id, key, incarnation, version, blob_hash,
 size, weight,
-                            metadata, created_at, updated_at, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+                            metadata, created_at, updated_at, expires_at, trust)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 ON CONFLICT (tenant, principal_id, session_id, key) DO UPDATE SET
     incarnation = excluded.incarnation, version = excluded.version, blob_hash = excluded.blob_hash,
     size = excluded.size,
     weight = excluded.weight, metadata = excluded.metadata, created_at = excluded.created_at,
-    updated_at = excluded.updated_at, expires_at = excluded.expires_at
+    updated_at = excluded.updated_at, expires_at = excluded.expires_at, trust = excluded.trust
 """
 _REMOVE = "DELETE FROM memory_entries WHERE tenant = $1 AND principal_id = $2 AND session_id = $3 AND key = $4"
 _PAGE = f"""
@@ -109,7 +111,7 @@ class SqlMemoryStore(SqlStore):
 
     async def read(self, scope: MemoryScope, key: str) -> MemoryEntryWithValue | None:
         row = await self._tx.one(_READ, self._tenant, scope.owner, scope.session_id or "", key.encode())
-        return None if row is None else MemoryEntryWithValue(_entry(row), text_of(row[10]))
+        return None if row is None else MemoryEntryWithValue(_entry(row), text_of(row[11]))
 
     async def values(self, blob_hashes: Iterable[bytes]) -> Mapping[bytes, str]:
         return await SqlBlobs(self._tx).read(blob_hashes)
@@ -130,6 +132,7 @@ class SqlMemoryStore(SqlStore):
             entry.created_at,
             entry.updated_at,
             entry.expires_at,
+            encode_label(entry.trust),
         )
 
     async def remove(self, scope: MemoryScope, key: str) -> None:
@@ -207,5 +210,5 @@ async def erase_memories(transaction: Transaction, session_id: str) -> None:
 
 
 def _entry(row: Row) -> MemoryEntry:
-    session_id, key, *rest = row[:10]
-    return MemoryEntry(session_id or None, key.decode(), *rest)
+    session_id, key, *rest, trust = row[:11]
+    return MemoryEntry(session_id or None, key.decode(), *rest, decode_label(trust))  # type: ignore[call-arg]

@@ -19,6 +19,7 @@ from weft.capabilities.messages.model import (
 )
 from weft.storage.sql.database import SqlStore, batches, placeholders
 from weft.storage.sql.session_index import remove_message_from_index
+from weft.storage.sql.trust_column import decode_label, encode_label
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 _MESSAGE = """
 SELECT m.message_id, m.audience, m.visibility, m.sender, m.sender_type, m.recipient_id, m.message_type, m.category,
-       m.parent_id, m.sent_at, m.content, m.metadata, m.author
+       m.parent_id, m.sent_at, m.content, m.metadata, m.author, m.trust
 FROM messages m
 """
 # An audience without members: pads a query to one of these numbers of audiences. Four are enough without teams.
@@ -122,8 +123,8 @@ SELECT COUNT(*) FROM senders WHERE senders.sender IS NOT NULL AND (
 _MOVE_ON = "UPDATE sessions SET message_count = $1, last_message_at = $2 WHERE tenant = $3 AND session_id = $4"
 _ADD = """
 INSERT INTO messages (tenant, session_id, message_id, audience, visibility, sender, sender_type,
-                      recipient_id, message_type, category, parent_id, sent_at, content, metadata, author)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+                      recipient_id, message_type, category, parent_id, sent_at, content, metadata, author, trust)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 """
 _TALLIES = {
     count: f"""
@@ -171,7 +172,7 @@ class SqlMessageStore(SqlStore):
         await self._tx.run(_MOVE_ON, message_id, sent_at, self._tenant, session_id)
 
     def _row_of(self, session_id: str, message: Message) -> tuple[Value, ...]:
-        row = structs.asdict(message) | {"content": message.content.encode()}
+        row = structs.asdict(message) | {"content": message.content.encode(), "trust": encode_label(message.trust)}
         return self._tenant, session_id, *row.values()
 
     async def find(self, session_id: str, message_id: int) -> Message | None:
@@ -270,5 +271,5 @@ def _without_direct(audiences: Sequence[str]) -> tuple[tuple[str, ...], str]:
 
 
 def _message(row: Row) -> Message:
-    *plain, content, metadata, author = row
-    return Message(*plain, content.decode(), metadata, author)  # type: ignore[call-arg]
+    *plain, content, metadata, author, trust = row
+    return Message(*plain, content.decode(), metadata, author, decode_label(trust))  # type: ignore[call-arg]

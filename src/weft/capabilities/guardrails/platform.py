@@ -1,0 +1,17 @@
+"""Level 1: guardrails that hold for every caller of every tenant. They change only with a release of Weft."""
+
+from __future__ import annotations
+
+from weft.capabilities.guardrails.model import PLATFORM, Guardrail
+from weft.capabilities.guardrails.rules import Rule
+
+# Second line of defence: these operations are for humans by themselves.
+PLATFORM_GUARDRAILS = (
+    Guardrail(
+        name="humans-decide",
+        prohibited_action=("layer.define", "approval.approve", "approval.refuse", "session.reinstate"),
+        condition="agent.kind == 'agent'",
+        message="Humans set the rules and decide about exceptions.",
+    ),
+)
+PLATFORM_RULES = tuple(Rule(guardrail, PLATFORM, "platform") for guardrail in PLATFORM_GUARDRAILS)

@@ -1,0 +1,224 @@
+"""The guardrails of a caller: indexed by action, evaluated in the order of their layers."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from weft.capabilities.guardrails.conditions import (
+    GROUP,
+    CallSize,
+    CompiledCondition,
+    ConditionError,
+    ConditionGroup,
+    EvaluationError,
+    activation,
+    check_condition,
+)
+from weft.capabilities.guardrails.model import Guardrail, InvalidGuardrail, digest_of
+from weft.kernel.errors import close_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from weft.kernel.identity import Actor
+
+# CPU time that the conditions of one call may take; further ones count as errors.
+_MAX_SECONDS = 0.1
+_MAX_INDEXED = 1_000
+
+
+class Rule:
+    """A guardrail of a layer, ready to be evaluated. ``layer``: platform, tenant, team:NAME or agent:ID."""
+
+    __slots__ = ("_digest", "action", "condition", "guardrail", "layer", "level")
+
+    def __init__(self, guardrail: Guardrail, level: int, layer: str) -> None:
+        self.guardrail = guardrail
+        self.level = level
+        self.layer = layer
+        self.condition = None if guardrail.condition is None else CompiledCondition(guardrail.condition)
+        self.action = action_pattern(guardrail.prohibited_action)
+        self._digest: str | None = None
+
+    @property
+    def digest(self) -> str:
+        if self._digest is None:
+            self._digest = digest_of(self.guardrail)
+        return self._digest
+
+    @property
+    def check(self) -> str:
+        """Return what an approval of a call covers: this rule, as it is written now."""
+        return f"guardrail:{self.layer}/{self.guardrail.name}@{self.digest}"
+
+    @property
+    def variables(self) -> frozenset[str]:
+        if self.condition is None:
+            return frozenset()
+        try:
+            return self.condition.variables
+        except ConditionError:
+            return frozenset()
+
+
+class Hit(NamedTuple):
+    """A rule that prohibits a call. ``error``: because its condition has no result."""
+
+    rule: Rule
+    error: str | None = None
+
+
+class Counts(NamedTuple):
+    """Calls of the caller that match a rule's action, this one included."""
+
+    minute: int
+    hour: int
+
+
+class CallValues(NamedTuple):
+    """The values of one call that conditions read."""
+
+    values: Mapping[str, Any]
+    size: CallSize
+    counts: Mapping[str, Counts] = {}
+
+
+class Candidates:
+    """The rules about one action that hold for a caller, in order: those before the call, and those after it."""
+
+    __slots__ = ("after", "before")
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self.after = RuleBatch([rule for rule in rules if "answer" in rule.variables])
+        self.before = RuleBatch([rule for rule in rules if "answer" not in rule.variables])
+
+    def __bool__(self) -> bool:
+        return bool(self.before.rules or self.after.rules)
+
+
+class RuleBatch:
+    """Rules that are evaluated for the same call."""
+
+    __slots__ = ("_groups", "rated", "rules", "variables")
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self.rules = rules
+        self.variables = frozenset[str]().union(*(rule.variables for rule in rules))
+        self.rated = [rule for rule in rules if "calls" in rule.variables]
+        grouped = [rule.condition for rule in rules if rule.condition is not None and _is_grouped(rule.condition)]
+        self._groups = [ConditionGroup(tuple(grouped[at : at + GROUP])) for at in range(0, len(grouped), GROUP)]
+
+    def __bool__(self) -> bool:
+        return bool(self.rules)
+
+    def hits(self, call: CallValues) -> Iterator[Hit]:
+        """Yield the rules that prohibit a call, in order; the caller stops at the first that refuses it."""
+        until = time.thread_time() + _MAX_SECONDS
+        shared = activation(call.values) if any(rule.condition is not None for rule in self.rules) else None
+        known = self._grouped_results(shared, call.size)
+        for rule in self.rules:
+            if rule.condition is None:
+                yield Hit(rule)
+                continue
+            result: bool | str | None = known.get(id(rule.condition))
+            if result is None:
+                late = time.thread_time() > until
+                result = "the conditions of this call take too long" if late else _result(rule, shared, call)
+            if isinstance(result, str):
+                if rule.guardrail.on_error == "closed":
+                    yield Hit(rule, result)
+            elif result:
+                yield Hit(rule)
+
+    def _grouped_results(self, shared: Any, size: CallSize) -> dict[int, bool]:  # noqa: ANN401 - CEL has no types
+        known: dict[int, bool] = {}
+        for group in self._groups:
+            results = group.evaluate(shared, size)
+            if results is not None:
+                known.update(zip(map(id, group.conditions), results, strict=True))
+        return known
+
+
+def _is_grouped(condition: CompiledCondition) -> bool:
+    try:
+        return condition.is_grouped
+    except ConditionError:
+        return False
+
+
+def _result(rule: Rule, shared: Any, call: CallValues) -> bool | str:  # noqa: ANN401 - CEL has no types
+    """Return the result of a rule's condition, or why it has none."""
+    assert rule.condition is not None  # noqa: S101 - only such rules are evaluated
+    try:
+        if "calls" in rule.variables:
+            counts = call.counts.get(rule.action.pattern, Counts(0, 0))
+            shared = activation({**call.values, "calls": counts._asdict()})
+        return rule.condition.evaluate(shared, call.size)
+    except EvaluationError as error:
+        return str(error)
+    except ConditionError as error:
+        # It was valid for the release that stored it.
+        return error.problem
+
+
+class RuleSet:
+    """All rules that may hold for a caller, by level."""
+
+    def __init__(self, actor: Actor, rules: Iterable[Rule]) -> None:
+        self.rules = [rule for rule in rules if actor.matches(rule.guardrail.scope)]
+        self._by_action: dict[str, Candidates] = {}
+
+    def candidates(self, action: str, names: Callable[[], Iterable[str]]) -> Candidates:
+        """Return the rules about an action, which ``names`` are matched with their patterns."""
+        found = self._by_action.get(action)
+        if found is None:
+            known = tuple(names())
+            found = Candidates([rule for rule in self.rules if any(map(rule.action.match, known))])
+            if len(self._by_action) >= _MAX_INDEXED:
+                self._by_action.clear()
+            self._by_action[action] = found
+        return found
+
+
+def action_pattern(patterns: Iterable[str]) -> re.Pattern[str]:
+    """Return a regular expression for names of actions; * matches any characters."""
+    each = (".*".join(map(re.escape, pattern.split("*"))) for pattern in patterns)
+    return re.compile(rf"(?:{'|'.join(each)})\Z", re.DOTALL)
+
+
+def check_guardrails(guardrails: Sequence[Guardrail], known_actions: frozenset[str]) -> None:
+    """Compile rules and check what they name; raises InvalidGuardrail about the first that cannot be used."""
+    names: set[str] = set()
+    for place, guardrail in enumerate(guardrails):
+        field = f"guardrails[{place}]"
+        if guardrail.name in names:
+            raise _invalid(guardrail, field, "name", "another rule has this name", "Give each rule its own name.")
+        names.add(guardrail.name)
+        _check_actions(guardrail, field, known_actions)
+        if guardrail.condition is not None:
+            try:
+                check_condition(guardrail.condition)
+            except ConditionError as error:
+                raise _invalid(guardrail, field, "condition", error.problem, error.hint) from error
+
+
+def _check_actions(guardrail: Guardrail, field: str, known: frozenset[str]) -> None:
+    """Reject names of operations and tools of Weft that do not exist. Tools of others are not known here."""
+    groups = {name.partition(".")[0] for name in known}
+    for pattern in guardrail.prohibited_action:
+        if pattern.partition(".")[0] in groups and not any(map(action_pattern((pattern,)).match, known)):
+            close = close_names(pattern, sorted(known))
+            hint = f"Did you mean {close[0]}?" if close else "List the operations with `agent.capabilities`."
+            problem = f"there is no operation or tool '{pattern}'"
+            raise _invalid(guardrail, field, "prohibited_action", problem, hint)
+
+
+def _invalid(guardrail: Guardrail, field: str, part: str, problem: str, hint: str) -> InvalidGuardrail:
+    return InvalidGuardrail(
+        f"{field}.{part} of the guardrail '{guardrail.name}': {problem}",
+        hint=hint,
+        field=f"{field}.{part}",
+        guardrail=guardrail.name,
+    )
