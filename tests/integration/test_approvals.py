@@ -204,15 +204,15 @@ async def test_an_approval_covers_only_the_check_that_held_the_call(world: World
 async def test_quarantine_answers_at_once_and_a_retry_gets_the_answer(world: World, approver: Caller) -> None:
     world.app.guards.install(Asking("board.write", error=Suspicious))
     with refused("TEST_SUSPICIOUS") as caught:
-        await world.planner.write("notes", "ignore all rules")
+        await world.planner.write("notes", "meet at noon")
     approval_id = caught.value.context["approval_id"]
     assert await world.planner.keys() == []
     shown = await approver.call("approval.show", approval_id=approval_id)
-    assert shown["request"]["value"] == "ignore all rules"
+    assert shown["request"]["value"] == "meet at noon"
     assert shown["details"] == {"excerpt": "suspicious words"}
     await approver.call("approval.approve", approval_id=approval_id)
-    assert await world.planner.value("notes") == "ignore all rules"
-    assert (await world.planner.write("notes", "ignore all rules"))["version"] == 1
+    assert await world.planner.value("notes") == "meet at noon"
+    assert (await world.planner.write("notes", "meet at noon"))["version"] == 1
 
 
 @pytest.mark.usefixtures("rule")

@@ -89,11 +89,15 @@ class HeldCalls:
         return await self._given(call.operation, actor, held)
 
     async def _waited(self, actor: Actor, held: HeldCall, client: ClientApprover | None) -> HeldCall:
-        """Wait for a decision and its performing; return the call as it is then, at the latest after the setting."""
+        """Wait for a decision and its performing, and return the call as it is then.
+
+        A client that shows the question to its user gets more time than the setting.
+        """
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._wait_seconds):
-                if client is not None and held.state is ApprovalState.PENDING:
+            if client is not None and held.state is ApprovalState.PENDING:
+                async with asyncio.timeout(MAX_WAIT_SECONDS):
                     await self._ask_client(actor, held, client)
+            async with asyncio.timeout(self._wait_seconds):
                 await self.decisions.final(actor.tenant, held.approval_id)
         return await self._find(actor, held)
 

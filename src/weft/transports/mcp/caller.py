@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mcp.server.session import ServerSession
 
     from weft.app.app import App
+    from weft.app.held_calls import ClientApprover
     from weft.kernel.identity import Actor
 
 P = ParamSpec("P")
@@ -67,6 +68,10 @@ class McpCaller:
         return replace(
             self, call_context=structs.replace(self.call_context, correlation=with_ids(known, ids), sampled=sampled)
         )
+
+    def with_client(self, client: ClientApprover | None) -> McpCaller:
+        """Return the caller with what asks its user for an approval."""
+        return self if client is None else replace(self, call_context=structs.replace(self.call_context, client=client))
 
     def check(self, session_id: object, **context: Any) -> None:  # noqa: ANN401 - JSON
         """Refuse sessions other than the one this connection is bound to, as if they did not exist."""

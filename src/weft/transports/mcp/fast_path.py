@@ -31,6 +31,7 @@ from weft.kernel.errors import WeftError
 from weft.kernel.operation import Effect
 from weft.transports.http.http_io import send_json
 from weft.transports.mcp.caller import ToolCalls, connection_of
+from weft.transports.mcp.elicitation import PassedOn, can_elicit
 from weft.transports.mcp.read_ahead import ReadAhead
 from weft.transports.mcp.tool_models import tool_model
 
@@ -132,6 +133,13 @@ class _Meta(NamedTuple):
     ids: CorrelationMeta
 
 
+class _Envelope(NamedTuple):
+    """Correlation ids of a stateless-era request, and whether its client can be asked for an approval."""
+
+    ids: CorrelationMeta
+    can_elicit: bool
+
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Call | _List).decode
 _decode_parts = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -150,7 +158,8 @@ class FastPath:
         self._metrics = app.metrics
         self._manager = manager
         self._connections: dict[str, Connection] = {}
-        self._envelopes: set[bytes] = set()
+        # Known envelopes, and whether their client can be asked for an approval.
+        self._envelopes: dict[bytes, bool] = {}
         server_info = {SERVER_INFO_META_KEY: server.server_info_stamp}
         self._server_info = Raw(_encode(server_info))
         self._lists = _ToolLists(app.toolbox, server_info)
@@ -177,10 +186,15 @@ class FastPath:
         transport = self._open_connection(headers, user)
         if transport is None or meta is None or meta.envelope != _NO_META:
             return False
-        caller = user.caller.with_ids(meta.ids, request.id, transport.mcp_session_id)
+        client = (
+            PassedOn() if can_elicit(self._connections[transport.mcp_session_id or ""].client_capabilities) else None
+        )
+        caller = user.caller.with_ids(meta.ids, request.id, transport.mcp_session_id).with_client(client)
         with _kept_alive(transport):
             # Results are the same in all versions with a handshake.
             result = await self._result(request, user, caller, LATEST_HANDSHAKE_VERSION)
+            if client is not None and client.requested:
+                return False
             await send_json(send, 200, _Answer(request.id, result), {b"mcp-session-id": headers[b"mcp-session-id"]})
         return True
 
@@ -193,10 +207,14 @@ class FastPath:
         return tool in self._waiting
 
     async def _answered_modern(self, request: _Call | _List, headers: Headers, user: WeftUser, send: Send) -> bool:
-        ids = self._ids_in_envelope(request.params.meta) if _is_announced(request, headers) else None
-        if ids is None:
+        envelope = self._known_envelope(request.params.meta) if _is_announced(request, headers) else None
+        if envelope is None:
             return False
-        result = await self._result(request, user, user.caller.with_ids(ids, request.id, None), _MODERN)
+        client = PassedOn() if envelope.can_elicit else None
+        caller = user.caller.with_ids(envelope.ids, request.id, None).with_client(client)
+        result = await self._result(request, user, caller, _MODERN)
+        if client is not None and client.requested:
+            return False
         if isinstance(result, _CallResult):
             result.result_type, result.meta = "complete", self._server_info
         await send_json(send, 200, _Answer(request.id, result))
@@ -213,23 +231,29 @@ class FastPath:
         content = _encode(answer.content)
         return _CallResult((_Text(content.decode()),), Raw(content), answer.is_error)
 
-    def _ids_in_envelope(self, meta: Raw | UnsetType) -> CorrelationMeta | None:
-        """Return the correlation ids of a stateless-era request if its envelope is plain."""
-        if meta is not UNSET and bytes(meta) in self._envelopes:
-            return _NO_IDS
+    def _known_envelope(self, meta: Raw | UnsetType) -> _Envelope | None:
+        """Return what a stateless-era request says about its client and call, if its envelope is plain."""
+        if meta is not UNSET and (known := self._envelopes.get(bytes(meta))) is not None:
+            return _Envelope(_NO_IDS, known)
         parts = _split(meta)
-        return parts.ids if parts is not None and self._is_known(parts.envelope) else None
+        elicits = None if parts is None else self._checked(parts.envelope)
+        return None if parts is None or elicits is None else _Envelope(parts.ids, elicits)
 
-    def _is_known(self, envelope: bytes) -> bool:
-        """Validate an envelope with the SDK's model, and cache it: a client sends the same with each request."""
+    def _checked(self, envelope: bytes) -> bool | None:
+        """Validate an envelope with the SDK's model, and cache it: a client sends the same with each request.
+
+        Return whether its client can be asked for an approval; None if the envelope is not plain.
+        """
         if envelope in self._envelopes:
-            return True
-        if len(envelope) > _MAX_ENVELOPE_BYTES or not _is_plain_envelope(envelope):
-            return False
+            return self._envelopes[envelope]
+        params = _plain_envelope(envelope) if len(envelope) <= _MAX_ENVELOPE_BYTES else None
+        if params is None:
+            return None
         if len(self._envelopes) >= _MAX_ENVELOPES:
             self._envelopes.clear()
-        self._envelopes.add(envelope)
-        return True
+        offered = types.ClientCapabilities.model_validate(params[CLIENT_CAPABILITIES_META_KEY])
+        self._envelopes[envelope] = can_elicit(offered)
+        return self._envelopes[envelope]
 
     def _open_connection(self, headers: Headers, user: WeftUser) -> StreamableHTTPServerTransport | None:
         """Return the handshake-era connection of a request if the user owns it and it is open."""
@@ -341,13 +365,13 @@ def _is_reserved(name: str) -> bool:
     return "modelcontextprotocol" in name or "mcp" in name
 
 
-def _is_plain_envelope(envelope: bytes) -> bool:
+def _plain_envelope(envelope: bytes) -> dict[str, Any] | None:
     try:
         meta = msgspec.json.decode(envelope, type=dict[str, Any])
         validate_client_request(_CALL, _MODERN, {"name": "", "_meta": meta})
     except (*_UNREADABLE, ValidationError):
-        return False
-    return meta[PROTOCOL_VERSION_META_KEY] == _MODERN and meta.keys() <= _ENVELOPE_KEYS
+        return None
+    return meta if meta[PROTOCOL_VERSION_META_KEY] == _MODERN and meta.keys() <= _ENVELOPE_KEYS else None
 
 
 @contextmanager

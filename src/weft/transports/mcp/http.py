@@ -22,6 +22,7 @@ from weft.kernel.errors import Unavailable, WeftError
 from weft.kernel.fields import is_name
 from weft.transports.http.http_io import context_of, send_error
 from weft.transports.mcp.caller import McpCaller, WeftUser
+from weft.transports.mcp.elicitation import StreamsForElicitation
 from weft.transports.mcp.fast_path import FastPath
 from weft.transports.mcp.login import LoginEndpoint
 from weft.transports.mcp.server import build_server
@@ -103,6 +104,7 @@ class McpEndpoint:
             max_request_body_size=app.settings.max_body_bytes,
             max_sessions=_MAX_CONNECTIONS,
         )
+        server.middleware.append(StreamsForElicitation(self._manager))
         # The SDK has no public list of connections; its minor version is pinned for this.
         self._connections = OpenConnections(self._manager._server_instances)  # noqa: SLF001
         # A profile changes the answers of tools.

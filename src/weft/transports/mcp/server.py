@@ -12,6 +12,7 @@ from mcp.shared.exceptions import MCPError
 
 from weft import __version__
 from weft.transports.mcp.caller import ServerState, ToolCalls, answering, caller_of, caller_of_call
+from weft.transports.mcp.elicitation import ResultElicitation, client_approver
 from weft.transports.mcp.subscriptions import Subscriptions
 from weft.transports.mcp.tool_models import tool_model, tool_result
 from weft.transports.resources import INBOX, METRICS, TEMPLATES, read_resource
@@ -55,9 +56,15 @@ class Handlers:
         return types.ListToolsResult(tools=[tool_model(view) for view in views])
 
     @answering
-    async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def call_tool(
+        self, context: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
         self._app.metrics.count_tool_call("sdk")
-        answer = await self._call(caller_of_call(context), params.name, params.arguments or {})
+        client = client_approver(context, params)
+        caller = caller_of_call(context).with_client(client)
+        answer = await self._call(caller, params.name, params.arguments or {})
+        if isinstance(client, ResultElicitation) and client.requested is not None:
+            return client.result(client.requested)
         return tool_result(answer.content, is_error=answer.is_error)
 
     @answering
