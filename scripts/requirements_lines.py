@@ -171,8 +171,7 @@ MISSING = {
     "CE-F6": "the compaction that the event starts",
     "CE-F7": "compaction by the chosen strategy, settings of teams",
     "CE-A": "Compact, ValidatePrompt as an operation",
-    "CE-E": "a compaction model that fails, a summary that loses a fact; "
-    "ending the session of an agent that tries to change itself",
+    "CE-E": "a compaction model that fails, a summary that loses a fact",
     "CE-F29": "blocking injection in prompts and where it is written",
     "CE-F44": "loading and unloading tool definitions by the step of a task",
     "CE-N": "assembly, search over 1M entries, 10M vectors, 1,000 concurrent assemblies, compaction, fact retention, "

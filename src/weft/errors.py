@@ -3,12 +3,7 @@
 
 from weft.capabilities.access.model import AgentExists, AgentNotFound, ApiKeyNotFound, InvalidParent
 from weft.capabilities.access.tool_profiles import UnknownToolProfile
-from weft.capabilities.agent_context.model import (
-    ContextKeyNotFound,
-    ContextLimitExceeded,
-    ContextNotPulled,
-    SelfModification,
-)
+from weft.capabilities.agent_context.model import ContextKeyNotFound, ContextLimitExceeded, ContextNotPulled
 from weft.capabilities.approvals.model import (
     ApprovalClosed,
     ApprovalExpired,
@@ -124,6 +119,7 @@ from weft.kernel.errors import (
     QuotaExceeded,
     RateLimited,
     Rejected,
+    SelfModification,
     SystemUnavailable,
     TokenExpired,
     Unavailable,

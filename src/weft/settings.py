@@ -81,6 +81,13 @@ class Settings:
         "WEFT_TOKEN_MAX_AGE_HOURS",
         "Maximum age up to which a token can be refreshed; after that the API key is required.",
     )
+    signing_secret: str = setting(
+        "",
+        "WEFT_SIGNING_SECRET",
+        "Part of the key that signs layers and definitions, kept outside the database and the same in every process. "
+        "Without it, who can write to the database can also sign.",
+        shown=False,
+    )
     agent_limit: int = setting(
         10_000,
         "WEFT_AGENT_LIMIT",

@@ -73,6 +73,10 @@ class TestLayerStore(contracts.LayerStoreContract):
     """Layers in SQL."""
 
 
+class TestSignedLines(contracts.SignedLineContract):
+    """Signed layers and definitions in SQL."""
+
+
 class TestCriticalEditStore(contracts.CriticalEditStoreContract):
     """Critical edits in SQL."""
 

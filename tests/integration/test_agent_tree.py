@@ -131,7 +131,7 @@ async def test_an_orchestrator_changes_only_agents_below_it(world: World, tree: 
         {"agent_id": "helper", "clearance": 4},
         {"agent_id": "helper", "permissions": ["admin"]},
     ):
-        with refused("PERMISSION_DENIED"):
+        with refused("SELF_MODIFICATION" if change["agent_id"] == "planner" else "PERMISSION_DENIED"):
             await world.planner.call("agent.update", **change)
     # The same answer for all outside its tree: it learns nothing of their kind and clearance.
     reasons = set()
@@ -163,7 +163,7 @@ async def test_an_orchestrator_holds_keys_of_its_own_agents_only(world: World, t
             await world.planner.call("key.list", agent_id=agent_id)
     with refused("PERMISSION_DENIED"):  # it has more than the caller
         await world.planner.call("key.rotate", key_id=admin_below.key_id)
-    with refused("PERMISSION_DENIED"):  # it would outlive the rotation of a stolen key
+    with refused("SELF_MODIFICATION"):  # it would outlive the rotation of a stolen key
         await world.planner.call("key.create", agent_id="planner")
     for key_id in (tree["rival"].key_id, tree["pawn"].key_id, world.admin.key_id, "key_0"):
         for operation in ("key.rotate", "key.revoke"):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from weft.app.security_events import OnViolation
     from weft.kernel.identity import Actor
 
-pytestmark = [pytest.mark.req("CE-F32"), pytest.mark.both_databases]
+pytestmark = [pytest.mark.req("CE-F30"), pytest.mark.both_databases]
 TIMEOUT_SECONDS = 10
 
 
@@ -163,6 +163,8 @@ async def test_only_cleared_human_members_reinstate(world: World) -> None:
     await world.analysis.list()
 
 
+@pytest.mark.req("CE-U7")
+@pytest.mark.req("CE-E", part="ending the session of an agent that changes itself")
 @pytest.mark.parametrize("wanted", ["log", "end_session", "disable_agent"])
 async def test_the_policy_decides_what_happens_to_the_agent(world: World, wanted: OnViolation) -> None:
     world.app.violation_response.policy = Policy(wanted)

@@ -95,7 +95,7 @@ async def test_members_with_the_clearance_manage_those_below_them(world: World) 
         (world.planner, "analysis", "ok"),
         (world.planner, "other", "AGENT_NOT_FOUND"),
         (world.planner, "nobody", "AGENT_NOT_FOUND"),
-        (world.planner, "planner", "PERMISSION_DENIED"),
+        (world.planner, "planner", "SELF_MODIFICATION"),
         (low, "review-2", "PERMISSION_DENIED"),
         (lead, "review-2", "ok"),
         (lead, "other", "AGENT_NOT_FOUND"),
@@ -118,10 +118,11 @@ async def test_hostile_callers_neither_join_nor_look_in(world: World) -> None:
     # A sub-agent adds itself or another, in its own team or in one it has heard of.
     for team in ("research", "other"):
         for whom in ("analysis", "review-2"):
-            assert await outcome(add_member(world.analysis, whom, team)) == "PERMISSION_DENIED"
+            expected = "SELF_MODIFICATION" if whom == "analysis" else "PERMISSION_DENIED"
+            assert await outcome(add_member(world.analysis, whom, team)) == expected
     await add_member(world.planner, "analysis")
     assert await outcome(add_member(world.analysis, "review-2")) == "PERMISSION_DENIED"
-    assert await outcome(remove_member(world.analysis, "analysis")) == "PERMISSION_DENIED"
+    assert await outcome(remove_member(world.analysis, "analysis")) == "SELF_MODIFICATION"
     # A member that may only read changes nothing, whatever its clearance.
     assert await outcome(add_member(reader, "analysis")) == "PERMISSION_DENIED"
     # Another tenant has a team of the same name, and stays outside.

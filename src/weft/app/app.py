@@ -136,7 +136,7 @@ class App:
         self._comparisons = BackgroundTasks()
         self.guards = Guards(self._auditor)
         self.objects = Objects(self.database, connect_objects(settings), self.clock)
-        self._container = Container(self.database, self.clock)
+        self._container = Container(self.database, self.clock, settings.signing_secret.encode())
         self.tenant_rules = TenantRules()
         self._search_stores = CallerTransactions(self.database, self._container, SearchStores)
         verdicts = self._cache("content_verdicts", 1, megabytes=16, seconds=3600)

@@ -18,7 +18,7 @@ from weft.app.session_acl_cache import CallSessionAcl, SessionAclCache
 from weft.capabilities.access.agent_tree import AgentLimit
 from weft.capabilities.access.audit import AuditFilter, AuditStore, AuditTrail
 from weft.capabilities.access.operations import TokenLifetimes
-from weft.capabilities.access.store import AccessStore, TokenCodec
+from weft.capabilities.access.store import AccessStore, LineKeys, TokenCodec
 from weft.capabilities.agent_context.critical import CriticalEditStore, SessionLayers
 from weft.capabilities.agent_context.model import ContextLimits
 from weft.capabilities.agent_context.store import SnapshotStore
@@ -106,6 +106,7 @@ from weft.storage.sql.jobs import SqlJobStore
 from weft.storage.sql.knowledge import SqlDocumentStore, SqlDomainStore
 from weft.storage.sql.knowledge_sources import SqlSourceStore
 from weft.storage.sql.layers import SqlCriticalEditStore, SqlLayerStore
+from weft.storage.sql.line_signatures import LineSignatures
 from weft.storage.sql.memory import SqlMemoryStore
 from weft.storage.sql.messages import SqlMessageStore
 from weft.storage.sql.model_migrations import SqlModelMigrationStore
@@ -233,7 +234,6 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     JobStore: SqlJobStore,
     Lag: IndexLag,
     LayerStore: SqlLayerStore,
-    LineStore: SqlLineStore,
     MemoryStore: SqlMemoryStore,
     MessageStore: SqlMessageStore,
     ModelMigrationStore: SqlModelMigrationStore,
@@ -285,7 +285,7 @@ def _line_backends(container: Container) -> Source:
 class Container:
     """Builds what operations need, by type. How to build a type is resolved on its first use and cached."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, signing_secret: bytes = b"") -> None:
         self._database = database
         self._needs: dict[tuple[type, ...], list[Source]] = {}
         self._sources: dict[Any, Source] = {
@@ -299,6 +299,8 @@ class Container:
         }
         self._sources |= {need: _opened(store) for need, store in _STORES.items()}
         self._sources[LineBackends] = _line_backends(self)
+        self._sources[LineKeys] = lambda call: LineSignatures(call.transaction, signing_secret)
+        self._sources[LineStore] = lambda call: SqlLineStore(call.transaction, signing_secret)
 
     def provide(self, singletons: Singletons) -> None:
         """Register the application's singletons."""

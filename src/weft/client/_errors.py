@@ -95,7 +95,7 @@ ERROR_MODULES: dict[str, str] = {
     "RECORD_NOT_FOUND": "weft.capabilities.records.recorder",
     "REVIEW_CLOSED": "weft.capabilities.history.reviews",
     "REVIEW_NOT_FOUND": "weft.capabilities.history.reviews",
-    "SELF_MODIFICATION": "weft.capabilities.agent_context.model",
+    "SELF_MODIFICATION": "weft.kernel.errors",
     "SEMANTIC_SEARCH_OFF": "weft.capabilities.indexing.embeddings.model",
     "SESSION_ARCHIVED": "weft.capabilities.sessions.model",
     "SESSION_EXISTS": "weft.capabilities.sessions.model",

@@ -2341,7 +2341,7 @@ class SigningKeyOperations:
         self._caller = caller
 
     async def rotate(self, *, revoke_existing: bool = False) -> Success:
-        """Replace the secret that signs the tenant's tokens.
+        """Replace the secret that signs the tenant's tokens, and the key that signs its layers and definitions.
 
         This affects the whole tenant, so it needs clearance 5.
         """

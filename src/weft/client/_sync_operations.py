@@ -2321,7 +2321,7 @@ class SyncSigningKeyOperations:
         self._caller = caller
 
     def rotate(self, *, revoke_existing: bool = False) -> Success:
-        """Replace the secret that signs the tenant's tokens.
+        """Replace the secret that signs the tenant's tokens, and the key that signs its layers and definitions.
 
         This affects the whole tenant, so it needs clearance 5.
         """

@@ -212,6 +212,16 @@ class PermissionDenied(Forbidden):
     recoverable = False
 
 
+class SelfModification(Forbidden):
+    """An agent cannot change its own definition, its rights, or the layers that bind it."""
+
+    code = "SELF_MODIFICATION"
+    hint = "Ask the agent above you, or a human, to change it with `agent.define`."
+    related = ("push_context",)
+    recoverable = False
+    violation: Violation | None = "self_modification"
+
+
 class AuthenticationError(Forbidden):
     """The call carries no credential that Weft accepts."""
 

@@ -32,6 +32,7 @@ from weft.providers.object_storage import Bucket, connect_objects
 from weft.search_index.paths import DAMAGED_SUFFIX, damaged_files
 from weft.storage.migrations.runner import status
 from weft.storage.sql.database import SYSTEM, Scope, connect
+from weft.storage.sql.signature_check import unsigned_heads
 from weft.storage.sql.webhooks import dead_letters
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ _MIN_PYTHON = (3, 11)
 _LOW_DISK_BYTES = 1_000_000_000
 _CRITICAL_DISK_BYTES = 100_000_000
 _TIMEOUT_SECONDS = 5.0
+_LISTED = 3
 # A machine without a battery-backed clock starts at 1970; Weft did not exist before this year.
 _EARLIEST_YEAR = 2025
 # No tenant can have this name, so a transaction inside it must see nothing.
@@ -119,6 +121,7 @@ async def check_database(settings: Settings, clock: Clock) -> list[Finding]:
             if findings[1].state is CheckStatus.OK:
                 findings += [await _check_isolation(database)] if _is_postgres(settings) else []
                 findings += await _check_webhooks(database)
+                findings.append(await _check_signatures(database, settings))
                 findings += await _check_search(database, settings, clock.now())
             return findings
     except TimeoutError:
@@ -127,6 +130,17 @@ async def check_database(settings: Settings, clock: Clock) -> list[Finding]:
         ]
     except WeftError as error:
         return [Finding("Database", CheckStatus.PROBLEM, error.message, error.hint)]
+
+
+async def _check_signatures(database: Database, settings: Settings) -> Finding:
+    """Check that every layer and definition in force is signed, and where the key is."""
+    unsigned = await unsigned_heads(database, settings.signing_secret.encode())
+    if unsigned:
+        named = ", ".join(f"{line.line_id} of {line.tenant}" for line in unsigned[:_LISTED])
+        step = "Check who changed them with weft history verify, restore a backup, or sign them with weft db sign."
+        return Finding("Signatures", CheckStatus.PROBLEM, f"{len(unsigned)} without a valid signature: {named}", step)
+    where = "" if settings.signing_secret else "; the key is in the database only, see WEFT_SIGNING_SECRET"
+    return Finding("Signatures", CheckStatus.OK, f"layers and definitions are signed{where}")
 
 
 async def check_objects(settings: Settings) -> Finding:

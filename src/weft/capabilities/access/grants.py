@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from weft.kernel.errors import PermissionDenied
+from weft.kernel.errors import PermissionDenied, SelfModification
 from weft.kernel.identity import Permission, PrincipalKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from weft.capabilities.access.model import Principal
     from weft.capabilities.access.store import AccessStore
@@ -21,6 +21,7 @@ HIGHEST_CLEARANCE = 5
 async def check_may_edit(actor: Actor, target: Principal, access: AccessStore) -> None:
     """Refuse changes to oneself, to a higher clearance, by agents to humans and to others than their descendants."""
     if actor.principal_id == target.principal_id:
+        check_not_itself(actor, target.principal_id)
         raise PermissionDenied("A principal cannot change its own permissions, clearance or state.")
     # First, so that an agent learns nothing of principals outside its tree.
     await check_reach(actor, target, access)
@@ -28,6 +29,21 @@ async def check_may_edit(actor: Actor, target: Principal, access: AccessStore) -
         raise PermissionDenied("The principal has a higher clearance than yours.", your_clearance=actor.clearance)
     if actor.kind is PrincipalKind.AGENT and target.kind is PrincipalKind.HUMAN:
         raise PermissionDenied("An agent cannot change a human.", hint="Ask a human admin.")
+
+
+def check_not_itself(actor: Actor, target_id: object) -> None:
+    """Raise SelfModification for an agent that is about to change itself."""
+    if actor.kind is PrincipalKind.AGENT and actor.principal_id == target_id:
+        raise SelfModification(
+            "An agent cannot change its own permissions, clearance, parent, teams or state.",
+            hint="Ask the agent above you, or a human, to change it with `agent.update`.",
+            related=("update_agent",),
+        )
+
+
+def forbid_self_change(raw: Mapping[str, Any], actor: Actor) -> None:
+    """Raise SelfModification for a request of an agent to change itself, whatever its permissions."""
+    check_not_itself(actor, raw.get("agent_id"))
 
 
 async def check_reach(actor: Actor, target: Principal, access: AccessStore) -> None:

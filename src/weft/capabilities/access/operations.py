@@ -30,6 +30,7 @@ from weft.capabilities.access.grants import (
     check_may_manage_credentials,
     check_reach,
     check_supervisor,
+    forbid_self_change,
     is_descendant,
 )
 from weft.capabilities.access.model import (
@@ -48,10 +49,10 @@ from weft.capabilities.access.model import (
     new_signing_key,
     parse_key,
 )
-from weft.capabilities.access.store import AccessStore, TokenCodec
+from weft.capabilities.access.store import AccessStore, LineKeys, TokenCodec
 from weft.capabilities.access.tool_profiles import ToolsField, UnknownToolProfile, parse_tool_profile
 from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
-from weft.kernel.errors import AuthenticationError, InvalidApiKey, PermissionDenied, QuotaExceeded
+from weft.kernel.errors import AuthenticationError, InvalidApiKey, PermissionDenied, QuotaExceeded, SelfModification
 from weft.kernel.fields import Fraction, ShortText, new_id
 from weft.kernel.identity import SYSTEM_ID, Actor, Permission, PrincipalKind
 from weft.kernel.operation import (
@@ -420,7 +421,8 @@ async def create_agent(
     tool="update_agent",
     http="PATCH /v1/agents/{agent_id}",
     requires=_check_may_update,
-    errors=(AgentNotFound, InvalidParent, PermissionDenied, QuotaExceeded),
+    forbids=forbid_self_change,
+    errors=(AgentNotFound, InvalidParent, PermissionDenied, SelfModification, QuotaExceeded),
 )
 async def update_agent(
     request: UpdateAgent, actor: Actor, access: AccessStore, limit: AgentLimit, clock: Clock
@@ -461,7 +463,7 @@ async def update_agent(
     tool="create_api_key",
     http="POST /v1/agents/{agent_id}/keys",
     status=201,
-    errors=(AgentNotFound, PermissionDenied, UnknownToolProfile),
+    errors=(AgentNotFound, PermissionDenied, SelfModification, UnknownToolProfile),
 )
 async def create_api_key(request: CreateApiKey, actor: Actor, access: AccessStore, clock: Clock) -> ApiKeyCreated:
     """Create another API key for a principal that you may change. It is shown only once."""
@@ -469,7 +471,8 @@ async def create_api_key(request: CreateApiKey, actor: Actor, access: AccessStor
         parse_tool_profile(request.tools)
     principal = await _find_principal(request.agent_id, access)
     # An additional key of one's own would outlive the rotation of a stolen one.
-    await (check_may_manage_credentials if actor.is_admin else check_may_edit)(actor, principal, access)
+    may_add_own = actor.is_admin and actor.kind is PrincipalKind.HUMAN
+    await (check_may_manage_credentials if may_add_own else check_may_edit)(actor, principal, access)
     check_may_hold_key(actor, principal)
     now = to_micros(clock.now())
     expires_at = now + request.expires_in * 1_000_000 if request.expires_in else None
@@ -552,14 +555,17 @@ async def revoke_key(request: RevokeKey, actor: Actor, access: AccessStore, cloc
     requires=check_highest_clearance,
     errors=(PermissionDenied,),
 )
-async def rotate_signing_key(request: RotateSigningKey, access: AccessStore, clock: Clock) -> Success:
-    """Replace the secret that signs the tenant's tokens.
+async def rotate_signing_key(
+    request: RotateSigningKey, access: AccessStore, line_keys: LineKeys, clock: Clock
+) -> Success:
+    """Replace the secret that signs the tenant's tokens, and the key that signs its layers and definitions.
 
     This affects the whole tenant, so it needs clearance 5.
     """
     now = to_micros(clock.now())
     await access.retire_signing_keys(now, forget=request.revoke_existing)
     await access.add_signing_key(new_signing_key(access.tenant, now))
+    await line_keys.rotate(now)
     await access.advance_epoch()
     return Success()
 

@@ -126,6 +126,14 @@ class AccessStore(Protocol):
         ...
 
 
+class LineKeys(Protocol):
+    """The key that signs the versions of layers and definitions."""
+
+    async def rotate(self, now: int) -> None:
+        """Replace the key. What it signed stays valid, but nobody can sign with it any more."""
+        ...
+
+
 class TokenCodec(Protocol):
     """Signs and verifies claims with one fixed algorithm, whatever the token's header names."""
 

@@ -10,7 +10,7 @@ import msgspec
 from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.agent_context.critical import CriticalEdit, CriticalEditStore
 from weft.capabilities.agent_context.diff import count_changes
-from weft.capabilities.agent_context.model import DEFINITION, ContextLine, NewValue, SelfModification, inline
+from weft.capabilities.agent_context.model import DEFINITION, ContextLine, NewValue, inline
 from weft.capabilities.agent_context.permissions import (
     check_editor,
     check_may_define,
@@ -30,7 +30,7 @@ from weft.capabilities.history.model import EMPTY, VersionConflict, VersionNotFo
 from weft.capabilities.history.revisions import VersionName
 from weft.capabilities.trust.gate import GATE_ERRORS
 from weft.kernel.clock import from_micros
-from weft.kernel.errors import ContentTooLarge, PermissionDenied, QuotaExceeded
+from weft.kernel.errors import ContentTooLarge, PermissionDenied, QuotaExceeded, SelfModification
 from weft.kernel.fields import Count, Reason, Step
 from weft.kernel.identity import Permission
 from weft.kernel.json_input import encode_json_field
@@ -125,7 +125,7 @@ async def define_agent(
     await definitions.checked(PERSONA, request.guardrails or ())
     fields = _encoded(request)
     agent = await find_agent(request.agent_id, contexts.access)
-    await check_may_define(contexts.actor, agent, contexts.access)
+    proof = await check_may_define(contexts.actor, agent, contexts.access)
     context = await contexts.open(agent.principal_id)
     part = await context.part(DEFINITION)
     previous = part.at.seq if part.at else 0
@@ -133,7 +133,7 @@ async def define_agent(
         raise await _version_conflict(part, request.if_version)
     changed = [key for key, text in fields.items() if await part.write(key, inline(NewValue(text)))]
     reason = await contexts.gate.admit_note("reason", request.reason)
-    await context.commit([part], CommitMeta(reason or "define", request.step))
+    await context.commit([part], CommitMeta(reason or "define", request.step), proof=proof)
     at = part.at or PartVersion(part.line.line_id, 0, EMPTY.hex())
     if request.critical and at.seq > 0:
         await critical.mark(CriticalEdit(at.line, at.seq, contexts.actor.participant, context.now))

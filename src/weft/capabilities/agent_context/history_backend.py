@@ -245,11 +245,13 @@ class LockedContextLine:
 
     async def apply(self, state: Mapping[str, Version | None], commit_meta: CommitMeta) -> Head:
         parts = await self._parts(state, commit_meta)
-        if any(part.line.part == DEFINITION and part.changes for part in parts):
+        proof = None
+        if any(part.line.part == DEFINITION and (part.changes or part.merged) for part in parts):
             owner = await find_agent(self.line.owner, self.contexts.access)
-            await check_may_define(self.contexts.actor, owner, self.contexts.access)
+            proof = await check_may_define(self.contexts.actor, owner, self.contexts.access)
         # The root commit records the merge only if the root itself was merged.
-        await self.context.commit(parts, commit_meta if self.line.part is None else commit_meta._replace(merged=None))
+        of_root = commit_meta if self.line.part is None else commit_meta._replace(merged=None)
+        await self.context.commit(parts, of_root, proof=proof)
         await self._announce_definition(parts)
         self.head = self.context.root if self.line.part is None else await self._part_head()
         return self.head
@@ -289,6 +291,7 @@ AGENT_DEFINITION = LineKind(
     prefix="agent",
     names=("agent",),
     backend=ContextLines,
+    signed=True,
     retention={"agent": Rule(None, None)},
     size_errors=(ContextLimitExceeded,),
     item_kind="agent_definition",

@@ -23,7 +23,7 @@ from weft.capabilities.history.store import SESSION_HOLDER, Rule
 from weft.capabilities.object_storage.model import Pointer
 from weft.capabilities.trust.model import TrustLabel
 from weft.kernel.clock import DAY_MICROS
-from weft.kernel.errors import Conflict, ContentTooLarge, Forbidden, InvalidInput, NotFound
+from weft.kernel.errors import Conflict, ContentTooLarge, InvalidInput, NotFound, SelfModification
 from weft.kernel.fields import is_name
 
 if TYPE_CHECKING:
@@ -74,16 +74,6 @@ MEMORY_RULES: Mapping[str, Rule] = {
     MemoryType.TEAM_PREFERENCES: Rule(None, None, snapshot_from=10),
     MemoryType.WORK_ARTIFACTS: Rule(90, None),
 }
-
-
-class SelfModification(Forbidden):
-    """An agent cannot change its own definition."""
-
-    code = "SELF_MODIFICATION"
-    hint = "Ask the agent above you, or a human, to change it with `agent.define`."
-    related = ("push_context",)
-    recoverable = False
-    violation = "self_modification"
 
 
 class ContextLimitExceeded(Conflict):

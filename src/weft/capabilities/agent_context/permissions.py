@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from weft.capabilities.access.grants import check_clearance, check_may_edit, check_supervisor
 from weft.capabilities.access.model import AgentNotFound
-from weft.capabilities.agent_context.model import SelfModification
-from weft.kernel.errors import PermissionDenied
+from weft.capabilities.agent_context.model import DEFINITION, ContextLine
+from weft.capabilities.history.edit_proof import EditProof
+from weft.kernel.errors import PermissionDenied, SelfModification
 from weft.kernel.identity import PrincipalKind
 
 if TYPE_CHECKING:
@@ -96,12 +97,13 @@ def _is_cleared(above: Principal, owner: Principal, needed: int) -> bool:
     return above.clearance >= least
 
 
-async def check_may_define(actor: Actor, owner: Principal, access: AccessStore) -> None:
-    """Raise unless the caller may edit the agent; a human also needs EDITOR_CLEARANCE."""
+async def check_may_define(actor: Actor, owner: Principal, access: AccessStore) -> EditProof:
+    """Return the proof that the caller may edit the agent, a human with EDITOR_CLEARANCE; raise otherwise."""
     if actor.principal_id == owner.principal_id:
         raise SelfModification("You cannot change your own definition.")
     await check_may_edit(actor, owner, access)
     check_editor(actor)
+    return EditProof(ContextLine(owner.principal_id, DEFINITION, None).line_id, actor.principal_id)
 
 
 def check_own(actor: Actor, agent_id: str | None) -> None:

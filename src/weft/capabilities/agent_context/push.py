@@ -18,7 +18,6 @@ from weft.capabilities.agent_context.model import (
     EntryText,
     MemoryTypeName,
     NewValue,
-    SelfModification,
     as_object,
     belongs_in_object_storage,
     check_key,
@@ -39,7 +38,7 @@ from weft.capabilities.sessions.model import Session, SessionId, SessionNotFound
 from weft.capabilities.trust.gate import GATE_ERRORS, ContentGate, IncomingContent, submitted
 from weft.capabilities.trust.views import DerivedFrom
 from weft.kernel.clock import from_micros
-from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
+from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, SelfModification
 from weft.kernel.fields import Count, Name, Reason, Step
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.json_input import Metadata, encode_json_field, metadata_json

@@ -26,6 +26,7 @@ from weft.capabilities.agent_context.owners import audience_of, check_may_use, u
 from weft.capabilities.agent_context.store import SnapshotStore
 from weft.capabilities.history.commits import record, tag_automatically
 from weft.capabilities.history.composite_lines import PART_MARK, PartVersion
+from weft.capabilities.history.edit_proof import EditProof
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import (
     EMPTY,
@@ -230,10 +231,16 @@ class OpenContext:
         return [self._opened(version.change.key, version) for version in sorted(named, key=_key)]
 
     async def commit(
-        self, parts: Iterable[OpenPart], commit_meta: CommitMeta, author: Author | None = None
+        self,
+        parts: Iterable[OpenPart],
+        commit_meta: CommitMeta,
+        author: Author | None = None,
+        *,
+        proof: EditProof | None = None,
     ) -> str | None:
         """Commit the changes of parts as one new version of the context, if there are any.
 
+        A change of the definition needs the ``proof`` that the caller may make it.
         Return the label of the automatic snapshot of the previous version, if a part asked for one.
         """
         changed = [part for part in parts if part.changes or part.merged]
@@ -246,7 +253,7 @@ class OpenContext:
         snapshot_prefix = next((part.snapshot_prefix for part in changed if part.snapshot_prefix), None)
         label = await self.snapshot_before_commit(self.root, snapshot_prefix, author)
         for part in changed:
-            await part.commit(commit_meta, author, kept)
+            await part.commit(commit_meta, author, kept, proof if part.name == DEFINITION else None)
         if any(part.name == DEFINITION and GUARDRAILS in part.changes for part in changed):
             # Guardrails hold from the next call in every process.
             await self.service.access.advance_epoch()
@@ -449,7 +456,9 @@ class OpenPart:
         change = version.change
         self._change(Change(change.key, change.incarnation, change.version, act, None, ChangeMeta()), version)
 
-    async def commit(self, commit_meta: CommitMeta, author: Author, kept: Collection[bytes]) -> None:
+    async def commit(
+        self, commit_meta: CommitMeta, author: Author, kept: Collection[bytes], proof: EditProof | None
+    ) -> None:
         """Commit the changes to the line of the part; ``kept`` are the hashes of its new values."""
         head = await self._locked(kept)
         await self.context.snapshot_before_commit(head, self.snapshot_prefix, author)
@@ -463,7 +472,7 @@ class OpenPart:
             changes=tuple(self.changes[key] for key in sorted(self.changes)),
             merged=self.merged,
         )
-        head = await record(self._lines, head, commit, weight=head.weight + self.growth)
+        head = await record(self._lines, head, commit, weight=head.weight + self.growth, proof=proof)
         self.at = PartVersion.of(Point(head.line_id, head.seq, head.hash))
 
     @property

@@ -11,6 +11,7 @@ from weft.kernel.errors import InvalidInput
 from weft.kernel.fields import is_name
 
 if TYPE_CHECKING:
+    from weft.capabilities.history.edit_proof import EditProof
     from weft.capabilities.history.model import Commit, Head
     from weft.capabilities.history.store import LineStore
     from weft.kernel.identity import Actor
@@ -20,12 +21,18 @@ _AUTOMATIC_LABEL = re.compile(r"(?:(?:before|after)-.+|autosave)-v[0-9]+(?:-[0-9
 
 
 async def record(
-    lines: LineStore, head: Head, commit: Commit, *, weight: int, next_expiry_at: int | None = None
+    lines: LineStore,
+    head: Head,
+    commit: Commit,
+    *,
+    weight: int,
+    next_expiry_at: int | None = None,
+    proof: EditProof | None = None,
 ) -> Head:
     """Append a commit. When the workflow step changes, the last version of the previous step is tagged."""
     if commit.step is not None and head.step not in {None, commit.step}:
         await tag_automatically(lines, head, f"after-{head.step}", commit.author.participant, commit.committed_at)
-    return await lines.append(head, commit, weight=weight, next_expiry_at=next_expiry_at)
+    return await lines.append(head, commit, weight=weight, next_expiry_at=next_expiry_at, proof=proof)
 
 
 async def tag_automatically(lines: LineStore, head: Head, occasion: str, by: str, now: int) -> str:

@@ -39,6 +39,8 @@ class LineKind(msgspec.Struct, frozen=True, kw_only=True):
     values: Literal["text", "json"] = "json"
     # Default retention by subject: the prefix, or the second name of a line. Lines without a subject are never pruned.
     retention: Mapping[str, Rule] = msgspec.field(default_factory=dict)
+    # Binds agents: its versions are signed, and stores demand the proof of every edit.
+    signed: bool = False
     # Retention also ends live entries by age, not only old versions.
     max_age: bool = False
     # Retention rules may ask for a snapshot before a large push.
@@ -129,6 +131,12 @@ def name_in(line_id: str, name: str) -> str | None:
     """Return one name in a line's id, such as its session; None if it has none, or is not a line's id."""
     kind = line_kinds().get(prefix_of(line_id))
     return None if kind is None or not kind.accepts(names_in(line_id)) else kind.named(name, line_id)
+
+
+def is_signed(line_id: str) -> bool:
+    """Tell whether a line binds agents, so that its edits are proven and its versions signed."""
+    kind = line_kinds().get(prefix_of(line_id))
+    return kind is not None and kind.signed
 
 
 def has_acls(line_id: str) -> bool:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from weft.capabilities.history.edit_proof import EditProof
     from weft.capabilities.history.model import (
+        Change,
         Commit,
         CommitRange,
         Damage,
@@ -125,8 +127,23 @@ class LineStore(Protocol):
 
     async def put_blobs(self, contents: Mapping[bytes, str]) -> None: ...
 
-    async def append(self, head: Head, commit: Commit, *, weight: int, next_expiry_at: int | None) -> Head:
-        """Append a commit after ``head`` and return the new head."""
+    async def append(
+        self,
+        head: Head,
+        commit: Commit,
+        *,
+        weight: int,
+        next_expiry_at: int | None,
+        proof: EditProof | None = None,
+    ) -> Head:
+        """Append a commit after ``head`` and return the new head.
+
+        A line that binds agents needs ``proof``: the edit is checked again, against what is stored, and signed.
+        """
+        ...
+
+    async def is_signed(self, line_id: str, seq: int, commit_hash: bytes, state: Sequence[Change]) -> bool:
+        """Tell whether a version of a line that binds agents is signed with this hash and this state."""
         ...
 
     async def append_all(self, head: Head, commits: Sequence[tuple[Commit, int]]) -> Head:

@@ -9,9 +9,9 @@ import msgspec
 
 from weft.capabilities.access.grants import check_clearance
 from weft.capabilities.access.store import AccessStore
-from weft.capabilities.agent_context.model import SelfModification
 from weft.capabilities.guardrails.model import MAX_BYTES
 from weft.capabilities.history.commits import record
+from weft.capabilities.history.edit_proof import EditProof
 from weft.capabilities.history.line_kinds import LineKind
 from weft.capabilities.history.model import (
     Author,
@@ -42,7 +42,7 @@ from weft.capabilities.teams.model import TeamNotFound
 from weft.capabilities.teams.service import Teams, may_see
 from weft.capabilities.trust.gate import ContentGate
 from weft.kernel.clock import Clock, to_micros
-from weft.kernel.errors import ContentTooLarge, InvalidInput
+from weft.kernel.errors import ContentTooLarge, InvalidInput, SelfModification
 from weft.kernel.events import EventType, NewEvent, Outbox
 from weft.kernel.identity import ANYONE, PERMISSION, TEAM, Actor, Permission, PrincipalKind
 
@@ -77,7 +77,7 @@ class LayerLines(msgspec.Struct, frozen=True):
 
     async def to_define(self, name: str) -> LockedLayer:
         """Lock a layer for a caller who may change it; a new one is created. A team must exist."""
-        check_may_change(self.actor, name)
+        proof = check_may_change(self.actor, name)
         line_id = line_of(name)
         team = team_of(line_id)
         if team is not None:
@@ -88,7 +88,7 @@ class LayerLines(msgspec.Struct, frozen=True):
             await self.lines.create(line_id)
             await self.layers.add(name)
             head = await self.lines.lock(line_id) or Head.of_new_line(line_id)
-        return LockedLayer(self, name, head)
+        return LockedLayer(self, name, head, proof)
 
     async def check_rollback(self, line_id: str) -> None:
         check_clearance(self.actor, CLEARANCES[level_of(name_of(line_id))], "A rollback")
@@ -119,6 +119,7 @@ class LockedLayer:
     service: LayerLines
     name: str
     head: Head
+    proof: EditProof
 
     async def visible(self, versions: Iterable[Version]) -> list[Version]:
         return [*versions]
@@ -200,7 +201,7 @@ class LockedLayer:
             changes=tuple(sorted(changes, key=lambda change: change.key)),
             merged=commit_meta.merged,
         )
-        self.head = await record(lines, self.head, commit, weight=weight)
+        self.head = await record(lines, self.head, commit, weight=weight, proof=self.proof)
 
     async def _after(self, changes: Sequence[Change]) -> list[Change]:
         """Return the changes with those of the keys that stay as they are."""
@@ -232,8 +233,8 @@ def may_read_layer(actor: Actor, team: str | None) -> bool:
     return may_read_layers(actor) and (team is None or may_see(actor, team))
 
 
-def check_may_change(actor: Actor, name: str) -> None:
-    """Raise unless the caller is a human with the clearance for this layer."""
+def check_may_change(actor: Actor, name: str) -> EditProof:
+    """Return the proof that the caller is a human with the clearance for this layer; raise otherwise."""
     if actor.kind is PrincipalKind.AGENT:
         raise SelfModification(
             "An agent cannot change layers: they bind it and others.",
@@ -242,6 +243,7 @@ def check_may_change(actor: Actor, name: str) -> None:
             layer=name,
         )
     check_clearance(actor, CLEARANCES[level_of(name)], f"Changing the layer {name}")
+    return EditProof(line_of(name), actor.principal_id)
 
 
 LAYER = LineKind(
@@ -249,6 +251,7 @@ LAYER = LineKind(
     names=("level", "team?"),
     backend=LayerLines,
     values="text",
+    signed=True,
     retention={"layer": Rule(None, None)},
     write_errors=(SelfModification, TeamNotFound),
     size_errors=(ContentTooLarge,),

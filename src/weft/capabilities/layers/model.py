@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from weft.capabilities.history.model import no_line
-from weft.kernel.errors import Forbidden
+from weft.kernel.errors import Forbidden, Violation
 from weft.kernel.fields import is_name
 
 PLATFORM, TENANT, TEAM, PERSONA = 1, 2, 3, 4
@@ -42,7 +42,7 @@ class LayerViolation(Forbidden):
     code = "LAYER_VIOLATION"
     hint = "Assemble the prompt again. Do not edit the weft:layer elements, and sanitise inputs before assembly."
     severity = "critical"
-    violation = "layer_violation"
+    violation: Violation | None = "layer_violation"
 
 
 class Layer(msgspec.Struct, frozen=True):

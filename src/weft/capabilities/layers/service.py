@@ -88,6 +88,8 @@ class Layers(msgspec.Struct, frozen=True):
         """Pin the current layers and this definition in place of the previous ones; the session is locked."""
         teams = await self._teams(agent_id)
         versions = await self._current_versions(teams, definition or _empty(_definition_line(agent_id)))
+        # A pull shows the definition: it is checked, like the layers, before anybody relies on it.
+        await self._layers(versions, teams)
         await self.store.put_pin(LayerPin(session_id, agent_id, versions, to_micros(self.clock.now())))
         return versions
 
@@ -144,7 +146,7 @@ class Layers(msgspec.Struct, frozen=True):
 
 
 async def verified_state(lines: LineStore, at: PartVersion) -> Mapping[str, Version]:
-    """Return a version of a line; LayerViolation if its commit or a value does not have its hash."""
+    """Return a version of a line; LayerViolation unless it has its hashes and its signature."""
     commit = await lines.commit_at(at.line, at.seq)
     state = state_by_key(await lines.state_at(at.line, at.seq))
     intact = commit is not None and commit.hash.hex() == at.hash
@@ -153,13 +155,23 @@ async def verified_state(lines: LineStore, at: PartVersion) -> Mapping[str, Vers
             raise VersionPruned(f"The {version.change.key} of version {at.seq} of '{at.line}' was pruned.")
         intact = intact and blob_hash(version.value) == version.change.blob_hash
     if not intact:
-        raise LayerViolation(
-            f"Version {at.seq} of '{at.line}' is not as it was written.",
-            hint="Check it with `history.verify`, and restore it from a backup.",
-            problem="altered",
-            context_id=at.line,
-        )
+        raise _tampered(at, "is not as it was written", "altered")
+    changes = [version.change for version in state.values()]
+    if not await lines.is_signed(at.line, at.seq, bytes.fromhex(at.hash), changes):
+        raise _tampered(at, "has no valid signature", "unsigned")
     return state
+
+
+def _tampered(at: PartVersion, what: str, problem: str) -> LayerViolation:
+    """Return the error for a stored version that nobody with the right to it has written. The caller only found it."""
+    error = LayerViolation(
+        f"Version {at.seq} of '{at.line}' {what}.",
+        hint="Check it with `history.verify`, and restore it from a backup or define it again.",
+        problem=problem,
+        context_id=at.line,
+    )
+    error.violation = "tampering"
+    return error
 
 
 def _of_teams(versions: Iterable[PartVersion], teams: AbstractSet[str]) -> list[PartVersion]:

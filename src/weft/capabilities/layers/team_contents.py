@@ -27,7 +27,7 @@ class LayersAndMemoryOfTeams(msgspec.Struct, frozen=True):
         return TeamContent(
             memory_version=memory.head.seq if memory else 0,
             memory_bytes=memory.head.weight if memory else 0,
-            # The weight of a layer is the size of its text.
+            # The weight of a layer is the size of what it holds.
             layer_version=layer.head.seq if layer and layer.head.weight else 0,
         )
 

@@ -13,7 +13,7 @@ import msgspec
 from weft.capabilities.agent_context.owners import audience_of
 from weft.capabilities.board.model import intersect_acls
 from weft.capabilities.board.read_acl import later_acls
-from weft.capabilities.history.line_kinds import AGENT, SESSION, has_acls, name_in, names_in, prefix_of
+from weft.capabilities.history.line_kinds import AGENT, SESSION, has_acls, is_signed, name_in, names_in, prefix_of
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.record_log.lookup import RecordFinder
@@ -34,10 +34,10 @@ from weft.capabilities.search.session_indexing.cursor import (
 from weft.capabilities.sessions.model import SessionNotFound, lock_session
 from weft.capabilities.windows.model import decode_event
 from weft.kernel.clock import Clock, from_micros, to_micros
-from weft.kernel.errors import InvalidInput, PermissionDenied
+from weft.kernel.errors import InvalidInput, PermissionDenied, SelfModification
 from weft.kernel.events import NewEvent, Outbox
 from weft.kernel.fields import ShortText
-from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
+from weft.kernel.identity import ANYONE, PRINCIPAL, Actor, PrincipalKind
 from weft.kernel.json_input import encode_json_field
 from weft.kernel.operation import Request, Response
 
@@ -140,6 +140,9 @@ class Redactions(msgspec.Struct, frozen=True):
         return session
 
     def check(self, request: RedactItem, target: _Redactable) -> None:
+        line = VersionId.parse(target.ref.id)
+        if line is not None and is_signed(line.line_id) and self.actor.kind is PrincipalKind.AGENT:
+            raise SelfModification("An agent cannot redact a definition.", context_id=line.line_id)
         if request.state == "none" and not self.actor.is_admin:
             raise PermissionDenied("Removing a redaction needs the permission 'admin'.")
         if target.is_redacted and request.state not in _HIDE_ALL and not self.actor.is_admin:
@@ -232,7 +235,7 @@ class Redactions(msgspec.Struct, frozen=True):
     http="POST /v1/records/redact",
     audited=True,
     off_record=("replacement",),
-    errors=(RecordNotFound, SessionNotFound, PermissionDenied),
+    errors=(RecordNotFound, SessionNotFound, PermissionDenied, SelfModification),
 )
 async def redact_item(request: RedactItem, redactions: Redactions) -> ItemRedacted:
     """Redact the content of an item in records, exports and events. The stored content stays.

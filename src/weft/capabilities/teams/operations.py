@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from weft.capabilities.access.grants import check_clearance
+from weft.capabilities.access.grants import check_clearance, forbid_self_change
 from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.teams.model import (
     MANAGER_CLEARANCE,
@@ -23,9 +23,9 @@ from weft.capabilities.teams.model import (
 from weft.capabilities.teams.service import Teams
 from weft.capabilities.teams.store import TeamContents
 from weft.kernel.clock import from_micros
-from weft.kernel.errors import PermissionDenied
+from weft.kernel.errors import PermissionDenied, SelfModification
 from weft.kernel.fields import ShortText
-from weft.kernel.identity import Actor, Permission
+from weft.kernel.identity import TEAM, Actor, Permission, PrincipalKind
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, Success, operation
 
 if TYPE_CHECKING:
@@ -55,8 +55,9 @@ _member_write = partial(
     effect=Effect.WRITE,
     audience=Audience.NOT_SUBAGENTS,
     requires=_check_manager,
+    forbids=forbid_self_change,
     audited=True,
-    errors=(TeamNotFound, AgentNotFound, PermissionDenied, TeamFull),
+    errors=(TeamNotFound, AgentNotFound, PermissionDenied, SelfModification, TeamFull),
 )
 
 Description = Annotated[ShortText, msgspec.Meta(description="What the team does, in one line.")]
@@ -218,7 +219,7 @@ async def update_team(request: UpdateTeam, teams: Teams) -> TeamInfo:
     action="delete",
     http="DELETE /v1/teams/{team}",
     destructive=True,
-    errors=(TeamNotFound, TeamNotEmpty),
+    errors=(TeamNotFound, TeamNotEmpty, SelfModification),
 )
 async def delete_team(request: DeleteTeam, teams: Teams, contents: TeamContents) -> TeamDeleted:
     """Delete a team with its memory and guidelines, for good. For admins; its name cannot be used again."""
@@ -226,6 +227,12 @@ async def delete_team(request: DeleteTeam, teams: Teams, contents: TeamContents)
     content = await contents.of(team.team)
     if not (content.is_empty or request.force):
         raise _not_empty(team, content)
+    if content.layer_version and teams.actor.kind is PrincipalKind.AGENT:
+        raise SelfModification(
+            "An agent cannot delete a team that has guidelines: they bind it and others.",
+            hint="Ask a human admin to delete the team.",
+            layer=f"{TEAM}{team.team}",
+        )
     await contents.erase(team.team)
     await teams.publish("team.deleted", team.team, {"members": team.members})
     await teams.store.delete(team.team, teams.now)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from weft.capabilities.history.line_kinds import is_signed
 from weft.capabilities.history.model import (
     BRANCH_MARK,
     EMPTY,
@@ -22,8 +23,10 @@ from weft.capabilities.history.store import Pin
 from weft.storage.sql.blobs import SqlBlobs, unpack
 from weft.storage.sql.checkouts import note_branch_gone
 from weft.storage.sql.database import BATCH_SIZE, batches, placeholders
+from weft.storage.sql.edit_check import check_edit, check_may_branch, check_not_signed
 from weft.storage.sql.history_rows import ALL_KEYS, CHANGE, COMMIT, VERSION, by_commit, recorded, version
 from weft.storage.sql.history_verify import find_damage
+from weft.storage.sql.line_signatures import LineSignatures
 from weft.storage.sql.pruning import delete_automatic_tags, prune_batch, prune_key
 from weft.storage.sql.reviews import erase_reviews
 from weft.storage.sql.version_lookup import versions_at, versions_numbered, versions_of
@@ -31,6 +34,7 @@ from weft.storage.sql.version_lookup import versions_at, versions_numbered, vers
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from weft.capabilities.history.edit_proof import EditProof
     from weft.capabilities.history.model import Change, Commit, Damage, Point, StoredCommit, Version
     from weft.capabilities.history.store import ChangeRef, Limits, PruneCursor, Pruned
     from weft.storage.sql.database import Row, Transaction, Value
@@ -175,12 +179,13 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING
 class SqlLineStore:
     """LineStore of one tenant."""
 
-    __slots__ = ("_blobs", "_tenant", "_tx")
+    __slots__ = ("_blobs", "_secret", "_tenant", "_tx")
 
-    def __init__(self, transaction: Transaction) -> None:
+    def __init__(self, transaction: Transaction, signing_secret: bytes = b"") -> None:
         self._tx = transaction
         self._tenant = transaction.tenant
         self._blobs = SqlBlobs(transaction)
+        self._secret = signing_secret
 
     async def create(self, line_id: str) -> None:
         await self._tx.run(
@@ -191,6 +196,7 @@ class SqlLineStore:
         )
 
     async def branch(self, line_id: str, base: Point, *, weight: int, next_expiry_at: int | None) -> bool:
+        check_may_branch(line_id)
         # The base is the line that holds the commit, so that pruning that line sees what a branch needs.
         origin = (await self.past(base.line_id, base.seq))[0].line_id
         added = await self._tx.changed(
@@ -248,15 +254,37 @@ class SqlLineStore:
     async def put_blobs(self, contents: Mapping[bytes, str]) -> None:
         await self._blobs.put_all(contents)
 
-    async def append(self, head: Head, commit: Commit, *, weight: int, next_expiry_at: int | None) -> Head:
+    async def append(
+        self,
+        head: Head,
+        commit: Commit,
+        *,
+        weight: int,
+        next_expiry_at: int | None,
+        proof: EditProof | None = None,
+    ) -> Head:
+        signed = is_signed(commit.line_id)
+        if signed:
+            await check_edit(self._tx, commit.line_id, commit.author.principal_id, proof)
         new = self._after(head, commit, weight, next_expiry_at)
         await self._tx.run(_ADD_COMMIT, *self._commit_row(commit, new))
         for change in commit.changes:
             await self._tx.run(_ADD_CHANGE, *self._change_row(commit, change))
         await self._move_head(new)
+        if signed:
+            state = [each.change for each in await self.state_at(new.line_id, new.seq, values=False)]
+            await self._signatures.sign(new.line_id, new.seq, new.hash, state, commit.committed_at)
         return new
 
+    async def is_signed(self, line_id: str, seq: int, commit_hash: bytes, state: Sequence[Change]) -> bool:
+        return await self._signatures.is_valid(line_id, seq, commit_hash, state)
+
+    @property
+    def _signatures(self) -> LineSignatures:
+        return LineSignatures(self._tx, self._secret)
+
     async def append_all(self, head: Head, commits: Sequence[tuple[Commit, int]]) -> Head:
+        check_not_signed(head.line_id)
         rows = []
         for commit, weight in commits:
             head = self._after(head, commit, weight, None)
@@ -495,7 +523,7 @@ class SqlLineStore:
         return None if row is None else _tag(row)
 
     async def verify(self, line_id: str) -> Damage | None:
-        return await find_damage(self._tx, line_id)
+        return await find_damage(self._tx, line_id, self._secret)
 
     async def pointers(self, line_id: str, after: bytes, limit: int) -> Sequence[tuple[bytes, str]]:
         rows = await self._tx.all(_POINTERS, self._tenant, line_id, after, limit)
@@ -510,7 +538,7 @@ class SqlLineStore:
             self._tenant,
             line_id,
         )
-        for table in ("changes", "commits", "tags", "pins", "switches", "lines"):
+        for table in ("changes", "commits", "tags", "pins", "switches", "line_signatures", "lines"):
             await self._tx.run(
                 f"DELETE FROM {table} WHERE tenant = $1 AND line_id = $2",  # noqa: S608 - a fixed list of tables
                 self._tenant,

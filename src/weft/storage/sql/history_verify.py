@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from weft.capabilities.history.line_kinds import is_signed
 from weft.capabilities.history.model import EMPTY, ChangeKind, ChangeMeta, Damage, Tag, trunk_of
 from weft.capabilities.sessions.model import is_main_board, session_of
 from weft.storage.sql.acl_column import decode_patterns
 from weft.storage.sql.blobs import unpack
 from weft.storage.sql.history_rows import ALL_KEYS, CHANGE, COMMIT, by_commit, decode_meta, recorded
+from weft.storage.sql.line_signatures import LineSignatures
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
-    from weft.capabilities.history.model import StoredCommit
+    from weft.capabilities.history.model import Change, StoredCommit
     from weft.storage.sql.database import Row, Transaction
 
 _PAGE_SIZE = 500
@@ -87,10 +89,14 @@ class _Reached(NamedTuple):
     step: str | None
 
 
-async def find_damage(transaction: Transaction, line_id: str) -> Damage | None:
-    """Return the first integrity error in a line's own commits, values or tags."""
+async def find_damage(
+    transaction: Transaction, line_id: str, signing_secret: bytes = b"", *, signed: bool = True
+) -> Damage | None:
+    """Return the first integrity error in a line's own commits, values, tags or signatures."""
     try:
         await _check(transaction, line_id)
+        if signed and is_signed(line_id):
+            await _check_signatures(transaction, line_id, signing_secret)
     except _Damaged as damage:
         return Damage(str(damage), damage.kind)
     except (UnicodeDecodeError, msgspec.DecodeError):
@@ -169,6 +175,36 @@ async def _check_entries(transaction: Transaction, line_id: str) -> None:
     live = await transaction.one(_LIVE_KEYS, transaction.tenant, line_id)
     if live is not None and live[0] != len(rows):
         raise _Damaged("an entry is missing that history has")
+
+
+class UnsignedVersion(NamedTuple):
+    """A version of a layer or definition without a valid signature, and the state that it has."""
+
+    seq: int
+    hash: bytes
+    state: list[Change]
+
+
+async def _check_signatures(transaction: Transaction, line_id: str, signing_secret: bytes) -> None:
+    async for version in unsigned_versions(transaction, line_id, signing_secret):
+        raise _Damaged(f"version {version.seq} has no valid signature")
+
+
+async def unsigned_versions(
+    transaction: Transaction, line_id: str, signing_secret: bytes
+) -> AsyncIterator[UnsignedVersion]:
+    """Yield the versions of a layer or definition that have no valid signature."""
+    signatures = LineSignatures(transaction, signing_secret)
+    state: dict[str, Change] = {}
+    after = 0
+    while page := await transaction.all(_PAGE, transaction.tenant, line_id, after, after + _PAGE_SIZE):
+        for rows in by_commit(page):
+            stored = recorded(rows)
+            after = stored.commit.seq
+            state |= {change.key: change for change in stored.commit.changes}
+            live = [change for change in state.values() if change.act is ChangeKind.WRITE]
+            if not await signatures.is_valid(line_id, after, stored.hash, live):
+                yield UnsignedVersion(after, stored.hash, live)
 
 
 def _patterns(text: str | None) -> tuple[str, ...] | None:

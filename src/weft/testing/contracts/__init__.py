@@ -24,7 +24,7 @@ from weft.testing.contracts.history_pruning import PruningContract
 from weft.testing.contracts.inbox import InboxStoreContract
 from weft.testing.contracts.knowledge import DocumentStoreContract, DomainStoreContract
 from weft.testing.contracts.knowledge_sources import SourceStoreContract
-from weft.testing.contracts.layers import CriticalEditStoreContract, LayerStoreContract
+from weft.testing.contracts.layers import CriticalEditStoreContract, LayerStoreContract, SignedLineContract
 from weft.testing.contracts.memory import MemoryStoreContract
 from weft.testing.contracts.messages import MessageStoreContract
 from weft.testing.contracts.metric_history import MetricHistoryStoreContract
@@ -74,6 +74,7 @@ __all__ = [
     "RetentionRulesContract",
     "ReviewStoreContract",
     "SessionStoreContract",
+    "SignedLineContract",
     "SnapshotIndexContract",
     "SnapshotStoreContract",
     "SourceStoreContract",

@@ -26,7 +26,7 @@ from weft.capabilities.history.model import (
 from weft.capabilities.history.store import ChangeRef
 from weft.testing.contracts.stores import ContractStores
 
-LINE = "agent:planner"
+LINE = "context:planner"
 AUTHOR = Author("orchestrator", "planner")
 
 
@@ -97,10 +97,10 @@ class LineStoreContract:
         head = Head.of_new_line(LINE)
         for _ in range(2):
             head = await stores.lines.append_all(head, [(made, made.seq) for made in commits[head.seq : head.seq + 2]])
-        one_by_one = Head.of_new_line("agent:other")
-        await stores.lines.create("agent:other")
+        one_by_one = Head.of_new_line("context:other")
+        await stores.lines.create("context:other")
         for made in commits:
-            other = structs.replace(made, line_id="agent:other")
+            other = structs.replace(made, line_id="context:other")
             one_by_one = await stores.lines.append(one_by_one, other, weight=made.seq, next_expiry_at=None)
         assert head == structs.replace(one_by_one, line_id=LINE) == await stores.lines.lock(LINE)
         assert (head.step, head.weight) == ("plan", 4)
@@ -135,7 +135,7 @@ class LineStoreContract:
         await commit(stores, written("a", "2", 2), written("b", "1"), written("c", "1"), values=("2",))
         await commit(stores)
         await commit(stores, deleted("a", 2))
-        await commit(stores, written("other", "1"), line="agent:other")
+        await commit(stores, written("other", "1"), line="context:other")
         pages = [await stores.lines.changes_after(LINE, after, 2) for after in (0, 2, 4)]
         changes = [[(v.seq, v.change.key, v.value) for v in sorted(page, key=lambda v: v.change.key)] for page in pages]
         assert sorted(changes[0]) == [(1, "a", "1"), (2, "a", "2"), (2, "b", "1"), (2, "c", "1")]
@@ -202,7 +202,7 @@ class LineStoreContract:
         assert await stores.lines.find(LINE) == Line(head)
         await write(stores, "a", "1", line="context:a")
         both = await stores.lines.page("", 10)
-        assert sorted(both) == [LINE, "context:a"]
+        assert sorted(both) == ["context:a", LINE]
         assert [*await stores.lines.page("", 1), *await stores.lines.page(both[0], 10)] == list(both)
         assert list(await stores.lines.page(both[1], 10)) == []
 
@@ -309,7 +309,7 @@ class LineStoreContract:
         every = sorted((blob_hash(pointer), pointer) for pointer in pointers)
         assert list(await stores.lines.pointers(LINE, b"", 10)) == every
         assert list(await stores.lines.pointers(LINE, every[0][0], 1)) == every[1:2]
-        assert list(await stores.lines.pointers("agent:other", b"", 10)) == []
+        assert list(await stores.lines.pointers("context:other", b"", 10)) == []
 
     async def test_the_latest_versions_of_many_keys(self, stores: ContractStores) -> None:
         keys = [f"k{number}" for number in range(120)]
@@ -322,10 +322,10 @@ class LineStoreContract:
             assert sorted(version.change.key for version in found) == sorted(each.change.key for each in expected)
             assert {(each.change, each.seq) for each in found} == {(each.change, each.seq) for each in expected}
             assert all(each.value is None for each in found)
-        assert list(await stores.lines.latest_of_each("agent:none", ["k0"], 1)) == []
+        assert list(await stores.lines.latest_of_each("context:none", ["k0"], 1)) == []
 
     async def test_roots_come_in_pages_without_parts_and_branches(self, stores: ContractStores) -> None:
-        for line in ("context:b", "context:b:notes", "context:a", "agent:a", "contexts:c", "team:d"):
+        for line in ("context:b", "context:b:notes", "context:a", "window:a", "contexts:c", "team:d"):
             await write(stores, "k", "x", line=line)
         await stores.lines.branch("context:a@try", Point("context:a", 1, EMPTY), weight=0, next_expiry_at=None)
         assert list(await stores.lines.roots(["context"], "", 10)) == ["context:a", "context:b"]
@@ -342,22 +342,22 @@ class LineStoreContract:
             await commit(
                 stores, written("a", f"{number}", number), written(f"k{number}", "x"), values=(f"{number}", "x")
             )
-        await write(stores, "a", "there", line="agent:other")
+        await write(stores, "a", "there", line="context:other")
         spots = [ChangeRef(LINE, "a", seq) for seq in range(120, 0, -1)]
-        missing = [ChangeRef(LINE, "a", 121), ChangeRef(LINE, "k1", 2), ChangeRef("agent:none", "a", 1)]
-        found = await stores.lines.versions_at([*spots, *missing, ChangeRef("agent:other", "a", 1), spots[0]])
+        missing = [ChangeRef(LINE, "a", 121), ChangeRef(LINE, "k1", 2), ChangeRef("context:none", "a", 1)]
+        found = await stores.lines.versions_at([*spots, *missing, ChangeRef("context:other", "a", 1), spots[0]])
         assert {ref: value_of(version) for ref, version in found.items()} == {
             **{ref: f"{ref.seq}" for ref in spots},
-            ChangeRef("agent:other", "a", 1): "there",
+            ChangeRef("context:other", "a", 1): "there",
         }
         assert await stores.lines.versions_at([]) == {}
 
     async def test_all_changes_of_commits_are_found_in_bulk(self, stores: ContractStores) -> None:
         for number in range(1, 61):
             await commit(stores, written(f"b{number}", "x"), written("a", "x", number), values=("x",))
-        await commit(stores, deleted("a", 60), line="agent:other")
-        commits = [(LINE, 60), ("agent:other", 1), *((LINE, seq) for seq in range(1, 55))]
-        found = await stores.lines.versions_of([*commits, (LINE, 61), ("agent:none", 1)])
+        await commit(stores, deleted("a", 60), line="context:other")
+        commits = [(LINE, 60), ("context:other", 1), *((LINE, seq) for seq in range(1, 55))]
+        found = await stores.lines.versions_of([*commits, (LINE, 61), ("context:none", 1)])
         assert {commit: [v.change.key for v in versions] for commit, versions in found.items()} == {
             (line, seq): ["a", f"b{seq}"] if line == LINE else ["a"] for line, seq in commits
         }

@@ -3,13 +3,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from msgspec import structs
 
+from weft.capabilities.access.model import Principal
 from weft.capabilities.agent_context.critical import CriticalEdit
 from weft.capabilities.history.composite_lines import PartVersion
-from weft.capabilities.history.model import SYSTEM, Change, ChangeKind, ChangeMeta, Commit, Head, blob_hash
+from weft.capabilities.history.edit_proof import EditProof
+from weft.capabilities.history.model import Author, Change, ChangeKind, ChangeMeta, Commit, Head, blob_hash
 from weft.capabilities.history.store import Pin
 from weft.capabilities.layers.store import LayerPin
+from weft.kernel.errors import Forbidden, SelfModification
+from weft.kernel.identity import Permission, PrincipalKind
 from weft.testing.contracts.stores import ContractStores
 
 TENANT, TEAM, DEFINITION = "layer:tenant", "layer:team:a", "agent:planner"
@@ -17,7 +24,19 @@ HASH = "ab" * 32
 PINNED = LayerPin(
     "s1", "planner", (PartVersion(TENANT, 2, HASH), PartVersion(TEAM, 1, HASH), PartVersion(DEFINITION, 0, HASH)), 5
 )
+ADMIN = Author("human:admin", "admin")
+AGENT = Principal("planner", PrincipalKind.AGENT, "custom", None, False, 5, frozenset(Permission), 1)  # noqa: FBT003
 HOLDER = "session:s1:planner:layers"
+
+
+def _commit(line_id: str, seq: int, author: Author, size: int = 1) -> Commit:
+    change = Change("text", 1, seq, ChangeKind.WRITE, blob_hash("x"), ChangeMeta(size=size))
+    return Commit(line_id, seq, author, committed_at=seq, reason="define", step=None, changes=(change,))
+
+
+async def _append(stores: ContractStores, head: Head, author: Author, proof: EditProof | None, size: int = 1) -> Head:
+    commit = _commit(head.line_id, head.seq + 1, author, size)
+    return await stores.lines.append(head, commit, weight=size, next_expiry_at=None, proof=proof)
 
 
 async def _define(stores: ContractStores, name: str, *sizes: int) -> Head:
@@ -25,10 +44,8 @@ async def _define(stores: ContractStores, name: str, *sizes: int) -> Head:
     await stores.lines.create(line_id)
     await stores.layers.add(name)
     head = Head.of_new_line(line_id)
-    for seq, size in enumerate(sizes, 1):
-        change = Change("text", 1, seq, ChangeKind.WRITE, blob_hash("x"), ChangeMeta(size=size))
-        commit = Commit(line_id, seq, SYSTEM, committed_at=seq, reason="define", step=None, changes=(change,))
-        head = await stores.lines.append(head, commit, weight=size, next_expiry_at=None)
+    for size in sizes:
+        head = await _append(stores, head, ADMIN, EditProof(line_id, "admin"), size)
     return head
 
 
@@ -42,7 +59,7 @@ class LayerStoreContract:
         first = await stores.layers.page("", 2)
         assert [each.name for each in first] == ["team:a", "team:b"]
         (last,) = await stores.layers.page("team:b", 10)
-        assert last == ("tenant", 2, heads["tenant"].hash, 7, "system", 2)
+        assert last == ("tenant", 2, heads["tenant"].hash, 7, "human:admin", 2)
         assert await stores.layers.page("tenant", 10) == []
 
     async def test_pinned_versions_are_returned_unchanged(self, stores: ContractStores) -> None:
@@ -79,6 +96,63 @@ class LayerStoreContract:
         await stores.layers.put_pin(PINNED)
         assert await elsewhere.layers.page("", 10) == []
         assert await elsewhere.layers.find_pin("s1", "planner") is None
+
+
+class SignedLineContract:
+    """Layers and definitions: the store demands the proof of an edit, checks it against its own rows and signs it."""
+
+    async def test_an_edit_without_the_proof_of_its_author_is_refused(self, stores: ContractStores) -> None:
+        await stores.access.add_principal(AGENT)
+        await stores.access.add_principal(replace(AGENT, principal_id="helper", parent_id="planner", clearance=1))
+        planner = Author("orchestrator:planner", "planner")
+        for line_id in (TENANT, DEFINITION, "agent:helper"):
+            await stores.lines.create(line_id)
+        for line_id, author, proof in [
+            (TENANT, ADMIN, None),
+            (TENANT, ADMIN, EditProof(TEAM, "admin")),
+            (TENANT, ADMIN, EditProof(TENANT, "planner")),
+            (TENANT, planner, EditProof(TENANT, "planner")),
+            (DEFINITION, planner, EditProof(DEFINITION, "planner")),
+            (DEFINITION, Author("system", "system"), EditProof(DEFINITION, "system")),
+            ("agent:helper", Author("subagent:helper", "helper"), EditProof("agent:helper", "helper")),
+        ]:
+            with pytest.raises(SelfModification):
+                await _append(stores, Head.of_new_line(line_id), author, proof)
+            assert await stores.lines.log(line_id, 1, 1) == []
+        upward = EditProof(DEFINITION, "helper")
+        with pytest.raises(Forbidden):
+            await _append(stores, Head.of_new_line(DEFINITION), Author("subagent:helper", "helper"), upward)
+        with pytest.raises(SelfModification):
+            await stores.lines.append_all(Head.of_new_line(TENANT), [(_commit(TENANT, 1, ADMIN), 1)])
+        head = await _append(stores, Head.of_new_line("agent:helper"), planner, EditProof("agent:helper", "planner"))
+        assert head.seq == 1
+
+    async def test_every_version_is_signed_with_its_state(
+        self, stores: ContractStores, elsewhere: ContractStores
+    ) -> None:
+        first = await _define(stores, "tenant", 3)
+        second = await _append(stores, first, ADMIN, EditProof(TENANT, "admin"), 5)
+        for head in (first, second):
+            state = [version.change for version in await stores.lines.state_at(TENANT, head.seq)]
+            assert await stores.lines.is_signed(TENANT, head.seq, head.hash, state)
+            assert not await stores.lines.is_signed(TENANT, head.seq, head.hash, [])
+            assert not await stores.lines.is_signed(TENANT, head.seq, bytes(32), state)
+            assert not await stores.lines.is_signed(TEAM, head.seq, head.hash, state)
+            assert not await elsewhere.lines.is_signed(TENANT, head.seq, head.hash, state)
+        assert not await stores.lines.is_signed(TENANT, 3, second.hash, state)
+
+    async def test_a_new_key_keeps_older_signatures_and_erasing_a_line_removes_them(
+        self, stores: ContractStores
+    ) -> None:
+        first = await _define(stores, "tenant", 3)
+        for _ in range(3):
+            await stores.line_keys.rotate(9)
+        second = await _append(stores, first, ADMIN, EditProof(TENANT, "admin"), 5)
+        for head in (first, second):
+            state = [version.change for version in await stores.lines.state_at(TENANT, head.seq)]
+            assert await stores.lines.is_signed(TENANT, head.seq, head.hash, state)
+        await stores.lines.erase(TENANT)
+        assert not await stores.lines.is_signed(TENANT, second.seq, second.hash, state)
 
 
 class CriticalEditStoreContract:

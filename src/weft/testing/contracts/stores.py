@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from weft.capabilities.access.audit import AuditStore
-from weft.capabilities.access.store import AccessStore
+from weft.capabilities.access.store import AccessStore, LineKeys
 from weft.capabilities.agent_context.critical import CriticalEditStore
 from weft.capabilities.agent_context.store import SnapshotStore
 from weft.capabilities.approvals.store import ApprovalStore
@@ -57,6 +57,7 @@ class ContractStores(Protocol):
     events: EventStore
     jobs: JobStore
     layers: LayerStore
+    line_keys: LineKeys
     lines: LineStore
     memory: MemoryStore
     inbox: InboxStore

@@ -222,7 +222,9 @@ COMMANDS: dict[str, dict[str, str]] = {
         "refresh": "Get a new token for the one that this call uses; the old one stays valid until it expires.",
         "revoke": "Revoke a token at once: your own or, as an admin, that of a principal you may edit.",
     },
-    "signing-key": {"rotate": "Replace the secret that signs the tenant's tokens."},
+    "signing-key": {
+        "rotate": "Replace the secret that signs the tenant's tokens, and the key that signs its layers and definitions."
+    },
     "audit": {
         "list": "Read the tenant's audit log: every denial, every refused credential and administrative change, newest first."
     },

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from weft.kernel.clock import SystemClock, optional_datetime
+from weft.kernel.clock import SystemClock, optional_datetime, to_micros
 from weft.kernel.operation import Response
 from weft.transports.cli.base import JSON, DataFolderGroup
 from weft.transports.cli.render import show
@@ -44,6 +44,13 @@ class SchemaState(Response, omit_defaults=False):
 
     current: bool
     steps: list[StepState]
+
+
+class LayersSigned(Response, omit_defaults=False):
+    """How many versions were signed, and the lines that were not because their hashes are wrong."""
+
+    signed: int
+    damaged: list[str]
 
 
 class BackupSummary(Response):
@@ -133,6 +140,28 @@ def restore_from(target: Target, file: Path, *, as_json: bool) -> None:
                 return await restore(database, Objects(database, store, clock), file, clock, progress)
 
     show(_summary(file, asyncio.run(run())), as_json=as_json)
+
+
+@db.command("sign", params=[JSON])
+@click.pass_obj
+def sign_layers(target: Target, *, as_json: bool) -> None:
+    """Sign the layers and definitions that have no valid signature: after an upgrade, or with a new secret.
+
+    What is stored now is taken for right: check it first. Lines whose hashes are wrong are not signed.
+    """
+    import weft.app.line_kinds  # noqa: F401, PLC0415 - registers them; help needs no storage
+    from weft.storage.migrations.runner import migrate  # noqa: PLC0415 - likewise
+    from weft.storage.sql.signature_check import sign_unsigned  # noqa: PLC0415 - likewise
+
+    async def run() -> LayersSigned:
+        clock = SystemClock()
+        async with _database(target) as database:
+            await migrate(database, clock)
+            secret = target.settings().signing_secret.encode()
+            signed, damaged = await sign_unsigned(database, secret, to_micros(clock.now()))
+            return LayersSigned(signed=signed, damaged=[f"{line.tenant}/{line.line_id}" for line in damaged])
+
+    show(asyncio.run(run()), as_json=as_json)
 
 
 @asynccontextmanager

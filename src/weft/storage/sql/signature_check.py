@@ -1,0 +1,84 @@
+"""Signatures of all layers and definitions of an installation: what is not signed, and signing it (weft db sign)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from weft.capabilities.history.line_kinds import line_kinds
+from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.history import SqlLineStore
+from weft.storage.sql.history_verify import find_damage, unsigned_versions
+from weft.storage.sql.line_signatures import LineSignatures
+from weft.storage.sql.tenants import tenant_names
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from weft.storage.sql.database import Database, Transaction
+
+_PAGE_SIZE = 500
+
+
+class SignedLine(NamedTuple):
+    """A line that binds agents, in its tenant."""
+
+    tenant: str
+    line_id: str
+
+
+async def unsigned_heads(database: Database, secret: bytes) -> list[SignedLine]:
+    """Return the layers and definitions whose current version has no valid signature."""
+    check = partial(_is_head_signed, secret=secret)
+    return [
+        line
+        async for line in _signed_lines(database)
+        if not await database.read(Scope(line.tenant), partial(check, line_id=line.line_id))
+    ]
+
+
+async def sign_unsigned(database: Database, secret: bytes, now: int) -> tuple[int, list[SignedLine]]:
+    """Sign the versions that have no valid signature; return their number and the lines that are damaged."""
+    signed, damaged = 0, []
+    async for line in _signed_lines(database):
+        sign = partial(_sign, line_id=line.line_id, secret=secret, now=now)
+        new = await database.write(Scope(line.tenant), sign)
+        if new is None:
+            damaged.append(line)
+        else:
+            signed += new
+    return signed, damaged
+
+
+async def _is_head_signed(transaction: Transaction, line_id: str, secret: bytes) -> bool:
+    lines = SqlLineStore(transaction, secret)
+    line = await lines.find(line_id)
+    if line is None or line.head.seq == 0:
+        return True
+    state = [version.change for version in await lines.state_at(line_id, line.head.seq, values=False)]
+    return await lines.is_signed(line_id, line.head.seq, line.head.hash, state)
+
+
+async def _sign(transaction: Transaction, line_id: str, secret: bytes, now: int) -> int | None:
+    """Sign a line whose hashes are right; None if they are not."""
+    if await find_damage(transaction, line_id, secret, signed=False) is not None:
+        return None
+    signatures = LineSignatures(transaction, secret)
+    unsigned = [version async for version in unsigned_versions(transaction, line_id, secret)]
+    for version in unsigned:
+        await signatures.sign(line_id, version.seq, version.hash, version.state, now)
+    return len(unsigned)
+
+
+async def _signed_lines(database: Database) -> AsyncIterator[SignedLine]:
+    for tenant in await database.read(SYSTEM, tenant_names):
+        after = ""
+        while page := await database.read(Scope(tenant), partial(_page, after=after)):
+            after = page[-1]
+            for line_id in page:
+                yield SignedLine(tenant, line_id)
+
+
+async def _page(transaction: Transaction, after: str) -> Sequence[str]:
+    prefixes = sorted(kind.prefix for kind in line_kinds().values() if kind.signed)
+    return await SqlLineStore(transaction).roots(prefixes, after, _PAGE_SIZE, nested=prefixes)
