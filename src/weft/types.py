@@ -147,6 +147,14 @@ from weft.capabilities.knowledge.sources.operations import (
     SyncRequested,
 )
 from weft.capabilities.language_models.model import ToolCall
+from weft.capabilities.layers.guardrail_operations import (
+    GuardrailList,
+    GuardrailsChecked,
+    GuardrailsTested,
+    ListedGuardrail,
+    RuleResult,
+    SampleCounts,
+)
 from weft.capabilities.layers.operations import LayerDefined, LayerInfo, LayerList, LayerListed, LayersShown
 from weft.capabilities.memory.admin_view import (
     InspectedMemory,
@@ -357,6 +365,9 @@ __all__ = [
     "FoundTool",
     "GapRequest",
     "Guardrail",
+    "GuardrailList",
+    "GuardrailsChecked",
+    "GuardrailsTested",
     "Guidance",
     "HistoryPruned",
     "HourMetrics",
@@ -388,6 +399,7 @@ __all__ = [
     "LineRange",
     "Link",
     "ListedAgent",
+    "ListedGuardrail",
     "ListedRecord",
     "Log",
     "McpMapping",
@@ -485,6 +497,8 @@ __all__ = [
     "Reviews",
     "RolledBack",
     "RouteView",
+    "RuleResult",
+    "SampleCounts",
     "Savings",
     "SavingsReport",
     "SavingsTotal",

@@ -33,6 +33,7 @@ WITHOUT_AGENT = {
     "DeliveryInfo": "its event says who",
     "EntityInfo": "the last mention, by anyone",
     "InspectedMemory": "the answer says whose memory it is",
+    "ListedGuardrail": "the time of its last hit, by anyone; its layer says who defined it",
     "MemoryFound": "private memory of the caller",
     "MemoryInfo": "private memory of the caller",
     "MemorySet": "the caller did it",

@@ -49,6 +49,9 @@ VALID: dict[str, dict[str, Any]] = {
     "conventions.list": {},
     "layer.define": {"layer": "tenant", "text": "x"},
     "layer.show": {},
+    "guardrail.list": {},
+    "guardrail.test": {"tool": "board.delete"},
+    "guardrail.check": {"tool": "github.create_issue"},
     "layer.list": {},
     "approval.list": {},
     "approval.show": {"approval_id": "approval_1"},
@@ -225,7 +228,7 @@ FREE_TEXT = {"value", "purpose", "before", "after", "content", "query", "sender"
 FREE_TEXT |= {"question", "needed_for"}
 FREE_TEXT |= {"role", "system_prompt", "item_id", "turn_id", "task_id", "tool_call_id"}
 FREE_TEXT |= {"description", "against", "method"}
-FREE_TEXT |= {"bundle", "recipient"}
+FREE_TEXT |= {"bundle", "recipient", "answer"}
 FREE_TEXT |= {"text", "task_description", "model", "system", "native_id"}
 ODD = (True, -1, 2**63, 10**400, 1e308, [], [[]], {"x": []}, {}, "", b"x")
 

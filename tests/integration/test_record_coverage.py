@@ -31,6 +31,7 @@ READS = frozenset(
         "approval.show",
         "context.read",
         "events.read",
+        "guardrail.test",
         "history.bisect",
         "history.diff",
         "history.state",

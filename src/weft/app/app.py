@@ -16,6 +16,7 @@ from weft.app.background_tasks import BackgroundTasks
 from weft.app.caches import BufferedReadCounts, Cache, CacheRegistry
 from weft.app.dispatch import CallContext, Dispatcher, RegisteredOperations, authorise
 from weft.app.event_feed import LiveFeed
+from weft.app.guardrails import BufferedHits, CurrentGuardrails, SharedCallRates
 from weft.app.held_calls import HeldCalls
 from weft.app.injection import Container, Singletons
 from weft.app.metrics import Metrics
@@ -40,8 +41,9 @@ from weft.capabilities.agent_context.model import ContextLimits
 from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.events.model import SESSION_END_EVENTS, EventPage
 from weft.capabilities.events.operations import Events, ReadEvents
-from weft.capabilities.guardrails.actions import action_names
-from weft.capabilities.guardrails.definitions import KnownActions
+from weft.capabilities.guardrails.actions import KnownActions
+from weft.capabilities.guardrails.guard import GuardrailGuard
+from weft.capabilities.guardrails.service import Guardrails
 from weft.capabilities.knowledge.document_operations import DocumentWrites
 from weft.capabilities.knowledge.sources.model import HookRefused
 from weft.capabilities.language_models.catalog import load_catalog
@@ -137,7 +139,6 @@ class App:
         self.guards = Guards(self._auditor)
         self.objects = Objects(self.database, connect_objects(settings), self.clock)
         self._container = Container(self.database, self.clock, settings.signing_secret.encode())
-        self.tenant_rules = TenantRules()
         self._search_stores = CallerTransactions(self.database, self._container, SearchStores)
         verdicts = self._cache("content_verdicts", 1, megabytes=16, seconds=3600)
         self._detector = configured_detector()
@@ -145,6 +146,7 @@ class App:
         self.held_calls = HeldCalls(
             self.database, self._container, self.clock, self.feed, settings.approval_wait_seconds
         )
+        self._guard_calls()
         self._dispatcher = Dispatcher(
             database=self.database,
             callers=self._callers,
@@ -183,6 +185,21 @@ class App:
         self._open_knowledge(settings)
         self._add_jobs()
         self._container.provide(self._singletons())
+
+    def _guard_calls(self) -> None:
+        """Enforce the guardrails of every caller's layers."""
+        self.tenant_rules = TenantRules()
+        self._guardrail_hits = BufferedHits(self.clock)
+        self.caller_guardrails = CurrentGuardrails(self.tenant_rules, self.database, self._container)
+        self.guardrails = Guardrails(
+            rates=SharedCallRates(self._rates),
+            hits=self._guardrail_hits,
+            scanner=self._scanner,
+            termination=self.termination,
+            clock=self.clock,
+        )
+        self.guardrail_guard = GuardrailGuard(self.caller_guardrails, self.guardrails)
+        self.guards.install(self.guardrail_guard)
 
     def _open_knowledge(self, settings: Settings) -> None:
         """Create embeddings, indexing, knowledge and search."""
@@ -277,6 +294,7 @@ class App:
         with contextlib.suppress(WeftError):
             await self.flush_read_counts()
             await self.flush_refusals()
+            await self.flush_guardrail_hits()
             if self._writes_history:
                 await self.metrics_snapshot.write_history()
         await self._rates.close()
@@ -344,6 +362,9 @@ class App:
     async def flush_read_counts(self) -> None:
         await self._read_counts.flush(self.database)
 
+    async def flush_guardrail_hits(self) -> None:
+        await self._guardrail_hits.flush(self.database)
+
     async def flush_refusals(self) -> None:
         await self._refusals.flush()
 
@@ -389,7 +410,9 @@ class App:
             allowed_operations=RegisteredOperations(self.registry, settings.rates(), self.database),
             pages=self._cache("message_pages", 1, megabytes=16, seconds=300),
             tenant_rules=self.tenant_rules,
-            known_actions=KnownActions(action_names(self.registry)),
+            known_actions=KnownActions(self.registry),
+            caller_guardrails=self.caller_guardrails,
+            guardrails=self.guardrails,
             layer_texts=self._cache("layer_texts", 1, megabytes=16, seconds=3600),
             searcher=Searcher(
                 reads=CallerTransactions(self.database, self._container, Transcripts),

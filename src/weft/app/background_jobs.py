@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 FLUSH_READ_COUNTS = "board.flush_read_counts"
 FLUSH_REFUSALS = "audit.flush_refusals"
+FLUSH_GUARDRAIL_HITS = "guardrails.flush_hits"
 SAMPLE_METRICS = "metrics.sample"
 SWEEP_EMBEDDINGS = "embeddings.sweep"
 RELEASE_MODELS = "embeddings.release"
@@ -53,6 +54,7 @@ def _process_jobs(app: App) -> list[Job]:
     return [
         Job(name=FLUSH_READ_COUNTS, every=5.0, run=lambda _: app.flush_read_counts()),
         Job(name=FLUSH_REFUSALS, every=5.0, run=lambda _: app.flush_refusals()),
+        Job(name=FLUSH_GUARDRAIL_HITS, every=5.0, run=lambda _: app.flush_guardrail_hits()),
         Job(name=SAMPLE_METRICS, every=COLLECTION_INTERVAL, run=lambda _: app.metrics_snapshot.collect()),
         Job(name=SWEEP_INDEXES, every=_HOUR, run=lambda _: app.collections.sweep()),
         Job(name=SWEEP_EMBEDDINGS, every=_HOUR, run=lambda _: app.embeddings.sweep()),

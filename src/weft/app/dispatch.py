@@ -201,10 +201,11 @@ class Dispatcher:
             return await self._held_calls.answer(call, error, context.client)
 
     async def _run_guarded(self, call: GuardedCall, handler: Handler | None = None) -> Any:  # noqa: ANN401 - as above
-        if self._guards:
+        guarded = self._guards.apply(call)
+        if guarded:
             call = await self._guards.before(call)
         answer = await (handler.run(call) if handler else self._run(call, _scope_of(call)))
-        return await self._guard_answer(call, answer) if self._guards else answer
+        return await self._guard_answer(call, answer) if guarded else answer
 
     async def _guard_answer(self, call: GuardedCall, answer: Any) -> Any:  # noqa: ANN401 - as above
         try:

@@ -31,7 +31,9 @@ from weft.capabilities.assembly.slots import AssemblySlots
 from weft.capabilities.board.store import ConventionStore, EntryObserver, EntryStore, ReadTally
 from weft.capabilities.events.model import EventImport, EventStore, Feed
 from weft.capabilities.events.webhooks.store import WebhookSender, WebhookStore
-from weft.capabilities.guardrails.definitions import KnownActions
+from weft.capabilities.guardrails.actions import KnownActions
+from weft.capabilities.guardrails.service import Guardrails
+from weft.capabilities.guardrails.store import CallerGuardrails, HitStore
 from weft.capabilities.guidance.operations import AllowedOperations
 from weft.capabilities.guidance.tools import ToolCatalogue
 from weft.capabilities.history.line_backend import LineBackends
@@ -100,6 +102,7 @@ from weft.storage.sql.checkouts import SqlCheckoutStore
 from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
 from weft.storage.sql.events import SqlEventStore, SqlOutbox
+from weft.storage.sql.guardrails import SqlHitStore
 from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.inbox import SqlInboxStore
 from weft.storage.sql.jobs import SqlJobStore
@@ -197,6 +200,8 @@ class Singletons:
     layer_texts: LayerTexts
     tenant_rules: TenantRules
     known_actions: KnownActions
+    caller_guardrails: CallerGuardrails
+    guardrails: Guardrails
     searcher: Searcher
     allowed_operations: AllowedOperations
     tool_catalogue: ToolCatalogue
@@ -230,6 +235,7 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     DomainStore: SqlDomainStore,
     EntryStore: SqlEntryStore,
     EventStore: SqlEventStore,
+    HitStore: SqlHitStore,
     InboxStore: SqlInboxStore,
     JobStore: SqlJobStore,
     Lag: IndexLag,

@@ -63,6 +63,11 @@ class WindowCounter(NamedTuple):
             return self
         return WindowCounter(number, 0, self.calls if number == self.number + 1 else 0)
 
+    def calls_at(self, rate: Rate, now: int) -> int:
+        """Return the calls of the last window: those of this one, and the remaining share of the one before."""
+        window = rate.seconds * _SECOND
+        return self.calls + self.before * (window - now % window) // window
+
     def wait(self, rate: Rate, now: int) -> int:
         """Return the milliseconds until one more call passes; 0 if it passes now.
 
@@ -76,6 +81,17 @@ class WindowCounter(NamedTuple):
             return max(0, remaining - (room - 1) // self.before) if self.before else 0
         # Not before the next window, when the calls of this one count by their remaining share.
         return remaining + window - (rate.amount * window - 1) // max(self.calls, 1)
+
+
+class RecentCalls(NamedTuple):
+    """Calls of the last minute and of the last hour."""
+
+    minute: int
+    hour: int
+
+
+# Windows of calls that are only counted.
+_RECENT = (Rate(0, 60, "calls per minute"), Rate(0, 3_600, "calls per hour"))
 
 
 class RateLimits:
@@ -101,22 +117,40 @@ class RateLimits:
                 rate_class=rate_class,
             )
 
+    async def count(self, whos: Sequence[tuple[str, ...]], calls: int = 1) -> list[RecentCalls]:
+        """Add calls under each name, without a limit, and return those of the last minute and hour.
+
+        A negative number takes back calls that were refused later.
+        """
+        if self._shared is not None and not self._is_lost:
+            try:
+                return _recent(*await self._shared.add(_RECENT, whos, calls))
+            except self._shared.error:
+                self._note_lost()
+        return _recent(*self._local.add(_RECENT, whos, calls))
+
     async def close(self) -> None:
         """Close the connections to Valkey."""
         if self._shared is not None:
             await self._shared.close()
 
     async def _hit(self, rates: Sequence[Rate], who: tuple[str, ...]) -> RequiredWait | None:
-        lost = time.monotonic() - self._shared_lost_at < _RETRY_SHARED_SECONDS
-        if self._shared is None or lost:
+        if self._shared is None or self._is_lost:
             return self._local.hit(rates, who)
         try:
             return await self._shared.hit(rates, who)
         except self._shared.error:
-            # Without Valkey, each process limits by itself until it is back.
-            self._shared_lost_at = time.monotonic()
-            _log.warning("rate limits are kept per process: Valkey cannot be reached")
+            self._note_lost()
             return self._local.hit(rates, who)
+
+    @property
+    def _is_lost(self) -> bool:
+        return time.monotonic() - self._shared_lost_at < _RETRY_SHARED_SECONDS
+
+    def _note_lost(self) -> None:
+        """Let each process count by itself until Valkey is back."""
+        self._shared_lost_at = time.monotonic()
+        _log.warning("rate limits are kept per process: Valkey cannot be reached")
 
 
 class _LocalCounters:
@@ -139,40 +173,79 @@ class _LocalCounters:
                 self._counters.popitem(last=False)
         return refusal
 
+    def add(
+        self, rates: Sequence[Rate], whos: Sequence[tuple[str, ...]], calls: int
+    ) -> tuple[int, list[WindowCounter]]:
+        """Add calls to the counters of each name and rate; return the time in milliseconds and the counters."""
+        now = int(self._now() * _SECOND)
+        added = []
+        for who in whos:
+            for rate in rates:
+                counter = self._counter(rate, who, now)
+                added.append(counter._replace(calls=max(0, counter.calls + calls)))
+                self._counters[rate.text, *who] = added[-1]
+                self._counters.move_to_end((rate.text, *who))
+        while len(self._counters) > _MAX_COUNTERS:
+            self._counters.popitem(last=False)
+        return now, added
+
     def _counter(self, rate: Rate, who: tuple[str, ...], now: int) -> WindowCounter:
         known = self._counters.get((rate.text, *who), WindowCounter())
         return known.at(now // (rate.seconds * _SECOND))
 
 
-# For each rate a key, and its amount and window in milliseconds. Counts the call for all rates or for none, and returns
-# the time and the counters as they were. The clock is Valkey's, so that those of the processes need not agree.
-_HIT = """
+# The clock is Valkey's, so that those of the processes need not agree.
+_COUNTER = """
 local now = tonumber(ARGV[1])
 if not now then
     local time = redis.call('TIME')
     now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
-local answer, passes = {now}, true
-for place, key in ipairs(KEYS) do
-    local amount, window = tonumber(ARGV[place * 2]), tonumber(ARGV[place * 2 + 1])
+local function counter(key, window)
     local number = math.floor(now / window)
     local known = redis.call('HMGET', key, 'number', 'calls', 'before')
     local age, calls, before = number - (tonumber(known[1]) or -1), tonumber(known[2]) or 0, tonumber(known[3]) or 0
-    if age == 1 then
-        calls, before = 0, calls
-    elseif age ~= 0 then
-        calls, before = 0, 0
-    end
+    if age == 0 then return number, calls, before end
+    return number, 0, age == 1 and calls or 0
+end
+local function put(key, window, number, calls, before)
+    redis.call('HSET', key, 'number', number, 'calls', calls, 'before', before)
+    redis.call('PEXPIRE', key, window * 2)
+end
+local answer = {now}
+"""
+# For each rate a key, and its amount and window in milliseconds. Counts the call for all rates or for none, and returns
+# the time and the counters as they were.
+_HIT = (
+    _COUNTER
+    + """
+local passes = true
+for place, key in ipairs(KEYS) do
+    local amount, window = tonumber(ARGV[place * 2]), tonumber(ARGV[place * 2 + 1])
+    local number, calls, before = counter(key, window)
     answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = number, calls, before
     passes = passes and calls * window + before * (window - now % window) < amount * window
 end
 for place, key in ipairs(passes and KEYS or {}) do
-    local number, calls, before = answer[place * 3 - 1], answer[place * 3], answer[place * 3 + 1]
-    redis.call('HSET', key, 'number', number, 'calls', calls + 1, 'before', before)
-    redis.call('PEXPIRE', key, ARGV[place * 2 + 1] * 2)
+    put(key, ARGV[place * 2 + 1], answer[place * 3 - 1], answer[place * 3] + 1, answer[place * 3 + 1])
 end
 return answer
 """
+)
+# The calls to add, and for each key its window in milliseconds. Returns the time and the new counters.
+_ADD = (
+    _COUNTER
+    + """
+for place, key in ipairs(KEYS) do
+    local window = tonumber(ARGV[place + 2])
+    local number, calls, before = counter(key, window)
+    calls = math.max(0, calls + tonumber(ARGV[2]))
+    put(key, window, number, calls, before)
+    answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = number, calls, before
+end
+return answer
+"""
+)
 
 
 class _SharedCounters:
@@ -192,22 +265,42 @@ class _SharedCounters:
             socket_connect_timeout=_VALKEY_SECONDS,
         )
         self._client = Valkey.from_pool(pool)
-        self._script = self._client.register_script(_HIT)
+        self._hit = self._client.register_script(_HIT)
+        self._add = self._client.register_script(_ADD)
         self._now = now
 
     async def hit(self, rates: Sequence[Rate], who: tuple[str, ...]) -> RequiredWait | None:
         """Count a call for each rate; if one refuses it, count it for none."""
         # Names and addresses contain no slash.
         keys = ["/".join(("weft", rate.text, *who)) for rate in rates]
-        given = "" if self._now is None else int(self._now() * _SECOND)
         windows = [value for rate in rates for value in (rate.amount, rate.seconds * _SECOND)]
-        now, *counts = await self._script(keys=keys, args=[given, *windows])
-        return _required_wait(
-            rates, [WindowCounter(*counts[place : place + 3]) for place in range(0, len(counts), 3)], now
-        )
+        now, *counts = await self._hit(keys=keys, args=[self._given_time(), *windows])
+        return _required_wait(rates, _counters(counts), now)
+
+    async def add(
+        self, rates: Sequence[Rate], whos: Sequence[tuple[str, ...]], calls: int
+    ) -> tuple[int, list[WindowCounter]]:
+        """Add calls to the counters of each name and rate; return the time in milliseconds and the counters."""
+        keys = ["/".join(("weft", rate.text, *who)) for who in whos for rate in rates]
+        windows = [rate.seconds * _SECOND for _ in whos for rate in rates]
+        now, *counts = await self._add(keys=keys, args=[self._given_time(), calls, *windows])
+        return now, _counters(counts)
+
+    def _given_time(self) -> int | str:
+        return "" if self._now is None else int(self._now() * _SECOND)
 
     async def close(self) -> None:
         await self._client.aclose()
+
+
+def _counters(counts: Sequence[int]) -> list[WindowCounter]:
+    return [WindowCounter(*counts[place : place + 3]) for place in range(0, len(counts), 3)]
+
+
+def _recent(now: int, counters: Sequence[WindowCounter]) -> list[RecentCalls]:
+    """Return the calls of the last minute and hour from the counters of each name."""
+    calls = [counter.calls_at(_RECENT[place % 2], now) for place, counter in enumerate(counters)]
+    return [RecentCalls(*calls[place : place + 2]) for place in range(0, len(calls), 2)]
 
 
 def client_network(name: str) -> IPv4Address | IPv6Network | None:

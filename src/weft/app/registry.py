@@ -47,6 +47,7 @@ _MODULES = (
     "agent_context.definitions",
     "layers.operations",
     "approvals.operations",
+    "layers.guardrail_operations",
     "board.admin_view",
     "history.log",
     "history.diff",

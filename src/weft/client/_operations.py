@@ -89,6 +89,12 @@ if TYPE_CHECKING:
         SourceRemoved,
         SyncRequested,
     )
+    from weft.capabilities.layers.guardrail_operations import (
+        GuardrailList,
+        GuardrailsChecked,
+        GuardrailsTested,
+        SampleCounts,
+    )
     from weft.capabilities.layers.operations import LayerDefined, LayerList, LayersShown
     from weft.capabilities.memory.admin_view import MemoryInspected, MemoryOverview
     from weft.capabilities.memory.operations import MemoryDeleted, MemoryFound, MemoryListed, MemorySet
@@ -263,6 +269,7 @@ class AgentOperations:
             "missing",
             "agents",
             "approvals",
+            "guardrails",
             "admin",
         ] = "operations",
     ) -> UsageGuidance:
@@ -822,6 +829,74 @@ class EventsOperations:
                 "format": format,
                 **given(session_id=session_id, after=after),
             },
+        )
+
+
+class GuardrailOperations:
+    """The guardrail operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def list(self, *, agent_id: str | None = None, cursor: str | None = None) -> GuardrailList:
+        """List the guardrails that hold for you or an agent you may edit; those who read layers: of all layers.
+
+        Those of agents are listed with agent_id. Hits are counted within seconds.
+        """
+        return await self._caller.call("guardrail.list", given(agent_id=agent_id, cursor=cursor))
+
+    async def test(
+        self,
+        tool: str,
+        *,
+        arguments: Mapping[str, Any] = {},
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        step: str | None = None,
+        answer: object = None,
+        calls: SampleCounts | Mapping[str, Any] | None = None,
+        labels: Sequence[Literal["secret", "pii", "injection", "untrusted"]] | None = None,
+        guardrails: Sequence[Guardrail | Mapping[str, Any]] | None = None,
+    ) -> GuardrailsTested:
+        """Test guardrails against a sample call: which of them it violates, and what would happen. Nothing is changed.
+
+        For clearance 3 and for admins. Give guardrails to test rules before you define them.
+        """
+        return await self._caller.call(
+            "guardrail.test",
+            {
+                "tool": tool,
+                "arguments": arguments,
+                **given(
+                    agent_id=agent_id,
+                    session_id=session_id,
+                    step=step,
+                    answer=answer,
+                    calls=calls,
+                    labels=labels,
+                    guardrails=guardrails,
+                ),
+            },
+        )
+
+    async def check(
+        self,
+        tool: str,
+        *,
+        arguments: Mapping[str, Any] = {},
+        session_id: str | None = None,
+        step: str | None = None,
+        answer: object = None,
+    ) -> GuardrailsChecked:
+        """Check a call of a tool that is not Weft's before you make it, or with its answer; an error prohibits it.
+
+        For runtimes: the rules of your layers hold for your other tools too, such as github.*.
+        """
+        return await self._caller.call(
+            "guardrail.check",
+            {"tool": tool, "arguments": arguments, **given(session_id=session_id, step=step, answer=answer)},
         )
 
 
@@ -2734,6 +2809,7 @@ class Operations:
         self.conventions = ConventionsOperations(caller)
         self.entity = EntityOperations(caller)
         self.events = EventsOperations(caller)
+        self.guardrail = GuardrailOperations(caller)
         self.history = HistoryOperations(caller)
         self.key = KeyOperations(caller)
         self.knowledge = KnowledgeOperations(caller)

@@ -64,6 +64,7 @@ EventType = Literal[
     "window.deleted",
     "model_call.metered",
     "layer.defined",
+    "guardrail.hit",
     "team.created",
     "team.changed",
     "team.deleted",

@@ -8,6 +8,8 @@ holds the call for approval; a guard lets a call pass that has an ``approval`` f
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import msgspec
@@ -19,7 +21,7 @@ from weft.kernel.identity import Actor
 from weft.kernel.operation import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
 EntryPoint = Literal["call", "follow", "upload", "import", "export", "hook", "sync"]
 
@@ -42,6 +44,27 @@ class GuardedCall(msgspec.Struct, frozen=True):
         return None if self.actor is None else self.actor.approval
 
 
+_warnings: ContextVar[list[str] | None] = ContextVar("weft_warnings", default=None)
+
+
+@contextmanager
+def collected_warnings() -> Iterator[list[str]]:
+    """Collect the warnings about the calls made inside, for an interface that can show them."""
+    found: list[str] = []
+    token = _warnings.set(found)
+    try:
+        yield found
+    finally:
+        _warnings.reset(token)
+
+
+def warn_caller(text: str) -> None:
+    """Add a warning to the answer of the current call, if its interface can show it."""
+    found = _warnings.get()
+    if found is not None and text not in found:
+        found.append(text)
+
+
 class ContentPiece(NamedTuple):
     """A piece of streamed content, cut anywhere; the last one may be empty."""
 
@@ -51,6 +74,14 @@ class ContentPiece(NamedTuple):
 
 class Guard:
     """Base class of guards: admits everything as it is. Override what you need."""
+
+    def applies(self, call: GuardedCall) -> bool:  # noqa: ARG002 - of no use here
+        """Tell whether the guard has to see a call; False costs the call nothing more."""
+        return True
+
+    def needs_whole_content(self, call: GuardedCall) -> bool:  # noqa: ARG002 - of no use here
+        """Tell whether ``content`` is called once with all of the content, which is then held in memory."""
+        return False
 
     async def before(self, call: GuardedCall) -> Any:  # noqa: ANN401 - the request, or another of its type
         """Return the request to run."""
@@ -86,8 +117,20 @@ class Guards:
     def install(self, guard: Guard) -> None:
         self._installed.append(guard)
 
+    def uninstall(self, guard: Guard) -> None:
+        self._installed.remove(guard)
+
+    def apply(self, call: GuardedCall) -> bool:
+        """Tell whether any guard has to see a call."""
+        for guard in self._installed:  # noqa: SIM110 - on the path of every call: a generator costs more
+            if guard.applies(call):
+                return True
+        return False
+
     async def before(self, call: GuardedCall) -> GuardedCall:
         for guard in self._installed:
+            if not guard.applies(call):
+                continue
             request = await guard.before(call)
             if request is not call.request:
                 call = structs.replace(call, request=request)
@@ -95,11 +138,15 @@ class Guards:
 
     async def after(self, call: GuardedCall, answer: Any) -> Any:  # noqa: ANN401 - a response of the operation
         for guard in reversed(self._installed):
-            answer = await guard.after(call, answer)
+            if guard.applies(call):
+                answer = await guard.after(call, answer)
         return answer
 
     async def stream(self, call: GuardedCall, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Yield content as the guards let it pass, then what they held back until its end."""
+        if any(guard.needs_whole_content(call) for guard in self._installed):
+            yield await self._content(call, ContentPiece(b"".join([chunk async for chunk in chunks]), last=True))
+            return
         async for chunk in chunks:
             yield await self._content(call, ContentPiece(chunk, last=False))
         if self._installed:

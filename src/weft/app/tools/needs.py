@@ -32,6 +32,7 @@ SYNONYMS: dict[str, str] = {
     "prompt": "input request LLM model",
     "receipt": "trace explanation why",
     "layer": "rule policy instruction preamble prepended corporate company",
+    "guardrail": "prohibition forbidden not allowed rule block deny limit",
     "definition": "instructions role configuration persona system prompt",
     "export": "package file deliver hand over download share",
     "import": "package file load read in upload",
@@ -423,6 +424,20 @@ NEEDS: dict[str, tuple[str, ...]] = {
     ),
     "approvals.approve": ("confirm an action that an agent wants to do", "give the go-ahead for a stopped action"),
     "approvals.refuse": ("decline an action that an agent wants to do", "say no to a stopped action"),
+    "guardrails.list": (
+        "which actions are forbidden for me",
+        "what am I not allowed to do",
+        "list the rules that block calls and how often they did",
+    ),
+    "guardrails.test": (
+        "try a prohibition before it takes effect",
+        "would this rule block that call",
+        "dry run of a policy rule against an example",
+    ),
+    "guardrails.check": (
+        "may I call this external tool with these arguments",
+        "ask for permission before I run a command or send a mail with another tool",
+    ),
     "context_layers.list": ("which policies and guidelines are defined in the company",),
     "inspect_session": (
         "see everything on the shared board of a project as an admin, even what is restricted",

@@ -267,6 +267,10 @@ GROUPED_HELP = {
         "Calls that wait for the approval of a human, because a rule asks for it or their content is suspicious. An "
         "approved call is performed once, as its caller."
     ),
+    "guardrails": (
+        "Guardrails: rules of the layers about what callers may not do, with Weft's tools and with others such as "
+        "github.*. A call that violates one is refused, masked, held for approval or answered with a warning."
+    ),
     "session_members": "The members of a session: agents, humans, teams and patterns that may see it.",
     "teams": (
         "Teams: named groups of agents and humans with shared memory, guidelines and a place in ACLs (team:NAME)."

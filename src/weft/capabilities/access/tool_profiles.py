@@ -94,6 +94,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "define_agent",
         "read_definition",
         "context_layers",
+        "guardrails",
         "teams",
         "create_agent",
         "list_agents",

@@ -137,6 +137,8 @@ async def define_agent(
     at = part.at or PartVersion(part.line.line_id, 0, EMPTY.hex())
     if request.critical and at.seq > 0:
         await critical.mark(CriticalEdit(at.line, at.seq, contexts.actor.participant, context.now))
+    if request.guardrails is not None:
+        await definitions.forget_others(part.line.line_id, request.guardrails)
     if changed:
         counts = count_changes(part.changes[key] for key in changed)
         data = {"version": at.seq, "context_version": context.root.seq, "changed": changed, **counts}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,5 +18,29 @@ def names_of(operation: Operation) -> tuple[str, ...]:
     return operation.name, operation.tool, f"{operation.tool}.{operation.action}"
 
 
-def action_names(operations: Iterable[Operation]) -> frozenset[str]:
-    return frozenset(name for operation in operations for name in names_of(operation))
+class KnownActions:
+    """The operations and tools of Weft by name. All of them are loaded on first use."""
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        self._operations = operations
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        return frozenset(name for operation in self._operations for name in names_of(operation))
+
+    def find(self, action: str) -> Operation | None:
+        """Return the operation with this name; None for a tool of others, and for a tool with several actions."""
+        return self._by_name.get(action)
+
+    def names_for(self, action: str) -> tuple[str, ...]:
+        """Return all names of an action."""
+        operation = self.find(action)
+        return (action,) if operation is None else names_of(operation)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Operation]:
+        named: dict[str, Operation] = {}
+        for operation in self._operations:
+            unique = [name for name in names_of(operation) if operation.action is None or name != operation.tool]
+            named |= dict.fromkeys(unique, operation)
+        return named

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.guardrails.model import Guardrail
+from weft.capabilities.guardrails.actions import KnownActions
+from weft.capabilities.guardrails.model import Guardrail, digest_of
 from weft.capabilities.guardrails.rules import check_guardrails
+from weft.capabilities.guardrails.store import HitStore
 from weft.capabilities.plans.service import Plans
 
 if TYPE_CHECKING:
@@ -16,25 +18,28 @@ if TYPE_CHECKING:
 _decode = msgspec.json.Decoder(tuple[Guardrail, ...]).decode
 
 
-class KnownActions(msgspec.Struct, frozen=True):
-    """Names of the operations and tools of Weft, which a rule may prohibit."""
-
-    names: frozenset[str]
-
-
 class GuardrailDefinitions(msgspec.Struct, frozen=True):
     """Checks guardrails that a caller defines."""
 
     plans: Plans
     actions: KnownActions
+    hits: HitStore
 
     async def checked(self, level: int, guardrails: Sequence[Guardrail]) -> str | None:
         """Return the text to store; None if there are none. Raises InvalidGuardrail or QuotaExceeded."""
         if not guardrails:
             return None
         (await self.plans.allowance()).check_guardrails(level)
-        check_guardrails(guardrails, self.actions.names)
+        self.check(guardrails)
         return indented_json(guardrails)
+
+    def check(self, guardrails: Sequence[Guardrail]) -> None:
+        """Compile rules; raises InvalidGuardrail about the first that cannot be used."""
+        check_guardrails(guardrails, self.actions.names)
+
+    async def forget_others(self, layer: str, guardrails: Sequence[Guardrail]) -> None:
+        """Remove the hit counts of rules that a layer no longer has."""
+        await self.hits.remove_others(layer, [digest_of(guardrail) for guardrail in guardrails])
 
 
 def indented_json(value: object) -> str:

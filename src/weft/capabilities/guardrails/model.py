@@ -98,14 +98,16 @@ class InvalidGuardrail(InvalidInput):
     """A guardrail cannot be used as it is written."""
 
     code = "INVALID_GUARDRAIL"
-    hint = "Correct the rule that the message names; nothing was changed."
+    hint = "Correct the rule that the message names; try it with `guardrail.test` before you define it."
+    related = ("guardrails",)
 
 
 class GuardrailViolation(Forbidden):
     """A guardrail prohibits this call."""
 
     code = "GUARDRAIL_VIOLATION"
-    hint = "Do not repeat the call. Do the task in another way, or ask a human of your tenant."
+    hint = "Do not repeat the call. Do the task in another way, or ask a human. `guardrail.list` shows your guardrails."
+    related = ("guardrails",)
     severity = "critical"
     recoverable = False
     violation = "guardrail"

@@ -20,7 +20,7 @@ from weft.capabilities.guardrails.model import Guardrail, InvalidGuardrail, dige
 from weft.kernel.errors import close_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from weft.kernel.identity import Actor
 
@@ -63,11 +63,19 @@ class Rule:
             return frozenset()
 
 
-class Hit(NamedTuple):
-    """A rule that prohibits a call. ``error``: because its condition has no result."""
+class Evaluation(NamedTuple):
+    """Whether the condition of a rule is true for a call, or why it has no result."""
 
     rule: Rule
-    error: str | None = None
+    result: bool | str
+
+    @property
+    def error(self) -> str | None:
+        return self.result if isinstance(self.result, str) else None
+
+    @property
+    def is_violated(self) -> bool:
+        return self.result is True or (self.error is not None and self.rule.guardrail.on_error == "closed")
 
 
 class Counts(NamedTuple):
@@ -113,24 +121,21 @@ class RuleBatch:
     def __bool__(self) -> bool:
         return bool(self.rules)
 
-    def hits(self, call: CallValues) -> Iterator[Hit]:
+    def hits(self, call: CallValues) -> Iterator[Evaluation]:
         """Yield the rules that prohibit a call, in order; the caller stops at the first that refuses it."""
+        return (evaluation for evaluation in self.results(call) if evaluation.is_violated)
+
+    def results(self, call: CallValues) -> Iterator[Evaluation]:
+        """Yield what each rule says of a call."""
         until = time.thread_time() + _MAX_SECONDS
         shared = activation(call.values) if any(rule.condition is not None for rule in self.rules) else None
         known = self._grouped_results(shared, call.size)
         for rule in self.rules:
-            if rule.condition is None:
-                yield Hit(rule)
-                continue
-            result: bool | str | None = known.get(id(rule.condition))
+            result: bool | str | None = True if rule.condition is None else known.get(id(rule.condition))
             if result is None:
                 late = time.thread_time() > until
                 result = "the conditions of this call take too long" if late else _result(rule, shared, call)
-            if isinstance(result, str):
-                if rule.guardrail.on_error == "closed":
-                    yield Hit(rule, result)
-            elif result:
-                yield Hit(rule)
+            yield Evaluation(rule, result)
 
     def _grouped_results(self, shared: Any, size: CallSize) -> dict[int, bool]:  # noqa: ANN401 - CEL has no types
         known: dict[int, bool] = {}
@@ -170,15 +175,16 @@ class RuleSet:
         self.rules = [rule for rule in rules if actor.matches(rule.guardrail.scope)]
         self._by_action: dict[str, Candidates] = {}
 
-    def candidates(self, action: str, names: Callable[[], Iterable[str]]) -> Candidates:
-        """Return the rules about an action, which ``names`` are matched with their patterns."""
-        found = self._by_action.get(action)
-        if found is None:
-            known = tuple(names())
-            found = Candidates([rule for rule in self.rules if any(map(rule.action.match, known))])
-            if len(self._by_action) >= _MAX_INDEXED:
-                self._by_action.clear()
-            self._by_action[action] = found
+    def known(self, action: str) -> Candidates | None:
+        """Return the rules about an action, if they were looked up before."""
+        return self._by_action.get(action)
+
+    def candidates(self, action: str, names: Sequence[str]) -> Candidates:
+        """Return the rules about an action, whose ``names`` are matched with their patterns."""
+        found = Candidates([rule for rule in self.rules if any(map(rule.action.match, names))])
+        if len(self._by_action) >= _MAX_INDEXED:
+            self._by_action.clear()
+        self._by_action[action] = found
         return found
 
 

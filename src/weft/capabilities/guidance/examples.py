@@ -34,6 +34,7 @@ _VALUES_BY_FIELD: dict[str, Any] = {
     "agent_type": "claude",
     "members": ["reviewer", "team:research"],
     "layer": "team:research",
+    "tool": "github.create_issue",
     "team": "research",
     "description": "Finds and checks sources",
     "text": "Cite the source of every figure.",
@@ -103,6 +104,7 @@ _EXTRA_ARGUMENTS: dict[str, dict[str, Any]] = {
     "agent.define": {"role": "Reviews what others wrote"},
     "records.set_lifecycle": {"record_id": "turn-42"},
     "tools.describe": {"name": "context_history.log"},
+    "guardrail.check": {"arguments": {"title": "Release notes of version 2"}},
     "missing.resolve": {"answer": "Frankfurt only."},
     "records.resolve": {
         "source_ref": {

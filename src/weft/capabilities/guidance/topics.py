@@ -26,6 +26,7 @@ GuidanceType = Literal[
     "missing",
     "agents",
     "approvals",
+    "guardrails",
     "admin",
 ]
 
@@ -55,6 +56,7 @@ TOPICS: dict[str, Topic] = {
             "Your memory is private. An admin can inspect it, and messages, and every inspection is audited.",
             "Do not put keys, passwords or personal data into messages, the board or memory.",
             "An admin grants missing permissions with update_agent; a call cannot request them.",
+            "GUARDRAIL_VIOLATION: a rule of your layers prohibits the call; guardrails lists those that hold for you.",
         )
     ),
     "troubleshooting": Topic(
@@ -187,6 +189,13 @@ TOPICS: dict[str, Topic] = {
         ),
         ("agent", "team", "key", "token", "signing_key"),
     ),
+    "guardrails": Topic(
+        (
+            "Guardrails say what you may not do. Do not repeat a call that one prohibits; do the task in another way.",
+            "Check calls of other tools first, such as github.*: the rules of your layers hold for them too.",
+        ),
+        ("guardrail",),
+    ),
     "approvals": Topic(
         (
             "On APPROVAL_PENDING go on with other work, then make the same call again: you get its answer.",
@@ -195,7 +204,8 @@ TOPICS: dict[str, Topic] = {
         ("approval",),
     ),
     "admin": Topic(
-        ("The audit log holds every denial and every administrative change.",), ("audit", "performance", "webhook")
+        ("The audit log holds every denial and every administrative change.",),
+        ("audit", "performance", "webhook"),
     ),
 }
 

@@ -180,6 +180,8 @@ async def define_layer(
     reason = await lines.gate.admit_note("reason", request.reason)
     meta = CommitMeta(reason or "define", request.step)
     changed = await line.write(texts, meta, critical=request.critical)
+    if GUARDRAILS in changed:
+        await definitions.forget_others(request.layer, request.guardrails or ())
     head = line.head
     if request.critical and head.seq > 0:
         marked_at = to_micros(lines.clock.now())
@@ -238,10 +240,11 @@ async def show_layers(request: ShowLayers, layers: Layers) -> LayersShown:
     )
 
 
-def _check_reader(actor: Actor) -> None:
+def check_reader(actor: Actor) -> None:
+    """Raise unless the caller may read layers with their history."""
     if not may_read_layers(actor):
         raise PermissionDenied(
-            f"Listing layers needs clearance {READER_CLEARANCE} or the permission admin.",
+            f"Reading all layers needs clearance {READER_CLEARANCE} or the permission admin.",
             hint="Show your own layers with `layer.show`.",
             related=("context_layers",),
         )
@@ -255,7 +258,7 @@ def _check_reader(actor: Actor) -> None:
     rate=RateClass.ADMIN,
     effect=Effect.READ,
     audience=Audience.NOT_SUBAGENTS,
-    requires=_check_reader,
+    requires=check_reader,
     errors=(PermissionDenied,),
 )
 async def list_layers(request: ListLayers, actor: Actor, layers: LayerStore) -> LayerList:

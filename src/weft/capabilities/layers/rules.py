@@ -83,19 +83,24 @@ class RuleLoader(msgspec.Struct, frozen=True):
     async def current(self) -> TrustPolicy:
         """Return the trust policy of the caller's tenant."""
         known = self.cache.cached(self.actor)
-        return known.policy if known is not None else (await self._line(_TENANT_LINE)).policy
+        return known.policy if known is not None else (await self.line(_TENANT_LINE)).policy
 
     async def load(self) -> CallerRules:
-        """Return the caller's rules, and cache them for its epoch."""
+        """Return the caller's rules, and cache them for its epoch. The transaction has checked that epoch."""
         known = self.cache.cached(self.actor)
         if known is None:
-            lines = [await self._line(line_id) for line_id in _lines_of(self.actor)]
-            rules = [*PLATFORM_RULES, *(rule for line in lines for rule in line.rules)]
-            known = CallerRules(self.actor.epoch, RuleSet(self.actor, rules), lines[0].policy)
+            known = await self.read()
             self.cache.keep(self.actor, known)
         return known
 
-    async def _line(self, line_id: str) -> LineRules:
+    async def read(self) -> CallerRules:
+        """Return the caller's rules as of this transaction."""
+        lines = [await self.line(line_id) for line_id in _lines_of(self.actor)]
+        rules = [*PLATFORM_RULES, *(rule for line in lines for rule in line.rules)]
+        return CallerRules(self.actor.epoch, RuleSet(self.actor, rules), lines[0].policy)
+
+    async def line(self, line_id: str) -> LineRules:
+        """Return the rules of a layer or definition as of this transaction."""
         found = await self.lines.find(line_id)
         if found is None or found.head.seq == 0:
             return _NO_RULES

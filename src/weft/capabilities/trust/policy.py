@@ -21,11 +21,13 @@ class InjectionActions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     Text of humans and agents is quarantined or blocked only at the strict threshold; below it, it is annotated.
     """
 
-    human: InjectionAction = "annotate"
-    agent: InjectionAction = "quarantine"
-    tool: InjectionAction = "quarantine"
-    document: InjectionAction = "quarantine"
-    imported: InjectionAction = msgspec.field(name="import", default="quarantine")
+    human: Annotated[InjectionAction, msgspec.Meta(description="Text of humans.")] = "annotate"
+    agent: Annotated[InjectionAction, msgspec.Meta(description="Text of agents.")] = "quarantine"
+    tool: Annotated[InjectionAction, msgspec.Meta(description="Results of tools.")] = "quarantine"
+    document: Annotated[InjectionAction, msgspec.Meta(description="Documents.")] = "quarantine"
+    imported: Annotated[InjectionAction, msgspec.Meta(description="Imported bundles.")] = msgspec.field(
+        name="import", default="quarantine"
+    )
 
     def of(self, source: Source) -> InjectionAction:
         if source is Source.IMPORT:
@@ -44,29 +46,39 @@ class ContentActions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class SecretActions(ContentActions, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What happens to secrets."""
 
-    write: ContentAction = "annotate"
-    export: ContentAction = "mask"
-    prompt: ContentAction = "mask"
+    write: Annotated[ContentAction, msgspec.Meta(description="When it is written.")] = "annotate"
+    export: Annotated[ContentAction, msgspec.Meta(description="When it is exported.")] = "mask"
+    prompt: Annotated[ContentAction, msgspec.Meta(description="In a prompt.")] = "mask"
 
 
 class PiiActions(ContentActions, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What happens to personal data."""
 
-    write: ContentAction = "allow"
-    export: ContentAction = "allow"
-    prompt: ContentAction = "allow"
+    write: Annotated[ContentAction, msgspec.Meta(description="When it is written.")] = "allow"
+    export: Annotated[ContentAction, msgspec.Meta(description="When it is exported.")] = "allow"
+    prompt: Annotated[ContentAction, msgspec.Meta(description="In a prompt.")] = "allow"
 
 
 class TrustPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The trust policy of a tenant. Every default is safe."""
 
-    injection: InjectionActions = InjectionActions()
-    prompt_injection: PromptAction = "drop"
-    secrets: SecretActions = SecretActions()
-    pii: PiiActions = PiiActions()
-    on_violation: ViolationAction = "log"
-    approval_seconds: Annotated[int, msgspec.Meta(ge=60, le=30 * _DAY)] = _DAY
-    approver_clearance: Annotated[int, msgspec.Meta(ge=1, le=5)] = 3
+    injection: Annotated[
+        InjectionActions, msgspec.Meta(description="What happens to injected instructions on write, by source.")
+    ] = InjectionActions()
+    prompt_injection: Annotated[
+        PromptAction, msgspec.Meta(description="What happens to a flagged block of a prompt.")
+    ] = "drop"
+    secrets: Annotated[SecretActions, msgspec.Meta(description="What happens to secrets.")] = SecretActions()
+    pii: Annotated[PiiActions, msgspec.Meta(description="What happens to personal data.")] = PiiActions()
+    on_violation: Annotated[
+        ViolationAction, msgspec.Meta(description="What happens to an agent that tries to change its own rules.")
+    ] = "log"
+    approval_seconds: Annotated[
+        int, msgspec.Meta(ge=60, le=30 * _DAY, description="Seconds after which a held call expires.")
+    ] = _DAY
+    approver_clearance: Annotated[
+        int, msgspec.Meta(ge=1, le=5, description="Clearance that a human needs to decide about held calls.")
+    ] = 3
 
 
 DEFAULT_POLICY = TrustPolicy()

@@ -163,6 +163,11 @@ COMMANDS: dict[str, dict[str, str]] = {
         "approve": "Approve a held call: it is performed once, as its caller, past the check that held it.",
         "refuse": "Refuse a held call: it is never performed, and its caller is told.",
     },
+    "guardrail": {
+        "list": "List the guardrails that hold for you or an agent you may edit; those who read layers: of all layers.",
+        "test": "Test guardrails against a sample call: which of them it violates, and what would happen. Nothing is changed.",
+        "check": "Check a call of a tool that is not Weft's before you make it, or with its answer; an error prohibits it.",
+    },
     "history": {
         "log": "Read the commits of a context, newest first: author, time, reason and changed keys.",
         "show": "Show one commit: its changes and its parent.",

@@ -60,6 +60,7 @@ _GROUPS = {
     "window": "Conversations of agents, with token limits: events, budgets, sharing, checkpoints.",
     "receipt": "What each assembled prompt contains, omits and saves: show, list, replay, savings.",
     "layer": "Texts that begin every prompt: rules of the tenant, of teams and of agents.",
+    "guardrail": "Rules about what callers may not do: list, test, check.",
     "history": "Versions of everything: log, diff, snapshots, rollback, branches, merges, retention.",
     "records": "Portable records of what happened to context: list, show, validate.",
     "policy": "Export policies: what an export may contain, and who may use it.",
@@ -99,7 +100,7 @@ _SECTIONS = {
         "conventions",
     ),
     "Save and restore": ("push", "pull", "history", "export", "import", "bundle"),
-    "Manage access": ("agent", "team", "key", "token", "signing-key", "policy", "webhook", "audit"),
+    "Manage access": ("agent", "team", "guardrail", "key", "token", "signing-key", "policy", "webhook", "audit"),
     "Operate": ("tenant", "db", "performance", "version"),
 }
 _EXAMPLES = """\b
