@@ -405,6 +405,20 @@ async def test_too_many_waiting_calls_are_answered_at_once(world: World, monkeyp
 
 
 @pytest.mark.usefixtures("rule")
+async def test_waiting_calls_are_answered_when_the_process_shuts_down(world: World, approver: Caller) -> None:
+    app = await world.another_app()
+    app.guards.install(Asking())
+    waiting = asyncio.create_task(outcome(world.planner.at(app).delete("goal")))
+    [held] = await pending(approver)
+    async with asyncio.timeout(TIMEOUT / 2):
+        app.held_calls.decisions.end_all()
+        assert await waiting == "APPROVAL_PENDING"
+        await world.close_app(app)
+    await approver.call("approval.approve", approval_id=held["approval_id"])
+    assert (await world.planner.delete("goal"))["deleted"] == "goal"
+
+
+@pytest.mark.usefixtures("rule")
 async def test_a_caller_that_loses_its_access_while_waiting_gets_no_answer(world: World, approver: Caller) -> None:
     waiting = asyncio.create_task(outcome(world.review.delete("goal")))
     approval_id = await approval_of(approver)

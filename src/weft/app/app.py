@@ -282,6 +282,7 @@ class App:
         """Stop the jobs, write buffered counts and close the database."""
         self.ready = False
         await self._comparisons.close()
+        await self.held_calls.decisions.close()
         await self.feed.close()
         await self.scheduler.stop(_STOP_SECONDS)
         await self.ingestion.close()

@@ -328,9 +328,7 @@ class Dispatcher:
         operation, request = call.operation, call.request
         verdicts = await self._verdicts(call) if operation.content is not None else {}
         if operation.prepare is not None:
-            # What an approval covers is committed by the operation itself.
-            actor = call.actor if call.approval is None or call.actor is None else replace(call.actor, approval=None)
-            prepared = self._container.arguments(operation.prepare.needs, CallScope(actor, None))
+            prepared = self._container.arguments(operation.prepare.needs, CallScope(_preparing(call.actor), None))
             await operation.prepare.run(request, *prepared)
         if operation.effect is Effect.WRITE:
             return await self._write(call, scope, verdicts)
@@ -387,6 +385,13 @@ def _check_allowed(operation: Operation, raw: Mapping[str, Any], actor: Actor) -
         check_not_terminated(named_session(raw) or "", actor)
     operation.forbids(raw, actor)
     authorise(operation, actor)
+
+
+def _preparing(actor: Actor | None) -> Actor | None:
+    """Return the actor for the preparation of its call, whose transactions are not those of the call."""
+    if actor is None or actor.approval is None:
+        return actor
+    return replace(actor, approval=replace(actor.approval, preparing=True))
 
 
 def _scope_of(call: GuardedCall) -> Scope:

@@ -84,6 +84,7 @@ class HeldCalls:
         if hold == "approval" and not held.state.is_final:
             held = await self._waited(actor, held, client if held.reason.approver == "client" else None)
         if hold == "quarantine" and held.state is ApprovalState.PENDING:
+            error.message += f" It waits for review as {held.approval_id}."
             error.context["approval_id"] = held.approval_id
             raise error
         return await self._given(call.operation, actor, held)
@@ -174,6 +175,7 @@ class Decisions:
         self._waiting: dict[str, dict[asyncio.Future[None], str]] = {}
         self._woken: dict[str, asyncio.Event] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._is_open = True
         feed.listeners.append(self._wake)
 
     @property
@@ -182,9 +184,10 @@ class Decisions:
 
     async def final(self, tenant: str, approval_id: str) -> None:
         """Wait until a held call is final or deleted; raises TimeoutError if too many calls wait already."""
-        waiting = self._waiting.setdefault(tenant, {})
-        if len(waiting) >= MAX_WAITING_OF_TENANT or self.count >= MAX_WAITING:
+        of_tenant = len(self._waiting.get(tenant, ()))
+        if not self._is_open or of_tenant >= MAX_WAITING_OF_TENANT or self.count >= MAX_WAITING:
             raise TimeoutError
+        waiting = self._waiting.setdefault(tenant, {})
         decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting[decided] = approval_id
         self._watch(tenant)
@@ -192,6 +195,21 @@ class Decisions:
             await decided
         finally:
             waiting.pop(decided, None)
+
+    def end_all(self) -> None:
+        """Let no call wait any more, because the process shuts down: they are answered as pending."""
+        self._is_open = False
+        for waiting in self._waiting.values():
+            for decided in waiting:
+                if not decided.done():
+                    decided.set_exception(TimeoutError())
+
+    async def close(self) -> None:
+        self.end_all()
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _watch(self, tenant: str) -> None:
         self._feed.start()
@@ -231,7 +249,8 @@ class Decisions:
 
 def pending_error(held: HeldCall) -> ApprovalPending:
     """Return what a caller is answered whose call waits for a decision."""
-    return ApprovalPending(held.reason.text, approval_id=held.approval_id, check=held.reason.check)
+    message = f"{held.reason.text} The call waits for approval as {held.approval_id}."
+    return ApprovalPending(message, approval_id=held.approval_id, check=held.reason.check)
 
 
 def stored_error(error: WeftError) -> HeldError:
@@ -251,10 +270,12 @@ def rebuild_error(stored: HeldError) -> WeftError:
     """Return a stored error as an instance of its class; of a class that is gone, as an InternalError with its code."""
     module, _, name = stored.kind.partition(":")
     try:
-        kind = getattr(import_module(module), name, InternalError)
+        kind = getattr(import_module(module), name, None)
     except ImportError:
+        kind = None
+    if not (isinstance(kind, type) and issubclass(kind, WeftError)):
         kind = InternalError
-    error: WeftError = kind.__new__(kind)
+    error = kind.__new__(kind)
     WeftError.__init__(error, stored.message, hint=stored.hint, related=stored.related, **stored.context)
     vars(error)["code"] = stored.code
     return error

@@ -30,12 +30,14 @@ class Approval(msgspec.Struct, frozen=True):
     """The approval under which a held call is performed: it passes ``checks``, and no others.
 
     ``performer`` identifies the process that performs it, so that no other one commits its changes as well.
+    ``preparing``: what is committed now is not the call itself, and may be repeated.
     """
 
     approval_id: str
     checks: frozenset[str]
     approved_by: str
     performer: str
+    preparing: bool = False
 
     def covers(self, check: str) -> bool:
         return check in self.checks

@@ -53,8 +53,7 @@ class DrainingServer(uvicorn.Server):
         await draining
 
     async def _drain(self) -> None:
-        self._application.streams.end_all()
-        self._application.mcp.end_streams()
+        self._application.end_waiting()
         deadline = asyncio.get_running_loop().time() + self._grace_seconds
         # Polling keeps the code of each call simple; only a shutdown waits here.
         while self._application.mcp.calls_in_flight and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110

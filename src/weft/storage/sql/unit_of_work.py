@@ -79,7 +79,7 @@ async def begin_approved(transaction: Transaction, actor: Actor | None) -> None:
 
     Raises PerformedElsewhere if another process has taken the call over.
     """
-    if actor is not None and actor.approval is not None:
+    if actor is not None and actor.approval is not None and not actor.approval.preparing:
         await SqlApprovalStore(transaction).begin(actor.approval)
 
 

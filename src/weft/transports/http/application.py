@@ -47,6 +47,12 @@ class HttpApplication:
         self._routed = self._starlette()
         self.asgi: ASGIApp = HostGuard(self._route, app.settings, app.clock)
 
+    def end_waiting(self) -> None:
+        """End event streams, and answer calls that wait for an approval: the process shuts down."""
+        self.streams.end_all()
+        self.mcp.end_streams()
+        self._app.held_calls.decisions.end_all()
+
     def _starlette(self) -> Starlette:
         return Starlette(
             lifespan=self._lifespan,

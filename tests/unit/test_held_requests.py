@@ -1,0 +1,89 @@
+"""Every operation can be held: its request and its answer are the same after they were stored."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from msgspec import inspect
+
+from weft.app.held_calls import rebuild_error, stored_error
+from weft.app.registry import all_operations
+from weft.capabilities.approvals.model import digest_of
+from weft.capabilities.board.model import KeyNotFound
+from weft.capabilities.guidance.examples import example_request
+from weft.kernel.errors import InternalError, NotFound
+from weft.kernel.identity import system_actor
+from weft.kernel.operation import Audience
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from weft.kernel.operation import Operation
+
+ACTOR = system_actor("home")
+# A call without a credential has no caller to wait for its answer.
+OPERATIONS = [operation for operation in all_operations() if operation.audience is not Audience.ANONYMOUS]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_a_stored_request_is_the_same(operation: Operation) -> None:
+    example = {name: value for name, value in example_request(operation, ACTOR).items() if name != "action"}
+    request = operation.parse(example)
+    again = operation.parse(msgspec.json.decode(msgspec.json.encode(request)))
+    assert msgspec.json.encode(again) == msgspec.json.encode(request)
+    assert digest_of(operation, again) == digest_of(operation, request)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_a_stored_answer_can_be_read(operation: Operation) -> None:
+    opaque = [kind for kind in parts(inspect.type_info(operation.response), set()) if is_opaque(kind)]
+    assert opaque == []
+
+
+def parts(kind: inspect.Type, seen: set[Any]) -> Iterator[inspect.Type]:
+    yield kind
+    nested: list[Any] = [*getattr(kind, "types", ()), *getattr(kind, "item_types", ())]
+    nested += [getattr(kind, name, None) for name in ("item_type", "value_type")]
+    if isinstance(kind, inspect.StructType) and kind.cls not in seen:
+        seen.add(kind.cls)
+        nested += [field.type for field in kind.fields]
+    for each in nested:
+        if isinstance(each, inspect.Type):
+            yield from parts(each, seen)
+
+
+def is_opaque(kind: inspect.Type) -> bool:
+    return isinstance(kind, inspect.RawType | inspect.CustomType)
+
+
+def test_the_digest_does_not_depend_on_the_order_of_objects() -> None:
+    operation = all_operations()["memory.set"]
+    requests = [
+        operation.parse({"key": "k", "value": value}) for value in ({"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 1})
+    ]
+    same, reordered, other = (digest_of(operation, request) for request in requests)
+    assert same == reordered != other
+    assert digest_of(all_operations()["memory.get"], requests[0]) != same
+
+
+def test_a_stored_error_is_the_same_error() -> None:
+    raised = KeyNotFound(
+        "There is no key 'a'.", hint="Write it with `board.write`.", key="a", at=datetime(2026, 1, 1, tzinfo=UTC)
+    )
+    rebuilt = rebuild_error(stored_error(raised))
+    assert type(rebuilt) is KeyNotFound
+    assert isinstance(rebuilt, NotFound)
+    assert (rebuilt.code, rebuilt.message, rebuilt.hint) == (raised.code, raised.message, raised.hint)
+    assert rebuilt.context == {"key": "a", "at": "2026-01-01T00:00:00Z"}
+    assert rebuilt.http_status == 404
+
+
+@pytest.mark.parametrize("kind", ["weft.gone:Gone", "weft.kernel.errors:Gone", "os:system"])
+def test_the_error_of_a_class_that_is_gone_keeps_its_code(kind: str) -> None:
+    stored = msgspec.structs.replace(stored_error(KeyNotFound("No key.")), kind=kind)
+    rebuilt = rebuild_error(stored)
+    assert type(rebuilt) is InternalError
+    assert (rebuilt.code, rebuilt.message) == ("KEY_NOT_FOUND", "No key.")
