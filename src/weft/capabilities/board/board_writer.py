@@ -29,7 +29,7 @@ from weft.capabilities.history.model import (
     version_conflict,
 )
 from weft.capabilities.pins.model import ItemPlace
-from weft.capabilities.trust.gate import IncomingContent
+from weft.capabilities.trust.gate import Admission, IncomingContent
 from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.events import EventType, NewEvent
 from weft.kernel.identity import ANYONE
@@ -74,6 +74,8 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     step: str | None = None
     derived_from: tuple[str, ...] = ()
+    # The value is a text of Weft, made of texts that have passed the gate.
+    is_admitted: bool = False
 
 
 @dataclass(slots=True)
@@ -86,14 +88,14 @@ class BoardWriter(BoardView):
         """Create or overwrite one entry."""
         boards, config = self.boards, self.session.config
         check_key(key, namespaces=config.namespaces)
-        value, label = await boards.gate.admit(
-            IncomingContent("board_entry", key, value, derived_from=options.derived_from)
-        )
         tokens = self._count(value)
         check_value_size(tokens, config)
         current = await self.entries.get(self.session.session_id, key)
         await self._check_may_change(key, current, options.if_version)
         self._check_may_open(current, options.readable_by)
+        admitted, label = await self._admitted(key, value, options)
+        if admitted is not value:
+            value, tokens = admitted, self._count(admitted)
         freed = current.tokens if current else 0
         check_room(self.head.weight, freed, tokens, config)
         entry = Entry(
@@ -120,6 +122,12 @@ class BoardWriter(BoardView):
         await boards.outbox.publish(self._key_event("written", entry))
         await self._notify([entry])
         return entry
+
+    async def _admitted(self, key: str, value: str, options: WriteOptions) -> Admission:
+        if options.is_admitted:
+            return Admission(value, None)
+        content = IncomingContent("board_entry", key, value, derived_from=options.derived_from)
+        return await self.boards.gate.admit(content)
 
     async def delete(self, key: str, options: WriteOptions) -> Entry:
         """Remove one entry; its history stays."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from weft.capabilities.board.store import ConventionStore
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session
 from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.trust.gate import GATE_ERRORS, ContentGate, submitted_value
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import NotFound
 from weft.kernel.fields import Name
@@ -168,12 +169,22 @@ async def get_guidance(
     return Guidance(conventions=name, text="\n\n".join(chosen))
 
 
-@admin_write("conventions.define", tool="define_conventions", http="PUT /v1/conventions/{name}")
+def _definition(request: DefineConventions) -> dict[str, Any]:
+    return {"groups": msgspec.to_builtins(request.groups)}
+
+
+@admin_write(
+    "conventions.define",
+    tool="define_conventions",
+    http="PUT /v1/conventions/{name}",
+    errors=GATE_ERRORS,
+    content=lambda request: (submitted_value(_definition(request)),),
+)
 async def define_conventions(
-    request: DefineConventions, actor: Actor, conventions: ConventionStore, clock: Clock
+    request: DefineConventions, actor: Actor, conventions: ConventionStore, clock: Clock, gate: ContentGate
 ) -> ConventionsDefined:
     """Define the keys a domain's agents agree on; sessions name them in their config."""
-    definition = {"groups": msgspec.to_builtins(request.groups)}
+    definition = await gate.admit_value("conventions", request.name, _definition(request))
     await conventions.put(request.name, definition, actor.principal_id, to_micros(clock.now()))
     return ConventionsDefined(name=request.name, key_count=sum(len(group.keys) for group in request.groups))
 

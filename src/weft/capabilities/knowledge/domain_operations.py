@@ -26,6 +26,7 @@ from weft.capabilities.knowledge.model import (
 )
 from weft.capabilities.knowledge.store import DocumentStore
 from weft.capabilities.sessions.model import Pattern
+from weft.capabilities.trust.gate import GATE_ERRORS, submitted
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import InvalidInput, QuotaExceeded
 from weft.kernel.identity import ANYONE
@@ -165,7 +166,8 @@ class DomainView(msgspec.Struct, frozen=True):
     status=201,
     requires=check_highest_clearance,
     off_record=("description",),
-    errors=(DomainExists, QuotaExceeded),
+    errors=(DomainExists, QuotaExceeded, *GATE_ERRORS),
+    content=lambda request: (submitted(request.description),),
 )
 async def create_domain(request: CreateDomain, view: DomainView) -> DomainInfo:
     """Create a domain: a set of documents with common access rules, searched together.
@@ -174,8 +176,9 @@ async def create_domain(request: CreateDomain, view: DomainView) -> DomainInfo:
     """
     domains = view.domains
     check_chunking(request.chunking)
+    description = await domains.described(request.domain, request.description)
     domain = Domain(
-        **shared_fields(request, Domain),
+        **shared_fields(request, Domain) | {"description": description},
         created_by=domains.actor.principal_id,
         created_at=domains.now,
         updated_at=domains.now,
@@ -209,7 +212,8 @@ async def show_domain(request: ShowDomain, view: DomainView) -> DomainInfo:
     action="update_domain",
     http="PATCH /v1/domains/{domain}",
     off_record=("description",),
-    errors=(DomainNotFound,),
+    errors=(DomainNotFound, *GATE_ERRORS),
+    content=lambda request: (submitted(request.description or ""),),
 )
 async def update_domain(request: UpdateDomain, view: DomainView) -> DomainInfo:
     """Update a domain. Access rules take effect at once, also for searches.
@@ -222,6 +226,8 @@ async def update_domain(request: UpdateDomain, view: DomainView) -> DomainInfo:
     changes = {name: value for name, value in structs.asdict(request).items() if value is not None and name != "domain"}
     if not changes:
         raise InvalidInput("Give at least one field to change.", field="description")
+    if request.description is not None:
+        changes["description"] = await domains.described(request.domain, request.description)
     after = structs.replace(before, **changes, updated_at=domains.now)
     check_clearance(domains.actor, after.clearance, "A domain of this clearance")
     check_chunking(after.chunking)

@@ -12,6 +12,7 @@ from weft.capabilities.access.grants import HIGHEST_CLEARANCE
 from weft.capabilities.knowledge.model import Domain, DomainNotFound, can_see
 from weft.capabilities.knowledge.store import DomainStore
 from weft.capabilities.plans.service import Plans
+from weft.capabilities.trust.gate import ContentGate, IncomingContent
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import MAX_COMPARED, close_names
 from weft.kernel.events import EventType, NewEvent, Outbox
@@ -26,10 +27,15 @@ class Domains(msgspec.Struct, frozen=True):
     plans: Plans
     outbox: Outbox
     clock: Clock
+    gate: ContentGate
 
     @property
     def now(self) -> int:
         return to_micros(self.clock.now())
+
+    async def described(self, name: str, description: str) -> str:
+        """Return a description as the gate admits it."""
+        return (await self.gate.admit(IncomingContent("domain", name, description))).text
 
     async def find(self, name: str) -> Domain:
         return await self._require_visible(name, await self.domains.find(name))

@@ -66,6 +66,8 @@ class MessageDraft(msgspec.Struct, frozen=True, kw_only=True):
     message_type: str
     category: str
     derived_from: tuple[str, ...] = ()
+    # The content is a text of Weft, made of texts that have passed the gate.
+    is_admitted: bool = False
 
 
 class Transcripts(msgspec.Struct, frozen=True):
@@ -176,6 +178,8 @@ class TranscriptWriter(msgspec.Struct, frozen=True):
 
     async def _admitted(self, message: Message, draft: MessageDraft) -> Message:
         """Pass content and metadata through the gate; both have one label."""
+        if draft.is_admitted:
+            return message
         item = str(message.message_id)
         contents = [IncomingContent("message", item, message.content, derived_from=draft.derived_from)]
         if message.metadata != NO_METADATA:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import UNSET
@@ -20,12 +20,13 @@ from weft.capabilities.missing_context.model import (
     read_operation,
     write_operation,
 )
-from weft.capabilities.missing_context.service import Gaps
+from weft.capabilities.missing_context.service import Gaps, texts_of
 from weft.capabilities.records.model import CandidateSource, MissingContext
 from weft.capabilities.records.recorder import RecordExists
 from weft.capabilities.records.refs import Id, Ref, Uri
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION, MissingStatus, Scope, Severity
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound, lock_active_session
+from weft.capabilities.trust.gate import GATE_ERRORS, submitted, submitted_value
 from weft.kernel.clock import from_micros
 from weft.kernel.correlation import NativeId
 from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, invalid_cursor
@@ -161,7 +162,8 @@ class MissingResolved(Response):
     action="report",
     http="POST /v1/missing",
     status=201,
-    errors=(SessionNotFound, SessionArchived, RecordExists, MissingContextLimit, ContentTooLarge),
+    errors=(SessionNotFound, SessionArchived, RecordExists, MissingContextLimit, ContentTooLarge, *GATE_ERRORS),
+    content=lambda request: (submitted_value(_texts(request)),),
 )
 async def report_missing(request: ReportMissing, gaps: Gaps) -> MissingReported:
     """Report information that is missing, instead of guessing.
@@ -178,6 +180,12 @@ async def report_missing(request: ReportMissing, gaps: Gaps) -> MissingReported:
         reported_at=gap.record.created_at,
         already_open=was_open,
     )
+
+
+def _texts(request: ReportMissing) -> dict[str, Any]:
+    needed_for = UNSET if request.needed_for is None else request.needed_for
+    sources = tuple(map(_candidate, request.candidate_sources))
+    return texts_of(request.question, needed_for, sources, request.blocked_actions)
 
 
 def _scans_many(request: ListMissing) -> bool:
@@ -224,7 +232,8 @@ async def _position(after: str, session_id: str | None, gaps: Gaps) -> GapCursor
     "missing.resolve",
     action="resolve",
     http="POST /v1/missing/{missing_id}/resolve",
-    errors=(MissingContextNotFound, AlreadyResolved, SessionNotFound, SessionArchived),
+    errors=(MissingContextNotFound, AlreadyResolved, SessionNotFound, SessionArchived, *GATE_ERRORS),
+    content=lambda request: (submitted(request.answer or ""), submitted_value(request.resolution_refs)),
 )
 async def resolve_missing(request: ResolveMissing, gaps: Gaps) -> MissingResolved:
     """Resolve missing context with references or an answer. Any participant may.

@@ -39,6 +39,7 @@ from weft.capabilities.records.refs import Id
 from weft.capabilities.records.vocabulary import MissingStatus
 from weft.capabilities.sessions.agent_directory import RecipientNotFound
 from weft.capabilities.sessions.model import SessionArchived, SessionNotFound
+from weft.capabilities.trust.gate import GATE_ERRORS, submitted_value
 from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.identity import Actor
 from weft.kernel.json_input import encode_json_field, metadata_json
@@ -106,6 +107,11 @@ class MissingRequested(Response):
     already_requested: bool = False
 
 
+def _told(request: RequestMissing) -> dict[str, str | None]:
+    """Return the texts of a request that others will read."""
+    return {"tool": request.tool, "detail": request.detail, "requested_from": request.requested_from}
+
+
 @write_operation(
     "missing.request",
     action="request",
@@ -121,7 +127,9 @@ class MissingRequested(Response):
         PermissionDenied,
         ValueTooLarge,
         StoreFull,
+        *GATE_ERRORS,
     ),
+    content=lambda request: (submitted_value(_told(request)),),
 )
 async def request_missing(
     request: RequestMissing, actor: Actor, transactions: Transactions[Gaps], searcher: Searcher
@@ -142,6 +150,8 @@ async def request_missing(
 
 async def _ask(request: RequestMissing, gaps: Gaps, found: MessageSelection | None) -> MissingRequested:
     gap = await gaps.lock_open(request.missing_id, request.session_id)
+    told = await gaps.gate.admit_value("missing_context", gap.record.missing_id, _told(request))
+    request = structs.replace(request, **told)
     notes, pending = gap.notes, _new_request(request, gap, gaps)
     before = await _find_same(pending, gap, gaps)
     if before is not None:
@@ -193,9 +203,8 @@ async def _carry_out(request: GapRequest, gap: Gap, gaps: Gaps, found: MessageSe
 async def _write_question(request: GapRequest, gap: Gap, gaps: Gaps) -> GapRequest:
     key = question_key(gap.record.missing_id)
     board = await gaps.boards.to_write(session_of(gap).session_id, MAIN)
-    await board.write(
-        key, question_text(gap.record, request), WriteOptions(readable_by=restricted_readers(gap), reason="question")
-    )
+    options = WriteOptions(readable_by=restricted_readers(gap), reason="question", is_admitted=True)
+    await board.write(key, question_text(gap.record, request), options)
     return structs.replace(request, key=key)
 
 
@@ -217,6 +226,7 @@ def _task(gap: MissingContext, request: GapRequest) -> MessageDraft:
         recipient_id=request.requested_from,
         message_type=TASK_MESSAGE_TYPE,
         category="DIALOG",
+        is_admitted=True,
     )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from weft.capabilities.board.board_writer import WriteOptions
 from weft.capabilities.board.service import Boards
@@ -27,13 +28,17 @@ from weft.capabilities.records.recorder import Recorder
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.model import Session, find_session, line_of, lock_active_session
 from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.trust.gate import ContentGate
 from weft.kernel.clock import Clock
 from weft.kernel.errors import InvalidInput
 from weft.kernel.identity import ANYONE, Actor
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from weft.capabilities.board.model import Entry
     from weft.capabilities.missing_context.model import GapQuery
+    from weft.capabilities.records.model import CandidateSource
     from weft.capabilities.records.refs import Refs
     from weft.capabilities.records.store import StoredRecord
 
@@ -50,6 +55,7 @@ class Gaps(msgspec.Struct, frozen=True):
     boards: Boards
     transcripts: TranscriptWriter
     clock: Clock
+    gate: ContentGate
 
     async def report(self, gap: MissingContext, session: Session) -> tuple[Gap, bool]:
         """Store a new gap, or return the open one with the same question; the flag says which."""
@@ -61,6 +67,10 @@ class Gaps(msgspec.Struct, frozen=True):
                 return Gap(stored, record, session), True
         if len(open_gaps) >= MAX_OPEN_GAPS:
             raise MissingContextLimit(f"The session already has {MAX_OPEN_GAPS} open questions.", limit=MAX_OPEN_GAPS)
+        given = texts_of(gap.question, gap.needed_for, gap.candidate_sources, gap.blocked_actions)
+        admitted = await self.gate.admit_value("missing_context", gap.missing_id, given)
+        if admitted is not given:
+            gap = msgspec.convert({**msgspec.to_builtins(gap), **admitted}, MissingContext)
         return Gap(await self.recorder.add(gap, session), gap, session), False
 
     async def find(self, missing_id: str, session_id: str | None) -> Gap:
@@ -97,6 +107,7 @@ class Gaps(msgspec.Struct, frozen=True):
             if not same_refs(gap.record.resolution_refs, refs):
                 raise _resolved(gap.record)
             return gap, True
+        await self.gate.admit_value("missing_context", gap.record.missing_id, msgspec.to_builtins(refs))
         stored = await resolve_gap(self.recorder, gap.stored, refs, gap.session)
         return Gap(stored, decode_gap(stored), gap.session), False
 
@@ -144,6 +155,18 @@ class Gaps(msgspec.Struct, frozen=True):
     async def _reload(self, gap: Gap) -> Gap:
         stored = await self.records.find(MissingContext.type, gap.record.missing_id) or gap.stored
         return Gap(stored, decode_gap(stored), gap.session)
+
+
+def texts_of(
+    question: str, needed_for: str | UnsetType, sources: Sequence[CandidateSource], blocked_actions: Sequence[str]
+) -> dict[str, Any]:
+    """Return the texts of a gap that others will read."""
+    given = {
+        "question": question,
+        "candidate_sources": msgspec.to_builtins(sources),
+        "blocked_actions": blocked_actions,
+    }
+    return given if needed_for is UNSET else {**given, "needed_for": needed_for}
 
 
 def session_of(gap: Gap) -> Session:

@@ -26,6 +26,7 @@ from weft.capabilities.sessions.model import (
     lock_active_session,
 )
 from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.trust.gate import GATE_ERRORS, ContentGate, submitted_value
 from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
 from weft.kernel.identity import PRINCIPAL
 from weft.kernel.json_input import encode_json_field
@@ -97,15 +98,20 @@ class LifecycleSet(Success, kw_only=True):
     action="add",
     http="POST /v1/records",
     status=201,
-    errors=(SessionNotFound, SessionArchived, RecordExists, ContentTooLarge),
+    errors=(SessionNotFound, SessionArchived, RecordExists, ContentTooLarge, *GATE_ERRORS),
+    content=lambda request: [
+        submitted_value(raw) for place, raw in enumerate(request.records) if _validated(raw, f"records[{place}]")
+    ],
 )
-async def add_records(request: AddRecords, recorder: Recorder, sessions: SessionStore) -> RecordsAdded:
+async def add_records(
+    request: AddRecords, recorder: Recorder, sessions: SessionStore, gate: ContentGate
+) -> RecordsAdded:
     """Record what your own framework did with context: envelopes, selections, budgets, assemblies, compactions.
 
     Idempotent: adding an identical record changes nothing. A context_event is published under its class to event
     subscribers.
     """
-    new = [_validated(raw, f"records[{index}]") for index, raw in enumerate(request.records)]
+    new = [await _admitted(raw, f"records[{index}]", gate) for index, raw in enumerate(request.records)]
     session = None
     if request.session_id is not None:
         session, _ = await lock_active_session(request.session_id, recorder.actor, sessions)
@@ -179,6 +185,13 @@ async def _lock_envelope(
     if locked is None:
         raise no_record("envelope", record_id)
     return locked, session
+
+
+async def _admitted(raw: dict[str, Any], path: str, gate: ContentGate) -> tuple[Record, bytes | None]:
+    """Validate a record and pass it through the gate."""
+    given = _validated(raw, path)
+    admitted = await gate.admit_value("record", given[0].id, raw)
+    return given if admitted is raw else _validated(admitted, path)
 
 
 def _validated(raw: dict[str, Any], path: str) -> tuple[Record, bytes | None]:

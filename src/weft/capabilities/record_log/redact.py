@@ -32,6 +32,7 @@ from weft.capabilities.search.session_indexing.cursor import (
     indexed_version_of,
 )
 from weft.capabilities.sessions.model import SessionNotFound, lock_session
+from weft.capabilities.trust.gate import GATE_ERRORS, ContentGate, submitted
 from weft.capabilities.windows.model import decode_event
 from weft.kernel.clock import Clock, from_micros, to_micros
 from weft.kernel.errors import InvalidInput, PermissionDenied, SelfModification
@@ -108,6 +109,7 @@ class Redactions(msgspec.Struct, frozen=True):
     lines: LineStore
     outbox: Outbox
     clock: Clock
+    gate: ContentGate
 
     async def open(self, item_id: str, session_id: str | None) -> _Redactable:
         """Find and lock the record; RecordNotFound if the caller may not read it."""
@@ -235,7 +237,8 @@ class Redactions(msgspec.Struct, frozen=True):
     http="POST /v1/records/redact",
     audited=True,
     off_record=("replacement",),
-    errors=(RecordNotFound, SessionNotFound, PermissionDenied, SelfModification),
+    errors=(RecordNotFound, SessionNotFound, PermissionDenied, SelfModification, *GATE_ERRORS),
+    content=lambda request: (submitted(request.replacement or ""),),
 )
 async def redact_item(request: RedactItem, redactions: Redactions) -> ItemRedacted:
     """Redact the content of an item in records, exports and events. The stored content stays.
@@ -249,11 +252,11 @@ async def redact_item(request: RedactItem, redactions: Redactions) -> ItemRedact
         record_id=target.ref.id,
         session_id=target.session.session_id if target.session else None,
         state=request.state,
-        method=request.method or _METHODS[request.state],
+        method=await redactions.gate.admit_note("redaction", request.method) or _METHODS[request.state],
         reason=request.reason,
         redacted_by=redactions.actor.participant,
         redacted_at=to_micros(redactions.clock.now()),
-        replacement=request.replacement,
+        replacement=await redactions.gate.admit_note("redaction", request.replacement),
         type=target.ref.type,
     )
     await redactions.records.redact(redaction)

@@ -36,6 +36,7 @@ from weft.capabilities.sessions.model import (
 )
 from weft.capabilities.sessions.store import SessionCursor, SessionStore
 from weft.capabilities.teams.model import TeamNotFound
+from weft.capabilities.trust.gate import GATE_ERRORS, ContentGate, IncomingContent, submitted, submitted_value
 from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weft.kernel.errors import InvalidInput, PermissionDenied, QuotaExceeded
 from weft.kernel.events import EventType, NewEvent, Outbox
@@ -159,10 +160,18 @@ _write_operation = partial(_operation, permission=Permission.WRITE, effect=Effec
     http="POST /v1/sessions",
     status=201,
     session=SessionUse.CREATES,
-    errors=(SessionExists, AgentNotFound, TeamNotFound, QuotaExceeded),
+    errors=(SessionExists, AgentNotFound, TeamNotFound, QuotaExceeded, *GATE_ERRORS),
+    content=lambda request: (submitted(request.purpose), submitted_value(request.metadata or {})),
 )
 async def create_session(
-    request: CreateSession, actor: Actor, members: Members, lines: LineStore, plans: Plans, outbox: Outbox, clock: Clock
+    request: CreateSession,
+    actor: Actor,
+    members: Members,
+    lines: LineStore,
+    plans: Plans,
+    outbox: Outbox,
+    clock: Clock,
+    gate: ContentGate,
 ) -> SessionCreated:
     """Create a session: an isolated workspace for its members, with an empty board.
 
@@ -174,10 +183,11 @@ async def create_session(
     now, config = clock.now(), request.config or SessionConfig()
     if config.keep_versions != _KEEP_VERSIONS:
         (await plans.allowance()).check_versions(config.keep_versions)
+    session_id = request.session_id or new_session_id()
     session = Session(
-        session_id=request.session_id or new_session_id(),
-        purpose=request.purpose,
-        metadata=checked_metadata(request.metadata),
+        session_id=session_id,
+        purpose=(await gate.admit(IncomingContent("session", session_id, request.purpose))).text,
+        metadata=await gate.admit_value("session", session_id, checked_metadata(request.metadata)),
         config=config,
         created_by=actor.principal_id,
         created_at=to_micros(now),

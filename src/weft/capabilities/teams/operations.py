@@ -22,6 +22,7 @@ from weft.capabilities.teams.model import (
 )
 from weft.capabilities.teams.service import Teams
 from weft.capabilities.teams.store import TeamContents
+from weft.capabilities.trust.gate import GATE_ERRORS
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied, SelfModification
 from weft.kernel.fields import ShortText
@@ -166,10 +167,11 @@ class MemberChanged(Success, kw_only=True):
     changed: bool
 
 
-@_admin_write("team.create", action="create", http="POST /v1/teams", status=201, errors=(TeamExists,))
+@_admin_write("team.create", action="create", http="POST /v1/teams", status=201, errors=(TeamExists, *GATE_ERRORS))
 async def create_team(request: CreateTeam, teams: Teams) -> TeamInfo:
     """Create a team without members. For admins."""
-    team = Team(request.team, request.description, teams.actor.participant, teams.now, teams.now)
+    description = await teams.described(request.team, request.description)
+    team = Team(request.team, description, teams.actor.participant, teams.now, teams.now)
     if not await teams.store.add(team):
         raise TeamExists(f"The name '{request.team}' is taken.")
     await teams.publish("team.created", team.team, {})
@@ -205,13 +207,14 @@ async def show_team(request: ShowTeam, teams: Teams, contents: TeamContents) -> 
     )
 
 
-@_admin_write("team.update", action="update", http="PATCH /v1/teams/{team}", errors=(TeamNotFound,))
+@_admin_write("team.update", action="update", http="PATCH /v1/teams/{team}", errors=(TeamNotFound, *GATE_ERRORS))
 async def update_team(request: UpdateTeam, teams: Teams) -> TeamInfo:
     """Change the description of a team. For admins."""
     team = await teams.lock(request.team)
-    await teams.store.describe(team.team, request.description, teams.now)
+    description = await teams.described(team.team, request.description)
+    await teams.store.describe(team.team, description, teams.now)
     await teams.publish("team.changed", team.team, {})
-    return _info(msgspec.structs.replace(team, description=request.description, updated_at=teams.now))
+    return _info(msgspec.structs.replace(team, description=description, updated_at=teams.now))
 
 
 @_admin_write(

@@ -11,6 +11,7 @@ from weft.capabilities.access.model import AgentNotFound
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.teams.model import MAX_MEMBERS, MAX_TEAMS_OF_MEMBER, TeamFull, TeamNotFound
 from weft.capabilities.teams.store import TeamStore
+from weft.capabilities.trust.gate import ContentGate, IncomingContent
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import PermissionDenied, close_names
 from weft.kernel.events import EventType, NewEvent, Outbox
@@ -33,10 +34,15 @@ class Teams(msgspec.Struct, frozen=True):
     store: TeamStore
     outbox: Outbox
     clock: Clock
+    gate: ContentGate
 
     @property
     def now(self) -> int:
         return to_micros(self.clock.now())
+
+    async def described(self, name: str, description: str) -> str:
+        """Return a description as the gate admits it."""
+        return (await self.gate.admit(IncomingContent("team", name, description))).text
 
     async def find(self, name: str) -> Team:
         """Return a team that the caller may see; TeamNotFound otherwise."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
 import msgspec
 
 from weft.capabilities.transfer.policy_filter import AppliedPolicy, PolicyDefinition
+from weft.capabilities.trust.gate import GATE_ERRORS, ContentGate, IncomingContent
 from weft.kernel.clock import Clock, optional_datetime, to_micros
 from weft.kernel.errors import Conflict, Forbidden, NotFound
 from weft.kernel.fields import Name
@@ -161,15 +162,21 @@ class PolicyDeleted(Response):
     default: str
 
 
-@_admin_operation("policy.set", action="set", http="PUT /v1/export-policies/{name}", errors=(PolicyBuiltIn,))
-async def set_policy(request: SetPolicy, actor: Actor, policies: PolicyStore, clock: Clock) -> PolicyInfo:
+@_admin_operation(
+    "policy.set", action="set", http="PUT /v1/export-policies/{name}", errors=(PolicyBuiltIn, *GATE_ERRORS)
+)
+async def set_policy(
+    request: SetPolicy, actor: Actor, policies: PolicyStore, clock: Clock, gate: ContentGate
+) -> PolicyInfo:
     """Add or replace an export policy: what an export may contain, in which form, and who may use the policy.
 
     A policy named default applies to exports that name none; while it exists, only admins may use the built-in ones.
     """
     if request.name in BUILT_IN:
         raise PolicyBuiltIn(f"The policy '{request.name}' is built in.", policy=request.name)
-    policy = ExportPolicy(request.name, request.definition, actor.participant, to_micros(clock.now()))
+    description = await gate.admit(IncomingContent("export_policy", request.name, request.definition.description))
+    definition = msgspec.structs.replace(request.definition, description=description.text)
+    policy = ExportPolicy(request.name, definition, actor.participant, to_micros(clock.now()))
     await policies.set(policy)
     return _info(policy.name, policy.definition, policy, default=await _default(policies))
 

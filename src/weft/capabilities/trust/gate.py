@@ -7,7 +7,7 @@ was admitted before (a merge, rollback or restore) keeps its label and is not sc
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -27,8 +27,9 @@ from weft.capabilities.trust.model import (
 from weft.capabilities.trust.policy import TrustPolicies
 from weft.capabilities.trust.scanner import ContentScanner, masked
 from weft.kernel.approval import HoldReason
-from weft.kernel.errors import Forbidden, Violation
+from weft.kernel.errors import Forbidden, InvalidInput, Violation
 from weft.kernel.identity import Actor
+from weft.kernel.json_input import encode_json_field
 from weft.kernel.operation import SubmittedText
 
 if TYPE_CHECKING:
@@ -162,6 +163,12 @@ class ContentGate(msgspec.Struct, frozen=True):
         """Return a short text to store that has no label of its own, such as the reason of a change."""
         return None if text is None else (await self.admit(IncomingContent(kind, "", text))).text
 
+    async def admit_value(self, kind: str, item: str, value: Any) -> Any:  # noqa: ANN401 - JSON of any shape
+        """Return a JSON value to store that has no label of its own."""
+        text = encode_json_field(kind, value).decode()
+        admitted = (await self.admit(IncomingContent(kind, item, text))).text
+        return value if admitted == text else msgspec.json.decode(admitted)
+
     def _source(self, content: IncomingContent) -> Source:
         """Return the source of a text: its own, or that of the data it says it was made of."""
         return content.source or data_source(content.derived_from) or source_of(self.actor)
@@ -231,6 +238,14 @@ def submitted(text: str, *, source: Source | None = None, derived_from: Sequence
     """Return a text of a request, for the scan before the transaction. Give the same source as to ``admit``."""
     named = source or data_source(derived_from)
     return SubmittedText(text, named is not None and named.is_data)
+
+
+def submitted_value(value: object) -> SubmittedText:
+    """Return a JSON value of a request, for the scan before the transaction; nothing of one that will be refused."""
+    try:
+        return SubmittedText(encode_json_field("", value).decode())
+    except InvalidInput:
+        return SubmittedText("")
 
 
 def _check_of(text: str) -> str:

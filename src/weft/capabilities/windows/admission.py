@@ -36,20 +36,34 @@ async def admit_draft(draft: EventDraft, gate: ContentGate) -> AdmittedDraft:
         IncomingContent("window_event", draft.event_id, text, source, draft.derived_from)
         for text in _texts(draft.message)
     ]
+    for name in _names(draft):
+        await gate.admit(IncomingContent("window_event", draft.event_id, name, source))
     texts, label = await gate.admit_together(contents)
     return AdmittedDraft(draft if label is None else _with_texts(draft, texts), label)
 
 
-def submitted_texts(message: ConversationMessage, derived_from: tuple[str, ...]) -> list[SubmittedText]:
-    """Return the texts of a message, for the scan before the transaction."""
-    source = _source(message)
-    return [submitted(text, source=source, derived_from=derived_from) for text in _texts(message) if text]
+def submitted_texts(draft: EventDraft) -> list[SubmittedText]:
+    """Return the texts of a draft, for the scan before the transaction."""
+    source = _source(draft.message)
+    return [
+        submitted(text, source=source, derived_from=draft.derived_from)
+        for text in (*_texts(draft.message), *_names(draft))
+        if text
+    ]
 
 
 def _texts(message: ConversationMessage) -> list[str]:
     """Return content, arguments of calls and the native form, as JSON."""
     native = [] if message.native is None else [_encode(message.native).decode()]
     return [message.content, *(call.arguments for call in message.tool_calls), *native]
+
+
+def _names(draft: EventDraft) -> list[str]:
+    """Return names and references of an event, which prompts may show."""
+    message = draft.message
+    calls = [name for call in message.tool_calls for name in (call.name, call.call_id)]
+    given = [message.name, message.tool_call_id, *calls, *draft.references, *draft.source_refs]
+    return [name for name in given if name and " " in name]
 
 
 def _with_texts(draft: EventDraft, texts: list[str]) -> EventDraft:

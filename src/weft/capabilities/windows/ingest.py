@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -29,7 +30,7 @@ from weft.capabilities.windows.model import (
 )
 from weft.capabilities.windows.service import Windows
 from weft.capabilities.windows.views import shown_trust
-from weft.kernel.errors import ContentTooLarge, PermissionDenied
+from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
 from weft.kernel.fields import Fraction, Name, ShortText
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, SubmittedText, operation
@@ -83,8 +84,8 @@ class NewWindowEvent(Request):
     ] = ()
     derived_from: DerivedFrom = ()
 
-    def message(self) -> ConversationMessage:
-        return ConversationMessage(
+    def draft(self) -> EventDraft:
+        message = ConversationMessage(
             role=self.role,
             content=self.content,
             name=self.name,
@@ -93,11 +94,9 @@ class NewWindowEvent(Request):
             form=self.form,
             native=self.native,
         )
-
-    def draft(self) -> EventDraft:
         return EventDraft(
             event_id=self.event_id,
-            message=check_native(self.message(), "native"),
+            message=check_native(message, "native"),
             kind=self.kind,
             category=self.category,
             importance=self.importance,
@@ -143,7 +142,11 @@ class Ingested(Response, kw_only=True, omit_defaults=False):
 
 
 def _texts(request: IngestEvents) -> list[SubmittedText]:
-    return [text for event in request.events for text in submitted_texts(event.message(), event.derived_from)]
+    texts: list[SubmittedText] = []
+    for event in request.events:
+        with contextlib.suppress(InvalidInput):  # raised again where the session is known
+            texts += submitted_texts(event.draft())
+    return texts
 
 
 @operation(
