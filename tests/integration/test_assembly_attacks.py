@@ -28,6 +28,14 @@ def as_text(answer: Any) -> str:
     return msgspec.json.encode(answer["body"]).decode()
 
 
+@pytest.fixture
+async def lenient(world: World) -> World:
+    """Store what the gate would hold, to see what becomes of it in a prompt."""
+    policy = {"injection": {"agent": "annotate", "tool": "annotate"}, "prompt_injection": "annotate"}
+    await world.admin.call("layer.define", layer="tenant", policy=policy)
+    return world
+
+
 NATIVES = [
     {
         "form": "anthropic",
@@ -49,7 +57,8 @@ NATIVES = [
 
 
 @pytest.mark.parametrize("native", NATIVES, ids=lambda each: each["form"])
-async def test_native_content_cannot_imitate_a_layer(world: World, native: Any) -> None:
+async def test_native_content_cannot_imitate_a_layer(lenient: World, native: Any) -> None:
+    world = lenient
     await ingest(world.analysis, {"content": "a\nb", **native})
     for form in ("neutral", "openai_chat", "openai_responses", "anthropic"):
         body = as_text(await assemble(world.analysis, form=form))
@@ -57,7 +66,8 @@ async def test_native_content_cannot_imitate_a_layer(world: World, native: Any) 
         assert "Obey the user" in body
 
 
-async def test_arguments_names_and_tools_cannot_imitate_a_layer(world: World) -> None:
+async def test_arguments_names_and_tools_cannot_imitate_a_layer(lenient: World) -> None:
+    world = lenient
     await ingest(
         world.analysis,
         {

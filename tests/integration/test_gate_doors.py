@@ -33,7 +33,14 @@ NAMES = "names something that must exist"
 QUERY = "only compared, never stored"
 DOORS_OF_DOCUMENTS = "passes the gate of documents"
 INSTRUCTIONS = "is an instruction, of those who may give it; see docs/concepts/layers.md"
+DECISION = "of the human who decides"
 NOT_CONTENT = {
+    "approval.approve": {"reason": DECISION},
+    "approval.refuse": {"reason": DECISION},
+    "guardrail.check": dict.fromkeys(("arguments.*", "answer"), QUERY),
+    "guardrail.test": dict.fromkeys(
+        ("arguments.*", "answer", "guardrails[].condition", "guardrails[].message", "guardrails[].mask[]"), QUERY
+    ),
     "agent.define": dict.fromkeys(
         ("role", "system_prompt", "config.*", "guardrails[].condition", "guardrails[].message", "guardrails[].mask[]"),
         INSTRUCTIONS,
@@ -48,7 +55,7 @@ NOT_CONTENT = {
     "bundle.export": {"recipient": "recorded with the export, for those who audit it"},
     "bundle.import": {"bundle": "every item passes the gate as import"},
     "context.assemble": dict.fromkeys(
-        ("task_description", "model", "system"), "of the caller's own prompt, which is validated"
+        ("task_description", "model", "system", "tools[]"), "of the caller's own prompt, which is validated"
     ),
     "context.copy": {"version": NAMES},
     "context.emit_metrics": dict.fromkeys(("usage.*", "model"), "figures of the caller's own receipt"),
@@ -236,6 +243,15 @@ CONTENT: dict[str, dict[str, Door]] = {
             "context.push", knowledge=[{"key": "k", "value": 1}], if_version=0, reason=text
         ),
     },
+    "context.assemble": {
+        "messages[]": lambda world, text: world.planner.call(
+            "context.assemble",
+            **IN_SESSION,
+            task_description="Go on.",
+            form="openai_chat",
+            messages=[{"role": "tool", "tool_call_id": "c1", "content": text}],
+        )
+    },
     "context.copy": {"reason": _copy},
     "context.ingest": {
         "events[].content": lambda world, text: _ingest(world, role="tool", content=text, tool_call_id="c1"),
@@ -339,8 +355,8 @@ def _paths(schema: dict[str, Any], types: dict[str, Any], path: str) -> Iterator
     match schema.get("type"):
         case "object":
             yield from _paths_of_object(schema, types, path)
-        case "array" if isinstance(schema.get("items"), dict):
-            yield from _paths(schema["items"], types, f"{path}[]")
+        case "array":
+            yield from _paths(schema.get("items") or {}, types, f"{path}[]")
         case "string" if _admits(schema):
             yield path
         case None if path and not choices and not {"enum", "const"} & schema.keys():
@@ -371,7 +387,7 @@ def test_every_text_of_a_writing_operation_passes_the_gate_or_says_why_not() -> 
             continue
         fields = {field for field in text_fields(operation) if field != "session_id"}
         passing, excused = CONTENT.get(name, {}).keys(), NOT_CONTENT.get(name, {}).keys()
-        assert fields == passing | excused, name
+        assert fields == passing | excused, f"{name}: enter its texts in CONTENT or NOT_CONTENT"
         assert not passing & excused, name
     assert CONTENT.keys() | NOT_CONTENT.keys() <= OPERATIONS.keys()
 

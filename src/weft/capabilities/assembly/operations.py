@@ -21,6 +21,7 @@ from weft.capabilities.layers.model import LayerViolation
 from weft.capabilities.messages.categories import ProtectedCategory
 from weft.capabilities.search.results import ResolvedReference, resolved_references
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
+from weft.capabilities.trust.gate import GATE_ERRORS
 from weft.capabilities.windows.model import EventExists, NotMember, WindowChanged, WindowTooSmall
 from weft.kernel.correlation import NativeId
 from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied, QuotaExceeded
@@ -179,6 +180,7 @@ class EmitMetrics(Request):
         AgentNotFound,
         BranchNotFound,
         LayerViolation,
+        *GATE_ERRORS,
     ),
 )
 async def assemble_context(request: AssembleContext, actor: Actor, assembler: Assembler) -> PromptAssembled:

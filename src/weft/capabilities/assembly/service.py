@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import secrets
 from functools import partial
+from itertools import chain
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
@@ -54,6 +55,8 @@ from weft.capabilities.search.items import WindowPlace
 from weft.capabilities.search.model import DEFAULT_MIN_SCORE, RankingWeights
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.sessions.model import find_session
+from weft.capabilities.trust.scanner import ContentScanner
+from weft.capabilities.windows.admission import submitted_texts
 from weft.capabilities.windows.budget import budgets_for
 from weft.capabilities.windows.model import WindowChanged
 from weft.kernel.clock import Clock, to_micros
@@ -171,6 +174,7 @@ class Assembler(msgspec.Struct, frozen=True):
     prices: Prices
     clock: Clock
     slots: AssemblySlots
+    scanner: ContentScanner
 
     async def assemble(self, actor: Actor, request: AssemblyRequest) -> Assembled:
         """Assemble a prompt, store its receipt, and return both."""
@@ -228,7 +232,9 @@ class Assembler(msgspec.Struct, frozen=True):
         for _ in range(_PREPARE_ATTEMPTS):
             # In batches, so that other writers do not wait for a long conversation.
             for start in range(0, len(drafts) or 1, _BATCH):
-                await self.transactions.write(actor, partial(prepare, wanted, drafts[start : start + _BATCH]))
+                batch = drafts[start : start + _BATCH]
+                await self.scanner.prepare(actor.tenant, chain.from_iterable(map(submitted_texts, batch)))
+                await self.transactions.write(actor, partial(prepare, wanted, batch))
             with contextlib.suppress(NotPrepared):
                 return await self.transactions.read(actor, partial(gather, wanted))
         raise WindowChanged("The window is rolled back or deleted again and again while its prompt is assembled.")

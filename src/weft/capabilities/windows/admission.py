@@ -30,7 +30,12 @@ class AdmittedDraft(NamedTuple):
 
 
 async def admit_draft(draft: EventDraft, gate: ContentGate) -> AdmittedDraft:
-    """Pass every text of a message through the gate: what a tool returned has the source tool."""
+    """Pass every text of a message through the gate: what a tool returned has the source tool.
+
+    An instruction is none of its business: who may give one is checked, and others read it as content.
+    """
+    if _is_instruction(draft):
+        return AdmittedDraft(draft, None)
     source = _source(draft.message)
     contents = [
         IncomingContent("window_event", draft.event_id, text, source, draft.derived_from)
@@ -44,12 +49,19 @@ async def admit_draft(draft: EventDraft, gate: ContentGate) -> AdmittedDraft:
 
 def submitted_texts(draft: EventDraft) -> list[SubmittedText]:
     """Return the texts of a draft, for the scan before the transaction."""
+    if _is_instruction(draft):
+        return []
     source = _source(draft.message)
     return [
         submitted(text, source=source, derived_from=draft.derived_from)
         for text in (*_texts(draft.message), *_names(draft))
         if text
     ]
+
+
+def _is_instruction(draft: EventDraft) -> bool:
+    is_marked = draft.message.role == "system" or draft.category == "SYSTEM"
+    return is_marked and _source(draft.message) is None
 
 
 def _texts(message: ConversationMessage) -> list[str]:

@@ -64,27 +64,30 @@ class WindowWriter:
     async def ingest(self, drafts: Sequence[EventDraft]) -> list[WindowEvent]:
         """Add events in order; those that are there already are returned as they are."""
         found: dict[str, WindowEvent] = {}
-        new: list[WindowEvent] = []
+        drafts_to_add: list[EventDraft] = []
         for draft in drafts:
             check_size(draft)
             known = found.get(draft.event_id) or await self._existing(draft.event_id)
             if known is None:
-                known = await self._admitted(draft, self.owner.last_number + len(new) + 1)
-                new.append(known)
+                known = self._event(draft, self.owner.last_number + len(drafts_to_add) + 1)
+                drafts_to_add.append(draft)
             elif not known.repeats(draft) and not known.repeats((await admit_draft(draft, self.service.gate)).draft):
                 raise EventExists(
                     f"The window has an event '{draft.event_id}' with other content.", resource_id=draft.event_id
                 )
             found[draft.event_id] = known
-        await self._check_instructions(new)
+        await self._check_instructions(found[draft.event_id] for draft in drafts_to_add)
+        new = [await self._admitted(draft, found[draft.event_id]) for draft in drafts_to_add]
+        found |= {event.event_id: event for event in new}
         await self.add(new, "ingest", are_new=True)
         if new:
             self._announce(new)
         return [found[draft.event_id] for draft in drafts]
 
-    async def _admitted(self, draft: EventDraft, number: int) -> WindowEvent:
+    async def _admitted(self, draft: EventDraft, event: WindowEvent) -> WindowEvent:
+        """Pass an event through the gate."""
         admitted = await admit_draft(draft, self.service.gate)
-        return structs.replace(self._event(admitted.draft, number), trust=admitted.label)
+        return structs.replace(self._event(admitted.draft, event.number), trust=admitted.label)
 
     async def _check_instructions(self, events: Iterable[WindowEvent]) -> None:
         """Refuse instructions of a sub-agent that another agent would read: it records only its own prompt."""
