@@ -325,6 +325,27 @@ async def test_a_waiting_caller_is_told_that_its_approval_expired(world: World, 
         await asyncio.wait_for(waiting, TIMEOUT)
 
 
+@pytest.mark.parametrize("collected", [True, False])
+async def test_answers_are_deleted_when_they_are_not_given_any_more(
+    world: World, approver: Caller, *, collected: bool
+) -> None:
+    """The answer may hold a new API key."""
+    world.app.guards.install(Asking("agent.create"))
+    answer_at_once(world)
+    with refused("APPROVAL_PENDING") as caught:
+        await world.admin.call("agent.create", agent_id="new")
+    approval_id = caught.value.context["approval_id"]
+    await approver.call("approval.approve", approval_id=approval_id)
+    await advance(world)
+    if collected:
+        assert (await world.admin.call("agent.create", agent_id="new"))["api_key"]
+    await advance(world, 61 if collected else 86_401)
+    rows = await world.rows("SELECT state, outcome FROM approvals WHERE tenant = $1", world.tenant)
+    assert [tuple(row) for row in rows] == [("performed", None)]
+    assert "answer" not in await world.admin.call("approval.show", approval_id=approval_id)
+    assert await outcome(world.admin.call("agent.create", agent_id="new")) == "APPROVAL_PENDING"
+
+
 @pytest.mark.usefixtures("rule")
 async def test_decided_calls_are_deleted_after_a_month(world: World, approver: Caller) -> None:
     approval_id = await hold_delete(world)

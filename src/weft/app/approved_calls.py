@@ -107,7 +107,7 @@ class ApprovedCalls:
         if held.state is ApprovalState.PENDING:
             await self._transactions.write(tenant, lambda approvals: approvals.expire(held))
         elif held.state.is_final:
-            await self._database.write(Scope(tenant), lambda tx: SqlApprovalStore(tx).delete(held.approval_id))
+            await self._database.write(Scope(tenant), lambda tx: _forget(SqlApprovalStore(tx), held))
         else:
             taken = await self._database.write(Scope(tenant), lambda tx: self._take_over(tx, held.approval_id))
             if taken is not None:
@@ -176,6 +176,14 @@ class ApprovedCalls:
         token = await self._database.read(Scope(tenant), lambda tx: SqlAccessStore(tx).token(token_id))
         if token is None or token.revoked_at is not None:
             raise AuthenticationError("The token of this call has been revoked.")
+
+
+async def _forget(store: SqlApprovalStore, held: HeldCall) -> None:
+    """Delete the answer of a decided call, then the call itself."""
+    if held.has_answer:
+        await store.delete_answer(held.approval_id, held.delete_at)
+    else:
+        await store.delete(held.approval_id)
 
 
 class _HeldAgain(Exception):

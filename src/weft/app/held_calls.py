@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
+from msgspec import structs
 
 from weft.capabilities.approvals.model import (
     ApprovalExpired,
@@ -150,8 +151,9 @@ class HeldCalls:
     async def _collected(self, operation: Operation, actor: Actor, held: HeldCall) -> Any:  # noqa: ANN401 - a response
         now = to_micros(self._clock.now())
         if held.collected_at is None:
+            due_at = structs.replace(held, collected_at=now).answer_until if held.has_answer else held.delete_at
             await self._database.write(
-                Scope(actor.tenant, actor.epoch), lambda tx: SqlApprovalStore(tx).collect(held.approval_id, now)
+                Scope(actor.tenant, actor.epoch), lambda tx: SqlApprovalStore(tx).collect(held.approval_id, now, due_at)
             )
         outcome = held.outcome
         if outcome is None or outcome.error is not None:

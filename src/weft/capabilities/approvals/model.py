@@ -118,6 +118,15 @@ class HeldCall(msgspec.Struct, frozen=True, kw_only=True):
                 return False
 
     @property
+    def has_answer(self) -> bool:
+        return self.outcome is not None and self.outcome.error is None
+
+    @property
+    def delete_at(self) -> int:
+        """Return when a decided call is deleted."""
+        return max(self.decided_at or 0, self.performed_at or 0) + KEEP_MICROS
+
+    @property
     def answer_until(self) -> int:
         """Return until when an identical call gets the stored answer: as long as the approval could wait at first."""
         if self.collected_at is not None:

@@ -155,7 +155,8 @@ class Approvals(msgspec.Struct, frozen=True):
     async def finish(self, held: HeldCall) -> bool:
         """Store the answer of a performed call; False if another process has taken it over."""
         outcome = held.outcome
-        if not await self.store.finish(held, self.now, self.now + KEEP_MICROS):
+        done = replace(held, performed_at=self.now)
+        if not await self.store.finish(held, self.now, done.answer_until if done.has_answer else done.delete_at):
             return False
         failed = {} if outcome is None or outcome.error is None else {"error_code": outcome.error.code}
         await self._publish("approval.performed", held, **failed)

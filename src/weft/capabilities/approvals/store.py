@@ -77,8 +77,12 @@ class ApprovalStore(Protocol):
         """Make an approved call pending again, for the reason and until the time that ``held`` has."""
         ...
 
-    async def collect(self, approval_id: str, now: int) -> None:
-        """Note when the answer was first given to the caller."""
+    async def collect(self, approval_id: str, now: int, due_at: int) -> None:
+        """Note when the answer was first given to the caller, and when it is to be deleted."""
+        ...
+
+    async def delete_answer(self, approval_id: str, delete_at: int) -> None:
+        """Delete the answer of a performed call, which may have values; the call itself is deleted later."""
         ...
 
     async def due(self, now: int, limit: int) -> Sequence[HeldCall]:

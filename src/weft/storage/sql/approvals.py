@@ -185,10 +185,20 @@ class SqlApprovalStore(SqlStore):
             )
         )
 
-    async def collect(self, approval_id: str, now: int) -> None:
+    async def collect(self, approval_id: str, now: int, due_at: int) -> None:
         await self._tx.run(
-            "UPDATE approvals SET collected_at = $1 WHERE tenant = $2 AND approval_id = $3 AND collected_at IS NULL",
+            "UPDATE approvals SET collected_at = $1, due_at = $2"
+            " WHERE tenant = $3 AND approval_id = $4 AND collected_at IS NULL",
             now,
+            due_at,
+            self._tenant,
+            approval_id,
+        )
+
+    async def delete_answer(self, approval_id: str, delete_at: int) -> None:
+        await self._tx.run(
+            "UPDATE approvals SET outcome = NULL, due_at = $1 WHERE tenant = $2 AND approval_id = $3",
+            delete_at,
             self._tenant,
             approval_id,
         )

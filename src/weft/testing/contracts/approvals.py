@@ -131,10 +131,18 @@ class ApprovalStoreContract:
 
     async def test_an_answer_is_collected_at_its_first_time(self, stores: ContractStores) -> None:
         await stores.approvals.add(HELD)
-        await stores.approvals.collect("approval_1", 300)
-        await stores.approvals.collect("approval_1", 400)
+        await stores.approvals.collect("approval_1", 300, 360)
+        await stores.approvals.collect("approval_1", 400, 460)
         found = await stores.approvals.find("approval_1")
-        assert found == replace(HELD, collected_at=300)
+        assert found == replace(HELD, collected_at=300, due_at=360)
+
+    async def test_an_answer_is_deleted_before_its_call(self, stores: ContractStores) -> None:
+        await stores.approvals.add(HELD)
+        await stores.approvals.approve(APPROVED, 150)
+        await stores.approvals.finish(replace(APPROVED, outcome=DONE), 250, 300)
+        await stores.approvals.delete_answer("approval_1", 900)
+        found = await stores.approvals.find("approval_1")
+        assert found == replace(APPROVED, state=ApprovalState.PERFORMED, performed_at=250, due_at=900)
 
     async def test_an_approved_call_can_be_held_again(self, stores: ContractStores) -> None:
         await stores.approvals.add(HELD)
