@@ -173,7 +173,6 @@ MISSING = {
     "CE-A": "Compact, ValidatePrompt as an operation",
     "CE-E": "a compaction model that fails, a summary that loses a fact",
     "CE-F29": "blocking injection in prompts and where it is written",
-    "CE-F44": "loading and unloading tool definitions by the step of a task",
     "CE-N": "assembly, search over 1M entries, 10M vectors, 1,000 concurrent assemblies, compaction, fact retention, "
     "token reduction",
     "CE-O": "summaries next to originals, the compaction model, layers counted as overhead",

@@ -2,6 +2,7 @@
 """Every error that a call can end with; weft.kernel.errors defines the base classes."""
 
 from weft.capabilities.access.model import AgentExists, AgentNotFound, ApiKeyNotFound, InvalidParent
+from weft.capabilities.access.steps import BoundToStep, StepNotFound, ToolNotInStep
 from weft.capabilities.access.tool_profiles import UnknownToolProfile
 from weft.capabilities.agent_context.model import ContextKeyNotFound, ContextLimitExceeded, ContextNotPulled
 from weft.capabilities.approvals.model import (
@@ -90,6 +91,7 @@ from weft.capabilities.sessions.model import (
     SessionTerminated,
 )
 from weft.capabilities.teams.model import TeamExists, TeamFull, TeamNotEmpty, TeamNotFound
+from weft.capabilities.tools.model import RuntimeTool, ToolNameTaken, ToolNotRegistered, UnknownTool
 from weft.capabilities.transfer.bundle_format import BundleDamaged
 from weft.capabilities.transfer.policies import PolicyBuiltIn, PolicyForbidden, PolicyNotFound
 from weft.capabilities.trust.gate import ContentBlocked, ContentQuarantined
@@ -141,6 +143,7 @@ __all__ = [
     "ApprovalPending",
     "ApprovalRefused",
     "AuthenticationError",
+    "BoundToStep",
     "BranchExists",
     "BranchInUse",
     "BranchLimit",
@@ -222,6 +225,7 @@ __all__ = [
     "Rejected",
     "ReviewClosed",
     "ReviewNotFound",
+    "RuntimeTool",
     "SelfModification",
     "SemanticSearchOff",
     "SessionArchived",
@@ -234,6 +238,7 @@ __all__ = [
     "SourceElsewhere",
     "SourceNotFound",
     "SourcesOverlap",
+    "StepNotFound",
     "StoreFull",
     "SystemUnavailable",
     "TeamExists",
@@ -246,8 +251,12 @@ __all__ = [
     "TooManyMembers",
     "TooManySources",
     "TooManyWebhooks",
+    "ToolNameTaken",
+    "ToolNotInStep",
+    "ToolNotRegistered",
     "Unavailable",
     "UnknownOperation",
+    "UnknownTool",
     "UnknownToolProfile",
     "UnrelatedContexts",
     "UsageConflict",

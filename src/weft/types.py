@@ -49,6 +49,7 @@ from weft.capabilities.assembly.receipts import (
     Savings,
     SavingsTotal,
     TokenLimits,
+    ToolSavings,
 )
 from weft.capabilities.assembly.usage_report import MetricsEmitted
 from weft.capabilities.board.admin_view import InspectedEntry, Inspection
@@ -91,7 +92,6 @@ from weft.capabilities.events.webhooks.operations import (
 )
 from weft.capabilities.guardrails.model import Guardrail
 from weft.capabilities.guidance.operations import UsageGuidance
-from weft.capabilities.guidance.tools import FoundTool, ToolDescription, ToolsFound
 from weft.capabilities.history.bisect import Bisected
 from weft.capabilities.history.branches import BranchDeleted, Branches, BranchInfo, Switched
 from weft.capabilities.history.diff import Differences, KeyDiff
@@ -243,6 +243,16 @@ from weft.capabilities.sessions.operations import (
     SessionList,
 )
 from weft.capabilities.teams.operations import MemberChanged, MemberInfo, TeamDeleted, TeamInfo, TeamList, TeamShown
+from weft.capabilities.tools.catalogue import FoundTool, ToolDescription, ToolsFound
+from weft.capabilities.tools.operations import (
+    RegisteredToolInfo,
+    RegisteredToolList,
+    SelectedTool,
+    ToolDraft,
+    ToolsRegistered,
+    ToolsSelected,
+)
+from weft.capabilities.tools.step_operations import StepInfo, StepList
 from weft.capabilities.transfer.export import ContextExported
 from weft.capabilities.transfer.importer import ContextImported
 from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
@@ -481,6 +491,8 @@ __all__ = [
     "RecordsAdded",
     "RedactionInfo",
     "ReferencingRecord",
+    "RegisteredToolInfo",
+    "RegisteredToolList",
     "ReindexStatus",
     "RejectedDocument",
     "RemovedKey",
@@ -504,6 +516,7 @@ __all__ = [
     "SavingsTotal",
     "SearchResponse",
     "SecretActions",
+    "SelectedTool",
     "SessionArchivedAt",
     "SessionConfig",
     "SessionCreated",
@@ -530,6 +543,8 @@ __all__ = [
     "SourceList",
     "SourceRemoved",
     "SourceResolved",
+    "StepInfo",
+    "StepList",
     "StoredEntry",
     "Success",
     "Switched",
@@ -548,7 +563,11 @@ __all__ = [
     "TokenLimits",
     "ToolCall",
     "ToolDescription",
+    "ToolDraft",
+    "ToolSavings",
     "ToolsFound",
+    "ToolsRegistered",
+    "ToolsSelected",
     "TrustInfo",
     "TrustPolicy",
     "UsageGuidance",

@@ -40,6 +40,7 @@ from weft.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
 from weft.storage.sql.sessions import SqlSessionStore
 from weft.storage.sql.teams import SqlTeamStore
 from weft.storage.sql.token_factors import SqlTokenFactorStore
+from weft.storage.sql.tools import SqlSelectionStore, SqlStepStore, SqlToolStore
 from weft.storage.sql.webhooks import SqlWebhookStore
 from weft.storage.sql.windows import SqlWindowStore
 
@@ -108,6 +109,9 @@ class SqlStores:
             "tenant_models": SqlTenantModelStore,
             "teams": SqlTeamStore,
             "pins": SqlPinStore,
+            "tools": SqlToolStore,
+            "steps": SqlStepStore,
+            "selections": SqlSelectionStore,
             "token_factors": SqlTokenFactorStore,
             "vectors": SqlVectorStore,
             "webhooks": SqlWebhookStore,

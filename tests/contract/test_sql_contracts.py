@@ -167,3 +167,15 @@ class TestMetricHistoryStore(contracts.MetricHistoryStoreContract):
 
 class TestApprovalStore(contracts.ApprovalStoreContract):
     """Held calls in SQL."""
+
+
+class TestToolStore(contracts.ToolStoreContract):
+    """Registered tools in SQL."""
+
+
+class TestStepStore(contracts.StepStoreContract):
+    """Steps in SQL."""
+
+
+class TestSelectionStore(contracts.SelectionStoreContract):
+    """Selections of tools in SQL."""

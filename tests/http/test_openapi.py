@@ -59,6 +59,8 @@ VALID_FIELDS: dict[str, dict[str, Any]] = {
     "/v1/pins": PIN,
     "/v1/pins/remove": PIN,
     "/v1/records": {"records": [A_SOURCE]},
+    "/v1/registered-tools": {"tools": [{"name": "weather.forecast", "description": "Forecast for a city."}]},
+    "/v1/steps/{name}": {"tools": ["shared_context.read"]},
     "/v1/records/resolve": {"source_id": None, "source_ref": A_SOURCE, "against": "Ship."},
     "/v1/retention/{subject}": {"days": 30, "snapshot_from": None},
     "/v1/search": NO_FILTER,

@@ -57,6 +57,13 @@ VALID: dict[str, dict[str, Any]] = {
     "approval.show": {"approval_id": "approval_1"},
     "approval.approve": {"approval_id": "approval_1"},
     "approval.refuse": {"approval_id": "approval_1"},
+    "tools.register": {"tools": [{"name": "github.create_issue", "description": "Create an issue."}]},
+    "tools.list": {},
+    "tools.remove": {"name": "github.search"},
+    "tools.select": {"task_description": "report a bug"},
+    "step.define": {"name": "review", "tools": ["shared_context.read"]},
+    "step.list": {},
+    "step.remove": {"name": "plan"},
     "team.create": {"team": "research"},
     "team.list": {},
     "team.show": {"team": "research"},
@@ -228,7 +235,7 @@ FREE_TEXT = {"value", "purpose", "before", "after", "content", "query", "sender"
 FREE_TEXT |= {"question", "needed_for"}
 FREE_TEXT |= {"role", "system_prompt", "item_id", "turn_id", "task_id", "tool_call_id"}
 FREE_TEXT |= {"description", "against", "method"}
-FREE_TEXT |= {"bundle", "recipient", "answer"}
+FREE_TEXT |= {"bundle", "recipient", "answer", "server"}
 FREE_TEXT |= {"text", "task_description", "model", "system", "native_id"}
 ODD = (True, -1, 2**63, 10**400, 1e308, [], [[]], {"x": []}, {}, "", b"x")
 
@@ -358,7 +365,8 @@ async def test_every_cursor_is_validated_with_the_same_error(filled: World, subt
             with subtests.test(f"{name} {value[:5]!r}"), refused("INVALID_INPUT_FORMAT") as caught:
                 await filled.admin.call(name, **{**VALID[name], field: value})
             assert caught.value.context["field"] == field
-            if name not in {"agent.list", "team.list"}:  # Their cursors are names, which callers may choose.
+            # The cursors of these are names, which callers may choose.
+            if name not in {"agent.list", "team.list", "tools.list"}:
                 assert caught.value.message == f"{field}: not a next_{field} of this operation"
 
 

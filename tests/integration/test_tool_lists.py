@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.req("WX-01"),
-    pytest.mark.req("CE-F44", part="short lists of what may be called"),
+    pytest.mark.req("CE-F44"),
 ]
 
 REGISTRY = all_operations()

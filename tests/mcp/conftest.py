@@ -42,15 +42,15 @@ class Connect:
 
     @asynccontextmanager
     async def __call__(
-        self, agent: str, session: str | None = None, *, tools: str = "", **options: Any
+        self, agent: str, session: str | None = None, *, tools: str = "", step: str = "", **options: Any
     ) -> AsyncIterator[Client]:
         if self.transport == "stdio":
-            bound = {"session": session or "", "tools": tools}
+            bound = {"session": session or "", "tools": tools, "step": step}
             async with over_stdio(self.team.data, agent, self.era, **bound, **options) as client:
                 yield client
         else:
             path = f"/mcp/session/{session}" if session else "/mcp"
-            path += f"/tools/{tools}" if tools else ""
+            path += f"/tools/{tools}" if tools else f"/step/{step}" if step else ""
             async with over_http(self.team, agent, self.era, path=path, **options) as client:
                 yield client
 

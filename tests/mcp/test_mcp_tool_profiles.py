@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.req("WX-01"),
-    pytest.mark.req("CE-F44", part="a short tool list, and every other tool by search and call"),
+    pytest.mark.req("CE-F44"),
 ]
 
 

@@ -32,7 +32,8 @@ import sys
 from weft.settings import Settings
 from weft.transports.stdio import run
 who = {"tenant": "default", "principal": sys.argv[1]}
-run(Settings.from_environment(), **who, session=sys.argv[2] or None, tools=sys.argv[3] or None)
+session, tools, step = (given or None for given in sys.argv[2:])
+run(Settings.from_environment(), **who, session=session, tools=tools, step=step)
 """
 
 
@@ -125,10 +126,10 @@ async def over_http(
 
 @contextlib.asynccontextmanager
 async def over_stdio(
-    data: Path, agent: str, era: str, *, session: str = "", tools: str = "", **options: Any
+    data: Path, agent: str, era: str, *, session: str = "", tools: str = "", step: str = "", **options: Any
 ) -> AsyncIterator[Client]:
     environment = {"WEFT_DATA_DIR": str(data), "WEFT_RATE_LIMITS": "off"}
-    arguments = ["-c", _STDIO, agent, session, tools]
+    arguments = ["-c", _STDIO, agent, session, tools, step]
     server = StdioServerParameters(command=forked_python.python(), args=arguments, env=environment)
     async with Client(server, mode=era, **options) as client:
         yield client

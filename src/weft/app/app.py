@@ -32,10 +32,11 @@ from weft.app.security_events import AgentTermination, LogOnly, ViolationRespons
 from weft.app.session_acl_cache import SessionAclCache
 from weft.app.tenants import Tenants, default_plan
 from weft.app.tools.catalogue import IndexedTools
-from weft.app.tools.toolbox import Toolbox
+from weft.app.tools.toolbox import WEFT_TOOLS, WEFT_TOOLS_CALL, Toolbox
 from weft.app.transfer import Transfers, Uploads
 from weft.capabilities.access.agent_tree import AgentLimit
 from weft.capabilities.access.operations import TokenLifetimes
+from weft.capabilities.access.steps import check_in_step
 from weft.capabilities.access.tool_profiles import UnknownToolProfile
 from weft.capabilities.agent_context.model import ContextLimits
 from weft.capabilities.assembly.slots import AssemblySlots
@@ -72,7 +73,7 @@ from weft.jobs.source_sync import SYNC, SourceSyncJob
 from weft.jobs.webhook_delivery import WebhookDelivery
 from weft.jobs.window_autosave import WindowAutosave
 from weft.kernel.clock import SystemClock
-from weft.kernel.errors import RateLimited, WeftError
+from weft.kernel.errors import RateLimited, UnknownOperation, WeftError
 from weft.kernel.guards import GuardedCall, Guards
 from weft.kernel.operation import RateClass
 from weft.providers.document_reader import IsolatedDocumentReader
@@ -242,7 +243,14 @@ class App:
             runner, container, self.embeddings, self.collections, self._comparisons.run
         )
         self.vector_backfill = VectorBackfill(runner, self.embeddings)
-        self.tool_catalogue = IndexedTools(self.toolbox, self.database, self.embeddings, self.clock)
+        self.tool_catalogue = IndexedTools(
+            self.toolbox,
+            self.database,
+            self.embeddings,
+            self.collections,
+            self.clock,
+            on_registered=lambda: self.scheduler.wake(EMBED),
+        )
         index_wait_ms = settings.search_wait_ms if settings.indexes_sessions else 0
         self.index_wait = BoundedIndexWait(self.database, self.session_indexing, self.scheduler, index_wait_ms)
         self.retriever = Retriever(
@@ -307,6 +315,23 @@ class App:
         """Perform an operation for the caller that the credential proves."""
         response: Response = await self._dispatcher.call(operation, raw, context, strict=strict)
         return response
+
+    async def resolve_tool(
+        self, name: str, arguments: Mapping[str, Any], context: CallContext
+    ) -> tuple[Operation, Mapping[str, Any]]:
+        """Return the operation of a tool call and its request.
+
+        Raises RuntimeTool for a tool that the caller's runtime registered. Who may not use weft_tools cannot call
+        others through it either.
+        """
+        try:
+            operation, raw = self.toolbox.resolve(name, arguments)
+        except UnknownOperation:
+            await self.tool_catalogue.check_not_registered(await self.identify(context), name, arguments)
+            raise
+        if name == WEFT_TOOLS and operation.tool != WEFT_TOOLS:
+            check_in_step(await self.identify(context), WEFT_TOOLS, WEFT_TOOLS_CALL)
+        return operation, raw
 
     async def identify(self, context: CallContext) -> Actor:
         """Return the caller, for interfaces that need it before there is an operation."""
@@ -385,6 +410,7 @@ class App:
             read_counts=self._read_counts,
             feed=self.feed,
             metrics_source=self.metrics_snapshot,
+            selection_metrics=self.metrics,
             agent_limit=AgentLimit(settings.agent_limit),
             pin_limits=PinLimits(settings.pinned_tokens),
             memory_limits=MemoryLimits(settings.memory_limit_mb, cleanup_interval_seconds=EXPIRE_EVERY_SECONDS),

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from weft.capabilities.access.authentication import authenticate, identify_local, tenant_of
+from weft.capabilities.access.authentication import authenticate, enter_step, identify_local, tenant_of
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import InvalidApiKey, TokenExpired
 from weft.storage.sql.access import SqlAccessStore
@@ -31,7 +31,15 @@ class Local:
     principal_id: str
 
 
-Credential = str | Local
+@dataclass(frozen=True, slots=True)
+class InStep:
+    """A credential that is used within the step that its endpoint names."""
+
+    credential: str | Local
+    step: str
+
+
+Credential = str | Local | InStep
 
 
 class Authenticator:
@@ -77,13 +85,20 @@ class Authenticator:
                 del self._cached[credential]
 
     def claimed_tenant(self, credential: Credential) -> str:
+        if isinstance(credential, InStep):
+            credential = credential.credential
         return credential.tenant if isinstance(credential, Local) else tenant_of(credential, self._codec)
 
     async def _load(self, credential: Credential) -> Actor:
         async def load(transaction: Transaction) -> Actor:
             store = SqlAccessStore(transaction)
-            if isinstance(credential, Local):
-                return await identify_local(credential.principal_id, store)
-            return await authenticate(credential, store, self._codec, to_micros(self._clock.now()))
+            if isinstance(credential, InStep):
+                return await enter_step(await self._actor(credential.credential, store), credential.step, store)
+            return await self._actor(credential, store)
 
         return await self._database.read(Scope(self.claimed_tenant(credential)), load)
+
+    async def _actor(self, credential: str | Local, store: SqlAccessStore) -> Actor:
+        if isinstance(credential, Local):
+            return await identify_local(credential.principal_id, store)
+        return await authenticate(credential, store, self._codec, to_micros(self._clock.now()))

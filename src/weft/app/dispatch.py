@@ -21,6 +21,7 @@ from weft.app.injection import CallScope
 from weft.capabilities.access.authentication import identify_local
 from weft.capabilities.access.model import parse_key
 from weft.capabilities.access.operations import AuthenticateAgent
+from weft.capabilities.access.steps import BoundToStep, check_operation_in_step
 from weft.capabilities.approvals.model import CallNotHoldable, Outcome
 from weft.capabilities.sessions.model import ALL_SESSIONS, check_not_terminated
 from weft.kernel.correlation import NO_CORRELATION, Correlation
@@ -279,6 +280,10 @@ class Dispatcher:
                 tenant = self._callers.claimed_tenant(context.credential)
             await self.note_refusal(tenant, context, _AUTHENTICATE, error)
             raise
+        except BoundToStep as error:
+            tenant = self._callers.claimed_tenant(context.credential)
+            await self._refusals.note(tenant, context.peer, _AUTHENTICATE, error)
+            raise
 
     async def admit_without_credential(self, context: CallContext) -> None:
         """Limit messages without a credential by address; raises RateLimited."""
@@ -428,6 +433,8 @@ def authorise(operation: Operation, actor: Actor) -> None:
 
     Interfaces list what passes; this is also checked at every call.
     """
+    if actor.step is not None:
+        check_operation_in_step(operation, actor)
     if operation.permission is not None and operation.permission not in actor.permissions:
         raise PermissionDenied(
             f"`{operation.name}` needs the permission '{operation.permission}'.",

@@ -35,7 +35,6 @@ from weft.capabilities.guardrails.actions import KnownActions
 from weft.capabilities.guardrails.service import Guardrails
 from weft.capabilities.guardrails.store import CallerGuardrails, HitStore
 from weft.capabilities.guidance.operations import AllowedOperations
-from weft.capabilities.guidance.tools import ToolCatalogue
 from weft.capabilities.history.line_backend import LineBackends
 from weft.capabilities.history.line_kinds import line_kinds
 from weft.capabilities.history.store import (
@@ -80,6 +79,9 @@ from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.stores import KnownSessions, Lag
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.teams.store import TeamContents, TeamStore
+from weft.capabilities.tools.catalogue import ToolCatalogue
+from weft.capabilities.tools.selection import SelectionMetrics
+from weft.capabilities.tools.store import SelectionStore, StepStore, ToolStore
 from weft.capabilities.transfer.export import Exporter
 from weft.capabilities.transfer.importer import Importer
 from weft.capabilities.transfer.policies import PolicyStore
@@ -124,6 +126,7 @@ from weft.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
 from weft.storage.sql.sessions import SqlSessionStore
 from weft.storage.sql.teams import SqlTeamStore
 from weft.storage.sql.token_factors import SqlTokenFactorStore
+from weft.storage.sql.tools import SqlSelectionStore, SqlStepStore, SqlToolStore
 from weft.storage.sql.unit_of_work import CallerTransactions
 from weft.storage.sql.webhooks import SqlWebhookStore
 from weft.storage.sql.windows import SqlWindowStore
@@ -191,6 +194,7 @@ class Singletons:
     read_counts: ReadTally
     feed: Feed
     metrics_source: MetricsSource
+    selection_metrics: SelectionMetrics
     agent_limit: AgentLimit
     memory_limits: MemoryLimits
     pin_limits: PinLimits
@@ -228,6 +232,9 @@ class Singletons:
 _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     AccessStore: SqlAccessStore,
     ApprovalStore: SqlApprovalStore,
+    SelectionStore: SqlSelectionStore,
+    StepStore: SqlStepStore,
+    ToolStore: SqlToolStore,
     AuditStore: SqlAuditStore,
     ConventionStore: SqlConventionStore,
     CriticalEditStore: SqlCriticalEditStore,

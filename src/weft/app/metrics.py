@@ -52,6 +52,7 @@ class Metrics(Collector):
         self._embeddings: defaultdict[str, int] = defaultdict(int)
         self._damaged_indexes = 0
         self._low_relevance = 0
+        self._tool_tokens: defaultdict[str, int] = defaultdict(int)
         self._indexed_items = 0
         self._skipped_items = 0
         self._index_lag = 0
@@ -133,6 +134,11 @@ class Metrics(Collector):
         """Count a search that found nothing relevant."""
         self._low_relevance += 1
 
+    def count_tool_tokens(self, available: int, loaded: int) -> None:
+        """Count the tokens of tool definitions: of all that could have been loaded for a task, and of those chosen."""
+        self._tool_tokens["available"] += available
+        self._tool_tokens["loaded"] += loaded
+
     def count_damaged_index(self) -> None:
         """Count an index with damaged files."""
         self._damaged_indexes += 1
@@ -184,6 +190,12 @@ class Metrics(Collector):
             "weft_index_lag_events", "Index lag in events, of the tenant with the largest", value=self._index_lag
         )
         yield _by_outcome("weft_embedding_cache", "Lookups of the embedding cache", self._embeddings)
+        tool_tokens = CounterMetricFamily(
+            "weft_tool_tokens", "Tokens of tool definitions, available for tasks and loaded for them", labels=["tools"]
+        )
+        for kind, tokens in self._tool_tokens.items():
+            tool_tokens.add_metric([kind], tokens)
+        yield tool_tokens
         yield CounterMetricFamily(
             "weft_low_relevance", "Searches that found nothing relevant", value=self._low_relevance
         )

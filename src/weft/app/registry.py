@@ -80,7 +80,9 @@ _MODULES = (
     "access.audit",
     "metrics.operations",
     "guidance.operations",
-    "guidance.tools",
+    "tools.catalogue",
+    "tools.operations",
+    "tools.step_operations",
 )
 
 

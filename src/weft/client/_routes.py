@@ -187,6 +187,13 @@ ROUTES: dict[str, tuple[str, str]] = {
     "agent.capabilities": ("GET", "/v1/usage-guidance"),
     "tools.search": ("GET", "/v1/tools"),
     "tools.describe": ("GET", "/v1/tools/{name}"),
+    "tools.register": ("POST", "/v1/registered-tools"),
+    "tools.list": ("GET", "/v1/registered-tools"),
+    "tools.remove": ("POST", "/v1/registered-tools/remove"),
+    "tools.select": ("POST", "/v1/tool-selections"),
+    "step.define": ("PUT", "/v1/steps/{name}"),
+    "step.list": ("GET", "/v1/steps"),
+    "step.remove": ("DELETE", "/v1/steps/{name}"),
 }
 
 RESPONSES: dict[str, tuple[str, str]] = {
@@ -371,6 +378,13 @@ RESPONSES: dict[str, tuple[str, str]] = {
     "audit.list": ("weft.capabilities.access.audit", "AuditLog"),
     "performance.read": ("weft.capabilities.metrics.operations", "Performance"),
     "agent.capabilities": ("weft.capabilities.guidance.operations", "UsageGuidance"),
-    "tools.search": ("weft.capabilities.guidance.tools", "ToolsFound"),
-    "tools.describe": ("weft.capabilities.guidance.tools", "ToolDescription"),
+    "tools.search": ("weft.capabilities.tools.catalogue", "ToolsFound"),
+    "tools.describe": ("weft.capabilities.tools.catalogue", "ToolDescription"),
+    "tools.register": ("weft.capabilities.tools.operations", "ToolsRegistered"),
+    "tools.list": ("weft.capabilities.tools.operations", "RegisteredToolList"),
+    "tools.remove": ("weft.kernel.operation", "Success"),
+    "tools.select": ("weft.capabilities.tools.operations", "ToolsSelected"),
+    "step.define": ("weft.capabilities.tools.step_operations", "StepInfo"),
+    "step.list": ("weft.capabilities.tools.step_operations", "StepList"),
+    "step.remove": ("weft.kernel.operation", "Success"),
 }

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     )
     from weft.capabilities.guardrails.model import Guardrail
     from weft.capabilities.guidance.operations import UsageGuidance
-    from weft.capabilities.guidance.tools import ToolDescription, ToolsFound
     from weft.capabilities.history.bisect import Bisected
     from weft.capabilities.history.branches import BranchDeleted, Branches, BranchInfo, Switched
     from weft.capabilities.history.diff import Differences
@@ -125,6 +124,9 @@ if TYPE_CHECKING:
     from weft.capabilities.sessions.model import SessionConfig
     from weft.capabilities.sessions.operations import SessionArchivedAt, SessionCreated, SessionDeleted, SessionList
     from weft.capabilities.teams.operations import MemberChanged, TeamDeleted, TeamInfo, TeamList, TeamShown
+    from weft.capabilities.tools.catalogue import ToolDescription, ToolsFound
+    from weft.capabilities.tools.operations import RegisteredToolList, ToolDraft, ToolsRegistered, ToolsSelected
+    from weft.capabilities.tools.step_operations import StepInfo, StepList
     from weft.capabilities.transfer.export import ContextExported
     from weft.capabilities.transfer.importer import ContextImported
     from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
@@ -202,7 +204,7 @@ class SyncAgentOperations:
         An agent whose parent is an agent is a sub-agent and writes as ``subagent:{type}`` (or ``subagent:{type}:{id}``
         if its id differs from its type); any other agent is an orchestrator and writes as ``orchestrator:{id}``. You
         cannot grant more than you have, and an agent can create only its own descendants: below itself, or below an
-        agent that is below it.
+        agent that is below it. If you are in a step of a task, its key is bound to the same step.
         """
         return self._caller.call(
             "agent.create",
@@ -572,7 +574,7 @@ class SyncContextOperations:
         form: Literal["neutral", "openai_chat", "openai_responses", "anthropic"] = "neutral",
         messages: Sequence[Any] | None = None,
         system: object = None,
-        tools: Sequence[Any] | None = None,
+        tools: Sequence[Any] | Literal["auto"] | None = None,
         domains: Sequence[str] | None = None,
         min_score: float | None = None,
         cache_ttl: str | None = None,
@@ -886,7 +888,8 @@ class SyncGuardrailOperations:
     ) -> GuardrailsChecked:
         """Check a call of a tool that is not Weft's before you make it, or with its answer; an error prohibits it.
 
-        For runtimes: the rules of your layers hold for your other tools too, such as github.*.
+        For runtimes: the rules of your layers, and the step you are in, hold for your other tools too, such as
+        github.*.
         """
         return self._caller.call(
             "guardrail.check",
@@ -1137,9 +1140,13 @@ class SyncKeyOperations:
     def __init__(self, caller: SyncCaller) -> None:
         self._caller = caller
 
-    def create(self, agent_id: str, *, expires_in: int | None = None, tools: str | None = None) -> ApiKeyCreated:
+    def create(
+        self, agent_id: str, *, expires_in: int | None = None, tools: str | None = None, step: str | None = None
+    ) -> ApiKeyCreated:
         """Create another API key for a principal that you may change. It is shown only once."""
-        return self._caller.call("key.create", {"agent_id": agent_id, **given(expires_in=expires_in, tools=tools)})
+        return self._caller.call(
+            "key.create", {"agent_id": agent_id, **given(expires_in=expires_in, tools=tools, step=step)}
+        )
 
     def list(self, agent_id: str) -> ApiKeyList:
         """List a principal's API keys, without their secrets."""
@@ -2403,6 +2410,40 @@ class SyncSigningKeyOperations:
         return self._caller.call("signing_key.rotate", {"revoke_existing": revoke_existing})
 
 
+class SyncStepOperations:
+    """The step operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def define(
+        self,
+        name: str,
+        tools: Sequence[str],
+        *,
+        description: str = "",
+        shared_with: Literal["tree", "tenant"] | None = None,
+    ) -> StepInfo:
+        """Define a step of a task: the tools that callers in it see and may call, and no others.
+
+        Callers enter it by the endpoint /mcp/step/NAME, or by a token or key that is bound to it. It takes effect on
+        their next call. It grants nothing: they need the same rights as without it.
+        """
+        return self._caller.call(
+            "step.define", {"name": name, "tools": tools, "description": description, **given(shared_with=shared_with)}
+        )
+
+    def list(self) -> StepList:
+        """List the steps that you can enter: of the tenant, of your tree and of the principals above you."""
+        return self._caller.call("step.list", {})
+
+    def remove(self, name: str, *, shared_with: Literal["tree", "tenant"] | None = None) -> Success:
+        """Remove a step. Credentials that are bound to it may call nothing until it is defined again."""
+        return self._caller.call("step.remove", {"name": name, **given(shared_with=shared_with)})
+
+
 class SyncTeamOperations:
     """The team operations."""
 
@@ -2461,6 +2502,7 @@ class SyncTokenOperations:
         api_key: str,
         *,
         requested_permissions: Sequence[Literal["read", "write", "admin"]] = ("read", "write"),
+        step: str | None = None,
     ) -> TokenIssued:
         """Exchange an agent's API key for a token that expires.
 
@@ -2474,6 +2516,7 @@ class SyncTokenOperations:
                 "agent_type": agent_type,
                 "api_key": api_key,
                 "requested_permissions": requested_permissions,
+                **given(step=step),
             },
         )
 
@@ -2505,6 +2548,54 @@ class SyncToolsOperations:
         """Describe an MCP tool or one of its actions in full: description, input schema, output schema on request."""
         return self._caller.call(
             "tools.describe", {"name": name, "output_schema": output_schema, **given(session_id=session_id)}
+        )
+
+    def register(
+        self,
+        tools: Sequence[ToolDraft | Mapping[str, Any]],
+        *,
+        server: str = "",
+        complete: bool = False,
+        shared_with: Literal["tree", "tenant"] | None = None,
+    ) -> ToolsRegistered:
+        """Register the tools of your runtime, so that each task gets the few it needs. All of them or none.
+
+        Weft does not call them: it chooses, describes and meters them. A name that is registered already gets the new
+        definition; names of Weft's own tools and of tools registered above you are refused.
+        """
+        return self._caller.call(
+            "tools.register", {"tools": tools, "server": server, "complete": complete, **given(shared_with=shared_with)}
+        )
+
+    def list(self, *, after: str | None = None, limit: int = 100) -> RegisteredToolList:
+        """List the registered tools that you have: of the tenant, of your tree and of the principals above you."""
+        return self._caller.call("tools.list", {"limit": limit, **given(after=after)})
+
+    def remove(self, name: str, *, shared_with: Literal["tree", "tenant"] | None = None) -> Success:
+        """Remove a tool that you registered; registering it again brings it back."""
+        return self._caller.call("tools.remove", {"name": name, **given(shared_with=shared_with)})
+
+    def select(
+        self,
+        task_description: str,
+        *,
+        session_id: str | None = None,
+        include: Sequence[str] = [],
+        own_tools: bool = False,
+    ) -> ToolsSelected:
+        """Choose the tools for a task among the registered ones: at most ten, found by the task's description.
+
+        The list stays the same, byte for byte, while it has what the task needs, so that provider caches survive;
+        another task or step changes it.
+        """
+        return self._caller.call(
+            "tools.select",
+            {
+                "task_description": task_description,
+                "include": include,
+                "own_tools": own_tools,
+                **given(session_id=session_id),
+            },
         )
 
 
@@ -2799,6 +2890,7 @@ class SyncOperations:
         self.search = SyncSearchOperations(caller)
         self.session = SyncSessionOperations(caller)
         self.signing_key = SyncSigningKeyOperations(caller)
+        self.step = SyncStepOperations(caller)
         self.team = SyncTeamOperations(caller)
         self.token = SyncTokenOperations(caller)
         self.tools = SyncToolsOperations(caller)

@@ -208,7 +208,7 @@ class PermissionDenied(Forbidden):
 
     code = "PERMISSION_DENIED"
     hint = "Ask an admin of your tenant to grant it with `agent.update`."
-    related = ("update_agent",)
+    related: tuple[str, ...] = ("update_agent",)
     recoverable = False
 
 

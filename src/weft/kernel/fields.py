@@ -12,6 +12,8 @@ import msgspec
 # Names are used in paths, keys and URIs: no separators, no dots, nothing that a shell or file system interprets.
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z"
 _NAME = re.compile(NAME_PATTERN)
+# As the Model Context Protocol names tools.
+TOOL_NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_./-]{0,127}\Z"
 
 
 def is_name(text: str) -> bool:
@@ -48,6 +50,7 @@ PATTERN_FORMS = {
     r"^(team|user):[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z": "'team:' and a team's name, or 'user:' and a human's id",
     r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}/[1-9][0-9]{0,17}\Z": "a session's id, '/' and a message's id, such as s1/12",
     r"^(public|private|agent_only|admin_only|team:[A-Za-z0-9][A-Za-z0-9_-]{0,99})\Z": "a visibility, or a team's",
+    TOOL_NAME_PATTERN: "letters, digits, '_', '-', '.' and '/', beginning with a letter, digit or '_'",
     r"^[0-9a-f]{16}\Z": "16 hexadecimal digits",
     r"^[0-9a-f]{32}\Z": "32 hexadecimal digits",
     r"^sha256:[0-9a-f]{64}\Z": "'sha256:' and 64 hexadecimal digits",

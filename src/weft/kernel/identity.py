@@ -86,6 +86,8 @@ class Actor(msgspec.Struct, frozen=True, dict=True):
     the tool profile of its API key. ``ancestors`` are the principals above it in the tree. ``approval`` is set while a
     held call of this caller is performed.
     ``terminated_sessions`` are the sessions in which it, or an agent above it, is refused until a human reinstates it.
+    ``step`` is the step of a task that its credential or endpoint is bound to; then it may call the tools in
+    ``step_tools`` only.
     """
 
     tenant: str
@@ -107,6 +109,8 @@ class Actor(msgspec.Struct, frozen=True, dict=True):
     ancestors: frozenset[str] = frozenset()
     approval: Approval | None = None
     terminated_sessions: frozenset[str] = frozenset()
+    step: str | None = None
+    step_tools: frozenset[str] = frozenset()
 
     @property
     def is_subagent(self) -> bool:
@@ -115,6 +119,10 @@ class Actor(msgspec.Struct, frozen=True, dict=True):
     @property
     def is_admin(self) -> bool:
         return Permission.ADMIN in self.permissions
+
+    def may_call(self, *names: str) -> bool:
+        """Return whether the caller's step has a tool, under any of its names; without a step it has every tool."""
+        return self.step is None or not self.step_tools.isdisjoint(names)
 
     @cached_property
     def participant(self) -> str:

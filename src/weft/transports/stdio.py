@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mcp.server.stdio import stdio_server
 
 from weft.app.app import App
-from weft.app.authentication import Local
+from weft.app.authentication import InStep, Local
 from weft.app.dispatch import CallContext
 from weft.kernel.correlation import NO_CORRELATION
 from weft.transports.logs import configure_logging
@@ -28,11 +28,16 @@ def run(
     principal: str,
     session: str | None,
     tools: str | None = None,
+    step: str | None = None,
     correlation: Correlation = NO_CORRELATION,
 ) -> None:
-    """Serve one MCP client on standard input and output, with a tool profile; its calls carry the correlation ids."""
+    """Serve one MCP client on standard input and output, with a tool profile or in a step of a task.
+
+    Its calls carry the correlation ids.
+    """
     configure_logging(settings.log_level)
-    context = CallContext(Local(tenant, principal), correlation=correlation)
+    local = Local(tenant, principal)
+    context = CallContext(local if step is None else InStep(local, step), correlation=correlation)
     asyncio.run(_serve(settings, McpCaller(context, session, tools)))
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.assembly.task_queries import task_queries
 from weft.capabilities.search.requests import MAX_QUERY_CHARACTERS
+from weft.capabilities.search.task_queries import task_queries
 
 pytestmark = pytest.mark.req("CE-F12", part="retrieval for a task of any length")
 FILLER = "Please follow the usual rules of the team and write clear text. " * 200

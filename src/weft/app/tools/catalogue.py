@@ -3,37 +3,53 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.app.dispatch import check_access
 from weft.app.search.service import rank
 from weft.app.tools.needs import NEEDS, synonyms_of
-from weft.capabilities.guidance.tools import DescribeTool, FoundTool, ToolDescription
+from weft.app.tools.toolbox import WEFT_TOOLS
+from weft.capabilities.access.steps import check_in_step
 from weft.capabilities.indexing.collections.model import embedded_text
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
 from weft.capabilities.indexing.embeddings.model_selection import serving_model
+from weft.capabilities.language_models.model import ToolDefinition
+from weft.capabilities.search.index_view import CollectionQuery
 from weft.capabilities.search.model import Query, RankingWeights
+from weft.capabilities.tools.catalogue import DescribeTool, FoundTool, ToolDescription
+from weft.capabilities.tools.definitions import summary
+from weft.capabilities.tools.model import TOOLS, RuntimeTool
+from weft.capabilities.tools.registry import visible_owners
 from weft.kernel.clock import to_micros
+from weft.kernel.errors import UnknownOperation
 from weft.kernel.thread_pools import SEARCH_THREADS
+from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import Scope
 from weft.storage.sql.embeddings import SqlTenantModelStore
+from weft.storage.sql.tools import SqlToolStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from weft.app.search.embedding_cache import CachedEmbeddings
+    from weft.app.search.service import SearchIndexes
     from weft.app.tools.tool_index import ToolIndex
-    from weft.app.tools.toolbox import Toolbox, ToolEntry
+    from weft.app.tools.toolbox import Toolbox, ToolEntry, ToolView
     from weft.capabilities.indexing.embeddings.model import Vectors
+    from weft.capabilities.search.index_view import View
+    from weft.capabilities.search.model import Ranked
+    from weft.capabilities.tools.model import RegisteredTool
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
-    from weft.storage.sql.database import Database
+    from weft.storage.sql.database import Database, Transaction
 
 # Tools have no importance and no age: the best few are returned, however well they fit.
 _WEIGHTS = RankingWeights(min_score=0.0, recency_weight=0.0, importance_weight=0.0)
 
 
 _WAIT_SECONDS = 0.5
+_EMBED_DELAY_SECONDS = 1.0
+_RUNTIME = "your runtime"
 # More than are returned: several may be of the same tool.
 _PASSAGES = 50
 
@@ -48,51 +64,99 @@ class ToolDocument(NamedTuple):
 
 
 class IndexedTools:
-    """Searches and describes tools.
+    """Searches, ranks and describes tools: those of Weft, and those that runtimes registered.
 
-    The first search starts embedding them, once per model; until that is done they are searched by words only.
+    The first search starts embedding the tools of Weft, once per model; until that is done they are searched by words
+    only. Registered tools are a collection of their tenant.
     """
 
-    def __init__(self, toolbox: Toolbox, database: Database, embeddings: CachedEmbeddings, clock: Clock) -> None:
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        database: Database,
+        embeddings: CachedEmbeddings,
+        collections: SearchIndexes,
+        clock: Clock,
+        on_registered: Callable[[], None],
+    ) -> None:
         self._toolbox = toolbox
         self._database = database
         self._embeddings = embeddings
+        self._collections = collections
         self._clock = clock
+        self._on_registered = on_registered
         self._building: dict[str, asyncio.Task[ToolIndex | None]] = {}
         self._words_only: ToolIndex | None = None
 
+    def own_names(self) -> frozenset[str]:
+        return self._toolbox.own_names()
+
+    def own_tools(self, actor: Actor) -> list[ToolDefinition]:
+        return [_definition(self._toolbox.describe(actor, entry.name)[0]) for entry in self._toolbox.entries(actor)]
+
+    def registering(self) -> None:
+        # The job sees what is committed by then; it looks again later in any case.
+        asyncio.get_running_loop().call_later(_EMBED_DELAY_SECONDS, self._on_registered)
+
     async def search(self, actor: Actor, query: str, limit: int) -> list[FoundTool]:
-        scope = Scope(actor.tenant, actor.epoch)
-        listed = await self._database.read(scope, lambda tx: SqlTenantModelStore(tx).listed())
-        model = serving_model(listed, self._embeddings.models()).name
         usable = {entry.name: entry for entry in self._toolbox.entries(actor)}
-        index = await self._index(model, _WAIT_SECONDS)
-        view = await SEARCH_THREADS.run(index.view, frozenset(usable))
+        names = (await self.rank(actor, query, _PASSAGES, own=usable))[:limit]
+        found = {tool.name: tool for tool in await self._registered(actor, set(names) - usable.keys())}
+        return [
+            FoundTool(name=name, summary=usable[name].summary)
+            if name in usable
+            else FoundTool(name=name, summary=summary(found[name]), runtime=True)
+            for name in names
+            if name in usable or name in found
+        ]
+
+    async def rank(self, actor: Actor, query: str, limit: int, *, own: Collection[str] = ()) -> list[str]:
+        model = await self._database.read(Scope(actor.tenant, actor.epoch), self._model)
+        index = await self._index(model, _WAIT_SECONDS) if own else None
+        views: list[View] = [await self._view_of_registered(actor, model)]
+        if index is not None:
+            views.append(await SEARCH_THREADS.run(index.view, frozenset(own)))
 
         async def embed(texts: Sequence[str]) -> Vectors | None:
-            return await self._embed(actor, texts, model) if index.has_vectors else None
+            return await self._embed(actor, texts, model) if index is None or index.has_vectors else None
 
         asked_at = to_micros(self._clock.now())
         ranking = await rank(
             Query(
                 text=query,
                 asked_at=asked_at,
-                top_k=_PASSAGES,
-                max_results=_PASSAGES,
+                top_k=max(limit, _PASSAGES),
+                max_results=max(limit, _PASSAGES),
                 weights=_WEIGHTS,
                 low_confidence=True,
             ),
-            [view],
+            views,
             embed,
         )
+        numbers = [each.number for each in ranking.ranked if each.collection == TOOLS]
+        items = await self._database.read(
+            Scope(actor.tenant), lambda tx: SqlCollectionStore(tx).versions_of(TOOLS, numbers)
+        )
+        found = [_name_of(each, items, index) for each in ranking.ranked]
         # The best passage of a tool counts.
-        names = list(dict.fromkeys(index.name_of(each.number) for each in ranking.ranked))
-        return [FoundTool(name=name, summary=usable[name].summary) for name in names[:limit]]
+        return list(dict.fromkeys(name for name in found if name is not None))[:limit]
 
     async def describe(self, actor: Actor, request: DescribeTool) -> ToolDescription:
         # No transaction follows that would check it.
         await check_access(self._database, actor)
-        view, output = self._toolbox.describe(actor, request.name, in_session=request.session_id is not None)
+        try:
+            view, output = self._toolbox.describe(actor, request.name, in_session=request.session_id is not None)
+        except UnknownOperation:
+            tool = next(iter(await self._registered(actor, [request.name])), None)
+            if tool is None:
+                raise
+            return ToolDescription(
+                name=tool.name,
+                description=tool.description,
+                read_only=False,
+                input_schema=tool.input_schema,
+                runtime=tool.server or _RUNTIME,
+            )
         return ToolDescription(
             name=view.name,
             description=view.description,
@@ -100,6 +164,36 @@ class IndexedTools:
             input_schema=view.input_schema,
             output_schema=output if request.output_schema else None,
         )
+
+    async def check_not_registered(self, actor: Actor, name: str, arguments: Mapping[str, Any]) -> None:
+        """Raise RuntimeTool if a call, direct or through weft_tools, names a tool of the caller's runtime."""
+        named = arguments.get("name") if name == WEFT_TOOLS else name
+        tool = next(iter(await self._find(actor, [named])), None) if isinstance(named, str) else None
+        if tool is not None:
+            check_in_step(actor, tool.name)
+            raise RuntimeTool(
+                f"'{tool.name}' is a tool of your runtime; Weft does not forward calls.",
+                name=tool.name,
+                server=tool.server,
+                input_schema=tool.input_schema,
+            )
+
+    async def _registered(self, actor: Actor, names: Collection[str]) -> Sequence[RegisteredTool]:
+        """Return the registered tools of these names that a caller has in its step."""
+        wanted = [name for name in names if actor.may_call(name)]
+        return await self._find(actor, wanted) if wanted else []
+
+    async def _find(self, actor: Actor, names: Collection[str]) -> Sequence[RegisteredTool]:
+        scope = Scope(actor.tenant, actor.epoch)
+        return await self._database.read(scope, lambda tx: SqlToolStore(tx).find(visible_owners(actor), names))
+
+    async def _model(self, transaction: Transaction) -> str:
+        return serving_model(await SqlTenantModelStore(transaction).listed(), self._embeddings.models()).name
+
+    async def _view_of_registered(self, actor: Actor, model: str) -> View:
+        items = None if actor.step is None else actor.step_tools
+        query = CollectionQuery(TOOLS, places=visible_owners(actor), items=items)
+        return await self._collections.open(actor.tenant, query, actor, model)
 
     async def prepare(self) -> None:
         """Wait until tools can be searched by meaning with the default model."""
@@ -150,6 +244,17 @@ class IndexedTools:
         from numpy import stack  # noqa: PLC0415 - an embedder has loaded it already
 
         return stack(found)
+
+
+def _definition(view: ToolView) -> ToolDefinition:
+    return ToolDefinition(name=view.name, description=view.description, input_schema=view.input_schema)
+
+
+def _name_of(ranked: Ranked, items: Mapping[int, tuple[str, str, int]], index: ToolIndex | None) -> str | None:
+    """Return the name of a ranked tool; None if it was removed meanwhile."""
+    if ranked.collection == TOOLS:
+        return items[ranked.number][1] if ranked.number in items else None
+    return None if index is None else index.name_of(ranked.number)
 
 
 def _new_index(documents: Sequence[ToolDocument], vectors: Sequence[bytes] | None) -> ToolIndex:

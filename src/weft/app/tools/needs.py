@@ -630,6 +630,22 @@ NEEDS: dict[str, tuple[str, ...]] = {
         "send failed notifications to a service again",
         "repeat lost deliveries",
     ),
+    "tool_registry.register": (
+        "declare the functions of my runtime or MCP servers to choose from",
+        "add external tools to the catalogue",
+    ),
+    "tool_registry.list": ("which external functions are registered, and how many tokens do they take",),
+    "tool_registry.remove": ("take an external function out of the catalogue",),
+    "tool_registry.select": (
+        "which few functions should the model get for its next job",
+        "load only the relevant tool definitions instead of all of them",
+    ),
+    "steps.define": (
+        "restrict which tools an agent sees and may call in one phase of the work",
+        "sandbox a stage: only these functions, everything else forbidden",
+    ),
+    "steps.list": ("which phases with limited tools exist",),
+    "steps.remove": ("drop a phase and its list of permitted functions",),
     "authenticate_agent": ("log in, get a temporary token",),
     "refresh_token": ("extend my login before it expires",),
     "revoke_token": ("log out, make a temporary token invalid", "end a login session at once"),

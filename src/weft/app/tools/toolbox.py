@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.app.dispatch import authorise, may_use
 from weft.app.tools.lean_views import LEAN_TOOLS, lean_schema
+from weft.capabilities.access.steps import is_in_step
 from weft.capabilities.access.tool_profiles import parse_tool_profile
 from weft.kernel.errors import InvalidInput, UnknownOperation, close_names
 from weft.kernel.identity import Permission
@@ -22,8 +23,11 @@ if TYPE_CHECKING:
 
 # The tool that finds, describes and calls all others; ``call`` is no operation: it resolves to the one that is called.
 WEFT_TOOLS, CALL = "weft_tools", "call"
+WEFT_TOOLS_CALL = f"{WEFT_TOOLS}.{CALL}"
 _CALL_FIELDS = {ACTION, "name", "arguments"}
 _SESSION = "session_id"
+# Steps may name any set of actions, so there may be very many views.
+_MAX_VIEWS = 4_096
 # Request fields that name a context in history.
 LINE_FIELDS = ("context_id", "from_context_id", "other_context_id")
 
@@ -80,6 +84,8 @@ class Toolbox:
 
         Inside a session they need no session_id.
         """
+        if actor.step is not None:
+            return self._listed_in_step(actor, in_session=in_session)
         chosen = parse_tool_profile(profile or actor.tools or self._profile)
         views = []
         for tool, operations in self._tools.items():
@@ -87,6 +93,16 @@ class Toolbox:
             if lean or chosen.everything or tool in chosen.whole:
                 allowed = tuple(operation.name for operation in operations if may_use(operation, actor))
                 views.append(self._view(_ViewKey(tool, allowed, lean, in_session)))
+        return [view for view in views if view is not None]
+
+    def _listed_in_step(self, actor: Actor, *, in_session: bool) -> list[ToolView]:
+        """Return the tools of the caller's step, with every action that it may use: what is hidden is forbidden."""
+        views = []
+        for tool, operations in self._tools.items():
+            allowed = [each for each in operations if is_in_step(each, actor) and may_use(each, actor)]
+            actions = LEAN_TOOLS[tool].actions if tool in LEAN_TOOLS else None
+            lean = actions is not None and all(each.action is None or each.action in actions for each in allowed)
+            views.append(self._view(_ViewKey(tool, tuple(each.name for each in allowed), lean, in_session)))
         return [view for view in views if view is not None]
 
     def listed_without_credential(self) -> list[ToolView]:
@@ -107,6 +123,11 @@ class Toolbox:
             for operation in operations
             if tool != WEFT_TOOLS
         ]
+
+    def own_names(self) -> frozenset[str]:
+        """Return the names of all tools, and of their actions as TOOL.ACTION."""
+        operations = [each for operations in self._tools.values() for each in operations]
+        return frozenset({*self._tools, *map(entry_name, operations), WEFT_TOOLS_CALL})
 
     def describe(self, actor: Actor, name: str, *, in_session: bool = False) -> tuple[ToolView, dict[str, Any] | None]:
         """Return the full view of a tool or of one action, and its output schema if it has only one.
@@ -148,6 +169,8 @@ class Toolbox:
         if view is None:
             allowed = [operation for operation in self._tools[key.tool] if operation.name in key.allowed]
             build = _lean_view if key.lean or key.tool == WEFT_TOOLS else _whole_view
+            if len(self._views) >= _MAX_VIEWS:
+                self._views.clear()
             view = self._views[key] = build(allowed, in_session=key.in_session)
         return view
 
@@ -305,5 +328,10 @@ GROUPED_HELP = {
         "Export policies: what an export may contain, in which form, and who may use it. An export records the policy "
         "it used."
     ),
+    "steps": (
+        "Steps of a task: each names the tools that callers in it see and may call. A caller enters one by its "
+        "endpoint, or by a token or key that is bound to it."
+    ),
+    "tool_registry": ("Tools of runtimes: registered here, chosen by what a task needs. Weft does not call them."),
     "webhooks": "Webhooks: signed delivery of events to URLs as CloudEvents 1.0, and deliveries that failed.",
 }

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.capabilities.access.model import actor_for, parse_key
+from msgspec import structs
+
+from weft.capabilities.access.model import BoundStep, actor_for, parse_key
+from weft.capabilities.access.steps import no_step, step_within
 from weft.kernel.errors import AuthenticationError, InvalidApiKey, TokenExpired
 from weft.kernel.fields import is_name
 
 if TYPE_CHECKING:
-    from weft.capabilities.access.model import PresentedKey, Principal, StoredKey
+    from weft.capabilities.access.model import Memberships, PresentedKey, Principal, StoredKey
     from weft.capabilities.access.store import AccessStore, TokenCodec
     from weft.kernel.identity import Actor
 
@@ -69,14 +72,16 @@ async def _by_key(presented: PresentedKey, store: AccessStore, now: int) -> Acto
         raise InvalidApiKey
     stored = await check_key(presented, store, now)
     principal = await active_principal(stored.principal_id, store)
+    memberships = await store.memberships(principal)
     return actor_for(
         store.tenant,
         principal,
-        await store.memberships(principal),
+        memberships,
         permissions=principal.permissions,
         epoch=epoch,
         valid_until=stored.expires_at,
         tools=stored.tools,
+        step=await _bound_step(stored.step, principal, memberships, store),
     )
 
 
@@ -97,13 +102,35 @@ async def _by_token(token: str, store: AccessStore, codec: TokenCodec, now: int)
         raise TokenExpired
     principal = await active_principal(stored.principal_id, store)
     key = await store.key(stored.key_id) if stored.key_id else None
+    memberships = await store.memberships(principal)
     return actor_for(
         store.tenant,
         principal,
-        await store.memberships(principal),
+        memberships,
         permissions=stored.permissions,
         epoch=epoch,
         valid_until=stored.expires_at,
         token_id=stored.token_id,
         tools=key.tools if key else None,
+        step=await _bound_step(stored.step, principal, memberships, store),
     )
+
+
+async def enter_step(actor: Actor, name: str, store: AccessStore) -> Actor:
+    """Return a caller within a step that its endpoint names; raises BoundToStep or StepNotFound."""
+    step = step_within(actor.step, name)
+    if actor.step is not None:
+        return actor
+    tools = await store.step_tools(name, {actor.principal_id, *actor.ancestors})
+    if tools is None:
+        raise no_step(name)
+    return structs.replace(actor, step=step, step_tools=tools)
+
+
+async def _bound_step(
+    name: str | None, principal: Principal, memberships: Memberships, store: AccessStore
+) -> BoundStep | None:
+    if name is None:
+        return None
+    tools = await store.step_tools(name, {principal.principal_id, *memberships.ancestors})
+    return BoundStep(name, tools or frozenset())

@@ -119,6 +119,7 @@ class StoredKey:
     expires_at: int | None
     revoked_at: int | None
     tools: str | None = None
+    step: str | None = None
 
     def usable(self, now: int) -> bool:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
@@ -138,6 +139,7 @@ class StoredToken:
     proven_at: int
     expires_at: int
     revoked_at: int | None
+    step: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,13 @@ class SigningKey:
     secret: bytes
     created_at: int
     retired_at: int | None
+
+
+class BoundStep(NamedTuple):
+    """The step that a credential is bound to, and its tools: none if the step was removed."""
+
+    name: str
+    tools: frozenset[str]
 
 
 class PresentedKey(NamedTuple):
@@ -170,9 +179,16 @@ def hash_secret(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
-def new_key(tenant: str, principal_id: str, now: int, expires_at: int | None, tools: str | None = None) -> NewKey:
+def new_key(
+    tenant: str,
+    principal_id: str,
+    now: int,
+    expires_at: int | None,
+    tools: str | None = None,
+    step: str | None = None,
+) -> NewKey:
     secret = secrets.token_urlsafe(32)
-    stored = StoredKey(new_id("key"), principal_id, hash_secret(secret), now, expires_at, None, tools)
+    stored = StoredKey(new_id("key"), principal_id, hash_secret(secret), now, expires_at, None, tools, step)
     return NewKey(stored, f"{KEY_PREFIX}.{tenant}.{stored.key_id}.{secret}")
 
 
@@ -199,6 +215,7 @@ def actor_for(
     valid_until: int | None = None,
     token_id: str | None = None,
     tools: str | None = None,
+    step: BoundStep | None = None,
 ) -> Actor:
     return Actor(
         tenant=tenant,
@@ -218,4 +235,6 @@ def actor_for(
         has_agents_below=principal.has_agents_below,
         ancestors=memberships.ancestors,
         terminated_sessions=memberships.terminated_sessions,
+        step=None if step is None else step.name,
+        step_tools=frozenset() if step is None else step.tools,
     )

@@ -49,6 +49,7 @@ from weft.capabilities.access.model import (
     new_signing_key,
     parse_key,
 )
+from weft.capabilities.access.steps import BoundToStep, StepName, StepNotFound, no_step, step_within
 from weft.capabilities.access.store import AccessStore, LineKeys, TokenCodec
 from weft.capabilities.access.tool_profiles import ToolsField, UnknownToolProfile, parse_tool_profile
 from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
@@ -92,6 +93,10 @@ class AuthenticateAgent(Request):
         tuple[PermissionName, ...],
         msgspec.Meta(description="Permissions to request; the token gets those that were granted to the agent."),
     ] = ("read", "write")
+    step: Annotated[
+        StepName | None,
+        msgspec.Meta(description="Step of a task: the token may call the tools of this step only."),
+    ] = None
 
 
 class RefreshToken(Request):
@@ -109,6 +114,7 @@ class TokenIssued(Response, kw_only=True, omit_defaults=False):
     expires_at: datetime
     token_type: Literal["Bearer"] = "Bearer"  # noqa: S105 - the scheme's name
     issued_at: datetime
+    step: str | msgspec.UnsetType = msgspec.UNSET
 
     def __repr__(self) -> str:
         return f"TokenIssued(agent_id={self.agent_id!r}, expires_at={self.expires_at})"
@@ -201,6 +207,10 @@ class CreateApiKey(Request):
         msgspec.Meta(description="Seconds until it expires; it does not expire by default."),
     ] = None
     tools: ToolsField = None
+    step: Annotated[
+        StepName | None,
+        msgspec.Meta(description="Step of a task: the key and its tokens may call the tools of this step only."),
+    ] = None
 
 
 class RotateKey(Request):
@@ -230,6 +240,7 @@ class ApiKeyInfo(Response, kw_only=True, omit_defaults=False):
     expires_at: datetime | None
     revoked_at: datetime | None
     tools: str | None
+    step: str | None
 
 
 class ApiKeyCreated(ApiKeyInfo):
@@ -281,7 +292,7 @@ _token_operation = partial(operation, permission=None, rate=RateClass.AUTHENTICA
     http="POST /v1/tokens",
     audience=Audience.ANONYMOUS,
     audited=True,
-    errors=(InvalidApiKey, AuthenticationError, PermissionDenied),
+    errors=(InvalidApiKey, AuthenticationError, PermissionDenied, BoundToStep, StepNotFound),
 )
 async def authenticate_agent(
     request: AuthenticateAgent, access: AccessStore, codec: TokenCodec, lifetimes: TokenLifetimes, clock: Clock
@@ -307,7 +318,9 @@ async def authenticate_agent(
     permissions = principal.permissions & {Permission(name) for name in request.requested_permissions}
     if not permissions:
         raise PermissionDenied("None of the requested permissions was granted to this agent.")
-    return await _issue(access, codec, lifetimes, principal, permissions, key=key, proven_at=now, now=now)
+    step = step_within(key.step, request.step)
+    await _check_step(step, principal, access)
+    return await _issue(access, codec, lifetimes, principal, permissions, key=key, proven_at=now, now=now, step=step)
 
 
 @_token_operation(
@@ -346,6 +359,7 @@ async def refresh_token(
         key=key,
         proven_at=stored.proven_at,
         now=now,
+        step=stored.step,
     )
 
 
@@ -385,7 +399,7 @@ async def create_agent(
     An agent whose parent is an agent is a sub-agent and writes as ``subagent:{type}`` (or ``subagent:{type}:{id}`` if
     its id differs from its type); any other agent is an orchestrator and writes as ``orchestrator:{id}``. You cannot
     grant more than you have, and an agent can create only its own descendants: below itself, or below an agent that is
-    below it.
+    below it. If you are in a step of a task, its key is bound to the same step.
     """
     await access.lock_tree()
     parent_id = request.parent_id or (actor.principal_id if actor.kind is PrincipalKind.AGENT else None)
@@ -408,7 +422,7 @@ async def create_agent(
     if principal.principal_id == SYSTEM_ID or not await access.add_principal(principal):
         raise AgentExists(f"The principal '{request.agent_id}' already exists.")
     await check_room(actor, access, limit)
-    key = new_key(access.tenant, principal.principal_id, now, None)
+    key = new_key(access.tenant, principal.principal_id, now, None, step=actor.step)
     await access.add_key(key.stored)
     if parent is not None and not parent.has_agents_below:
         # The parent may now do what needs agents below it.
@@ -463,7 +477,7 @@ async def update_agent(
     tool="create_api_key",
     http="POST /v1/agents/{agent_id}/keys",
     status=201,
-    errors=(AgentNotFound, PermissionDenied, SelfModification, UnknownToolProfile),
+    errors=(AgentNotFound, PermissionDenied, SelfModification, UnknownToolProfile, BoundToStep, StepNotFound),
 )
 async def create_api_key(request: CreateApiKey, actor: Actor, access: AccessStore, clock: Clock) -> ApiKeyCreated:
     """Create another API key for a principal that you may change. It is shown only once."""
@@ -474,9 +488,11 @@ async def create_api_key(request: CreateApiKey, actor: Actor, access: AccessStor
     may_add_own = actor.is_admin and actor.kind is PrincipalKind.HUMAN
     await (check_may_manage_credentials if may_add_own else check_may_edit)(actor, principal, access)
     check_may_hold_key(actor, principal)
+    step = step_within(actor.step, request.step)
+    await _check_step(step, principal, access)
     now = to_micros(clock.now())
     expires_at = now + request.expires_in * 1_000_000 if request.expires_in else None
-    return await _add_key(access, principal.principal_id, now, expires_at, request.tools)
+    return await _add_key(access, principal.principal_id, now, expires_at, request.tools, step)
 
 
 @_managing(
@@ -500,6 +516,7 @@ async def list_api_keys(request: ListApiKeys, actor: Actor, access: AccessStore)
                 expires_at=optional_datetime(key.expires_at),
                 revoked_at=optional_datetime(key.revoked_at),
                 tools=key.tools,
+                step=key.step,
             )
             for key in await access.keys_of(principal.principal_id)
         ]
@@ -529,7 +546,7 @@ async def rotate_key(request: RotateKey, actor: Actor, access: AccessStore, cloc
     check_may_hold_key(actor, owner)
     await access.revoke_key(key.key_id, now)
     await access.advance_epoch()
-    return await _add_key(access, key.principal_id, now, key.expires_at, key.tools)
+    return await _add_key(access, key.principal_id, now, key.expires_at, key.tools, step_within(actor.step, key.step))
 
 
 @_manage(
@@ -580,6 +597,7 @@ async def _issue(
     key: StoredKey,
     proven_at: int,
     now: int,
+    step: str | None,
 ) -> TokenIssued:
     signing = next(candidate for candidate in await access.signing_keys() if candidate.retired_at is None)
     expires_at = now + lifetimes.token // timedelta(microseconds=1)
@@ -593,6 +611,7 @@ async def _issue(
         proven_at=proven_at,
         expires_at=expires_at,
         revoked_at=None,
+        step=step,
     )
     await access.forget_expired_tokens(principal.principal_id, now - DAY_SECONDS * 1_000_000)
     await access.add_token(stored)
@@ -603,6 +622,7 @@ async def _issue(
         "iat": now // 1_000_000,
         "exp": expires_at // 1_000_000,
         "permissions": sorted(permissions),
+        **({} if step is None else {"step": step}),
     }
     return TokenIssued(
         token=codec.encode(claims, signing.kid, signing.secret),
@@ -611,13 +631,23 @@ async def _issue(
         permissions=sorted(permissions),
         expires_at=from_micros(expires_at),
         issued_at=from_micros(now),
+        step=msgspec.UNSET if step is None else step,
     )
 
 
+async def _check_step(step: str | None, principal: Principal, access: AccessStore) -> None:
+    """Raise StepNotFound if a credential of a principal cannot be bound to a step."""
+    if step is None:
+        return
+    above = {each.principal_id for each in await access.ancestors(principal.principal_id)}
+    if await access.step_tools(step, {principal.principal_id, *above}) is None:
+        raise no_step(step)
+
+
 async def _add_key(
-    access: AccessStore, principal_id: str, now: int, expires_at: int | None, tools: str | None
+    access: AccessStore, principal_id: str, now: int, expires_at: int | None, tools: str | None, step: str | None
 ) -> ApiKeyCreated:
-    key = new_key(access.tenant, principal_id, now, expires_at, tools)
+    key = new_key(access.tenant, principal_id, now, expires_at, tools, step)
     await access.add_key(key.stored)
     return ApiKeyCreated(
         key_id=key.stored.key_id,
@@ -626,6 +656,7 @@ async def _add_key(
         expires_at=optional_datetime(expires_at),
         revoked_at=None,
         tools=tools,
+        step=step,
         api_key=key.text,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from weft.capabilities.access.model import Memberships, Principal, SigningKey, StoredKey, StoredToken
 
@@ -95,6 +95,13 @@ class AccessStore(Protocol):
 
     async def memberships_of(self, principals: Sequence[Principal]) -> Mapping[str, Memberships]:
         """Return the memberships of several principals, by id."""
+        ...
+
+    async def step_tools(self, name: str, owners: Collection[str]) -> frozenset[str] | None:
+        """Return the tools of a step of the tenant or of one of these principals; None if there is no such step.
+
+        A step of the tenant comes before one of a principal with the same name.
+        """
         ...
 
     async def key(self, key_id: str) -> StoredKey | None: ...

@@ -1,4 +1,7 @@
-"""Tool profiles: which tools an MCP client sees listed. A tool that is not listed still answers when it is called."""
+"""Tool profiles: which tools an MCP client sees listed. A tool that is not listed still answers when it is called.
+
+Steps (``steps``) are the access rule: what is not in a step is refused.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +135,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "pins": ("pins",),
     "approvals": ("approvals",),
-    "discovery": ("weft_tools", "get_usage_guidance"),
+    "discovery": ("weft_tools", "get_usage_guidance", "tool_registry", "steps"),
 }
 PROFILES = (DEFAULT, FULL, *GROUPS)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET
@@ -11,7 +11,7 @@ from msgspec import UNSET
 from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.assembly.model import ContextOverBudget, PlanMode
 from weft.capabilities.assembly.receipt_operations import ReceiptId
-from weft.capabilities.assembly.receipts import ReceiptNotFound, Savings
+from weft.capabilities.assembly.receipts import ReceiptNotFound, Savings, ToolSavings
 from weft.capabilities.assembly.service import Assembled, Assembler, AssemblyRequest
 from weft.capabilities.assembly.usage_report import MetricsEmitted, UsageConflict, UsageReport, UsageReports
 from weft.capabilities.history.model import BranchNotFound
@@ -76,8 +76,10 @@ class AssembleContext(Request):
     ] = None
     system: Annotated[Any, msgspec.Meta(description="System prompt or instructions that go with messages.")] = None
     tools: Annotated[
-        Annotated[list[Any], msgspec.Meta(max_length=1_000)] | None,
-        msgspec.Meta(description="Tool definitions for the model, in this form."),
+        Annotated[list[Any], msgspec.Meta(max_length=1_000)] | Literal["auto"] | None,
+        msgspec.Meta(
+            description="Tool definitions for the model, in this form; auto: the registered tools that fit the task."
+        ),
     ] = None
     domains: Annotated[
         Annotated[list[DomainName], msgspec.Meta(max_length=100)] | None,
@@ -113,7 +115,7 @@ class PromptAssembled(Success, kw_only=True):
     that the passages answer the task; ``widened`` if it was low, so that more were included. ``compaction_due``: the
     window has reached its threshold. ``critical_update``: pull your context, it was changed with urgency.
     ``resolved``: what phrases of the task such as "that file" were taken to mean. ``unknown_model``: the catalog does
-    not have the named model, so that its limit is a cautious guess.
+    not have the named model, so that its limit is a cautious guess. ``tool_savings``: what choosing the tools saved.
     """
 
     receipt_id: str
@@ -133,6 +135,7 @@ class PromptAssembled(Success, kw_only=True):
     critical_update: dict[str, Any] | msgspec.UnsetType = UNSET
     resolved: tuple[ResolvedReference, ...] = ()
     unknown_model: bool | msgspec.UnsetType = UNSET
+    tool_savings: ToolSavings | msgspec.UnsetType = UNSET
     took_ms: float
 
 
@@ -216,8 +219,9 @@ def _assembly_request(request: AssembleContext) -> AssemblyRequest:
     if request.cache_ttl is not None and request.model is None:
         raise InvalidInput("cache_ttl: needs model, which decides the lifetimes that there are", field="cache_ttl")
     given = None
-    if request.messages is not None or request.tools is not None:
-        given = parse(request.form, request.messages or [], system=request.system, tools=request.tools)
+    tools = None if request.tools == "auto" else request.tools
+    if request.messages is not None or tools is not None:
+        given = parse(request.form, request.messages or [], system=request.system, tools=tools)
     return AssemblyRequest(
         session_id=request.session_id,
         agent_id=request.agent_id,
@@ -232,6 +236,7 @@ def _assembly_request(request: AssembleContext) -> AssemblyRequest:
         cache_ttl=request.cache_ttl,
         omit_secrets=request.omit_secrets,
         fresh=request.fresh,
+        choose_tools=request.tools == "auto",
     )
 
 
@@ -255,6 +260,7 @@ def _answer(assembled: Assembled) -> PromptAssembled:
         critical_update=UNSET if update is None else msgspec.to_builtins(update),
         resolved=resolved_references(assembled.references),
         unknown_model=(receipt.model is not None and not assembled.model_known) or UNSET,
+        tool_savings=receipt.tool_savings or UNSET,
         took_ms=assembled.took_ms,
     )
 

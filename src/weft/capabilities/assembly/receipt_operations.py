@@ -21,6 +21,7 @@ from weft.capabilities.assembly.receipts import (
     Savings,
     SavingsTotal,
     TokenLimits,
+    ToolSavings,
     blocks_with_texts,
     no_receipt,
     prompt_hash,
@@ -95,6 +96,7 @@ class ReceiptShown(Response, kw_only=True, omit_defaults=False):
     savings: Savings
     prompt_hash: str
     timing_ms: dict[str, float]
+    tool_savings: ToolSavings | None = None
     usage: ReportedUsage | None
 
 

@@ -95,6 +95,21 @@ class Savings(msgspec.Struct, frozen=True, kw_only=True):
     naive_cost: float | None = None
 
 
+class ToolSavings(msgspec.Struct, frozen=True, kw_only=True):
+    """Tools that were chosen for the task: their number and tokens, against all that could have been loaded.
+
+    Tokens are estimated alike for both. ``kept``: the list of the previous prompt. ``named``: further ones, by name.
+    """
+
+    available: int
+    available_tokens: int
+    loaded: int
+    loaded_tokens: int
+    saved_tokens: int
+    kept: bool
+    named: tuple[str, ...] = ()
+
+
 class Confidence(msgspec.Struct, frozen=True, kw_only=True):
     """How sure retrieval was. See the fields of the same names in the answer of a search."""
 
@@ -137,6 +152,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     max_output_tokens: int
     timing_ms: dict[str, float]
     cache_ttl: str | None = None
+    tool_savings: ToolSavings | None = None
 
 
 class ReportedUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from weft.capabilities.assembly.task_queries import task_queries
 from weft.capabilities.indexing.collections.model import SOURCES, Source
 from weft.capabilities.records.vocabulary import OmissionReason
 from weft.capabilities.search.model import (
@@ -25,6 +24,7 @@ from weft.capabilities.search.references import Reference
 from weft.capabilities.search.results import PendingItems, pending_items
 from weft.capabilities.search.retriever import RetrievalResult, SearchHit, SearchScope
 from weft.capabilities.search.scope import RequestedScope
+from weft.capabilities.search.task_queries import task_queries
 from weft.capabilities.search.unreadable import unreadable_reasons
 from weft.kernel.thread_pools import SEARCH_THREADS
 

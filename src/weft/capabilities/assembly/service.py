@@ -37,6 +37,7 @@ from weft.capabilities.assembly.receipts import (
     Receipt,
     ReceiptBlock,
     TokenLimits,
+    ToolSavings,
     prompt_hash,
     texts_of,
 )
@@ -55,6 +56,7 @@ from weft.capabilities.search.items import WindowPlace
 from weft.capabilities.search.model import DEFAULT_MIN_SCORE, RankingWeights
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.sessions.model import find_session
+from weft.capabilities.tools.selection import SelectionRequest, ToolSelector
 from weft.capabilities.trust.scanner import ContentScanner
 from weft.capabilities.windows.admission import submitted_texts
 from weft.capabilities.windows.budget import budgets_for
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
     from weft.capabilities.language_models.prices import Rates
     from weft.capabilities.language_models.token_counts import PromptCount
     from weft.capabilities.search.references import Reference
+    from weft.capabilities.tools.selection import ToolSelection
     from weft.capabilities.windows.model import EventDraft, Window
 
 _ADMINS = f"{PERMISSION}{Permission.ADMIN}"
@@ -110,7 +113,10 @@ _EVENTS: tuple[EventType, ...] = (
 
 
 class AssemblyRequest(NamedTuple):
-    """What to assemble. ``given`` is a conversation given inline; its messages are None if only tools were."""
+    """What to assemble. ``given`` is a conversation given inline; its messages are None if only tools were.
+
+    ``choose_tools``: choose among the registered tools by the task.
+    """
 
     session_id: str
     agent_id: str | None
@@ -125,6 +131,7 @@ class AssemblyRequest(NamedTuple):
     cache_ttl: str | None
     omit_secrets: bool
     fresh: bool
+    choose_tools: bool = False
 
 
 class Assembled(NamedTuple):
@@ -175,6 +182,7 @@ class Assembler(msgspec.Struct, frozen=True):
     clock: Clock
     slots: AssemblySlots
     scanner: ContentScanner
+    tool_selector: ToolSelector
 
     async def assemble(self, actor: Actor, request: AssemblyRequest) -> Assembled:
         """Assemble a prompt, store its receipt, and return both."""
@@ -193,11 +201,12 @@ class Assembler(msgspec.Struct, frozen=True):
         counter = await SEARCH_THREADS.run(PromptCounter, info, self.counters, gathered.token_factor, self.counts)
         limits = _limits(request, gathered, info)
         retrieving = self._retrieve(actor, request, gathered, limits.limit)
-        retrieved, _ = await asyncio.gather(retrieving, self.prices.load())
+        selecting = self._select_tools(actor, request, gathered)
+        retrieved, chosen, _ = await asyncio.gather(retrieving, selecting, self.prices.load())
         timing.mark("retrieve")
         run = _runner(request, gathered)
         conversation = await self._conversation(actor, gathered, counter, limits.limit, run)
-        call = await run(_Call, request, gathered, info, counter, limits, retrieved, conversation)
+        call = await run(_Call, request, gathered, info, counter, limits, retrieved, conversation, chosen)
         previous = await self._previous(actor, call, run)
         plan = await run(make_plan, call.materials, limits.limit, self._costs(call), previous)
         timing.mark("plan")
@@ -206,6 +215,14 @@ class Assembler(msgspec.Struct, frozen=True):
         receipt = await self._receipt(actor, call, plan, prompt, points, timing)
         update, references = gathered.critical_update, retrieved.references
         return Assembled(receipt, body, update, call.compaction_due, info.known, references, timing.total)
+
+    async def _select_tools(self, actor: Actor, request: AssemblyRequest, gathered: Gathered) -> ToolSelection | None:
+        if not request.choose_tools:
+            return None
+        window = gathered.window
+        return await self.tool_selector.select(
+            actor, SelectionRequest(request.task, window.agent_id, window.session_id)
+        )
 
     async def _conversation(
         self, actor: Actor, gathered: Gathered, counter: PromptCounter, limit: int, run: Run
@@ -327,6 +344,7 @@ class Assembler(msgspec.Struct, frozen=True):
             max_output_tokens=prompt.max_output_tokens,
             timing_ms=timing.stages,
             cache_ttl=call.request.cache_ttl,
+            tool_savings=call.tool_savings,
         )
         new = plan.blocks[plan.reused :] if gathered.previous is not None else plan.blocks
         await self.transactions.write(actor, partial(_store, receipt, texts_of(new, call.tools)))
@@ -347,6 +365,7 @@ class _Call:
         limits: TokenLimits,
         retrieved: Retrieved,
         conversation: WindowConversation,
+        chosen: ToolSelection | None,
     ) -> None:
         self.request = request
         self.gathered = gathered
@@ -355,6 +374,8 @@ class _Call:
         self.limits = limits
         self.retrieved = retrieved
         given = request.given.tools if request.given is not None else []
+        self.chosen = chosen
+        given = [*given, *(chosen.tools if chosen is not None else ())]
         self.tools = tuple(sorted(map(sanitise_tool, given), key=lambda tool: tool.name))
         self.tools_digest = digest_of(self.tools).hex()
         self.conversation = conversation
@@ -380,7 +401,24 @@ class _Call:
         """Return the tokens of the naive baseline without documents."""
         layers = sum(block.tokens for block in self.materials.layers)
         task = self.counter.text(self.request.task)
-        return layers + self.conversation.original_tokens + task + self.counter.tools(self.tools)
+        # Without a choice, every registered tool would be in the prompt.
+        spared = 0 if self.chosen is None else self.counter.scaled(self.chosen.saved_tokens)
+        return layers + self.conversation.original_tokens + task + self.counter.tools(self.tools) + spared
+
+    @property
+    def tool_savings(self) -> ToolSavings | None:
+        chosen = self.chosen
+        if chosen is None:
+            return None
+        return ToolSavings(
+            available=chosen.available,
+            available_tokens=chosen.available_tokens,
+            loaded=len(chosen.tools),
+            loaded_tokens=chosen.loaded_tokens,
+            saved_tokens=chosen.saved_tokens,
+            kept=chosen.kept,
+            named=chosen.named,
+        )
 
     @property
     def versions(self) -> dict[str, str]:

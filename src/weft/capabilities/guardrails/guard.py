@@ -115,7 +115,8 @@ def _checked(call: GuardedCall, *, answer: dict[str, Any] | None = None, text: s
         tool=call.operation.tool,
         arguments=given_arguments(request) | ({} if text is None else {"text": text}),
         session_id=getattr(request, "session_id", None),
-        step=getattr(request, "step", None),
+        # That of the caller, or the workflow step that a write names.
+        step=call.actor.step or getattr(request, "step", None),
         entry=call.entry,
         answer=answer,
     )

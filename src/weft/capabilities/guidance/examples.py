@@ -86,6 +86,7 @@ _VALUES_BY_FIELD: dict[str, Any] = {
     "enabled": True,
     "kind": "folder",
     "source_id": "source_0123456789abcdef",
+    "tools": ["shared_context.read", "get_messages"],
     "groups": [{"title": "Where the work stands", "keys": [{"key": "current_phase", "purpose": "the phase now"}]}],
 }
 # Arguments that an operation requires although no single field is required.
@@ -105,6 +106,18 @@ _EXTRA_ARGUMENTS: dict[str, dict[str, Any]] = {
     "records.set_lifecycle": {"record_id": "turn-42"},
     "tools.describe": {"name": "context_history.log"},
     "guardrail.check": {"arguments": {"title": "Release notes of version 2"}},
+    "tools.register": {
+        "tools": [
+            {
+                "name": "github.create_issue",
+                "description": "Create an issue in a repository.",
+                "input_schema": {"type": "object", "properties": {"title": {"type": "string"}}},
+            }
+        ]
+    },
+    "tools.remove": {"name": "github.create_issue"},
+    "step.define": {"name": "review"},
+    "step.remove": {"name": "review"},
     "missing.resolve": {"answer": "Frankfurt only."},
     "records.resolve": {
         "source_ref": {

@@ -55,6 +55,7 @@ TOPICS: dict[str, Topic] = {
             "A private message is for you and its recipient, agent_only for agents of your type.",
             "Your memory is private. An admin can inspect it, and messages, and every inspection is audited.",
             "Do not put keys, passwords or personal data into messages, the board or memory.",
+            "TOOL_NOT_IN_STEP: you are in one step of a task and have its tools only; finish it with these.",
             "An admin grants missing permissions with update_agent; a call cannot request them.",
             "GUARDRAIL_VIOLATION: a rule of your layers prohibits the call; guardrails lists those that hold for you.",
         )
@@ -105,14 +106,25 @@ TOPICS: dict[str, Topic] = {
             "search finds passages of all you may read, by words and meaning; get_context makes one text of them.",
             "Use search_context for the messages of one session, knowledge to read a whole document.",
         ),
-        ("search", "entity", "tools"),
+        ("search", "entity", "tools.search", "tools.describe"),
     ),
     "assembly": Topic(
         (
             "Add what happens to your window with ingest_event; assemble_context makes the prompt of each call.",
             "Report the provider's usage with emit_metrics. A receipt shows what a prompt contains and leaves out.",
         ),
-        ("context.ingest", "context.assemble", "context.emit_metrics", "receipt", "layer", "pin"),
+        (
+            "context.ingest",
+            "context.assemble",
+            "context.emit_metrics",
+            "receipt",
+            "layer",
+            "pin",
+            "tools.register",
+            "tools.list",
+            "tools.remove",
+            "tools.select",
+        ),
     ),
     "windows": Topic(
         ("A window is one agent's conversation in a session, with a token limit and a budget for each category.",),
@@ -187,7 +199,7 @@ TOPICS: dict[str, Topic] = {
             "Agents and humans are principals, each with permissions, a clearance and API keys.",
             "A key is shown once. A token is a short-lived credential made from a key.",
         ),
-        ("agent", "team", "key", "token", "signing_key"),
+        ("agent", "team", "key", "token", "signing_key", "step"),
     ),
     "guardrails": Topic(
         (

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from weft.capabilities.access.model import AgentId, AgentNotFound, actor_for
+from weft.capabilities.access.steps import ToolNotInStep, check_in_step
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.agent_context.permissions import find_agent, may_read_definition, unknown_agent
 from weft.capabilities.guardrails.actions import KnownActions
@@ -302,7 +303,7 @@ async def _rules_to_test(
     permission=None,
     rate=RateClass.BOARD,
     effect=Effect.OWN_TRANSACTIONS,
-    errors=(SessionNotFound, GuardrailViolation, GuardrailApproval, LayerViolation),
+    errors=(SessionNotFound, GuardrailViolation, GuardrailApproval, LayerViolation, ToolNotInStep),
 )
 async def check_call(
     request: CheckGuardrails,
@@ -314,8 +315,9 @@ async def check_call(
 ) -> GuardrailsChecked:
     """Check a call of a tool that is not Weft's before you make it, or with its answer; an error prohibits it.
 
-    For runtimes: the rules of your layers hold for your other tools too, such as github.*.
+    For runtimes: the rules of your layers, and the step you are in, hold for your other tools too, such as github.*.
     """
+    check_in_step(actor, request.tool)
     session_id = request.session_id
     if session_id is not None:
         await reads.read(actor, lambda guardrails: guardrails.check_session(session_id))
@@ -358,7 +360,7 @@ def _checked_call(request: TestGuardrails | CheckGuardrails, actor: Actor, actio
         tool=known.tool if known else request.tool,
         arguments=request.arguments,
         session_id=request.session_id,
-        step=request.step,
+        step=actor.step or request.step,
         answer=answer if answer is None or isinstance(answer, dict) else {"content": answer},
     )
 

@@ -13,7 +13,7 @@ from weft.kernel.identity import Permission, PrincipalKind
 from weft.storage.sql.database import SqlStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from weft.storage.sql.database import Row, Transaction
 
@@ -25,9 +25,9 @@ SELECT p.principal_id, p.kind, p.agent_type, p.parent_id, parent.kind, p.clearan
 FROM principals p
 LEFT JOIN principals parent ON parent.tenant = p.tenant AND parent.principal_id = p.parent_id
 """
-_KEY = "SELECT key_id, principal_id, secret_hash, created_at, expires_at, revoked_at, tools FROM api_keys"
+_KEY = "SELECT key_id, principal_id, secret_hash, created_at, expires_at, revoked_at, tools, step FROM api_keys"
 _ISSUED = """
-SELECT token_id, principal_id, key_id, permissions, proven_at, expires_at, revoked_at FROM access_tokens
+SELECT token_id, principal_id, key_id, permissions, proven_at, expires_at, revoked_at, step FROM access_tokens
 """
 _ADD_PRINCIPAL = """
 INSERT INTO principals
@@ -132,8 +132,8 @@ WHERE p.tenant = $1 AND p.principal_id IN (SELECT principal_id FROM near WHERE p
 ORDER BY p.principal_id LIMIT $4
 """  # noqa: S608 - constants only
 _ADD_KEY = """
-INSERT INTO api_keys (tenant, key_id, principal_id, secret_hash, created_at, expires_at, tools)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO api_keys (tenant, key_id, principal_id, secret_hash, created_at, expires_at, tools, step)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 """
 _REVOKE_TOKENS_OF_KEY = """
 UPDATE access_tokens SET revoked_at = $1 WHERE tenant = $2 AND key_id = $3 AND revoked_at IS NULL
@@ -141,8 +141,8 @@ UPDATE access_tokens SET revoked_at = $1 WHERE tenant = $2 AND key_id = $3 AND r
 """
 _INSERT_ACCESS = """
 INSERT INTO access_tokens
-    (tenant, token_id, principal_id, key_id, permissions, proven_at, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+    (tenant, token_id, principal_id, key_id, permissions, proven_at, expires_at, step)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 """
 _SIGNING_KEYS = """
 SELECT kid, secret, created_at, retired_at FROM signing_keys
@@ -318,6 +318,14 @@ class SqlAccessStore:
         )
         return removed > 0
 
+    async def step_tools(self, name: str, owners: Collection[str]) -> frozenset[str] | None:
+        rows = await self._tx.all(
+            "SELECT owner, tools FROM steps WHERE tenant = $1 AND name = $2 ORDER BY owner", self.tenant, name
+        )
+        # The step of the tenant has the owner '', which comes first.
+        found = next((tools for owner, tools in rows if owner in ("", *owners)), None)
+        return None if found is None else frozenset(msgspec.json.decode(found, type=list[str]))
+
     async def key(self, key_id: str) -> StoredKey | None:
         row = await self._tx.one(_KEY + " WHERE tenant = $1 AND key_id = $2", self.tenant, key_id)
         return None if row is None else StoredKey(*row)
@@ -338,6 +346,7 @@ class SqlAccessStore:
             key.created_at,
             key.expires_at,
             key.tools,
+            key.step,
         )
 
     async def revoke_key(self, key_id: str, at: int) -> None:
@@ -366,6 +375,7 @@ class SqlAccessStore:
             _names(token.permissions),
             token.proven_at,
             token.expires_at,
+            token.step,
         )
 
     async def revoke_token(self, token_id: str, at: int) -> None:

@@ -68,6 +68,7 @@ _TABLES_OF_SESSIONS = (
     "entries",
     "messages",
     "pinned_items",
+    "tool_selections",
     "message_audiences",
     "inbox",
     "events",

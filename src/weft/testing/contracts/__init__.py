@@ -38,6 +38,7 @@ from weft.testing.contracts.sessions import SessionStoreContract
 from weft.testing.contracts.stores import ContractStores
 from weft.testing.contracts.teams import TeamStoreContract
 from weft.testing.contracts.token_factors import TokenFactorStoreContract
+from weft.testing.contracts.tools import SelectionStoreContract, StepStoreContract, ToolStoreContract
 from weft.testing.contracts.webhooks import WebhookStoreContract
 from weft.testing.contracts.windows import WindowStoreContract
 
@@ -73,14 +74,17 @@ __all__ = [
     "RecordStoreContract",
     "RetentionRulesContract",
     "ReviewStoreContract",
+    "SelectionStoreContract",
     "SessionStoreContract",
     "SignedLineContract",
     "SnapshotIndexContract",
     "SnapshotStoreContract",
     "SourceStoreContract",
+    "StepStoreContract",
     "TeamStoreContract",
     "TenantModelStoreContract",
     "TokenFactorStoreContract",
+    "ToolStoreContract",
     "VectorStoreContract",
     "WebhookStoreContract",
     "WindowStoreContract",

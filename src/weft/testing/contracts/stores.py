@@ -37,6 +37,7 @@ from weft.capabilities.plans.store import PlanStore
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.teams.store import TeamStore
+from weft.capabilities.tools.store import SelectionStore, StepStore, ToolStore
 from weft.capabilities.transfer.policies import PolicyStore
 from weft.capabilities.windows.store import WindowStore
 from weft.kernel.events import Outbox
@@ -81,6 +82,9 @@ class ContractStores(Protocol):
     snapshots: SnapshotStore
     checkouts: CheckoutStore
     teams: TeamStore
+    tools: ToolStore
+    steps: StepStore
+    selections: SelectionStore
     tenant_models: TenantModelStore
     token_factors: TokenFactorStore
     pins: PinStore

@@ -237,5 +237,14 @@ COMMANDS: dict[str, dict[str, str]] = {
     "tools": {
         "search": "Find the MCP tools for a task among those you may use, each with one line on what it does.",
         "describe": "Describe an MCP tool or one of its actions in full: description, input schema, output schema on request.",
+        "register": "Register the tools of your runtime, so that each task gets the few it needs. All of them or none.",
+        "list": "List the registered tools that you have: of the tenant, of your tree and of the principals above you.",
+        "remove": "Remove a tool that you registered; registering it again brings it back.",
+        "select": "Choose the tools for a task among the registered ones: at most ten, found by the task's description.",
+    },
+    "step": {
+        "define": "Define a step of a task: the tools that callers in it see and may call, and no others.",
+        "list": "List the steps that you can enter: of the tenant, of your tree and of the principals above you.",
+        "remove": "Remove a step. Credentials that are bound to it may call nothing until it is defined again.",
     },
 }

@@ -74,8 +74,9 @@ def serve(
     help="Work in this session only.",
 )
 @click.option("--tools", help="Tool profile: default, full, or groups such as board,messages.  [env var: WEFT_TOOLS]")
+@click.option("--step", help="Work in this step of a task: only its tools are listed and may be called.")
 @click.pass_context
-def mcp(ctx: click.Context, principal: str | None, session: str | None, tools: str | None) -> None:
+def mcp(ctx: click.Context, principal: str | None, session: str | None, tools: str | None, step: str | None) -> None:
     """Serve MCP over standard input and output, for an editor or agent that starts it.
 
     It works on the data folder. weft init writes the editor configuration that starts it.
@@ -93,6 +94,7 @@ def mcp(ctx: click.Context, principal: str | None, session: str | None, tools: s
         principal=principal,
         session=session,
         tools=tools,
+        step=step,
         correlation=make_correlation(target.ids()),
     )
 

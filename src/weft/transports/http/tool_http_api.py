@@ -53,8 +53,9 @@ class ToolShim(_Shim):
 
     async def answer(self, scope: Scope, receive: Receive) -> object:
         arguments = await self._object(scope, receive)
-        operation, raw = self._app.toolbox.resolve(scope["path_params"]["name"], arguments)
-        return await self._app.call(operation, raw, context_of(scope))
+        context = context_of(scope)
+        operation, raw = await self._app.resolve_tool(scope["path_params"]["name"], arguments, context)
+        return await self._app.call(operation, raw, context)
 
 
 class ResourceShim(_Shim):

@@ -227,7 +227,7 @@ class ToolCalls:
 
     async def __call__(self, caller: McpCaller, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
         try:
-            operation, raw = self._app.toolbox.resolve(name, arguments)
+            operation, raw = await self._app.resolve_tool(name, arguments, caller.call_context)
             if works_in_session(operation):
                 raw = caller.bound(raw)
             elif operation.session is SessionUse.MAY_NAME and raw.get("session_id") not in (None, ALL_SESSIONS):

@@ -285,20 +285,20 @@ class _ToolLists:
     def __init__(self, toolbox: Toolbox, server_info: dict[str, Any]) -> None:
         self._toolbox = toolbox
         self._server_info = server_info
-        self._serialised: dict[tuple[str, tuple[int, ...]], Raw] = {}
+        self._serialised: dict[tuple[str, tuple[int, ...]], tuple[list[ToolView], Raw]] = {}
 
     def listed_for(self, user: WeftUser, version: str) -> Raw:
         """Return the result of tools/list for a user."""
         caller = user.caller
         views = self._toolbox.listed(user.actor, caller.tools, in_session=caller.session_id is not None)
-        # The toolbox keeps every view, so their ids are not reused.
+        # The views are kept with their serialisation, so that their ids are not reused.
         key = (version, tuple(map(id, views)))
         known = self._serialised.get(key)
         if known is None:
             if len(self._serialised) >= _MAX_LISTS:
                 self._serialised.clear()
-            known = self._serialised[key] = self._serialise(views, version)
-        return known
+            known = self._serialised[key] = (views, self._serialise(views, version))
+        return known[1]
 
     def _serialise(self, views: list[ToolView], version: str) -> Raw:
         result = types.ListToolsResult(tools=[tool_model(view) for view in views])

@@ -1,6 +1,7 @@
 """MCP over streamable HTTP: at /mcp, and at /mcp/session/{session_id} for agents that work in one session.
 
-Below both, /tools/{names} or just the name of a tool profile, such as /mcp/full, chooses which tools are listed.
+Below both, /tools/{names} or just the name of a tool profile, such as /mcp/full, chooses which tools are listed, and
+/step/{name} enters a step of a task: its tools alone are listed and may be called.
 Without a credential only authenticate_agent is.
 """
 
@@ -12,8 +13,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from msgspec import structs
 from starlette.routing import Route
 
+from weft.app.authentication import InStep
 from weft.app.dispatch import CallContext
 from weft.capabilities.access.tool_profiles import parse_tool_profile
 from weft.capabilities.sessions.model import SessionNotFound
@@ -116,6 +119,7 @@ class McpEndpoint:
         for path in (f"{MCP_PATH}/session/{{session_id}}", MCP_PATH):
             yield Route(path, endpoint=self)
             yield Route(f"{path}/tools/{{tools}}", endpoint=self)
+            yield Route(f"{path}/step/{{step}}", endpoint=self)
             yield Route(f"{path}/{{tools}}", endpoint=self)
 
     @asynccontextmanager
@@ -151,7 +155,9 @@ class McpEndpoint:
             await self._login(scope, receive, send)
             return
         context = context_of(scope)
-        session_id, tools = (scope["path_params"].get(name) for name in ("session_id", "tools"))
+        session_id, tools, step = (scope["path_params"].get(name) for name in ("session_id", "tools", "step"))
+        if step is not None and isinstance(context.credential, str):
+            context = structs.replace(context, credential=InStep(context.credential, step))
         try:
             actor = await self._app.identify(context)
             if session_id is not None and not is_name(session_id):

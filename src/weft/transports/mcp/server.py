@@ -11,16 +11,18 @@ from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
 from weft import __version__
+from weft.app.dispatch import may_use
 from weft.transports.mcp.caller import ServerState, ToolCalls, answering, caller_of, caller_of_call
 from weft.transports.mcp.elicitation import ResultElicitation, client_approver
 from weft.transports.mcp.subscriptions import Subscriptions
 from weft.transports.mcp.tool_models import tool_model, tool_result
-from weft.transports.resources import INBOX, METRICS, TEMPLATES, read_resource
+from weft.transports.resources import INBOX, METRICS, TEMPLATES, parse_uri, read_resource
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from weft.app.app import App
+    from weft.kernel.identity import Actor
     from weft.transports.mcp.caller import Context, McpCaller
 
 _INSTRUCTIONS = (
@@ -32,6 +34,7 @@ _INSTRUCTIONS = (
     "The prompt 'board_guide' explains the board."
 )
 _JSON = "application/json"
+_GUIDANCE = "board.guidance"
 _PROMPTS = {
     "board_guide": ("all", "How to use the board: key conventions, writing and reading."),
     "board_conventions": ("conventions", "Key conventions of this domain."),
@@ -82,6 +85,8 @@ class Handlers:
         named.append((INBOX.uri, INBOX.name))
         if actor.is_admin:
             named.append((METRICS.uri, METRICS.name))
+        if actor.step is not None:
+            named = [each for each in named if self._may_read(each[0], actor)]
         return types.ListResourcesResult(
             resources=[types.Resource(uri=uri, name=name, mime_type=_JSON) for uri, name in named]
         )
@@ -116,6 +121,9 @@ class Handlers:
     @answering
     async def list_prompts(self, context: Context, params: object) -> types.ListPromptsResult:
         del params
+        actor = await self._app.identify(caller_of(context).call_context)
+        if not may_use(self._app.registry[_GUIDANCE], actor):
+            return types.ListPromptsResult(prompts=[])
         session = types.PromptArgument(
             name="session_id", description="Session whose conventions to use.", required=False
         )
@@ -134,7 +142,7 @@ class Handlers:
         part, description = _PROMPTS[params.name]
         caller = caller_of(context)
         raw = caller.bound({"part": part, **(params.arguments or {})})
-        guidance = await self._app.call(self._app.registry["board.guidance"], raw, caller.call_context)
+        guidance = await self._app.call(self._app.registry[_GUIDANCE], raw, caller.call_context)
         text = types.TextContent(text=msgspec.to_builtins(guidance)["text"])
         return types.GetPromptResult(description=description, messages=[types.PromptMessage(role="user", content=text)])
 
@@ -154,10 +162,14 @@ class Handlers:
         actor = await self._app.identify(caller.call_context)
         if caller.session_id is not None:
             return [caller.session_id]
-        if actor.is_subagent:
+        operation = self._app.registry["session.list"]
+        if actor.is_subagent or not may_use(operation, actor):
             return []
-        listed = await self._app.call(self._app.registry["session.list"], query, caller.call_context)
+        listed = await self._app.call(operation, query, caller.call_context)
         return [session["id"] for session in msgspec.to_builtins(listed)["sessions"]]
+
+    def _may_read(self, uri: str, actor: Actor) -> bool:
+        return may_use(self._app.registry[parse_uri(uri).operation], actor)
 
 
 class WeftServer(Server[ServerState]):

@@ -6,7 +6,7 @@ Together with ``call``, which runs the operation it names, these are the actions
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import msgspec
 
@@ -14,6 +14,11 @@ from weft.kernel.errors import InvalidInput, PermissionDenied, UnknownOperation
 from weft.kernel.fields import Name
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from weft.capabilities.language_models.model import ToolDefinition
 
 DEFAULT_LIMIT = 5
 
@@ -28,10 +33,14 @@ class SearchTools(Request):
 
 
 class FoundTool(Response, kw_only=True, omit_defaults=False):
-    """A tool, or an action of a grouped tool as TOOL.ACTION, and what it does."""
+    """A tool, or an action of a grouped tool as TOOL.ACTION, and what it does.
+
+    ``runtime``: a tool of your runtime, registered with `tools.register`; call it there.
+    """
 
     name: str
     summary: str
+    runtime: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class ToolsFound(Response, kw_only=True, omit_defaults=False):
@@ -64,10 +73,29 @@ class ToolDescription(Response, kw_only=True):
     read_only: bool
     input_schema: dict[str, Any]
     output_schema: dict[str, Any] | None = None
+    runtime: Annotated[
+        str | None, msgspec.Meta(description="Of a tool of your runtime: where it comes from. Call it there.")
+    ] = None
 
 
 class ToolCatalogue(Protocol):
-    """The tools that a caller may use."""
+    """The tools that a caller may use: those of Weft, and those that its runtime registered."""
+
+    def own_names(self) -> Collection[str]:
+        """Return the names of all tools of Weft, and of their actions as TOOL.ACTION."""
+        ...
+
+    def own_tools(self, actor: Actor) -> Sequence[ToolDefinition]:
+        """Return the tools and actions of Weft that a caller may use."""
+        ...
+
+    def registering(self) -> None:
+        """Note that tools are about to be registered: they are found by words at once, by meaning soon."""
+        ...
+
+    async def rank(self, actor: Actor, query: str, limit: int, *, own: Collection[str] = ()) -> list[str]:
+        """Return the names of the registered tools, and of these tools of Weft, that fit a task best."""
+        ...
 
     async def search(self, actor: Actor, query: str, limit: int) -> list[FoundTool]:
         """Return the tools that fit a task, best first."""

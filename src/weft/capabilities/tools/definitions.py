@@ -1,0 +1,143 @@
+"""Definitions of registered tools: texts from outside, cleaned before they are stored or reach a prompt."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any
+
+import msgspec
+
+from weft.capabilities.indexing.collections.model import NewChunk, digest_of, embedded_text
+from weft.capabilities.indexing.text_analysis import index_terms
+from weft.capabilities.language_models.model import ToolDefinition
+from weft.capabilities.layers.prefix import sanitise, sanitise_json
+from weft.capabilities.tools.model import MAX_TOOL_BYTES, RegisteredTool
+from weft.kernel.errors import ContentTooLarge, InvalidInput
+from weft.kernel.json_input import encode_json_field
+from weft.kernel.tokens import approximate_tokens
+
+# Control, format, private-use and surrogate characters: a model reads them, a human reviewer does not see them.
+_INVISIBLE = frozenset({"Cc", "Cf", "Co", "Cs"})
+_KEPT = frozenset("\n\t")
+# What a provider adds for each tool.
+_TOOL_TOKENS = 12
+# More than an embedder reads; words beyond it say little about what the tool is for.
+_MAX_SEARCHED_CHARACTERS = 6_000
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class ToolToRegister(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of a definition that a model sees, besides the name."""
+
+    description: str
+    input_schema: dict[str, Any]
+
+
+def cleaned(name: str, description: str, input_schema: dict[str, Any]) -> ToolToRegister:
+    """Return a definition without invisible characters and imitations of layers; raises if it is not usable."""
+    field = f"tools.{name}.input_schema"
+    encode_json_field(field, input_schema)
+    schema = _without_invisible(input_schema) or {"type": "object", "properties": {}}
+    if schema.get("type", "object") != "object":
+        raise InvalidInput(f"{field}: the arguments of a tool are an object", field="tools")
+    tool = ToolToRegister(
+        description=sanitise(_visible(description)).strip(), input_schema=sanitise_json({"type": "object", **schema})
+    )
+    size = len(_encode(tool))
+    if size > MAX_TOOL_BYTES:
+        raise ContentTooLarge(
+            f"The definition of '{name}' has {size} bytes; at most {MAX_TOOL_BYTES} are allowed.",
+            hint="Shorten its descriptions; a model reads all of it with every call.",
+            limit_bytes=MAX_TOOL_BYTES,
+        )
+    return tool
+
+
+def encoded(tool: ToolToRegister) -> str:
+    """Return a definition as JSON text: equal definitions give equal texts."""
+    return _encode(tool).decode()
+
+
+def decoded(text: str) -> ToolToRegister:
+    return msgspec.json.decode(text, type=ToolToRegister)
+
+
+def registered(
+    tool: ToolToRegister, *, owner: str, name: str, server: str, registered_by: str, now: int
+) -> RegisteredTool:
+    """Return a definition with its size."""
+    size = len(_encode(tool)) + len(name)
+    return RegisteredTool(
+        owner=owner,
+        name=name,
+        description=tool.description,
+        input_schema=tool.input_schema,
+        server=server,
+        tokens=definition_tokens(name, tool.description, tool.input_schema),
+        bytes=size,
+        registered_by=registered_by,
+        registered_at=now,
+    )
+
+
+def definition_tokens(name: str, description: str, input_schema: dict[str, Any]) -> int:
+    """Estimate the tokens of a definition in a prompt."""
+    return _TOOL_TOKENS + approximate_tokens(_encode([name, description, input_schema]).decode())
+
+
+def definition(tool: RegisteredTool) -> ToolDefinition:
+    """Return a tool as prompts define it."""
+    return ToolDefinition(name=tool.name, description=tool.description, input_schema=tool.input_schema)
+
+
+def summary(tool: RegisteredTool) -> str:
+    """Return the first line of a description."""
+    return tool.description.partition("\n")[0][:200]
+
+
+def searched_chunk(tool: RegisteredTool) -> NewChunk:
+    """Return a tool as it is searched: description, parameters and server, under its name."""
+    lines = [tool.description, *_parameters(tool.input_schema)]
+    if tool.server:
+        lines.append(f"Server: {tool.server}.")
+    text = "\n".join(lines)[:_MAX_SEARCHED_CHARACTERS]
+    return NewChunk(
+        source="document",
+        place=tool.owner,
+        item=tool.name,
+        ordinal=0,
+        start=0,
+        end=len(text),
+        terms=index_terms(text, tool.name),
+        digest=digest_of(embedded_text(tool.name, text)),
+        tokens=tool.tokens,
+        timestamp=tool.registered_at,
+        heading=tool.name,
+        text=text,
+    )
+
+
+def _parameters(schema: dict[str, Any]) -> list[str]:
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return []
+    return [
+        f"- {name}: {each.get('description') or '' if isinstance(each, dict) else ''}"
+        for name, each in properties.items()
+    ]
+
+
+def _visible(text: str) -> str:
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(each for each in text if each in _KEPT or unicodedata.category(each) not in _INVISIBLE)
+
+
+def _without_invisible(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    if isinstance(value, str):
+        return _visible(value)
+    if isinstance(value, dict):
+        return {_visible(name): _without_invisible(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_invisible(each) for each in value]
+    return value
